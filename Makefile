@@ -1,0 +1,39 @@
+# The verbs of this project; CI calls the same ones. Every verb sets up what it needs.
+
+# The first Python that is recent enough; else python3, which then says what to install.
+PYTHON ?= $(or $(firstword $(foreach candidate,python3 python3.14 python3.13 python3.12 python3.11,\
+  $(shell $(candidate) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(candidate)))),python3)
+SETUP = @$(PYTHON) migrator/lab/bootstrap.py setup
+BIN = .venv/bin
+
+.PHONY: setup check test sim lab demo takeover
+
+setup:  ## make .venv what uv.lock says
+	$(SETUP)
+
+check:  ## lint, types, unit tests and simulation; no network, no Java
+	$(SETUP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest tests/unit $(wildcard tests/sim)
+
+test:  ## everything, the laboratory included
+	$(SETUP) --with-java
+	$(BIN)/pytest tests
+
+sim:  ## the quorum in bad weather; FIRST and SEEDS say which
+	$(SETUP)
+	$(BIN)/python -m tests.sim run --first $(or $(FIRST),0) --seeds $(or $(SEEDS),2000)
+
+lab:  ## a ZooKeeper and three brokers, until Ctrl-C
+	$(SETUP) --with-java
+	$(BIN)/python -m migrator.lab
+
+demo:  ## a whole migration in the laboratory
+	$(SETUP) --with-java
+	$(BIN)/zk2kraft demo
+
+takeover:  ## our controllers against a real cluster, measured
+	$(SETUP) --with-java
+	$(BIN)/python -m migrator.lab.takeover

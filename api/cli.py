@@ -1,0 +1,327 @@
+"""The command line. Names, flags, exit codes and JSON keys are a contract.
+
+In:   arguments. Out: text for people, or with `--json` one JSON document on standard output and nothing else.
+Elsewhere: what each command does (main.py, imported inside the command, so that `--help` is quick).
+Exit codes: 0 done, 1 trouble or a difference, 2 blocked or not all read, 3 could not check, 4 refused by a gate.
+"""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from migrator.errors import FindingError
+
+if TYPE_CHECKING:
+    from api.client import Client
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Move an Apache Kafka cluster from ZooKeeper to KRaft."
+)
+storage = typer.Typer(no_args_is_help=True, help="Directories of controllers, as Kafka's storage tool.")
+log = typer.Typer(no_args_is_help=True, help="The metadata log.")
+app.add_typer(storage, name="storage")
+app.add_typer(log, name="log")
+
+DEMO_DIR = Path("zk2kraft-demo")
+
+ZooKeeper = Annotated[str, typer.Option("-z", "--zookeeper", help="HOST:PORT[,HOST:PORT][/chroot]")]
+AsJson = Annotated[bool, typer.Option("--json", help="one JSON document on standard output and nothing else")]
+Properties = Annotated[Path, typer.Argument(help="the properties file of a stock Kafka controller")]
+ConfigFile = Annotated[Path, typer.Option("-c", "--config", help="the controller's properties file")]
+
+
+@app.command()
+def controller(file: Properties) -> None:
+    """Run one KRaft voter, in place of a stock controller with the same file."""
+    from api import main
+
+    raise typer.Exit(main.run_controller(file))
+
+
+@storage.command("format")
+def storage_format(
+    config: ConfigFile,
+    cluster_id: Annotated[str, typer.Option("-t", "--cluster-id", help="the cluster's id, as in /cluster/id")],
+    release_version: Annotated[str | None, typer.Option("-r", "--release-version", help="such as 3.9")] = None,
+    ignore_formatted: Annotated[bool, typer.Option("-g", "--ignore-formatted")] = False,
+) -> None:
+    """Format the directories of a new controller."""
+    from api import main
+
+    raise typer.Exit(main.format_storage(config, cluster_id, release_version, ignore_formatted=ignore_formatted))
+
+
+@storage.command("info")
+def storage_info(config: ConfigFile) -> None:
+    """Show whom the directories belong to."""
+    from api import main
+
+    raise typer.Exit(main.storage_info(config))
+
+
+@log.command("dump")
+def log_dump(path: Path, as_json: AsJson = False) -> None:
+    """Decode the records of a segment, a snapshot or a directory."""
+    from api import main
+
+    raise typer.Exit(main.dump_log(path, as_json=as_json))
+
+
+@app.command()
+def check(
+    zookeeper: ZooKeeper,
+    controllers: Annotated[list[Path] | None, typer.Option(help="properties files of the controllers to be")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read the cluster and say what stands in the way of a migration. Exit: 0 go, 1 warnings, 2 blocked."""
+    from api import main
+
+    raise typer.Exit(main.check(zookeeper, controllers or [], as_json=as_json))
+
+
+@app.command()
+def rehearse(
+    zookeeper: ZooKeeper,
+    out: Annotated[Path, typer.Option(help="an empty directory for the metadata log")],
+    as_json: AsJson = False,
+) -> None:
+    """Copy ZooKeeper into a metadata log directory, without touching the cluster."""
+    from api import main
+
+    raise typer.Exit(main.rehearse(zookeeper, out, as_json=as_json))
+
+
+@app.command()
+def audit(
+    zookeeper: ZooKeeper,
+    kraft: Annotated[str, typer.Option(help="a metadata log directory, or HOST:PORT[,...] of controllers")],
+    engine: Annotated[str, typer.Option(help="spark or quick")] = "spark",
+    master: Annotated[str, typer.Option(help="the Spark master")] = "local[*]",
+    out: Annotated[Path | None, typer.Option(help="where the audit keeps its inputs and its result")] = None,
+    allow_moved: Annotated[
+        bool, typer.Option("--allow-moved", help="a rehearsal: what ZooKeeper changed after it was read is expected")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare ZooKeeper with the metadata log. Exit: 0 same, 1 diverged, 2 could not read all."""
+    from api import main
+
+    raise typer.Exit(main.audit(zookeeper, kraft, engine, master, out, allow_moved=allow_moved, as_json=as_json))
+
+
+@app.command()
+def demo(
+    brokers: Annotated[int, typer.Option(help="brokers, in ZooKeeper mode")] = 3,
+    controllers: Annotated[int, typer.Option(help="controllers of ours: 1, 3 or 5")] = 1,
+    topics: Annotated[int, typer.Option(help="topics that the migration finds")] = 30,
+    partitions: Annotated[int, typer.Option(help="partitions of each topic")] = 4,
+    directory: Annotated[Path, typer.Option("--dir", help="everything is kept here, nothing elsewhere")] = DEMO_DIR,
+    report: Annotated[Path | None, typer.Option(help="a second copy of the report, as JSON")] = None,
+    step: Annotated[bool, typer.Option("--step", help="stop at each gate and say what to type")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="leave data and logs of every process in the directory")] = False,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="do not open the page")] = False,
+) -> None:
+    """A whole migration on this machine, with clients at work. Exit: 0 when all evidence is green."""
+    from api import main
+
+    raise typer.Exit(
+        main.demo(
+            directory=directory,
+            report=report,
+            brokers=brokers,
+            controllers=controllers,
+            topics=topics,
+            partitions=partitions,
+            step=step,
+            keep=keep,
+            browser=not no_browser,
+        )
+    )
+
+
+@app.command()
+def release(
+    zookeeper: ZooKeeper,
+    execute: Annotated[bool, typer.Option("--execute", help="do it; without it only the plan is shown")] = False,
+) -> None:
+    """Give the controllership back to ZooKeeper with none of our controllers alive. Exit: 2 refused."""
+    from api import main
+
+    raise typer.Exit(main.release(zookeeper, execute=execute))
+
+
+@app.command()
+def export(zookeeper: ZooKeeper, out: Annotated[Path, typer.Option(help="the file to write")]) -> None:
+    """Write a checksummed backup of the ZooKeeper tree."""
+    from api import main
+
+    raise typer.Exit(main.export_tree(zookeeper, out))
+
+
+@app.command("import")
+def import_(file: Path, zookeeper: ZooKeeper) -> None:
+    """Restore a backup into an empty chroot."""
+    from api import main
+
+    raise typer.Exit(main.import_tree(file, zookeeper))
+
+
+# --- the service, and its REST client ---------------------------------------------------------------------
+
+Url = Annotated[str, typer.Option("--url", envvar="ZK2KRAFT_URL", help="address of the service")]
+Number = Annotated[int | None, typer.Option("-m", "--migration", help="its number; not needed when there is only one")]
+Reason = Annotated[str, typer.Option("--reason", help="why; kept in the history")]
+To = Annotated[str | None, typer.Option("--to", help="where you expect to arrive; refused when it leads elsewhere")]
+Version = Annotated[int | None, typer.Option("--expected-version", help="refused when the migration moved on since")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="ask the gate and do nothing")]
+Wait = Annotated[float, typer.Option("--wait", help="seconds to wait until the wish is settled")]
+LOCAL: Final = "http://127.0.0.1:8085"
+
+
+@app.command()
+def serve(
+    config: Annotated[Path | None, typer.Option(help="a TOML file with the keys below")] = None,
+) -> None:
+    """Run the service: phases, gates, history, REST and the page, on loopback.
+
+    Keys of the file, all optional: host, port (0: a free one, named in serve.json), directory (database, rehearsals,
+    logs), database (an SQLAlchemy URL), look_every_s, audit_engine (spark or quick), spark_master, rehearsal_every_s,
+    command_limit_s. A variable ZK2KRAFT_SERVE_<KEY> wins over the file. Controllers go on when the service ends.
+    """
+    from api import main
+
+    raise typer.Exit(main.run_service(config))
+
+
+@app.command()
+def migrations(url: Url = LOCAL, as_json: AsJson = False) -> None:
+    """List the migrations of a service."""
+    _ask(url, as_json, lambda client: client.migrations())
+
+
+@app.command()
+def status(migration: Number = None, url: Url = LOCAL, as_json: AsJson = False) -> None:
+    """Where a migration is and why, who is controller, and how to go back."""
+    _ask(url, as_json, lambda client: client.status(migration))
+
+
+@app.command()
+def gates(migration: Number = None, url: Url = LOCAL, as_json: AsJson = False) -> None:
+    """Every step from here with each of its checks. Exit: 4 when the step forward is closed."""
+    _ask(url, as_json, lambda client: client.gates(migration))
+
+
+@app.command()
+def advance(
+    migration: Number = None,
+    to: To = None,
+    reason: Reason = "",
+    expected_version: Version = None,
+    dry_run: DryRun = False,
+    wait: Wait = 60.0,
+    url: Url = LOCAL,
+    as_json: AsJson = False,
+) -> None:
+    """Go one step on. Exit: 4 refused, with every failed check."""
+    _step("advance", migration, to, reason, expected_version, dry_run, wait, url, as_json)
+
+
+@app.command()
+def abort(
+    migration: Number = None,
+    reason: Reason = "",
+    dry_run: DryRun = False,
+    wait: Wait = 60.0,
+    url: Url = LOCAL,
+    as_json: AsJson = False,
+) -> None:
+    """Give the controllership back inside the window. Exit: 4 refused."""
+    _step("abort", migration, None, reason, None, dry_run, wait, url, as_json)
+
+
+@app.command()
+def rollback(
+    migration: Number = None,
+    reason: Reason = "",
+    expected_version: Version = None,
+    dry_run: DryRun = False,
+    wait: Wait = 60.0,
+    url: Url = LOCAL,
+    as_json: AsJson = False,
+) -> None:
+    """Go back to ZooKeeper. Exit: 4 refused, with every failed check."""
+    _step("rollback", migration, None, reason, expected_version, dry_run, wait, url, as_json)
+
+
+@app.command()
+def hold(migration: Number = None, reason: Reason = "", url: Url = LOCAL, as_json: AsJson = False) -> None:
+    """Let no step forward begin; undoing stays possible."""
+    _step("hold", migration, None, reason, None, False, 10.0, url, as_json)
+
+
+@app.command()
+def resume(migration: Number = None, reason: Reason = "", url: Url = LOCAL, as_json: AsJson = False) -> None:
+    """Let steps forward begin again."""
+    _step("resume", migration, None, reason, None, False, 10.0, url, as_json)
+
+
+@app.command()
+def audits(
+    migration: Number = None,
+    ask: Annotated[bool, typer.Option("--ask", help="ask for an audit of the log, and wait for its result")] = False,
+    engine: Annotated[str | None, typer.Option(help="spark or quick")] = None,
+    wait: Wait = 900.0,
+    url: Url = LOCAL,
+    as_json: AsJson = False,
+) -> None:
+    """Show audits, or ask for one. Exit: 1 when the one that was asked for is not green."""
+    _ask(url, as_json, lambda client: client.audits(migration, ask=ask, engine=engine, wait_s=wait))
+
+
+@app.command()
+def report(migration: Number = None, url: Url = LOCAL, as_json: AsJson = False) -> None:
+    """A migration in figures: phases, window, audits, and what was not verified."""
+    _ask(url, as_json, lambda client: client.report(migration))
+
+
+def _step(
+    word: str,
+    migration: int | None,
+    to: str | None,
+    reason: str,
+    expected_version: int | None,
+    dry_run: bool,
+    wait: float,
+    url: str,
+    as_json: bool,
+) -> None:
+    given = {"to": to, "reason": reason, "expected_version": expected_version, "who": getpass.getuser()}
+    body = {key: value for key, value in given.items() if value not in (None, "")}
+    _ask(url, as_json, lambda client: client.step(word, migration, body, dry_run=dry_run, wait_s=wait))
+
+
+def _ask(url: str, as_json: bool, command: Callable[[Client], int]) -> None:
+    """Run one command of the REST client."""
+    from api import client
+
+    try:
+        code = command(client.Client(url, as_json=as_json))
+    except client.Refused as error:
+        code = client.refused(error, as_json=as_json)
+    raise typer.Exit(code)
+
+
+def main(arguments: list[str] | None = None) -> Any:
+    """The console script: findings are told without a traceback."""
+    try:
+        return app(args=arguments)
+    except FindingError as error:
+        print(error, file=sys.stderr)
+        print(error.occurrence.finding.remedy, file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,244 @@
+"""The command line's side of REST: ask the service, print for people or as JSON, end with the right code.
+
+In:   the service's address, what was asked for.
+Out:  text or one JSON document on standard output; an exit code: 0, 1 trouble, 4 refused by a gate or by the table.
+Elsewhere: names and flags (cli.py), what the fields mean (models.py).
+A wish is followed until the loop has settled it, because the cluster may refuse what the last look allowed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import uuid
+from typing import Any, Final
+
+import httpx
+
+from api.pages.words import clock, dash, span
+from migrator.errors import (
+    GATE_CLOSED,
+    NO_SUCH_THING,
+    NOT_IN_THIS_RELEASE,
+    NOT_POSSIBLE_HERE,
+    SERVICE_SILENT,
+    VERSION_MOVED,
+    WISH_PENDING,
+)
+
+REFUSED: Final = 4
+TROUBLE: Final = 1
+TIMEOUT_S: Final = 15.0
+SETTLE_POLL_S: Final = 0.2
+REFUSALS: Final = frozenset(
+    finding.code for finding in (GATE_CLOSED, NOT_IN_THIS_RELEASE, NOT_POSSIBLE_HERE, VERSION_MOVED, WISH_PENDING)
+)
+CONNECT_TRIES: Final = 3
+"""A service that is being restarted is back within a second or two."""
+
+
+class Refused(Exception):
+    """The service answered with a problem."""
+
+    def __init__(self, problem: dict[str, Any]) -> None:
+        super().__init__(problem.get("detail", ""))
+        self.problem = problem
+
+    @property
+    def exit_code(self) -> int:
+        return REFUSED if self.problem.get("code") in REFUSALS else TROUBLE
+
+
+class Client:
+    """One command's conversation with the service."""
+
+    def __init__(self, url: str, *, as_json: bool, transport: httpx.BaseTransport | None = None) -> None:
+        self._url = url.rstrip("/")
+        way = transport or httpx.HTTPTransport(retries=CONNECT_TRIES)
+        self._http = httpx.Client(timeout=TIMEOUT_S, trust_env=False, transport=way)
+        self.as_json = as_json
+
+    # --- commands ------------------------------------------------------------------------------------------
+
+    def migrations(self) -> int:
+        found = self._get("/api/v1/migrations")
+        return self._show(found, lambda: [migration_line(each) for each in found["items"]])
+
+    def status(self, migration: int | None) -> int:
+        view = self._view(migration)
+        return self._show(view, lambda: status_lines(view))
+
+    def gates(self, migration: int | None) -> int:
+        """4 when the step forward is closed."""
+        number = self._number(migration)
+        found = self._get(f"/api/v1/migrations/{number}/gates")
+        self._show(found, lambda: [line for edge in found["items"] for line in gate_lines(edge)])
+        forward = [edge for edge in found["items"] if edge["signal"] == "advance"]
+        return 0 if all(edge["holds"] for edge in forward) else REFUSED
+
+    def step(self, word: str, migration: int | None, body: dict[str, Any], *, dry_run: bool, wait_s: float) -> int:
+        """advance, abort, rollback, hold or resume."""
+        number = self._number(migration)
+        path = f"/api/v1/migrations/{number}/{word}" + ("?dry_run=true" if dry_run else "")
+        answer = self._request("POST", path, json=body, headers={"Idempotency-Key": str(uuid.uuid4())})
+        if dry_run:
+            return self._show(answer, lambda: gate_lines(answer["edge"]))
+        wish = self._settled(answer, wait_s)
+        events = self._get(answer["event"])["items"]
+        self._show({"wish": wish, "events": events}, lambda: wish_lines(wish, events))
+        return REFUSED if wish["state"] == "refused" else 0
+
+    def audits(self, migration: int | None, *, ask: bool, engine: str | None, wait_s: float) -> int:
+        """Show the audits; with `ask`, ask for one and wait for its end. 0 green, 1 not green."""
+        number = self._number(migration)
+        if not ask:
+            found = self._get(f"/api/v1/migrations/{number}/audits")
+            return self._show(found, lambda: [line for each in found["items"] for line in audit_lines(each)])
+        body = {} if engine is None else {"engine": engine}
+        audit = self._request("POST", f"/api/v1/migrations/{number}/audits", json=body)
+        deadline = time.monotonic() + wait_s
+        while audit["state"] in ("asked", "running") and time.monotonic() < deadline:
+            time.sleep(SETTLE_POLL_S)
+            audit = self._get(f"/api/v1/audits/{audit['id']}")
+        self._show(audit, lambda: audit_lines(audit))
+        return 0 if audit["green"] else TROUBLE
+
+    def report(self, migration: int | None) -> int:
+        found = self._get(f"/api/v1/migrations/{self._number(migration)}/report")
+        return self._show(found, lambda: report_lines(found))
+
+    # --- the conversation ----------------------------------------------------------------------------------
+
+    def _view(self, migration: int | None) -> dict[str, Any]:
+        return self._get(f"/api/v1/migrations/{self._number(migration)}")
+
+    def _number(self, migration: int | None) -> int:
+        """The one that is meant: the number given, or the only one there is."""
+        if migration is not None:
+            return migration
+        items = self._get("/api/v1/migrations")["items"]
+        if len(items) != 1:
+            known = ", ".join(f"{each['id']} ({each['name']})" for each in items) or "none"
+            raise NO_SUCH_THING.error(what=f"single migration to mean; name one with --migration: {known}")
+        return int(items[0]["id"])
+
+    def _settled(self, accepted: dict[str, Any], wait_s: float) -> dict[str, Any]:
+        wish: dict[str, Any] = accepted["wish"]
+        deadline = time.monotonic() + wait_s
+        while wish["state"] in ("recorded", "asked") and time.monotonic() < deadline:
+            time.sleep(SETTLE_POLL_S)
+            wish = self._get(accepted["link"])
+        return wish
+
+    def _get(self, path: str) -> dict[str, Any]:
+        return self._request("GET", path)
+
+    def _request(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
+        """Raises Z2K-4018 when nobody answers, `Refused` when the answer is a problem."""
+        try:
+            answer = self._http.request(method, self._url + path, **arguments)
+            document: dict[str, Any] = answer.json()
+        except (httpx.HTTPError, ValueError) as error:
+            raise SERVICE_SILENT.error(url=self._url, reason=f"{type(error).__name__} {error}") from error
+        if answer.is_error:
+            raise Refused(document)
+        return document
+
+    def _show(self, document: Any, lines: Any) -> int:
+        print(json.dumps(document) if self.as_json else "\n".join(lines()))
+        return 0
+
+
+def refused(error: Refused, *, as_json: bool) -> int:
+    """Print a problem: every failed check with its code, and what to do."""
+    if as_json:
+        print(json.dumps(error.problem))
+    else:
+        print("\n".join(problem_lines(error.problem)), file=sys.stderr)
+    return error.exit_code
+
+
+# --- for people -------------------------------------------------------------------------------------------
+
+
+def problem_lines(problem: dict[str, Any]) -> list[str]:
+    lines = [f"{problem['code']} {problem['detail']}"]
+    lines += [check_line(check) for check in problem["checks"]]
+    lines += [f"  {each['says']} ({'.'.join(each['where'])})" for each in problem["errors"]]
+    return [*lines, problem["remedy"]]
+
+
+def check_line(check: dict[str, Any]) -> str:
+    codes = f"  [{' '.join(check['codes'])}]" if check["codes"] and not check["holds"] else ""
+    return f"  {'yes' if check['holds'] else 'NO '}  {check['name']}: {check['seen']}{codes}"
+
+
+def migration_line(line: dict[str, Any]) -> str:
+    return f"{line['id']:>3}  {line['name']}  {line['phase']}  {line['waiting']}"
+
+
+def broker_line(broker: dict[str, Any]) -> str:
+    return f"broker {broker['id']}  {broker['problem'] or ('ready' if broker['registered'] else 'not asked yet')}"
+
+
+def gate_lines(edge: dict[str, Any]) -> list[str]:
+    state = "open" if edge["holds"] else "closed"
+    lines = [f"{edge['signal']} to {edge['to']} ({edge['by']}): {state}"]
+    lines += [check_line(check) for check in edge["checks"]]
+    return [*lines, f"  {edge['command']}"] if edge["command"] else lines
+
+
+def wish_lines(wish: dict[str, Any], events: list[dict[str, Any]]) -> list[str]:
+    lines = [f"{wish['wish']}: {wish['state']} {wish['answer']}".rstrip()]
+    if wish["state"] == "refused" and wish["verdict"] is not None:
+        lines += [check_line(check) for check in wish["verdict"]["checks"] if not check["holds"]]
+    return lines + [event_line(event) for event in events]
+
+
+def event_line(event: dict[str, Any]) -> str:
+    when = clock(event["at"], time.time())
+    return f"  {when}  {event['from_phase']} to {event['to_phase']}  by {event['who']}: {event['reason']}"
+
+
+def status_lines(view: dict[str, Any]) -> list[str]:
+    now, ruler, undo = view["now"], view["ruler"], view["undo"]
+    since = "" if ruler["since"] is None else f", for {span(now - ruler['since'])}"
+    without = view["without_controller_s"]
+    gap = "" if not view["last_gap_s"] else f"; last gap seen {view['last_gap_s']} s"
+    window = "none yet" if view["last_window_ms"] is None else f"{view['last_window_ms']} ms"
+    lines = [
+        f"{view['name']}  {view['phase']} for {span(now - view['since'])}  (version {view['version']})",
+        f"  {view['waiting']}",
+        f"controller  {ruler['says']}{since}",
+        f"without controller  {span(without) if without else 'not now'}; last window {window}{gap}",
+    ]
+    lines += [f"held  {view['held']}"] if view["held"] else []
+    lines += [
+        f"BLOCKED  {check['name']}: {check['seen']}" for check in view["standing"]["checks"] if not check["holds"]
+    ]
+    lines += [
+        f"controller {each['node_id']}  {'driver=' + each['driver'] if each['driver'] else each['problem']}"
+        for each in view["quorum"]
+    ]
+    lines += [broker_line(each) for each in view["brokers"]]
+    lines += [f"{each['code']}  {each['says']}" for each in view["findings"]]
+    lines += [f"looked  {span(now - view['looked_at'])} ago"] if view["looked_at"] else ["looked  not yet"]
+    return [*lines, f"undo from here  {undo['command'] or dash(None)}: {undo['does']}; lost: {undo['lost']}"]
+
+
+def audit_lines(audit: dict[str, Any]) -> list[str]:
+    state = {True: "green", False: "NOT GREEN", None: audit["state"]}[audit["green"]]
+    lines = [f"{audit['id']:>3}  {audit['purpose']} by {audit['engine']}: {state} {audit['problem']}".rstrip()]
+    counts = ("compared", "equal", "expected", "different", "not_read")
+    for family in audit["families"]:
+        said = ", ".join(f"{family[key]} {key.replace('_', ' ')}" for key in counts)
+        lines.append(f"     {family['family']}: {said}")
+    return lines
+
+
+def report_lines(report: dict[str, Any]) -> list[str]:
+    lines = status_lines(report["migration"])
+    lines += [f"{each['phase']}  {span(each['seconds'])}" for each in report["phases"]]
+    lines += [line for audit in report["audits"] for line in audit_lines(audit)]
+    return lines + [f"not verified  {each}" for each in report["not_verified"]]

@@ -1,0 +1,356 @@
+"""What goes over the wire: every field with the help text that people see beside it.
+
+In:   nothing. Out: models of requests and answers; the page shows the very same objects.
+Elsewhere: filling them from rows (views.py), the addresses (`rest/`), the page (`pages/`).
+Times are wall times in seconds since 1970 unless a name says otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from state_machine.phases import Phase
+
+Item = TypeVar("Item")
+Name = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+        description="name of the cluster; asked for again before a step that matters",
+        examples=["orders-prod"],
+    ),
+]
+FilePath = Annotated[str, Field(pattern=r"^/[^\x00-\x1f]{1,1000}$", examples=["/etc/kafka/controller-3000.properties"])]
+NodeId = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Engine = Literal["spark", "quick"]
+
+
+class Request(BaseModel):
+    """A body; keys that do not exist are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ControllerIn(Request):
+    node_id: NodeId = Field(description="node.id of this controller")
+    properties: FilePath = Field(description="its properties file, with zk2kraft.gates=hold")
+    data: FilePath = Field(description="its metadata log directory, formatted")
+
+
+class BrokerIn(Request):
+    id: NodeId = Field(description="broker.id")
+    host: str = Field(default="", max_length=255, description="where it runs; shown beside it")
+    note: str = Field(default="", max_length=500, description="anything worth knowing; shown beside it")
+
+
+class InventoryIn(Request):
+    """A cluster that shall move, and the controllers that take it over."""
+
+    name: Name
+    zookeeper: str = Field(
+        pattern=r"^[A-Za-z0-9_.\-\[\]:]+:[0-9]{1,5}(,[A-Za-z0-9_.\-\[\]:]+:[0-9]{1,5})*(/[!-~]*)?$",
+        max_length=2000,
+        description="HOST:PORT[,HOST:PORT][/chroot], as the brokers have it",
+        examples=["zk1:2181,zk2:2181,zk3:2181/kafka"],
+    )
+    bootstrap_servers: str = Field(
+        pattern=r"^[!-~]+$", max_length=2000, description="HOST:PORT[,HOST:PORT] of brokers", examples=["kafka1:9092"]
+    )
+    controllers: list[ControllerIn] = Field(min_length=1, max_length=5, description="the voters, all of them ours")
+    brokers: list[BrokerIn] = Field(default=[], max_length=1000, description="brokers that have to be there")
+    audit_engine: Engine | None = Field(default=None, description="for rehearsals; absent: what the service has")
+
+    @field_validator("controllers")
+    @classmethod
+    def controllers_differ(cls, controllers: list[ControllerIn]) -> list[ControllerIn]:
+        if len({each.node_id for each in controllers}) != len(controllers):
+            raise ValueError("a node_id occurs twice")
+        return controllers
+
+    @field_validator("brokers")
+    @classmethod
+    def brokers_differ(cls, brokers: list[BrokerIn]) -> list[BrokerIn]:
+        if len({each.id for each in brokers}) != len(brokers):
+            raise ValueError("a broker id occurs twice")
+        return brokers
+
+
+class ActionIn(Request):
+    """A wish. All fields may be left out; the more is said, the less can be misunderstood."""
+
+    to: Phase | None = Field(
+        default=None, description="where you expect to arrive; refused when the step leads elsewhere"
+    )
+    expected_version: int | None = Field(
+        default=None, ge=1, le=2**31 - 1, description="version of the migration you looked at; refused when it moved"
+    )
+    reason: str = Field(default="", max_length=1000, description="why; kept in the history")
+    who: str = Field(default="operator", min_length=1, max_length=100, description="who asks; kept in the history")
+
+
+class AuditIn(Request):
+    engine: Engine | None = Field(default=None, description="absent: the migration's own engine")
+    who: str = Field(default="operator", min_length=1, max_length=100, description="who asks; kept beside the audit")
+
+
+# --- answers ----------------------------------------------------------------------------------------------
+
+
+class CheckView(BaseModel):
+    name: str = Field(description="what has to hold")
+    holds: bool = Field(description="whether it does")
+    seen: str = Field(description="what was seen")
+    codes: list[str] = Field(description="findings behind a failure; each has a page in runbooks/")
+
+
+class VerdictView(BaseModel):
+    holds: bool = Field(description="whether every check holds")
+    checks: list[CheckView] = Field(description="every condition, with what was seen")
+
+
+class Problem(BaseModel):
+    """RFC 9457 problem details, with the finding behind it."""
+
+    type: str = Field(description="urn of the finding")
+    title: str = Field(description="what it means")
+    status: int = Field(description="the HTTP status")
+    detail: str = Field(description="what happened, with values")
+    instance: str = Field(description="the address that was asked")
+    code: str = Field(description="the finding's code")
+    remedy: str = Field(description="what to do")
+    runbook: str = Field(description="its page")
+    checks: list[CheckView] = Field(default=[], description="every check that failed")
+    possible: list[str] = Field(default=[], description="what may be asked for instead")
+    errors: list[dict[str, Any]] = Field(default=[], description="what was wrong with the request, field by field")
+
+
+class EdgeView(BaseModel):
+    signal: str = Field(description="the step, in the words of the command line")
+    by: Literal["a person", "the service", "the driver"] = Field(description="who lets it happen")
+    to: Phase = Field(description="where it leads")
+    holds: bool = Field(description="whether its gate is open")
+    checks: list[CheckView] = Field(description="every condition of its gate, with what was seen")
+    command: str = Field(description="what a person types; empty when nobody has to")
+
+
+class StepView(BaseModel):
+    phase: Phase = Field(description="the phase")
+    state: Literal["done", "now", "ahead", "later"] = Field(description="later: not in this release")
+    at: float | None = Field(description="when it was entered last")
+    note: str = Field(description="why it was entered, or why nothing happens now")
+
+
+class RulerView(BaseModel):
+    kind: str = Field(description="who holds /controller in ZooKeeper")
+    node_id: int | None = Field(description="its node id")
+    since: float | None = Field(description="since when, by its own word")
+    controller_epoch: int | None = Field(description="/controller_epoch")
+    kraft_epoch: int | None = Field(description="leader epoch of a KRaft controller; none for a broker")
+    says: str = Field(description="the same in words")
+
+
+class BrokerView(BaseModel):
+    id: int = Field(description="broker id")
+    registered: bool | None = Field(description="registered with our controllers; none while none of them answers")
+    mode: str = Field(description="ZooKeeper or KRaft")
+    epoch: int | None = Field(description="broker epoch of its registration")
+    fenced: bool | None = Field(description="a fenced broker gets no leadership")
+    heartbeat_age_ms: int | None = Field(description="time since its last heartbeat")
+    metadata_version: list[int] | None = Field(description="lowest and highest level that it supports")
+    listeners: list[str] = Field(description="where it listens")
+    log_dirs: int | None = Field(description="number of log directories")
+    told: bool | None = Field(description="it answered the full send of its present epoch")
+    requests_waiting: int | None = Field(description="requests of ours that it has not answered")
+    problem: str = Field(description="what keeps it from being ready; empty when nothing does")
+    note: str = Field(description="host and note of the inventory")
+
+
+class ControllerView(BaseModel):
+    node_id: int = Field(description="node id")
+    answers: bool = Field(description="whether its control port answers")
+    leads: bool = Field(description="whether it leads the quorum")
+    driver: str = Field(description="state of its driver")
+    epoch: int | None = Field(description="leader epoch")
+    high_watermark: int | None = Field(description="everything below it is committed")
+    log_end: int | None = Field(description="the next offset that it would write")
+    observers: dict[str, int] = Field(description="brokers that follow the log, with the offset they reached")
+    loop_delay_ms: float | None = Field(description="how late its loop was at worst in the last ten seconds")
+    pid: int | None = Field(description="its process")
+    problem: str = Field(description="why it does not answer")
+    log: str = Field(description="the log file of the process that the service started")
+
+
+class DualWriteView(BaseModel):
+    offset: int | None = Field(description="up to here ZooKeeper has what the log has")
+    log_offset: int | None = Field(description="the last committed record")
+    lag_records: int | None = Field(description="records that ZooKeeper does not have yet")
+    lag_ms: float | None = Field(description="how long the last write to ZooKeeper took after its commit")
+    multis_waiting: int | None = Field(description="writes on their way to ZooKeeper")
+    reconciled_writes: int | None = Field(description="differences that were written at the last reconcile")
+
+
+class FamilyView(BaseModel):
+    family: str = Field(description="kind of metadata")
+    compared: int = Field(description="keys looked at")
+    equal: int = Field(description="the same on both sides")
+    expected: int = Field(description="different by a named rule")
+    different: int = Field(description="different without one")
+    not_read: int = Field(description="could not be read; never green")
+
+
+class AuditView(BaseModel):
+    id: int = Field(description="number of the audit")
+    migration: int = Field(description="number of the migration")
+    purpose: Literal["rehearsal", "copy", "demand"] = Field(description="what it was made for")
+    engine: Engine = Field(description="which engine compared")
+    state: Literal["asked", "running", "done", "failed", "stopped"] = Field(description="how far it is")
+    green: bool | None = Field(description="both sides say the same, and all was read; none while it is not done")
+    who: str = Field(description="who asked for it")
+    asked_at: float = Field(description="when it was asked for")
+    finished_at: float | None = Field(description="when it ended")
+    families: list[FamilyView] = Field(description="one line per kind of metadata")
+    seconds: dict[str, float] = Field(description="how long its parts took")
+    position: dict[str, Any] = Field(description="what it read on both sides")
+    rehearsal: dict[str, Any] | None = Field(description="what the rehearsal copied and how long that took")
+    directory: str | None = Field(description="where its inputs and result are kept")
+    problem: str = Field(description="why it has no result")
+    differences: str = Field(description="address of its differences")
+
+
+class DifferenceView(BaseModel):
+    number: int = Field(description="position in the report")
+    family: str = Field(description="kind of metadata")
+    key: str = Field(description="which topic, partition or broker")
+    field: str = Field(description="which field; empty: the whole key")
+    kind: str = Field(description="changed, missing in zookeeper, missing in log, or not read")
+    zookeeper: Any = Field(description="what ZooKeeper says")
+    log: Any = Field(description="what the log says")
+    rule: str = Field(description="why it is meant; empty when it is not")
+
+
+class EventView(BaseModel):
+    version: int = Field(description="version of the migration after it")
+    from_phase: Phase = Field(description="phase before")
+    to_phase: Phase = Field(description="phase after")
+    signal: str = Field(description="what moved it")
+    who: str = Field(description="a person, the service, or the driver")
+    reason: str = Field(description="in words")
+    at: float = Field(description="when it happened; for a driver's step by the driver's clock")
+    recorded_at: float = Field(description="when the service wrote it down")
+    source: str = Field(description="run and number of the driver's history, or the service's version")
+    verdict: VerdictView = Field(description="what its gate saw")
+
+
+class WishView(BaseModel):
+    id: int = Field(description="number of the wish")
+    wish: str = Field(description="in the words of the command line")
+    to: Phase | None = Field(description="where the asker expected to arrive")
+    who: str = Field(description="who asked")
+    reason: str = Field(description="why")
+    at: float = Field(description="when")
+    state: Literal["recorded", "asked", "done", "refused", "withdrawn"] = Field(description="what became of it")
+    answer: str = Field(description="in words")
+    settled_at: float | None = Field(description="when that was settled")
+    verdict: VerdictView | None = Field(description="what its gate saw when the loop looked")
+
+
+class FindingView(BaseModel):
+    code: str = Field(description="the finding's code")
+    severity: Literal["blocks", "warns"] = Field(description="what it does to a gate")
+    says: str = Field(description="what was found, with values")
+    means: str = Field(description="what that means")
+    remedy: str = Field(description="what to do")
+    runbook: str = Field(description="its page")
+    source: str = Field(description="who found it: check, driver or service")
+    open: bool = Field(description="whether it is still seen")
+    first_seen: float = Field(description="when it was seen first")
+    last_seen: float = Field(description="when it was seen last")
+
+
+class UndoView(BaseModel):
+    command: str = Field(description="what to type; empty when nothing can or need be undone")
+    does: str = Field(description="what that does")
+    restarts: str = Field(description="brokers that restart")
+    lost: str = Field(description="what is lost by it")
+    without_controller: str = Field(description="how long the cluster has no controller")
+
+
+class MigrationView(BaseModel):
+    """Everything about one migration; the page shows this object, and nothing else."""
+
+    id: int = Field(description="number of the migration")
+    name: str = Field(description="name of the cluster")
+    version: int = Field(description="moves with every transition; name it as expected_version")
+    phase: Phase = Field(description="where the migration is")
+    since: float = Field(description="since when")
+    waiting: str = Field(description="why nothing happens now, or what is happening")
+    held: str | None = Field(description="who holds steps forward, and why; none when nobody does")
+    looked_at: float | None = Field(description="when the cluster was last looked at")
+    now: float = Field(description="when this was put together")
+    ruler: RulerView = Field(description="who is controller of the cluster")
+    without_controller_s: float = Field(description="seconds without a controller up to now; 0 while there is one")
+    last_window_ms: int | None = Field(description="the last window that a driver measured, from its claim to the end")
+    last_gap_s: float | None = Field(description="the last stretch in which looks found nobody to rule")
+    standing: VerdictView = Field(description="what has to hold in every phase; not holding means blocked")
+    steps: list[StepView] = Field(description="the way forward, and where the migration is on it")
+    gates: list[EdgeView] = Field(description="every step from here with its conditions")
+    undo: UndoView = Field(description="how to go back from here, and what it costs")
+    brokers: list[BrokerView] = Field(description="readiness of every broker")
+    quorum: list[ControllerView] = Field(description="our controllers")
+    dual_write: DualWriteView | None = Field(description="how far ZooKeeper is behind; none before dual-write")
+    findings: list[FindingView] = Field(description="open findings")
+    audits: list[AuditView] = Field(description="the last audits, newest first")
+    events: list[EventView] = Field(description="every transition, oldest first")
+    wishes: list[WishView] = Field(description="what people asked for, newest first")
+    backups: list[str] = Field(description="ZooKeeper exports taken before a claim")
+    zookeeper: str = Field(description="connect string")
+    bootstrap_servers: str = Field(description="addresses of brokers")
+    audit_engine: str = Field(description="engine of its rehearsals")
+    links: dict[str, str] = Field(description="where to go from here")
+
+
+class MigrationLine(BaseModel):
+    """One migration in a list."""
+
+    id: int = Field(description="number of the migration")
+    name: str = Field(description="name of the cluster")
+    phase: Phase = Field(description="where it is")
+    since: float = Field(description="since when")
+    version: int = Field(description="moves with every transition")
+    waiting: str = Field(description="why nothing happens now")
+    link: str = Field(description="its address")
+
+
+class Accepted(BaseModel):
+    """A wish was recorded; the loop looks at it within a moment."""
+
+    wish: WishView = Field(description="the wish, as it is now")
+    link: str = Field(description="address of the wish; ask it until its state is done or refused")
+    event: str = Field(description="address of the history rows that come of it")
+
+
+class DryRun(BaseModel):
+    """The gate is open; nothing was recorded."""
+
+    edge: EdgeView = Field(description="the step, with every check")
+    version: int = Field(description="version of the migration")
+
+
+class Report(BaseModel):
+    """A migration in figures, for a file or a ticket."""
+
+    migration: MigrationView = Field(description="everything that is known now")
+    window_ms: int | None = Field(description="the last window without a controller, as a driver measured it")
+    takeover_s: float | None = Field(description="from entering TAKEOVER to DUAL_WRITE, by the driver's clock")
+    phases: list[dict[str, Any]] = Field(description="seconds spent in each phase, in order")
+    audits: list[AuditView] = Field(description="all audits that were kept")
+    not_verified: list[str] = Field(description="what nobody looked at, or what did not end green")
+
+
+class Page(BaseModel, Generic[Item]):
+    """A list. next: the address of what follows, none at the end."""
+
+    items: list[Item]
+    next: str | None = None

@@ -1,0 +1,151 @@
+"""The pages: one migration, the form before a step, an audit, and the list.
+
+In:   the objects that REST shows (api.views), and forms.
+Out:  HTML; a form that was accepted leads back to the page of its migration.
+Elsewhere: what the fields mean (api.models: its help texts are shown here), accepting a wish (`rest/actions.py`).
+Rules: the page renews itself by a meta refresh; a form never does, so that nobody loses what they type. A step that
+matters shows its gate and asks for the cluster's name.
+"""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Annotated, Any, Final
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from pydantic import ValidationError
+from starlette.responses import Response
+
+from api.models import ActionIn, BrokerView, MigrationView, Problem
+from api.pages import words
+from api.rest.actions import ask, order, record
+from api.rest.parts import Number, Parts, ServiceParts
+from api.rest.problems import invalid, problem
+from api.views import audit_view, migration_line, migration_view
+from migrator.errors import NO_SUCH_THING, NOT_CONFIRMED, FindingError
+from state_machine import audit_rows
+from state_machine.phases import HOLD, PEOPLE, RESUME
+
+router = APIRouter(include_in_schema=False)
+
+STYLE: Final = Path(__file__).parent.parent / "templates" / "style.css"
+NAMES: Final = {**{word: signal.value for signal, word in PEOPLE.items()}, "hold": HOLD, "resume": RESUME}
+DIFFERENCES_SHOWN: Final = 500
+
+_templates = Environment(
+    loader=PackageLoader("api"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+)
+_templates.globals |= {
+    "help": {name: field.description for name, field in MigrationView.model_fields.items()},
+    "broker_help": {name: field.description for name, field in BrokerView.model_fields.items()},
+}
+_templates.filters |= {
+    "span": words.span,
+    "clock": words.clock,
+    "stamp": words.stamp,
+    "yes": words.yes,
+    "dash": words.dash,
+}
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """The fields of a posted form, the first value of each."""
+    body = (await request.body()).decode(errors="replace")
+    return {name: values[0] for name, values in parse_qs(body, max_num_fields=20).items()}
+
+
+Form = Annotated[dict[str, str], Depends(_form)]
+
+
+@router.get("/style.css")
+def style() -> FileResponse:
+    return FileResponse(STYLE, media_type="text/css")
+
+
+@router.get("/")
+def index(parts: ServiceParts) -> Response:
+    """The page of the only migration, or the list."""
+    rows = parts.store.migrations()
+    if len(rows) == 1:
+        return RedirectResponse(f"/migrations/{rows[0].id}", 303)
+    return _page("index.html", lines=[migration_line(row) for row in rows], now=parts.clock())
+
+
+@router.get("/migrations/{number}")
+def show_migration(parts: ServiceParts, number: Number) -> Response:
+    try:
+        view = migration_view(parts.store, number, parts.clock())
+    except FindingError as error:
+        return _problem_page(problem(error, f"/migrations/{number}"), "/")
+    return _page("migration.html", view=view, now=view.now)
+
+
+@router.get("/migrations/{number}/steps/{word}")
+def show_form(parts: ServiceParts, number: Number, word: str) -> Response:
+    """The form before a step, with its gate as it is now. It does not renew itself."""
+    try:
+        view = migration_view(parts.store, number, parts.clock())
+        _name_of(word)
+    except FindingError as error:
+        return _problem_page(problem(error, f"/migrations/{number}/steps/{word}"), "/")
+    edge = next((each for each in view.gates if each.signal == word), None)
+    key = secrets.token_urlsafe(12)
+    return _page("step.html", view=view, word=word, edge=edge, key=key, now=view.now)
+
+
+@router.post("/migrations/{number}/steps/{word}")
+def take_step(parts: ServiceParts, number: Number, word: str, form: Form) -> Response:
+    """What the form sends; the same wish as by REST."""
+    here = f"/migrations/{number}"
+    try:
+        _record(parts, number, word, form)
+    except FindingError as error:
+        return _problem_page(problem(error, f"{here}/steps/{word}"), here)
+    except ValidationError as error:
+        refused = RequestValidationError(error.errors())
+        return _problem_page(invalid(refused, f"{here}/steps/{word}"), here)
+    return RedirectResponse(f"{here}#wishes", 303)
+
+
+@router.get("/audits/{number}")
+def show_audit(parts: ServiceParts, number: Number) -> Response:
+    try:
+        audit = audit_view(audit_rows.audit(parts.store, number))
+    except FindingError as error:
+        return _problem_page(problem(error, f"/audits/{number}"), "/")
+    found = audit_rows.differences(parts.store, number, cursor=0, limit=DIFFERENCES_SHOWN)
+    return _page("audit.html", audit=audit, differences=found, now=parts.clock())
+
+
+def _record(parts: Parts, number: int, word: str, form: dict[str, str]) -> None:
+    name = _name_of(word)
+    snapshot = parts.store.snapshot(number)
+    typed = form.get("name", "").strip()
+    if typed != snapshot.migration.name:
+        raise NOT_CONFIRMED.error(typed=repr(typed))
+    fields = {key: form[key] for key in ("to", "expected_version", "reason", "who") if form.get(key)}
+    wish = order(name, ActionIn.model_validate(fields), form.get("key"))
+    if parts.store.known_wish(number, wish) is not None:
+        return
+    if name not in (HOLD, RESUME):
+        ask(parts, number, wish)
+    record(parts, number, wish)
+
+
+def _name_of(word: str) -> str:
+    if word not in NAMES:
+        raise NO_SUCH_THING.error(what=f"step {word}")
+    return NAMES[word]
+
+
+def _page(template: str, status: int = 200, **values: Any) -> HTMLResponse:
+    return HTMLResponse(_templates.get_template(template).render(**values), status)
+
+
+def _problem_page(found: Problem, back: str) -> HTMLResponse:
+    return _page("problem.html", found.status, problem=found, back=back, now=0)

@@ -1,0 +1,63 @@
+"""A migration in figures, for a file or a ticket: phases with their times, audits, and what was not verified.
+
+In:   the store and the time.
+Out:  `Report`.
+Elsewhere: the single figures (views.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from api.models import AuditView, MigrationView, Report
+from api.views import audit_view, migration_view
+from state_machine.audit_rows import audits
+from state_machine.phases import BEFORE_TAKEOVER, Phase
+from state_machine.store import Store
+
+
+def report(store: Store, migration_id: int, now: float) -> Report:
+    """Raises Z2K-4004."""
+    view = migration_view(store, migration_id, now)
+    kept = [audit_view(each) for each in audits(store, migration_id, limit=1000)]
+    return Report(
+        migration=view,
+        window_ms=view.last_window_ms,
+        takeover_s=_takeover_s(view),
+        phases=_spent(view, store.snapshot(migration_id).migration.created_at),
+        audits=kept,
+        not_verified=_not_verified(view, kept),
+    )
+
+
+def _spent(view: MigrationView, created_at: float) -> list[dict[str, Any]]:
+    """Each stay in a phase with its seconds; the present one up to now."""
+    entered = [(Phase.CREATED, created_at), *((event.to_phase, event.at) for event in view.events)]
+    left = [*(at for _, at in entered[1:]), view.now]
+    return [
+        {"phase": phase.value, "entered_at": at, "seconds": round(max(0.0, end - at), 3)}
+        for (phase, at), end in zip(entered, left, strict=True)
+    ]
+
+
+def _takeover_s(view: MigrationView) -> float | None:
+    """Of the last takeover that reached dual-write."""
+    began: float | None = None
+    took: float | None = None
+    for event in view.events:
+        if event.to_phase is Phase.TAKEOVER:
+            began = event.at
+        elif event.to_phase is Phase.DUAL_WRITE and began is not None and event.from_phase is Phase.AUDIT:
+            took = round(event.at - began, 3)
+    return took
+
+
+def _not_verified(view: MigrationView, kept: list[AuditView]) -> list[str]:
+    """Never left out, so that nobody takes silence for a green light."""
+    found = [f"{check.name}: {check.seen}" for check in view.standing.checks if not check.holds]
+    found += [f"audit {each.id} ({each.purpose}) is not green" for each in kept if each.green is False]
+    if view.phase not in BEFORE_TAKEOVER and not any(each.green and each.purpose == "demand" for each in kept):
+        found.append("no audit was asked for since the takeover; the driver's own was made before its commit")
+    if view.undo.command:
+        found.append(f"the way back from here was not tried: {view.undo.command}")
+    return found

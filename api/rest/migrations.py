@@ -1,0 +1,119 @@
+"""Migrations as they are: create one, look at it, and at each of its parts.
+
+In:   an inventory; numbers of migrations.
+Out:  models (api.models).
+Elsewhere: asking for a step (actions.py), audits (audits.py).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Query, Response
+
+from api.models import (
+    BrokerView,
+    ControllerView,
+    EdgeView,
+    EventView,
+    FindingView,
+    InventoryIn,
+    MigrationLine,
+    MigrationView,
+    Page,
+    Report,
+    WishView,
+)
+from api.report import report
+from api.rest.parts import Key, Number, ServiceParts
+from api.rest.problems import described
+from api.views import (
+    broker_views,
+    controller_views,
+    event_view,
+    finding_view,
+    gates_view,
+    migration_line,
+    migration_view,
+    wish_view,
+)
+from state_machine.evidence import evidence
+from state_machine.inventory import Inventory
+from state_machine.looks import findings
+
+router = APIRouter(prefix="/migrations", tags=["migrations"])
+
+
+@router.post("", status_code=201, responses=described(400, 403, 409, 422))
+def create_migration(parts: ServiceParts, inventory: InventoryIn, response: Response, key: Key = None) -> MigrationView:
+    """Create a migration. Nothing is looked at or started by this."""
+    document = inventory.model_dump()
+    document["audit_engine"] = inventory.audit_engine or parts.settings.audit_engine
+    row, _ = parts.store.create(msgspec.convert(document, Inventory), who="operator", at=parts.clock(), key=key)
+    parts.wake()
+    response.headers["Location"] = f"/api/v1/migrations/{row.id}"
+    return migration_view(parts.store, row.id, parts.clock())
+
+
+@router.get("", responses=described(422))
+def list_migrations(parts: ServiceParts) -> Page[MigrationLine]:
+    """Every migration, oldest first."""
+    return Page(items=[migration_line(row) for row in parts.store.migrations()])
+
+
+@router.get("/{number}", responses=described(404, 422))
+def get_migration(parts: ServiceParts, number: Number) -> MigrationView:
+    """Everything about one migration, as its page shows it."""
+    return migration_view(parts.store, number, parts.clock())
+
+
+@router.get("/{number}/gates", responses=described(404, 422))
+def get_gates(parts: ServiceParts, number: Number) -> Page[EdgeView]:
+    """Every step from here with each of its checks. No side effect."""
+    snapshot = parts.store.snapshot(number)
+    return Page(items=gates_view(snapshot, evidence(snapshot, parts.clock())))
+
+
+@router.get("/{number}/brokers", responses=described(404, 422))
+def get_brokers(parts: ServiceParts, number: Number) -> Page[BrokerView]:
+    """Readiness of every broker, as the active controller saw it last."""
+    return Page(items=broker_views(parts.store, parts.store.snapshot(number), parts.clock()))
+
+
+@router.get("/{number}/quorum", responses=described(404, 422))
+def get_quorum(parts: ServiceParts, number: Number) -> Page[ControllerView]:
+    """Our controllers, as they last answered."""
+    return Page(items=controller_views(parts.store.snapshot(number)))
+
+
+@router.get("/{number}/findings", responses=described(404, 422))
+def get_findings(
+    parts: ServiceParts,
+    number: Number,
+    only_open: Annotated[bool, Query(description="leave out those that are not seen any more")] = False,
+) -> Page[FindingView]:
+    """Findings, open ones first."""
+    return Page(items=[finding_view(row) for row in findings(parts.store, number, only_open=only_open)])
+
+
+@router.get("/{number}/events", responses=described(404, 422))
+def get_events(
+    parts: ServiceParts,
+    number: Number,
+    signal: Annotated[int | None, Query(ge=1, le=2**31 - 1, description="only those that this wish led to")] = None,
+) -> Page[EventView]:
+    """The history: one row per transition, oldest first."""
+    return Page(items=[event_view(row) for row in parts.store.events(number, wish_id=signal)])
+
+
+@router.get("/{number}/signals/{wish}", responses=described(404, 422))
+def get_signal(parts: ServiceParts, number: Number, wish: Number) -> WishView:
+    """One wish, and what became of it."""
+    return wish_view(parts.store.wish(number, wish))
+
+
+@router.get("/{number}/report", responses=described(404, 422))
+def get_report(parts: ServiceParts, number: Number) -> Report:
+    """Phases with their times, the window, audits, and what was not verified."""
+    return report(parts.store, number, parts.clock())

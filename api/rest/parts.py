@@ -1,0 +1,50 @@
+"""What every address needs: the store, the clock, and a way to wake the loop.
+
+In:   put into the application once (app.py).
+Out:  `Parts`, given to handlers by FastAPI; common parameters.
+Rule: no handler touches Kafka, ZooKeeper or a process. It reads rows, or writes a wish down and wakes the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Header, Path, Query, Request
+
+from state_machine.settings import Settings
+from state_machine.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """last_round_at: when the loop finished its last round, None before the first."""
+
+    store: Store
+    settings: Settings
+    clock: Callable[[], float]
+    wake: Callable[[], None]
+    last_round_at: Callable[[], float | None]
+
+
+def _parts(request: Request) -> Parts:
+    parts: Parts = request.app.state.parts
+    return parts
+
+
+ServiceParts = Annotated[Parts, Depends(_parts)]
+Number = Annotated[int, Path(ge=1, le=2**31 - 1)]
+Key = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=200,
+        pattern=r"^[!-~]+$",
+        description="repeating a request with the same key is safe",
+    ),
+]
+DryRunFlag = Annotated[bool, Query(description="ask the gate and record nothing")]
+Cursor = Annotated[int, Query(ge=0, le=2**31 - 1, description="number of the first item")]
+Limit = Annotated[int, Query(ge=1, le=500, description="how many at most")]

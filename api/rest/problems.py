@@ -1,0 +1,143 @@
+"""Errors as RFC 9457 problem details, always with the code of a finding.
+
+In:   findings, refusals of gates, requests that were not understood.
+Out:  `application/problem+json` answers, and how OpenAPI describes them.
+Elsewhere: the findings (migrator.errors), pages show the same object (pages).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from api.models import Problem
+from api.views import check_view
+from migrator.errors import (
+    FOREIGN_REQUEST,
+    GATE_CLOSED,
+    KEY_USED_AGAIN,
+    NAME_TAKEN,
+    NO_SUCH_THING,
+    NOT_CONFIRMED,
+    NOT_IN_THIS_RELEASE,
+    NOT_LOOKED_AT,
+    NOT_POSSIBLE_HERE,
+    REQUEST_NOT_UNDERSTOOD,
+    SERVICE_FAULT,
+    VERSION_MOVED,
+    WISH_PENDING,
+    FindingError,
+)
+from state_machine.transition import GateClosed
+
+PROBLEM_JSON: Final = "application/problem+json"
+
+STATUS: Final = {
+    REQUEST_NOT_UNDERSTOOD.code: 422,
+    KEY_USED_AGAIN.code: 422,
+    NO_SUCH_THING.code: 404,
+    FOREIGN_REQUEST.code: 403,
+    NOT_LOOKED_AT.code: 503,
+    **{
+        finding.code: 409
+        for finding in (
+            GATE_CLOSED,
+            NAME_TAKEN,
+            NOT_CONFIRMED,
+            NOT_IN_THIS_RELEASE,
+            NOT_POSSIBLE_HERE,
+            VERSION_MOVED,
+            WISH_PENDING,
+        )
+    },
+}
+
+
+def problem(error: FindingError, instance: str, status: int | None = None) -> Problem:
+    """The one shape of an error. A finding that no handler expects is ours to explain: 500."""
+    found = error.occurrence
+    failed = error.verdict.failed if isinstance(error, GateClosed) else ()
+    possible = str(found.values.get("possible", ""))
+    return Problem(
+        type=f"urn:zk2kraft:finding:{found.code}",
+        title=found.finding.means,
+        status=status or STATUS.get(found.code, 500),
+        detail=found.text,
+        instance=instance,
+        code=found.code,
+        remedy=found.finding.remedy,
+        runbook=f"runbooks/{found.code}.md",
+        checks=[check_view(msgspec.to_builtins(each)) for each in failed],
+        possible=[] if possible in ("", "nothing") else possible.split(", "),
+    )
+
+
+def answer(found: Problem, headers: dict[str, str] | None = None) -> Response:
+    return JSONResponse(found.model_dump(mode="json"), found.status, headers, PROBLEM_JSON)
+
+
+def invalid(error: RequestValidationError, instance: str) -> Problem:
+    """What was wrong, field by field; what was sent is not repeated."""
+    errors = [{"where": [str(part) for part in each["loc"]], "says": each["msg"]} for each in error.errors()]
+    first = f"{'.'.join(errors[0]['where'])}: {errors[0]['says']}" if errors else "it is not valid"
+    found = problem(REQUEST_NOT_UNDERSTOOD.error(reason=first), instance)
+    return found.model_copy(update={"errors": errors})
+
+
+def from_http(error: HTTPException, instance: str) -> Problem:
+    """What the framework refuses: an unknown address, a wrong method, a body that is no JSON."""
+    finding = NO_SUCH_THING.error(what=f"address {instance}") if error.status_code == 404 else None
+    return problem(finding or REQUEST_NOT_UNDERSTOOD.error(reason=str(error.detail)), instance, error.status_code)
+
+
+def add_handlers(app: FastAPI) -> None:
+    @app.exception_handler(FindingError)
+    def on_finding(request: Request, error: FindingError) -> Response:
+        return answer(problem(error, request.url.path))
+
+    @app.exception_handler(RequestValidationError)
+    def on_invalid(request: Request, error: RequestValidationError) -> Response:
+        return answer(invalid(error, request.url.path))
+
+    @app.exception_handler(HTTPException)
+    def on_http(request: Request, error: HTTPException) -> Response:
+        return answer(from_http(error, request.url.path), dict(error.headers or {}))
+
+    @app.exception_handler(Exception)
+    def on_fault(request: Request, error: Exception) -> Response:
+        """Only the shape of the answer; the fault itself goes on to the server, which logs it."""
+        return answer(problem(SERVICE_FAULT.error(fault=type(error).__name__), request.url.path))
+
+
+def described(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """How OpenAPI describes the errors of an address."""
+    said = {
+        400: "the body is no text",
+        403: "the request came from a foreign web page",
+        404: "there is no such thing",
+        409: "refused: by the table, by a gate (every failed check is named), or because something moved",
+        422: "the request was not understood",
+        503: "the service does not look at clusters now",
+    }
+    reference = {"$ref": "#/components/schemas/Problem"}
+    return {
+        status: {"description": said[status], "content": {PROBLEM_JSON: {"schema": reference}}} for status in statuses
+    }
+
+
+def openapi_with_problems(app: FastAPI) -> dict[str, Any]:
+    """FastAPI's document with the schema of problems, which no address returns as its ordinary answer."""
+    document = FastAPI.openapi(app)
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    if "Problem" not in schemas:
+        schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+        schemas.update(schema.pop("$defs", {}))
+        schemas["Problem"] = schema
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    return document

@@ -1,0 +1,297 @@
+"""Classify what both sides say: equal, expected, different, not read.
+
+In:   facts of one key from ZooKeeper and from the log (None: that side does not have it).
+Out:  counts per family, and every difference with its field and both values.
+Elsewhere: where the facts come from (normalise.py), the second look at what differs (quick.py, spark_job.py).
+Rules: "not read" is never green; every expected difference has a named rule; keys are never cut off; values of
+password-like keys leave as keyed hashes (seal.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from migrator.audit.normalise import FAMILIES, PARTITIONS, PRODUCER_IDS, RESOURCES, STATE_FIELDS, TOPIC_CONFIGS, Facts
+from migrator.audit.seal import Seal
+from migrator.errors import FindingError
+
+DIFFERENCES_SHOWN: Final = 100
+"""How many differences a report carries in full; all of them are counted, and kept with the audit's inputs."""
+
+LOOKS_MAX: Final = 4
+"""A live cluster is looked at again until what differs is the same as the look before; after this many it counts."""
+
+STOCK_BLOCK: Final = 1_000
+"""A stock controller mirrors the block that comes next as if it were handed out (K-12): a gap, never a double."""
+
+NOT_A_COPY: Final = 2**63 - 1
+"""No transaction is later than this one."""
+
+MOVED_ON: Final = "ZooKeeper changed it after the rehearsal was read"
+
+EVERY_FAMILY: Final = "every family"
+"""The family of a difference that says why a whole side was not read."""
+
+
+class Kind(StrEnum):
+    """In what way a field, or a whole key, differs."""
+
+    CHANGED = "changed"
+    MISSING_IN_ZOOKEEPER = "missing in zookeeper"
+    MISSING_IN_LOG = "missing in log"
+    NOT_READ = "not read"
+
+
+class Outcome(StrEnum):
+    """What became of a key."""
+
+    EQUAL = "equal"
+    EXPECTED = "expected"
+    DIFFERENT = "different"
+    NOT_READ = "not read"
+
+
+class Difference(msgspec.Struct, frozen=True, rename={"field_": "field"}):
+    """One field of one key; field_ "" is the whole key. rule: why it is expected, or why it was not read."""
+
+    family: str
+    key: str
+    field_: str
+    kind: str
+    zookeeper: Any
+    log: Any
+    rule: str = ""
+
+    @property
+    def place(self) -> tuple[int, str, str]:
+        """Reports are sorted by this: families in their order, then key, then field."""
+        known = self.family in FAMILIES
+        return FAMILIES.index(self.family) if known else -1, self.key, self.field_
+
+
+class FamilyCount(msgspec.Struct):
+    """How many keys of a family were compared, and how that ended."""
+
+    family: str
+    compared: int = 0
+    equal: int = 0
+    expected: int = 0
+    different: int = 0
+    not_read: int = 0
+
+    def count(self, outcome: Outcome, keys: int = 1) -> None:
+        self.compared += keys
+        match outcome:
+            case Outcome.EQUAL:
+                self.equal += keys
+            case Outcome.EXPECTED:
+                self.expected += keys
+            case Outcome.DIFFERENT:
+                self.different += keys
+            case Outcome.NOT_READ:
+                self.not_read += keys
+
+
+def no_counts() -> dict[str, FamilyCount]:
+    return {name: FamilyCount(name) for name in FAMILIES}
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Differences that are meant.
+
+    producer_id_margin: how far the log's next producer id may be ahead (right after a copy); 0 afterwards.
+    topics:             names of topics that exist; configuration of others stays in ZooKeeper only.
+    copied_zxid:        for a rehearsal, ZooKeeper's last transaction before its reading began. The cluster goes on
+                        without the copy: a key that was written later says nothing about it. NOT_A_COPY otherwise.
+    """
+
+    producer_id_margin: int = 0
+    topics: frozenset[str] = frozenset()
+    copied_zxid: int = NOT_A_COPY
+
+    def name(self, each: Difference) -> Difference:
+        """The difference with the rule that expects it, if there is one."""
+        rule = self._rule(each)
+        return msgspec.structs.replace(each, rule=rule) if rule else each
+
+    def _rule(self, each: Difference) -> str:
+        if each.family == PRODUCER_IDS:
+            return self._producer_id_rule(each)
+        if each.family == TOPIC_CONFIGS and each.kind == Kind.MISSING_IN_LOG and each.key not in self.topics:
+            return "configuration without a topic"
+        return ""
+
+    def _producer_id_rule(self, each: Difference) -> str:
+        zookeeper, log = each.zookeeper or 0, each.log or 0
+        if self.producer_id_margin and 0 <= log - zookeeper <= self.producer_id_margin:
+            return "producer id margin of the copy"
+        if log and zookeeper - log == STOCK_BLOCK:
+            return "stock writes the next block as handed out"
+        return ""
+
+
+@dataclass(slots=True)
+class Comparison:
+    """Counts and differences of one audit in the making."""
+
+    rules: Rules = Rules()
+    counts: dict[str, FamilyCount] = field(default_factory=no_counts)
+    differences: list[Difference] = field(default_factory=list)
+    expected: list[Difference] = field(default_factory=list)
+    seal: Seal = field(default_factory=Seal)
+
+    def add(self, family: str, key: str, zookeeper: Facts | None, log: Facts | None, mzxid: int = -1) -> None:
+        """Compare one key. mzxid: when ZooKeeper last changed it."""
+        if zookeeper == log:
+            self.counts[family].count(Outcome.EQUAL)
+            return
+        if family in RESOURCES:
+            zookeeper, log = self._sealed(zookeeper), self._sealed(log)
+        outcome, found = judge(family, key, zookeeper, log, self.rules, mzxid)
+        self.counts[family].count(outcome)
+        if outcome is Outcome.DIFFERENT:
+            self.differences += found
+        else:
+            self.expected += found
+
+    def not_read(self, family: str, key: str, reason: str) -> None:
+        self.counts[family].count(Outcome.NOT_READ)
+        self.differences.append(unread_key(family, key, reason))
+
+    def _sealed(self, facts: Facts | None) -> Facts | None:
+        return None if facts is None else self.seal.facts(facts)
+
+    @property
+    def same(self) -> bool:
+        return not any(count.different or count.not_read for count in self.counts.values())
+
+    @property
+    def complete(self) -> bool:
+        return not any(count.not_read for count in self.counts.values())
+
+
+# --- one key ----------------------------------------------------------------------------------------------
+
+
+def judge(
+    family: str, key: str, zookeeper: Facts | None, log: Facts | None, rules: Rules, mzxid: int = -1
+) -> tuple[Outcome, list[Difference]]:
+    """What became of a key, and the differences that say so: only those that no rule expects, if there are any."""
+    found = [rules.name(each) for each in differences(family, key, zookeeper, log)]
+    if mzxid > rules.copied_zxid:
+        found = [msgspec.structs.replace(each, rule=each.rule or MOVED_ON) for each in found]
+    unexpected = [each for each in found if not each.rule]
+    if unexpected:
+        return Outcome.DIFFERENT, unexpected
+    return (Outcome.EXPECTED if found else Outcome.EQUAL), found
+
+
+def unread_key(family: str, key: str, reason: str) -> Difference:
+    return Difference(family, key, "", Kind.NOT_READ, None, None, reason)
+
+
+def differences(family: str, key: str, zookeeper: Facts | None, log: Facts | None) -> list[Difference]:
+    """Field by field; one entry for the whole key, or for a partition's whole state, where a side does not have it."""
+    if family == PRODUCER_IDS:
+        return _by_field(family, key, zookeeper or {}, log or {})
+    if zookeeper is None and log is None:
+        return []
+    if zookeeper is None or log is None:
+        kind = Kind.MISSING_IN_ZOOKEEPER if zookeeper is None else Kind.MISSING_IN_LOG
+        return [Difference(family, key, "", kind, zookeeper, log)]
+    if family == PARTITIONS and not STATE_FIELDS & zookeeper.keys():
+        state = {name: log[name] for name in sorted(STATE_FIELDS) if name in log}
+        assigned = {name: value for name, value in log.items() if name not in STATE_FIELDS}
+        missing = Difference(family, key, "state", Kind.MISSING_IN_ZOOKEEPER, None, state)
+        return [*_by_field(family, key, zookeeper, assigned), missing]
+    return _by_field(family, key, zookeeper, log)
+
+
+def _by_field(family: str, key: str, zookeeper: Facts, log: Facts) -> list[Difference]:
+    return [
+        Difference(family, key, name, _kind(name, zookeeper, log), zookeeper.get(name), log.get(name))
+        for name in sorted({*zookeeper, *log})
+        if zookeeper.get(name) != log.get(name)
+    ]
+
+
+def _kind(name: str, zookeeper: Facts, log: Facts) -> Kind:
+    if name not in zookeeper:
+        return Kind.MISSING_IN_ZOOKEEPER
+    return Kind.CHANGED if name in log else Kind.MISSING_IN_LOG
+
+
+# --- the report -------------------------------------------------------------------------------------------
+
+
+class Report(msgspec.Struct):
+    """What an audit says (the JSON of `zk2kraft audit --json`; keys are a contract)."""
+
+    same: bool
+    families: list[FamilyCount]
+    differences: list[Difference]
+    expected: list[Difference]
+    seconds: dict[str, float]
+    zk: dict[str, Any]
+    kraft: dict[str, int]
+    engine: str
+
+    @property
+    def exit_code(self) -> int:
+        """0 same, 1 diverged, 2 could not read all."""
+        if any(family.not_read for family in self.families):
+            return 2
+        return 0 if self.same else 1
+
+    @property
+    def different(self) -> int:
+        return sum(family.different for family in self.families)
+
+
+def report(
+    comparison: Comparison, *, seconds: dict[str, float], zk: dict[str, Any], kraft: dict[str, int], engine: str
+) -> Report:
+    return Report(
+        same=comparison.same,
+        families=list(comparison.counts.values()),
+        differences=shown(comparison.differences),
+        expected=shown(comparison.expected),
+        seconds=rounded(seconds),
+        zk=zk,
+        kraft=kraft,
+        engine=engine,
+    )
+
+
+def unread_report(error: FindingError, engine: str, seconds: dict[str, float]) -> Report:
+    """A side could not be read: no family was compared, and what stood in the way is named."""
+    families = list(no_counts().values())
+    for each in families:
+        each.count(Outcome.NOT_READ)
+    named = unread_key(EVERY_FAMILY, error.occurrence.text, error.code)
+    return Report(False, families, [named], [], rounded(seconds), {}, {"offset": -1, "epoch": -1}, engine)
+
+
+def shown(found: Iterable[Difference]) -> list[Difference]:
+    return sorted(found, key=lambda each: each.place)[:DIFFERENCES_SHOWN]
+
+
+def rounded(seconds: dict[str, float]) -> dict[str, float]:
+    return {name: round(value, 3) for name, value in seconds.items()}
+
+
+def table(families: Iterable[FamilyCount]) -> str:
+    """`family | compared | equal | expected | different | not read`, one line per family."""
+    rows = [["family", "compared", "equal", "expected", "different", "not read"]]
+    rows += [
+        [each.family, *map(str, (each.compared, each.equal, each.expected, each.different, each.not_read))]
+        for each in families
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(" | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)

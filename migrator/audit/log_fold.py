@@ -1,0 +1,161 @@
+"""The log as rows: each record with what it is about, and what the records of a subject add up to.
+
+In:   batches of the log; later the rows of some subjects, in log order.
+Out:  `RecordRow`s, as Parquet keeps them; `SideRow`s, as the comparison wants them.
+Elsewhere: reading bytes (log_plan.py), what a record changes (normalise.LogFacts, the same as in the quick engine),
+bringing the rows of a subject together and dropping what never counted (spark_fold.py).
+Rule: only records that the audited families are made of are kept with their content, and what is secret in them only
+as a keyed hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from migrator.audit.log_source import MARKERS, records_of
+from migrator.audit.normalise import (
+    PARTITIONS,
+    PRODUCER_IDS,
+    PRODUCER_IDS_KEY,
+    RESOURCES,
+    TOPICS,
+    LogFacts,
+    id_text,
+    partition_key,
+)
+from migrator.audit.rows import (
+    PRODUCER_IDS_SUBJECT,
+    TOPIC_SUBJECT,
+    SideRow,
+    not_read,
+    subject_of,
+    topic_subject,
+)
+from migrator.audit.seal import Seal
+from migrator.errors import FindingError
+from migrator.wire.batch import Batch
+from migrator.wire.messages.metadata import (
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from migrator.wire.schema import Message
+
+MARKER_TYPES: Final = tuple(each.__name__ for each in MARKERS)
+TOPIC_RECORD: Final = TopicRecord.__name__
+_FAMILY_OF_RESOURCE: Final = {resource: family for family, resource in RESOURCES.items()}
+_DECODERS: Final = {
+    kind.__name__: msgspec.json.Decoder(kind)
+    for kind in (
+        TopicRecord,
+        RemoveTopicRecord,
+        PartitionRecord,
+        PartitionChangeRecord,
+        ConfigRecord,
+        ProducerIdsRecord,
+    )
+}
+
+
+class RecordRow(msgspec.Struct, frozen=True):
+    """One record. nth: its place in a snapshot, whose records all stand at the snapshot's offset; else 0.
+
+    topic_id: of records about a topic. name: the topic that a TopicRecord names.
+    subject:  where the record itself tells it; of others it is found by the topic id.
+    data:     the record as JSON; None of transaction markers.
+    """
+
+    offset: int
+    nth: int
+    epoch: int
+    type: str
+    topic_id: str | None = None
+    name: str | None = None
+    subject: str | None = None
+    data: str | None = None
+    problem: str = ""
+
+
+def record_rows(batches: Iterable[Batch], seal: Seal, snapshot_offset: int = -1) -> Iterator[RecordRow]:
+    """snapshot_offset: the last offset that the snapshot stands for when the batches are of one, else -1."""
+    for batch in batches:
+        for offset, record in records_of(batch):
+            place = (offset, 0) if snapshot_offset < 0 else (snapshot_offset, offset)
+            row = _record_row(*place, batch.leader_epoch, record, seal)
+            if row is not None:
+                yield row
+
+
+def unreadable_records(error: FindingError) -> RecordRow:
+    return RecordRow(-1, 0, -1, "", problem=str(error.occurrence.text))
+
+
+def _record_row(offset: int, nth: int, epoch: int, record: Message, seal: Seal) -> RecordRow | None:
+    kind = type(record).__name__
+    match record:
+        case TopicRecord():
+            return RecordRow(offset, nth, epoch, kind, id_text(record.topic_id), record.name, None, _json(record))
+        case PartitionRecord() | PartitionChangeRecord() | RemoveTopicRecord():
+            return RecordRow(offset, nth, epoch, kind, id_text(record.topic_id), None, None, _json(record))
+        case ConfigRecord() if record.resource_type in _FAMILY_OF_RESOURCE:
+            sealed = msgspec.structs.replace(record, value=seal.value(record.name, record.value))
+            subject = subject_of(_FAMILY_OF_RESOURCE[record.resource_type], record.resource_name)
+            return RecordRow(offset, nth, epoch, kind, None, None, subject, _json(sealed))
+        case ProducerIdsRecord():
+            return RecordRow(offset, nth, epoch, kind, None, None, PRODUCER_IDS_SUBJECT, _json(record))
+        case _ if isinstance(record, MARKERS):
+            return RecordRow(offset, nth, epoch, kind)
+        case _:
+            return None
+
+
+def _json(record: Message) -> str:
+    return msgspec.json.encode(record).decode()
+
+
+class Fold:
+    """Folds the committed records of some subjects, given in log order, to their rows."""
+
+    def __init__(self) -> None:
+        self._facts = LogFacts()
+        self._touched: dict[tuple[str, str], int] = {}
+        self._problem: SideRow | None = None
+
+    def take(self, offset: int, kind: str, data: str, subject: str) -> None:
+        """One record. After one that does not fit, nothing more is taken: `rows` says which."""
+        if self._problem is not None:
+            return
+        record = _DECODERS[kind].decode(data)
+        try:
+            self._facts.apply(record)
+        except FindingError as error:
+            self._problem = not_read(f"the log at offset {offset}", error.occurrence.text)
+            return
+        self._touched[_touches(record, subject)] = offset
+
+    def rows(self) -> Iterator[SideRow]:
+        if self._problem is not None:
+            yield self._problem
+            return
+        for family, key, facts in self._facts.rows():
+            subject = topic_subject(key.rpartition("-")[0]) if family == PARTITIONS else subject_of(family, key)
+            yield SideRow(family, key, subject, facts, self._touched.get((family, key), -1))
+
+
+def _touches(record: Message, subject: str) -> tuple[str, str]:
+    """The key that a record changes. subject: of the topic, which records about partitions do not name."""
+    match record:
+        case PartitionRecord() | PartitionChangeRecord():
+            return PARTITIONS, partition_key(subject.removeprefix(TOPIC_SUBJECT), record.partition_id)
+        case ConfigRecord():
+            return _FAMILY_OF_RESOURCE[record.resource_type], record.resource_name
+        case ProducerIdsRecord():
+            return PRODUCER_IDS, PRODUCER_IDS_KEY
+        case _:
+            return TOPICS, subject.removeprefix(TOPIC_SUBJECT)

@@ -1,0 +1,199 @@
+"""Where the batches of a log directory are: read from their headers alone, and cut into splits that can be read apart.
+
+In:   a metadata log directory, and about how many bytes a split shall have.
+Out:  a `LogPlan`: splits in log order, and the position up to which they go. It is a picture of one moment: what a
+      living writer appends later is in the next plan.
+Elsewhere: the records in the batches (log_source.py in process, spark_sources.py in tasks).
+Rules: a torn batch at the very end is a writer at work, and ends the plan; anywhere else, and where offsets leave a
+gap, the log is not whole and nothing is read (Z2K-5001). A log that begins later than 0 begins with its newest
+snapshot, which has to reach to the log's first offset and to end with its footer.
+Source: Kafka 3.9 log and snapshot formats; KIP-630.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from migrator.errors import AUDIT_CANNOT_READ, MALFORMED_BYTES, FindingError
+from migrator.wire.batch import Batch, TornBatchError, peek, read_batches
+from migrator.wire.batch_header import HEADER_BYTES, BatchHeader
+from migrator.wire.messages.control_records import SnapshotFooterRecord
+
+SPLIT_BYTES: Final = 4 << 20
+"""About 40,000 records of a copy: a task of a second or less, and what it holds in memory."""
+
+_SNAPSHOT_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+
+
+class LogSplit(msgspec.Struct, frozen=True):
+    """Whole batches of one file, from byte `start` to `end`.
+
+    snapshot_offset: the last offset that the snapshot stands for when the file is one, else -1.
+    """
+
+    file: str
+    start: int
+    end: int
+    snapshot_offset: int = -1
+
+
+class LogPlan(msgspec.Struct, frozen=True):
+    """offset, epoch: of the last record; -1 when there is none. records: how many, markers and all."""
+
+    splits: list[LogSplit]
+    offset: int
+    epoch: int
+    records: int
+
+
+def log_directory(path: Path) -> Path:
+    """The directory that holds the segments: the one given, or `__cluster_metadata-0` in it."""
+    inner = path / "__cluster_metadata-0"
+    found = inner if inner.is_dir() else path
+    if not _segments(found):
+        raise AUDIT_CANNOT_READ.error(what=str(path), reason="there is no metadata log in it")
+    return found
+
+
+def plan_log(path: Path, split_bytes: int = SPLIT_BYTES) -> LogPlan:
+    """Walk every header of a directory."""
+    directory = log_directory(path)
+    segments = _segments(directory)
+    walk = _Walk(split_bytes)
+    if int(segments[0].stem) > 0:
+        walk.snapshot(_newest_snapshot(directory))
+    for segment in segments:
+        walk.segment(segment, is_last=segment == segments[-1])
+    return LogPlan(walk.splits, walk.offset, walk.epoch, walk.records)
+
+
+def read_split(split: LogSplit) -> Iterator[Batch]:
+    """The batches of a split, each with its checksum verified."""
+    try:
+        with open(split.file, "rb") as file:
+            file.seek(split.start)
+            data = file.read(split.end - split.start)
+        if len(data) < split.end - split.start:
+            raise AUDIT_CANNOT_READ.error(what=split.file, reason="it became shorter while it was read")
+        yield from read_batches(data)
+    except (OSError, FindingError) as error:
+        raise _unreadable(Path(split.file), error, split.start) from error
+
+
+class _Walk:
+    """Goes over the headers, file by file, and remembers where it is in the log."""
+
+    def __init__(self, split_bytes: int) -> None:
+        self._split_bytes = split_bytes
+        self.splits: list[LogSplit] = []
+        self.offset = -1
+        self.epoch = -1
+        self.records = 0
+
+    def snapshot(self, path: Path) -> None:
+        match = _SNAPSHOT_NAME.fullmatch(path.name)
+        assert match is not None, path.name
+        self.offset, self.epoch = int(match[1]) - 1, int(match[2])
+        cutter = _Cutter(path, self._split_bytes, self.offset)
+        end = size = 0
+        try:
+            for position, header in _headers(path):
+                cutter.take(position, header.size)
+                self.records += header.record_count
+                end, size = position + header.size, header.size
+        except (OSError, FindingError) as error:
+            raise _unreadable(path, error, 0) from error
+        last = list(read_split(LogSplit(str(path), end - size, end)))
+        if not last or not isinstance((last[0].control_records or (None,))[-1], SnapshotFooterRecord):
+            raise AUDIT_CANNOT_READ.error(what=str(path), reason="it does not end with a snapshot's footer")
+        self.splits += cutter.finish()
+
+    def segment(self, path: Path, *, is_last: bool) -> None:
+        cutter = _Cutter(path, self._split_bytes, -1)
+        try:
+            for position, header in _headers(path):
+                if header.last_offset > self.offset:
+                    self._follows(path, header)
+                    cutter.take(position, header.size)
+        except TornBatchError as error:
+            if not is_last:
+                raise _unreadable(path, error, 0) from error
+        except (OSError, FindingError) as error:
+            raise _unreadable(path, error, 0) from error
+        self.splits += cutter.finish()
+
+    def _follows(self, path: Path, header: BatchHeader) -> None:
+        if header.base_offset != self.offset + 1:
+            reason = f"offset {header.base_offset} follows {self.offset}"
+            raise AUDIT_CANNOT_READ.error(what=str(path), reason=reason)
+        self.offset, self.epoch = header.last_offset, header.leader_epoch
+        self.records += header.record_count
+
+
+class _Cutter:
+    """Collects batches of one file that lie one behind the other into splits."""
+
+    def __init__(self, path: Path, split_bytes: int, snapshot_offset: int) -> None:
+        self._path = path
+        self._split_bytes = split_bytes
+        self._snapshot_offset = snapshot_offset
+        self._start = self._end = -1
+        self._done: list[LogSplit] = []
+
+    def take(self, position: int, size: int) -> None:
+        if self._start >= 0 and position + size - self._start > self._split_bytes:
+            self._cut()
+        if self._start < 0:
+            self._start = position
+        self._end = position + size
+
+    def finish(self) -> list[LogSplit]:
+        if self._start >= 0:
+            self._cut()
+        return self._done
+
+    def _cut(self) -> None:
+        self._done.append(LogSplit(str(self._path.absolute()), self._start, self._end, self._snapshot_offset))
+        self._start = -1
+
+
+def _headers(path: Path) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each whole batch; TornBatchError where the file ends inside one.
+
+    Read piece by piece, never mapped: a follower may cut the file's end off while we read.
+    """
+    with open(path, "rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        position = 0
+        while position < size:
+            header = peek(os.pread(file.fileno(), HEADER_BYTES, position))
+            if position + header.size > size:
+                raise TornBatchError(position)
+            yield position, header
+            position += header.size
+
+
+def _segments(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.glob("*.log") if path.stem.isdecimal())
+
+
+def _newest_snapshot(directory: Path) -> Path:
+    snapshots = sorted(path for path in directory.iterdir() if _SNAPSHOT_NAME.fullmatch(path.name))
+    if not snapshots:
+        raise AUDIT_CANNOT_READ.error(what=str(directory), reason="the log begins later and there is no snapshot")
+    return snapshots[-1]
+
+
+def _unreadable(path: Path, error: Exception, base: int) -> FindingError:
+    """base: where the bytes that the error speaks of begin in the file."""
+    if isinstance(error, FindingError) and error.code == MALFORMED_BYTES.code:
+        values = error.occurrence.values
+        reason = f"at byte {base + int(values['position'])}: {values['reason']}"
+        return AUDIT_CANNOT_READ.error(what=str(path), reason=reason)
+    return error if isinstance(error, FindingError) else AUDIT_CANNOT_READ.error(what=str(path), reason=str(error))

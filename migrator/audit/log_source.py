@@ -1,0 +1,106 @@
+"""The log's side of an audit: committed records of a metadata log directory.
+
+In:   a metadata log directory.
+Out:  records in log order with transactions resolved, and the position up to which they go.
+Elsewhere: which batches there are (log_plan.py), a live quorum (live_log.py), what records add up to (normalise.py).
+A directory is read as it is on disk, so of a quorum with several voters it may hold records that are not committed
+yet; they are looked at again when they make a difference.
+Source: KIP-866 and KIP-868, metadata transactions: what is inside one counts from its end on, or never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from migrator.audit.log_plan import LogPlan, plan_log, read_split
+from migrator.audit.log_plan import log_directory as log_directory
+from migrator.errors import AUDIT_CANNOT_READ, LOG_INCONSISTENT, FindingError
+from migrator.wire.batch import Batch
+from migrator.wire.messages.metadata import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
+from migrator.wire.records import decode_record
+from migrator.wire.schema import Message
+
+MARKERS: Final = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
+
+
+class CommittedRecords:
+    """Resolves transactions: yields records outside of them at once, those inside at their end or never."""
+
+    def __init__(self) -> None:
+        self.offset = -1
+        self.epoch = -1
+        self._open: list[Message] | None = None
+
+    def take(self, batch: Batch) -> Iterator[Message]:
+        for offset, record in records_of(batch):
+            if isinstance(record, MARKERS):
+                yield from self._mark(record, offset)
+            elif self._open is not None:
+                self._open.append(record)
+            else:
+                yield record
+        self.offset, self.epoch = batch.last_offset, batch.leader_epoch
+
+    def _mark(self, marker: Message, offset: int) -> Iterable[Message]:
+        _refuse_out_of_turn(type(marker).__name__, offset, is_open=self._open is not None)
+        inside = self._open or []
+        self._open = [] if isinstance(marker, BeginTransactionRecord) else None
+        return inside if isinstance(marker, EndTransactionRecord) else ()
+
+
+def records_of(batch: Batch) -> Iterator[tuple[int, Message]]:
+    """Offset and record of a data batch; nothing of a control batch. A record that cannot be read is Z2K-5001."""
+    for offset, value in enumerate(batch.values, batch.base_offset):
+        try:
+            yield offset, decode_record(value)
+        except FindingError as error:
+            raise AUDIT_CANNOT_READ.error(what=f"the record at offset {offset}", reason=str(error)) from error
+
+
+class Marker(NamedTuple):
+    """Where a transaction begins or ends; `type` is the name of the record."""
+
+    offset: int
+    type: str
+
+
+class Dropped(NamedTuple):
+    """Records that never count, both ends included. last: None while the transaction is open at the log's end."""
+
+    first: int
+    last: int | None
+
+
+def dropped_ranges(markers: Iterable[Marker]) -> list[Dropped]:
+    """What aborted transactions leave out, and one that is open. The same answer as `CommittedRecords` gives.
+
+    markers: all of a log, in any order.
+    """
+    dropped: list[Dropped] = []
+    begun: int | None = None
+    for offset, kind in sorted(markers):
+        _refuse_out_of_turn(kind, offset, is_open=begun is not None)
+        if kind == AbortTransactionRecord.__name__ and begun is not None:
+            dropped.append(Dropped(begun, offset))
+        begun = offset if kind == BeginTransactionRecord.__name__ else None
+    return dropped if begun is None else [*dropped, Dropped(begun, None)]
+
+
+def _refuse_out_of_turn(kind: str, offset: int, *, is_open: bool) -> None:
+    if is_open == (kind == BeginTransactionRecord.__name__):
+        reason = "the transaction before it has no end" if is_open else "no transaction was begun"
+        raise LOG_INCONSISTENT.error(record=f"{kind} at offset {offset}", reason=reason)
+
+
+def read_directory(path: Path, into: CommittedRecords) -> Iterator[Message]:
+    """Every record of a directory. A torn tail ends it (the writer may be alive); damage before it is Z2K-5001."""
+    return read_planned(plan_log(path), into)
+
+
+def read_planned(plan: LogPlan, into: CommittedRecords) -> Iterator[Message]:
+    for split in plan.splits:
+        for batch in read_split(split):
+            yield from into.take(batch)
+    into.offset, into.epoch = plan.offset, plan.epoch

@@ -1,0 +1,257 @@
+"""The same facts from both sides: what a znode says, and what the records of the log say.
+
+In:   the bytes of znodes, and metadata records as decoded from the log's bytes.
+Out:  facts by (family, key): a flat mapping of field to value, as JSON would carry it.
+Elsewhere: classifying differences (compare.py), reading the sides (zk_source.py, log_source.py).
+Rule: nothing of the copy is imported here. Znodes are parsed by shapes of our own and records are told field by field,
+so an error in one of the copy's decoders shows up as a difference instead of hiding on both sides.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from migrator.errors import LOG_INCONSISTENT, MALFORMED_ZNODE
+from migrator.wire.messages.metadata import (
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from migrator.wire.schema import Message
+
+Facts = dict[str, Any]
+
+TOPICS: Final = "topics"
+PARTITIONS: Final = "partitions"
+TOPIC_CONFIGS: Final = "topic configs"
+BROKER_CONFIGS: Final = "broker configs"
+PRODUCER_IDS: Final = "producer ids"
+FAMILIES: Final = (TOPICS, PARTITIONS, TOPIC_CONFIGS, BROKER_CONFIGS, PRODUCER_IDS)
+
+PRODUCER_IDS_KEY: Final = "next"
+STATE_FIELDS: Final = frozenset({"leader", "leader_epoch", "isr", "recovery", "partition_epoch"})
+"""What a partition's facts have from its state znode; the rest is from the topic's assignment."""
+
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+RESOURCES: Final = {TOPIC_CONFIGS: TOPIC_RESOURCE, BROKER_CONFIGS: BROKER_RESOURCE}
+"""The resource type that a ConfigRecord has for each family."""
+
+T = TypeVar("T")
+
+
+def partition_key(topic: str, partition: int) -> str:
+    return f"{topic}-{partition}"
+
+
+# --- ZooKeeper's side -------------------------------------------------------------------------------------
+
+
+class _TopicJson(msgspec.Struct):
+    partitions: dict[int, list[int]]
+    topic_id: str | None = None
+    adding_replicas: dict[int, list[int]] | None = None
+    removing_replicas: dict[int, list[int]] | None = None
+
+
+class _StateJson(msgspec.Struct):
+    leader: int
+    leader_epoch: int
+    isr: list[int]
+    leader_recovery_state: int = 0
+
+
+class _ConfigJson(msgspec.Struct):
+    config: dict[str, str]
+
+
+class _ProducerIdsJson(msgspec.Struct):
+    block_end: str | int
+
+
+_TOPIC_JSON: Final = msgspec.json.Decoder(_TopicJson)
+_STATE_JSON: Final = msgspec.json.Decoder(_StateJson)
+_CONFIG_JSON: Final = msgspec.json.Decoder(_ConfigJson)
+_PRODUCER_IDS_JSON: Final = msgspec.json.Decoder(_ProducerIdsJson)
+
+
+def _json(path: str, data: bytes | None, decoder: msgspec.json.Decoder[T]) -> T:
+    try:
+        return decoder.decode(data or b"")
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MALFORMED_ZNODE.error(path=path, reason=str(error)) from error
+
+
+def zk_topic(path: str, data: bytes | None) -> tuple[Facts, dict[int, Facts]]:
+    """A topic znode: the topic's facts, and per partition id its assignment. Partitions are a family of their own."""
+    found = _json(path, data, _TOPIC_JSON)
+    adding, removing = found.adding_replicas or {}, found.removing_replicas or {}
+    assignments = {
+        partition: {
+            "replicas": replicas,
+            "adding": adding.get(partition, []),
+            "removing": removing.get(partition, []),
+        }
+        for partition, replicas in found.partitions.items()
+    }
+    return {"id": found.topic_id}, assignments
+
+
+def zk_state(path: str, data: bytes | None, version: int) -> Facts:
+    """A state znode. Its data version is the partition epoch; its controller epoch has no counterpart in the log."""
+    found = _json(path, data, _STATE_JSON)
+    return {
+        "leader": found.leader,
+        "leader_epoch": found.leader_epoch,
+        "isr": found.isr,
+        "recovery": found.leader_recovery_state,
+        "partition_epoch": version,
+    }
+
+
+def zk_config(path: str, data: bytes | None) -> Facts:
+    return dict(_json(path, data, _CONFIG_JSON).config) if data else {}
+
+
+def zk_producer_ids(path: str, data: bytes | None) -> Facts:
+    """What comes after the newest block; nothing when none was handed out."""
+    if not data:
+        return {}
+    block_end = _json(path, data, _PRODUCER_IDS_JSON).block_end
+    try:
+        return {"next_producer_id": int(block_end) + 1}
+    except ValueError as error:
+        raise MALFORMED_ZNODE.error(path=path, reason="block_end is not a number") from error
+
+
+# --- the log's side ---------------------------------------------------------------------------------------
+
+
+class LogFacts:
+    """The state that records add up to, kept as facts by key, apart from the controller's image.
+
+    Feed it committed records in log order; transactions are resolved by the caller. A record that does not fit what
+    came before it is Z2K-5002: no reader of the log, stock or ours, could go on there.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[bytes, str] = {}
+        self._ids: dict[str, bytes] = {}
+        self._partitions: dict[bytes, dict[int, Facts]] = {}
+        self._configs: dict[tuple[int, str], dict[str, str]] = {}
+        self._next_producer_id: int | None = None
+
+    def apply(self, record: Message) -> None:
+        try:
+            self._apply(record)
+        except KeyError as error:
+            raise LOG_INCONSISTENT.error(record=_named(record), reason="it is about what was not created") from error
+
+    def _apply(self, record: Message) -> None:
+        match record:
+            case PartitionRecord():
+                self._partitions[record.topic_id][record.partition_id] = _partition_facts(record)
+            case PartitionChangeRecord():
+                _merge(self._partitions[record.topic_id][record.partition_id], record)
+            case TopicRecord():
+                if record.topic_id in self._names or record.name in self._ids:
+                    raise LOG_INCONSISTENT.error(record=_named(record), reason="this topic or its id exists")
+                self._names[record.topic_id] = record.name
+                self._ids[record.name] = record.topic_id
+                self._partitions[record.topic_id] = {}
+            case RemoveTopicRecord():
+                name = self._names.pop(record.topic_id)
+                del self._ids[name]
+                del self._partitions[record.topic_id]
+                self._configs.pop((TOPIC_RESOURCE, name), None)
+            case ConfigRecord():
+                values = self._configs.setdefault((record.resource_type, record.resource_name), {})
+                values.pop(record.name, None)
+                if record.value is not None:
+                    values[record.name] = record.value
+            case ProducerIdsRecord():
+                self._next_producer_id = record.next_producer_id
+            case _:
+                pass  # registrations, features and markers have no znode that is mirrored
+
+    def topics(self) -> list[str]:
+        return sorted(self._ids)
+
+    def topic(self, name: str) -> Facts | None:
+        topic_id = self._ids.get(name)
+        return None if topic_id is None else {"id": id_text(topic_id)}
+
+    def partitions(self, name: str) -> Mapping[int, Facts]:
+        topic_id = self._ids.get(name)
+        return {} if topic_id is None else self._partitions[topic_id]
+
+    def configs(self, family: str) -> Mapping[str, Facts]:
+        """By topic name or broker id ("" is all brokers); resources without values are left out."""
+        wanted = RESOURCES[family]
+        return {name: dict(values) for (kind, name), values in self._configs.items() if kind == wanted and values}
+
+    def producer_ids(self) -> Facts:
+        return {} if self._next_producer_id is None else {"next_producer_id": self._next_producer_id}
+
+    def rows(self) -> Iterator[tuple[str, str, Facts]]:
+        """Every fact with its family and key: what the Spark job compares."""
+        for name in self.topics():
+            yield TOPICS, name, self.topic(name) or {}
+            for partition, facts in self.partitions(name).items():
+                yield PARTITIONS, partition_key(name, partition), facts
+        for family in RESOURCES:
+            for name, facts in self.configs(family).items():
+                yield family, name, facts
+        if self._next_producer_id is not None:
+            yield PRODUCER_IDS, PRODUCER_IDS_KEY, self.producer_ids()
+
+
+def _partition_facts(record: PartitionRecord) -> Facts:
+    return {
+        "replicas": list(record.replicas),
+        "adding": list(record.adding_replicas),
+        "removing": list(record.removing_replicas),
+        "leader": record.leader,
+        "leader_epoch": record.leader_epoch,
+        "isr": list(record.isr),
+        "recovery": record.leader_recovery_state,
+        "partition_epoch": record.partition_epoch,
+    }
+
+
+def _merge(facts: Facts, change: PartitionChangeRecord) -> None:
+    """A change record: what is None stays; a leader (also the same) starts a leader epoch."""
+    for field, value in (
+        ("replicas", change.replicas),
+        ("adding", change.adding_replicas),
+        ("removing", change.removing_replicas),
+        ("isr", change.isr),
+    ):
+        if value is not None:
+            facts[field] = list(value)
+    if change.leader >= -1:
+        facts["leader"] = change.leader
+        facts["leader_epoch"] += 1
+    if change.leader_recovery_state >= 0:
+        facts["recovery"] = change.leader_recovery_state
+    facts["partition_epoch"] += 1
+
+
+def id_text(topic_id: bytes) -> str:
+    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+
+
+def _named(record: Message) -> str:
+    """Which record, without the values that it carries."""
+    parts = [type(record).__name__]
+    if isinstance(record, (TopicRecord, RemoveTopicRecord, PartitionRecord, PartitionChangeRecord)):
+        parts.append(f"of topic id {id_text(record.topic_id)}")
+    if isinstance(record, (PartitionRecord, PartitionChangeRecord)):
+        parts.append(f"partition {record.partition_id}")
+    return " ".join(parts)

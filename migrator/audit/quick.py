@@ -1,0 +1,174 @@
+"""The quick audit: in process, in one pass over ZooKeeper, against facts of the log held in memory.
+
+In:   a ZooKeeper session of its own, and `LogFacts`.
+Out:  a `Report`. Of a live cluster a difference counts when two looks at both sides, one after the other, show it.
+Elsewhere: the same question asked by Spark (spark_job.py), the commit that waits for the answer (node.driver_node).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Set
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+
+from migrator.audit.compare import LOOKS_MAX, Comparison, Difference, Report, Rules, report
+from migrator.audit.normalise import (
+    PARTITIONS,
+    PRODUCER_IDS,
+    PRODUCER_IDS_KEY,
+    RESOURCES,
+    TOPIC_CONFIGS,
+    TOPICS,
+    LogFacts,
+    partition_key,
+)
+from migrator.audit.rows import SideRow
+from migrator.audit.seal import Seal
+from migrator.audit.zk_source import (
+    Session,
+    TopicRows,
+    config_names,
+    config_rows,
+    producer_id_row,
+    topic_names,
+    topic_rows,
+)
+from migrator.wire.records import decode_record
+from migrator.zk.session import UNLIMITED, ReadLimits
+
+SETTLE_S: Final = 0.5
+"""Between two looks: more than a healthy dual-write is behind (0.4 s)."""
+
+
+def facts_of_values(values: Iterable[bytes]) -> LogFacts:
+    """What encoded records say, decoded from their bytes again."""
+    facts = LogFacts()
+    for value in values:
+        facts.apply(decode_record(value))
+    return facts
+
+
+def compare_sides(
+    session: Session, log: LogFacts, rules: Rules, limits: ReadLimits = UNLIMITED, seal: Seal | None = None
+) -> Comparison:
+    """One pass over everything. ZooKeeper is read after `sync`, so that it is not older than the question."""
+    session.sync()
+    topics = topic_names(session)
+    known = replace(rules, topics=frozenset(topics) | frozenset(log.topics()))
+    comparison = Comparison(known, seal=seal or Seal())
+    on_both = _compare_topics(session, log, topics, comparison, limits)
+    on_one = known.topics - on_both
+    for family in RESOURCES:
+        untold = on_one if family == TOPIC_CONFIGS else frozenset()
+        _compare_configs(session, log, family, untold, comparison, limits)
+    row = producer_id_row(session)
+    if not _unread(comparison, row):
+        comparison.add(PRODUCER_IDS, PRODUCER_IDS_KEY, row.facts, log.producer_ids(), row.version)
+    return comparison
+
+
+def quick_audit(
+    session: Session,
+    read_log: Callable[[], tuple[LogFacts, dict[str, int]]],
+    *,
+    rules: Rules = Rules(),  # noqa: B008  (frozen)
+    limits: ReadLimits = UNLIMITED,
+    settle_s: float = SETTLE_S,
+    zk: dict[str, Any] | None = None,
+) -> Report:
+    """Audit a live or resting cluster. zk: what the report says of the tree."""
+    started = time.monotonic()
+    seal = Seal()
+    log, position = read_log()
+    read = time.monotonic()
+    comparison = compare_sides(session, log, rules, limits, seal)
+    compared = time.monotonic()
+    for _ in range(1, LOOKS_MAX):
+        if comparison.same or not comparison.complete:
+            break
+        before = _texts(comparison.differences)
+        time.sleep(settle_s)  # the cluster lives: what differed may have been on its way
+        log, position = read_log()
+        comparison = compare_sides(session, log, rules, limits, seal)
+        if _texts(comparison.differences) <= before:
+            break
+    done = time.monotonic()
+    seconds = {"log": read - started, "zookeeper": compared - read, "again": done - compared, "total": done - started}
+    return report(comparison, seconds=seconds, zk=zk or {}, kraft=position, engine="quick")
+
+
+def _texts(found: Iterable[Difference]) -> set[bytes]:
+    """Differences as values that a set can hold: equal only when key, field and both sides are."""
+    return {msgspec.json.encode(each) for each in found}
+
+
+def audit_copy(session: Session, values: Iterable[bytes], producer_id_margin: int) -> Report:
+    """The audit of a commit: what was encoded, read back as bytes, against ZooKeeper as it is now."""
+    started = time.monotonic()
+    comparison = compare_sides(session, facts_of_values(values), Rules(producer_id_margin))
+    seconds = {"total": time.monotonic() - started}
+    return report(comparison, seconds=seconds, zk={}, kraft={}, engine="quick")
+
+
+# --- the families -----------------------------------------------------------------------------------------
+
+
+def _compare_topics(
+    session: Session, log: LogFacts, topics: list[str], comparison: Comparison, limits: ReadLimits
+) -> set[str]:
+    """Returns the topics that both sides have."""
+    seen, on_both = set(), set()
+    for rows in topic_rows(session, topics, limits):
+        name = rows.topic.key
+        seen.add(name)
+        in_log = log.topic(name)
+        if not _unread(comparison, rows.topic):
+            comparison.add(TOPICS, name, rows.topic.facts, in_log, rows.topic.version)
+            _compare_partitions(rows, log, comparison, topic_in_log=in_log is not None)
+            if in_log is not None:
+                on_both.add(name)
+    for name in log.topics():
+        if name not in seen:
+            comparison.add(TOPICS, name, None, log.topic(name))
+    return on_both
+
+
+def _compare_partitions(rows: TopicRows, log: LogFacts, comparison: Comparison, *, topic_in_log: bool) -> None:
+    """Partitions of a topic that one side does not have are not told one by one: the topic is the difference."""
+    name = rows.topic.key
+    expected = {partition_key(name, each): facts for each, facts in log.partitions(name).items()}
+    for row in rows.partitions:
+        in_log = expected.pop(row.key, None)
+        if not _unread(comparison, row) and topic_in_log:
+            comparison.add(PARTITIONS, row.key, row.facts, in_log, row.version)
+    for key, facts in expected.items():
+        comparison.add(PARTITIONS, key, None, facts)
+
+
+def _compare_configs(
+    session: Session,
+    log: LogFacts,
+    family: str,
+    untold: Set[str],
+    comparison: Comparison,
+    limits: ReadLimits,
+) -> None:
+    """untold: keys that need not be told where one side has no such configuration, since their topic is told."""
+    in_log = dict(log.configs(family))
+    for row in config_rows(session, family, config_names(session, family), limits):
+        facts = in_log.pop(row.key, None)
+        if not _unread(comparison, row) and (facts is not None or row.key not in untold):
+            comparison.add(family, row.key, row.facts, facts, row.version)
+    for key, facts in in_log.items():
+        if key not in untold:
+            comparison.add(family, key, None, facts)
+
+
+def _unread(comparison: Comparison, row: SideRow) -> bool:
+    """Counts a row that could not be read."""
+    if row.problem:
+        comparison.not_read(row.family, row.key, row.problem)
+    return bool(row.problem)

@@ -1,0 +1,119 @@
+"""Run one audit with the engine that was asked for.
+
+In:   where ZooKeeper is, where the log is, which engine, where to keep the inputs.
+Out:  a `Report`, always: what could not be read is named in it, and it is not green (exit code 2).
+Elsewhere: the engines (quick.py, spark_job.py).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from migrator.audit.compare import NOT_A_COPY, Report, Rules, unread_report
+from migrator.audit.live_log import read_live
+from migrator.audit.log_source import CommittedRecords, read_directory
+from migrator.audit.normalise import LogFacts
+from migrator.audit.quick import quick_audit
+from migrator.audit.zk_source import describe_tree
+from migrator.errors import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE, FindingError
+from migrator.zk.session import CONSIDERATE, ZkSession
+
+REHEARSAL = "zk2kraft-rehearsal"
+"""The mark of a rehearsal's directory: by how much the copy's producer ids are ahead, and when it was read."""
+
+REPORT_FILE = "report.json"
+"""What an audit said, beside what it kept."""
+
+
+def run_audit(
+    zookeeper: str, kraft: str, *, engine: str, master: str, out: Path | None, allow_moved: bool = False
+) -> Report:
+    """kraft: a metadata log directory, or host:port[,host:port] of controllers. out: must not hold anything.
+
+    allow_moved: of a rehearsal, what ZooKeeper changed after it was read is expected.
+    """
+    started = time.monotonic()
+    try:
+        if out is not None:
+            empty_directory(out)
+        rules = rules_of(kraft)
+        if not allow_moved:
+            rules = replace(rules, copied_zxid=NOT_A_COPY)
+        report = _run(zookeeper, kraft, engine, master, out, rules)
+    except FindingError as error:
+        report = unread_report(error, engine, {"total": time.monotonic() - started})
+        if error.code == AUDIT_OUT_UNUSABLE.code:
+            return report
+    if out is not None:
+        (out / REPORT_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(report)))
+    return report
+
+
+def _run(zookeeper: str, kraft: str, engine: str, master: str, out: Path | None, rules: Rules) -> Report:
+    match engine:
+        case "quick":
+            return _quick(zookeeper, kraft, rules)
+        case "spark":
+            from migrator.audit.spark_job import spark_audit
+
+            return spark_audit(zookeeper, kraft, master=master, out=out, rules=rules)
+        case _:
+            raise AUDIT_CANNOT_READ.error(what=f"engine {engine}", reason="it is neither spark nor quick")
+
+
+def _quick(zookeeper: str, kraft: str, rules: Rules) -> Report:
+    with ZkSession(zookeeper) as session:
+        return quick_audit(
+            session,
+            lambda: read_log(kraft),
+            rules=rules,
+            limits=CONSIDERATE,
+            zk=describe_tree(session, zookeeper),
+        )
+
+
+def empty_directory(directory: Path) -> None:
+    """Create it if need be, for its owner alone. Raises Z2K-5004 when it holds anything."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        directory.chmod(0o700)
+        if any(directory.iterdir()):
+            raise AUDIT_OUT_UNUSABLE.error(directory=str(directory), reason="it is not empty")
+    except OSError as error:
+        raise AUDIT_OUT_UNUSABLE.error(directory=str(directory), reason=str(error)) from error
+
+
+def read_log(kraft: str) -> tuple[LogFacts, dict[str, int]]:
+    """Facts of the log and the position up to which they go."""
+    records, facts = CommittedRecords(), LogFacts()
+    source = read_directory(Path(kraft), records) if is_directory(kraft) else read_live(kraft, records)
+    for record in source:
+        facts.apply(record)
+    return facts, {"offset": records.offset, "epoch": records.epoch}
+
+
+def is_directory(kraft: str) -> bool:
+    return "/" in kraft or Path(kraft).is_dir()
+
+
+class RehearsalMark(msgspec.Struct):
+    """What a rehearsal's directory says of itself; see `compare.Rules`."""
+
+    producer_id_margin: int
+    copied_zxid: int
+
+
+def rules_of(kraft: str) -> Rules:
+    """A rehearsal is ahead by the copy's margin, and ZooKeeper may move on afterwards; a mirrored log is followed."""
+    mark = Path(kraft) / REHEARSAL
+    if not is_directory(kraft) or not mark.is_file():
+        return Rules()
+    try:
+        found = msgspec.json.decode(mark.read_bytes(), type=RehearsalMark)
+    except msgspec.DecodeError as error:
+        raise AUDIT_CANNOT_READ.error(what=str(mark), reason=str(error)) from error
+    return Rules(found.producer_id_margin, copied_zxid=found.copied_zxid)

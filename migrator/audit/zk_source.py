@@ -1,0 +1,162 @@
+"""ZooKeeper's side of an audit: the rows of the audited families, and what the tree says of itself.
+
+In:   a ZooKeeper session, which names to read, how hard the ensemble may be pressed.
+Out:  `SideRow`s, topics with their partitions together; a znode that cannot be parsed becomes a row with its problem.
+Elsewhere: what a znode means (normalise.py), who asks (quick.py in one pass, spark_sources.py in ranges of names).
+Errors: what ZooKeeper does not answer or refuses is raised as it is (Z2K-2001, 2002, 2004): nothing is known then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, Final, NamedTuple, Protocol
+
+from migrator.audit.normalise import (
+    BROKER_CONFIGS,
+    PARTITIONS,
+    PRODUCER_IDS,
+    PRODUCER_IDS_KEY,
+    TOPIC_CONFIGS,
+    TOPICS,
+    Facts,
+    partition_key,
+    zk_config,
+    zk_producer_ids,
+    zk_state,
+    zk_topic,
+)
+from migrator.audit.rows import SideRow, subject_of, topic_subject
+from migrator.errors import AUDIT_CANNOT_READ, FindingError
+from migrator.zk import paths
+from migrator.zk.session import UNLIMITED, ReadLimits, Znode
+
+TOPICS_AT_ONCE: Final = 1_000
+"""Topics whose assignments are held while their states are read: bounds the memory of a reader."""
+
+_ROOTS: Final = {TOPIC_CONFIGS: paths.TOPIC_CONFIGS, BROKER_CONFIGS: paths.BROKER_CONFIGS}
+
+
+class Session(Protocol):
+    def get(self, path: str) -> Znode | None: ...
+    def children(self, path: str) -> list[str] | None: ...
+    def get_many(self, paths: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[Znode | None]: ...
+    def sync(self, path: str = "/") -> None: ...
+
+
+class TopicRows(NamedTuple):
+    """A topic as ZooKeeper tells it. Of a topic that cannot be read nothing is known about its partitions."""
+
+    topic: SideRow
+    partitions: list[SideRow]
+
+
+def topic_rows(session: Session, names: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[TopicRows]:
+    """In the order of `names`; a topic that does not exist (any more) is left out."""
+    remaining = iter(names)
+    while chunk := list(islice(remaining, TOPICS_AT_ONCE)):
+        yield from _chunk_of_topics(session, chunk, limits)
+
+
+def _chunk_of_topics(session: Session, names: list[str], limits: ReadLimits) -> Iterator[TopicRows]:
+    heads = []
+    for name, znode in zip(names, session.get_many(map(paths.topic, names), limits), strict=True):
+        if znode is not None:
+            heads.append((name, znode.mzxid, *_topic(name, znode)))
+    wanted = (paths.state(name, each) for name, _, _, assigned in heads for each in assigned)
+    states = session.get_many(wanted, limits)
+    for name, mzxid, row, assigned in heads:
+        partitions = [_partition(name, each, assignment, mzxid, next(states)) for each, assignment in assigned.items()]
+        yield TopicRows(row, partitions)
+
+
+def _topic(name: str, znode: Znode) -> tuple[SideRow, dict[int, Facts]]:
+    try:
+        facts, assigned = zk_topic(paths.topic(name), znode.data)
+    except FindingError as error:
+        return _problem(TOPICS, name, topic_subject(name), znode.mzxid, error), {}
+    return SideRow(TOPICS, name, topic_subject(name), facts, znode.mzxid), assigned
+
+
+def _partition(topic: str, partition: int, assignment: Facts, assigned_at: int, znode: Znode | None) -> SideRow:
+    """Assignment and state together; without a state znode the assignment alone."""
+    key, subject = partition_key(topic, partition), topic_subject(topic)
+    if znode is None:
+        return SideRow(PARTITIONS, key, subject, assignment, assigned_at)
+    try:
+        state = zk_state(paths.state(topic, partition), znode.data, znode.version)
+    except FindingError as error:
+        return _problem(PARTITIONS, key, subject, znode.mzxid, error)
+    return SideRow(PARTITIONS, key, subject, {**assignment, **state}, max(assigned_at, znode.mzxid))
+
+
+def config_rows(
+    session: Session, family: str, names: Iterable[str], limits: ReadLimits = UNLIMITED
+) -> Iterator[SideRow]:
+    """Configurations by znode name; one without values says nothing and is left out."""
+    root, wanted = _ROOTS[family], list(names)
+    for name, znode in zip(wanted, session.get_many((f"{root}/{name}" for name in wanted), limits), strict=True):
+        key = "" if family == BROKER_CONFIGS and name == paths.DEFAULT_ENTITY else name
+        if znode is None:
+            continue
+        row = _single(family, key, znode, f"{root}/{name}", zk_config)
+        if row.facts or row.problem:
+            yield row
+
+
+def producer_id_row(session: Session) -> SideRow:
+    """Always one row: no znode means that no block was handed out."""
+    znode = session.get(paths.PRODUCER_IDS)
+    if znode is None:
+        return SideRow(PRODUCER_IDS, PRODUCER_IDS_KEY, subject_of(PRODUCER_IDS, ""), {})
+    return _single(PRODUCER_IDS, PRODUCER_IDS_KEY, znode, paths.PRODUCER_IDS, zk_producer_ids)
+
+
+def _single(family: str, key: str, znode: Znode, path: str, parse: Callable[[str, bytes | None], Facts]) -> SideRow:
+    subject = subject_of(family, key)
+    try:
+        return SideRow(family, key, subject, parse(path, znode.data), znode.mzxid)
+    except FindingError as error:
+        return _problem(family, key, subject, znode.mzxid, error)
+
+
+def _problem(family: str, key: str, subject: str, mzxid: int, error: FindingError) -> SideRow:
+    return SideRow(family, key, subject, None, mzxid, error.occurrence.text)
+
+
+# --- names ------------------------------------------------------------------------------------------------
+
+
+def topic_names(session: Session) -> list[str]:
+    return session.children(paths.TOPICS) or []
+
+
+def config_names(session: Session, family: str) -> list[str]:
+    """Znode names: those of topics that do not exist too, and `<default>` for all brokers."""
+    return session.children(_ROOTS[family]) or []
+
+
+# --- the tree as a whole ----------------------------------------------------------------------------------
+
+
+def describe_tree(session: Session, connect: str) -> dict[str, Any]:
+    """What is audited, for the report. Raises Z2K-5001 where there is no Kafka: an empty chroot equals anything."""
+    if session.children(paths.TOPICS) is None:
+        raise AUDIT_CANNOT_READ.error(what=f"ZooKeeper at {connect}", reason=f"it has no {paths.TOPICS}")
+    cluster, epoch, controller = map(session.get, (paths.CLUSTER_ID, paths.CONTROLLER_EPOCH, paths.CONTROLLER))
+    return {
+        "connect": connect,
+        "cluster_id": _member(cluster, "id"),
+        "controller": _member(controller, "brokerid"),
+        "controller_epoch": _member(epoch, None),
+    }
+
+
+def _member(znode: Znode | None, name: str | None) -> Any:
+    """For show only: None where the znode is missing or is not what Kafka writes."""
+    try:
+        found = json.loads(znode.data or b"") if znode is not None else None
+    except ValueError:
+        return None
+    return found.get(name) if name is not None and isinstance(found, dict) else found

@@ -1,0 +1,304 @@
+"""Brokers and controllers come, report, are fenced and go.
+
+In:   BrokerRegistration, BrokerHeartbeat, UnregisterBroker, ControllerRegistration; silence.
+Out:  registration and partition-change records, and the reply.
+Elsewhere: when silence is looked for (node), what else a broker asks (alter_partition.py, producer_ids.py).
+Source: Kafka 3.9 `ClusterControlManager`, `BrokerHeartbeatManager`, `ReplicationControlManager`. Incompatible brokers
+are named and kept out (R-866-10, R-866-11); joining the quorum is another matter (R-595-09).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+
+from migrator.controller.decision import (
+    Decision,
+    Error,
+    Record,
+    Situation,
+    register_broker_version,
+    registration_change_version,
+)
+from migrator.controller.elections import badly_led, decide_again, with_broker_in_isr, without_leader
+from migrator.model.image import METADATA_VERSION
+from migrator.model.values import Broker, MigrationState
+from migrator.wire.messages.brokers import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+from migrator.wire.messages.metadata import (
+    BrokerEndpoint,
+    BrokerFeature,
+    BrokerRegistrationChangeRecord,
+    ControllerEndpoint,
+    ControllerFeature,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    UnregisterBrokerRecord,
+)
+
+LEVEL_MIGRATION = 8
+LEVEL_CONTROLLER_REGISTRATION = 15
+LEVEL_DIRECTORIES = 17
+_FIRST_RANDOM_DIRECTORY = 100
+"""Directory ids whose number is below this one are reserved by Kafka."""
+
+
+# --- registration -----------------------------------------------------------------------------------------
+
+
+def register_broker(situation: Situation, request: BrokerRegistrationRequest) -> Decision:
+    """A broker gets its epoch: the offset of its registration record."""
+    refusal = _refuse_registration(situation, request)
+    if refusal is not Error.NONE:
+        return Decision(BrokerRegistrationResponse(error_code=refusal))
+    image, now_ms = situation.image, situation.now_ms
+    before = image.brokers.get(request.broker_id)
+    again = before is not None and before.incarnation == request.incarnation_id
+    epoch = before.epoch if again and before is not None else situation.next_offset
+    record = _registration_record(request, epoch, before if again else None, image.metadata_version)
+    situation.contacts.registered(request.broker_id, situation.next_offset, now_ms, new_incarnation=not again)
+    version = register_broker_version(image.metadata_version)
+    return Decision(BrokerRegistrationResponse(broker_epoch=epoch), ((record, version),))
+
+
+def _refuse_registration(situation: Situation, request: BrokerRegistrationRequest) -> Error:
+    image, settings = situation.image, situation.settings
+    level = image.metadata_version
+    if request.cluster_id != settings.cluster_id:
+        return Error.INCONSISTENT_CLUSTER_ID
+    before = image.brokers.get(request.broker_id)
+    another = before is not None and before.incarnation != request.incarnation_id and not before.fenced
+    if another and situation.contacts.session_stands(request.broker_id, situation.now_ms, settings.session_timeout_ms):
+        return Error.DUPLICATE_BROKER_REGISTRATION
+    if request.is_migrating_zk_broker:
+        if not settings.migration_enabled or level < LEVEL_MIGRATION:
+            return Error.BROKER_ID_NOT_REGISTERED
+        if image.migration not in (MigrationState.PRE_MIGRATION, MigrationState.MIGRATION):
+            return Error.BROKER_ID_NOT_REGISTERED
+        if settings.inter_broker_listener not in [listener.name for listener in request.listeners]:
+            return Error.INVALID_REGISTRATION
+    elif image.migration is MigrationState.PRE_MIGRATION:
+        return Error.BROKER_ID_NOT_REGISTERED
+    if level >= LEVEL_DIRECTORIES and not _directories_fit(image.brokers.values(), request):
+        return Error.INVALID_REGISTRATION
+    if not _features_fit(image.features.items(), request):
+        return Error.UNSUPPORTED_VERSION
+    return Error.NONE
+
+
+def _directories_fit(brokers: Iterable[Broker], request: BrokerRegistrationRequest) -> bool:
+    given = list(request.log_dirs)
+    taken = {each for broker in brokers if broker.id != request.broker_id for each in broker.log_dirs}
+    reserved = any(int.from_bytes(each, "big") < _FIRST_RANDOM_DIRECTORY for each in given)
+    return bool(given) and not reserved and len(set(given)) == len(given) and not taken.intersection(given)
+
+
+def _features_fit(finalized: Iterable[tuple[str, int]], request: BrokerRegistrationRequest) -> bool:
+    """Each finalized level lies in the broker's range; a range that is not given counts as stock counts it."""
+    given = {each.name: (each.min_supported_version, each.max_supported_version) for each in request.features}
+    for name, level in finalized:
+        low, high = given.get(name, (1, 1) if name == METADATA_VERSION else (0, 0))
+        if not low <= level <= high:
+            return False
+    return True
+
+
+def _registration_record(
+    request: BrokerRegistrationRequest, epoch: int, before: Broker | None, level: int
+) -> RegisterBrokerRecord:
+    """before: the standing registration of the same incarnation, whose fencing is kept."""
+    features = [
+        BrokerFeature(each.name, each.min_supported_version, each.max_supported_version) for each in request.features
+    ]
+    if METADATA_VERSION not in [each.name for each in features]:
+        features.append(BrokerFeature(METADATA_VERSION, 1, 1))
+    return RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        is_migrating_zk_broker=request.is_migrating_zk_broker,
+        incarnation_id=request.incarnation_id,
+        broker_epoch=epoch,
+        end_points=tuple(
+            BrokerEndpoint(each.name, each.host, each.port, each.security_protocol) for each in request.listeners
+        ),
+        features=tuple(features),
+        rack=request.rack,
+        fenced=True if before is None else before.fenced,
+        in_controlled_shutdown=False if before is None else before.in_controlled_shutdown,
+        log_dirs=tuple(request.log_dirs) if level >= LEVEL_DIRECTORIES else (),
+    )
+
+
+def register_controller(situation: Situation, request: ControllerRegistrationRequest) -> Decision:
+    """A controller makes itself known; the newest registration of an id counts."""
+    if situation.image.metadata_version < LEVEL_CONTROLLER_REGISTRATION:
+        return Decision(ControllerRegistrationResponse(error_code=Error.UNSUPPORTED_VERSION, error_message=None))
+    record = RegisterControllerRecord(
+        controller_id=request.controller_id,
+        incarnation_id=request.incarnation_id,
+        zk_migration_ready=request.zk_migration_ready,
+        end_points=tuple(
+            ControllerEndpoint(each.name, each.host, each.port, each.security_protocol) for each in request.listeners
+        ),
+        features=tuple(
+            ControllerFeature(each.name, each.min_supported_version, each.max_supported_version)
+            for each in request.features
+        ),
+    )
+    return Decision(ControllerRegistrationResponse(error_message=None), ((record, 0),))
+
+
+def unregister_broker(situation: Situation, request: UnregisterBrokerRequest) -> Decision:
+    """Forget a broker for good: out of every in-sync set, then out of the cluster."""
+    broker = situation.image.brokers.get(request.broker_id)
+    if broker is None:
+        message = f"Broker ID {request.broker_id} is not currently registered"
+        return Decision(UnregisterBrokerResponse(error_code=Error.BROKER_ID_NOT_REGISTERED, error_message=message))
+    partitions = with_broker_in_isr(situation.image, broker.id)
+    records = [*decide_again(situation, partitions, leaving=broker.id)]
+    records.append((UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch), 0))
+    situation.contacts.remove(broker.id)
+    return Decision(UnregisterBrokerResponse(error_message=None), tuple(records))
+
+
+# --- heartbeats -------------------------------------------------------------------------------------------
+
+
+class BrokerState(Enum):
+    FENCED = "fenced"
+    UNFENCED = "unfenced"
+    CONTROLLED_SHUTDOWN = "controlled shutdown"
+    SHUTDOWN_NOW = "shut down now"
+
+
+def heartbeat(situation: Situation, request: BrokerHeartbeatRequest) -> Decision:
+    """A broker reports and asks to be fenced, unfenced or let go."""
+    broker = situation.image.brokers.get(request.broker_id)
+    if broker is None or broker.epoch != request.broker_epoch:
+        return Decision(BrokerHeartbeatResponse(error_code=Error.STALE_BROKER_EPOCH))
+    contact = situation.contacts.get(broker.id)
+    register_offset = max(broker.epoch, -1 if contact is None else contact.register_offset)
+    now = _state(situation, broker)
+    after = _next_state(situation, broker, request, now, register_offset)
+    records: tuple[Record, ...] = ()
+    if after is not now:
+        records = tuple(_records_of_move(situation, broker, after))
+    fenced = after in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW)
+    situation.contacts.touch(broker.id, request.current_metadata_offset, situation.now_ms, fenced=fenced)
+    if after is BrokerState.CONTROLLED_SHUTDOWN:
+        situation.contacts.leaves_at(broker.id, situation.next_offset + len(records) - 1)
+    reply = BrokerHeartbeatResponse(
+        is_caught_up=request.current_metadata_offset >= register_offset,
+        is_fenced=fenced,
+        should_shut_down=after is BrokerState.SHUTDOWN_NOW,
+    )
+    return Decision(reply, records)
+
+
+def heartbeat_without_change(situation: Situation, request: BrokerHeartbeatRequest) -> Decision:
+    """A broker reports while nothing may be decided: it is heard, and stays what it is."""
+    broker = situation.image.brokers.get(request.broker_id)
+    if broker is None or broker.epoch != request.broker_epoch:
+        return Decision(BrokerHeartbeatResponse(error_code=Error.STALE_BROKER_EPOCH))
+    situation.contacts.touch(broker.id, request.current_metadata_offset, situation.now_ms, fenced=broker.fenced)
+    caught_up = request.current_metadata_offset >= broker.epoch
+    return Decision(BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=broker.fenced))
+
+
+def _state(situation: Situation, broker: Broker) -> BrokerState:
+    """The current state. A controlled shutdown that a former active controller allowed is asked for again."""
+    contact = situation.contacts.get(broker.id)
+    if broker.fenced:
+        return BrokerState.FENCED
+    if contact is not None and contact.controlled_shutdown_offset >= 0:
+        return BrokerState.CONTROLLED_SHUTDOWN
+    return BrokerState.UNFENCED
+
+
+def _next_state(
+    situation: Situation, broker: Broker, request: BrokerHeartbeatRequest, now: BrokerState, register_offset: int
+) -> BrokerState:
+    match now:
+        case BrokerState.FENCED:
+            if request.want_shut_down:
+                return BrokerState.SHUTDOWN_NOW
+            if not request.want_fence and request.current_metadata_offset >= register_offset:
+                return BrokerState.UNFENCED
+            return BrokerState.FENCED
+        case BrokerState.UNFENCED:
+            if request.want_fence:
+                return BrokerState.SHUTDOWN_NOW if request.want_shut_down else BrokerState.FENCED
+            if request.want_shut_down:
+                leads = _leads_something(situation, broker.id)
+                return BrokerState.CONTROLLED_SHUTDOWN if leads else BrokerState.SHUTDOWN_NOW
+            return BrokerState.UNFENCED
+        case _:
+            if _leads_something(situation, broker.id):
+                return BrokerState.CONTROLLED_SHUTDOWN
+            return BrokerState.SHUTDOWN_NOW if _others_have_seen(situation, broker.id) else now
+
+
+def _leads_something(situation: Situation, broker: int) -> bool:
+    return any(partition.leader == broker for _, partition in situation.image.partitions())
+
+
+def _others_have_seen(situation: Situation, leaving: int) -> bool:
+    """Every active broker has read the records that moved the leaderships away."""
+    contact = situation.contacts.get(leaving)
+    active = [broker.id for broker in situation.image.brokers.values() if broker.active]
+    lowest = situation.contacts.lowest_offset(active)
+    return contact is None or lowest is None or contact.controlled_shutdown_offset <= lowest
+
+
+def _records_of_move(situation: Situation, broker: Broker, after: BrokerState) -> list[Record]:
+    match after:
+        case BrokerState.FENCED | BrokerState.SHUTDOWN_NOW:
+            return fence_records(situation, broker)
+        case BrokerState.UNFENCED:
+            partitions = without_leader(situation.image)
+            return [
+                _registration_change(situation, broker, fenced=-1),
+                *decide_again(situation, partitions, joining=broker.id),
+            ]
+        case BrokerState.CONTROLLED_SHUTDOWN:
+            begins = [] if broker.in_controlled_shutdown else [_registration_change(situation, broker, leaving=1)]
+            partitions = with_broker_in_isr(situation.image, broker.id)
+            return [*begins, *decide_again(situation, partitions, leaving=broker.id)]
+
+
+def fence_records(situation: Situation, broker: Broker) -> list[Record]:
+    """Take a broker out of every in-sync set and leadership, then fence it."""
+    partitions = with_broker_in_isr(situation.image, broker.id)
+    return [
+        *decide_again(situation, partitions, leaving=broker.id),
+        _registration_change(situation, broker, fenced=1),
+    ]
+
+
+def _registration_change(situation: Situation, broker: Broker, *, fenced: int = 0, leaving: int = 0) -> Record:
+    record = BrokerRegistrationChangeRecord(
+        broker_id=broker.id, broker_epoch=broker.epoch, fenced=fenced, in_controlled_shutdown=leaving
+    )
+    level = situation.image.metadata_version
+    return record, registration_change_version(level) if leaving else 0
+
+
+def fence_longest_silent(situation: Situation) -> tuple[int, list[Record]] | None:
+    """The one broker that is silent for the longest beyond its session, and the records that fence it."""
+    unfenced = [broker.id for broker in situation.image.brokers.values() if not broker.fenced]
+    silent = situation.contacts.longest_silent(unfenced, situation.now_ms, situation.settings.session_timeout_ms)
+    if silent is None:
+        return None
+    return silent, fence_records(situation, situation.image.brokers[silent])
+
+
+def heal_leaderships(situation: Situation) -> list[Record]:
+    """Elections for partitions that are led by nobody or by a broker that may not lead: asked once after the copy."""
+    return list(decide_again(situation, badly_led(situation.image)))

@@ -1,0 +1,124 @@
+"""Configuration of topics and brokers is changed and described.
+
+In:   IncrementalAlterConfigs, DescribeConfigs (of this controller and of what is stored).
+Out:  Config records; each resource is all or nothing, resources are independent.
+Elsewhere: which values a topic may have (topic_configs.py). Values of brokers are validated by brokers.
+Source: Kafka 3.9 `ConfigurationControlManager`, `ControllerConfigurationValidator`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from enum import IntEnum
+
+from migrator.controller.decision import Decision, Error, Record, Situation
+from migrator.controller.topic_configs import TOPIC_CONFIGS, is_list, refuse_topic_config
+from migrator.model.image import NO_CONFIG
+from migrator.model.values import ConfigKey, ConfigType
+from migrator.wire.messages.configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
+from migrator.wire.messages.metadata import ConfigRecord
+
+
+class Operation(IntEnum):
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class _Refused(Exception):
+    def __init__(self, error: Error, message: str | None) -> None:
+        super().__init__(message or "")
+        self.error = error
+        self.message = message
+
+
+def incremental_alter_configs(situation: Situation, request: IncrementalAlterConfigsRequest) -> Decision:
+    counted = Counter((each.resource_type, each.resource_name) for each in request.resources)
+    records: list[Record] = []
+    results = []
+    for asked in request.resources:
+        error, message = Error.NONE, None
+        try:
+            if counted[asked.resource_type, asked.resource_name] > 1:
+                raise _Refused(Error.INVALID_REQUEST, "Duplicate resource.")
+            records += _alter(situation, asked)
+        except _Refused as refused:
+            error, message = refused.error, refused.message
+        results.append(
+            IncrementalAlterConfigsResourceResponse(error, message, asked.resource_type, asked.resource_name)
+        )
+    if request.validate_only:
+        records = []
+    return Decision(IncrementalAlterConfigsResponse(responses=tuple(results)), tuple(records))
+
+
+def _alter(situation: Situation, asked: IncrementalAlterConfigsResource) -> list[Record]:
+    key = ConfigKey(asked.resource_type, asked.resource_name)
+    _check_resource(situation, key)
+    now = situation.image.configs.get(key, NO_CONFIG)
+    after: dict[str, str] = dict(now)
+    touched: dict[str, str | None] = {}
+    for config in asked.configs:  # a key that is named twice: the last one counts
+        value = _new_value(now.get(config.name), config.name, config.config_operation, config.value, key)
+        touched[config.name] = value
+    for name, value in touched.items():
+        after.pop(name, None)
+        if value is not None:
+            after[name] = value
+    if key.type == ConfigType.TOPIC:
+        refusal = refuse_topic_config(after)
+        if refusal is not None:
+            raise _Refused(Error.INVALID_CONFIG, refusal)
+    # Brokers reload files (keystores) when a value is set again, so a BROKER resource is always written.
+    always = key.type == ConfigType.BROKER
+    return [
+        (ConfigRecord(resource_type=key.type, resource_name=key.name, name=name, value=value), 0)
+        for name, value in touched.items()
+        if always or now.get(name) != value
+    ]
+
+
+def _check_resource(situation: Situation, key: ConfigKey) -> None:
+    image = situation.image
+    match key.type:
+        case ConfigType.TOPIC:
+            if not key.name:
+                raise _Refused(Error.INVALID_REQUEST, "Default topic resources are not allowed.")
+            if key.name not in image.topic_ids:
+                raise _Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, None)
+        case ConfigType.BROKER:
+            if key.name and re.fullmatch(r"[0-9]{1,10}", key.name) is None:
+                raise _Refused(Error.INVALID_REQUEST, f"Unable to parse broker name as a base 10 number: {key.name}")
+            if key.name and int(key.name) not in image.brokers and int(key.name) != situation.settings.node_id:
+                raise _Refused(Error.BROKER_ID_NOT_REGISTERED, f"No node with id {key.name} found.")
+        case _:
+            raise _Refused(Error.UNSUPPORTED_VERSION, f"Configuration resource type {key.type} is not supported.")
+
+
+def _new_value(now: str | None, name: str, operation: int, given: str | None, key: ConfigKey) -> str | None:
+    match operation:
+        case Operation.SET:
+            return given
+        case Operation.DELETE:
+            return None
+        case Operation.APPEND | Operation.SUBTRACT:
+            if key.type != ConfigType.TOPIC or not is_list(name):
+                text = f"Can't {Operation(operation).name} to key {name} because its type is not LIST."
+                raise _Refused(Error.INVALID_CONFIG, text)
+            default = TOPIC_CONFIGS[name].default
+            parts = [part for part in (default if now is None else now).split(",") if part]
+            for part in (given or "").split(","):
+                if operation == Operation.APPEND and part not in parts:
+                    parts.append(part)
+                elif operation == Operation.SUBTRACT and part in parts:
+                    parts.remove(part)
+            return ",".join(parts)
+        case _:
+            raise _Refused(Error.INVALID_REQUEST, f"Unknown operation {operation}.")

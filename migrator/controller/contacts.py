@@ -1,0 +1,85 @@
+"""When did each broker last report, and how far had it read? Known to the active controller only, never in the log.
+
+In:   contacts with their time (milliseconds of any steady clock).
+Out:  who is silent for too long, whose session stands, how far the slowest active broker is.
+Elsewhere: what follows from silence (brokers.py).
+Source: Kafka 3.9 `BrokerHeartbeatManager`. A new active controller starts empty and gives everybody a fresh session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Contact:
+    """last_ms: time of the last heartbeat or registration. controlled_shutdown_offset: -1 unless it is leaving."""
+
+    last_ms: int
+    metadata_offset: int = -1
+    controlled_shutdown_offset: int = -1
+    register_offset: int = -1
+
+
+class Contacts:
+    """One `Contact` per broker id."""
+
+    def __init__(self) -> None:
+        self._contacts: dict[int, Contact] = {}
+
+    def clear(self, brokers: Iterable[int], now_ms: int) -> None:
+        """A new leadership: every registered broker gets a fresh session."""
+        self._contacts = {broker: Contact(now_ms) for broker in brokers}
+
+    def get(self, broker: int) -> Contact | None:
+        return self._contacts.get(broker)
+
+    def registered(self, broker: int, register_offset: int, now_ms: int, *, new_incarnation: bool) -> None:
+        if new_incarnation or broker not in self._contacts:
+            self._contacts[broker] = Contact(now_ms)
+        contact = self._contacts[broker]
+        contact.last_ms = now_ms
+        contact.register_offset = register_offset
+
+    def touch(self, broker: int, metadata_offset: int, now_ms: int, *, fenced: bool) -> None:
+        contact = self._contacts.setdefault(broker, Contact(now_ms))
+        contact.last_ms = now_ms
+        contact.metadata_offset = metadata_offset
+        if fenced:
+            contact.controlled_shutdown_offset = -1
+
+    def leaves_at(self, broker: int, offset: int) -> None:
+        """Note the offset of the batch that began a controlled shutdown; only the first one counts."""
+        contact = self._contacts[broker]
+        if contact.controlled_shutdown_offset < 0:
+            contact.controlled_shutdown_offset = offset
+
+    def remove(self, broker: int) -> None:
+        self._contacts.pop(broker, None)
+
+    def age_ms(self, broker: int, now_ms: int) -> int | None:
+        contact = self._contacts.get(broker)
+        return None if contact is None else now_ms - contact.last_ms
+
+    def session_stands(self, broker: int, now_ms: int, timeout_ms: int) -> bool:
+        age = self.age_ms(broker, now_ms)
+        return age is not None and age <= timeout_ms
+
+    def lowest_offset(self, brokers: Iterable[int]) -> int | None:
+        """How far the slowest of these has read; those that are leaving are not waited for. None: nobody is left."""
+        offsets = [
+            contact.metadata_offset
+            for broker in brokers
+            if (contact := self._contacts.get(broker)) is not None and contact.controlled_shutdown_offset < 0
+        ]
+        return min(offsets, default=None)
+
+    def longest_silent(self, brokers: Iterable[int], now_ms: int, timeout_ms: int) -> int | None:
+        """The broker that is silent for the longest beyond the time-out, or None. One never heard of has no session."""
+        silent = [
+            (contact.last_ms, broker)
+            for broker in brokers
+            if (contact := self._contacts.get(broker)) is not None and now_ms - contact.last_ms > timeout_ms
+        ]
+        return min(silent)[1] if silent else None

@@ -1,0 +1,117 @@
+"""What a decision is made from, and what it is.
+
+In:   the newest image (records that are not yet committed included), the contacts of brokers, this node's settings.
+Out:  `Decision`: records, and the reply that leaves once they are committed.
+Elsewhere: appending and waiting (node.active_controller).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from random import Random
+
+from migrator.controller.contacts import Contacts
+from migrator.model.image import Image
+from migrator.wire.schema import Message
+
+Record = tuple[Message, int]
+"""A metadata record and the version it is written in."""
+
+RECORDS_PER_REQUEST_MAX = 10_000
+"""One request may not produce more (as stock): the answer is POLICY_VIOLATION."""
+
+
+class Error(IntEnum):
+    """Kafka's error codes, as far as a controller answers them."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
+    INVALID_TOPIC_EXCEPTION = 17
+    UNSUPPORTED_VERSION = 35
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_PARTITIONS = 37
+    INVALID_REPLICATION_FACTOR = 38
+    INVALID_REPLICA_ASSIGNMENT = 39
+    INVALID_CONFIG = 40
+    NOT_CONTROLLER = 41
+    INVALID_REQUEST = 42
+    POLICY_VIOLATION = 44
+    SECURITY_DISABLED = 54
+    OPERATION_NOT_ATTEMPTED = 55
+    TOPIC_DELETION_DISABLED = 73
+    FENCED_LEADER_EPOCH = 74
+    STALE_BROKER_EPOCH = 77
+    ELECTION_NOT_NEEDED = 84
+    INVALID_UPDATE_VERSION = 95
+    PRINCIPAL_DESERIALIZATION_FAILURE = 97
+    UNKNOWN_TOPIC_ID = 100
+    DUPLICATE_BROKER_REGISTRATION = 101
+    BROKER_ID_NOT_REGISTERED = 102
+    INCONSISTENT_CLUSTER_ID = 104
+    INELIGIBLE_REPLICA = 107
+    NEW_LEADER_ELECTED = 108
+    MISMATCHED_ENDPOINT_TYPE = 114
+    UNSUPPORTED_ENDPOINT_TYPE = 115
+    INVALID_REGISTRATION = 119
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What this controller was configured with and every decision may need."""
+
+    node_id: int
+    cluster_id: str
+    migration_enabled: bool
+    inter_broker_listener: str
+    session_timeout_ms: int = 9_000
+    default_replication_factor: int = 1
+    num_partitions: int = 1
+    delete_topic_enabled: bool = True
+    unclean_leader_election: bool = False
+    static: Mapping[str, str] = field(default_factory=dict)
+    """The whole properties file, for defaults of topic configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Everything that a decision may look at.
+
+    next_offset: the offset that the first record decided now will get; it becomes a new broker's epoch.
+    chance:      the only source of randomness (topic ids, placement).
+    """
+
+    image: Image
+    contacts: Contacts
+    settings: Settings
+    next_offset: int
+    now_ms: int
+    chance: Random
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Records to append as one batch, and the reply to give when they are committed."""
+
+    reply: Message
+    records: tuple[Record, ...] = ()
+
+
+# --- record versions --------------------------------------------------------------------------------------
+
+
+def register_broker_version(level: int) -> int:
+    return 3 if level >= 17 else 2 if level >= 8 else 1 if level >= 7 else 0
+
+
+def partition_version(level: int) -> int:
+    """Of PartitionRecord and PartitionChangeRecord: directories come with 3.7-IV2."""
+    return 1 if level >= 17 else 0
+
+
+def registration_change_version(level: int) -> int:
+    return 2 if level >= 17 else 1 if level >= 7 else 0

@@ -1,0 +1,177 @@
+"""Which decision answers which request, and what is answered when there may be none.
+
+In:   a request with its version, the situation, and whether metadata may be changed now.
+Out:  a `Decision`; for an Envelope, the answer to the request inside it.
+Elsewhere: requests of the quorum itself (raft, node), reading and writing frames (node.server).
+Source: Kafka 3.9 `ControllerApis`, `QuorumController`. What is not built yet is answered with the error that the
+request's own answer has room for, so that a client hears why, and no broker loses the request from its list.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from migrator.controller.alter_partition import alter_partition
+from migrator.controller.brokers import (
+    heartbeat,
+    heartbeat_without_change,
+    register_broker,
+    register_controller,
+    unregister_broker,
+)
+from migrator.controller.configs import incremental_alter_configs
+from migrator.controller.decision import Decision, Error, Situation
+from migrator.controller.features import FORWARDABLE
+from migrator.controller.producer_ids import allocate_producer_ids
+from migrator.controller.refusals import refuse
+from migrator.controller.topics import create_partitions, create_topics, delete_topics
+from migrator.errors import FindingError
+from migrator.model.values import MigrationState
+from migrator.wire.frames import (
+    API_KEYS,
+    decode_request,
+    encode_response,
+    read_request_header,
+)
+from migrator.wire.messages.brokers import (
+    AllocateProducerIdsRequest,
+    BrokerHeartbeatRequest,
+    BrokerRegistrationRequest,
+    ControllerRegistrationRequest,
+    EnvelopeRequest,
+    EnvelopeResponse,
+    UnregisterBrokerRequest,
+)
+from migrator.wire.messages.configs import IncrementalAlterConfigsRequest
+from migrator.wire.messages.partitions import AlterPartitionRequest
+from migrator.wire.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
+from migrator.wire.principal import decode_principal
+from migrator.wire.schema import Message
+
+BEFORE_MIGRATION: Final = (
+    BrokerRegistrationRequest,
+    BrokerHeartbeatRequest,
+    ControllerRegistrationRequest,
+    UnregisterBrokerRequest,
+)
+"""What a controller answers in pre-migration mode; everything else is NOT_CONTROLLER there."""
+
+NOT_BUILT: Final = {
+    30: "CreateAcls",
+    31: "DeleteAcls",
+    33: "AlterConfigs",
+    38: "CreateDelegationToken",
+    39: "RenewDelegationToken",
+    40: "ExpireDelegationToken",
+    43: "ElectLeaders",
+    45: "AlterPartitionReassignments",
+    46: "ListPartitionReassignments",
+    49: "AlterClientQuotas",
+    51: "AlterUserScramCredentials",
+    57: "UpdateFeatures",
+    80: "AddRaftVoter",
+    81: "RemoveRaftVoter",
+}
+"""Forwardable requests that are advertised and answered with UNSUPPORTED_VERSION (docs/requests.md)."""
+
+
+def decide(situation: Situation, request: Message, version: int, *, writes_allowed: bool) -> Decision:
+    """The answer to one request that is not an Envelope and not of the quorum."""
+    if not writes_allowed and not isinstance(request, BEFORE_MIGRATION):
+        return Decision(refuse(request, Error.NOT_CONTROLLER, "The controller does not change metadata now."))
+    if not writes_allowed and situation.image.migration is MigrationState.MIGRATION:
+        return _while_leaving(situation, request)
+    match request:
+        case BrokerHeartbeatRequest():
+            return heartbeat(situation, request)
+        case AlterPartitionRequest():
+            return alter_partition(situation, request, version)
+        case BrokerRegistrationRequest():
+            return register_broker(situation, request)
+        case ControllerRegistrationRequest():
+            return register_controller(situation, request)
+        case UnregisterBrokerRequest():
+            return unregister_broker(situation, request)
+        case AllocateProducerIdsRequest():
+            return allocate_producer_ids(situation, request)
+        case CreateTopicsRequest():
+            return create_topics(situation, request)
+        case DeleteTopicsRequest():
+            return delete_topics(situation, request, version)
+        case CreatePartitionsRequest():
+            return create_partitions(situation, request)
+        case IncrementalAlterConfigsRequest():
+            return incremental_alter_configs(situation, request)
+        case _:
+            words = f"{type(request).__name__.removesuffix('Request')} is not supported by the migrating controller."
+            return Decision(refuse(request, Error.UNSUPPORTED_VERSION, words))
+
+
+def _while_leaving(situation: Situation, request: Message) -> Decision:
+    """In migration and yet not allowed to write: claiming again, going back, fenced. Nothing may be decided any more,
+    also no election by a heartbeat: both sides were compared, or are about to be. Brokers ask again.
+    """
+    if isinstance(request, BrokerHeartbeatRequest):
+        return heartbeat_without_change(situation, request)
+    if isinstance(request, ControllerRegistrationRequest):
+        return register_controller(situation, request)
+    return Decision(refuse(request, Error.NOT_CONTROLLER, "The controller does not change metadata now."))
+
+
+# --- Envelope ---------------------------------------------------------------------------------------------
+
+
+class EnvelopeRefused(Exception):
+    """The envelope itself is answered with this error; the request inside is not looked at."""
+
+    def __init__(self, error: Error) -> None:
+        super().__init__(error.name)
+        self.error = error
+
+    def response(self) -> EnvelopeResponse:
+        return EnvelopeResponse(error_code=self.error)
+
+
+def open_envelope(envelope: EnvelopeRequest) -> tuple[int, int, Message]:
+    """Version, correlation id and message of the request inside. Raises `EnvelopeRefused` in stock's order."""
+    try:
+        if envelope.request_principal is None:
+            raise EnvelopeRefused(Error.PRINCIPAL_DESERIALIZATION_FAILURE)
+        decode_principal(envelope.request_principal)
+    except FindingError as error:
+        raise EnvelopeRefused(Error.PRINCIPAL_DESERIALIZATION_FAILURE) from error
+    if len(envelope.client_host_address) not in (4, 16):
+        raise EnvelopeRefused(Error.INVALID_REQUEST)
+    try:
+        header = read_request_header(envelope.request_data)
+    except FindingError as error:
+        raise EnvelopeRefused(Error.UNSUPPORTED_VERSION) from error
+    if header.api_key not in FORWARDABLE:
+        raise EnvelopeRefused(Error.INVALID_REQUEST)
+    try:
+        _, message = decode_request(envelope.request_data)
+    except FindingError as error:
+        raise EnvelopeRefused(Error.UNSUPPORTED_VERSION) from error
+    return header.api_version, header.correlation_id, message
+
+
+def seal_envelope(reply: Message, version: int, correlation_id: int) -> EnvelopeResponse:
+    """The answer for the client inside the answer for its broker; NOT_CONTROLLER makes the broker ask again."""
+    if says_not_controller(reply):
+        return EnvelopeResponse(error_code=Error.NOT_CONTROLLER)
+    return EnvelopeResponse(response_data=encode_response(reply, version, correlation_id=correlation_id)[4:])
+
+
+def says_not_controller(reply: Message) -> bool:
+    """Whether NOT_CONTROLLER stands anywhere in an answer, at the top or in one of its results."""
+    if getattr(reply, "error_code", 0) == Error.NOT_CONTROLLER:
+        return True
+    for name in ("topics", "responses", "results", "entries", "filter_results"):
+        for each in getattr(reply, name, None) or ():
+            if getattr(each, "error_code", 0) == Error.NOT_CONTROLLER:
+                return True
+    return False
+
+
+def api_name(key: int) -> str:
+    return API_KEYS[key].name if key in API_KEYS else f"request {key}"

@@ -1,0 +1,217 @@
+"""Who is controller: the multis that take the claim, make it last, give it back, and how to recognise it.
+
+In:   what the znodes `/controller_epoch`, `/controller` and `/migration` held, with their versions.
+Out:  one conditional multi per step, and the `Claim` that holds when it was applied.
+Elsewhere: sending them (node.driver_node), when (machine.py), `zk2kraft release` (api).
+Rules: the claim is one multi that moves `/controller_epoch`, so nothing of the old controller can be written after
+it (R-866-01). It is ephemeral until the copy is committed: a controller that dies before that gives the cluster
+back at session expiry with nobody awake. The epoch claimed is above both worlds' (R-866-05), so no partition state
+that we write can outrank a later ZooKeeper controller (F-40).
+Source: Kafka 3.9 `KafkaZkClient.tryRegisterKRaftControllerAsActiveController`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from migrator.errors import (
+    CLAIM_NOT_POSSIBLE,
+    FENCED,
+    FOREIGN_MIGRATION,
+    HANDED_BACK,
+    LOG_BEHIND_ZOOKEEPER,
+    Occurrence,
+)
+from migrator.model.image import NOWHERE, Position
+from migrator.zk import paths
+from migrator.zk.multi import Check, Create, Delete, Multi, Operation, SetData
+from migrator.zk.znodes import ControllerZnode, MigrationZnode, controller_data, migration_data
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The three znodes of the claim as read. A version of -1 means: does not exist.
+
+    controller_owner: the session of an ephemeral `/controller`, 0 for a persistent one.
+    migration_born:   the transaction that created `/migration`: the identity of one migration, from its takeover to
+                      its end. Node ids and epochs of two migrations of one cluster may be the same.
+    """
+
+    epoch: int = -1
+    epoch_version: int = -1
+    controller: ControllerZnode | None = None
+    controller_version: int = -1
+    controller_owner: int = 0
+    migration: MigrationZnode | None = None
+    migration_version: int = -1
+    migration_born: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The controllership as we hold it: every version that a later write has to name."""
+
+    node: int
+    kraft_epoch: int
+    zk_epoch: int
+    epoch_version: int
+    controller_version: int
+    migration_version: int
+    ephemeral: bool
+    at: Position = NOWHERE
+    """What `/migration` says is mirrored."""
+
+
+def refuse_claim(seen: Seen, voters: Collection[int], kraft_epoch: int) -> Occurrence | None:
+    """Why a first claim (log in PRE_MIGRATION) may not be tried; None when it may.
+
+    A `/migration` is ours when a voter of this quorum wrote it before any commit; whatever else it holds, it
+    belongs to another migration or another log, and going on would empty ZooKeeper (F-42, K-03).
+    """
+    if seen.epoch_version < 0:
+        return CLAIM_NOT_POSSIBLE.found(
+            reason=f"{paths.CONTROLLER_EPOCH} does not exist: no controller ever ruled here"
+        )
+    found = seen.migration
+    if seen.migration_version >= 0 and (
+        found is None
+        or found.kraft_metadata_offset >= 0
+        or found.kraft_controller_id not in voters
+        or found.kraft_controller_epoch > kraft_epoch
+    ):
+        return FOREIGN_MIGRATION.found(found=_text(found))
+    if seen.controller is not None and seen.controller.kraft_epoch > 0 and seen.controller.brokerid not in voters:
+        return CLAIM_NOT_POSSIBLE.found(
+            reason=f"{paths.CONTROLLER} is held by KRaft controller {seen.controller.brokerid}, "
+            f"epoch {seen.controller.kraft_epoch}"
+        )
+    return None
+
+
+def refuse_resume(
+    seen: Seen, voters: Collection[int], kraft_epoch: int, at: Position, born: int | None = None
+) -> Occurrence | None:
+    """Why a log that says MIGRATION may not be resumed; None when it may.
+
+    It may only while `/controller` still carries this quorum: otherwise the cluster was handed back, and a
+    ZooKeeper controller has decided things that this log does not know.
+    born: what this log knows of its migration's `migration_born`, when it ever saw it.
+    """
+    held = seen.controller
+    if held is None or held.kraft_epoch <= 0 or held.brokerid not in voters or held.kraft_epoch > kraft_epoch:
+        now = "nobody" if held is None else f"node {held.brokerid} (KRaft epoch {held.kraft_epoch})"
+        return HANDED_BACK.found(controller=now)
+    if born is not None and seen.migration_version >= 0 and seen.migration_born != born:
+        return HANDED_BACK.found(controller=f"node {held.brokerid}, in another migration than that of this log")
+    if seen.migration is None or seen.migration.kraft_controller_id not in voters:
+        return FENCED.found(found=_text(seen.migration), expected=f"one written by {sorted(voters)}")
+    mirrored = Position(seen.migration.kraft_metadata_epoch, seen.migration.kraft_metadata_offset)
+    if mirrored > at:
+        return LOG_BEHIND_ZOOKEEPER.found(mirrored=f"{mirrored.offset} of epoch {mirrored.epoch}", log=at.offset)
+    return None
+
+
+def plan_claim(
+    seen: Seen, *, node: int, kraft_epoch: int, now_ms: int, ephemeral: bool, at: Position = NOWHERE
+) -> tuple[Multi, Claim]:
+    """Take the controllership in one multi.
+
+    at: what `/migration` shall say is mirrored: nothing at a first claim; when a log in MIGRATION is resumed,
+        what it said before, or the position of the MIGRATION record if that was never noted (K-02).
+    """
+    zk_epoch = max(seen.epoch, kraft_epoch) + 1
+    migration = migration_data(MigrationZnode(node, kraft_epoch, at.offset, at.epoch))
+    operations: list[Operation] = [SetData(paths.CONTROLLER_EPOCH, str(zk_epoch).encode(), seen.epoch_version)]
+    if seen.controller_version >= 0:
+        operations.append(Delete(paths.CONTROLLER, seen.controller_version))
+    operations.append(Create(paths.CONTROLLER, controller_data(node, kraft_epoch, now_ms), ephemeral=ephemeral))
+    if seen.migration_version >= 0:
+        operations.append(SetData(paths.MIGRATION, migration, seen.migration_version))
+    else:
+        operations.append(Create(paths.MIGRATION, migration))
+    claim = Claim(
+        node=node,
+        kraft_epoch=kraft_epoch,
+        zk_epoch=zk_epoch,
+        epoch_version=seen.epoch_version + 1,
+        controller_version=0,
+        migration_version=seen.migration_version + 1,
+        ephemeral=ephemeral,
+        at=at,
+    )
+    return Multi(tuple(operations)), claim
+
+
+def recognise(seen: Seen, planned: Claim) -> bool:
+    """After a lost answer: is the claim that we planned the one that stands? (K-01)"""
+    return (
+        seen.epoch == planned.zk_epoch
+        and seen.epoch_version == planned.epoch_version
+        and seen.controller is not None
+        and seen.controller.brokerid == planned.node
+        and seen.controller.kraft_epoch == planned.kraft_epoch
+        and seen.migration_version == planned.migration_version
+    )
+
+
+def plan_settle(claim: Claim, at: Position, now_ms: int) -> tuple[Multi, Claim]:
+    """After the commit, before any broker hears of us: note the offset, and make the claim outlive our session."""
+    operations: list[Operation] = [
+        Check(paths.CONTROLLER_EPOCH, claim.epoch_version),
+        SetData(paths.MIGRATION, _migration(claim, at), claim.migration_version),
+    ]
+    settled = replace(claim, migration_version=claim.migration_version + 1, at=at)
+    if claim.ephemeral:
+        operations.append(Delete(paths.CONTROLLER, claim.controller_version))
+        operations.append(Create(paths.CONTROLLER, controller_data(claim.node, claim.kraft_epoch, now_ms)))
+        settled = replace(settled, ephemeral=False, controller_version=0)
+    return Multi(tuple(operations)), settled
+
+
+def plan_give_back(claim: Claim) -> Multi:
+    """Abort before the commit: leave as if we had not come, but for the epoch, which never goes back."""
+    return Multi(
+        (
+            Check(paths.CONTROLLER_EPOCH, claim.epoch_version),
+            Delete(paths.MIGRATION, claim.migration_version),
+            Delete(paths.CONTROLLER, claim.controller_version),
+        )
+    )
+
+
+def plan_hand_back(claim: Claim, highest_state_epoch: int) -> Multi:
+    """End of dual-write with every broker in ZooKeeper mode: one of them is controller a moment later.
+
+    highest_state_epoch: the highest controller epoch in any partition state; the next ZooKeeper controller takes
+    `/controller_epoch` + 1 and must outrank it (F-40).
+    """
+    epoch = max(claim.zk_epoch, highest_state_epoch)
+    return Multi(
+        (
+            SetData(paths.CONTROLLER_EPOCH, str(epoch).encode(), claim.epoch_version),
+            Delete(paths.MIGRATION, claim.migration_version),
+            Delete(paths.CONTROLLER, claim.controller_version),
+        )
+    )
+
+
+def still_ours(seen: Seen, claim: Claim) -> bool:
+    """Whether nobody touched the claim. `/migration` is compared by owner only: our own writes move its version."""
+    return (
+        seen.epoch_version == claim.epoch_version
+        and seen.controller is not None
+        and seen.controller.brokerid == claim.node
+        and seen.controller.kraft_epoch == claim.kraft_epoch
+        and seen.migration is not None
+        and seen.migration.kraft_controller_id == claim.node
+        and seen.migration.kraft_controller_epoch == claim.kraft_epoch
+    )
+
+
+def _migration(claim: Claim, at: Position) -> bytes:
+    return migration_data(MigrationZnode(claim.node, claim.kraft_epoch, at.offset, at.epoch))
+
+
+def _text(migration: MigrationZnode | None) -> str:
+    return "absent or unreadable" if migration is None else migration_data(migration).decode()

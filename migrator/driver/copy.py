@@ -1,0 +1,164 @@
+"""From the tree to metadata records: what a takeover appends.
+
+In:   a `Tree`, and the copy before this one (so that only topics that moved are encoded again).
+Out:  encoded records in log order, and the image that they make.
+Elsewhere: reading the tree (node.tree_reader), comparing both sides (audit), appending (node).
+Rules: nothing is invented and nothing repaired: the tree is copied as it is, or the gate has stopped it. The next
+producer id leaves a margin for blocks that are being handed out while we look.
+Source: Kafka 3.9 `ZkMigrationClient`; R-866-02 (the order is the names' own, so the same tree gives the same records).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from migrator.driver.tree import TopicReading, Tree
+from migrator.model.draft import Delta, Draft
+from migrator.model.image import Image, Position
+from migrator.model.values import ConfigKey, ConfigType, MigrationState
+from migrator.wire.batch import build_batch
+from migrator.wire.messages.metadata import (
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    TopicRecord,
+    ZkMigrationStateRecord,
+)
+from migrator.wire.records import encode_record
+
+PRODUCER_ID_BLOCK = 1_000
+RECORDS_PER_BATCH = 1_000
+BATCH_BYTES = 1 << 20
+"""A batch is closed at this size: small enough to write in one slice of the loop, large enough to cost nothing."""
+
+PARTITION_RECORD_VERSION = 0
+"""As stock copies: without directories, which brokers tell after their restart in KRaft mode."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Encoded records by topic, then the rest. `topics` keeps the reading that each was made from."""
+
+    tree: Tree
+    topics: dict[str, tuple[TopicReading, tuple[bytes, ...]]]
+    rest: tuple[bytes, ...]
+    next_producer_id: int
+
+    def values(self) -> Iterator[bytes]:
+        for name in sorted(self.topics):
+            yield from self.topics[name][1]
+        yield from self.rest
+
+    def record_count(self) -> int:
+        return sum(len(values) for _, values in self.topics.values()) + len(self.rest)
+
+
+def make_copy(tree: Tree, before: Copy | None = None) -> Copy:
+    """Encode every topic that is not the one already encoded."""
+    known = {} if before is None else before.topics
+    topics: dict[str, tuple[TopicReading, tuple[bytes, ...]]] = {}
+    for name, reading in tree.topics.items():
+        encoded = known.get(name)
+        if encoded is not None and encoded[0] is reading:
+            topics[name] = encoded
+        else:
+            topics[name] = (reading, topic_values(reading))
+    next_producer_id = max(tree.next_producer_id(), 0) + producer_id_margin(len(tree.brokers))
+    rest = [*broker_config_values(tree), producer_id_value(tree, next_producer_id)]
+    return Copy(tree, topics, tuple(rest), next_producer_id)
+
+
+def producer_id_margin(brokers: int) -> int:
+    """Each broker may have one allocation on its way that the claim does not fence, and the old controller one."""
+    return PRODUCER_ID_BLOCK * (brokers + 1)
+
+
+def topic_values(reading: TopicReading) -> tuple[bytes, ...]:
+    """Topic, then its configuration, then its partitions."""
+    topic = reading.topic
+    values = [encode_record(TopicRecord(name=topic.name, topic_id=topic.id), 0)]
+    values += [
+        encode_record(ConfigRecord(resource_type=ConfigType.TOPIC, resource_name=topic.name, name=name, value=value), 0)
+        for name, value in sorted(reading.config.items())
+    ]
+    values += [
+        encode_record(
+            PartitionRecord(
+                partition_id=partition.id,
+                topic_id=topic.id,
+                replicas=partition.replicas,
+                isr=partition.isr,
+                removing_replicas=partition.removing,
+                adding_replicas=partition.adding,
+                leader=partition.leader,
+                leader_recovery_state=partition.recovery,
+                leader_epoch=partition.leader_epoch,
+                partition_epoch=partition.partition_epoch,
+            ),
+            PARTITION_RECORD_VERSION,
+        )
+        for partition in topic.partitions
+    ]
+    return tuple(values)
+
+
+def broker_config_values(tree: Tree) -> Iterator[bytes]:
+    for broker, config in sorted(tree.broker_configs.items()):
+        for name, value in sorted(config.items()):
+            record = ConfigRecord(resource_type=ConfigType.BROKER, resource_name=broker, name=name, value=value)
+            yield encode_record(record, 0)
+
+
+def producer_id_value(tree: Tree, next_producer_id: int) -> bytes:
+    broker = -1 if tree.producer_ids is None else tree.producer_ids.broker
+    return encode_record(ProducerIdsRecord(broker_id=broker, broker_epoch=-1, next_producer_id=next_producer_id), 0)
+
+
+# --- as a transaction -------------------------------------------------------------------------------------
+
+
+def transaction_batches(copy: Copy, timestamp_ms: int) -> Iterator[tuple[int, bytes]]:
+    """(records, bytes) per batch, each with base offset 0: Begin, the copy, ZkMigrationState, End.
+
+    Appended in one run: whoever reads the log sees all of it or, at a crash in between, none.
+    """
+    yield _batch([encode_record(BeginTransactionRecord(name="ZK Migration"), 0)], timestamp_ms)
+    for values in _cut(copy.values()):
+        yield _batch(values, timestamp_ms)
+    done = ZkMigrationStateRecord(zk_migration_state=MigrationState.MIGRATION)
+    yield _batch([encode_record(done, 0), encode_record(EndTransactionRecord(), 0)], timestamp_ms)
+
+
+def _cut(values: Iterable[bytes]) -> Iterator[list[bytes]]:
+    chunk: list[bytes] = []
+    size = 0
+    for value in values:
+        chunk.append(value)
+        size += len(value)
+        if len(chunk) >= RECORDS_PER_BATCH or size >= BATCH_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _batch(values: list[bytes], timestamp_ms: int) -> tuple[int, bytes]:
+    return len(values), build_batch(base_offset=0, leader_epoch=0, timestamp_ms=timestamp_ms, values=values)
+
+
+def copied(copy: Copy, base: Image, position: Position) -> Delta:
+    """The image after the transaction: `base` (registrations, features) with everything that was copied."""
+    draft = Draft(base)
+    for reading, _ in copy.topics.values():
+        draft.put_topic(reading.topic)
+        if reading.config:
+            draft.put_config(ConfigKey(ConfigType.TOPIC, reading.topic.name), reading.config.items())
+    for broker, config in copy.tree.broker_configs.items():
+        if config:
+            draft.put_config(ConfigKey(ConfigType.BROKER, broker), config.items())
+    draft.set_next_producer_id(copy.next_producer_id)
+    draft.set_migration(MigrationState.MIGRATION)
+    return draft.finish(position)

@@ -1,0 +1,314 @@
+"""May the takeover begin? Content of the tree, health of the brokers, readiness of the quorum.
+
+In:   a reading of ZooKeeper, the registrations in the log, heartbeats, and what else the node knows.
+Out:  occurrences of findings for the content (the same that `zk2kraft check` prints), and a `Verdict` that names
+      every check with what was seen.
+Elsewhere: reading (node.tree_reader), when it is asked (machine.py: before the claim, and again right before it).
+Rule: no path avoids this gate; what a waiver can lift is named where it is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from migrator.driver.claim import Seen, refuse_claim
+from migrator.driver.tree import Tree, live_and_assigned
+from migrator.errors import (
+    BROKER_ABSENT,
+    CLUSTER_ID_DIFFERS,
+    DELETION_PENDING,
+    ISR_INCOMPLETE,
+    LEADER_RECOVERING,
+    MALFORMED_ZNODE,
+    NOT_MIGRATED_YET,
+    ORPHAN_CONFIG,
+    PASSWORD_CONFIG,
+    REASSIGNMENT_RUNNING,
+    TOO_BIG_FOR_ONE_REQUEST,
+    Occurrence,
+    Severity,
+)
+from migrator.model.image import METADATA_VERSION, Image
+from migrator.model.values import Broker, Partition, Recovery
+from migrator.model.verdict import Check, Verdict
+from migrator.zk import paths
+from migrator.zk.znodes import topic_id_text
+
+SUPPORTED_METADATA_VERSIONS: Final = range(21, 22)
+"""Levels with which this release migrates: 3.9-IV0."""
+
+HEARTBEAT_FRESH_MS: Final = 3_000
+REQUEST_MAX_BYTES: Final = 104_857_600
+"""Kafka's default of `socket.request.max.bytes`."""
+REQUEST_SHARE: Final = 0.8
+VOTERS_MIN: Final = 3
+
+PASSWORD_SUFFIXES: Final = (
+    "ssl.keystore.password",
+    "ssl.key.password",
+    "ssl.truststore.password",
+    "ssl.keystore.key",
+    "ssl.keystore.certificate.chain",
+    "ssl.truststore.certificates",
+    "sasl.jaas.config",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the node knows at the moment of the question.
+
+    heartbeat_age_ms: by broker id; absent means never heard.
+    waived:           names of partitions whose incomplete ISR was accepted.
+    estimated_ms:     how long the window will take, from the pre-copy.
+    unasked:          brokers that did not say what they have, with the reason.
+    exported:         where the checksummed ZooKeeper export of this attempt is, None while there is none.
+    """
+
+    tree: Tree
+    seen: Seen
+    image: Image
+    voters: tuple[int, ...]
+    foreign_voters: tuple[int, ...]
+    kraft_epoch: int
+    heartbeat_age_ms: Mapping[int, int]
+    estimated_ms: int
+    takeover_max_ms: int
+    laboratory: bool
+    exported: str | None
+    inter_broker_listener: str
+    cluster_id: str
+    unasked: Mapping[int, str] = field(default_factory=dict)
+    waived: Collection[str] = field(default_factory=frozenset)
+
+
+def takeover_verdict(evidence: Evidence) -> Verdict:
+    """Every condition of the takeover, each as one check."""
+    content = [
+        found
+        for found in content_findings(evidence.tree, waived=evidence.waived)
+        if found.finding.severity is Severity.BLOCKS
+    ]
+    refused = refuse_claim(evidence.seen, evidence.voters, evidence.kraft_epoch)
+    half = evidence.takeover_max_ms // 2
+    return Verdict(
+        (
+            *quorum_checks(evidence),
+            *broker_checks(evidence),
+            Check(
+                "no finding in ZooKeeper's content blocks",
+                not content,
+                _listed([found.text for found in content]),
+                tuple(sorted({found.code for found in content})),
+            ),
+            Check(
+                "/migration and /controller may be claimed",
+                refused is None,
+                "free" if refused is None else refused.text,
+                () if refused is None else (refused.code,),
+            ),
+            Check(
+                "ZooKeeper and the controllers are of one cluster",
+                evidence.tree.cluster_id == evidence.cluster_id,
+                f"ZooKeeper: {evidence.tree.cluster_id}, controllers: {evidence.cluster_id}",
+                (CLUSTER_ID_DIFFERS.code,),
+            ),
+            Check("a ZooKeeper export is taken", evidence.exported is not None, evidence.exported or "not yet"),
+            Check(
+                "the window fits into half of its limit",
+                evidence.estimated_ms <= half,
+                f"about {evidence.estimated_ms} ms of {half} ms",
+            ),
+        )
+    )
+
+
+def _listed(texts: list[str], shown: int = 2) -> str:
+    if not texts:
+        return "none found"
+    more = f" (and {len(texts) - shown} more)" if len(texts) > shown else ""
+    return f"{len(texts)} found: " + " ".join(texts[:shown]) + more
+
+
+def quorum_checks(evidence: Evidence) -> tuple[Check, ...]:
+    """Every voter is ours, registered and ready. One voter is for the laboratory only (F-59)."""
+    enough = len(evidence.voters) >= VOTERS_MIN or evidence.laboratory
+    missing = [voter for voter in evidence.voters if voter not in evidence.image.controllers]
+    unready = [
+        voter
+        for voter in evidence.voters
+        if voter in evidence.image.controllers and not evidence.image.controllers[voter].zk_migration_ready
+    ]
+    level = evidence.image.metadata_version
+    return (
+        Check("there are at least 3 voters", enough, f"{len(evidence.voters)} voters"),
+        Check(
+            "every voter runs this program",
+            not evidence.foreign_voters,
+            f"others: {list(evidence.foreign_voters)}" if evidence.foreign_voters else "all ours",
+        ),
+        Check(
+            "every voter is registered and has the migration enabled",
+            not missing and not unready,
+            f"not registered: {missing}, not enabled: {unready}" if missing or unready else "all ready",
+        ),
+        Check(
+            "this release migrates at the quorum's metadata.version",
+            level in SUPPORTED_METADATA_VERSIONS,
+            f"level {level}",
+        ),
+    )
+
+
+def broker_checks(evidence: Evidence) -> tuple[Check, ...]:
+    """Every broker is there, fresh, and of one kind (F-02, F-12, F-16, F-20)."""
+    live, assigned = live_and_assigned(evidence.tree)
+    registered = evidence.image.brokers
+    ready = {broker for broker in live if broker in registered and registered[broker].migrating}
+    wanted = live | set(assigned)
+    fenced = sorted(broker for broker in ready if registered[broker].fenced)
+    stale = sorted(broker for broker in ready if evidence.heartbeat_age_ms.get(broker, 10**9) >= HEARTBEAT_FRESH_MS)
+    level = evidence.image.metadata_version
+    other_levels = {broker: _levels(registered[broker]) for broker in sorted(ready)}
+    other_levels = {broker: levels for broker, levels in other_levels.items() if levels != (level, level)}
+    deaf = sorted(broker for broker in ready if registered[broker].listener(evidence.inter_broker_listener) is None)
+    jbod = sorted(broker for broker in ready if len(registered[broker].log_dirs) > 1)
+    unasked = {broker: evidence.unasked[broker] for broker in sorted(evidence.unasked)}
+    kraft = sorted(broker for broker, each in registered.items() if not each.migrating and not each.fenced)
+    return (
+        Check("there is at least one broker", bool(live), f"{len(live)} in {paths.BROKER_IDS}"),
+        Check(
+            "every broker is registered in migration mode",
+            wanted <= ready,
+            f"{len(ready)}/{len(wanted)}" + (f", missing {sorted(wanted - ready)}" if wanted - ready else ""),
+        ),
+        Check("no broker is fenced", not fenced, f"fenced: {fenced}" if fenced else "none"),
+        Check("every heartbeat is under 3 s old", not stale, f"older: {stale}" if stale else "all fresh"),
+        Check(
+            "every broker's IBP is the quorum's metadata.version",
+            not other_levels,
+            f"differing: {other_levels}" if other_levels else f"level {level}",
+        ),
+        Check(
+            f"every broker listens on {evidence.inter_broker_listener}",
+            not deaf,
+            f"not: {deaf}" if deaf else "all do",
+        ),
+        Check("every broker has one log directory", not jbod, f"several: {jbod}" if jbod else "all one"),
+        Check("every broker said what it has on its disks", not unasked, f"not: {unasked}" if unasked else "all did"),
+        Check("no broker runs in KRaft mode yet", not kraft, f"KRaft: {kraft}" if kraft else "none"),
+    )
+
+
+def _levels(broker: Broker) -> tuple[int, int]:
+    found = next((each for each in broker.features if each.name == METADATA_VERSION), None)
+    return (1, 1) if found is None else (found.lowest, found.highest)
+
+
+# --- content ----------------------------------------------------------------------------------------------
+
+
+def content_findings(tree: Tree, waived: Collection[str] = ()) -> list[Occurrence]:
+    """Everything in the tree that blocks a takeover or deserves a warning, blocking ones first."""
+    found = list(tree.problems)
+    found += _shared_ids(tree)
+    found += _foreign_findings(tree)
+    found += _deletion_and_reassignment(tree)
+    found += _broker_and_isr_findings(tree, waived)
+    found += _config_findings(tree)
+    found += _size_finding(tree)
+    return sorted(found, key=lambda each: each.finding.severity is not Severity.BLOCKS)
+
+
+def _shared_ids(tree: Tree) -> list[Occurrence]:
+    """Two topics with one id: the log has no form of that, and brokers could not tell their logs apart."""
+    found: list[Occurrence] = []
+    owners: dict[bytes, str] = {}
+    for name in sorted(tree.topics):
+        topic = tree.topics[name].topic
+        owner = owners.setdefault(topic.id, name)
+        if owner != name:
+            reason = f"topic_id {topic_id_text(topic.id)} is also that of {owner}"
+            found.append(MALFORMED_ZNODE.found(path=paths.topic(name), reason=reason))
+    return found
+
+
+def _foreign_findings(tree: Tree) -> list[Occurrence]:
+    families = {
+        "ACL resources": tree.foreign.acls,
+        "quota entities": tree.foreign.quotas,
+        "SCRAM users": tree.foreign.scram,
+        "delegation tokens": tree.foreign.tokens,
+        "finalized features": tree.foreign.features,
+    }
+    return [
+        NOT_MIGRATED_YET.found(count=len(entries), family=family, first=entries[0])
+        for family, entries in families.items()
+        if entries
+    ]
+
+
+def _deletion_and_reassignment(tree: Tree) -> list[Occurrence]:
+    found = []
+    if tree.pending_deletions:
+        found.append(DELETION_PENDING.found(count=len(tree.pending_deletions), first=tree.pending_deletions[0]))
+    moving = [
+        f"{reading.topic.name}-{partition.id}"
+        for reading in tree.topics.values()
+        for partition in reading.topic.partitions
+        if partition.adding or partition.removing
+    ]
+    if moving or tree.pending_reassignments:
+        first = moving[0] if moving else paths.REASSIGN_PARTITIONS
+        found.append(REASSIGNMENT_RUNNING.found(count=max(len(moving), 1), first=first))
+    return found
+
+
+def _broker_and_isr_findings(tree: Tree, waived: Collection[str]) -> list[Occurrence]:
+    live, assigned = live_and_assigned(tree)
+    found = [BROKER_ABSENT.found(broker=broker, topic=assigned[broker]) for broker in sorted(set(assigned) - live)]
+    for reading in tree.topics.values():
+        for partition in reading.topic.partitions:
+            name = f"{reading.topic.name}-{partition.id}"
+            if partition.recovery != Recovery.RECOVERED:
+                found.append(LEADER_RECOVERING.found(path=paths.state(reading.topic.name, partition.id)))
+            if not _healthy(partition) and name not in waived:
+                found.append(
+                    ISR_INCOMPLETE.found(
+                        partition=name, replicas=partition.replicas, isr=partition.isr, leader=partition.leader
+                    )
+                )
+    return found
+
+
+def _healthy(partition: Partition) -> bool:
+    if partition.isr == partition.replicas:
+        return partition.leader in partition.isr
+    return partition.leader in partition.isr and set(partition.isr) == set(partition.replicas)
+
+
+def _config_findings(tree: Tree) -> list[Occurrence]:
+    found = [ORPHAN_CONFIG.found(path=paths.topic_config(name)) for name in sorted(tree.orphan_configs)]
+    for broker, values in sorted(tree.broker_configs.items()):
+        passwords = [key for key in sorted(values) if key.endswith(PASSWORD_SUFFIXES)]
+        found += [PASSWORD_CONFIG.found(path=paths.broker_config(broker), key=key) for key in passwords]
+    return found
+
+
+def _size_finding(tree: Tree) -> list[Occurrence]:
+    size = full_request_bytes(tree)
+    if size <= REQUEST_MAX_BYTES * REQUEST_SHARE:
+        return []
+    return [TOO_BIG_FOR_ONE_REQUEST.found(bytes=size, limit=REQUEST_MAX_BYTES)]
+
+
+def full_request_bytes(tree: Tree) -> int:
+    """About how long the full UpdateMetadata (version 8) will be: fixed fields, and four bytes per replica."""
+    size = 0
+    for reading in tree.topics.values():
+        size += len(reading.topic.name) + 24
+        for partition in reading.topic.partitions:
+            size += 28 + 4 * (len(partition.replicas) + len(partition.isr))
+    return size

@@ -1,0 +1,87 @@
+"""Would this full send destroy anything? Asked of the encoded bytes, right before they leave.
+
+In:   the orders of a full send, and what each broker said it has (its logs, and the topics it knows with their ids).
+Out:  one finding per log or topic that the bytes leave out or give another id; nothing is sent while there is one.
+Elsewhere: asking the brokers (node.broker_survey), the orders (tell.py).
+Why: a broker moves aside every log that a FULL LeaderAndIsr does not name, and forgets every topic, with its
+committed offsets, that a FULL UpdateMetadata does not name (F-31). The bytes are decoded again, so that neither the
+image nor the encoder is believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from migrator.driver.tell import LEADER_AND_ISR, UPDATE_METADATA, VERSIONS, Kind, Order
+from migrator.errors import FULL_SEND_INCOMPLETE, Occurrence
+from migrator.wire.codec import decode
+from migrator.wire.messages.control import LeaderAndIsrRequest, UpdateMetadataRequest
+from migrator.wire.primitives import ZERO_UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What one broker has. logs: (topic, partition) of every replica on its disks. topics: name to topic id."""
+
+    broker: int
+    logs: frozenset[tuple[str, int]] = frozenset()
+    topics: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def check_full_send(
+    orders: Iterable[Order], surveys: Mapping[int, Survey], deleted: Collection[str] = ()
+) -> list[Occurrence]:
+    """deleted: names of topics that the log removed since the surveys were taken; leaving those out is right."""
+    found: list[Occurrence] = []
+    for order in orders:
+        survey = surveys.get(order.broker)
+        if order.kind is not Kind.FULL:
+            continue
+        if survey is None:
+            reason = "it was not asked what it has"
+            found.append(FULL_SEND_INCOMPLETE.found(broker=order.broker, what="everything", reason=reason))
+        elif order.api_key == LEADER_AND_ISR:
+            found += _check_logs(order, survey, deleted)
+        elif order.api_key == UPDATE_METADATA:
+            found += _check_topics(order, survey, deleted)
+    return found
+
+
+def _check_logs(order: Order, survey: Survey, deleted: Collection[str]) -> list[Occurrence]:
+    request = decode(LeaderAndIsrRequest, VERSIONS[LEADER_AND_ISR], order.body)
+    named = {
+        (topic.topic_name, partition.partition_index)
+        for topic in request.topic_states
+        for partition in topic.partition_states
+    }
+    ids = {topic.topic_name: topic.topic_id for topic in request.topic_states}
+    found = []
+    for topic, partition in sorted(survey.logs - named):
+        if topic not in deleted:
+            found.append(_missing(order, f"the log of {topic}-{partition}", "FULL LeaderAndIsr does not name it"))
+    for topic in sorted({topic for topic, _ in survey.logs & named}):
+        known = survey.topics.get(topic, ZERO_UUID)
+        if known == ZERO_UUID:
+            found.append(_missing(order, f"the logs of {topic}", "the broker knows no topic id for them"))
+        elif known != ids[topic] and topic not in deleted:
+            found.append(_missing(order, f"the logs of {topic}", "the broker has them under another topic id"))
+    return found
+
+
+def _check_topics(order: Order, survey: Survey, deleted: Collection[str]) -> list[Occurrence]:
+    request = decode(UpdateMetadataRequest, VERSIONS[UPDATE_METADATA], order.body)
+    named = {topic.topic_name: topic.topic_id for topic in request.topic_states}
+    found = []
+    for topic, topic_id in sorted(survey.topics.items()):
+        if topic in deleted:
+            continue
+        if topic not in named:
+            found.append(_missing(order, f"topic {topic}", "FULL UpdateMetadata does not name it"))
+        elif topic_id not in (ZERO_UUID, named[topic]):
+            found.append(_missing(order, f"topic {topic}", "FULL UpdateMetadata gives it another id"))
+    return found
+
+
+def _missing(order: Order, what: str, reason: str) -> Occurrence:
+    return FULL_SEND_INCOMPLETE.found(broker=order.broker, what=what, reason=reason)

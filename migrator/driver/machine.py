@@ -1,0 +1,165 @@
+"""What the driver does next: its states, what can happen in them, and where that leads.
+
+In:   a state and what happened. Out: the next state, or None when nothing changes.
+Elsewhere: what is done in a state (node.driver_node runs one act per state and reports how it ended), the gate
+before TAKING_OVER (gate.py), the operator's phases (state_machine).
+Two rules carry the table. Before COMMITTING every trouble leads to ABORTING: nothing was appended, the cluster is
+given back. From COMMITTING on the log is the truth, and only a hand-back ends it; one by itself (GIVING_UP) is possible
+only as long as no broker has heard of us.
+Source: KIP-866; design of the driver in `docs/architecture.md`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import Final
+
+from migrator.model.values import MigrationState
+
+
+class State(StrEnum):
+    IDLE = "IDLE"
+    WAIT_QUORUM = "WAIT_QUORUM"
+    WAIT_BROKERS = "WAIT_BROKERS"
+    TAKING_OVER = "TAKING_OVER"
+    COPYING = "COPYING"
+    AUDITING = "AUDITING"
+    COMMITTING = "COMMITTING"
+    SYNCING = "SYNCING"
+    TELLING_BROKERS = "TELLING_BROKERS"
+    DUAL_WRITE = "DUAL_WRITE"
+    ABORTING = "ABORTING"
+    HELD = "HELD"
+    RESUMING = "RESUMING"
+    HANDING_BACK = "HANDING_BACK"
+    GIVING_UP = "GIVING_UP"
+    RETIRED = "RETIRED"
+    FENCED = "FENCED"
+    DONE = "DONE"
+
+
+class Happened(Enum):
+    """What an act, the quorum or a person reported."""
+
+    LED_BEFORE_MIGRATION = "this node leads; the log is before the migration"
+    LED_AFTER_ABORT = "this node leads; an earlier takeover did not end well"
+    LED_IN_MIGRATION = "this node leads; the log is in migration"
+    LED_AFTER_MIGRATION = "this node leads; the migration is over"
+    LEADERSHIP_LOST = "this node does not lead any more"
+    QUORUM_READY = "every voter is ready"
+    GATE_OPENED = "every check of the takeover gate holds"
+    CLAIMED = "the controllership is claimed"
+    CLAIM_REFUSED = "the claim was refused"
+    CLAIM_RESUMED = "the controllership is claimed again"
+    COPIED = "the tree is copied"
+    AUDIT_PASSED = "both sides say the same"
+    COMMITTED = "the copy is committed"
+    RECONCILED = "ZooKeeper says what the log says"
+    RECONCILED_AGAIN = "ZooKeeper says what the log says, and brokers were told before"
+    BROKERS_TOLD = "every unfenced broker answered the full send"
+    MIRROR_BROKEN = "a write to ZooKeeper failed or its answer was lost"
+    WINDOW_FAILED = "the window could not be finished"
+    GIVEN_BACK = "the controllership is given back"
+    UNLATCHED = "a person allowed another takeover"
+    HAND_BACK_ASKED = "a person asked for the cluster to go back"
+    HAND_BACK_REFUSED = "the hand-back is not possible now"
+    MUST_GO_BACK = "the copy is committed, but no broker may be told of it"
+    HANDED_BACK = "the cluster was handed back"
+    CLAIM_TOUCHED = "somebody else touched the claim"
+
+
+_BEFORE_COMMIT: Final = (State.TAKING_OVER, State.COPYING, State.AUDITING)
+_CLAIM_STANDS: Final = (
+    State.COMMITTING,
+    State.SYNCING,
+    State.TELLING_BROKERS,
+    State.DUAL_WRITE,
+    State.HANDING_BACK,
+)
+
+TRANSITIONS: Final[dict[tuple[State, Happened], State]] = {
+    (State.IDLE, Happened.LED_BEFORE_MIGRATION): State.WAIT_QUORUM,
+    (State.IDLE, Happened.LED_AFTER_ABORT): State.ABORTING,
+    (State.IDLE, Happened.LED_IN_MIGRATION): State.RESUMING,
+    (State.IDLE, Happened.LED_AFTER_MIGRATION): State.DONE,
+    (State.WAIT_QUORUM, Happened.QUORUM_READY): State.WAIT_BROKERS,
+    (State.WAIT_BROKERS, Happened.GATE_OPENED): State.TAKING_OVER,
+    (State.TAKING_OVER, Happened.CLAIMED): State.COPYING,
+    (State.TAKING_OVER, Happened.CLAIM_REFUSED): State.WAIT_BROKERS,
+    (State.COPYING, Happened.COPIED): State.AUDITING,
+    (State.AUDITING, Happened.AUDIT_PASSED): State.COMMITTING,
+    **{(state, Happened.WINDOW_FAILED): State.ABORTING for state in _BEFORE_COMMIT},
+    **{(state, Happened.CLAIM_TOUCHED): State.ABORTING for state in _BEFORE_COMMIT},
+    (State.ABORTING, Happened.GIVEN_BACK): State.HELD,
+    (State.HELD, Happened.UNLATCHED): State.WAIT_QUORUM,
+    (State.COMMITTING, Happened.COMMITTED): State.SYNCING,
+    (State.RESUMING, Happened.CLAIM_RESUMED): State.SYNCING,
+    (State.RESUMING, Happened.CLAIM_TOUCHED): State.FENCED,
+    (State.RESUMING, Happened.HANDED_BACK): State.RETIRED,
+    (State.SYNCING, Happened.RECONCILED): State.TELLING_BROKERS,
+    (State.SYNCING, Happened.RECONCILED_AGAIN): State.DUAL_WRITE,
+    (State.TELLING_BROKERS, Happened.BROKERS_TOLD): State.DUAL_WRITE,
+    (State.TELLING_BROKERS, Happened.MIRROR_BROKEN): State.SYNCING,
+    (State.SYNCING, Happened.MUST_GO_BACK): State.GIVING_UP,
+    (State.TELLING_BROKERS, Happened.MUST_GO_BACK): State.GIVING_UP,
+    (State.GIVING_UP, Happened.HANDED_BACK): State.RETIRED,
+    (State.DUAL_WRITE, Happened.MIRROR_BROKEN): State.SYNCING,
+    (State.DUAL_WRITE, Happened.HAND_BACK_ASKED): State.HANDING_BACK,
+    (State.HANDING_BACK, Happened.HAND_BACK_REFUSED): State.DUAL_WRITE,
+    (State.HANDING_BACK, Happened.HANDED_BACK): State.RETIRED,
+    **{(state, Happened.CLAIM_TOUCHED): State.FENCED for state in _CLAIM_STANDS},
+    **{
+        (state, Happened.LEADERSHIP_LOST): State.IDLE
+        for state in State
+        if state not in (State.IDLE, State.RETIRED, State.FENCED)
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The time without a controller: from the takeover until every unfenced broker answered. Milliseconds."""
+
+    opened_ms: int
+    limit_ms: int
+
+    def overdue(self, now_ms: int) -> bool:
+        return now_ms - self.opened_ms >= self.limit_ms
+
+
+def move(state: State, happened: Happened) -> State | None:
+    """The next state; None when this means nothing here (a late report of a state that was left)."""
+    return TRANSITIONS.get((state, happened))
+
+
+def entry(log: MigrationState, *, latched: bool) -> Happened:
+    """What it means to lead with a log in this state.
+
+    latched: an earlier takeover of this log was begun and not committed; only a person allows the next one.
+    """
+    match log:
+        case MigrationState.MIGRATION:
+            return Happened.LED_IN_MIGRATION
+        case MigrationState.PRE_MIGRATION:
+            return Happened.LED_AFTER_ABORT if latched else Happened.LED_BEFORE_MIGRATION
+        case MigrationState.NONE | MigrationState.POST_MIGRATION:
+            return Happened.LED_AFTER_MIGRATION
+
+
+def may_abort(state: State) -> bool:
+    """Abort is for the window before the commit; afterwards the way back is the hand-back."""
+    return state in _BEFORE_COMMIT
+
+
+def writes_allowed(state: State) -> bool:
+    """Whether requests of clients and brokers may change metadata: not in pre-migration, not while handing back.
+
+    (Between the commit and DUAL_WRITE they may: an ISR has to shrink when a broker dies there.)
+    """
+    return state in (State.COMMITTING, State.SYNCING, State.TELLING_BROKERS, State.DUAL_WRITE, State.DONE)
+
+
+def in_window(state: State) -> bool:
+    """The cluster has no controller that every broker knows of."""
+    return state in (*_BEFORE_COMMIT, State.COMMITTING, State.SYNCING, State.TELLING_BROKERS)

@@ -1,0 +1,302 @@
+"""Mirror committed metadata into ZooKeeper: from a delta to conditional multis.
+
+In:   a delta (what changed in the log, or what a reading of ZooKeeper showed to differ), the claim with every
+      version that a write must name, and the shape of the tree where an image cannot tell it.
+Out:  multis in order. Each begins with a check of `/controller_epoch` and a check of `/migration`; the last one sets
+      `/migration` instead. So a stale writer fails at its first operation, many can be in flight, and `/migration`
+      moves only when everything before it was applied.
+Elsewhere: sending, and what to do when one is refused (node.mirror_node); reading ZooKeeper (node.tree_reader).
+Rules: the same delta gives the same multis (R-866-02). A topic's creation or deletion is one multi where it fits.
+Deletions come first, so that a name can be taken again (K-07). The data version of each `state` znode is kept equal
+to its partition epoch: after a hand-back the ZooKeeper controller and the brokers go on with these versions.
+Source: KIP-866; Kafka 3.9 `KRaftMigrationZkWriter`, `ZkTopicMigrationClient`, `ZkConfigMigrationClient`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from migrator.driver.claim import Claim
+from migrator.model.diff import MIRRORED_CONFIGS, same_partition
+from migrator.model.draft import Delta
+from migrator.model.image import Image, Position
+from migrator.model.values import ConfigKey, ConfigType, Partition, Topic
+from migrator.zk import paths
+from migrator.zk.multi import Check, Create, Delete, Multi, Operation, SetData
+from migrator.zk.znodes import (
+    MigrationZnode,
+    config_change_data,
+    config_data,
+    migration_data,
+    producer_ids_data,
+    state_data,
+    topic_data,
+)
+
+OPERATIONS_MAX: Final = 1_000
+"""Small changes are packed up to this many operations: the server applies them at one stroke, some milliseconds."""
+
+BYTES_MAX: Final = 700_000
+"""ZooKeeper refuses requests above `jute.maxbuffer` (1 MiB by default); one topic is kept whole up to this size."""
+
+PRODUCER_ID_BLOCK: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What an image cannot tell of the tree: which configuration znodes exist (an empty one looks like none).
+
+    strays: by topic name, znodes below a topic that is to be deleted which its assignment does not name.
+    """
+
+    configs: frozenset[str] = frozenset()
+    strays: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorPlan:
+    """The multis, the claim and the configuration znodes that stand when all are applied."""
+
+    multis: tuple[Multi, ...]
+    claim: Claim
+    configs: frozenset[str]
+    writes: int
+    """Znode writes without the checks and without `/migration`."""
+
+
+def plan(delta: Delta, claim: Claim, at: Position, shape: Shape) -> MirrorPlan:
+    """Turn one delta into multis; `at` is what `/migration` shall say afterwards.
+
+    Returns no multi at all for a delta that ZooKeeper has no form of (NoOps, broker registrations, features).
+    """
+    writer = _Writer(claim, set(shape.configs))
+    deleted, created, changed = _sort_topics(delta)
+    created_names = {topic.name for topic in created}
+    configs = [key for key in sorted(delta.configs) if not (key.type == ConfigType.TOPIC and key.name in created_names)]
+    groups = [writer.delete_topic(topic, shape.strays.get(topic.name, ())) for topic in deleted]
+    groups += [writer.create_topic(topic, delta.after) for topic in created]
+    groups += [writer.change_topic(before, after) for before, after in changed]
+    groups += [writer.write_config(key, delta.after) for key in configs]
+    if delta.producer_ids and delta.after.next_producer_id > 0:
+        groups.append(writer.write_producer_ids(delta.after.next_producer_id))
+    groups = [group for group in groups if group]
+    if not groups:
+        return MirrorPlan((), claim, shape.configs, 0)
+    multis, after_claim = _chain(_pack(groups), claim, at)
+    return MirrorPlan(multis, after_claim, frozenset(writer.configs), sum(map(len, groups)))
+
+
+def state_creation(missing: Iterable[tuple[str, Partition]], existing: Collection[str], claim: Claim) -> list[Multi]:
+    """Create the state znodes of these partitions, with their parents where those do not exist either.
+
+    missing: topic name and partition. existing: those of the parents that exist.
+    """
+    states = list(missing)
+    parents = {path: None for name, each in states for path in (paths.partitions(name), paths.partition(name, each.id))}
+    operations: list[Operation] = [Create(path, b"") for path in parents if path not in existing]
+    operations += [Create(paths.state(name, each.id), state_data(each, claim.zk_epoch)) for name, each in states]
+    check = Check(paths.CONTROLLER_EPOCH, claim.epoch_version)
+    return [Multi((check, *packed)) for packed in _pack([[operation] for operation in operations])]
+
+
+def needs_zookeeper_first(delta: Delta) -> frozenset[bytes]:
+    """Topics of which brokers may hear only after ZooKeeper has them: a broker that creates, drops or moves a
+    replica reads the topic's configuration there. Leader and ISR changes wait for nothing.
+    """
+    return frozenset(topic_id for topic_id in delta.topics if _replicas_change(delta, topic_id))
+
+
+def _replicas_change(delta: Delta, topic_id: bytes) -> bool:
+    before, after = delta.before.topics.get(topic_id), delta.after.topics.get(topic_id)
+    if before is None or after is None or len(before.partitions) != len(after.partitions):
+        return True
+    return any(left.replicas != right.replicas for left, right in zip(before.partitions, after.partitions, strict=True))
+
+
+def _sort_topics(delta: Delta) -> tuple[list[Topic], list[Topic], list[tuple[Topic, Topic]]]:
+    deleted: list[Topic] = []
+    created: list[Topic] = []
+    changed: list[tuple[Topic, Topic]] = []
+    for topic_id in delta.topics:
+        before, after = delta.before.topics.get(topic_id), delta.after.topics.get(topic_id)
+        if before is not None and after is not None:
+            changed.append((before, after))
+        elif before is not None:
+            deleted.append(before)
+        elif after is not None:
+            created.append(after)
+    return (
+        sorted(deleted, key=lambda topic: topic.name),
+        sorted(created, key=lambda topic: topic.name),
+        sorted(changed, key=lambda pair: pair[1].name),
+    )
+
+
+class _Writer:
+    """Operations per kind of change; keeps account of which configuration znodes exist."""
+
+    def __init__(self, claim: Claim, configs: set[str]) -> None:
+        self._claim = claim
+        self.configs = configs
+
+    # --- topics --------------------------------------------------------------------------------------------
+
+    def create_topic(self, topic: Topic, image: Image) -> list[Operation]:
+        """The whole topic: its configuration first, since a broker reads it when it creates the log."""
+        values = dict(image.config(ConfigType.TOPIC, topic.name))
+        operations = [self._put_config(paths.topic_config(topic.name), values)]
+        operations.append(Create(paths.topic(topic.name), topic_data(topic)))
+        operations.append(Create(paths.partitions(topic.name), b""))
+        for partition in topic.partitions:
+            operations += self._create_partition(topic.name, partition)
+        return operations
+
+    def delete_topic(self, topic: Topic, strays: Collection[str]) -> list[Operation]:
+        operations: list[Operation] = []
+        known = set()
+        for partition in topic.partitions:
+            for path in (paths.state(topic.name, partition.id), paths.partition(topic.name, partition.id)):
+                known.add(path)
+                operations.append(Delete(path))
+        deepest_first = sorted(set(strays) - known, key=lambda path: path.count("/"), reverse=True)
+        operations = [Delete(path) for path in deepest_first] + operations
+        operations.append(Delete(paths.partitions(topic.name)))
+        config = paths.topic_config(topic.name)
+        if config in self.configs:
+            self.configs.discard(config)
+            operations.append(Delete(config))
+        operations.append(Delete(paths.topic(topic.name)))
+        return operations
+
+    def change_topic(self, before: Topic, after: Topic) -> list[Operation]:
+        operations: list[Operation] = []
+        if _assignment(before) != _assignment(after):
+            operations.append(SetData(paths.topic(after.name), topic_data(after)))
+        known = {partition.id: partition for partition in before.partitions}
+        for partition in after.partitions:
+            left = known.pop(partition.id, None)
+            if left is None:
+                operations += self._create_partition(after.name, partition)
+            elif not same_partition(left, partition):
+                operations += self._change_state(after.name, left, partition)
+        for partition_id in known:
+            operations.append(Delete(paths.state(after.name, partition_id)))
+            operations.append(Delete(paths.partition(after.name, partition_id)))
+        return operations
+
+    def _create_partition(self, topic: str, partition: Partition) -> list[Operation]:
+        return [Create(paths.partition(topic, partition.id), b""), *self._create_state(topic, partition)]
+
+    def _create_state(self, topic: str, partition: Partition) -> list[Operation]:
+        """A new state znode is at version 0; each further write brings it nearer to the partition epoch."""
+        path, data = paths.state(topic, partition.id), state_data(partition, self._claim.zk_epoch)
+        again = [SetData(path, data, version) for version in range(partition.partition_epoch)]
+        return [Create(path, data), *again]
+
+    def _change_state(self, topic: str, left: Partition, right: Partition) -> list[Operation]:
+        """As many writes as the partition epoch has moved. A version that is too high needs a new znode."""
+        path, data = paths.state(topic, right.id), state_data(right, self._claim.zk_epoch)
+        if _only_assignment_differs(left, right):
+            return []
+        if right.partition_epoch <= left.partition_epoch:
+            return [Delete(path, left.partition_epoch), *self._create_state(topic, right)]
+        return [SetData(path, data, version) for version in range(left.partition_epoch, right.partition_epoch)]
+
+    # --- configs and producer ids --------------------------------------------------------------------------
+
+    def write_config(self, key: ConfigKey, image: Image) -> list[Operation]:
+        """One resource and the notification by which brokers hear of it. Other resources have no znode."""
+        if key.type not in MIRRORED_CONFIGS:
+            return []
+        is_topic = key.type == ConfigType.TOPIC
+        if is_topic and key.name not in image.topic_ids:
+            return self._drop_config(paths.topic_config(key.name))
+        path = paths.topic_config(key.name) if is_topic else paths.broker_config(key.name)
+        entity = path.removeprefix(paths.CONFIG + "/")
+        values = dict(image.configs.get(key, {}))
+        writes = [self._put_config(path, values)] if values else self._drop_config(path)
+        if not writes:
+            return []
+        return [*writes, Create(paths.CONFIG_CHANGE_PREFIX, config_change_data(entity), sequence=True)]
+
+    def _put_config(self, path: str, values: dict[str, str]) -> Operation:
+        data = config_data(dict(sorted(values.items())))
+        if path in self.configs:
+            return SetData(path, data)
+        self.configs.add(path)
+        return Create(path, data)
+
+    def _drop_config(self, path: str) -> list[Operation]:
+        if path not in self.configs:
+            return []
+        self.configs.discard(path)
+        return [Delete(path)]
+
+    def write_producer_ids(self, next_producer_id: int) -> list[Operation]:
+        """The block before the next id, as if it had just been handed out: ZooKeeper goes on exactly there (K-12)."""
+        first = next_producer_id - PRODUCER_ID_BLOCK
+        return [SetData(paths.PRODUCER_IDS, producer_ids_data(-1, first, next_producer_id - 1))]
+
+
+def _assignment(topic: Topic) -> list[tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
+    return [(each.id, each.replicas, each.adding, each.removing) for each in topic.partitions]
+
+
+def _only_assignment_differs(left: Partition, right: Partition) -> bool:
+    """What stands in the state znode is equal, its version included; the rest is the topic znode's."""
+    return (left.partition_epoch, left.leader, left.leader_epoch, left.isr, left.recovery) == (
+        right.partition_epoch,
+        right.leader,
+        right.leader_epoch,
+        right.isr,
+        right.recovery,
+    )
+
+
+# --- packing ----------------------------------------------------------------------------------------------
+
+
+def _pack(groups: Iterable[list[Operation]]) -> list[list[Operation]]:
+    """Join small groups, keep each whole where it fits, and cut only what no server would take."""
+    packed: list[list[Operation]] = []
+    current: list[Operation] = []
+    current_bytes = 0
+    for group in groups:
+        for piece in _pieces(group):
+            weight = Multi(tuple(piece)).bytes
+            if current and (len(current) + len(piece) > OPERATIONS_MAX or current_bytes + weight > BYTES_MAX):
+                packed.append(current)
+                current, current_bytes = [], 0
+            current = current + piece if current else list(piece)
+            current_bytes += weight
+    if current:
+        packed.append(current)
+    return packed
+
+
+def _pieces(group: list[Operation]) -> list[list[Operation]]:
+    if Multi(tuple(group)).bytes <= BYTES_MAX:
+        return [group]
+    pieces: list[list[Operation]] = [[]]
+    weight = 0
+    for operation in group:
+        own = Multi((operation,)).bytes
+        if weight + own > BYTES_MAX:
+            pieces.append([])
+            weight = 0
+        pieces[-1].append(operation)
+        weight += own
+    return pieces
+
+
+def _chain(packed: list[list[Operation]], claim: Claim, at: Position) -> tuple[tuple[Multi, ...], Claim]:
+    """Guard each multi; the last one moves `/migration` on."""
+    guard = Check(paths.CONTROLLER_EPOCH, claim.epoch_version)
+    unmoved = Check(paths.MIGRATION, claim.migration_version)
+    znode = MigrationZnode(claim.node, claim.kraft_epoch, at.offset, at.epoch)
+    moved = SetData(paths.MIGRATION, migration_data(znode), claim.migration_version)
+    multis = [Multi((guard, unmoved, *operations)) for operations in packed[:-1]]
+    multis.append(Multi((guard, moved, *packed[-1])))
+    return tuple(multis), replace(claim, migration_version=claim.migration_version + 1, at=at)

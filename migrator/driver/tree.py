@@ -1,0 +1,309 @@
+"""What ZooKeeper holds, as values: the whole tree of a cluster, one topic at a time.
+
+In:   znodes as read, in bulk, and what the reading before this one knew (so that only what moved is decoded).
+Out:  a `Tree`: topics with their partitions and configuration, broker configuration, producer ids, and every
+      oddity met on the way as an occurrence of a finding, with its path.
+Elsewhere: the reading itself (node.tree_reader), the records (copy.py), which oddity blocks (gate.py).
+Source: Kafka 3.9 `ZkData.scala`, `ZkTopicMigrationClient.scala`; unlike the latter nothing is invented for a
+missing znode (F-23, F-26).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from migrator.errors import MALFORMED_ZNODE, STATE_MISSING, TOPIC_ID_MISSING, FindingError, Occurrence
+from migrator.model.draft import Draft
+from migrator.model.image import EMPTY, Image, Position
+from migrator.model.values import ConfigKey, ConfigType, Partition, Topic
+from migrator.zk import paths
+from migrator.zk.znodes import (
+    UNREADABLE,
+    BrokerZnode,
+    ConfigZnode,
+    ControllerZnode,
+    MigrationZnode,
+    ProducerIdBlock,
+    StateZnode,
+    TopicZnode,
+    parse,
+    parse_config,
+    replica_lists,
+    topic_id_bytes,
+)
+
+
+class Read(Protocol):
+    """A znode as read: its bytes, data version, and the transaction that last changed it."""
+
+    @property
+    def data(self) -> bytes | None: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def mzxid(self) -> int: ...
+
+
+class TopicHead(msgspec.Struct, gc=False):
+    """A topic's own znode, before its partition states are known."""
+
+    name: str
+    mzxid: int
+    topic_id: bytes
+    replicas: dict[int, tuple[int, ...]]
+    adding: dict[int, tuple[int, ...]]
+    removing: dict[int, tuple[int, ...]]
+
+
+class TopicReading(msgspec.Struct, gc=False):
+    """One topic, complete. The mzxids tell whether any of its znodes moved since."""
+
+    topic: Topic
+    config: dict[str, str]
+    mzxid: int
+    config_mzxid: int
+    state_mzxids: tuple[int, ...]
+    controller_epoch_max: int
+    """The highest controller epoch in any of its states: the next claim must be above it."""
+    sound: bool = True
+    """Whether nothing was odd about it; only a sound reading may be taken over by the next one."""
+
+
+@dataclass(slots=True)
+class Foreign:
+    """What the tree holds of families that are not copied yet: paths, in ascending order."""
+
+    acls: list[str] = field(default_factory=list)
+    quotas: list[str] = field(default_factory=list)
+    scram: list[str] = field(default_factory=list)
+    tokens: list[str] = field(default_factory=list)
+    features: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Tree:
+    """Everything that the copy, the gate and `check` want to know of one ZooKeeper tree.
+
+    problems: what could not be read as Kafka writes it, in reading order.
+    """
+
+    cluster_id: str | None = None
+    topics: dict[str, TopicReading] = field(default_factory=dict)
+    broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By broker id as text; "" is the default of all brokers."""
+    orphan_configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Configuration of topics that do not exist, by topic name."""
+    config_paths: set[str] = field(default_factory=set)
+    """Each topic's and broker's configuration znode that exists, also the empty ones."""
+    producer_ids: ProducerIdBlock | None = None
+    producer_ids_version: int = -1
+    brokers: dict[int, BrokerZnode] = field(default_factory=dict)
+    controller: ControllerZnode | None = None
+    controller_epoch: int | None = None
+    migration: MigrationZnode | None = None
+    migration_present: bool = False
+    pending_deletions: list[str] = field(default_factory=list)
+    pending_reassignments: bool = False
+    foreign: Foreign = field(default_factory=Foreign)
+    problems: list[Occurrence] = field(default_factory=list)
+    znodes: int = 0
+
+    def partition_count(self) -> int:
+        return sum(len(reading.topic.partitions) for reading in self.topics.values())
+
+    def next_producer_id(self) -> int:
+        """The first id that ZooKeeper has not handed out; -1 when it never handed out any."""
+        return -1 if self.producer_ids is None else int(self.producer_ids.block_end) + 1
+
+    def highest_controller_epoch(self) -> int:
+        return max((reading.controller_epoch_max for reading in self.topics.values()), default=-1)
+
+
+# --- topics -----------------------------------------------------------------------------------------------
+
+
+def read_head(name: str, znode: Read) -> TopicHead:
+    """A topic's znode. Raises a finding with the path when it is malformed or has no id (F-23)."""
+    path = paths.topic(name)
+    parsed = parse(TopicZnode, path, znode.data)
+    if parsed.topic_id is None:
+        raise TOPIC_ID_MISSING.error(path=path)
+    replicas = replica_lists(path, parsed.partitions)
+    if list(replicas) != list(range(len(replicas))):
+        raise MALFORMED_ZNODE.error(path=path, reason=f"partition ids are {list(replicas)}, not 0 to n-1")
+    return TopicHead(
+        name=name,
+        mzxid=znode.mzxid,
+        topic_id=topic_id_bytes(path, parsed.topic_id),
+        replicas=replicas,
+        adding=replica_lists(path, parsed.adding_replicas),
+        removing=replica_lists(path, parsed.removing_replicas),
+    )
+
+
+class StateReader:
+    """Partition states to partitions. Equal replica lists become one tuple: there are few, and a million uses."""
+
+    def __init__(self) -> None:
+        self._lists: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._decode = msgspec.json.Decoder(StateZnode).decode
+
+    def _shared(self, replicas: Iterable[int]) -> tuple[int, ...]:
+        as_tuple = tuple(replicas)
+        return self._lists.setdefault(as_tuple, as_tuple)
+
+    def read(
+        self,
+        head: TopicHead,
+        states: Iterator[Read | None],
+        config: dict[str, str],
+        config_mzxid: int,
+        problems: list[Occurrence],
+    ) -> TopicReading:
+        """All partitions of one topic; `states` yields one znode (or None) per partition, ascending.
+
+        A missing or malformed state is added to `problems`, and the partition is left out.
+        """
+        before = len(problems)
+        partitions: list[Partition] = []
+        mzxids: list[int] = []
+        epoch_max = -1
+        shared, decode = self._shared, self._decode
+        for partition_id, replicas in head.replicas.items():
+            znode = next(states)
+            if znode is None:
+                problems.append(STATE_MISSING.found(path=paths.state(head.name, partition_id)))
+                mzxids.append(-1)
+                continue
+            mzxids.append(znode.mzxid)
+            try:
+                state = decode(znode.data or b"")
+            except UNREADABLE as error:
+                path = paths.state(head.name, partition_id)
+                problems.append(MALFORMED_ZNODE.found(path=path, reason=str(error)))
+                continue
+            if state.controller_epoch > epoch_max:
+                epoch_max = state.controller_epoch
+            partitions.append(
+                Partition(
+                    partition_id,
+                    shared(replicas),
+                    shared(state.isr),
+                    state.leader,
+                    state.leader_epoch,
+                    znode.version,
+                    head.removing.get(partition_id, ()),
+                    head.adding.get(partition_id, ()),
+                    state.leader_recovery_state,
+                )
+            )
+        topic = Topic(head.name, head.topic_id, tuple(partitions))
+        sound = len(problems) == before
+        return TopicReading(topic, config, head.mzxid, config_mzxid, tuple(mzxids), epoch_max, sound)
+
+
+def head_again(before: TopicReading) -> TopicHead:
+    """The head of a topic whose own znode did not move, without parsing it again."""
+    partitions = before.topic.partitions
+    return TopicHead(
+        name=before.topic.name,
+        mzxid=before.mzxid,
+        topic_id=before.topic.id,
+        replicas={partition.id: partition.replicas for partition in partitions},
+        adding={partition.id: partition.adding for partition in partitions if partition.adding},
+        removing={partition.id: partition.removing for partition in partitions if partition.removing},
+    )
+
+
+def read_config(path: str, znode: Read | None, problems: list[Occurrence]) -> tuple[dict[str, str], int]:
+    """A configuration and its mzxid (-1 when there is no such znode); a malformed one becomes a problem."""
+    if znode is None:
+        return {}, -1
+    try:
+        return parse_config(path, znode.data), znode.mzxid
+    except FindingError as error:
+        problems.append(error.occurrence)
+        return {}, znode.mzxid
+
+
+def user_families(path: str, znode: Read | None, foreign: Foreign, problems: list[Occurrence]) -> None:
+    """Sort the keys of a user, client or ip entity into SCRAM credentials and quotas."""
+    if znode is None or not znode.data:
+        return
+    try:
+        keys = parse(ConfigZnode, path, znode.data).config
+    except FindingError as error:
+        problems.append(error.occurrence)
+        return
+    if any(key.startswith("SCRAM-") for key in keys):
+        foreign.scram.append(path)
+    if any(not key.startswith("SCRAM-") for key in keys):
+        foreign.quotas.append(path)
+
+
+# --- the tree as an image ---------------------------------------------------------------------------------
+
+
+def as_image(tree: Tree, base: Image = EMPTY, position: Position | None = None) -> Image:
+    """What ZooKeeper says, in the shape in which the log says it, so that the two can be compared.
+
+    Brokers, controllers and features come from `base`: ZooKeeper has no form of them that we mirror. Configuration
+    of topics that do not exist stays where it is, in ZooKeeper only.
+    """
+    draft = Draft(msgspec.structs.replace(EMPTY, brokers=base.brokers, controllers=base.controllers))
+    for reading in tree.topics.values():
+        draft.put_topic(reading.topic)
+        if reading.config:
+            draft.put_config(ConfigKey(ConfigType.TOPIC, reading.topic.name), reading.config.items())
+    for broker, config in tree.broker_configs.items():
+        if config:
+            draft.put_config(ConfigKey(ConfigType.BROKER, broker), config.items())
+    if tree.producer_ids is not None:
+        draft.set_next_producer_id(tree.next_producer_id())
+    after = draft.finish(position or base.position).after
+    return msgspec.structs.replace(after, features=base.features, migration=base.migration)
+
+
+def changed_since(copied: Tree, now: Tree) -> list[str]:
+    """Paths of topics and configurations that are not what was copied. Partition states are not looked at."""
+
+    def told(tree: Tree) -> dict[str, object]:
+        topics = {paths.topic(name): (_assigned(each.topic), each.config) for name, each in tree.topics.items()}
+        configs = {f"/config/brokers/{broker}": values for broker, values in tree.broker_configs.items() if values}
+        return {**topics, **configs}
+
+    before, after = told(copied), told(now)
+    return sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+
+
+def _assigned(topic: Topic) -> tuple[bytes, tuple[tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]], ...]]:
+    return topic.id, tuple((each.id, each.replicas, each.adding, each.removing) for each in topic.partitions)
+
+
+def missing_states(tree: Tree, target: Image) -> list[tuple[str, Partition]]:
+    """Partitions that the log and the topic's znode have, and whose state znode does not exist.
+
+    That is what a creation leaves that was too large for one multi, when only the first arrived.
+    """
+    found = []
+    missing = {str(each.values["path"]) for each in tree.problems if each.finding.code == STATE_MISSING.code}
+    for name, reading in tree.topics.items():
+        topic = target.topics.get(reading.topic.id)
+        if reading.sound or topic is None or topic.name != name:
+            continue
+        found += [(name, each) for each in topic.partitions if paths.state(name, each.id) in missing]
+    return found
+
+
+def live_and_assigned(tree: Tree) -> tuple[set[int], Mapping[int, str]]:
+    """Broker ids in `/brokers/ids`, and each id in any assignment with one topic that names it."""
+    assigned: dict[int, str] = {}
+    for reading in tree.topics.values():
+        for partition in reading.topic.partitions:
+            for broker in partition.replicas:
+                assigned.setdefault(broker, reading.topic.name)
+    return set(tree.brokers), assigned

@@ -1,0 +1,721 @@
+"""The catalogue of findings, and the one exception that carries them.
+
+In:   nothing; every room above imports this one.
+Out:  `Finding` (what we know about a kind of trouble), `Occurrence` (one time it happened, with values) and
+      `FindingError` (an occurrence on its way up).
+Elsewhere: the page of each code (`runbooks/<code>.md`), which cases a check covers (`docs/cases.md`).
+Rules: a code is given once and never reused; `says` names the values, `means` and `remedy` stand without them.
+The codes by room: 1xxx content and preflight, 2xxx driver and ZooKeeper, 3xxx bytes, log and quorum,
+4xxx service, 5xxx audit, 6xxx laboratory and set-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Severity(StrEnum):
+    """What a finding does to a gate: BLOCKS closes it, WARNS is shown beside it."""
+
+    BLOCKS = "blocks"
+    WARNS = "warns"
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """One time a finding was made: which, and the values that `says` names.
+
+    values: what happened here; paths, ids and versions are kept whole, never cut off.
+    """
+
+    finding: Finding
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def code(self) -> str:
+        return self.finding.code
+
+    @property
+    def text(self) -> str:
+        return self.finding.says.format(**self.values)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "code": self.finding.code,
+            "severity": self.finding.severity.value,
+            "says": self.text,
+            "means": self.finding.means,
+            "remedy": self.finding.remedy,
+            "values": {name: _plain(value) for name, value in self.values.items()},
+            "runbook": f"runbooks/{self.finding.code}.md",
+        }
+
+
+class FindingError(Exception):
+    """The one exception of expected trouble; `occurrence` says which, and with what values."""
+
+    def __init__(self, occurrence: Occurrence) -> None:
+        super().__init__(f"{occurrence.code} {occurrence.text}")
+        self.occurrence = occurrence
+
+    @property
+    def code(self) -> str:
+        return self.occurrence.code
+
+
+CATALOGUE: dict[str, Finding] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One kind of trouble: its code, what happened, what that means, and what to do about it."""
+
+    code: str
+    says: str
+    means: str
+    remedy: str
+    severity: Severity = Severity.BLOCKS
+    cases: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        assert self.code not in CATALOGUE, f"{self.code} was given before"
+        CATALOGUE[self.code] = self
+
+    def found(self, **values: Any) -> Occurrence:
+        return Occurrence(self, values)
+
+    def error(self, **values: Any) -> FindingError:
+        return FindingError(self.found(**values))
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON can carry it: sets and tuples become lists, unknown things their text."""
+    if isinstance(value, (str, int, float, bool)) or value is None:
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (set, frozenset)):
+        return sorted(_plain(item) for item in value)
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return str(value)
+
+
+# --- 1xxx: content and preflight --------------------------------------------------------------------------
+
+MALFORMED_ZNODE = Finding(
+    code="Z2K-1001",
+    says="{path} cannot be read: {reason}.",
+    means="This znode does not hold what Kafka writes there. Copying it would mean guessing, so nothing is copied.",
+    remedy="Look at the znode with `zk2kraft export` or ZooKeeper's shell, find out who wrote it, and repair or "
+    "remove it with Kafka's own tools; then run `zk2kraft check` again.",
+)
+
+TOPIC_ID_MISSING = Finding(
+    code="Z2K-1002",
+    says="{path} has no topic_id.",
+    means="The topic was written by hand or by a broker below IBP 2.8. Its identity in KRaft would be a guess, and "
+    "brokers move logs of a wrong identity aside.",
+    remedy="Restart the ZooKeeper controller (delete nothing): at IBP 2.8 or later it gives an id to every topic that "
+    "lacks one. Then run `zk2kraft check` again.",
+    cases=("F-23",),
+)
+STATE_MISSING = Finding(
+    code="Z2K-1003",
+    says="{path} does not exist.",
+    means="The partition was assigned but never got a leader, or its state was deleted. Stock would invent a full ISR "
+    "at leader epoch 0; nothing is invented here.",
+    remedy="Let the ZooKeeper controller elect a leader for it (start its replicas), or delete the topic; then run "
+    "`zk2kraft check` again.",
+    cases=("F-26",),
+)
+
+NOT_MIGRATED_YET = Finding(
+    code="Z2K-1004",
+    says="{count} {family} in ZooKeeper, the first at {first}.",
+    means="This release does not copy this family, so after a takeover it would be missing from KRaft.",
+    remedy="Wait for a release that copies it (docs/families.md), or remove the entries with Kafka's own tools if the "
+    "cluster does not need them.",
+)
+DELETION_PENDING = Finding(
+    code="Z2K-1005",
+    says="{count} topics wait for deletion, the first is {first}.",
+    means="A topic that is half deleted is neither copied nor left; its files would become stray directories.",
+    remedy="Bring back the brokers that hold its replicas until /admin/delete_topics is empty.",
+    cases=("F-27",),
+)
+REASSIGNMENT_RUNNING = Finding(
+    code="Z2K-1006",
+    says="{count} partitions are being reassigned, the first is {first}.",
+    means="A takeover in the middle of a reassignment can leave stray replicas.",
+    remedy="Wait for the reassignment to finish or cancel it with kafka-reassign-partitions, then check again.",
+    cases=("F-47",),
+)
+BROKER_ABSENT = Finding(
+    code="Z2K-1007",
+    says="Broker {broker} is not in /brokers/ids, but {topic} is assigned to it.",
+    means="Kafka waits for ever for such a broker, and a copied partition would start under-replicated.",
+    remedy="Start the broker, or move its replicas away with kafka-reassign-partitions.",
+    cases=("F-01",),
+)
+ISR_INCOMPLETE = Finding(
+    code="Z2K-1008",
+    says="{partition}: replicas {replicas}, in sync {isr}, leader {leader}.",
+    means="While there is no controller no leader can be replaced; the takeover begins only on a healthy cluster.",
+    remedy="Bring the missing replicas back into sync. A partition that must stay as it is can be waived by name "
+    "(zk2kraft.waive).",
+)
+LEADER_RECOVERING = Finding(
+    code="Z2K-1009",
+    says="{path}: the leader is recovering from an unclean election.",
+    means="Records may be lost already; the state is not copied by this release.",
+    remedy="Let the leader finish (restart it if it does not), then check again.",
+)
+PASSWORD_CONFIG = Finding(
+    code="Z2K-1010",
+    says="{path} holds the password {key}.",
+    means="Passwords are encrypted in ZooKeeper and must be decrypted for KRaft; this release does not do that.",
+    remedy="Move the setting into the broker's properties file for the time of the migration.",
+    cases=("F-25",),
+)
+ORPHAN_CONFIG = Finding(
+    code="Z2K-1011",
+    says="{path} configures a topic that does not exist.",
+    means="It is not copied and stays in ZooKeeper. A topic created later under this name replaces it.",
+    remedy="None needed; remove the znode if nobody wants it.",
+    severity=Severity.WARNS,
+)
+TOO_BIG_FOR_ONE_REQUEST = Finding(
+    code="Z2K-1012",
+    says="The full UpdateMetadata would take about {bytes} bytes; brokers accept {limit} (socket.request.max.bytes).",
+    means="A full request must hold everything at once, and brokers at Kafka's default limit would close the "
+    "connection on it. This release compares with that default and does not read what the brokers are set to.",
+    remedy="Delete topics that nobody needs, then check again; otherwise wait for a release that asks the brokers for "
+    "their own limit.",
+)
+CLUSTER_ID_DIFFERS = Finding(
+    code="Z2K-1013",
+    says="ZooKeeper's cluster id is {zookeeper}, the controllers are formatted for {controllers}.",
+    means="Brokers refuse to register with controllers of another cluster.",
+    remedy="Format fresh controller directories with the id of /cluster/id.",
+    cases=("F-15",),
+)
+
+# --- 2xxx: driver and ZooKeeper ---------------------------------------------------------------------------
+
+ZOOKEEPER_UNREACHABLE = Finding(
+    code="Z2K-2001",
+    says="ZooKeeper at {connect} does not answer: {reason}.",
+    means="Nothing could be read or written. The cluster itself is not affected by this.",
+    remedy="Check the address (with its chroot), that the ensemble has a leader, and that no firewall or TLS setting "
+    "stands between; then run the command again.",
+)
+ZOOKEEPER_LOST = Finding(
+    code="Z2K-2002",
+    says="The connection to ZooKeeper was lost during {path} ({reason}).",
+    means="A read can be repeated; whether a write was applied is unknown until the znodes were read again.",
+    remedy="None needed while the controller runs: it reconnects, reads again and reconciles. If it lasts, look at "
+    "the ensemble's health.",
+)
+ZOOKEEPER_REFUSES = Finding(
+    code="Z2K-2004",
+    says="ZooKeeper refuses {path}: {reason}.",
+    means="The session lacks the right to read or write this znode, or the server is read-only.",
+    remedy="Look at the access list of that path with ZooKeeper's shell (getAcl). This release has no ZooKeeper "
+    "identity (SASL, TLS): it works on ensembles without access lists only.",
+)
+
+FENCED = Finding(
+    code="Z2K-2003",
+    says="/migration or /controller was changed by somebody else: found {found}; this node expected {expected}.",
+    means="Another controller, or a person, touched the claim. This node has stopped writing to ZooKeeper and answers "
+    "brokers that it is not the controller.",
+    remedy="Find out who holds the claim now: `zk2kraft release -z ...` without --execute tells it and changes "
+    "nothing. This node does not go on by itself; what to do then is on this code's page.",
+    cases=("F-43",),
+)
+CLAIM_NOT_POSSIBLE = Finding(
+    code="Z2K-2005",
+    says="The controllership cannot be claimed: {reason}.",
+    means="Nothing was changed. The ZooKeeper controller, if there is one, goes on.",
+    remedy="Read the reason. `zk2kraft release -z ...` without --execute tells who holds the claim and changes "
+    "nothing; if that is another quorum, its migration has to be ended first.",
+)
+FOREIGN_MIGRATION = Finding(
+    code="Z2K-2006",
+    says="/migration exists and is not from this quorum's log: {found}.",
+    means="It is left from another migration, or a stock controller with migration enabled was started against this "
+    "ZooKeeper. Going on could delete topics from ZooKeeper.",
+    remedy="If a migration of yours is in dual-write, this is its mark: leave it. Otherwise make sure that no KRaft "
+    "controller runs against this ZooKeeper and that a broker is controller; then keep what /migration holds in your "
+    "notes, delete it, and run `zk2kraft check` again.",
+    cases=("F-05", "F-42"),
+)
+HANDED_BACK = Finding(
+    code="Z2K-2008",
+    says="This metadata log was handed back: the controller in ZooKeeper is {controller}.",
+    means="The cluster is ruled by ZooKeeper again. This log does not know what was decided since, and may never be "
+    "used again. Nothing was written.",
+    remedy="Leave this controller stopped; `zk2kraft release` tells whether anything of ours still stands. To migrate "
+    "again: format a fresh quorum (new directories), and restart every broker before the takeover.",
+    cases=("F-42",),
+)
+LOG_BEHIND_ZOOKEEPER = Finding(
+    code="Z2K-2009",
+    says="/migration says that offset {mirrored} is mirrored, but this log ends at {log}.",
+    means="The metadata log lost records that ZooKeeper and brokers already have. Going on would undo them.",
+    remedy="Start the controller whose directory is complete; if there is none, hand back with `zk2kraft release`.",
+)
+
+FULL_SEND_INCOMPLETE = Finding(
+    code="Z2K-2010",
+    says="The full send to broker {broker} would drop {what}: {reason}.",
+    means="A broker moves aside every log, and forgets the committed offsets of every topic, that a full request does "
+    "not name. Nothing was sent to this broker, and at the first full send to no other.",
+    remedy="Run `zk2kraft audit`; it names what ZooKeeper and the log do not agree on. A leftover log is moved aside "
+    "while its broker is stopped. If the driver is RETIRED, the next takeover needs a fresh quorum and restarted "
+    "brokers.",
+    cases=("F-31",),
+)
+
+COPY_DIFFERS = Finding(
+    code="Z2K-2011",
+    says="The audit of the copy found {different} differences before the commit, the first is {first}.",
+    means="ZooKeeper was changed while it was copied, or the copy is wrong. Nothing was appended; the controllership "
+    "was given back.",
+    remedy="Find out who wrote to ZooKeeper (tools that bypass Kafka are the usual cause) and stop it, then allow "
+    "another takeover with `zk2kraft advance`.",
+    cases=("F-34", "F-57"),
+)
+MOVED_WHILE_COPIED = Finding(
+    code="Z2K-2012",
+    says="{count} places in ZooKeeper moved while they were copied, the first is {first}.",
+    means="Somebody writes to ZooKeeper without asking the controller. Nothing was appended; the controllership was "
+    "given back.",
+    remedy="Stop administrative changes and tools that write to ZooKeeper for the seconds of the takeover, then allow "
+    "another one with `zk2kraft advance`.",
+)
+ONLY_IN_ZOOKEEPER = Finding(
+    code="Z2K-2013",
+    says="After the commit {count} entries in ZooKeeper are not as they were copied, the first is {first}.",
+    means="Somebody changed them after the audit. Nothing of that is set back: no broker was told yet, so the cluster "
+    "is given back to ZooKeeper, and this log is retired.",
+    remedy="Stop what writes to ZooKeeper, format a fresh quorum, restart the brokers, and take over again.",
+)
+HAND_BACK_NOT_POSSIBLE = Finding(
+    code="Z2K-2014",
+    says="The cluster cannot be handed back now: {reason}.",
+    means="The hand-back needs every broker in ZooKeeper mode, everything mirrored, and both sides equal. Dual-write "
+    "goes on.",
+    remedy="Read the reason, mend it (bring brokers back, wait for ZooKeeper), and ask again with `zk2kraft rollback`.",
+)
+WINDOW_OVERDUE = Finding(
+    code="Z2K-2015",
+    says="The takeover was not finished after {limit_ms} ms (zk2kraft.takeover.max.ms).",
+    means="The cluster must not stay without a controller, so the controllership was given back; nothing was appended.",
+    remedy="Look at the driver's history for the slow step; a busy ensemble is the usual cause. Then allow another "
+    "takeover with `zk2kraft advance`.",
+)
+BROKER_LOST_IN_WINDOW = Finding(
+    code="Z2K-2016",
+    says="Broker {broker} {what} while the cluster had no controller.",
+    means="Nobody could replace its leaders, so the controllership was given back at once; nothing was appended.",
+    remedy="Bring the broker back and wait until every partition is in sync, then allow another takeover with "
+    "`zk2kraft advance`.",
+)
+LATCHED = Finding(
+    code="Z2K-2017",
+    says="An earlier takeover of this log was begun and not committed ({mark}).",
+    means="No second attempt is made by itself. The cluster is ruled by ZooKeeper.",
+    remedy="Find out why the first one ended (the log of that time), then allow another with `zk2kraft advance`.",
+    severity=Severity.WARNS,
+)
+
+BACKUP_UNUSABLE = Finding(
+    code="Z2K-2018",
+    says="The ZooKeeper backup {file} cannot be used: {reason}.",
+    means="Nothing was written, or only what the reason names was refused.",
+    remedy="Use a file that `zk2kraft export` finished, and an empty chroot as the target.",
+)
+
+RELEASE_REFUSED = Finding(
+    code="Z2K-2019",
+    says="The controllership in ZooKeeper is not released: {reason}.",
+    means="Nothing was changed. Releasing now could leave partitions without a controller that knows them.",
+    remedy="Mend what the reason names; a living controller of ours hands back with `zk2kraft rollback`.",
+)
+CONTROLLER_FILES_DISAGREE = Finding(
+    code="Z2K-1014",
+    says="{file}: {reason}.",
+    means="The controllers' files do not fit each other or the brokers, so the quorum or the takeover would not work.",
+    remedy="Render all controller files from one source, then run `zk2kraft check` again.",
+    cases=("F-14", "F-16"),
+)
+
+TAKEOVER_ABORTED = Finding(
+    code="Z2K-2020",
+    says="The takeover was aborted by a person: {reason}.",
+    means="The controllership was given back; nothing was appended. No second attempt is made by itself.",
+    remedy="Allow another takeover with `zk2kraft advance` when the reason is gone.",
+    severity=Severity.WARNS,
+)
+
+# --- 3xxx: bytes, log and quorum --------------------------------------------------------------------------
+
+MALFORMED_BYTES = Finding(
+    code="Z2K-3001",
+    says="{what} is not well formed at byte {position}: {reason}.",
+    means="Bytes from a peer or a file do not follow Kafka's format. Nothing of them was used.",
+    remedy="From a peer: look at its version and log, the connection was closed. From a file: keep a copy and follow "
+    "this code's page; never edit it.",
+)
+UNSUPPORTED_IN_VERSION = Finding(
+    code="Z2K-3002",
+    says="{message} version {version} has no field {field}, but it holds {value}.",
+    means="Writing this message at this version would lose a value that must not be lost.",
+    remedy="This is a fault of the program: report it with this line. Nothing was sent.",
+)
+
+RECORD_NOT_SUPPORTED = Finding(
+    code="Z2K-3003",
+    says="The metadata log holds a {record}, which this release does not support.",
+    means="Leading this log would lose what that record says. The controller stops; nothing was written.",
+    remedy="Run a stock controller on this directory (with zookeeper.metadata.migration.enable as it was: without it "
+    "stock finalizes), or a release of this program that supports the record.",
+)
+CANNOT_ACTIVATE = Finding(
+    code="Z2K-3004",
+    says="This controller may not become active: {reason}.",
+    means="Its configuration does not fit what the metadata log says. It stopped before writing anything.",
+    remedy="Read the reason: correct zookeeper.metadata.migration.enable in the file, or format a fresh quorum.",
+    cases=("F-04", "F-11", "F-48"),
+)
+CONFIG_NOT_HONOURED = Finding(
+    code="Z2K-3010",
+    says="{file}: {key}={value} cannot be honoured: {reason}.",
+    means="The controller would run differently from what the file says, so it does not start.",
+    remedy="Change or remove the key, or run a stock controller where the key is needed; see docs/drop-in.md.",
+    cases=("F-21",),
+)
+CONFIG_MISSING = Finding(
+    code="Z2K-3011",
+    says="{file}: {key} is missing ({reason}).",
+    means="A controller cannot start without it.",
+    remedy="Add the key; a stock Kafka controller needs it as well.",
+)
+DIRECTORY_UNUSABLE = Finding(
+    code="Z2K-3012",
+    says="{directory} cannot be used: {reason}.",
+    means="The directory is not formatted, belongs to another node or cluster, or was damaged. Nothing was changed.",
+    remedy="Check log.dirs, metadata.log.dir and node.id. A new node is formatted with `zk2kraft storage format` or "
+    "Kafka's own tool; a directory that is in the way is moved aside, never deleted.",
+    cases=("F-14", "F-15"),
+)
+DIRECTORY_LOCKED = Finding(
+    code="Z2K-3013",
+    says="{directory} is in use by another process.",
+    means="Two controllers on one directory would destroy the metadata log.",
+    remedy="Find the other process (a stock controller or a second one of ours) and stop it first.",
+)
+
+LOG_DAMAGED = Finding(
+    code="Z2K-3014",
+    says="{file} is damaged at byte {position}: {reason}.",
+    means="Records that were acknowledged may be lost. A torn end would have been cut off by itself; this is not one.",
+    remedy="Keep a copy of the directory. Before a takeover: format a fresh one. In dual-write: hand back with "
+    "`zk2kraft release` while all brokers are in ZooKeeper mode.",
+)
+
+QUORUM_NOT_RELEASED = Finding(
+    code="Z2K-3015",
+    says="controller.quorum.voters names {voters} voters; in this release quorums of several are for laboratories.",
+    means="They elect, replicate and fail over, but not every rule of going back holds across voters yet. Nothing was "
+    "started.",
+    remedy="Use it in the laboratory (ZK2KRAFT_LAB=1); do not migrate a cluster that matters with this release.",
+)
+
+UNKNOWN_RELEASE = Finding(
+    code="Z2K-3016",
+    says="{release} is not a release whose metadata.version is known here (known: {known}).",
+    means="The directory was not formatted.",
+    remedy="Use the brokers' inter.broker.protocol.version, for instance 3.9.",
+)
+
+# --- 4xxx: service ----------------------------------------------------------------------------------------
+
+SERVE_CONFIG = Finding(
+    code="Z2K-4001",
+    says="{file}: {key}: {reason}.",
+    means="The service would run differently from what its configuration says, so it does not start.",
+    remedy="Correct or remove the key; `zk2kraft serve --help` names those that exist.",
+)
+REQUEST_NOT_UNDERSTOOD = Finding(
+    code="Z2K-4002",
+    says="The request was not understood: {reason}.",
+    means="Nothing was recorded and nothing was changed.",
+    remedy="Compare the request with /api/v1/openapi.json, correct it, and send it again.",
+)
+NOT_POSSIBLE_HERE = Finding(
+    code="Z2K-4003",
+    says="{wish} is not possible in {phase}; possible here: {possible}.",
+    means="The table of transitions has no such step. Nothing was recorded and nothing was changed.",
+    remedy="Look at the phase with `zk2kraft status`, and ask for one of the steps that the line names.",
+)
+NO_SUCH_THING = Finding(
+    code="Z2K-4004",
+    says="There is no {what}.",
+    means="The address names something that this service does not have.",
+    remedy="List what there is with `zk2kraft migrations` or `zk2kraft audits`.",
+)
+GATE_CLOSED = Finding(
+    code="Z2K-4005",
+    says="{wish} is refused by its gate: {reason}.",
+    means="At least one condition of the step does not hold now. Nothing was changed.",
+    remedy="`zk2kraft gates` shows each check with what was seen. Mend what fails (its code has a page) and ask again.",
+)
+VERSION_MOVED = Finding(
+    code="Z2K-4006",
+    says="The migration is at version {found}; the request expected {expected}.",
+    means="Something happened since the request was made up, so it may not mean the same now. Nothing was changed.",
+    remedy="Look at the migration again; if the step is still wanted, ask for it with the new version.",
+)
+KEY_USED_AGAIN = Finding(
+    code="Z2K-4007",
+    says="The Idempotency-Key {key} was used for another request.",
+    means="A key stands for one request, so that repeating it is safe. Nothing was recorded.",
+    remedy="Use a new key for a new wish, and the same key only to repeat the same request.",
+)
+NOT_IN_THIS_RELEASE = Finding(
+    code="Z2K-4008",
+    says="{phase} is not in this release.",
+    means="This release goes as far as dual-write and back. Nothing was changed.",
+    remedy="Stay in dual-write or roll back; a later release goes on from here.",
+)
+WISH_PENDING = Finding(
+    code="Z2K-4009",
+    says="{wish} was asked for by {who} and is not settled yet ({link}).",
+    means="Two wishes at a time could mean something that nobody wants. The second was not recorded.",
+    remedy="Wait until the first one is settled, or undo (`zk2kraft abort`, `rollback`), which takes its place.",
+)
+BEYOND_LOOPBACK = Finding(
+    code="Z2K-4010",
+    says="The service may not listen on {host}: it is not a loopback address.",
+    means="Without tokens and TLS anybody who reaches the port could move the cluster. This release has neither.",
+    remedy="Listen on 127.0.0.1 and reach it through an SSH tunnel (`ssh -L 8085:127.0.0.1:8085 HOST`).",
+)
+GATES_NOT_HELD = Finding(
+    code="Z2K-4011",
+    says="{file} has zk2kraft.gates={value}.",
+    means="Such a controller takes over by itself, without the service's gates and history. It is not started.",
+    remedy="Set zk2kraft.gates=hold in the file of every controller that the service looks after.",
+)
+CONTROLLER_DOES_NOT_STAY = Finding(
+    code="Z2K-4012",
+    says="Controller {node} ended {times} times soon after its start; its last words: {words}",
+    means="It is not started again by itself. Until it runs, this migration cannot go on, nor be undone by it.",
+    remedy="Read its log ({log}) and mend the cause, then `zk2kraft resume` lets the service start it again.",
+)
+SERVICE_RUNS_ALREADY = Finding(
+    code="Z2K-4013",
+    says="{directory} is in use by another `zk2kraft serve` ({holder}).",
+    means="Two services on one database would both act on the cluster. This one does not start.",
+    remedy="Use the one that runs, stop it first, or give this one a directory of its own.",
+)
+INSPECTION_FAILED = Finding(
+    code="Z2K-4014",
+    says="`zk2kraft {command}` gave no result: {reason}",
+    means="Nothing is known from this run, so the gates that need it stay closed.",
+    remedy="Run the same command by hand and read what it says; the service tries again by itself.",
+)
+NAME_TAKEN = Finding(
+    code="Z2K-4015",
+    says="A migration named {name} exists already (number {number}, {phase}).",
+    means="Two migrations of one cluster would work against each other. Nothing was created.",
+    remedy="Go on with the one that exists; after a rollback create the next one under another name.",
+)
+DATABASE_UNUSABLE = Finding(
+    code="Z2K-4016",
+    says="The database {database} cannot be used: {reason}.",
+    means="The service does not start: without its history it could repeat a step.",
+    remedy="Look at the path, its rights and the disk; a database of a later release needs that release.",
+)
+NOT_CONFIRMED = Finding(
+    code="Z2K-4017",
+    says="The name typed, {typed}, is not the name of this cluster.",
+    means="The form asks for the name so that nobody moves the wrong cluster. Nothing was recorded.",
+    remedy="Make sure that this is the page of the cluster that you mean, and type its name as the page shows it.",
+)
+SERVICE_SILENT = Finding(
+    code="Z2K-4018",
+    says="The service at {url} does not answer: {reason}.",
+    means="Nothing is known of the migration. The controllers go on without the service.",
+    remedy="Start `zk2kraft serve`, or name the right address with --url or ZK2KRAFT_URL.",
+)
+NOT_LOOKED_AT = Finding(
+    code="Z2K-4019",
+    says="The service has not looked at the cluster for {seconds} s.",
+    means="What it shows may be old, so no step forward is allowed.",
+    remedy="Look at the log of `zk2kraft serve`; restarting it is safe at any moment.",
+)
+REHEARSAL_NOT_GREEN = Finding(
+    code="Z2K-4020",
+    says="There is no fresh rehearsal with a green audit: {reason}.",
+    means="A rehearsal is what a takeover would commit. Without an audited one nobody knows whether it would be right.",
+    remedy="Wait for the next rehearsal; if its audit found differences, look at them with `zk2kraft audits`.",
+)
+CONTROLLER_SILENT = Finding(
+    code="Z2K-4021",
+    says="Controller {node} does not answer on its control port: {reason}.",
+    means="The service cannot see what the driver does, nor ask it for anything.",
+    remedy="The service starts it again if it ended. If it hangs, read its log, named by `zk2kraft status`.",
+)
+CLUSTER_DISAGREES = Finding(
+    code="Z2K-4022",
+    says="The driver is in {state}, which does not follow from {phase}: {reason}.",
+    means="The cluster is somewhere that this migration's history does not lead to. The service does not act on it.",
+    remedy="Find out who else drives these controllers; the phase's page says how to go on from here.",
+)
+FOREIGN_REQUEST = Finding(
+    code="Z2K-4023",
+    says="The request came from {origin}, not from this service's own page.",
+    means="Another web page tried to use your browser to reach the service. Nothing was recorded.",
+    remedy="Open the service's own page and use its forms; programs send no Origin header.",
+)
+SERVICE_FAULT = Finding(
+    code="Z2K-4024",
+    says="The service met a fault of its own: {fault}.",
+    means="This request was not answered. What the loop does is not touched by it; nothing was half done.",
+    remedy="Repeat the request with the same Idempotency-Key. If it happens again, report it with the service's log.",
+)
+
+# --- 5xxx: audit ------------------------------------------------------------------------------------------
+
+AUDIT_CANNOT_READ = Finding(
+    code="Z2K-5001",
+    says="The audit cannot read {what}: {reason}.",
+    means="Nothing can be said about what was not read; this audit is not green.",
+    remedy="Name a directory with a metadata log, or the address of the active controller, and run it again.",
+)
+LOG_INCONSISTENT = Finding(
+    code="Z2K-5002",
+    says="The metadata log does not fit together at {record}: {reason}.",
+    means="What the log says cannot be told from here on, so this audit is not green. A controller could not read this "
+    "log either.",
+    remedy="Audit another controller's directory. If it says the same, do not take over with this log: run "
+    "`zk2kraft log dump` on it and keep its output for the owner.",
+)
+SPARK_FAILED = Finding(
+    code="Z2K-5003",
+    says="Spark could not do the audit on {master}: {reason}.",
+    means="Nothing was compared, or not all of it. Neither side was changed.",
+    remedy="Check that Java 17 starts on this machine and that 2 GB of memory and 1 GB of disk are free, then run it "
+    "again; `--engine quick` asks the same question without Spark.",
+)
+AUDIT_OUT_UNUSABLE = Finding(
+    code="Z2K-5004",
+    says="{directory} cannot be used for this audit: {reason}.",
+    means="Nothing was read or compared. What an earlier audit kept is never written over.",
+    remedy="Name a directory that does not exist or is empty; to look at an earlier audit again, name the one it kept.",
+)
+
+# --- 6xxx: laboratory and set-up --------------------------------------------------------------------------
+
+JAVA_MISSING = Finding(
+    code="Z2K-6001",
+    says="Java 17 or later is needed; found {found}.",
+    means="Kafka, ZooKeeper and Spark run on Java; without it only `make check` works.",
+    remedy="Install a Java 17 runtime (Debian: `apt install openjdk-17-jre-headless`) or set JAVA_HOME, then run "
+    "the command again.",
+)
+ARTIFACTS_UNAVAILABLE = Finding(
+    code="Z2K-6002",
+    says="Could not bring {artifact}: {reason}.",
+    means="The laboratory needs Kafka's and ZooKeeper's jars, and neither the cache nor the network has them.",
+    remedy="Set KAFKA_HOME to an installed Kafka, or ZK2KRAFT_MAVEN_MIRROR to a reachable repository, then run the "
+    "command again; what was already downloaded is kept.",
+)
+PROCESS_NOT_READY = Finding(
+    code="Z2K-6003",
+    says="{name} was not ready after {seconds} s: {reason}. Its log: {log}",
+    means="A laboratory process started but did not answer its protocol, or it ended early.",
+    remedy="Read the end of the log named here; most often memory or a port was taken by something else.",
+)
+PYTHON_TOO_OLD = Finding(
+    code="Z2K-6004",
+    says="Python 3.11 or later is needed; found {found}.",
+    means="This program is written for Python 3.11 and later; nothing was set up.",
+    remedy="Install Python 3.11 or later and run the command again with it (`make PYTHON=python3.11 setup`).",
+)
+SETUP_FAILED = Finding(
+    code="Z2K-6005",
+    says="Set-up stopped at `{command}` (exit code {exit_code}).",
+    means="The environment in .venv is not complete. The next run starts again; what was downloaded is kept.",
+    remedy="Read the lines above this one. Without direct access to PyPI set HTTPS_PROXY, or ZK2KRAFT_PYPI_MIRROR to "
+    "an index that can be reached; then run the command again.",
+)
+NO_FREE_PORT = Finding(
+    code="Z2K-6006",
+    says="No free port on {host} between {first} and {last}: {reason}.",
+    means="The laboratory listens on loopback only and found no place to do so.",
+    remedy="Stop other laboratories on this machine (`make lab` in another terminal), or allow this user to listen "
+    "on loopback; then run the command again.",
+)
+TOOL_FAILED = Finding(
+    code="Z2K-6007",
+    says="{tool} ended with exit code {exit_code}: {output}",
+    means="One of Kafka's own tools refused its input. The laboratory did not go on.",
+    remedy="Read the tool's words above; most often a directory was formatted before or belongs to another cluster.",
+)
+GUARD_LOST = Finding(
+    code="Z2K-6008",
+    says="The laboratory's guard process ended ({reason}); {name} was not started.",
+    means="Without the guard, processes could outlive this run, so nothing more is started.",
+    remedy="Start the laboratory again. If it happens twice, look for what kills processes of this user (memory?).",
+)
+CONTROL_REFUSED = Finding(
+    code="Z2K-6012",
+    says="The controller refused {wish}: {reason}.",
+    means="What was asked of it is not possible in its present state.",
+    remedy="Look at its status (`zk2kraft status`), which says what it waits for and what may be asked of it.",
+)
+TRAFFIC_FAILED = Finding(
+    code="Z2K-6013",
+    says="The traffic {name} ended with exit code {exit_code}: {output}",
+    means="The clients of the laboratory did not end in order. What the ledger holds up to its end is still true.",
+    remedy="Read the traffic's own log; the last status file tells what was outstanding. Then run the test again.",
+)
+LEDGER_DAMAGED = Finding(
+    code="Z2K-6014",
+    says="{file}, line {line}, is not well formed: {reason}.",
+    means="A file of evidence was written by something else or edited. Nothing is concluded from it.",
+    remedy="Do not repair it by hand: run again with a fresh directory. A torn last line is no damage and is left out.",
+)
+MARK_UNKNOWN = Finding(
+    code="Z2K-6015",
+    says="The ledger has no mark {mark} (known: {known}).",
+    means="The moment that was asked for was never marked in this run, so there is no figure for it.",
+    remedy="Use a known mark, or give the moment as seconds of the wall clock.",
+)
+READER_FAILED = Finding(
+    code="Z2K-6016",
+    says="The outside reader gave no report (exit code {exit_code}): {output}",
+    means="Nothing was checked, so nobody can say that nothing was lost; this is not the same as a loss.",
+    remedy="Read its words; most often ZooKeeper or a broker does not run. Start it, then run the reader again.",
+)
+DEMO_NOT_POSSIBLE = Finding(
+    code="Z2K-6017",
+    says="The demo cannot run: {reason}.",
+    means="Nothing was started and nothing was changed.",
+    remedy="Change what is named and run it again; `zk2kraft demo --help` shows what it can do.",
+)
+DEMO_STOPPED = Finding(
+    code="Z2K-6018",
+    says="The demo stopped in {phase}: {reason}.",
+    means="The migration did not go on as the demo expected. Its clusters and controllers were stopped; the directory "
+    "with every log was kept.",
+    remedy="Read the reason, then service/server.log and the broker's logs in the directory. Run the demo again with "
+    "another directory to compare.",
+)

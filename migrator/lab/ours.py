@@ -1,0 +1,204 @@
+"""Our controller as a process of the laboratory: what stock runs with, with our program in its place.
+
+In:   the spec of a stock controller (controller.py); the very same properties file and formatted directory.
+Out:  `OurController`, a controller under test in the sense of stock.py; its status over its control port.
+Elsewhere: what it does (node); nothing of it is imported here, it is started like anybody's program.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from migrator.errors import CONTROL_REFUSED, TOOL_FAILED
+from migrator.lab.cluster import Cluster
+from migrator.lab.controller import ControllerSpec, quorum_specs
+from migrator.lab.laboratory import Laboratory
+from migrator.lab.probe import why_kafka_does_not_answer
+from migrator.lab.processes import STOP_DEADLINE_S, Process
+from migrator.lab.properties import Value, write
+from migrator.lab.server import READY_DEADLINE_S
+from migrator.lab.tools import format_storage
+
+PROGRAM: Final = ("-m", "api")
+CONTROL_FILE: Final = "zk2kraft-control.json"
+CONTROL_TIMEOUT_S: Final = 10.0
+FORMAT_DEADLINE_S: Final = 30.0
+IN_THE_LABORATORY: Final = {"ZK2KRAFT_LAB": "1"}
+"""Without it a quorum of one refuses to run."""
+
+
+class OurController:
+    """One process of ours. program: what follows the Python interpreter (tests put a spoiled one in its place)."""
+
+    def __init__(
+        self, laboratory: Laboratory, spec: ControllerSpec, cluster_id: str, program: Iterable[str] = PROGRAM
+    ) -> None:
+        self.laboratory = laboratory
+        self.spec = spec
+        self.cluster_id = cluster_id
+        self.name = f"controller-{spec.node_id}"
+        self.environment: dict[str, str] = dict(IN_THE_LABORATORY)
+        self.program = tuple(program)
+        self._process: Process | None = None
+
+    # --- a controller under test ---------------------------------------------------------------------------
+
+    @property
+    def voters(self) -> str:
+        return self.spec.voters
+
+    def start(self) -> None:
+        self.launch()
+        self.wait_ready()
+
+    def wait_dual_write(self, deadline_s: float = READY_DEADLINE_S) -> float:
+        return self.wait_state("DUAL_WRITE", deadline_s=deadline_s)
+
+    def stop(self, deadline_s: float = STOP_DEADLINE_S) -> float:
+        return self.process.stop(deadline_s)
+
+    # --- the process ---------------------------------------------------------------------------------------
+
+    @property
+    def process(self) -> Process:
+        assert self._process is not None, f"{self.name} was never started"
+        return self._process
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.alive
+
+    @property
+    def directory(self) -> Path:
+        return self.spec.directory
+
+    @property
+    def properties_file(self) -> Path:
+        return self.directory / "server.properties"
+
+    @property
+    def data(self) -> Path:
+        return self.directory / "data"
+
+    @property
+    def metadata_log(self) -> Path:
+        return self.data / "__cluster_metadata-0"
+
+    def format(self) -> None:
+        """By Kafka's own tool, once."""
+        if not (self.data / "meta.properties").exists():
+            format_storage(self.laboratory, self.properties_file, self.cluster_id, self.spec.release)
+
+    def prepare(self) -> None:
+        """Write the file and format the directory with our own tool, for somebody else to start it."""
+        write(self.properties_file, self.spec.properties())
+        words = ("-c", str(self.properties_file), "-t", self.cluster_id, "-r", self.spec.release)
+        command = [sys.executable, *PROGRAM, "storage", "format", *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_DEADLINE_S, check=False)
+        if done.returncode != 0:
+            raise TOOL_FAILED.error(tool="storage format", exit_code=done.returncode, output=done.stderr)
+
+    def launch(self) -> None:
+        """Write the file, format the directory if nobody did, start the process; does not wait."""
+        assert not self.is_running, f"{self.name} runs already"
+        write(self.properties_file, self.spec.properties())
+        self.format()
+        (self.data / CONTROL_FILE).unlink(missing_ok=True)
+        command = [sys.executable, *self.program, "controller", str(self.properties_file)]
+        environment = {**os.environ, **self.environment}
+        self._process = self.laboratory.processes.start(self.name, command, environment=environment)
+
+    def wait_ready(self, deadline_s: float = READY_DEADLINE_S) -> float:
+        def why_not() -> str | None:
+            if not (self.data / CONTROL_FILE).exists():
+                return "its control port is not open"
+            return why_kafka_does_not_answer(self.spec.port)
+
+        return self.laboratory.wait(why_not, name=self.name, deadline_s=deadline_s, process=self.process)
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.process.kill()
+
+    def events(self) -> list[dict[str, Any]]:
+        """What it logged in all its runs, oldest first; lines that are no events are left out."""
+        lines = self.process.log.read_text(errors="replace").splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+    def driver_states(self) -> list[str]:
+        return [event["to"] for event in self.events() if event.get("event") == "driver.state"]
+
+    # --- the control port ----------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        return dict(self._control("GET", "/v1/status"))
+
+    def state(self) -> str:
+        return str(self.status()["driver"]["state"])
+
+    def ask(self, wish: str, reason: str = "a test asks") -> None:
+        """wish: takeover, abort or hand-back. Raises Z2K-6012 when it is refused."""
+        self._control("POST", f"/v1/{wish}", {"reason": reason})
+
+    def wait_state(self, *states: str, deadline_s: float = READY_DEADLINE_S) -> float:
+        """Wait until the driver is in one of these states."""
+
+        def why_not() -> str | None:
+            try:
+                driver = self.status()["driver"]
+            except (OSError, ValueError) as error:
+                return f"no status ({error})"
+            return None if driver["state"] in states else f"{driver['state']}: {driver['reason']}"
+
+        return self.laboratory.wait(
+            why_not, name=self.name, deadline_s=deadline_s, process=self.process, poll_every_s=0.05
+        )
+
+    def _control(self, method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
+        control = json.loads((self.data / CONTROL_FILE).read_text())
+        request = urllib.request.Request(
+            control["url"] + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"authorization": f"Bearer {control['token']}", "content-type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=CONTROL_TIMEOUT_S) as answer:
+                return json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            raise CONTROL_REFUSED.error(wish=path, reason=error.read().decode(errors="replace")) from error
+
+
+def ready_to_migrate(
+    cluster: Cluster, topics: Iterable[str], extra: Mapping[str, Value] | None = None
+) -> OurController:
+    """Get the running brokers of a ZooKeeper-mode cluster ready, and make a controller for them; does not start it.
+
+    topics: whose replicas have to be in sync again after the brokers' restart.
+    """
+    names = list(topics)
+    controller = our_controller(cluster, extra)
+    cluster.restart_as(lambda spec: spec.as_migrating(controller.voters))
+    cluster.wait_isr_whole(names)
+    return controller
+
+
+def our_quorum(cluster: Cluster, count: int, extra: Mapping[str, Value] | None = None) -> list[OurController]:
+    """Controllers of ours for a cluster whose brokers ran once, voters of one quorum."""
+    laboratory = cluster.laboratory
+    specs = quorum_specs(laboratory, count=count, zookeeper_connect=cluster.zookeeper_connect, extra=extra)
+    return [OurController(laboratory, spec, cluster.cluster_id) for spec in specs]
+
+
+def our_controller(cluster: Cluster, extra: Mapping[str, Value] | None = None) -> OurController:
+    """A controller of ours for a cluster whose brokers ran once; a quorum of one."""
+    (controller,) = our_quorum(cluster, 1, extra)
+    return controller

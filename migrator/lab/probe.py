@@ -1,0 +1,64 @@
+"""A few hand-made bytes: does something that speaks Kafka's or ZooKeeper's protocol answer here?
+
+In:   a port on loopback.
+Out:  None when it answers as it should, else the reason why not (for wait_until).
+Elsewhere: real clients (cluster.py), and our own codec, which the laboratory must not use: it is the outside world.
+Source: Kafka's protocol guide (ApiVersions, api key 18, every broker and controller answers version 0);
+ZooKeeper's administrator guide ("srvr" answers with a line "Mode:" once the server serves requests).
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Final
+
+from migrator.lab.ports import HOST
+
+KAFKA_TIMEOUT_S: Final = 2.0
+ZOOKEEPER_TIMEOUT_S: Final = 0.5
+"""Short, because a ZooKeeper that is just starting may take a question and never answer it; the next one it does."""
+
+API_VERSIONS: Final = 18
+CORRELATION_ID: Final = 0x5A324B
+"""Any number; that the answer repeats it shows that Kafka is there and not something else."""
+
+_REQUEST_BODY: Final = struct.pack(">hhih", API_VERSIONS, 0, CORRELATION_ID, -1)
+API_VERSIONS_REQUEST: Final = struct.pack(">i", len(_REQUEST_BODY)) + _REQUEST_BODY
+"""Size, api key, version 0, correlation id, no client id; the body of version 0 is empty."""
+
+
+def why_kafka_does_not_answer(port: int, host: str = HOST) -> str | None:
+    """None when a broker or controller answers ApiVersions on this port."""
+    answer = _ask(host, port, API_VERSIONS_REQUEST, enough=10, timeout_s=KAFKA_TIMEOUT_S)
+    if isinstance(answer, str):
+        return answer
+    _, correlation_id, error_code = struct.unpack(">iih", answer[:10])
+    if correlation_id != CORRELATION_ID:
+        return f"port {port} answers, but not in Kafka's protocol"
+    return None if error_code == 0 else f"port {port} answers ApiVersions with error {error_code}"
+
+
+def why_zookeeper_does_not_answer(port: int, host: str = HOST) -> str | None:
+    """None when a ZooKeeper server on this port serves requests (in an ensemble: has a leader)."""
+    answer = _ask(host, port, b"srvr", enough=None, timeout_s=ZOOKEEPER_TIMEOUT_S)
+    if isinstance(answer, str):
+        return answer
+    if b"\nMode: " in answer:
+        return None
+    return f"port {port} answers, but does not serve requests yet"
+
+
+def _ask(host: str, port: int, question: bytes, *, enough: int | None, timeout_s: float) -> bytes | str:
+    """Send, then read `enough` bytes (None: to the end); a string says why that did not work."""
+    answer = b""
+    try:
+        with socket.create_connection((host, port), timeout_s) as connection:
+            connection.sendall(question)
+            while (enough is None or len(answer) < enough) and (chunk := connection.recv(4096)):
+                answer += chunk
+    except OSError as error:
+        return f"port {port} does not answer ({error.strerror or error})"
+    if enough is not None and len(answer) < enough:
+        return f"port {port} closed the connection"
+    return answer

@@ -1,0 +1,178 @@
+"""Our service as a process of the laboratory, spoken to by REST like anybody would.
+
+In:   a laboratory; a TOML file is written for it.
+Out:  `LabService`: its address, its answers as documents, waiting for a phase; history rows as they come.
+Elsewhere: what the service does (state_machine, api); nothing of it is imported here.
+Controllers outlive the service on purpose, so each one that it starts is adopted into the laboratory's book.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import httpx
+
+from migrator.errors import TOOL_FAILED
+from migrator.lab.cluster import Cluster
+from migrator.lab.laboratory import Laboratory
+from migrator.lab.ours import IN_THE_LABORATORY, PROGRAM, OurController
+from migrator.lab.processes import STOP_DEADLINE_S, Process
+from migrator.lab.server import READY_DEADLINE_S
+
+TIMEOUT_S: Final = 20.0
+POLL_EVERY_S: Final = 0.1
+PHASE_DEADLINE_S: Final = 180.0
+
+OnRow = Callable[[Mapping[str, Any]], None]
+
+
+def nothing(row: Mapping[str, Any]) -> None:
+    """For those who do not follow the history."""
+
+
+class LabService:
+    """One `zk2kraft serve`. name: of the process and its directory.
+
+    settings: keys of its TOML file beside the directory and the port.
+    """
+
+    def __init__(self, laboratory: Laboratory, name: str = "service", **settings: str | float) -> None:
+        self.laboratory = laboratory
+        self.name = name
+        self.directory = laboratory.directory / name
+        self.url = ""
+        self.on_row: OnRow = nothing
+        self._settings = settings
+        self._port = laboratory.ports.reserve()
+        self._process: Process | None = None
+        self._http = httpx.Client(timeout=TIMEOUT_S, trust_env=False)
+        self._rows_seen: dict[int, int] = {}
+        laboratory.on_close.callback(self._http.close)
+
+    @property
+    def process(self) -> Process:
+        assert self._process is not None, f"{self.name} was never started"
+        return self._process
+
+    def start(self) -> None:
+        """Start it and wait until it answers. A second start goes on with the same directory and port."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        file = self.directory / "serve.toml"
+        settings = {"port": self._port, "directory": str(self.directory / "data"), **self._settings}
+        file.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items()))
+        command = [sys.executable, *PROGRAM, "serve", "--config", str(file)]
+        environment = {**os.environ, **IN_THE_LABORATORY, "TMPDIR": str(self.directory)}
+        self._process = self.laboratory.processes.start(self.name, command, environment=environment)
+        self.url = f"http://127.0.0.1:{self._port}"
+        self.laboratory.wait(self._why_silent, name=self.name, deadline_s=READY_DEADLINE_S, process=self.process)
+
+    def stop(self, deadline_s: float = STOP_DEADLINE_S) -> float:
+        """SIGTERM. Controllers go on."""
+        return self.process.stop(deadline_s)
+
+    # --- REST ----------------------------------------------------------------------------------------------
+
+    def get(self, path: str) -> dict[str, Any]:
+        return self._document(self._http.get(f"{self.url}/api/v1{path}"))
+
+    def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        return self._document(self._http.post(f"{self.url}/api/v1{path}", json=dict(body)))
+
+    def create(self, name: str, cluster: Cluster, controllers: Iterable[OurController]) -> int:
+        """A migration of this cluster by these controllers, formatted and not started. Returns its number."""
+        inventory = {
+            "name": name,
+            "zookeeper": cluster.zookeeper_connect,
+            "bootstrap_servers": cluster.bootstrap_servers,
+            "controllers": [
+                {"node_id": each.spec.node_id, "properties": str(each.properties_file), "data": str(each.data)}
+                for each in controllers
+            ],
+            "brokers": [{"id": broker.broker_id, "host": broker.address} for broker in cluster.brokers],
+        }
+        return int(self.post("/migrations", inventory)["id"])
+
+    def view(self, migration: int) -> dict[str, Any]:
+        """Everything about it; rows of its history that were not seen yet go to `on_row`."""
+        view = self.get(f"/migrations/{migration}")
+        for each in view["quorum"]:
+            if each["pid"] is not None:
+                self.laboratory.processes.adopt(each["pid"])
+        seen = self._rows_seen.get(migration, 0)
+        for row in view["events"][seen:]:
+            self.on_row(row)
+        self._rows_seen[migration] = len(view["events"])
+        return view
+
+    def wish(self, migration: int, word: str, to: str | None = None, reason: str = "") -> dict[str, Any]:
+        """advance, abort or rollback; returns the wish as it was recorded. Raises Z2K-6007 when it was refused."""
+        body = {"to": to, "reason": reason, "who": "laboratory"}
+        return self.post(f"/migrations/{migration}/{word}", {k: v for k, v in body.items() if v})
+
+    def wait_phase(self, migration: int, *phases: str, deadline_s: float = PHASE_DEADLINE_S) -> dict[str, Any]:
+        """Wait until it is in one of these phases. Returns the view."""
+        return self.wait_view(
+            migration,
+            lambda view: None if view["phase"] in phases else f"{view['phase']}: {view['waiting']}",
+            deadline_s=deadline_s,
+        )
+
+    def wait_gate(self, migration: int, to: str, deadline_s: float = PHASE_DEADLINE_S) -> dict[str, Any]:
+        """Wait until a person may go on to this phase. Returns the view."""
+
+        def why_not(view: dict[str, Any]) -> str | None:
+            edge = next((each for each in view["gates"] if each["to"] == to), None)
+            if edge is None:
+                return f"{view['phase']} does not lead to {to}"
+            closed = [f"{each['name']}: {each['seen']}" for each in edge["checks"] if not each["holds"]]
+            return "; ".join(closed) or None
+
+        return self.wait_view(migration, why_not, deadline_s=deadline_s)
+
+    def wait_view(
+        self, migration: int, why_not: Callable[[dict[str, Any]], str | None], *, deadline_s: float
+    ) -> dict[str, Any]:
+        latest: list[dict[str, Any]] = []
+
+        def reason() -> str | None:
+            latest[:] = [self.view(migration)]
+            return why_not(latest[0])
+
+        self.laboratory.wait(
+            reason, name=self.name, deadline_s=deadline_s, process=self.process, poll_every_s=POLL_EVERY_S
+        )
+        return latest[0]
+
+    def audit(self, migration: int, engine: str, deadline_s: float = PHASE_DEADLINE_S) -> dict[str, Any]:
+        """Ask for an audit and wait for its end."""
+        asked = self.post(f"/migrations/{migration}/audits", {"engine": engine, "who": "laboratory"})
+        latest = [asked]
+
+        def why_not() -> str | None:
+            self.view(migration)
+            latest[:] = [self.get(f"/audits/{asked['id']}")]
+            state = latest[0]["state"]
+            return f"audit {asked['id']} by {engine} is {state}" if state in ("asked", "running") else None
+
+        self.laboratory.wait(why_not, name="audit", deadline_s=deadline_s, process=self.process, poll_every_s=0.2)
+        return latest[0]
+
+    def _document(self, answer: httpx.Response) -> dict[str, Any]:
+        document: dict[str, Any] = answer.json()
+        if answer.is_error:
+            checks = "; ".join(f"{each['name']}: {each['seen']}" for each in document.get("checks", []))
+            said = f"{document.get('code')} {document.get('detail')} {checks}".strip()
+            tool = f"{self.name} {answer.request.url.path}"
+            raise TOOL_FAILED.error(tool=tool, exit_code=answer.status_code, output=said)
+        return document
+
+    def _why_silent(self) -> str | None:
+        try:
+            self.get("/migrations")
+        except (httpx.HTTPError, ValueError) as error:
+            return f"no answer ({type(error).__name__})"
+        return None

@@ -1,0 +1,155 @@
+"""`make takeover`: our controller takes a real cluster over, gives it back, and is released; every part measured.
+
+In:   `python -m migrator.lab.takeover [--topics N[,N]] [--runs R] [--json]`.
+Out:  a line per run: how long nobody was controller, and how long from the wish to give back to a ZooKeeper
+      controller; last the spread of the first. With `--json` one document with every figure.
+Elsewhere: the same with clients at work, through the service (`zk2kraft demo`).
+Each run is a new cluster of three brokers with four partitions per topic. The release happens with our controller
+killed: that is what it is for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+import msgspec
+
+from migrator.errors import TOOL_FAILED, FindingError
+from migrator.lab.artifacts import Artifacts
+from migrator.lab.classes import prepared
+from migrator.lab.cluster import Cluster
+from migrator.lab.laboratory import Laboratory
+from migrator.lab.ours import PROGRAM, OurController, our_controller, ready_to_migrate
+
+SIZES: Final = (1, 30)
+RUNS: Final = 1
+PARTITIONS: Final = 4
+DEADLINE_S: Final = 60.0
+POLL_EVERY_S: Final = 0.005
+
+
+class Measured(msgspec.Struct):
+    """One run. Milliseconds, on the clock of whoever measured.
+
+    window: from TAKING_OVER to DUAL_WRITE, when nobody answers for the cluster.
+    hand_back, release: from the wish (for the release: from the start of its process) to a ZooKeeper controller.
+    """
+
+    topics: int
+    window_ms: int
+    hand_back_ms: int
+    release_ms: int
+
+
+def measure(laboratory: Laboratory, topics: int) -> Measured:
+    """A takeover and a hand-back, then another takeover by a new quorum and a release."""
+    cluster = Cluster(laboratory)
+    cluster.start()
+    names = [f"topic-{number:03}" for number in range(topics)]
+    cluster.create_topics(names, partitions=PARTITIONS)
+    first = ready_to_migrate(cluster, names)
+    window_ms = _take_over(first)
+
+    began = time.monotonic()
+    first.ask("hand-back", "measured")
+    hand_back_ms = _until_zookeeper_rules(cluster, began)
+    first.wait_state("RETIRED")
+    first.stop()
+
+    first.directory.rename(first.directory.with_name("controller-that-handed-back"))
+    second = our_controller(cluster)
+    cluster.restart_as(lambda spec: spec.as_migrating(second.voters))
+    cluster.wait_isr_whole(names)
+    _take_over(second)
+    second.kill()
+    began = time.monotonic()
+    release(cluster)
+    release_ms = _until_zookeeper_rules(cluster, began)
+    return Measured(topics, window_ms, hand_back_ms, release_ms)
+
+
+def _take_over(controller: OurController) -> int:
+    """Returns the window in ms."""
+    controller.start()
+    controller.wait_dual_write(DEADLINE_S)
+    return int(controller.status()["driver"]["window_ms"])
+
+
+def release(cluster: Cluster) -> str:
+    """`zk2kraft release --execute`, as its own process. Raises Z2K-6007 when it is refused."""
+    command = [sys.executable, *PROGRAM, "release", "-z", cluster.zookeeper_connect, "--execute"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    if done.returncode != 0:
+        raise TOOL_FAILED.error(tool="release", exit_code=done.returncode, output=done.stderr)
+    return done.stdout
+
+
+def _until_zookeeper_rules(cluster: Cluster, began: float) -> int:
+    while time.monotonic() - began < DEADLINE_S:
+        data = cluster.zk.read("/controller")
+        if data is not None and json.loads(data).get("kraftControllerEpoch", -1) < 0:
+            break
+        time.sleep(POLL_EVERY_S)
+    return int((time.monotonic() - began) * 1000)
+
+
+def run(artifacts: Artifacts, sizes: Iterable[int], runs: int) -> list[Measured]:
+    found = []
+    for topics in sizes:
+        for _ in range(runs):
+            with (
+                tempfile.TemporaryDirectory(prefix="zk2kraft-takeover-") as directory,
+                Laboratory(Path(directory), artifacts) as laboratory,
+            ):
+                found.append(measure(laboratory, topics))
+            print(line(found[-1]), file=sys.stderr, flush=True)
+    return found
+
+
+def line(one: Measured) -> str:
+    return (
+        f"{one.topics:4} topics   no controller for {one.window_ms / 1000:.3f} s   "
+        f"handed back in {one.hand_back_ms / 1000:.3f} s   released in {one.release_ms / 1000:.3f} s"
+    )
+
+
+def spread(measured: Sequence[Measured]) -> list[str]:
+    """Median and worst of the windows, per size."""
+    lines = []
+    for topics in sorted({one.topics for one in measured}):
+        windows = [one.window_ms for one in measured if one.topics == topics]
+        lines.append(f"{topics} topics, {len(windows)} runs: median {median(windows):.0f} ms, worst {max(windows)} ms")
+    return lines
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m migrator.lab.takeover", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("--topics", default=",".join(map(str, SIZES)), help="how many topics; several with commas")
+    parser.add_argument("--runs", type=int, default=RUNS, help="runs of each size")
+    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+    chosen = parser.parse_args(arguments)
+    try:
+        measured = run(prepared(), [int(each) for each in chosen.topics.split(",")], chosen.runs)
+    except FindingError as error:
+        print(error, error.occurrence.finding.remedy, sep="\n", file=sys.stderr)
+        return 1
+    if chosen.json:
+        print(json.dumps([msgspec.to_builtins(one) for one in measured]))
+    else:
+        print(*spread(measured), sep="\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

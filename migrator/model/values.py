@@ -1,0 +1,141 @@
+"""What a cluster is made of: partitions, topics, brokers, controllers, as frozen values.
+
+In:   plain numbers, strings and tuples; ids of topics and directories are 16 raw bytes.
+Out:  values that compare by content and can be shared between images and threads.
+Elsewhere: their bytes in the metadata log (wire), their znodes (zk.znodes), when they change (controller).
+Source: KRaft records of Kafka 3.9 (facts: raft-and-controller 5.2, 7).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import msgspec
+
+NO_LEADER = -1
+ZERO_ID = bytes(16)
+"""The id that stands for "none": no topic id, or a directory not yet known (MIGRATING)."""
+
+UNASSIGNED_DIRECTORY = bytes(15) + b"\x01"
+LOST_DIRECTORY = bytes(15) + b"\x02"
+
+
+class Recovery(IntEnum):
+    """Whether the leader may have lost records: RECOVERING follows an unclean election."""
+
+    RECOVERED = 0
+    RECOVERING = 1
+
+
+class MigrationState(IntEnum):
+    """What the metadata log says about the migration. The numbers are Kafka's; note that 1 and 2 are not in order."""
+
+    NONE = 0
+    MIGRATION = 1
+    PRE_MIGRATION = 2
+    POST_MIGRATION = 3
+
+
+class ConfigType(IntEnum):
+    """Kafka's numbers for resources that carry configuration."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class SecurityProtocol(IntEnum):
+    PLAINTEXT = 0
+    SSL = 1
+    SASL_PLAINTEXT = 2
+    SASL_SSL = 3
+
+
+class Partition(msgspec.Struct, frozen=True, gc=False):
+    """One partition. `partition_epoch` counts its changes, `leader_epoch` its leaders.
+
+    replicas:    broker ids, the preferred leader first.
+    directories: one directory id per replica, or empty when none is known (all MIGRATING).
+    """
+
+    id: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int = 0
+    partition_epoch: int = 0
+    removing: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    recovery: int = Recovery.RECOVERED
+    directories: tuple[bytes, ...] = ()
+
+
+class Topic(msgspec.Struct, frozen=True, gc=False):
+    """A topic and its partitions in ascending order of id."""
+
+    name: str
+    id: bytes
+    partitions: tuple[Partition, ...]
+
+    def partition(self, partition_id: int) -> Partition | None:
+        """The partition with this id, or None. Ids are 0..n-1 in every sane topic, so the first look is a hit."""
+        if 0 <= partition_id < len(self.partitions) and self.partitions[partition_id].id == partition_id:
+            return self.partitions[partition_id]
+        return next((each for each in self.partitions if each.id == partition_id), None)
+
+
+class Listener(msgspec.Struct, frozen=True, gc=False):
+    name: str
+    host: str
+    port: int
+    protocol: int = SecurityProtocol.PLAINTEXT
+
+
+class FeatureRange(msgspec.Struct, frozen=True, gc=False):
+    """The levels of one feature that a node supports, both ends included."""
+
+    name: str
+    lowest: int
+    highest: int
+
+
+class Broker(msgspec.Struct, frozen=True, gc=False):
+    """A registered broker. `epoch` is the offset of its registration record in the metadata log."""
+
+    id: int
+    epoch: int
+    incarnation: bytes
+    listeners: tuple[Listener, ...]
+    features: tuple[FeatureRange, ...] = ()
+    rack: str | None = None
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+    migrating: bool = False
+    log_dirs: tuple[bytes, ...] = ()
+
+    @property
+    def active(self) -> bool:
+        """May lead and be in an ISR: neither fenced nor on its way out."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+    def listener(self, name: str) -> Listener | None:
+        return next((each for each in self.listeners if each.name == name), None)
+
+
+class Controller(msgspec.Struct, frozen=True, gc=False):
+    """A registered controller (ControllerRegistration, from metadata.version 3.7-IV0)."""
+
+    id: int
+    incarnation: bytes
+    zk_migration_ready: bool
+    listeners: tuple[Listener, ...] = ()
+    features: tuple[FeatureRange, ...] = ()
+
+
+class ConfigKey(msgspec.Struct, frozen=True, gc=False, order=True):
+    """Whose configuration: a topic by name, a broker by id, or all brokers by the empty name."""
+
+    type: int
+    name: str

@@ -1,0 +1,432 @@
+"""The active controller: requests become records, records become committed, replies leave.
+
+In:   requests of brokers, in the order of their arrival; leadership and commits from the quorum.
+Out:  replies, each when everything it depends on is committed; a `Delta` per commit for the driver.
+Elsewhere: what is decided (controller), what ZooKeeper and brokers are told about it (driver_node).
+Two images are kept: `newest` holds uncommitted records as well and is what decisions are made from; `image` is what
+everybody may see. Between them lies a queue of steps, one per append. A node that does not lead replays what is
+committed, piece by piece, so that it can begin to lead as soon as it is elected.
+Source: Kafka 3.9 `QuorumController`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from random import Random
+
+import structlog
+
+from migrator.controller.brokers import fence_longest_silent, heal_leaderships
+from migrator.controller.contacts import Contacts
+from migrator.controller.decision import Decision, Error, Record, Settings, Situation
+from migrator.controller.elections import preferred_leaders
+from migrator.controller.features import activation_records, activation_refusal
+from migrator.controller.refusals import refuse
+from migrator.controller.replay import replay
+from migrator.controller.requests import decide
+from migrator.controller.snapshot import records_of
+from migrator.errors import FindingError
+from migrator.model.draft import Delta, Draft, join
+from migrator.model.image import METADATA_VERSION, Image, Position
+from migrator.model.values import MigrationState
+from migrator.node.log_replay import LogReplay, ReadAhead, read_snapshot
+from migrator.node.raft_node import RaftNode
+from migrator.raft.types import Payload, SnapshotId
+from migrator.wire.batch import build_batch
+from migrator.wire.messages.metadata import FeatureLevelRecord, NoOpRecord
+from migrator.wire.records import encode_record
+from migrator.wire.schema import Message
+
+log = structlog.get_logger()
+
+SLICE_BYTES = 64 * 1024
+"""What is replayed in one go: a few milliseconds of the loop."""
+
+BALANCE_MAX = 1_000
+"""Preferred-leader changes per round."""
+
+
+class LeadershipLost(Exception):
+    """This node leads no more."""
+
+
+@dataclass(slots=True)
+class _Step:
+    """One append: when `offset` is committed, the image becomes `delta.after` and who waits is answered."""
+
+    offset: int
+    delta: Delta | None
+    size: int = 0
+    waiting: list[tuple[asyncio.Future[Message], Message]] = field(default_factory=list)
+
+
+class ActiveController:
+    """Leads while the quorum says so. All methods are for the loop's thread."""
+
+    def __init__(
+        self,
+        raft: RaftNode,
+        settings: Settings,
+        read_ahead: ReadAhead,
+        bootstrap: list[Record],
+        *,
+        chance: Random,
+        on_publish: Callable[[Delta], None],
+        on_lead: Callable[[int], None],
+        on_lost: Callable[[int], None],
+        on_refused: Callable[[FindingError], None],
+    ) -> None:
+        self.settings = settings
+        self.image = self.newest = read_ahead.snapshot
+        self.contacts = Contacts()
+        self.epoch: int | None = None
+        self.writes_allowed: Callable[[], bool] = lambda: False
+        self._raft = raft
+        self._read_ahead: ReadAhead | None = read_ahead
+        self._replay = LogReplay(read_ahead.snapshot, read_ahead.begins_at)
+        self._applied = self._committed = read_ahead.begins_at
+        self._applied_bytes = 0
+        self._settled: tuple[int, Image] = (self._applied, self.image)
+        self._elected: tuple[int, int] | None = None
+        self._catching_up: asyncio.Task[None] | None = None
+        self._bootstrap = bootstrap
+        self._chance = chance
+        self._on_publish = on_publish
+        self._on_lead = on_lead
+        self._on_lost = on_lost
+        self._on_refused = on_refused
+        self._steps: deque[_Step] = deque()
+        self._resumed = asyncio.Event()
+        self._resumed.set()
+        self._last_append_ms = 0
+
+    # --- following -----------------------------------------------------------------------------------------
+
+    def _catch_up(self) -> None:
+        """Replay what is committed, in slices, until nothing is left; then begin to lead if this node was elected."""
+        if self._catching_up is None:
+            self._catching_up = asyncio.get_running_loop().create_task(self._replay_committed(), name="catch-up")
+            self._catching_up.add_done_callback(self._caught_up)
+
+    def _caught_up(self, task: asyncio.Task[None]) -> None:
+        self._catching_up = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._raft.fail(error)
+
+    async def _replay_committed(self) -> None:
+        while self.epoch is None:
+            if self._applied < self._committed:
+                if not self._take_read_ahead():
+                    self._replay_slice()
+                await asyncio.sleep(0)
+            elif self._elected is not None and self._committed > self._elected[1]:
+                self._activate(*self._elected)
+            else:
+                return
+
+    def _take_read_ahead(self) -> bool:
+        """Use what was replayed from the disk before the start, once all of it is known to be committed."""
+        ahead = self._read_ahead
+        if ahead is None or ahead.generation != self._raft.voter.log.generation:
+            self._read_ahead = None
+            return False
+        if self._applied != ahead.begins_at or ahead.end > self._committed:
+            return False
+        self._read_ahead = None
+        self._replay = ahead.replay
+        self._publish_replayed(ahead.end, ahead.size)
+        return True
+
+    def _replay_slice(self) -> None:
+        data = self._raft.store.read(self._applied, self._committed, SLICE_BYTES)
+        self._replay.apply(data)
+        self._publish_replayed(self._replay.end, len(data))
+
+    def _publish_replayed(self, end: int, size: int) -> None:
+        self._applied = end
+        self.image = self.newest = self._replay.image
+        self._tell_applied(self._replay.settled_end, size)
+
+    def _tell_applied(self, end: int, size: int) -> None:
+        """The core may order a snapshot of exactly this image; a transaction that is open is not in it."""
+        self._applied_bytes += size
+        if end > self._settled[0]:
+            self._settled = end, self.image
+            size, self._applied_bytes = self._applied_bytes, 0
+            self._raft.applied(end, size)
+
+    def load_snapshot(self, snapshot: SnapshotId) -> None:
+        """Begin anew with a snapshot that is on disk."""
+        assert self.epoch is None, "a leader loads no snapshot"
+        self._replay = read_snapshot(self._raft.snapshots.path(snapshot), snapshot)
+        self._applied = snapshot.end_offset
+        self._committed = max(self._committed, self._applied)
+        self._read_ahead = None
+        self.image = self.newest = self._replay.image
+
+    @property
+    def is_current(self) -> bool:
+        """Whether everything that is known to be committed is in the image."""
+        return self._applied >= self._committed
+
+    def snapshot_values(self, snapshot: SnapshotId) -> Callable[[], Iterable[bytes]]:
+        """The records of everything applied; the image is kept as it is now, whoever reads it and when."""
+        end, image = self._settled
+        assert snapshot.end_offset == end, f"a snapshot at {snapshot.end_offset}, applied {end}"
+        return lambda: (encode_record(record, version) for record, version in records_of(image))
+
+    # --- leadership ----------------------------------------------------------------------------------------
+
+    def lead(self, epoch: int, start: int) -> None:
+        """Elected. Records of earlier epochs may still be on their way to be committed: act when they are."""
+        self._elected = epoch, start
+        self._catch_up()
+
+    def _activate(self, epoch: int, start: int) -> None:
+        """Begin to lead: registered brokers get fresh sessions, the first records are written."""
+        log_is_empty = self._replay.data_records == 0
+        refusal = activation_refusal(
+            self.newest,
+            log_is_empty=log_is_empty,
+            migration_enabled=self.settings.migration_enabled,
+            bootstrap_level=_level_of(self._bootstrap),
+        )
+        if refusal is not None:
+            self._on_refused(FindingError(refusal))
+            self._elected = None
+            return
+        self.epoch = epoch
+        self.contacts.clear(self.newest.brokers, self._raft.now_ms())
+        self._steps.append(_Step(start, None))  # the quorum's own first record
+        records = activation_records(
+            self._bootstrap,
+            log_is_empty=log_is_empty,
+            transaction_open=self._replay.transaction_open,
+            migration_enabled=self.settings.migration_enabled,
+        )
+        if records:
+            self._append(records)
+        self._steps[-1].waiting.append((self._led_future(epoch), NoOpRecord()))
+        self.committed(self._committed)
+
+    def _led_future(self, epoch: int) -> asyncio.Future[Message]:
+        """Done when everything that a leader writes first is committed: then the driver may look at the image."""
+        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(lambda done: None if done.cancelled() else self._on_lead(epoch))
+        return future
+
+    def resign(self) -> None:
+        """Somebody else leads already, or has to."""
+        if self.epoch is not None:
+            self._raft.resign(self.epoch)
+
+    def stop_leading(self, epoch: int) -> None:
+        """Answer everybody who waits that this is not the controller any more, and follow from what is committed."""
+        self._elected = None
+        if self.epoch is None:
+            return
+        self.epoch = None
+        while self._steps:
+            for future, _ in self._steps.popleft().waiting:
+                future.cancel()
+        self.newest = self.image
+        removed = self._replay.removed_topics
+        self._replay = LogReplay(self.image, self._applied)
+        self._replay.removed_topics = removed
+        self._on_lost(epoch)
+        self._catch_up()
+
+    def committed(self, high_watermark: int) -> None:
+        """Publish what is committed now, then answer."""
+        self._committed = max(self._committed, high_watermark)
+        if self.epoch is None:
+            self._catch_up()
+            return
+        done = []
+        delta: Delta | None = None
+        size = 0
+        while self._steps and self._steps[0].offset < high_watermark:
+            step = self._steps.popleft()
+            done += step.waiting
+            self._applied = step.offset + 1
+            size += step.size
+            if step.delta is not None:
+                delta = step.delta if delta is None else join(delta, step.delta)
+        if delta is not None:
+            self.image = delta.after
+            self._on_publish(delta)
+        for future, reply in done:
+            if not future.done():
+                future.set_result(reply)
+        self._tell_applied(self._applied, size)
+
+    @property
+    def removed_topics(self) -> set[str]:
+        """Names of topics that the log removed before this node began to lead."""
+        return self._replay.removed_topics
+
+    # --- requests ------------------------------------------------------------------------------------------
+
+    async def submit(self, request: Message, version: int) -> Message:
+        """Decide on a request and wait until the answer may leave."""
+        await self._resumed.wait()
+        if self.epoch is None:
+            return refuse(request, Error.NOT_CONTROLLER)
+        decision = decide(self._situation(), request, version, writes_allowed=self._may_write())
+        future = self._carry_out(decision)
+        if future is None:
+            return decision.reply
+        try:
+            return await future
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise  # this request's own connection ends (which cancels the future too), not our leadership
+            return refuse(request, Error.NOT_CONTROLLER)
+
+    def _may_write(self) -> bool:
+        return self.newest.migration is not MigrationState.PRE_MIGRATION and self.writes_allowed()
+
+    def _situation(self) -> Situation:
+        return Situation(
+            image=self.newest,
+            contacts=self.contacts,
+            settings=self.settings,
+            next_offset=self._raft.voter.log.end,
+            now_ms=self._raft.now_ms(),
+            chance=self._chance,
+        )
+
+    def _carry_out(self, decision: Decision) -> asyncio.Future[Message] | None:
+        """Append what was decided. None: nothing is pending, the reply may leave at once.
+
+        A reply without records waits for what is pending too: it was decided from uncommitted facts.
+        """
+        if decision.records:
+            self._append(decision.records)
+        if not self._steps:
+            return None
+        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._steps[-1].waiting.append((future, decision.reply))
+        return future
+
+    def _append(self, records: Iterable[Record]) -> None:
+        assert self.epoch is not None
+        draft = Draft(self.newest)
+        values = []
+        for record, version in records:
+            values.append(encode_record(record, version))
+            replay(draft, record)
+        batch = build_batch(base_offset=0, leader_epoch=0, timestamp_ms=self._raft.wall_ms(), values=values)
+        offset = self._raft.voter.log.end + len(values) - 1
+        delta = draft.finish(Position(self.epoch, offset))
+        self.newest = delta.after
+        self._steps.append(_Step(offset, delta, len(batch)))
+        self._last_append_ms = self._raft.now_ms()
+        appended = self._raft.append(self.epoch, [Payload(len(values), batch)])
+        assert appended == offset or not self._raft.leads(self.epoch), (appended, offset)
+
+    # --- what the driver appends ---------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def paused(self) -> AsyncIterator[None]:
+        """Nobody else appends inside; requests wait. Short: the copy's transaction, nothing more."""
+        self._resumed.clear()
+        try:
+            yield
+        finally:
+            self._resumed.set()
+
+    async def append_copy(self, batches: list[tuple[int, bytes]], delta: Delta) -> Position:
+        """Append the copy's transaction in one run and wait for its commit; call inside `paused`."""
+        assert self.epoch is not None
+        epoch = self.epoch
+        first = self._raft.voter.log.end
+        last = first + sum(count for count, _ in batches) - 1
+        assert delta.after.position == Position(epoch, last), (delta.after.position, last)
+        self.newest = delta.after
+        # The step stands before the first append: a commit may come while later batches are still on their way.
+        step = _Step(last, delta, sum(len(batch) for _, batch in batches))
+        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        step.waiting.append((future, NoOpRecord()))
+        self._steps.append(step)
+        for count, batch in batches:  # without a pause: whoever is cancelled here must not leave half a transaction
+            self._raft.append(epoch, [Payload(count, batch)])
+        self._last_append_ms = self._raft.now_ms()
+        await self._wait_for(future)
+        return Position(epoch, last)
+
+    @staticmethod
+    async def _wait_for(future: asyncio.Future[Message]) -> None:
+        """Raises `LeadershipLost` when this node leads no more; nobody knows then what becomes of its records."""
+        try:
+            await future
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise LeadershipLost from None
+
+    def next_offset(self) -> int:
+        return self._raft.voter.log.end
+
+    def heal(self) -> int:
+        """Elections for partitions that nobody able leads; returns how many changed."""
+        records = heal_leaderships(self._situation())
+        if records:
+            self._append(records)
+        return len(records)
+
+    async def settled(self) -> None:
+        """Wait until nothing appended so far is uncommitted."""
+        if self._steps:
+            future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+            self._steps[-1].waiting.append((future, NoOpRecord()))
+            await self._wait_for(future)
+
+    def lag(self) -> int:
+        """Appends that are not committed yet."""
+        return len(self._steps)
+
+    # --- on the clock --------------------------------------------------------------------------------------
+
+    def append_noop_when_idle(self, idle_ms: int) -> None:
+        """Keeps the high watermark moving, by which observers learn what is committed."""
+        if self.epoch is not None and self._resumed.is_set() and self._raft.now_ms() - self._last_append_ms >= idle_ms:
+            self._append([(NoOpRecord(), 0)])
+
+    def fence_silent(self) -> None:
+        """Fence brokers whose session ended, one batch each. Not in pre-migration: another controller rules then."""
+        while self.epoch is not None and self._resumed.is_set() and self._may_write():
+            found = fence_longest_silent(self._situation())
+            if found is None:
+                return
+            broker, records = found
+            log.warning("broker.fenced", broker=broker, partitions=len(records) - 1, reason="session ended")
+            self._append(records)
+
+    def balance_leaders(self) -> None:
+        if self.epoch is None or not self._resumed.is_set() or not self._may_write():
+            return
+        records = preferred_leaders(self._situation(), BALANCE_MAX)
+        if records:
+            log.info("leaders.balanced", partitions=len(records))
+            self._append(records)
+
+    def heartbeat_ages_ms(self) -> dict[int, int]:
+        now = self._raft.now_ms()
+        ages = {broker: self.contacts.age_ms(broker, now) for broker in self.newest.brokers}
+        return {broker: age for broker, age in ages.items() if age is not None}
+
+
+def _level_of(bootstrap: list[Record]) -> int:
+    levels = [
+        record.feature_level
+        for record, _ in bootstrap
+        if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION
+    ]
+    return levels[0] if levels else 1

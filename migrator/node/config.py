@@ -1,0 +1,326 @@
+"""The properties file of a controller: the same file with which a stock Kafka controller runs.
+
+In:   the text of a Java properties file.
+Out:  a `NodeConfig`, and the names of keys that nobody knows (each is worth one warning).
+Elsewhere: what the directories hold (storage.py).
+Errors: Z2K-3010 for a key that we know and cannot honour: a drop-in that silently does less is a trap.
+Source: Kafka 3.9 `KafkaConfig`, `QuorumConfig`, `KRaftConfigs`. Our own keys start with `zk2kraft.`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import javaproperties
+
+from migrator.errors import CONFIG_MISSING, CONFIG_NOT_HONOURED
+from migrator.model.values import Listener, SecurityProtocol
+from migrator.raft.roles import Settings as QuorumSettings
+
+NO_LIMIT: Final = 2**62
+TAKEOVER_MAX_MS: Final = 60_000
+"""No window without a controller may be configured longer than this."""
+
+
+NODE_ID_MAX: Final = 2**31 - 1
+PORT_MAX: Final = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class Voter:
+    id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """What a controller runs with. Times in milliseconds, sizes in bytes, as in Kafka's names.
+
+    file:    where it was read from, for messages.
+    given:   every key as written, for topic defaults and reports.
+    unknown: keys that neither Kafka nor we know.
+    """
+
+    file: str
+    node_id: int
+    voters: tuple[Voter, ...]
+    listeners: tuple[Listener, ...]
+    """Where this node listens; only controller listeners."""
+    advertised: tuple[Listener, ...]
+    metadata_log_dir: Path
+    log_dirs: tuple[Path, ...]
+    zookeeper_connect: str | None
+    migration_enabled: bool
+    inter_broker_listener: str
+    inter_broker_protocol: SecurityProtocol
+    zookeeper_session_timeout_ms: int = 18_000
+    zookeeper_connection_timeout_ms: int = 18_000
+    append_linger_ms: int = 25
+    segment_bytes: int = 1 << 30
+    idle_interval_ms: int = 500
+    broker_session_timeout_ms: int = 9_000
+    broker_heartbeat_interval_ms: int = 2_000
+    default_replication_factor: int = 1
+    num_partitions: int = 1
+    delete_topic_enabled: bool = True
+    auto_leader_rebalance: bool = True
+    leader_imbalance_check_interval_s: int = 300
+    unclean_leader_election: bool = False
+    quorum: QuorumSettings = field(default_factory=lambda: QuorumSettings(pre_vote=False))
+    # --- ours
+    gates: str = "auto"
+    takeover_max_ms: int = 15_000
+    control_address: str = "127.0.0.1:0"
+    export_dir: Path | None = None
+    waived: frozenset[str] = frozenset()
+    """Partitions (`topic-0`) whose incomplete ISR somebody accepted by name."""
+    given: Mapping[str, str] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def voter_ids(self) -> tuple[int, ...]:
+        return tuple(voter.id for voter in self.voters)
+
+
+def read_config(path: Path) -> NodeConfig:
+    """Read and check a file. Raises Z2K-3010 or Z2K-3011 naming file and key."""
+    try:
+        text = path.read_bytes().decode("latin-1")  # as Java reads properties
+    except OSError as error:
+        raise CONFIG_MISSING.error(file=str(path), key="(the file itself)", reason=str(error)) from error
+    return parse_config(text, str(path))
+
+
+def parse_config(text: str, file: str = "controller.properties") -> NodeConfig:
+    try:
+        given = {key: value.strip() for key, value in javaproperties.loads(text).items()}
+    except ValueError as error:  # an escape that Java does not read either
+        raise CONFIG_MISSING.error(file=file, key="(the file itself)", reason=str(error)) from error
+    return _Parser(file, given).config()
+
+
+class _Parser:
+    """Reads typed values out of the properties and refuses what cannot be honoured."""
+
+    def __init__(self, file: str, given: dict[str, str]) -> None:
+        self._file = file
+        self._given = given
+
+    def config(self) -> NodeConfig:
+        self._refuse_what_cannot_be_honoured()
+        controller_names = self._names("controller.listener.names")
+        protocols = self._protocol_map(controller_names)
+        listeners = self._listeners("listeners", protocols)
+        others = [listener.name for listener in listeners if listener.name not in controller_names]
+        if others:
+            self._refuse("listeners", f"{', '.join(others)} is not in controller.listener.names")
+        advertised = self._listeners("advertised.listeners", protocols) if "advertised.listeners" in self._given else ()
+        inter_broker, protocol = self._inter_broker(protocols)
+        metadata_log_dir, log_dirs = self._directories()
+        node_id = self._int("node.id", None, at_most=NODE_ID_MAX)
+        voters = self._voters()
+        if node_id not in [voter.id for voter in voters]:
+            self._refuse("controller.quorum.voters", f"it does not name this node ({node_id})")
+        migration = self._bool("zookeeper.metadata.migration.enable", False)
+        if migration and not self._given.get("zookeeper.connect"):
+            raise CONFIG_MISSING.error(file=self._file, key="zookeeper.connect", reason="migration is enabled")
+        session = self._int("zookeeper.session.timeout.ms", 18_000, at_least=100)
+        return NodeConfig(
+            file=self._file,
+            node_id=node_id,
+            voters=voters,
+            listeners=listeners,
+            advertised=advertised or listeners,
+            metadata_log_dir=metadata_log_dir,
+            log_dirs=log_dirs,
+            zookeeper_connect=self._given.get("zookeeper.connect"),
+            migration_enabled=migration,
+            inter_broker_listener=inter_broker,
+            inter_broker_protocol=protocol,
+            zookeeper_session_timeout_ms=session,
+            zookeeper_connection_timeout_ms=self._int("zookeeper.connection.timeout.ms", session, at_least=100),
+            append_linger_ms=self._int("controller.quorum.append.linger.ms", 25),
+            segment_bytes=self._int("metadata.log.segment.bytes", 1 << 30, at_least=1024),
+            idle_interval_ms=self._int("metadata.max.idle.interval.ms", 500),
+            broker_session_timeout_ms=self._int("broker.session.timeout.ms", 9_000, at_least=1),
+            broker_heartbeat_interval_ms=self._int("broker.heartbeat.interval.ms", 2_000, at_least=1),
+            default_replication_factor=self._int("default.replication.factor", 1, at_least=1),
+            num_partitions=self._int("num.partitions", 1, at_least=1),
+            delete_topic_enabled=self._bool("delete.topic.enable", True),
+            auto_leader_rebalance=self._bool("auto.leader.rebalance.enable", True),
+            leader_imbalance_check_interval_s=self._int("leader.imbalance.check.interval.seconds", 300, at_least=1),
+            unclean_leader_election=self._bool("unclean.leader.election.enable", False),
+            quorum=self._quorum_settings(),
+            gates=self._one_of("zk2kraft.gates", "auto", ("auto", "hold")),
+            takeover_max_ms=self._int("zk2kraft.takeover.max.ms", 15_000, at_least=1, at_most=TAKEOVER_MAX_MS),
+            control_address=self._given.get("zk2kraft.control.address", "127.0.0.1:0"),
+            export_dir=Path(self._given["zk2kraft.export.dir"]) if "zk2kraft.export.dir" in self._given else None,
+            waived=frozenset(self._names("zk2kraft.waive")),
+            given=self._given,
+            unknown=tuple(sorted(key for key in self._given if not is_known(key))),
+        )
+
+    def _quorum_settings(self) -> QuorumSettings:
+        """Kafka's keys and defaults. The linger stays ours: one flush at a time gathers what comes meanwhile."""
+        default = QuorumSettings()
+        return QuorumSettings(
+            pre_vote=False,  # as Kafka 3.9, whose Vote has no place for it
+            election_timeout_ms=self._int("controller.quorum.election.timeout.ms", 1_000, at_least=1),
+            fetch_timeout_ms=self._int("controller.quorum.fetch.timeout.ms", 2_000, at_least=1),
+            election_backoff_max_ms=self._int("controller.quorum.election.backoff.max.ms", 1_000, at_least=1),
+            request_timeout_ms=self._int("controller.quorum.request.timeout.ms", 2_000, at_least=1),
+            retry_backoff_ms=self._int("controller.quorum.retry.backoff.ms", 20, at_least=1),
+            snapshot_after_bytes=self._int(
+                "metadata.log.max.record.bytes.between.snapshots", default.snapshot_after_bytes, at_least=1
+            ),
+            snapshot_after_ms=self._limit("metadata.log.max.snapshot.interval.ms", default.snapshot_after_ms, off=0),
+            retention_bytes=self._limit("metadata.max.retention.bytes", default.retention_bytes, off=-1),
+            retention_ms=self._limit("metadata.max.retention.ms", default.retention_ms, off=-1),
+        )
+
+    # --- what we cannot do ---------------------------------------------------------------------------------
+
+    def _refuse_what_cannot_be_honoured(self) -> None:
+        roles = self._names("process.roles")
+        if roles != ["controller"]:
+            self._refuse("process.roles", "a controller runs on its own node; combined mode is not supported")
+        if self._given.get("controller.quorum.bootstrap.servers"):
+            self._refuse("controller.quorum.bootstrap.servers", "dynamic voters (kraft.version 1) are not supported")
+        if self._given.get("authorizer.class.name"):
+            self._refuse("authorizer.class.name", "an authorizer on the controllers is not supported yet")
+        if self._bool("zookeeper.ssl.client.enable", False):
+            self._refuse("zookeeper.ssl.client.enable", "TLS to ZooKeeper is not supported yet")
+        if self._bool("zookeeper.set.acl", False):
+            self._refuse("zookeeper.set.acl", "access lists on znodes are not supported yet")
+        if self._given.get("control.plane.listener.name"):
+            self._refuse("control.plane.listener.name", "KRaft controllers have none (as stock)")
+
+    def _refuse(self, key: str, reason: str) -> None:
+        raise CONFIG_NOT_HONOURED.error(file=self._file, key=key, value=self._given.get(key, ""), reason=reason)
+
+    # --- typed values --------------------------------------------------------------------------------------
+
+    def _names(self, key: str) -> list[str]:
+        return [name.strip() for name in self._given.get(key, "").split(",") if name.strip()]
+
+    def _bool(self, key: str, default: bool) -> bool:
+        value = self._given.get(key, str(default)).lower()
+        if value not in ("true", "false"):
+            self._refuse(key, "it is neither true nor false")
+        return value == "true"
+
+    def _int(self, key: str, default: int | None, at_least: int = 0, at_most: int = 2**63 - 1) -> int:
+        text = self._given.get(key, "" if default is None else str(default))
+        if not text:
+            raise CONFIG_MISSING.error(file=self._file, key=key, reason="it has no default")
+        if not re.fullmatch(r"-?[0-9]{1,19}", text) or not at_least <= int(text) <= at_most:
+            self._refuse(key, f"it is not a number from {at_least} to {at_most}")
+        return int(text)
+
+    def _limit(self, key: str, default: int, *, off: int) -> int:
+        """A number, or `off`, by which Kafka's key says that there is no limit."""
+        number = self._int(key, default, at_least=off)
+        return NO_LIMIT if number == off else number
+
+    def _one_of(self, key: str, default: str, choices: tuple[str, ...]) -> str:
+        value = self._given.get(key, default)
+        if value not in choices:
+            self._refuse(key, f"it is not one of {', '.join(choices)}")
+        return value
+
+    def _protocol_map(self, controller_names: list[str]) -> dict[str, SecurityProtocol]:
+        """Listener name to protocol. A controller listener without an entry is PLAINTEXT, as in stock KRaft."""
+        if not controller_names:
+            raise CONFIG_MISSING.error(file=self._file, key="controller.listener.names", reason="it names the quorum")
+        known = {name: SecurityProtocol[name] for name in SecurityProtocol.__members__}
+        for entry in self._names("listener.security.protocol.map"):
+            name, _, protocol = entry.partition(":")
+            if protocol not in SecurityProtocol.__members__:
+                self._refuse("listener.security.protocol.map", f"{protocol!r} is not a security protocol")
+            known[name] = SecurityProtocol[protocol]
+        for name in controller_names:
+            known.setdefault(name, SecurityProtocol.PLAINTEXT)
+            if known[name] is not SecurityProtocol.PLAINTEXT:
+                self._refuse("listener.security.protocol.map", f"{known[name].name} on {name} is not supported yet")
+        return known
+
+    def _listeners(self, key: str, protocols: Mapping[str, SecurityProtocol]) -> tuple[Listener, ...]:
+        found = []
+        for entry in self._names(key):
+            match = re.fullmatch(r"([A-Za-z0-9_.-]+)://(.*):([0-9]{1,5})", entry)
+            if match is None or match[1] not in protocols or int(match[3]) > PORT_MAX:
+                self._refuse(key, f"{entry!r} is not NAME://host:port with a known name")
+            else:
+                found.append(Listener(match[1], match[2].strip("[]"), int(match[3]), protocols[match[1]]))
+        if not found:
+            raise CONFIG_MISSING.error(file=self._file, key=key, reason="a controller has to listen")
+        return tuple(found)
+
+    def _inter_broker(self, protocols: Mapping[str, SecurityProtocol]) -> tuple[str, SecurityProtocol]:
+        """The listener on which brokers are told things; by name, or by protocol, or PLAINTEXT."""
+        name = self._given.get("inter.broker.listener.name") or self._given.get(
+            "security.inter.broker.protocol", SecurityProtocol.PLAINTEXT.name
+        )
+        if name not in protocols:
+            self._refuse("inter.broker.listener.name", f"{name} is not in listener.security.protocol.map")
+        if protocols[name] is not SecurityProtocol.PLAINTEXT:
+            self._refuse("inter.broker.listener.name", f"{protocols[name].name} to brokers is not supported yet")
+        return name, protocols[name]
+
+    def _directories(self) -> tuple[Path, tuple[Path, ...]]:
+        text = self._given.get("log.dirs") or self._given.get("log.dir") or "/tmp/kafka-logs"
+        log_dirs = tuple(Path(each.strip()) for each in text.split(",") if each.strip())
+        return Path(self._given.get("metadata.log.dir") or log_dirs[0]), log_dirs
+
+    def _voters(self) -> tuple[Voter, ...]:
+        voters = []
+        for entry in self._names("controller.quorum.voters"):
+            match = re.fullmatch(r"([0-9]{1,10})@(.+):([0-9]{1,5})", entry)
+            if (
+                match is None
+                or match[2] == "0.0.0.0"
+                or int(match[1]) > NODE_ID_MAX
+                or not 0 < int(match[3]) <= PORT_MAX
+            ):
+                self._refuse("controller.quorum.voters", f"{entry!r} is not id@host:port")
+            else:
+                voters.append(Voter(int(match[1]), match[2].strip("[]"), int(match[3])))
+        if not voters:
+            raise CONFIG_MISSING.error(file=self._file, key="controller.quorum.voters", reason="it names the quorum")
+        if len({voter.id for voter in voters}) != len(voters):
+            self._refuse("controller.quorum.voters", "an id occurs twice")
+        return tuple(voters)
+
+
+# --- which keys exist -------------------------------------------------------------------------------------
+
+_OURS: Final = frozenset(
+    {
+        "zk2kraft.gates",
+        "zk2kraft.takeover.max.ms",
+        "zk2kraft.control.address",
+        "zk2kraft.export.dir",
+        "zk2kraft.waive",
+    }
+)
+
+_KAFKA_FAMILIES: Final = (
+    "advertised.", "alter.", "authorizer.", "auto.", "background.", "broker.", "client.", "compression.",
+    "connection", "connections.", "control.", "controlled.", "controller.", "create.", "default.", "delegation.",
+    "delete.", "early.", "eligible.", "fetch.", "group.", "initial.", "inter.", "kafka.", "leader.", "listener.",
+    "listeners", "log.", "max.", "message.", "metadata.", "metric", "min.", "node.", "num.", "offset", "offsets.",
+    "password.", "principal.", "process.", "producer.", "queued.", "quota.", "remote.", "replica.",
+    "replication.", "request.", "reserved.", "sasl.", "security.", "server.", "socket.", "ssl.", "super.",
+    "telemetry.", "transaction.", "transactional.", "unclean.", "unstable.", "zookeeper.",
+)  # fmt: skip
+"""First words of Kafka 3.9's broker configuration. Most of it means nothing to a controller, in stock as here."""
+
+
+def is_known(key: str) -> bool:
+    """Whether Kafka 3.9 or we have a key of this name; a misspelt `zk2kraft.` key is unknown."""
+    return key in _OURS or (not key.startswith("zk2kraft.") and key.startswith(_KAFKA_FAMILIES))

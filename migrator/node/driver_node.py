@@ -1,0 +1,443 @@
+"""The driver at work: one act per state, and what interrupts it.
+
+In:   leadership and commits of this node, watches on the claim, what a person asks for.
+Out:  the takeover, the copy, dual-write, the way back; `status()` tells where it is and why it waits.
+Elsewhere: which state follows (driver.machine), what is read, written and told (driver, tree_reader, mirror_node,
+broker_channels), the acts of the window (takeover.py) and of going back (hand_back.py).
+Rules: an act reports how it ended and never decides what comes next. Every wait has a reason that can be read.
+Source: KIP-866; R-866-01, 06, 11, 15.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from migrator.audit.compare import Report
+from migrator.driver.claim import Claim, Seen, still_ours
+from migrator.driver.copy import Copy
+from migrator.driver.guard import Survey
+from migrator.driver.machine import Happened, State, Window, entry, in_window, may_abort, move, writes_allowed
+from migrator.driver.tell import Kind, Order, reachable
+from migrator.driver.teller import Teller
+from migrator.driver.tree import Tree
+from migrator.errors import FENCED, TAKEOVER_ABORTED, FindingError, Occurrence
+from migrator.model.draft import Delta
+from migrator.model.image import NOWHERE, Position
+from migrator.model.values import MigrationState
+from migrator.model.verdict import Verdict
+from migrator.node.active_controller import ActiveController, LeadershipLost
+from migrator.node.broker_channels import BrokerChannels
+from migrator.node.claims import read_claim
+from migrator.node.config import NodeConfig
+from migrator.node.hooks import Hooks
+from migrator.node.mirror_node import Mirror
+from migrator.node.storage import Marks
+from migrator.zk.session import ZkSession
+
+log = structlog.get_logger()
+
+REFUSED_AGAIN_S = 1.0
+REFUSED_AGAIN_MAX_S = 30.0
+"""Pause before a broker that refused a request gets everything once more: doubled with each refusal in a row."""
+
+TAKEOVER_CAN_BE_ASKED = frozenset({State.WAIT_QUORUM, State.WAIT_BROKERS, State.HELD})
+HAND_BACK_CAN_BE_ASKED = frozenset(
+    {State.COMMITTING, State.RESUMING, State.SYNCING, State.TELLING_BROKERS, State.DUAL_WRITE}
+)
+"""A wish that comes at any other time is not kept: it would be carried out when nobody means it any more."""
+
+CLAIM_LOOK_S = 0.05
+"""Our own writes wake the watch on /migration; looks closer together than this are joined."""
+
+
+@dataclass(slots=True)
+class DriverState:
+    """What the driver knows. One act at a time changes it, on the loop's thread.
+
+    wish_takeover, wish_hand_back: a person asked; kept until done.
+    """
+
+    state: State = State.IDLE
+    reason: str = "this node does not lead"
+    since_ms: int = 0
+    claim: Claim | None = None
+    window: Window | None = None
+    window_ms: int | None = None
+    tree: Tree | None = None
+    copy: Copy | None = None
+    surveys: dict[int, Survey] = field(default_factory=dict)
+    verdict: Verdict | None = None
+    exported: str | None = None
+    audit: Report | None = None
+    finding: Occurrence | None = None
+    wish_takeover: bool = False
+    wish_hand_back: bool = False
+    fresh_copy: bool = False
+    dual_write_at: Position = NOWHERE
+    reconciled_writes: int | None = None
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+class DriverNode:
+    """Runs the driver of one controller process, for as long as it lives."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        controller: ActiveController,
+        session: ZkSession,
+        marks: Marks,
+        *,
+        laboratory: bool,
+        on_retired: Callable[[Occurrence], None],
+        close_listener: Callable[[], Awaitable[None]],
+        log_pieces: Callable[[], Iterable[bytes]],
+        hooks: Hooks,
+    ) -> None:
+        self.config = config
+        self.controller = controller
+        self.session = session
+        self.marks = marks
+        self.laboratory = laboratory
+        self.hooks = hooks
+        self.close_listener = close_listener
+        self.log_pieces = log_pieces
+        self.now = DriverState()
+        self.mirror: Mirror | None = None
+        self.teller: Teller | None = None
+        self.channels = BrokerChannels(
+            str(config.node_id),
+            config.inter_broker_listener,
+            on_answer=self._on_answer,
+            now_ms=self.now_ms,
+        )
+        self.backlog: list[Delta] = []
+        """Commits since the reconcile's target that no mirror has seen yet."""
+        self.untold: list[Delta] = []
+        """Commits since the image of a full send that is being encoded."""
+        self.unanswered_full: dict[int, int] = {}
+        self.deleted_topics: set[str] = set()
+        """Names of topics that the log removed; a broker that missed that may still have their logs."""
+        self._refusals: dict[int, int] = {}
+        self._retries: dict[int, asyncio.TimerHandle] = {}
+        self._on_retired = on_retired
+        self._interrupts: asyncio.Queue[Happened] = asyncio.Queue()
+        self._changed = asyncio.Event()
+        self._epoch: int | None = None
+        self._loop = asyncio.get_running_loop()
+        self._claim_look: asyncio.TimerHandle | None = None
+        self._moves = 0
+        controller.writes_allowed = self._may_write
+
+    # --- what others see -----------------------------------------------------------------------------------
+
+    @staticmethod
+    def now_ms() -> int:
+        return int(time.monotonic() * 1000)
+
+    def _may_write(self) -> bool:
+        return writes_allowed(self.now.state)
+
+    def wait_because(self, reason: str) -> None:
+        """Name what is waited for; logged when it changes."""
+        if reason != self.now.reason:
+            self.now.reason = reason
+            log.info("driver.waits", state=self.now.state.value, reason=reason)
+
+    # --- what happens from outside -------------------------------------------------------------------------
+
+    def led(self, epoch: int) -> None:
+        """This node leads and its first records are committed."""
+        self._epoch = epoch
+        self.deleted_topics |= self.controller.removed_topics
+        latched = self.marks.read(Marks.TAKEOVER) is not None
+        self.interrupt(entry(self.controller.image.migration, latched=latched))
+
+    def lost_leadership(self) -> None:
+        """An act that still runs keeps the old epoch, with which nobody takes anything from it any more."""
+        self.interrupt(Happened.LEADERSHIP_LOST)
+
+    @property
+    def epoch(self) -> int:
+        assert self._epoch is not None, "the driver acts only while this node leads"
+        return self._epoch
+
+    def interrupt(self, happened: Happened) -> None:
+        self._interrupts.put_nowait(happened)
+
+    def ask_takeover(self) -> None:
+        """A person wants the takeover. Asked once more when it is under way, this changes nothing."""
+        self.now.wish_takeover = self.now.state in TAKEOVER_CAN_BE_ASKED
+        self._changed.set()
+
+    def ask_abort(self, reason: str) -> bool:
+        """Abort the window; False when there is nothing to abort any more."""
+        if not may_abort(self.now.state):
+            return False
+        aborted = TAKEOVER_ABORTED.found(reason=reason or "no reason given")
+        self.fail_window(aborted.text, aborted)
+        return True
+
+    def ask_hand_back(self) -> None:
+        self.now.wish_hand_back = self.now.state in HAND_BACK_CAN_BE_ASKED
+        if self.now.wish_hand_back:
+            self.interrupt(Happened.HAND_BACK_ASKED)
+
+    def fail_window(self, reason: str, finding: Occurrence | None = None) -> None:
+        log.warning("window.failed", state=self.now.state.value, reason=reason)
+        self.now.reason = reason
+        self.now.finding = finding
+        self.interrupt(Happened.WINDOW_FAILED)
+
+    # --- commits -------------------------------------------------------------------------------------------
+
+    def published(self, delta: Delta) -> None:
+        """A commit became visible: mirror it, tell brokers."""
+        self._changed.set()
+        self._note_what_surveys_miss(delta)
+        if self.now.claim is None or self.controller.image.migration is not MigrationState.MIGRATION:
+            return
+        if self.mirror is not None:
+            self.mirror.publish(delta)
+        else:
+            self.backlog.append(delta)
+        if self.teller is not None:
+            self.channels.follow(reachable(delta.after))
+            self.send(self.teller.published(delta))
+        else:
+            self.untold.append(delta)
+
+    def _note_what_surveys_miss(self, delta: Delta) -> None:
+        """Topics that are gone since brokers were asked; brokers that came back have to be asked again."""
+        for topic_id in delta.topics:
+            before = delta.before.topics.get(topic_id)
+            if before is not None and topic_id not in delta.after.topics:
+                self.deleted_topics.add(before.name)
+        for broker in delta.brokers:
+            old, new = delta.before.brokers.get(broker), delta.after.brokers.get(broker)
+            if old is None or new is None or old.epoch != new.epoch:
+                self.now.surveys.pop(broker, None)
+
+    def on_applied(self, position: Position) -> None:
+        self.now.dual_write_at = position
+        if self.teller is not None:
+            self.send(self.teller.mirrored(position))
+        self._changed.set()
+
+    def on_claim(self, claim: Claim) -> None:
+        self.now.claim = claim
+
+    def on_broken(self, reason: str) -> None:
+        self.mirror = None
+        self.wait_because(f"ZooKeeper did not take a write ({reason}); reading and comparing again")
+        self.interrupt(Happened.MIRROR_BROKEN)
+
+    def send(self, orders: list[Order]) -> None:
+        """Queue orders; full ones are awaited by TELLING_BROKERS until each broker answered all three."""
+        full = [order for order in orders if order.kind is Kind.FULL]
+        for broker in {order.broker for order in full}:
+            self.unanswered_full[broker] = sum(order.broker == broker for order in full)
+        self.channels.send(orders)
+
+    def _on_answer(self, order: Order, problem: str | None) -> None:
+        if problem is None:
+            if order.kind is Kind.FULL and self._is_current(order):
+                self.unanswered_full[order.broker] -= 1
+                if not self.unanswered_full[order.broker]:
+                    self._refusals.pop(order.broker, None)
+            self._changed.set()
+            return
+        self.wait_because(f"broker {order.broker} refused a request: {problem}")
+        self.look_at_claim()
+        if order.broker not in self._retries:  # one refused send has many refused orders
+            times = self._refusals[order.broker] = self._refusals.get(order.broker, 0) + 1
+            pause_s = min(REFUSED_AGAIN_S * 2.0 ** (times - 1), REFUSED_AGAIN_MAX_S)
+            retry = self._loop.call_later(pause_s, self._tell_again, order.broker, order.broker_epoch)
+            self._retries[order.broker] = retry
+
+    def _is_current(self, order: Order) -> bool:
+        """Whether this full send is the one that is waited for: not of an earlier epoch of the broker."""
+        told = {} if self.teller is None else self.teller.audience()
+        return told.get(order.broker) == order.broker_epoch and self.unanswered_full.get(order.broker, 0) > 0
+
+    def _tell_again(self, broker: int, broker_epoch: int) -> None:
+        self._retries.pop(broker, None)
+        if self.teller is not None:
+            self.unanswered_full.pop(broker, None)
+            self.send(self.teller.refused(broker, broker_epoch))
+
+    # --- the claim -----------------------------------------------------------------------------------------
+
+    def look_at_claim(self) -> None:
+        """Look soon whether the claim is still ours; called from any thread's watch through the loop."""
+        if self._claim_look is None and self.now.claim is not None:
+            self._claim_look = self._loop.call_later(
+                CLAIM_LOOK_S, lambda: asyncio.ensure_future(self._check_claim(), loop=self._loop)
+            )
+
+    def _watch_fired(self) -> None:
+        self._loop.call_soon_threadsafe(self.look_at_claim)
+
+    def session_changed(self, what: str) -> None:
+        """Called from the session's thread. After a reconnect every watch is gone, so look at once."""
+        log.info("zookeeper.session", state=what)
+        if what == "connected":
+            self._watch_fired()
+
+    async def _check_claim(self) -> None:
+        self._claim_look = None
+        try:
+            seen = await asyncio.to_thread(read_claim, self.session, self._watch_fired)
+        except FindingError as error:
+            log.info("claim.not_seen", reason=str(error))
+            return  # the session tells when it is connected again
+        claim = self.now.claim
+        if claim is None:
+            return
+        if not still_ours(seen, claim):
+            self.claim_touched(seen)
+        elif self.marks.read(Marks.MIGRATION) != str(seen.migration_born):
+            await asyncio.to_thread(self.marks.set, Marks.MIGRATION, str(seen.migration_born))
+
+    def claim_touched(self, seen: Seen) -> None:
+        claim = self.now.claim
+        if claim is not None and self._is_our_successor(seen, claim):
+            log.warning("claim.succeeded", by=seen.controller.brokerid if seen.controller else -1)
+            self.controller.resign()
+            self.lost_leadership()
+            return
+        holder = "nobody" if seen.controller is None else f"node {seen.controller.brokerid}"
+        expected = "nobody" if claim is None else f"node {claim.node}, epoch {claim.zk_epoch}"
+        self.now.finding = FENCED.found(found=f"{holder}, epoch {seen.epoch}", expected=expected)
+        log.error("claim.touched", found=holder, controller_epoch=seen.epoch, expected=expected)
+        self.interrupt(Happened.CLAIM_TOUCHED)
+
+    def _is_our_successor(self, seen: Seen, claim: Claim) -> bool:
+        """Another voter of this quorum was elected and has claimed; this node has not heard of it yet."""
+        held = seen.controller
+        return (
+            held is not None
+            and held.brokerid in self.config.voter_ids
+            and held.brokerid != claim.node
+            and held.kraft_epoch > claim.kraft_epoch
+        )
+
+    # --- the loop ------------------------------------------------------------------------------------------
+
+    async def run(self, acts: Mapping[State, Callable[[], Awaitable[Happened]]]) -> None:
+        """Run one act after the other, for ever. An act that raises a finding before the commit fails the window."""
+        while True:
+            happened = await self._next(acts.get(self.now.state))
+            following = move(self.now.state, happened)
+            if following is None:
+                continue
+            await self._enter(following, happened)
+
+    async def _next(self, act: Callable[[], Awaitable[Happened]] | None) -> Happened:
+        """The act's own end, or an interrupt that means something in this state."""
+        task = None if act is None else asyncio.create_task(self._guarded(act), name=f"act-{self.now.state}")
+        try:
+            while True:
+                interrupt = asyncio.create_task(self._interrupts.get())
+                waiting = {interrupt} if task is None else {interrupt, task}
+                done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                if interrupt in done:
+                    happened = interrupt.result()
+                    if move(self.now.state, happened) is not None:
+                        return happened
+                else:
+                    interrupt.cancel()
+                if task is not None and task in done:
+                    return task.result()
+        finally:
+            if task is not None and not task.done():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    async def _guarded(self, act: Callable[[], Awaitable[Happened]]) -> Happened:
+        """Expected trouble inside the window ends the window; elsewhere the act tries again after a second."""
+        while True:
+            try:
+                return await act()
+            except LeadershipLost:
+                return Happened.LEADERSHIP_LOST
+            except FindingError as error:
+                if may_abort(self.now.state):
+                    self.now.finding = error.occurrence
+                    self.now.reason = str(error)
+                    log.warning("window.failed", state=self.now.state.value, reason=str(error))
+                    return Happened.WINDOW_FAILED
+                self.wait_because(str(error))
+                if self.must_go_back():
+                    self.now.finding = error.occurrence
+                    return Happened.MUST_GO_BACK
+                await asyncio.sleep(1.0)
+
+    async def _enter(self, state: State, happened: Happened) -> None:
+        before = self.now.state
+        self.now.state = state
+        self.now.since_ms = self.now_ms()
+        keeps_reason = state in (State.ABORTING, State.HELD, State.FENCED, State.RETIRED)
+        reason = self.now.reason if keeps_reason else happened.value
+        self.now.reason = reason
+        self._moves += 1
+        self.now.history.append(
+            {"number": self._moves, "at": time.time(), "from": before.value, "to": state.value, "reason": reason}
+        )
+        log.info("driver.state", **{"from": before.value, "to": state.value, "reason": reason})
+        if state in (State.FENCED, State.IDLE, State.RETIRED, State.ABORTING):
+            await self._stop_telling()
+        if state is State.ABORTING:
+            self.now.wish_takeover = False
+            self.now.exported = None
+        if state is State.DUAL_WRITE and self.now.window is not None:
+            self._close_window()
+        if state in (State.RETIRED,) and self.now.finding is not None:
+            self._on_retired(self.now.finding)
+
+    def _close_window(self) -> None:
+        window = self.now.window
+        assert window is not None
+        self.now.window_ms = self.now_ms() - window.opened_ms
+        self.now.window = None
+        log.info("dual_write.entered", window_ms=self.now.window_ms)
+
+    async def _stop_telling(self) -> None:
+        if self.mirror is not None:
+            self.mirror.stop()
+            self.mirror = None
+        self.teller = None
+        self.backlog.clear()
+        self.untold.clear()
+        self.unanswered_full.clear()
+        for retry in self._retries.values():
+            retry.cancel()
+        self._retries.clear()
+        self._refusals.clear()
+        await self.channels.close()
+
+    async def changed(self, timeout_s: float) -> None:
+        """Wait until something worth looking at happened, at most so long."""
+        self._changed.clear()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    def must_go_back(self) -> bool:
+        """Committed, no broker was told, and the cluster has been without a controller for as long as is allowed."""
+        window = self.now.window
+        return self.now.fresh_copy and window is not None and window.overdue(self.now_ms())
+
+    def without_controller_ms(self) -> int | None:
+        """How long the cluster has had no controller; None outside the window."""
+        if self.now.window is None or not in_window(self.now.state):
+            return None
+        return self.now_ms() - self.now.window.opened_ms

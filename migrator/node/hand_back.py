@@ -1,0 +1,250 @@
+"""The acts of going back: abort inside the window, hand-back from dual-write, giving up before brokers were told.
+
+In:   a `DriverNode` that holds (or may still hold) the claim.
+Out:  how the act ended; after it a ZooKeeper-mode broker is controller, and none was restarted.
+Elsewhere: the multis (driver.claim), `zk2kraft release` for when none of ours is alive (release.py).
+Order of the hand-back: no more changes; everything committed, mirrored and answered; both sides equal; the mark on
+disk that retires this log for ever; the listener closed; the claim deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import closing
+
+import msgspec
+import structlog
+
+from migrator.audit.compare import Report, Rules
+from migrator.audit.compare import report as make_report
+from migrator.audit.log_source import CommittedRecords
+from migrator.audit.normalise import LogFacts
+from migrator.audit.quick import compare_sides
+from migrator.driver.claim import Claim, Seen, plan_give_back, plan_hand_back
+from migrator.driver.machine import Happened
+from migrator.errors import HAND_BACK_NOT_POSSIBLE, ZOOKEEPER_LOST, FindingError
+from migrator.node.claims import read_claim
+from migrator.node.config import NodeConfig
+from migrator.node.driver_node import DriverNode
+from migrator.node.storage import Marks
+from migrator.node.tree_reader import read_tree
+from migrator.wire.batch import read_batches
+from migrator.zk import paths
+from migrator.zk.multi import Multi
+from migrator.zk.session import ZkSession
+
+log = structlog.get_logger()
+
+AGAIN_S = 0.2
+FINISH_TRIES = 5
+QUIET_MAX_S = 30.0
+"""How long a hand-back waits for everything to be mirrored and answered before it is refused."""
+
+
+class Left(msgspec.Struct, frozen=True):
+    """The mark of a log that was handed back: which claim stood, and what the next controller has to outrank.
+
+    With it the last step can be done by a later life of this process, when the one that began it did not come to it.
+    """
+
+    at: float
+    node: int
+    kraft_epoch: int
+    zk_epoch: int
+    highest_state_epoch: int
+
+
+def last_step(seen: Seen, left: Left) -> Multi | None:
+    """Delete the claim of this log; None when it does not stand any more."""
+    held = seen.controller
+    if held is None or (held.brokerid, held.kraft_epoch) != (left.node, left.kraft_epoch):
+        return None
+    if seen.migration is None or seen.migration.kraft_controller_epoch != left.kraft_epoch:
+        return None
+    claim = Claim(
+        node=left.node,
+        kraft_epoch=left.kraft_epoch,
+        zk_epoch=max(left.zk_epoch, seen.epoch),
+        epoch_version=seen.epoch_version,
+        controller_version=seen.controller_version,
+        migration_version=seen.migration_version,
+        ephemeral=bool(seen.controller_owner),
+    )
+    return plan_hand_back(claim, left.highest_state_epoch)
+
+
+def finish(config: NodeConfig, mark: str) -> None:
+    """At the start of a process whose log carries the mark: if the claim still stands, the step after it was missed.
+
+    Raises Z2K-2001 or Z2K-2002 when ZooKeeper does not answer: then nobody knows, and the next start asks again.
+    """
+    try:
+        left = msgspec.json.decode(mark, type=Left)
+    except msgspec.DecodeError:
+        return  # found handed back by somebody else: nothing of ours stands
+    if config.zookeeper_connect is None:
+        return
+    timeout_s = config.zookeeper_connection_timeout_ms / 1000
+    with closing(ZkSession(config.zookeeper_connect).start(timeout_s)) as session:
+        for _ in range(FINISH_TRIES):
+            session.sync()
+            multi = last_step(read_claim(session), left)
+            if multi is None or session.apply(multi).applied:
+                return
+        raise ZOOKEEPER_LOST.error(path=paths.CONTROLLER, reason="the claim changes while it is given back")
+
+
+class HandBackActs:
+    """The acts of one driver."""
+
+    def __init__(self, driver: DriverNode) -> None:
+        self.d = driver
+
+    # --- abort ---------------------------------------------------------------------------------------------
+
+    async def give_back(self) -> Happened:
+        """Before the commit: delete what is ours of the claim, also one that an earlier life of this node left."""
+        d = self.d
+        d.now.claim = None
+        await d.hooks.before("give back")
+        while True:
+            seen = await self._seen()
+            claim = self._left_claim(seen)
+            if claim is None:
+                break
+            if await self._apply(plan_give_back(claim)):
+                log.info("zk.given_back", controller_epoch=seen.epoch)
+                break
+            d.wait_because("ZooKeeper did not take the claim back; reading it again")
+            await asyncio.sleep(AGAIN_S)
+        d.now.window_ms = None if d.now.window is None else d.now_ms() - d.now.window.opened_ms
+        d.now.window = None
+        return Happened.GIVEN_BACK
+
+    def _left_claim(self, seen: Seen) -> Claim | None:
+        """The claim that stands, if a voter of this quorum made it and nothing was committed under it."""
+        held, migration = seen.controller, seen.migration
+        voters = self.d.config.voter_ids
+        if held is None or held.kraft_epoch <= 0 or held.brokerid not in voters or held.kraft_epoch > self.d.epoch:
+            return None
+        if migration is None or migration.kraft_controller_id not in voters or migration.kraft_metadata_offset >= 0:
+            return None
+        return Claim(
+            node=held.brokerid,
+            kraft_epoch=held.kraft_epoch,
+            zk_epoch=seen.epoch,
+            epoch_version=seen.epoch_version,
+            controller_version=seen.controller_version,
+            migration_version=seen.migration_version,
+            ephemeral=bool(seen.controller_owner),
+        )
+
+    # --- hand-back -----------------------------------------------------------------------------------------
+
+    async def hand_back(self) -> Happened:
+        """From dual-write, with every broker in ZooKeeper mode."""
+        d = self.d
+        d.now.wish_hand_back = False
+        try:
+            self._refuse_with_kraft_brokers()
+            await self._quiet()
+            report, highest = await asyncio.to_thread(self._compare)
+            d.now.audit = report
+            if not report.same:
+                first = report.differences[0]
+                raise HAND_BACK_NOT_POSSIBLE.error(reason=f"the audit found {first.family} {first.key} different")
+        except FindingError as error:
+            d.now.finding = error.occurrence
+            d.wait_because(str(error))
+            return Happened.HAND_BACK_REFUSED
+        return await self._leave(highest)
+
+    async def give_up(self) -> Happened:
+        """After the commit, but before any broker heard of us: leave at once; this log is retired."""
+        return await self._leave(-1)
+
+    def _refuse_with_kraft_brokers(self) -> None:
+        kraft = sorted(broker.id for broker in self.d.controller.image.brokers.values() if not broker.migrating)
+        if kraft:
+            raise HAND_BACK_NOT_POSSIBLE.error(reason=f"brokers {kraft} run in KRaft mode; roll them back first")
+
+    async def _quiet(self) -> None:
+        """Everything committed, mirrored, and answered by every broker."""
+        d = self.d
+        await d.controller.settled()
+        deadline = d.now_ms() + int(QUIET_MAX_S * 1000)
+        while True:
+            behind = 0 if d.mirror is None else d.mirror.behind
+            unanswered = d.channels.waiting()
+            if d.mirror is not None and not behind and not unanswered and not d.controller.lag():
+                return
+            reason = f"{behind} writes to ZooKeeper and {unanswered} requests to brokers are not answered"
+            if d.mirror is None or d.now_ms() > deadline:
+                raise HAND_BACK_NOT_POSSIBLE.error(reason=reason)
+            d.wait_because(reason)
+            await d.changed(0.1)
+
+    def _compare(self) -> tuple[Report, int]:
+        """On a thread: the log as it is on disk against ZooKeeper, and the highest epoch in any state."""
+        started = time.monotonic()
+        records, facts = CommittedRecords(), LogFacts()
+        for piece in self.d.log_pieces():
+            for batch in read_batches(piece):
+                for record in records.take(batch):
+                    facts.apply(record)
+        comparison = compare_sides(self.d.session, facts, Rules())
+        tree = read_tree(self.d.session, before=self.d.now.tree)
+        report = make_report(
+            comparison,
+            seconds={"total": time.monotonic() - started},
+            zk={},
+            kraft={"offset": records.offset, "epoch": records.epoch},
+            engine="quick",
+        )
+        return report, tree.highest_controller_epoch()
+
+    async def _leave(self, highest_state_epoch: int) -> Happened:
+        """The mark first: from then on this log is never used again, whatever happens next."""
+        d = self.d
+        claim = d.now.claim
+        assert claim is not None
+        await d.hooks.before("mark handed back")
+        left = Left(time.time(), claim.node, claim.kraft_epoch, claim.zk_epoch, highest_state_epoch)
+        d.marks.set(Marks.HANDED_BACK, msgspec.json.encode(left).decode())
+        await d.hooks.before("close listener")
+        await d.close_listener()
+        d.now.claim = None  # from here on a change of the claim is ours
+        await d.hooks.before("hand back")
+        while True:
+            seen = await self._seen()
+            multi = last_step(seen, left)
+            if multi is None:
+                break  # deleted already: by us, with a lost answer, or by somebody else
+            if await self._apply(multi):
+                break
+            d.wait_because("ZooKeeper did not take the claim back; reading it again")
+            await asyncio.sleep(AGAIN_S)
+        log.info("zk.handed_back", controller_epoch=claim.zk_epoch)
+        d.now.reason = "the cluster was handed back; this log is retired"
+        return Happened.HANDED_BACK
+
+    # --- ZooKeeper -----------------------------------------------------------------------------------------
+
+    async def _apply(self, multi: Multi) -> bool:
+        """True when applied; False when refused or unknown, then what stands is read again."""
+        try:
+            outcome = await asyncio.to_thread(self.d.session.apply, multi)
+        except FindingError as error:
+            if error.code != ZOOKEEPER_LOST.code:
+                raise
+            return False
+        return outcome.applied
+
+    async def _seen(self) -> Seen:
+        while True:
+            try:
+                return await asyncio.to_thread(read_claim, self.d.session)
+            except FindingError as error:
+                self.d.wait_because(f"ZooKeeper has to answer before the claim can be given back: {error}")
+                await asyncio.sleep(0.5)

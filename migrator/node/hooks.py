@@ -1,0 +1,41 @@
+"""Places where a test may stall, kill or spoil a controller. The product itself sets none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from migrator.driver.tell import Order
+from migrator.raft.effects import AnswerFetch
+
+
+async def _go_on(effect: str) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """before: awaited with the name of each effect of the driver, right before it; the names are `EFFECTS`."""
+
+    before: Callable[[str], Awaitable[None]] = _go_on
+    full_orders: Callable[[list[Order]], list[Order]] = lambda orders: orders
+    answer_fetch: Callable[[AnswerFetch], AnswerFetch] = lambda answer: answer
+
+
+EFFECTS = (
+    "latch",
+    "claim",
+    "read",
+    "encode",
+    "audit",
+    "append",
+    "settle",
+    "reconcile",
+    "tell",
+    "enter dual-write",
+    "mark handed back",
+    "close listener",
+    "hand back",
+    "give back",
+)
+"""In the order of a migration: what a crash may come before."""

@@ -1,0 +1,144 @@
+"""From the bytes of the log to the image: batches, transactions, records.
+
+In:   bytes of whole batches in log order.
+Out:  the image up to the last complete batch, and whether a metadata transaction is still open.
+Elsewhere: what one record does (controller.replay), reading files (log_store.py).
+Rules: records between Begin and End take effect together at End, or, at Abort, never.
+Source: Kafka 3.9 `MetadataBatchLoader`, `OffsetControlManager`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from migrator.controller.decision import Record
+from migrator.controller.replay import replay
+from migrator.errors import DIRECTORY_UNUSABLE, FindingError
+from migrator.model.draft import Draft
+from migrator.model.image import EMPTY, Image, Position
+from migrator.raft.types import SnapshotId
+from migrator.wire.batch import Batch, read_batches
+from migrator.wire.messages.metadata import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    RemoveTopicRecord,
+)
+from migrator.wire.records import decode_record, decode_versioned_record
+from migrator.wire.schema import Message
+
+
+class LogReplay:
+    """Applies batches one after the other; `image` is what they say so far, `end` the offset after the last one.
+
+    image, end: where to begin, when records before `end` are in the image already.
+    """
+
+    def __init__(self, image: Image = EMPTY, end: int = 0) -> None:
+        self.image = image
+        self.end = end
+        self._begins_at = end
+        self.settled_end = end
+        """Up to here everything is in the image; behind it an open transaction may wait."""
+        self.data_records = 0 if image.is_empty else 1
+        self.removed_topics: set[str] = set()
+        """Names of topics that the log removed at some time."""
+        self._open: list[Message] | None = None
+
+    @property
+    def transaction_open(self) -> bool:
+        return self._open is not None
+
+    def apply(self, data: bytes) -> None:
+        """Apply all batches in `data`; one image per call, since nobody looks in between."""
+        draft = Draft(self.image)
+        position = self.image.position
+        for batch in read_batches(data):
+            if batch.last_offset < self._begins_at:
+                continue  # in the image already
+            self._apply_batch(draft, batch)
+            position = Position(batch.leader_epoch, batch.last_offset)
+            self.end = batch.last_offset + 1
+            if self._open is None:
+                self.settled_end = self.end
+        self.image = draft.finish(position).after
+
+    def _apply_batch(self, draft: Draft, batch: Batch) -> None:
+        for value in batch.values:
+            self.data_records += 1
+            record = decode_record(value)
+            match record:
+                case BeginTransactionRecord():
+                    self._open = []
+                case AbortTransactionRecord():
+                    self._open = None
+                case EndTransactionRecord():
+                    for each in self._open or ():
+                        self._replay(draft, each)
+                    self._open = None
+                case _:
+                    if self._open is None:
+                        self._replay(draft, record)
+                    else:
+                        self._open.append(record)
+
+    def _replay(self, draft: Draft, record: Message) -> None:
+        if isinstance(record, RemoveTopicRecord) and (name := draft.topic_name(record.topic_id)) is not None:
+            self.removed_topics.add(name)
+        replay(draft, record)
+
+
+def read_bootstrap(path: Path) -> list[Record]:
+    """The records that the format tool left for an empty log, each with the version it was written in."""
+    try:
+        data = path.read_bytes()
+        return [decode_versioned_record(value) for batch in read_batches(data) for value in batch.values]
+    except (OSError, FindingError) as error:
+        raise DIRECTORY_UNUSABLE.error(directory=str(path.parent), reason=f"{path.name}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAhead:
+    """The whole log of a node, replayed before it takes part: of use when all of it turns out to be committed.
+
+    size: bytes of the log. generation: of the log view that it was made with; a cut makes it worthless.
+    snapshot, begins_at: what it began with, which is committed in any case: an empty image and 0 without a snapshot.
+    """
+
+    replay: LogReplay
+    size: int
+    snapshot: Image = EMPTY
+    begins_at: int = 0
+    generation: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.replay.end
+
+
+def read_ahead(pieces: Iterable[bytes], begin: LogReplay | None = None) -> ReadAhead:
+    """Replay pieces of a log, on any thread. begin: a snapshot's, where the log does not begin at 0."""
+    loader = begin or LogReplay()
+    snapshot, begins_at = loader.image, loader.end
+    size = 0
+    for piece in pieces:
+        if piece:
+            loader.apply(piece)
+            size += len(piece)
+    return ReadAhead(loader, size, snapshot, begins_at)
+
+
+def read_snapshot(path: Path, snapshot: SnapshotId) -> LogReplay:
+    """The image of a snapshot. Raises Z2K-3001 or Z2K-3013 when the file is damaged."""
+    draft = Draft(EMPTY)
+    loader = LogReplay()
+    for batch in read_batches(path.read_bytes()):
+        for value in batch.values:
+            replay(draft, decode_record(value))
+            loader.data_records += 1
+    loader.image = draft.finish(Position(snapshot.epoch, snapshot.end_offset - 1)).after
+    beginning = LogReplay(loader.image, snapshot.end_offset)
+    beginning.data_records = loader.data_records
+    return beginning

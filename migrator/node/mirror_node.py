@@ -1,0 +1,168 @@
+"""Dual-write at work: committed deltas become multis in flight, and their answers move the mark forward.
+
+In:   deltas in commit order, from the loop's thread.
+Out:  `on_applied(position)` when ZooKeeper has everything up to it, `on_broken(reason)` once when a write was refused
+      or its answer was lost; then nothing more is sent, and what came since is kept for the reconcile.
+Elsewhere: what is written (driver.mirror), what happens after a break (driver_node: read, diff, write differences).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from migrator.driver.claim import Claim
+from migrator.driver.mirror import Shape, plan
+from migrator.errors import FindingError
+from migrator.model.draft import Delta
+from migrator.model.image import Image, Position
+from migrator.zk.multi import Multi
+from migrator.zk.session import Outcome
+
+log = structlog.get_logger()
+
+
+class Pending(Protocol):
+    def outcome(self) -> Outcome: ...
+    def when_done(self, callback: Callable[[], None]) -> None: ...
+
+
+class Writer(Protocol):
+    def send(self, multi: Multi) -> Pending: ...
+
+
+@dataclass(slots=True)
+class _Sent:
+    """One multi on its way; `batch` is set on the last one of a commit."""
+
+    multi: Multi
+    pending: Pending
+    batch: _Batch | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    position: Position
+    image: Image
+    claim: Claim
+    writes: int
+    multis: int
+    committed_at: float
+
+
+class Mirror:
+    """Writes one claim's deltas. Made anew after every break, from what the reconcile found."""
+
+    def __init__(
+        self,
+        session: Writer,
+        claim: Claim,
+        image: Image,
+        shape: Shape,
+        *,
+        on_applied: Callable[[Position], None],
+        on_broken: Callable[[str], None],
+        on_claim: Callable[[Claim], None],
+    ) -> None:
+        self.image = image
+        """What ZooKeeper has for certain."""
+        self._session = session
+        self._planned_claim = claim
+        self._configs = shape.configs
+        self._sent: deque[_Sent] = deque()
+        self._on_applied = on_applied
+        self._on_broken = on_broken
+        self._on_claim = on_claim
+        self._broken = False
+        self._loop = asyncio.get_running_loop()
+        self.lag_ms = 0.0
+
+    @property
+    def behind(self) -> int:
+        """Multis without an answer."""
+        return len(self._sent)
+
+    def publish(self, delta: Delta) -> None:
+        """Send what one commit needs; a commit without a form in ZooKeeper needs nothing."""
+        if self._broken:
+            return
+        position = delta.after.position
+        planned = plan(delta, self._planned_claim, position, Shape(self._configs))
+        if not planned.multis:
+            if not self._sent:
+                self.image = delta.after
+                self._on_applied(position)
+            else:  # reported together with the write before it
+                last = self._sent[-1]
+                assert last.batch is not None
+                last.batch = _Batch(
+                    position,
+                    delta.after,
+                    last.batch.claim,
+                    last.batch.writes,
+                    last.batch.multis,
+                    last.batch.committed_at,
+                )
+            return
+        self._planned_claim, self._configs = planned.claim, planned.configs
+        now = time.monotonic()
+        batch = _Batch(position, delta.after, planned.claim, planned.writes, len(planned.multis), now)
+        for index, multi in enumerate(planned.multis):
+            last_one = index == len(planned.multis) - 1
+            try:
+                pending = self._session.send(multi)
+            except FindingError as error:
+                self._break(str(error))
+                return
+            self._sent.append(_Sent(multi, pending, batch if last_one else None))
+            pending.when_done(self._answered)
+
+    def stop(self) -> None:
+        """Send nothing more and report nothing more (the claim is being given up)."""
+        self._broken = True
+        self._sent.clear()
+
+    def _answered(self) -> None:
+        """On the session's thread: answers come in the order of sending, each call stands for one of them."""
+        self._loop.call_soon_threadsafe(self._take_answer)
+
+    def _take_answer(self) -> None:
+        if self._broken or not self._sent:
+            return
+        sent = self._sent.popleft()
+        try:
+            outcome = sent.pending.outcome()
+        except FindingError as error:
+            self._break(str(error))
+            return
+        if not outcome.applied:
+            operation = sent.multi.describe()[outcome.failed_at]
+            self._break(f"{outcome.error} at: {operation[:300]}")
+        elif sent.batch is not None:
+            self._applied(sent.batch)
+
+    def _applied(self, batch: _Batch) -> None:
+        self.image = batch.image
+        self.lag_ms = (time.monotonic() - batch.committed_at) * 1000
+        self._on_claim(batch.claim)
+        log.debug(
+            "dual_write.applied",
+            offset=batch.position.offset,
+            ops=batch.writes,
+            multis=batch.multis,
+            lag_ms=round(self.lag_ms, 1),
+        )
+        self._on_applied(batch.position)
+
+    def _break(self, reason: str) -> None:
+        if not self._broken:
+            self._broken = True
+            self._sent.clear()
+            log.warning("dual_write.broken", reason=reason)
+            self._on_broken(reason)

@@ -1,0 +1,389 @@
+"""One controller process: everything of this room put together, started and stopped in order.
+
+In:   a `NodeConfig`. Out: a running voter with its listener, driver and control port, until told to stop.
+Elsewhere: the parts (this room), the command line (api).
+Rules: a directory that was handed back is never used again; a configuration that does not fit the log stops the
+process with a finding, before anything is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from random import SystemRandom
+
+import structlog
+
+from migrator.controller.decision import Settings
+from migrator.controller.features import supported_features
+from migrator.driver.machine import State
+from migrator.errors import HANDED_BACK, QUORUM_NOT_RELEASED, FindingError, Occurrence
+from migrator.model.values import Listener
+from migrator.node.active_controller import ActiveController
+from migrator.node.config import NodeConfig
+from migrator.node.control import ControlPort
+from migrator.node.driver_node import DriverNode
+from migrator.node.hand_back import HandBackActs
+from migrator.node.hand_back import finish as finish_hand_back
+from migrator.node.hooks import Hooks
+from migrator.node.log_replay import ReadAhead, read_ahead, read_bootstrap, read_snapshot
+from migrator.node.log_store import LogStore
+from migrator.node.peers import Peers
+from migrator.node.raft_node import RaftNode
+from migrator.node.registration import stay_registered
+from migrator.node.server import ControllerServer
+from migrator.node.snapshot_files import SnapshotFiles
+from migrator.node.status import status
+from migrator.node.storage import (
+    BOOTSTRAP,
+    LOG_NAME,
+    DirectoryLock,
+    Marks,
+    MetaProperties,
+    identify,
+    read_election_state,
+)
+from migrator.node.takeover import TakeoverActs
+from migrator.raft.epochs import EpochCache
+from migrator.raft.voter import LogView, Voter
+from migrator.wire.messages.brokers import ControllerRegistrationRequest, RegistrationListener
+from migrator.zk.session import ZkSession
+
+log = structlog.get_logger()
+
+LABORATORY = "ZK2KRAFT_LAB"
+"""This variable lifts two rules and nothing else: a takeover with fewer than three voters, and a quorum of several."""
+
+TICK_S = 0.1
+SILENCE_LOOK_S = 0.5
+
+
+@dataclass(slots=True)
+class _Parts:
+    store: LogStore
+    raft: RaftNode
+    controller: ActiveController
+    session: ZkSession | None
+    driver: DriverNode | None
+    acts: TakeoverActs | None
+    servers: list[ControllerServer]
+
+
+class ControllerProcess:
+    """Start, serve, stop."""
+
+    def __init__(self, config: NodeConfig, hooks: Hooks | None = None) -> None:
+        self._config = config
+        self._hooks = hooks or Hooks()
+        self._marks = Marks(config.metadata_log_dir)
+        self._lock = DirectoryLock(config.metadata_log_dir)
+        self._incarnation = secrets.token_bytes(16)
+        self._ended: asyncio.Future[int] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._loop_delay_ms = 0.0
+        self._control: ControlPort | None = None
+
+    async def run(self) -> int:
+        """Serve until SIGTERM, SIGINT or a reason to stop; returns the exit code."""
+        loop = asyncio.get_running_loop()
+        self._ended = loop.create_future()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._end, 0)
+        meta = self._check_directories()
+        parts = await self._start(meta)
+        try:
+            return await self._ended
+        finally:
+            await self._stop(parts)
+
+    def _end(self, code: int) -> None:
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(code)
+
+    def _fatal(self, error: BaseException) -> None:
+        log.critical("controller.failed", error=f"{type(error).__name__}: {error}")
+        self._end(1)
+
+    def _refused(self, error: FindingError) -> None:
+        self._tell(error.occurrence)
+        self._end(1)
+
+    def _retired(self, occurrence: Occurrence) -> None:
+        """The log may not be used; only a process that finds this at its start ends by it."""
+        if occurrence.code == HANDED_BACK.code:
+            self._tell(occurrence)
+            self._end(1)
+
+    def _tell(self, occurrence: Occurrence) -> None:
+        log.critical("controller.stopped", code=occurrence.code, says=occurrence.text)
+        print(f"{occurrence.code} {occurrence.text}\n{occurrence.finding.remedy}", file=sys.stderr)
+
+    # --- start ---------------------------------------------------------------------------------------------
+
+    def _check_directories(self) -> MetaProperties:
+        config = self._config
+        directories = sorted({config.metadata_log_dir, *config.log_dirs})
+        meta = identify(directories, config.node_id)
+        if len(config.voters) > 1 and os.environ.get(LABORATORY) != "1":
+            raise QUORUM_NOT_RELEASED.error(voters=len(config.voters))
+        self._lock.acquire()
+        mark = self._marks.read(Marks.HANDED_BACK)
+        if mark is not None:
+            finish_hand_back(config, mark)
+            raise HANDED_BACK.error(controller=f"a ZooKeeper-mode broker, since {mark}")
+        return meta
+
+    async def _start(self, meta: MetaProperties) -> _Parts:
+        config = self._config
+        loop = asyncio.get_running_loop()
+        directory = config.metadata_log_dir / LOG_NAME
+        store = await asyncio.to_thread(LogStore.open, directory, config.segment_bytes)
+        ahead = await asyncio.to_thread(_read_ahead, store)
+        bootstrap = read_bootstrap(config.metadata_log_dir / BOOTSTRAP)
+        raft = self._raft(meta, store)
+        session, driver, acts = None, None, None
+        controller = ActiveController(
+            raft,
+            self._settings(meta),
+            ahead,
+            bootstrap,
+            chance=SystemRandom(),
+            on_publish=lambda delta: None if driver is None else driver.published(delta),
+            on_lead=lambda epoch: self._led(driver, controller, epoch),
+            on_lost=lambda epoch: None if driver is None else driver.lost_leadership(),
+            on_refused=self._refused,
+        )
+        raft.state_machine = controller
+        parts = _Parts(store, raft, controller, None, None, None, [])
+        if config.migration_enabled:
+            session, driver, acts = await self._start_driver(parts)
+            parts.session, parts.driver, parts.acts = session, driver, acts
+        for listener in config.listeners:
+            server = ControllerServer(
+                raft,
+                controller,
+                listener=listener.name,
+                wall_ms=raft.wall_ms,
+                answer_fetch=self._hooks.answer_fetch,
+            )
+            await server.start(listener.host, listener.port)
+            parts.servers.append(server)
+        self._start_control(loop, parts, meta)
+        raft.start()
+        self._tasks += [
+            asyncio.create_task(self._tick(parts), name="tick"),
+            asyncio.create_task(self._measure_loop(), name="loop-delay"),
+            asyncio.create_task(
+                stay_registered(raft, controller, self._registration(), config.voters), name="registration"
+            ),
+        ]
+        for task in self._tasks:
+            task.add_done_callback(self._watch_task)
+        log.info("controller.started", node=config.node_id, cluster=meta.cluster_id, log_end=store.end)
+        for key in config.unknown:
+            log.warning("config.unknown_key", file=config.file, key=key)
+        return parts
+
+    def _raft(self, meta: MetaProperties, store: LogStore) -> RaftNode:
+        config = self._config
+        stored = SnapshotFiles(store.directory)
+        view = LogView(
+            start=store.start,
+            end=store.end,
+            durable_end=store.end,
+            epochs=EpochCache(store.epochs.entries),
+            snapshots=stored.stored(),
+            snapshot_sizes={each: stored.size(each) for each in stored.stored()},
+        )
+        voter = Voter(
+            node_id=config.node_id,
+            voters=config.voter_ids,
+            cluster_id=meta.cluster_id,
+            state=read_election_state(store.directory),
+            log=view,
+            settings=config.quorum,
+            chance=SystemRandom().randrange,
+        )
+        raft = RaftNode(voter, store, on_fatal=self._fatal)
+        if len(config.voters) > 1:
+            timeout_s = config.quorum.request_timeout_ms / 1000
+            raft.peers = Peers(config.voters, config.node_id, meta.cluster_id, timeout_s, raft.receive)
+        return raft
+
+    def _settings(self, meta: MetaProperties) -> Settings:
+        config = self._config
+        return Settings(
+            node_id=config.node_id,
+            cluster_id=meta.cluster_id,
+            migration_enabled=config.migration_enabled,
+            inter_broker_listener=config.inter_broker_listener,
+            session_timeout_ms=config.broker_session_timeout_ms,
+            default_replication_factor=config.default_replication_factor,
+            num_partitions=config.num_partitions,
+            delete_topic_enabled=config.delete_topic_enabled,
+            unclean_leader_election=config.unclean_leader_election,
+            static=config.given,
+        )
+
+    async def _start_driver(self, parts: _Parts) -> tuple[ZkSession, DriverNode, TakeoverActs]:
+        config = self._config
+        assert config.zookeeper_connect is not None
+        told: list[DriverNode] = []
+        session = ZkSession(
+            config.zookeeper_connect,
+            session_timeout_ms=config.zookeeper_session_timeout_ms,
+            on_change=lambda what: told[0].session_changed(what) if told else None,
+        )
+        await asyncio.to_thread(session.start, config.zookeeper_connection_timeout_ms / 1000)
+        driver = DriverNode(
+            config,
+            parts.controller,
+            session,
+            self._marks,
+            laboratory=os.environ.get(LABORATORY) == "1",
+            on_retired=self._retired,
+            close_listener=lambda: self._close_listeners(parts),
+            log_pieces=parts.store.batches,
+            hooks=self._hooks,
+        )
+        told.append(driver)
+        acts, back = TakeoverActs(driver), HandBackActs(driver)
+        table = {
+            State.WAIT_QUORUM: acts.wait_quorum,
+            State.WAIT_BROKERS: acts.wait_brokers,
+            State.TAKING_OVER: acts.take_over,
+            State.COPYING: acts.copy,
+            State.AUDITING: acts.audit,
+            State.COMMITTING: acts.commit,
+            State.RESUMING: acts.resume,
+            State.SYNCING: acts.reconcile,
+            State.TELLING_BROKERS: acts.tell_brokers,
+            State.DUAL_WRITE: acts.dual_write,
+            State.HELD: acts.hold,
+            State.ABORTING: back.give_back,
+            State.HANDING_BACK: back.hand_back,
+            State.GIVING_UP: back.give_up,
+        }
+        task = asyncio.create_task(driver.run(table), name="driver")
+        task.add_done_callback(self._watch_task)
+        self._tasks.append(task)
+        return session, driver, acts
+
+    def _watch_task(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self._fatal(task.exception() or RuntimeError("a task ended"))
+
+    def _start_control(self, loop: asyncio.AbstractEventLoop, parts: _Parts, meta: MetaProperties) -> None:
+        driver = parts.driver
+
+        def asked(wish: str) -> None:
+            if driver is not None:
+                (driver.ask_takeover if wish == "takeover" else driver.ask_hand_back)()
+
+        self._control = ControlPort(
+            loop,
+            self._config.metadata_log_dir,
+            status=lambda: status(
+                parts.raft,
+                parts.driver,
+                run=self._incarnation.hex(),
+                cluster_id=meta.cluster_id,
+                loop_delay_ms=self._loop_delay_ms,
+            ),
+            take_over=lambda: asked("takeover"),
+            abort=lambda reason: driver is not None and driver.ask_abort(reason),
+            hand_back=lambda: asked("hand-back"),
+        )
+        self._control.start(self._config.control_address)
+
+    def _led(self, driver: DriverNode | None, controller: ActiveController, epoch: int) -> None:
+        """Make ourselves known in the log (a stock controller does the same), then let the driver look."""
+        task = asyncio.get_running_loop().create_task(self._register_and_lead(driver, controller, epoch))
+        task.add_done_callback(self._watch_task)
+        self._tasks.append(task)
+
+    async def _register_and_lead(self, driver: DriverNode | None, controller: ActiveController, epoch: int) -> None:
+        await controller.submit(self._registration(), 0)
+        if driver is not None and controller.epoch == epoch:
+            driver.led(epoch)
+
+    def _registration(self) -> ControllerRegistrationRequest:
+        config = self._config
+        return ControllerRegistrationRequest(
+            controller_id=config.node_id,
+            incarnation_id=self._incarnation,
+            zk_migration_ready=config.migration_enabled,
+            listeners=tuple(_registered(listener) for listener in config.advertised),
+            features=supported_features(),
+        )
+
+    # --- while it runs -------------------------------------------------------------------------------------
+
+    async def _tick(self, parts: _Parts) -> None:
+        """What happens by the clock: NoOps, sessions that end, leaders that come home."""
+        next_silence = time.monotonic()
+        next_balance = next_silence + self._config.leader_imbalance_check_interval_s
+        while True:
+            await asyncio.sleep(TICK_S)
+            now = time.monotonic()
+            parts.controller.append_noop_when_idle(self._config.idle_interval_ms)
+            if now >= next_silence:
+                parts.controller.fence_silent()
+                next_silence = now + SILENCE_LOOK_S
+            if self._config.auto_leader_rebalance and now >= next_balance:
+                parts.controller.balance_leaders()
+                next_balance = now + self._config.leader_imbalance_check_interval_s
+
+    async def _measure_loop(self) -> None:
+        """How late the loop is: the longest of the last ten seconds."""
+        recent: list[float] = []
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(0.05)
+            recent = [*recent[-199:], (time.monotonic() - before - 0.05) * 1000]
+            self._loop_delay_ms = max(recent)
+
+    # --- stop ----------------------------------------------------------------------------------------------
+
+    async def _close_listeners(self, parts: _Parts) -> None:
+        for server in parts.servers:
+            await server.stop()
+
+    async def _stop(self, parts: _Parts) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._close_listeners(parts)
+        if parts.driver is not None:
+            await parts.driver.channels.close()
+        if parts.acts is not None:
+            await parts.acts.close()
+        if parts.session is not None:
+            await asyncio.to_thread(parts.session.close)
+        await parts.raft.stop()
+        if self._control is not None:
+            await asyncio.to_thread(self._control.stop)
+        self._lock.release()
+
+
+def _registered(listener: Listener) -> RegistrationListener:
+    return RegistrationListener(listener.name, listener.host or "localhost", listener.port, listener.protocol)
+
+
+def _read_ahead(store: LogStore) -> ReadAhead:
+    """Replay what the disk holds, on a thread: at the start nobody knows yet how much of it is committed."""
+    stored = [each for each in SnapshotFiles(store.directory).stored() if each.end_offset <= store.end]
+    if not stored:
+        return read_ahead(store.batches())
+    begin = read_snapshot(SnapshotFiles(store.directory).path(stored[-1]), stored[-1])
+    return read_ahead(store.batches(), begin)
+
+
+def run_controller(config: NodeConfig, hooks: Hooks | None = None) -> int:
+    """Run one controller until it ends; the exit code of the process."""
+    return asyncio.run(ControllerProcess(config, hooks).run())

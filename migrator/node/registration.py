@@ -1,0 +1,57 @@
+"""Make this controller known to the active one, while it is not that itself.
+
+In:   who leads, what the log says of the controllers.
+Out:  a ControllerRegistration to the leader until the log has it.
+Elsewhere: the leader registers itself when it begins to lead (process.py), the record (controller.brokers).
+Source: Kafka 3.9 `ControllerRegistrationManager`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from migrator.node.active_controller import ActiveController
+from migrator.node.broker_client import BrokerConnection
+from migrator.node.config import Voter
+from migrator.node.raft_node import RaftNode
+from migrator.wire.messages.brokers import ControllerRegistrationRequest, ControllerRegistrationResponse
+
+log = structlog.get_logger()
+
+LOOK_S: Final = 0.2
+AGAIN_S: Final = 1.0
+ANSWER_S: Final = 5.0
+
+
+async def stay_registered(
+    raft: RaftNode, controller: ActiveController, request: ControllerRegistrationRequest, voters: tuple[Voter, ...]
+) -> None:
+    """For ever: whenever the log does not have this incarnation, ask the leader for it."""
+    told = ""
+    while True:
+        known = controller.image.controllers.get(request.controller_id)
+        leader = next((voter for voter in voters if voter.id == raft.voter.leader), None)
+        has_it = known is not None and known.incarnation == request.incarnation_id
+        if has_it or leader is None or leader.id == request.controller_id or not controller.is_current:
+            await asyncio.sleep(LOOK_S)
+            continue
+        problem = await _ask(leader, request)
+        if problem != told:
+            told = problem
+            log.info("controller.registers", leader=leader.id, problem=problem)
+        await asyncio.sleep(AGAIN_S)
+
+
+async def _ask(leader: Voter, request: ControllerRegistrationRequest) -> str:
+    """One try; empty when the leader took it."""
+    connection = BrokerConnection(leader.host, leader.port, f"controller-{request.controller_id}-registration")
+    try:
+        answer = await connection.ask(request, 0, ControllerRegistrationResponse, ANSWER_S)
+        return "" if not answer.error_code else f"error {answer.error_code} {answer.error_message or ''}".strip()
+    except (OSError, TimeoutError, EOFError) as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        connection.close()

@@ -1,0 +1,116 @@
+"""What a controller says of itself: for the service, the dashboard, and `zk2kraft status`.
+
+In:   the running parts of the process.
+Out:  one plain dictionary; its keys are read by the service and must not change lightly.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from migrator.driver.machine import State, may_abort
+from migrator.model.image import METADATA_VERSION
+from migrator.model.values import Broker
+from migrator.node.driver_node import DriverNode, DriverState
+from migrator.node.raft_node import RaftNode
+
+
+def status(
+    raft: RaftNode, driver: DriverNode | None, *, run: str, cluster_id: str, loop_delay_ms: float
+) -> dict[str, Any]:
+    """run: the incarnation of this process; moves in the driver's history are numbered within it."""
+    voter = raft.voter
+    found: dict[str, Any] = {
+        "node": voter.node_id,
+        "run": run,
+        "cluster_id": cluster_id,
+        "quorum": {
+            "leader": voter.leader,
+            "epoch": voter.epoch,
+            "voters": list(voter.voters),
+            "high_watermark": voter.high_watermark,
+            "log_end": voter.log.end,
+            "observers": {str(each): progress.end for each, progress in voter.observers(raft.now_ms()).items()},
+        },
+        "loop_delay_ms": round(loop_delay_ms, 1),
+    }
+    if driver is not None:
+        found |= driver_status(driver)
+    return found
+
+
+def driver_status(driver: DriverNode) -> dict[str, Any]:
+    now, image = driver.now, driver.controller.image
+    mirror = driver.mirror
+    return {
+        "driver": {
+            "state": now.state.value,
+            "reason": now.reason,
+            "since_ms": driver.now_ms() - now.since_ms,
+            "without_controller_ms": driver.without_controller_ms(),
+            "window_ms": now.window_ms,
+            "can_abort": may_abort(now.state),
+            "can_hand_back": now.state is State.DUAL_WRITE,
+            "held": now.state is State.HELD,
+            "finding": None if now.finding is None else now.finding.as_json(),
+            "history": now.history[-50:],
+        },
+        "log": {
+            "migration": image.migration.name,
+            "offset": image.position.offset,
+            "epoch": image.position.epoch,
+            "metadata_version": image.metadata_version,
+            "topics": len(image.topics),
+            "next_producer_id": image.next_producer_id,
+        },
+        "claim": None if now.claim is None else msgspec.to_builtins(now.claim),
+        "dual_write": {
+            "offset": now.dual_write_at.offset,
+            "multis_waiting": 0 if mirror is None else mirror.behind,
+            "lag_ms": None if mirror is None else round(mirror.lag_ms, 1),
+            "lag_records": max(0, image.position.offset - now.dual_write_at.offset) if _mirrors(now) else None,
+            "reconciled_writes": now.reconciled_writes,
+        },
+        "gate": None if now.verdict is None else now.verdict.as_json(),
+        "export": now.exported,
+        "audit": None if now.audit is None else msgspec.to_builtins(now.audit),
+        "brokers": _brokers(driver),
+    }
+
+
+def _mirrors(now: DriverState) -> bool:
+    """Whether ZooKeeper should have what the log has; also, and above all, while it is not being written."""
+    return now.claim is not None and now.dual_write_at.offset >= 0
+
+
+def _brokers(driver: DriverNode) -> list[dict[str, Any]]:
+    ages = driver.controller.heartbeat_ages_ms()
+    channels = {state.broker: state for state in driver.channels.states()}
+    told = {} if driver.teller is None else driver.teller.audience()
+    found = []
+    for broker in sorted(driver.controller.image.brokers.values(), key=lambda each: each.id):
+        channel = channels.get(broker.id)
+        found.append(
+            {
+                "id": broker.id,
+                "mode": "ZooKeeper" if broker.migrating else "KRaft",
+                "epoch": broker.epoch,
+                "fenced": broker.fenced,
+                "in_controlled_shutdown": broker.in_controlled_shutdown,
+                "heartbeat_age_ms": ages.get(broker.id),
+                "metadata_version": _level(broker),
+                "listeners": [f"{each.name}://{each.host}:{each.port}" for each in broker.listeners],
+                "log_dirs": len(broker.log_dirs),
+                "told": told.get(broker.id) == broker.epoch and not driver.unanswered_full.get(broker.id),
+                "requests_waiting": 0 if channel is None else channel.waiting,
+                "problem": None if channel is None else channel.problem,
+            }
+        )
+    return found
+
+
+def _level(broker: Broker) -> list[int]:
+    found = next((each for each in broker.features if each.name == METADATA_VERSION), None)
+    return [1, 1] if found is None else [found.lowest, found.highest]

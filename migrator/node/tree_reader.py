@@ -1,0 +1,286 @@
+"""Read a cluster's whole ZooKeeper tree, in bulk.
+
+In:   a session, how hard it may press the ensemble, and the reading before this one if there was any.
+Out:  a `Tree` (driver.tree). Topics whose znodes did not move since `before` are taken over unparsed.
+Elsewhere: what the znodes mean (driver.tree, zk.znodes), when to read (driver_node, `check`, `rehearse`).
+The reading is not a snapshot. After the claim nothing of the old controller can be written, and what is not fenced
+by it (producer ids, assignments, first configs) is read again at the end, in `sweep`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from migrator.driver.tree import (
+    Foreign,
+    StateReader,
+    TopicHead,
+    TopicReading,
+    Tree,
+    head_again,
+    read_config,
+    read_head,
+    user_families,
+)
+from migrator.errors import MALFORMED_ZNODE, FindingError, Occurrence
+from migrator.zk import paths
+from migrator.zk.session import UNLIMITED, ReadLimits, ZkSession, Znode
+from migrator.zk.znodes import (
+    BrokerZnode,
+    ClusterIdZnode,
+    ControllerZnode,
+    FeatureZnode,
+    parse,
+    parse_controller_epoch,
+    parse_migration,
+    parse_producer_ids,
+)
+
+
+def read_tree(session: ZkSession, limits: ReadLimits = UNLIMITED, before: Tree | None = None) -> Tree:
+    """The whole tree. The producer-id block is read last: it moves on while ZooKeeper-mode brokers allocate."""
+    tree = Tree()
+    _read_cluster(session, tree)
+    _read_topics(session, limits, tree, {} if before is None else before.topics)
+    _read_broker_configs(session, limits, tree)
+    _read_foreign(session, limits, tree)
+    _read_producer_ids(session, tree)
+    return tree
+
+
+def moved_since(session: ZkSession, tree: Tree) -> list[str]:
+    """Paths of what the claim does not fence and what differs from `tree` now: nothing, if the copy may go on.
+
+    Topics that came or went, topic znodes, configurations, pending deletions, the other families, producer ids.
+    """
+    now = Tree()
+    _read_broker_configs(session, UNLIMITED, now)
+    _read_foreign(session, UNLIMITED, now)
+    _read_pending(session, now)
+    names, heads, configs = _topic_znodes(session, UNLIMITED)
+    found = [paths.topic(name) for name in set(names) ^ set(tree.topics)]
+    for name, head, config in zip(names, heads, configs, strict=True):
+        reading = tree.topics.get(name)
+        if reading is not None and head is not None and head.mzxid != reading.mzxid:
+            found.append(paths.topic(name))
+        if reading is not None and (-1 if config is None else config.mzxid) != reading.config_mzxid:
+            found.append(paths.topic_config(name))
+    if now.broker_configs != tree.broker_configs:
+        found.append(paths.BROKER_CONFIGS)
+    if now.foreign != tree.foreign:
+        found.append("another family (ACLs, quotas, SCRAM, tokens or features)")
+    if now.pending_deletions != tree.pending_deletions:
+        found.append(paths.DELETE_TOPICS)
+    _read_producer_ids(session, now)
+    if now.producer_ids_version != tree.producer_ids_version:
+        found.append(paths.PRODUCER_IDS)
+    return sorted(found)
+
+
+def descendants(session: ZkSession, path: str) -> list[str]:
+    """Every znode below `path`, parents before children."""
+    found: list[str] = []
+    level = [path]
+    while level:
+        below = session.children_many(level)
+        level = [f"{parent}/{name}" for parent, names in zip(level, below, strict=True) for name in sorted(names or ())]
+        found += level
+    return found
+
+
+# --- the parts --------------------------------------------------------------------------------------------
+
+
+def _read_cluster(session: ZkSession, tree: Tree) -> None:
+    """Cluster id, live brokers, and the three znodes of the claim."""
+    with _Problems(tree.problems):
+        znode = session.get(paths.CLUSTER_ID)
+        if znode is not None:
+            tree.cluster_id = parse(ClusterIdZnode, paths.CLUSTER_ID, znode.data).id
+    ids = session.children(paths.BROKER_IDS) or []
+    for broker, znode in zip(ids, session.get_many(map(paths.broker_id, ids)), strict=True):
+        with _Problems(tree.problems):
+            if znode is not None:
+                registration = parse(BrokerZnode, paths.broker_id(broker), znode.data)
+                tree.brokers[_broker_number(broker)] = registration
+    with _Problems(tree.problems):
+        znode = session.get(paths.CONTROLLER)
+        if znode is not None:
+            tree.controller = parse(ControllerZnode, paths.CONTROLLER, znode.data)
+    with _Problems(tree.problems):
+        znode = session.get(paths.CONTROLLER_EPOCH)
+        if znode is not None:
+            tree.controller_epoch = parse_controller_epoch(paths.CONTROLLER_EPOCH, znode.data)
+    znode = session.get(paths.MIGRATION)
+    tree.migration_present = znode is not None
+    if znode is not None and znode.data:
+        with _Problems(tree.problems):
+            tree.migration = parse_migration(paths.MIGRATION, znode.data)
+    _read_pending(session, tree)
+
+
+def _broker_number(name: str) -> int:
+    if not (name.isascii() and name.isdigit() and len(name) <= 10):
+        raise MALFORMED_ZNODE.error(path=paths.broker_id(name), reason="its name is not the id of a broker")
+    return int(name)
+
+
+def _read_pending(session: ZkSession, tree: Tree) -> None:
+    tree.pending_deletions = session.children(paths.DELETE_TOPICS) or []
+    znode = session.get(paths.REASSIGN_PARTITIONS)
+    tree.pending_reassignments = znode is not None and bool(znode.data)
+
+
+@dataclass(slots=True)
+class _Todo:
+    """A topic whose states are to be read: its head, its configuration, and how it was before."""
+
+    head: TopicHead
+    config: dict[str, str]
+    config_mzxid: int
+    before: TopicReading | None
+    sound: bool
+
+
+def _topic_znodes(
+    session: ZkSession, limits: ReadLimits
+) -> tuple[list[str], Iterator[Znode | None], Iterator[Znode | None]]:
+    names = session.children(paths.TOPICS) or []
+    heads = session.get_many(map(paths.topic, names), limits)
+    configs = session.get_many(map(paths.topic_config, names), limits)
+    return names, heads, configs
+
+
+def _read_topics(session: ZkSession, limits: ReadLimits, tree: Tree, before: dict[str, TopicReading]) -> None:
+    todo = []
+    names, heads, configs = _topic_znodes(session, limits)
+    for name, znode, config_znode in zip(names, heads, configs, strict=True):
+        if znode is None:
+            continue  # deleted while we read
+        with _Problems(tree.problems):
+            known = before.get(name)
+            known = known if known is not None and known.sound else None
+            oddities = len(tree.problems)
+            head = head_again(known) if known is not None and known.mzxid == znode.mzxid else read_head(name, znode)
+            if known is not None and config_znode is not None and known.config_mzxid == config_znode.mzxid:
+                config, config_mzxid = known.config, known.config_mzxid
+            else:
+                config, config_mzxid = read_config(paths.topic_config(name), config_znode, tree.problems)
+            if config_znode is not None:
+                tree.config_paths.add(paths.topic_config(name))
+            todo.append(_Todo(head, config, config_mzxid, known, sound=len(tree.problems) == oddities))
+    _read_states(session, limits, tree, todo)
+    _read_orphans(session, limits, tree, set(names))
+    tree.znodes += 2 * len(names) + sum(len(each.head.replicas) for each in todo)
+
+
+def _read_states(session: ZkSession, limits: ReadLimits, tree: Tree, todo: list[_Todo]) -> None:
+    reader = StateReader()
+    wanted = (paths.state(each.head.name, partition) for each in todo for partition in each.head.replicas)
+    states = session.get_many(wanted, limits)
+    for each in todo:
+        chunk = list(islice(states, len(each.head.replicas)))
+        known = each.before
+        if (
+            known is not None
+            and known.mzxid == each.head.mzxid
+            and known.config_mzxid == each.config_mzxid
+            and known.state_mzxids == tuple(-1 if znode is None else znode.mzxid for znode in chunk)
+        ):
+            tree.topics[each.head.name] = known
+        else:
+            reading = reader.read(each.head, iter(chunk), each.config, each.config_mzxid, tree.problems)
+            reading.sound = reading.sound and each.sound
+            tree.topics[each.head.name] = reading
+
+
+def _read_orphans(session: ZkSession, limits: ReadLimits, tree: Tree, topics: set[str]) -> None:
+    """Configuration of topics that do not exist: stock ignores it in silence, we carry it to the gate."""
+    names = [name for name in session.children(paths.TOPIC_CONFIGS) or [] if name not in topics]
+    for name, znode in zip(names, session.get_many(map(paths.topic_config, names), limits), strict=True):
+        if znode is not None:
+            tree.config_paths.add(paths.topic_config(name))
+            values, _ = read_config(paths.topic_config(name), znode, tree.problems)
+            tree.orphan_configs[name] = values
+
+
+def _read_broker_configs(session: ZkSession, limits: ReadLimits, tree: Tree) -> None:
+    names = session.children(paths.BROKER_CONFIGS) or []
+    places = [f"{paths.BROKER_CONFIGS}/{name}" for name in names]
+    for name, path, znode in zip(names, places, session.get_many(places, limits), strict=True):
+        if znode is None:
+            continue
+        tree.config_paths.add(path)
+        values, _ = read_config(path, znode, tree.problems)
+        tree.broker_configs["" if name == paths.DEFAULT_ENTITY else name] = values
+    tree.znodes += len(names)
+
+
+def _read_producer_ids(session: ZkSession, tree: Tree) -> None:
+    with _Problems(tree.problems):
+        znode = session.get(paths.PRODUCER_IDS)
+        if znode is not None:
+            tree.producer_ids_version = znode.version
+            tree.producer_ids = parse_producer_ids(paths.PRODUCER_IDS, znode.data)
+
+
+# --- families that are not copied yet ---------------------------------------------------------------------
+
+
+def _read_foreign(session: ZkSession, limits: ReadLimits, tree: Tree) -> None:
+    foreign = Foreign()
+    for root in (paths.ACLS, f"{paths.EXTENDED_ACLS}/prefixed"):
+        foreign.acls += _leaves_with_data(session, limits, root)
+    _read_entities(session, limits, foreign, tree.problems)
+    foreign.tokens = [f"{paths.TOKENS}/{name}" for name in session.children(paths.TOKENS) or []]
+    with _Problems(tree.problems):
+        znode = session.get(paths.FEATURE)
+        if znode is not None and znode.data:
+            found = parse(FeatureZnode, paths.FEATURE, znode.data)
+            foreign.features = sorted(found.features)
+    tree.foreign = foreign
+
+
+def _leaves_with_data(session: ZkSession, limits: ReadLimits, root: str) -> list[str]:
+    """ACL resources: `root/<Type>/<name>` that hold at least one entry."""
+    types = [f"{root}/{kind}" for kind in session.children(root) or []]
+    places = [
+        f"{parent}/{name}"
+        for parent, names in zip(types, session.children_many(types, limits), strict=True)
+        for name in sorted(names or ())
+    ]
+    found = zip(places, session.get_many(places, limits), strict=True)
+    return [path for path, znode in found if znode is not None and znode.data and b'"acls":[]' not in znode.data]
+
+
+def _read_entities(session: ZkSession, limits: ReadLimits, foreign: Foreign, problems: list[Occurrence]) -> None:
+    """Users, clients, ips, and users' clients: quotas and SCRAM credentials share these znodes."""
+    places: list[str] = []
+    for root in (paths.USER_CONFIGS, paths.CLIENT_CONFIGS, paths.IP_CONFIGS):
+        places += [f"{root}/{name}" for name in session.children(root) or []]
+    users = [f"{path}/clients" for path in places if path.startswith(paths.USER_CONFIGS + "/")]
+    for parent, names in zip(users, session.children_many(users, limits), strict=True):
+        places += [f"{parent}/{name}" for name in sorted(names or ())]
+    for path, znode in zip(places, session.get_many(places, limits), strict=True):
+        user_families(path, znode, foreign, problems)
+
+
+class _Problems:
+    """`with _Problems(list):` turns a finding raised inside into an entry of the list."""
+
+    def __init__(self, problems: list[Occurrence]) -> None:
+        self._problems = problems
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> bool:
+        if isinstance(error, FindingError) and error.code.startswith("Z2K-1"):
+            self._problems.append(error.occurrence)
+            return True
+        return False
+
+
+__all__ = ["descendants", "moved_since", "read_tree"]

@@ -1,0 +1,1 @@
+"""Kafka's bytes: declared messages, generated codecs, record batches."""

@@ -1,0 +1,171 @@
+"""A checksummed copy of a ZooKeeper tree in a file, and back into an empty chroot.
+
+In:   a session and a file.
+Out:  `export` writes one JSON line per znode between a header and a checksum; `restore` creates them again.
+Elsewhere: when one is taken (the takeover gate wants one), the command line (api).
+Rules: a file whose checksum does not fit is refused; a chroot that holds anything is refused. Ephemeral znodes are
+listed and not restored: they belong to sessions. Access lists are not kept (secured ensembles are not supported yet).
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import os
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from migrator.errors import BACKUP_UNUSABLE
+from migrator.zk.multi import Create, Multi
+from migrator.zk.session import ReadLimits, ZkSession
+from migrator.zk.znodes import UNREADABLE
+
+FORMAT: Final = 1
+CREATES_PER_MULTI: Final = 500
+BYTES_PER_MULTI: Final = 700_000
+"""ZooKeeper refuses requests above `jute.maxbuffer` (1 MiB by default); a larger znode goes alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackupInfo:
+    """What a backup file holds."""
+
+    file: str
+    znodes: int
+    ephemerals: int
+    sha256: str
+
+
+class _Line(msgspec.Struct, forbid_unknown_fields=True):
+    """The header (`format`), one znode (`path`), or the end with the checksum of all lines before it."""
+
+    format: int | None = None
+    path: str | None = None
+    data: str | None = None
+    version: int = 0
+    ephemeral: bool = False
+    end: bool = False
+    znodes: int = 0
+    sha256: str = ""
+
+
+def export(session: ZkSession, file: Path, limits: ReadLimits) -> BackupInfo:
+    """Write the whole tree below the session's chroot. The file is complete or it does not exist."""
+    digest = hashlib.sha256()
+    znodes = ephemerals = 0
+    temporary = file.with_name(file.name + ".part")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    header = msgspec.json.encode({"format": FORMAT}) + b"\n"
+    digest.update(header)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as raw, gzip.open(raw, "wb") as out:
+        out.write(header)
+        for line in _lines(session, limits):
+            znodes += 1
+            ephemerals += b'"ephemeral":true' in line
+            digest.update(line)
+            out.write(line)
+        if not znodes:
+            raise BACKUP_UNUSABLE.error(file=str(file), reason="there is no such chroot, nothing was exported")
+        checksum = digest.hexdigest()
+        out.write(msgspec.json.encode({"end": True, "znodes": znodes, "sha256": checksum}) + b"\n")
+    with temporary.open("rb") as written:
+        os.fsync(written.fileno())
+    temporary.replace(file)
+    return BackupInfo(str(file), znodes, ephemerals, checksum)
+
+
+def _lines(session: ZkSession, limits: ReadLimits) -> Iterator[bytes]:
+    """Parents before children, level by level."""
+    level = ["/"]
+    while level:
+        for path, znode in zip(level, session.get_many(level, limits), strict=True):
+            if znode is not None:
+                yield _line(path, znode.data, znode.version, ephemeral=bool(znode.owner))
+        below = zip(level, session.children_many(level, limits), strict=True)
+        level = [
+            f"{'' if parent == '/' else parent}/{name}"
+            for parent, names in below
+            for name in sorted(names or ())
+            if not (parent == "/" and name == "zookeeper")
+        ]
+
+
+def _line(path: str, data: bytes | None, version: int, *, ephemeral: bool) -> bytes:
+    entry = {
+        "path": path,
+        "data": None if data is None else base64.b64encode(data).decode(),
+        "version": version,
+        "ephemeral": ephemeral,
+    }
+    return msgspec.json.encode(entry) + b"\n"
+
+
+def verify(file: Path) -> BackupInfo:
+    """Read a backup through; raises Z2K-2018 when it is not whole, or not of this format."""
+    lines = _read_lines(file)
+    header, first = next(lines, (b"", _Line()))
+    if first.format != FORMAT:
+        raise BACKUP_UNUSABLE.error(file=str(file), reason=f"it does not begin as an export of format {FORMAT}")
+    digest = hashlib.sha256(header)
+    ephemerals = 0
+    info: BackupInfo | None = None
+    for znodes, (line, entry) in enumerate(lines):
+        if info is not None:
+            raise BACKUP_UNUSABLE.error(file=str(file), reason="something follows its end")
+        if entry.end:
+            if entry.sha256 != digest.hexdigest() or entry.znodes != znodes:
+                raise BACKUP_UNUSABLE.error(file=str(file), reason="its checksum does not fit")
+            info = BackupInfo(str(file), znodes, ephemerals, entry.sha256)
+        digest.update(line)
+        ephemerals += entry.ephemeral
+    if info is None:
+        raise BACKUP_UNUSABLE.error(file=str(file), reason="it ends early")
+    return info
+
+
+def _read_lines(file: Path) -> Iterator[tuple[bytes, _Line]]:
+    decode = msgspec.json.Decoder(_Line).decode
+    try:
+        with gzip.open(file, "rb") as lines:
+            for line in lines:
+                yield line, decode(line)
+    except (OSError, EOFError, zlib.error, *UNREADABLE) as error:
+        raise BACKUP_UNUSABLE.error(file=str(file), reason=str(error)) from error
+
+
+def restore(session: ZkSession, file: Path) -> BackupInfo:
+    """Create every persistent znode of a verified backup; the session's chroot has to be empty."""
+    info = verify(file)
+    present = [name for name in session.children("/") or [] if name != "zookeeper"]
+    if present:
+        reason = f"the target is not empty (it has /{present[0]})"
+        raise BACKUP_UNUSABLE.error(file=str(file), reason=reason)
+    operations: list[Create] = []
+    weight = 0
+    for _, entry in _read_lines(file):
+        if entry.path in (None, "/") or entry.ephemeral:
+            continue
+        create = Create(entry.path or "", base64.b64decode(entry.data or ""))
+        own = Multi((create,)).bytes
+        if operations and (len(operations) >= CREATES_PER_MULTI or weight + own > BYTES_PER_MULTI):
+            _apply(session, file, operations)
+            operations, weight = [], 0
+        operations.append(create)
+        weight += own
+    if operations:
+        _apply(session, file, operations)
+    return info
+
+
+def _apply(session: ZkSession, file: Path, operations: list[Create]) -> None:
+    outcome = session.apply(Multi(tuple(operations)))
+    if not outcome.applied:
+        refused = operations[outcome.failed_at]
+        raise BACKUP_UNUSABLE.error(file=str(file), reason=f"{refused.path}: {outcome.error}")

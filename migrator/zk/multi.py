@@ -1,0 +1,82 @@
+"""The operations of one ZooKeeper transaction, as values.
+
+In:   paths, bytes and expected versions. Out: nothing; `session.py` executes, the driver plans.
+A multi is all or nothing: either every operation was applied, in order, or none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ANY_VERSION = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Fail the whole multi unless `path` is at `version`."""
+
+    path: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    path: str
+    data: bytes
+    ephemeral: bool = False
+    sequence: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    path: str
+    version: int = ANY_VERSION
+
+
+Operation = Check | Create | SetData | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class Multi:
+    operations: tuple[Operation, ...]
+
+    def __len__(self) -> int:
+        return len(self.operations)
+
+    @property
+    def bytes(self) -> int:
+        """About what this multi weighs on the wire; the server refuses more than its `jute.maxbuffer`."""
+        return sum(_weight(operation) for operation in self.operations)
+
+    def describe(self) -> list[str]:
+        """One line per operation, for `--dry-run` and logs."""
+        return [describe(operation) for operation in self.operations]
+
+
+_FRAME = 60
+"""Bytes of headers, versions and access list around one operation's path and data."""
+
+
+def _weight(operation: Operation) -> int:
+    data = operation.data if isinstance(operation, (Create, SetData)) else b""
+    return _FRAME + len(operation.path) + len(data)
+
+
+def describe(operation: Operation) -> str:
+    match operation:
+        case Check():
+            return f"check {operation.path} is at version {operation.version}"
+        case Create():
+            kind = "ephemeral " if operation.ephemeral else "sequential " if operation.sequence else ""
+            return f"create {kind}{operation.path} {operation.data.decode(errors='replace')}"
+        case SetData():
+            return f"set {operation.path} at version {operation.version} to {operation.data.decode(errors='replace')}"
+        case Delete():
+            return f"delete {operation.path} at version {operation.version}"

@@ -1,0 +1,62 @@
+"""Where Kafka keeps what in ZooKeeper. All paths are relative to the chroot.
+
+Source: Kafka 3.9 `ZkData.scala`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+CLUSTER_ID: Final = "/cluster/id"
+BROKER_IDS: Final = "/brokers/ids"
+TOPICS: Final = "/brokers/topics"
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+MIGRATION: Final = "/migration"
+DELETE_TOPICS: Final = "/admin/delete_topics"
+REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
+PRODUCER_IDS: Final = "/latest_producer_id_block"
+FEATURE: Final = "/feature"
+CONFIG: Final = "/config"
+CONFIG_CHANGES: Final = "/config/changes"
+CONFIG_CHANGE_PREFIX: Final = "/config/changes/config_change_"
+TOPIC_CONFIGS: Final = "/config/topics"
+BROKER_CONFIGS: Final = "/config/brokers"
+CLIENT_CONFIGS: Final = "/config/clients"
+USER_CONFIGS: Final = "/config/users"
+IP_CONFIGS: Final = "/config/ips"
+ACLS: Final = "/kafka-acl"
+EXTENDED_ACLS: Final = "/kafka-acl-extended"
+TOKENS: Final = "/delegation_token/tokens"
+
+DEFAULT_ENTITY: Final = "<default>"
+"""The znode name of "all brokers", "all users" and so on; never sanitised."""
+
+
+def topic(name: str) -> str:
+    return f"/brokers/topics/{name}"
+
+
+def partitions(topic_name: str) -> str:
+    return f"/brokers/topics/{topic_name}/partitions"
+
+
+def partition(topic_name: str, partition_id: int) -> str:
+    return f"/brokers/topics/{topic_name}/partitions/{partition_id}"
+
+
+def state(topic_name: str, partition_id: int) -> str:
+    return f"/brokers/topics/{topic_name}/partitions/{partition_id}/state"
+
+
+def topic_config(name: str) -> str:
+    return f"/config/topics/{name}"
+
+
+def broker_config(broker: str) -> str:
+    """broker: an id in decimal, or "" for the default of all brokers."""
+    return f"/config/brokers/{broker or DEFAULT_ENTITY}"
+
+
+def broker_id(broker: int | str) -> str:
+    return f"/brokers/ids/{broker}"

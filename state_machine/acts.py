@@ -1,0 +1,231 @@
+"""What the service does by itself in each phase: compare what is with what should be, and do the difference.
+
+In:   a fresh snapshot with its evidence.
+Out:  controllers started or stopped, inspections begun, a step taken that needs nobody; and why nothing more happens.
+Elsewhere: what people ask for (wishes.py), what drivers did (driver_history.py), looking (observe.py).
+Rules: every act can be repeated at any moment. Undoing is never held; starting again a controller that died is no
+step forward.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from migrator.errors import FindingError
+from state_machine import audit_rows
+from state_machine.control import ControlPort
+from state_machine.gates import NOTHING_CLAIMED, Evidence, Holder, worth_rehearsing, zookeeper_rules
+from state_machine.inspections import Inspections
+from state_machine.keeper import Keeper
+from state_machine.looks import Outcome
+from state_machine.phases import TRANSITIONS, Ask, Phase, Signal
+from state_machine.settings import Settings
+from state_machine.store import Snapshot, Store
+from state_machine.transition import SERVICE, Source, Step, take
+
+AGAIN_S: Final = 20.0
+"""Pause before an inspection that was not green is repeated."""
+
+
+class Acts:
+    """One method per phase."""
+
+    def __init__(
+        self,
+        store: Store,
+        control: ControlPort,
+        keeper: Keeper,
+        inspections: Inspections,
+        settings: Settings,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._control = control
+        self._keeper = keeper
+        self._inspections = inspections
+        self._settings = settings
+        self._clock = clock
+        self._table: dict[Phase, Callable[[Snapshot, Evidence], Awaitable[Outcome]]] = {
+            Phase.CREATED: self._created,
+            Phase.PREFLIGHT: self._preflight,
+            Phase.QUORUM: self._quorum,
+            Phase.BROKERS_JOINING: self._brokers_joining,
+            Phase.READY: self._ready,
+            Phase.TAKEOVER: self._window,
+            Phase.COPY: self._window,
+            Phase.AUDIT: self._audit,
+            Phase.ABORTING: self._window,
+            Phase.DUAL_WRITE: self._dual_write,
+            Phase.ROLLING_BACK: self._rolling_back,
+            Phase.ROLLED_BACK: self._rolled_back,
+        }
+
+    async def act(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
+        """Audits that somebody asked for, then the act of the phase."""
+        for run in await asyncio.to_thread(audit_rows.asked, self._store, snapshot.id):
+            self._inspections.audit(snapshot, run)
+        return await self._table[snapshot.phase](snapshot, seen)
+
+    # --- before the takeover -------------------------------------------------------------------------------
+
+    async def _created(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
+        return Outcome("waiting: `zk2kraft advance` begins PREFLIGHT, which only reads")
+
+    async def _preflight(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
+        check = seen.check
+        pause = AGAIN_S if check is None or not check.green or seen.file_faults else self._settings.rehearsal_every_s
+        if check is None or check.age_s > pause:
+            self._inspections.check(snapshot)
+        running = self._inspections.running_s(snapshot.id, "check")
+        if check is None:
+            return Outcome(f"waiting: `zk2kraft check` runs ({running or 0:.0f} s)")
+        return self._next_step(seen, snapshot, "`zk2kraft advance` starts the controllers")
+
+    async def _quorum(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
+        kept = await self._keeper.keep_running(snapshot)
+        return kept or await self._step_when_open(snapshot, seen, Signal.QUORUM_FORMED)
+
+    async def _brokers_joining(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
+        kept = await self._keeper.keep_running(snapshot)
+        joined = f"{len(seen.brokers)} brokers are registered and unfenced"
+        return kept or await self._step_when_open(snapshot, seen, Signal.BROKERS_JOINED, joined)
+
+    async def _ready(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
+        """A rehearsal is kept fresh, so that a person can decide at any moment; none before everything else holds."""
+        kept = await self._keeper.keep_running(snapshot)
+        if kept is not None:
+            return kept
+        rehearsal = seen.rehearsal
+        pause = self._settings.rehearsal_every_s if rehearsal is not None and rehearsal.green else AGAIN_S
+        asked = next((wish for wish in snapshot.wishes if wish.state == "asked"), None)
+        is_due = rehearsal is None or rehearsal.age_s > pause
+        if asked is None and is_due and worth_rehearsing(seen).holds:
+            self._inspections.rehearse(snapshot)
+        if asked is not None:
+            return Outcome(f"the driver was asked for the takeover by {asked.who}; {seen.driver_reason}")
+        if seen.driver_finding is not None and seen.driver_state == "HELD":
+            code, text = seen.driver_finding
+            return Outcome(f"held after an abort: {code} {text}")
+        running = self._inspections.running_s(snapshot.id, "rehearsal")
+        if running is not None and (rehearsal is None or not rehearsal.green):
+            return Outcome(f"waiting: a rehearsal is made and audited ({running:.0f} s)")
+        return self._next_step(seen, snapshot, "`zk2kraft advance` takes over")
+
+    # --- the window, and after it --------------------------------------------------------------------------
+
+    async def _window(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
+        kept = await self._keeper.keep_running(snapshot)
+        return kept or Outcome(f"{seen.driver_state}: {seen.driver_reason}")
+
+    async def _audit(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
+        """As the window; and when a restart lost the result of the audit, another one is made."""
+        released = await self._released(snapshot, seen)
+        if released is not None:
+            return released
+        if seen.driver_state == "DUAL_WRITE" and (seen.copy_audit is None or not seen.copy_audit.green):
+            await self._prove_copy(snapshot, seen)
+            said = "its result is not known" if seen.copy_audit is None else seen.copy_audit.said
+            return Outcome(f"waiting: the copy is audited again before dual-write counts ({said})")
+        return await self._window(snapshot, seen)
+
+    async def _prove_copy(self, snapshot: Snapshot, seen: Evidence) -> None:
+        if seen.copy_audit is not None and seen.copy_audit.age_s < AGAIN_S:
+            return
+        runs = await asyncio.to_thread(audit_rows.audits, self._store, snapshot.id, limit=5)
+        if any(run.purpose == "copy" and run.state in ("asked", "running") for run in runs):
+            return
+        await asyncio.to_thread(
+            audit_rows.ask_audit,
+            self._store,
+            snapshot.id,
+            purpose="copy",
+            engine="quick",
+            who=SERVICE,
+            at=self._clock(),
+        )
+
+    async def _dual_write(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
+        released = await self._released(snapshot, seen)
+        if released is not None:
+            return released
+        kept = await self._keeper.keep_running(snapshot)
+        if kept is not None:
+            return kept
+        if seen.driver_state == "FENCED" and seen.driver_finding is not None:
+            code, text = seen.driver_finding
+            return Outcome(f"blocked: {code} {text}")
+        state = "" if seen.driver_state == "DUAL_WRITE" else f"{seen.driver_state}: "
+        return Outcome(f"dual-write: {state}{seen.driver_reason}")
+
+    async def _released(self, snapshot: Snapshot, seen: Evidence) -> Outcome | None:
+        """`zk2kraft release` with all of ours dead: the cluster says that it went back."""
+        if not seen.silent or not zookeeper_rules(seen).holds:
+            return None
+        return await self._step_when_open(snapshot, seen, Signal.RELEASED)
+
+    # --- back ----------------------------------------------------------------------------------------------
+
+    async def _rolling_back(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
+        """Undo whatever the driver is in, until ZooKeeper rules and nothing of ours runs."""
+        if zookeeper_rules(seen).holds:
+            return await self._step_when_open(snapshot, seen, Signal.RELEASED)
+        if seen.can_abort:
+            await self._ask(snapshot, Ask.ABORT)
+            return Outcome(f"waiting: the takeover is aborted; {seen.driver_reason}")
+        if seen.driver_state is not None and seen.driver_state in NOTHING_CLAIMED:
+            return await self._keeper.stop_all(snapshot)
+        if seen.silent and seen.holder is Holder.OURS:
+            kept = await self._keeper.keep_running(snapshot)
+            return kept or Outcome("waiting: the controller that still rules has to hand back")
+        if seen.driver_state is None:
+            stopping = await self._keeper.stop_all(snapshot)
+            return stopping if stopping.problems else Outcome(zookeeper_rules(seen).reason())
+        return Outcome(f"{seen.driver_state}: {seen.driver_reason}")
+
+    async def _rolled_back(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
+        """A retired controller has nothing left to do; one in any other state is not touched."""
+        if seen.driver_state == "RETIRED" or seen.driver_state in NOTHING_CLAIMED:
+            await self._keeper.stop_all(snapshot)
+        return Outcome("done: the cluster is ruled by ZooKeeper, as it was before")
+
+    # --- shared --------------------------------------------------------------------------------------------
+
+    async def _step_when_open(
+        self, snapshot: Snapshot, seen: Evidence, signal: Signal, why: str | None = None
+    ) -> Outcome:
+        """Take a step that needs nobody, as soon as its gate holds. why: if not for the driver's reason."""
+        edge = TRANSITIONS[snapshot.phase, signal]
+        verdict = edge.gate(seen)
+        if not verdict.holds:
+            return Outcome(f"waiting: {verdict.reason()}")
+        version = snapshot.migration.version
+        step = Step(
+            signal=signal,
+            source=Source(SERVICE, version),
+            at=self._clock(),
+            who=SERVICE,
+            reason=f"{signal.value.lower().replace('_', ' ')}: {why or seen.driver_reason}",
+        )
+        await asyncio.to_thread(
+            take, self._store, snapshot.id, step, expected_version=version, evidence=seen, now=self._clock()
+        )
+        return Outcome(f"{edge.to} begins")
+
+    def _next_step(self, seen: Evidence, snapshot: Snapshot, invitation: str) -> Outcome:
+        """What a person could do now, or what keeps them from it."""
+        verdict = TRANSITIONS[snapshot.phase, Signal.ADVANCE].gate(seen)
+        return Outcome(f"ready: {invitation}" if verdict.holds else f"waiting: {verdict.reason()}")
+
+    async def _ask(self, snapshot: Snapshot, asks: Ask) -> None:
+        """Ask every controller that answers; one that has nothing to undo refuses, which is fine."""
+        silent = {} if snapshot.observation is None else snapshot.observation.silent()
+        for entry in snapshot.inventory.controllers:
+            if entry.node_id in silent:
+                continue
+            try:
+                await self._control.ask(entry, asks, "the migration is rolled back")
+            except FindingError:
+                continue  # it moved on meanwhile, or ended: the next look tells

@@ -1,0 +1,106 @@
+"""A controller's control port, seen from the service.
+
+In:   the metadata log directory, in which the controller writes where it listens and with which token.
+Out:  its status as it says it; a wish handed over.
+Elsewhere: the other side of this (node.control), what is asked when (reconcile.py).
+Errors: Z2K-4021 when nobody answers, Z2K-6012 when the controller refuses.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import msgspec
+
+from migrator.errors import CONTROL_REFUSED, CONTROLLER_SILENT
+from state_machine.inventory import ControllerEntry
+from state_machine.phases import Ask
+
+CONTROL_FILE: Final = "zk2kraft-control.json"
+ANSWER_TIMEOUT_S: Final = 3.0
+"""A controller answers within milliseconds; its loop is late by 500 ms at the worst."""
+
+
+class ControlFile(msgspec.Struct, frozen=True):
+    """Written by the controller at its start, readable by this user only."""
+
+    url: str
+    token: str
+    pid: int
+
+
+def read_control_file(entry: ControllerEntry) -> ControlFile:
+    """Raises Z2K-4021 when there is none, or none that can be read."""
+    path = Path(entry.data) / CONTROL_FILE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=ControlFile)
+    except FileNotFoundError as error:
+        raise CONTROLLER_SILENT.error(node=entry.node_id, reason="it is not running (no control file)") from error
+    except (OSError, msgspec.DecodeError) as error:
+        raise CONTROLLER_SILENT.error(node=entry.node_id, reason=f"{path}: {error}") from error
+
+
+class ControlPort:
+    """Asks controllers. http: a client without proxies; tests put one in that reaches a fake."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+
+    async def status(self, entry: ControllerEntry) -> tuple[int, dict[str, Any]]:
+        """The process id and what it says of itself. The file may be left by a dead one: only an answer counts."""
+        control = read_control_file(entry)
+        answer = await self._request(entry, control, "GET", "/v1/status")
+        status: dict[str, Any] = answer.json()
+        if status.get("node") != entry.node_id:
+            raise CONTROLLER_SILENT.error(node=entry.node_id, reason=f"node {status.get('node')} answers in its place")
+        return control.pid, status
+
+    async def ask(self, entry: ControllerEntry, wish: Ask, reason: str) -> None:
+        """Hand over a wish. The driver looks at it by itself; its history tells what became of it."""
+        control = read_control_file(entry)
+        await self._request(entry, control, "POST", f"/v1/{wish}", {"reason": reason})
+
+    async def _request(
+        self, entry: ControllerEntry, control: ControlFile, method: str, path: str, body: dict[str, str] | None = None
+    ) -> httpx.Response:
+        try:
+            answer = await self._http.request(
+                method,
+                control.url + path,
+                json=body,
+                headers={"authorization": f"Bearer {control.token}"},
+                timeout=ANSWER_TIMEOUT_S,
+            )
+        except httpx.HTTPError as error:
+            raise CONTROLLER_SILENT.error(node=entry.node_id, reason=_why_silent(error)) from error
+        if answer.status_code in (400, 409, 422):
+            raise CONTROL_REFUSED.error(wish=path, reason=_detail(answer))
+        if answer.is_error:
+            raise CONTROLLER_SILENT.error(node=entry.node_id, reason=f"{answer.status_code} {_detail(answer)}")
+        return answer
+
+
+def _why_silent(error: httpx.HTTPError) -> str:
+    match error:
+        case httpx.TimeoutException():
+            return f"no answer within {ANSWER_TIMEOUT_S:.0f} s"
+        case httpx.ConnectError():
+            return "nobody listens on its control port"
+        case _:
+            return f"{type(error).__name__} {error}".strip()
+
+
+def _detail(answer: httpx.Response) -> str:
+    """The words of an error answer, whatever shape it has."""
+    try:
+        document = answer.json()
+    except ValueError:
+        return answer.text[:200]
+    return str(document.get("detail", document)) if isinstance(document, dict) else str(document)
+
+
+def loopback_client() -> httpx.AsyncClient:
+    """Control ports are on this machine: never through a proxy."""
+    return httpx.AsyncClient(trust_env=False)

@@ -1,0 +1,150 @@
+"""Turn a driver's history into rows: one per transition, with the driver's own time, whatever was missed or repeated.
+
+In:   an observation, in which every controller tells the last moves of its driver, numbered within its run.
+Out:  phase events, written one after the other; the cursor of each run says how far that went.
+Elsewhere: writing one step (transition.py), asking a driver for something (wishes.py).
+The driver goes from the claim to dual-write in a fraction of a second, so polling cannot see each state; its history
+can. What is missing even there (a run ended unseen) is walked along the shortest way of the table.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from migrator.errors import CLUSTER_DISAGREES, Occurrence
+from state_machine.gates import Evidence
+from state_machine.observe import Observation
+from state_machine.phases import WINDOW, Phase, Signal, way
+from state_machine.store import Snapshot, Store
+from state_machine.tables import PhaseEvent, Wish
+from state_machine.transition import GateClosed, Source, Step, take
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One move of a driver. at: wall time in seconds, by the controller's clock."""
+
+    run: str
+    number: int
+    at: float
+    state: str
+    reason: str
+
+
+ASKED_BY: Final = {
+    Signal.TAKEOVER_BEGAN: Signal.ADVANCE,
+    Signal.WINDOW_FAILED: Signal.ABORT,
+    Signal.HAND_BACK_BEGAN: Signal.ROLL_BACK,
+}
+"""Whose wish a driver's step fulfils."""
+
+_ON_THE_WAY: Final = ("COMMITTING", "SYNCING", "TELLING_BROKERS", "RESUMING")
+"""After the copy these belong to AUDIT until dual-write was entered; later they are repairs inside dual-write."""
+
+_BEFORE_AUDIT: Final = (Phase.QUORUM, Phase.BROKERS_JOINING, Phase.READY, Phase.TAKEOVER, Phase.COPY, Phase.ABORTING)
+
+
+def meaning(phase: Phase, state: str) -> Phase:
+    """The phase of a migration in `phase` once its driver is in `state`; the same one when that changes nothing."""
+    match state:
+        case "TAKING_OVER":
+            return Phase.TAKEOVER
+        case "COPYING":
+            return Phase.COPY
+        case "AUDITING":
+            return Phase.AUDIT
+        case "DUAL_WRITE":
+            return Phase.DUAL_WRITE
+        case "HANDING_BACK" | "GIVING_UP":
+            return Phase.ROLLING_BACK
+        case "RETIRED":
+            return Phase.ROLLED_BACK
+        case "ABORTING":
+            return Phase.ABORTING if phase in WINDOW else phase
+        case "HELD":
+            return Phase.READY if phase in (*_BEFORE_AUDIT, Phase.AUDIT) else phase
+        case "WAIT_QUORUM" | "WAIT_BROKERS":
+            return Phase.READY if phase in (*WINDOW, Phase.ABORTING) else phase
+        case state if state in _ON_THE_WAY:
+            return Phase.AUDIT if phase in _BEFORE_AUDIT else phase
+        case _:
+            return phase  # IDLE, FENCED, DONE, and what a later release may add
+
+
+def unread(observation: Observation, cursors: Mapping[str, int]) -> list[Entry]:
+    """Entries after the cursor of their run: each run in its own order, runs by the controllers' clocks."""
+    runs = []
+    for seen in observation.controllers:
+        if seen.status is None or seen.driver is None:
+            continue
+        run = str(seen.status["run"])
+        after = cursors.get(run, 0)
+        moves = sorted(seen.driver["history"], key=lambda move: int(move["number"]))
+        runs.append([_entry(run, move) for move in moves if move["number"] > after])
+    return list(heapq.merge(*runs, key=lambda entry: entry.at))
+
+
+def _entry(run: str, move: Mapping[str, object]) -> Entry:
+    return Entry(run, int(str(move["number"])), float(str(move["at"])), str(move["to"]), str(move["reason"]))
+
+
+def catch_up(
+    store: Store, snapshot: Snapshot, evidence: Evidence, *, now: float
+) -> tuple[list[PhaseEvent], Occurrence | None]:
+    """Write down every step that the drivers took and that is not written yet.
+
+    Returns the new events, and why an entry had to be left for later (it is read again at the next look).
+    """
+    if snapshot.observation is None:
+        return [], None
+    written: list[PhaseEvent] = []
+    phase, version = snapshot.phase, snapshot.migration.version
+    entries = unread(snapshot.observation, snapshot.cursors)
+    for position, entry in enumerate(entries):
+        signals = way(phase, meaning(phase, entry.state))
+        if signals is None and phase is not Phase.ROLLING_BACK:  # there the undo deals with whatever the driver does
+            return written, CLUSTER_DISAGREES.found(state=entry.state, phase=phase, reason=entry.reason)
+        try:
+            for step in _steps(entry, signals or (), snapshot.wishes):
+                at_that_time = replace(evidence, driver_state=entry.state, driver_reason=entry.reason)
+                event = take(store, snapshot.id, step, expected_version=version, evidence=at_that_time, now=now)
+                written.append(event)
+                phase, version = Phase(event.to_phase), event.version
+        except GateClosed as closed:
+            if not _leaves_dual_write(entries[position + 1 :]):
+                return written, closed.occurrence
+        if not signals:
+            store.set_cursor(snapshot.id, entry.run, entry.number)
+    return written, None
+
+
+def _steps(entry: Entry, signals: Sequence[Signal], wishes: Sequence[Wish]) -> list[Step]:
+    """Mostly one; several when what lay between was not seen."""
+    steps = []
+    for signal in signals:
+        wish = _fulfilled(signal, wishes)
+        last = signal is signals[-1]
+        asked = f"{wish.reason}; " if wish is not None and wish.reason else ""
+        steps.append(
+            Step(
+                signal=signal,
+                source=Source(entry.run, entry.number, ends_entry=last),
+                at=entry.at,
+                who="driver" if wish is None else wish.who,
+                reason=asked + (entry.reason if last else f"not seen at its time; later: {entry.reason}"),
+                wish_id=None if wish is None else wish.id,
+            )
+        )
+    return steps
+
+
+def _fulfilled(signal: Signal, wishes: Sequence[Wish]) -> Wish | None:
+    return next((wish for wish in wishes if wish.state == "asked" and wish.name == ASKED_BY.get(signal)), None)
+
+
+def _leaves_dual_write(later: Sequence[Entry]) -> bool:
+    """Whether the driver went on to where the gate of dual-write does not matter any more."""
+    return any(entry.state in ("HANDING_BACK", "GIVING_UP", "RETIRED") for entry in later)

@@ -1,0 +1,143 @@
+"""What the gates may look at, put together from rows: the last look, the last check, the last audits.
+
+In:   a `Snapshot` and the time.
+Out:  `Evidence`, with ages instead of times.
+Elsewhere: the gates (gates.py), how each part came into the rows (looks.py, inspections.py).
+Handlers and the loop ask the same function, so a page, a refusal and a history row cannot disagree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+
+from migrator.errors import AUDIT_CANNOT_READ, INSPECTION_FAILED, REHEARSAL_NOT_GREEN
+from migrator.model.verdict import Check, Verdict
+from state_machine.gates import BrokerSeen, Evidence, Holder, Inspection
+from state_machine.observe import Observation
+from state_machine.store import Snapshot
+from state_machine.tables import AuditRun
+
+CHECK_GO: Final = (0, 1)
+"""Exit codes of `zk2kraft check` with which a migration may go on: nothing found, or warnings only."""
+
+
+def evidence(snapshot: Snapshot, now: float) -> Evidence:
+    """What is known at `now`."""
+    known = Evidence(
+        looked_s=None,
+        held=snapshot.migration.held,
+        controllers=snapshot.inventory.node_ids,
+        silent=dict.fromkeys(snapshot.inventory.node_ids, "not looked at yet"),
+        file_faults=file_faults_seen(snapshot),
+        brokers=brokers_seen(snapshot),
+        check=_check(snapshot, now),
+        rehearsal=None if snapshot.rehearsal is None else _audited(snapshot.rehearsal, now),
+        copy_audit=_copy_audit(snapshot, now),
+    )
+    look = snapshot.observation
+    if look is None:
+        return known
+    known = replace(
+        known,
+        looked_s=max(0.0, now - look.at),
+        silent=look.silent(),
+        holder=look.zookeeper.holder,
+        holder_id=look.zookeeper.holder_id,
+        committed_migration=_committed(look),
+    )
+    status = None if look.active is None else look.active.status
+    return known if status is None else _with_driver(known, status)
+
+
+def _with_driver(known: Evidence, status: dict[str, Any]) -> Evidence:
+    driver, gate = status["driver"], status.get("gate")
+    finding = driver["finding"]
+    return replace(
+        known,
+        driver_state=driver["state"],
+        driver_reason=driver["reason"],
+        driver_finding=None if finding is None else (finding["code"], finding["says"]),
+        driver_gate=None if gate is None else Verdict(msgspec.convert(gate["checks"], tuple[Check, ...])),
+        can_abort=driver["can_abort"],
+        can_hand_back=driver["can_hand_back"],
+    )
+
+
+def file_faults_seen(snapshot: Snapshot) -> dict[int, tuple[str, str]]:
+    """By node id: finding code and words, as the last check found them."""
+    faults = {} if snapshot.check is None else snapshot.check["file_faults"]
+    return {int(node): (fault["code"], fault["says"]) for node, fault in faults.items()}
+
+
+def brokers_seen(snapshot: Snapshot) -> tuple[BrokerSeen, ...]:
+    """Everybody who should be there: brokers of the inventory, of ZooKeeper, and of the controllers."""
+    look = snapshot.observation
+    status = None if look is None or look.active is None else look.active.status
+    registered = {} if status is None else {each["id"]: each for each in status.get("brokers", [])}
+    live = () if look is None else look.zookeeper.brokers
+    wanted = {each.id for each in snapshot.inventory.brokers} | set(live) | set(registered)
+    absent = None if status is None else False
+    return tuple(_broker(broker, registered.get(broker), absent) for broker in sorted(wanted))
+
+
+def _broker(broker: int, seen: dict[str, Any] | None, absent: bool | None) -> BrokerSeen:
+    if seen is None:
+        return BrokerSeen(broker, registered=absent)
+    return BrokerSeen(broker, mode=seen["mode"], fenced=seen["fenced"], heartbeat_age_ms=seen["heartbeat_age_ms"])
+
+
+def _committed(look: Observation) -> bool | None:
+    """Whether `/migration` names a log that something was committed to; None when ZooKeeper did not say."""
+    if look.zookeeper.holder is Holder.UNKNOWN:
+        return None
+    offset = look.zookeeper.migration_offset
+    return offset is not None and offset >= 0
+
+
+def _check(snapshot: Snapshot, now: float) -> Inspection | None:
+    if snapshot.check is None or snapshot.checked_at is None:
+        return None
+    found = snapshot.check["findings"]
+    blocking = [each for each in found if each.get("severity") == "blocks"]
+    said = f"{len(blocking)} block, {len(found) - len(blocking)} warn" if found else "nothing found"
+    shown = "; ".join(str(each["says"]) for each in blocking[:2])
+    if snapshot.check["problem"]:
+        said, shown = "it gave no result", snapshot.check["problem"]
+    return Inspection(
+        green=snapshot.check["exit"] in CHECK_GO,
+        age_s=max(0.0, now - snapshot.checked_at),
+        said=f"{said}: {shown}" if shown else said,
+        codes=tuple(sorted({each["code"] for each in blocking})) or (INSPECTION_FAILED.code,),
+    )
+
+
+def _audited(run: AuditRun, now: float) -> Inspection:
+    """A finished audit: what it compared, and whether it was green."""
+    age = max(0.0, now - (run.finished_at or run.asked_at))
+    if run.state == "failed":
+        return Inspection(green=False, age_s=age, said=run.problem, codes=(AUDIT_CANNOT_READ.code,))
+    compared, different, not_read = (sum(each[key] for each in run.families) for key in _COUNTS)
+    said = f"{compared} keys compared by {run.engine}, {different} different, {not_read} not read"
+    green = run.same is True and not not_read
+    return Inspection(green=green, age_s=age, said=said, codes=() if green else (REHEARSAL_NOT_GREEN.code,))
+
+
+_COUNTS: Final = ("compared", "different", "not_read")
+
+
+def _copy_audit(snapshot: Snapshot, now: float) -> Inspection | None:
+    """The driver's own audit before the commit; after a restart, one that was made since this phase began."""
+    look = snapshot.observation
+    status = None if look is None or look.active is None else look.active.status
+    report = None if status is None else status.get("audit")
+    if report is not None:
+        compared, different, not_read = (sum(each[key] for each in report["families"]) for key in _COUNTS)
+        said = f"{compared} keys compared by the driver, {different} different, {not_read} not read"
+        return Inspection(green=bool(report["same"]), age_s=0.0, said=said)
+    run = snapshot.copy_audit
+    if run is None or run.finished_at is None or run.finished_at < snapshot.migration.since:
+        return None
+    return _audited(run, now)

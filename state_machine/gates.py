@@ -1,0 +1,355 @@
+"""What has to hold before a step: each gate looks at the evidence and answers with every check and what was seen.
+
+In:   `Evidence`: what the service knows at the moment of the question, ages in seconds.
+Out:  a `Verdict`; the same one is stored with the transition, printed by the command line and shown on the page.
+Elsewhere: which gate guards which edge (phases.py), how evidence is gathered (evidence.py), the takeover gate's own
+checks (driver.gate, asked by the controllers and handed through here line by line).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from migrator.errors import (
+    CLUSTER_DISAGREES,
+    CONTROLLER_SILENT,
+    INSPECTION_FAILED,
+    NOT_LOOKED_AT,
+    REHEARSAL_NOT_GREEN,
+    ZOOKEEPER_UNREACHABLE,
+)
+from migrator.model.verdict import Check, Verdict
+
+LOOK_FRESH_S: Final = 10.0
+"""The loop looks twice a second; ten seconds without a look is a service that does not look any more."""
+CHECK_FRESH_S: Final = 600.0
+REHEARSAL_FRESH_S: Final = 600.0
+HEARTBEAT_FRESH_MS: Final = 3_000
+"""As in the driver's own gate: a broker sends one every two seconds."""
+
+WAITS: Final = frozenset({"WAIT_BROKERS", "HELD"})
+"""States in which the driver can be asked for a takeover."""
+NOTHING_CLAIMED: Final = frozenset({None, "IDLE", "WAIT_QUORUM", "WAIT_BROKERS", "HELD"})
+BEFORE_BROKERS: Final = frozenset({None, "IDLE", "WAIT_QUORUM"})
+
+
+class Holder(StrEnum):
+    """Who holds `/controller` in ZooKeeper."""
+
+    ZOOKEEPER_BROKER = "a ZooKeeper-mode broker"
+    OURS = "a controller of this migration"
+    ANOTHER = "a KRaft controller of another quorum"
+    NOBODY = "nobody"
+    UNKNOWN = "not known: ZooKeeper does not answer"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSeen:
+    """A broker as the active controller knows it.
+
+    registered: False when only ZooKeeper or the inventory has it; None while no controller answers.
+    """
+
+    id: int
+    registered: bool | None = True
+    mode: str = "ZooKeeper"
+    fenced: bool = False
+    heartbeat_age_ms: int | None = 0
+
+    @property
+    def why_unfit(self) -> str:
+        """Empty when it is ready for a takeover."""
+        if self.registered is None:
+            return "not known: no controller answers"
+        if not self.registered:
+            return "not registered"
+        if self.fenced:
+            return "fenced"
+        if self.mode != "ZooKeeper":
+            return f"in {self.mode} mode"
+        if self.heartbeat_age_ms is None or self.heartbeat_age_ms >= HEARTBEAT_FRESH_MS:
+            return f"last heartbeat {self.heartbeat_age_ms} ms ago"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """The last result of `check`, of a rehearsal's audit, or of the audit of the copy.
+
+    green: nothing blocks, or both sides say the same. said: what it found, in one line.
+    """
+
+    green: bool
+    age_s: float
+    said: str
+    codes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What the service knows. `None` is "not known", which no gate takes for a yes.
+
+    looked_s:    seconds since the cluster was last looked at.
+    held:        who holds steps forward, and why.
+    silent:      controllers of the inventory that do not answer, with the reason.
+    file_faults: controllers' files that do not fit the service, with finding code and words.
+    """
+
+    looked_s: float | None
+    held: str | None = None
+    controllers: tuple[int, ...] = ()
+    silent: Mapping[int, str] = field(default_factory=dict)
+    file_faults: Mapping[int, tuple[str, str]] = field(default_factory=dict)
+    driver_state: str | None = None
+    driver_reason: str = "no controller has said anything yet"
+    driver_finding: tuple[str, str] | None = None
+    driver_gate: Verdict | None = None
+    can_abort: bool = False
+    can_hand_back: bool = False
+    brokers: tuple[BrokerSeen, ...] = ()
+    holder: Holder = Holder.UNKNOWN
+    holder_id: int | None = None
+    committed_migration: bool | None = None
+    check: Inspection | None = None
+    rehearsal: Inspection | None = None
+    copy_audit: Inspection | None = None
+
+
+Gate: TypeAlias = Callable[[Evidence], Verdict]
+
+# --- checks that several gates share ----------------------------------------------------------------------
+
+
+def looked_at(seen: Evidence) -> Check:
+    age = "never" if seen.looked_s is None else f"{seen.looked_s:.1f} s ago"
+    fresh = seen.looked_s is not None and seen.looked_s < LOOK_FRESH_S
+    return Check("the cluster was looked at under 10 s ago", fresh, age, (NOT_LOOKED_AT.code,))
+
+
+def not_held(seen: Evidence) -> Check:
+    return Check("steps forward are not held", seen.held is None, seen.held or "not held")
+
+
+def controllers_answer(seen: Evidence) -> Check:
+    silent = "; ".join(f"{node}: {why}" for node, why in sorted(seen.silent.items()))
+    answering = len(seen.controllers) - len(seen.silent)
+    seen_text = silent or f"{answering}/{len(seen.controllers)}"
+    return Check("every controller answers", not seen.silent, seen_text, (CONTROLLER_SILENT.code,))
+
+
+def brokers_are_fit(seen: Evidence) -> Check:
+    unfit = [f"broker {broker.id} {broker.why_unfit}" for broker in seen.brokers if broker.why_unfit]
+    fit = len(seen.brokers) - len(unfit)
+    return Check(
+        "every broker is registered, unfenced and heard of in the last 3 s",
+        bool(seen.brokers) and not unfit,
+        f"{fit}/{len(seen.brokers)}" + (f": {', '.join(unfit)}" if unfit else ""),
+    )
+
+
+# --- gates ------------------------------------------------------------------------------------------------
+
+
+def always(seen: Evidence) -> Verdict:
+    """The cluster did it already; there is nothing left to refuse."""
+    return Verdict((Check("the cluster shows it", True, seen.driver_reason),))
+
+
+def may_begin(seen: Evidence) -> Verdict:
+    """PREFLIGHT only reads."""
+    return Verdict((not_held(seen),))
+
+
+def preflight_is_clean(seen: Evidence) -> Verdict:
+    """QUORUM starts processes, so the cluster and the controllers' files must have been looked at."""
+    check = seen.check
+    faults = "; ".join(f"controller {node}: {text}" for node, (_, text) in sorted(seen.file_faults.items()))
+    fault_codes = tuple(sorted({code for code, _ in seen.file_faults.values()}))
+    return Verdict(
+        (
+            not_held(seen),
+            looked_at(seen),
+            Check(
+                "`check` finds nothing that blocks",
+                check is not None and check.green,
+                "it has not been run yet" if check is None else check.said,
+                (INSPECTION_FAILED.code,) if check is None else check.codes,
+            ),
+            Check(
+                "that check is under 10 minutes old",
+                check is not None and check.age_s < CHECK_FRESH_S,
+                "none" if check is None else f"{check.age_s:.0f} s",
+            ),
+            Check(
+                "every controller's file fits the service",
+                check is not None and not faults,
+                faults or ("not looked at yet" if check is None else "all do"),
+                fault_codes,
+            ),
+        )
+    )
+
+
+def quorum_has_formed(seen: Evidence) -> Verdict:
+    return Verdict(
+        (
+            controllers_answer(seen),
+            Check(
+                "one controller leads, and every voter is registered",
+                seen.driver_state not in BEFORE_BROKERS,
+                seen.driver_reason,
+            ),
+        )
+    )
+
+
+def brokers_have_joined(seen: Evidence) -> Verdict:
+    """Nothing but their presence; whether the cluster is healthy is asked before the takeover."""
+    waiting = seen.driver_state == "WAIT_BROKERS" and seen.driver_gate is None
+    early = seen.driver_state in BEFORE_BROKERS
+    missing = [broker.id for broker in seen.brokers if not broker.registered]
+    return Verdict(
+        (
+            Check("every broker in ZooKeeper is registered and unfenced", not (waiting or early), seen.driver_reason),
+            Check(
+                "every broker of the inventory is registered",
+                not missing,
+                f"missing: {missing}" if missing else f"{len(seen.brokers)} registered",
+            ),
+        )
+    )
+
+
+def takeover_may_begin(seen: Evidence) -> Verdict:
+    """The window without a controller begins with this step; inside it nothing waits for a person."""
+    return Verdict((not_held(seen), *worth_rehearsing(seen).checks, *_rehearsal_checks(seen.rehearsal)))
+
+
+def worth_rehearsing(seen: Evidence) -> Verdict:
+    """A tree that still changes by itself, as after a broker's restart, would only differ from its own copy."""
+    return Verdict(
+        (
+            looked_at(seen),
+            controllers_answer(seen),
+            Check("the driver waits for this step", seen.driver_state in WAITS, _driver_text(seen)),
+            brokers_are_fit(seen),
+            *_drivers_own_checks(seen),
+        )
+    )
+
+
+def _drivers_own_checks(seen: Evidence) -> tuple[Check, ...]:
+    """Line by line what the controllers judged; after an abort they judge again before they claim anything."""
+    if seen.driver_state == "HELD":
+        return (Check("the controllers judge the cluster again before the claim", True, seen.driver_reason),)
+    if seen.driver_gate is None:
+        return (Check("the controllers have judged the cluster", False, seen.driver_reason),)
+    return seen.driver_gate.checks
+
+
+def _rehearsal_checks(rehearsal: Inspection | None) -> tuple[Check, ...]:
+    codes = (REHEARSAL_NOT_GREEN.code,)
+    if rehearsal is None:
+        return (Check("a rehearsal was audited, and both sides say the same", False, "none was finished yet", codes),)
+    fresh = rehearsal.age_s < REHEARSAL_FRESH_S
+    return (
+        Check("a rehearsal was audited, and both sides say the same", rehearsal.green, rehearsal.said, codes),
+        Check("that rehearsal is under 10 minutes old", fresh, f"{rehearsal.age_s:.0f} s", codes),
+    )
+
+
+def abort_is_possible(seen: Evidence) -> Verdict:
+    """Before the commit nothing was appended; afterwards the way back is the hand-back."""
+    return Verdict((Check("the copy is not committed yet", seen.can_abort, _driver_text(seen)),))
+
+
+def copy_is_proven(seen: Evidence) -> Verdict:
+    """Dual-write is entered with proof: the audit before the commit, or one made since (after a restart)."""
+    audit = seen.copy_audit
+    return Verdict(
+        (
+            Check("the driver is in dual-write", seen.driver_state == "DUAL_WRITE", _driver_text(seen)),
+            Check(
+                "an audit of the copy found no difference",
+                audit is not None and audit.green,
+                "the audit's result is not known; another one is made" if audit is None else audit.said,
+                () if audit is None else audit.codes,
+            ),
+        )
+    )
+
+
+def hand_back_is_possible(seen: Evidence) -> Verdict:
+    """Without restarting a broker: all of them in ZooKeeper mode, our controller alive and in dual-write."""
+    kraft = [broker.id for broker in seen.brokers if broker.registered and broker.mode != "ZooKeeper"]
+    return Verdict(
+        (
+            looked_at(seen),
+            controllers_answer(seen),
+            Check("the driver can hand back", seen.can_hand_back, _driver_text(seen)),
+            Check("every broker is in ZooKeeper mode", not kraft, f"KRaft: {kraft}" if kraft else "all are"),
+        )
+    )
+
+
+def nothing_is_claimed(seen: Evidence) -> Verdict:
+    """Going back before the takeover only stops our controllers; that is safe only while they rule nothing."""
+    return Verdict(
+        (
+            looked_at(seen),
+            Check("the driver holds no claim", seen.driver_state in NOTHING_CLAIMED, _driver_text(seen)),
+            Check("/controller is not known to be ours", seen.holder is not Holder.OURS, _holder_text(seen)),
+        )
+    )
+
+
+def zookeeper_rules(seen: Evidence) -> Verdict:
+    """The cluster is back where it came from, and nothing of ours says otherwise."""
+    talking = [node for node in seen.controllers if node not in seen.silent]
+    quiet = not talking or seen.driver_state == "RETIRED"
+    return Verdict(
+        (
+            Check("a ZooKeeper-mode broker is controller", seen.holder is Holder.ZOOKEEPER_BROKER, _holder_text(seen)),
+            Check(
+                "/migration names no committed log",
+                seen.committed_migration is False,
+                {None: "not known", True: "it does", False: "it does not"}[seen.committed_migration],
+            ),
+            Check("no controller of ours runs", quiet, f"running: {talking}" if talking else "none runs"),
+        )
+    )
+
+
+def standing(seen: Evidence) -> Verdict:
+    """What has to hold in every phase; when it does not, the migration is blocked, with the cause named."""
+    finding = seen.driver_finding
+    fenced = seen.driver_state == "FENCED"
+    return Verdict(
+        (
+            looked_at(seen),
+            Check(
+                "ZooKeeper answers",
+                seen.holder is not Holder.UNKNOWN,
+                _holder_text(seen),
+                (ZOOKEEPER_UNREACHABLE.code,),
+            ),
+            controllers_answer(seen),
+            Check(
+                "nobody else touched the claim",
+                not fenced,
+                finding[1] if fenced and finding is not None else "untouched",
+                (finding[0],) if finding is not None else (CLUSTER_DISAGREES.code,),
+            ),
+        )
+    )
+
+
+def _driver_text(seen: Evidence) -> str:
+    return f"{seen.driver_state or 'no driver'}: {seen.driver_reason}"
+
+
+def _holder_text(seen: Evidence) -> str:
+    return str(seen.holder) if seen.holder_id is None else f"node {seen.holder_id}, {seen.holder}"

@@ -1,0 +1,178 @@
+"""Look closely: `check`, rehearsals with their audit, audits on demand. Each runs beside the loop, as a child process.
+
+In:   a snapshot of the migration, and what is wanted.
+Out:  rows: the check's document, an audit with its counts and differences, or why there is no result.
+Elsewhere: when (acts.py), what the results open (gates.py), the commands themselves (migrator.node, migrator.audit).
+Rule: they only read the cluster, within the limits of the commands; nothing of them runs inside the window.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from migrator.errors import INSPECTION_FAILED, FindingError
+from state_machine import audit_rows
+from state_machine.commands import Runner
+from state_machine.inventory import Inventory, file_faults
+from state_machine.settings import Settings
+from state_machine.store import Snapshot, Store
+from state_machine.tables import AuditRun
+
+log = structlog.get_logger()
+
+REHEARSALS_KEPT: Final = 3
+"""Directories of rehearsals; each is as large as the metadata."""
+
+
+class Inspections:
+    """The running ones, by migration and kind: "check", "rehearsal", or "audit 7"."""
+
+    def __init__(
+        self, store: Store, runner: Runner, settings: Settings, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._store = store
+        self._runner = runner
+        self._settings = settings
+        self._clock = clock
+        self._running: dict[tuple[int, str], tuple[asyncio.Task[None], float]] = {}
+
+    def running_s(self, migration_id: int, kind: str) -> float | None:
+        """For how long it has been running; None when it does not."""
+        known = self._running.get((migration_id, kind))
+        return None if known is None else self._clock() - known[1]
+
+    def check(self, snapshot: Snapshot) -> None:
+        self._begin(snapshot.id, "check", lambda: self._check(snapshot))
+
+    def rehearse(self, snapshot: Snapshot) -> None:
+        self._begin(snapshot.id, "rehearsal", lambda: self._rehearse(snapshot))
+
+    def audit(self, snapshot: Snapshot, run: AuditRun) -> None:
+        """An audit of the active controller's log that was asked for."""
+        self._begin(snapshot.id, f"audit {run.id}", lambda: self._audit(snapshot, run))
+
+    def reap(self) -> None:
+        """Forget those that ended. A fault of ours in one of them is raised here: the service stops by it."""
+        for key, (task, _) in list(self._running.items()):
+            if task.done():
+                del self._running[key]
+                if not task.cancelled():
+                    task.result()
+
+    async def stop(self, migration_id: int | None = None) -> None:
+        """End those of one migration, or all; an audit that was cut off is marked as such."""
+        wanted = [key for key in self._running if migration_id in (None, key[0])]
+        tasks = [self._running.pop(key)[0] for key in wanted]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _begin(self, migration_id: int, kind: str, job: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if (migration_id, kind) not in self._running:
+            task = asyncio.create_task(job(), name=f"{kind} of migration {migration_id}")
+            self._running[migration_id, kind] = (task, self._clock())
+
+    # --- check ---------------------------------------------------------------------------------------------
+
+    async def _check(self, snapshot: Snapshot) -> None:
+        inventory = snapshot.inventory
+        files = [word for each in inventory.controllers for word in ("--controllers", each.properties)]
+        result = await self._run("check", "-z", inventory.zookeeper, *files)
+        faults = await asyncio.to_thread(file_faults, inventory)
+        found = result.document if isinstance(result.document, dict) else {}
+        document = {
+            "exit": result.exit_code,
+            "problem": "" if found else result.words,
+            "findings": found.get("findings", []),
+            "seen": {key: found[key] for key in ("topics", "partitions", "brokers") if key in found},
+            "file_faults": {str(node): fault.as_json() for node, fault in faults.items()},
+        }
+        await asyncio.to_thread(self._store.record_check, snapshot.id, document, at=self._clock())
+
+    # --- rehearsals and audits -----------------------------------------------------------------------------
+
+    async def _rehearse(self, snapshot: Snapshot) -> None:
+        """Copy ZooKeeper into a directory of ours, then audit that copy."""
+        run, _ = await asyncio.to_thread(
+            audit_rows.ask_audit,
+            self._store,
+            snapshot.id,
+            purpose="rehearsal",
+            engine=snapshot.inventory.audit_engine,
+            who="service",
+            at=self._clock(),
+            state="running",
+        )
+        async with _Recorded(self._store, run, self._clock):
+            home = self._home(snapshot) / "rehearsals"
+            copy = home / str(run.id) / "log"
+            home.mkdir(parents=True, exist_ok=True, mode=0o700)
+            await asyncio.to_thread(_tidy, home)
+            result = await self._run("rehearse", "-z", snapshot.inventory.zookeeper, "--out", str(copy))
+            if result.exit_code != 0 or not isinstance(result.document, dict):
+                raise INSPECTION_FAILED.error(command="rehearse", reason=result.words)
+            await asyncio.to_thread(audit_rows.note_rehearsal, self._store, run.id, result.document)
+            await self._compare(snapshot.inventory, run, copy, home / str(run.id) / "audit")
+
+    async def _audit(self, snapshot: Snapshot, run: AuditRun) -> None:
+        async with _Recorded(self._store, run, self._clock):
+            active = None if snapshot.observation is None else snapshot.observation.active
+            node = snapshot.inventory.node_ids[0] if active is None else active.node_id
+            data = next(each.data for each in snapshot.inventory.controllers if each.node_id == node)
+            await self._compare(snapshot.inventory, run, Path(data), self._home(snapshot) / "audits" / str(run.id))
+
+    async def _compare(self, inventory: Inventory, run: AuditRun, kraft: Path, out: Path) -> None:
+        await asyncio.to_thread(audit_rows.begin, self._store, run.id, kraft=str(kraft), directory=str(out))
+        out.mkdir(parents=True, exist_ok=True, mode=0o700)
+        master = ("--master", self._settings.spark_master) if run.engine == "spark" else ()
+        moved = ("--allow-moved",) if run.purpose == "rehearsal" else ()
+        words = ("audit", "-z", inventory.zookeeper, "--kraft", str(kraft), "--engine", run.engine, "--out", str(out))
+        result = await self._run(*words, *master, *moved)
+        if not isinstance(result.document, dict):
+            raise INSPECTION_FAILED.error(command="audit", reason=result.words)
+        await asyncio.to_thread(audit_rows.finish, self._store, run.id, result.document, at=self._clock())
+
+    async def _run(self, *arguments: str) -> Any:
+        return await self._runner.run(*arguments, limit_s=self._settings.command_limit_s)
+
+    def _home(self, snapshot: Snapshot) -> Path:
+        return self._settings.directory.absolute() / "migrations" / str(snapshot.id)
+
+
+class _Recorded:
+    """Whatever ends an audit early is written into its row: no result, a disk that is full, a service that stops."""
+
+    def __init__(self, store: Store, run: AuditRun, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._run = run
+        self._clock = clock
+
+    async def __aenter__(self) -> None:
+        return None
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> bool:
+        match error:
+            case FindingError() | OSError():
+                audit_rows.fail(self._store, self._run.id, str(error), at=self._clock())
+                log.warning("audit.no_result", audit=self._run.id, purpose=self._run.purpose, reason=str(error))
+                return True
+            case asyncio.CancelledError():
+                why = "it was stopped: the takeover was about to begin, or the service was stopping"
+                audit_rows.stop(self._store, self._run.id, why)
+                return False
+            case _:
+                return False
+
+
+def _tidy(home: Path) -> None:
+    """Make room for one more."""
+    names = sorted((int(each.name) for each in home.iterdir() if each.name.isdigit()), reverse=True)
+    for old in names[REHEARSALS_KEPT - 1 :]:
+        shutil.rmtree(home / str(old))

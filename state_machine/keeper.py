@@ -1,0 +1,125 @@
+"""Keep controllers running, or stop them: one look at a time, never twice the same one.
+
+In:   a snapshot: who answers, and which process was started for each controller.
+Out:  processes started or told to stop; None when every controller answers, else why not yet.
+Elsewhere: in which phases they have to run (acts.py), the processes themselves (processes.py).
+A controller that answers is adopted, whoever started it. One that ended is started again, later each time; after
+QUICK_ENDS_MAX ends in a row a person has to look at it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from migrator.errors import CONTROLLER_DOES_NOT_STAY, CONTROLLER_SILENT, Occurrence
+from state_machine.inventory import ControllerEntry, file_faults
+from state_machine.looks import Outcome
+from state_machine.processes import Launcher
+from state_machine.store import Snapshot, Store
+from state_machine.tables import Node
+
+log = structlog.get_logger()
+
+QUICK_END_S: Final = 15.0
+"""A controller that ends sooner than this after its start has a cause that the next start will meet again."""
+QUICK_ENDS_MAX: Final = 5
+START_PATIENCE_S: Final = 60.0
+"""A large log is replayed within seconds; a controller that is silent for longer hangs."""
+
+
+class Keeper:
+    """Looks after the controllers of every migration."""
+
+    def __init__(self, store: Store, launcher: Launcher, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._launcher = launcher
+        self._clock = clock
+
+    async def keep_running(self, snapshot: Snapshot) -> Outcome | None:
+        """Start what does not run."""
+        silent = {} if snapshot.observation is None else snapshot.observation.silent()
+        waiting: list[Outcome] = []
+        for entry in snapshot.inventory.controllers:
+            node = snapshot.processes.get(entry.node_id)
+            if entry.node_id in silent:
+                waiting.append(await self._see_to(snapshot, entry, node))
+            elif node is not None and node.quick_ends and not self._is_young(node):
+                await self._record(snapshot, entry, quick_ends=0)
+        return next((each for each in waiting if each.problems), waiting[0] if waiting else None)
+
+    async def stop_all(self, snapshot: Snapshot) -> Outcome:
+        """Tell every controller that runs to stop; it may take a few looks until none does."""
+        answering = {} if snapshot.observation is None else {e.node_id: e.pid for e in snapshot.observation.controllers}
+        stopping = []
+        for entry in snapshot.inventory.controllers:
+            pid = answering.get(entry.node_id) or self._running_pid(snapshot.processes.get(entry.node_id))
+            if pid is not None:
+                stopping.append(entry.node_id)
+                self._launcher.ask_to_stop(pid)
+        return Outcome(f"waiting: controllers {stopping} are stopping" if stopping else "no controller of ours runs")
+
+    async def _see_to(self, snapshot: Snapshot, entry: ControllerEntry, node: Node | None) -> Outcome:
+        """A controller that does not answer: starting, hanging, ended, or never started."""
+        if self._running_pid(node) is not None:
+            assert node is not None
+            return self._starting(entry, node)
+        quick_ends = 0 if node is None else node.quick_ends
+        if node is not None and node.pid is not None:
+            quick_ends = quick_ends + 1 if self._is_young(node) else 0
+            await self._record(snapshot, entry, pid=None, quick_ends=quick_ends)
+        if node is not None and quick_ends >= QUICK_ENDS_MAX:
+            problem = CONTROLLER_DOES_NOT_STAY.found(
+                node=entry.node_id, times=quick_ends, words=self._words(node), log=node.log
+            )
+            return Outcome(f"blocked: {problem.text}", (problem,))
+        if node is not None and quick_ends and self._clock() < self._next_start(node, quick_ends):
+            return Outcome(f"waiting: controller {entry.node_id} ended ({self._words(node)}) and is started again soon")
+        return await self._launch(snapshot, entry, quick_ends)
+
+    def _starting(self, entry: ControllerEntry, node: Node) -> Outcome:
+        age = self._clock() - (node.started_at or 0.0)
+        if age < START_PATIENCE_S:
+            return Outcome(f"waiting: controller {entry.node_id} is starting ({age:.0f} s)")
+        problem = CONTROLLER_SILENT.found(node=entry.node_id, reason=f"process {node.pid} runs; its log is {node.log}")
+        return Outcome(f"blocked: {problem.text}", (problem,))
+
+    async def _launch(self, snapshot: Snapshot, entry: ControllerEntry, quick_ends: int) -> Outcome:
+        faults: dict[int, Occurrence] = await asyncio.to_thread(file_faults, snapshot.inventory)
+        fault = faults.get(entry.node_id)
+        if fault is not None:
+            return Outcome(f"blocked: controller {entry.node_id} is not started: {fault.code} {fault.text}", (fault,))
+        launched = self._launcher.launch(snapshot.migration.name, entry)
+        log.info("controller.launched", node=entry.node_id, pid=launched.pid, log=launched.log)
+        await self._record(
+            snapshot,
+            entry,
+            pid=launched.pid,
+            process_mark=launched.mark,
+            started_at=self._clock(),
+            quick_ends=quick_ends,
+            log=launched.log,
+        )
+        return Outcome(f"waiting: controller {entry.node_id} is starting (0 s)")
+
+    async def _record(self, snapshot: Snapshot, entry: ControllerEntry, **columns: object) -> None:
+        await asyncio.to_thread(self._store.record_process, snapshot.id, entry.node_id, **columns)
+
+    def _running_pid(self, node: Node | None) -> int | None:
+        """The process that was started for it, if that one still runs."""
+        if node is None or node.pid is None:
+            return None
+        return node.pid if self._launcher.runs(node.pid, node.process_mark or "") else None
+
+    def _is_young(self, node: Node) -> bool:
+        return self._clock() - (node.started_at or 0.0) < QUICK_END_S
+
+    def _next_start(self, node: Node, quick_ends: int) -> float:
+        return (node.started_at or 0.0) + 2.0**quick_ends
+
+    def _words(self, node: Node) -> str:
+        return "no log" if node.log is None else self._launcher.words(node.log)

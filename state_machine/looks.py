@@ -1,0 +1,152 @@
+"""Keep what a look saw: the observation, each node, open findings, exports, and why nothing happens now.
+
+In:   an observation with what follows from it.
+Out:  rows; all of one look in one transaction.
+Elsewhere: looking (observe.py), changing the phase (transition.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from migrator.errors import CATALOGUE, Occurrence
+from state_machine.observe import Observation
+from state_machine.store import LOOK, Store, a_node, find_migration
+from state_machine.tables import Backup, FindingRow, Node, Sight
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A finding as somebody told it: from our own code, a driver's status, or the JSON of `zk2kraft check`."""
+
+    code: str
+    says: str
+    severity: str
+    means: str
+    remedy: str
+
+    @classmethod
+    def of(cls, occurrence: Occurrence) -> Told:
+        return cls.of_json(occurrence.as_json())
+
+    @classmethod
+    def of_json(cls, document: Mapping[str, Any]) -> Told:
+        """A code that this release does not know keeps its words."""
+        known = CATALOGUE.get(str(document["code"]))
+        return cls(
+            code=str(document["code"]),
+            says=str(document["says"]),
+            severity=str(document.get("severity", known.severity if known else "blocks")),
+            means=str(document.get("means", known.means if known else "")),
+            remedy=str(document.get("remedy", known.remedy if known else "")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one round of the loop leaves behind. findings: those open now, by source; a source left out is kept."""
+
+    observation: Observation
+    findings: Mapping[str, Iterable[Told]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Why nothing more happens now, in words, and the service's own findings behind it."""
+
+    reason: str
+    problems: tuple[Occurrence, ...] = ()
+
+
+def record_look(store: Store, migration_id: int, look: Look) -> None:
+    with store.writing() as session:
+        find_migration(session, migration_id)
+        seen = look.observation
+        document = msgspec.to_builtins(seen)
+        session.merge(Sight(migration_id=migration_id, kind=LOOK, at=seen.at, document=document))
+        _record_nodes(session, migration_id, seen)
+        for source, told in look.findings.items():
+            _record_findings(session, migration_id, source, list(told), seen.at)
+
+
+def record_outcome(store: Store, migration_id: int, outcome: Outcome, *, at: float) -> None:
+    with store.writing() as session:
+        row = find_migration(session, migration_id)
+        if row.waiting != outcome.reason:
+            row.waiting = outcome.reason
+        _record_findings(session, migration_id, "service", [Told.of(each) for each in outcome.problems], at)
+
+
+def findings(store: Store, migration_id: int, *, only_open: bool = False, limit: int = 200) -> list[FindingRow]:
+    """Open ones first, then those seen last."""
+    query = select(FindingRow).where(FindingRow.migration_id == migration_id)
+    if only_open:
+        query = query.where(FindingRow.open)
+    with store.reading() as session:
+        find_migration(session, migration_id)
+        order = (FindingRow.open.desc(), FindingRow.last_seen.desc(), FindingRow.id)
+        return list(session.scalars(query.order_by(*order).limit(limit)))
+
+
+def nodes(store: Store, migration_id: int, kind: str) -> list[Node]:
+    query = select(Node).where(Node.migration_id == migration_id, Node.kind == kind).order_by(Node.node_id)
+    with store.reading() as session:
+        return list(session.scalars(query))
+
+
+def backups(store: Store, migration_id: int) -> list[Backup]:
+    with store.reading() as session:
+        return list(session.scalars(select(Backup).where(Backup.migration_id == migration_id).order_by(Backup.id)))
+
+
+def _record_nodes(session: Session, migration_id: int, seen: Observation) -> None:
+    """Nodes that are not seen now keep their last observation, with its time."""
+    active = seen.active
+    for broker in [] if active is None or active.status is None else active.status.get("brokers", []):
+        node = a_node(session, migration_id, "broker", broker["id"])
+        node.seen_at, node.document = seen.at, broker
+    for controller in seen.controllers:
+        if controller.status is None:
+            continue
+        node = a_node(session, migration_id, "controller", controller.node_id)
+        node.seen_at = seen.at
+        node.document = {"pid": controller.pid, "quorum": controller.status["quorum"], "run": controller.status["run"]}
+        _record_export(session, migration_id, controller.status.get("export"), seen.at)
+
+
+def _record_export(session: Session, migration_id: int, file: str | None, at: float) -> None:
+    if file is None:
+        return
+    query = select(Backup).where(Backup.migration_id == migration_id, Backup.file == file)
+    if session.scalar(query) is None:
+        session.add(Backup(migration_id=migration_id, file=file, seen_at=at))
+
+
+def _record_findings(session: Session, migration_id: int, source: str, told: list[Told], at: float) -> None:
+    """Open what is told, close what is not told any more."""
+    query = select(FindingRow).where(FindingRow.migration_id == migration_id, FindingRow.source == source)
+    known = {(row.code, row.says): row for row in session.scalars(query)}
+    for each in told:
+        row = known.pop((each.code, each.says), None)
+        if row is None:
+            row = FindingRow(
+                migration_id=migration_id,
+                source=source,
+                code=each.code,
+                severity=each.severity,
+                says=each.says,
+                means=each.means,
+                remedy=each.remedy,
+                first_seen=at,
+            )
+            session.add(row)
+        row.last_seen, row.open = at, True
+    for row in known.values():
+        if row.open:
+            row.open = False

@@ -1,0 +1,220 @@
+"""Look at a cluster: what every controller says of itself, and what ZooKeeper says of who rules.
+
+In:   an inventory, and the observation before (for what only time can tell: since when nobody rules).
+Out:  an `Observation`, plain enough to be kept as JSON.
+Elsewhere: what it means for a migration (evidence.py, driver_history.py).
+Rules: looking changes nothing. ZooKeeper is read on a thread; one that hangs is waited for once, not piled up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from migrator.driver.claim import Seen
+from migrator.errors import FindingError
+from migrator.node.claims import read_claim
+from migrator.zk import paths
+from migrator.zk.session import ZkSession
+from state_machine.control import ControlPort
+from state_machine.gates import Holder
+from state_machine.inventory import ControllerEntry, Inventory
+
+ZOOKEEPER_WAIT_S: Final = 2.0
+"""Longer than a healthy ensemble needs by far; after it the look goes on without ZooKeeper."""
+CONNECT_S: Final = 5.0
+
+
+class ControllerSeen(msgspec.Struct, frozen=True):
+    """status: as its control port said it; None with the reason when it does not answer."""
+
+    node_id: int
+    pid: int | None = None
+    status: dict[str, Any] | None = None
+    problem: str = ""
+
+    @property
+    def driver(self) -> dict[str, Any] | None:
+        return None if self.status is None else self.status.get("driver")
+
+    @property
+    def leads(self) -> bool:
+        return self.status is not None and self.status["quorum"]["leader"] == self.node_id
+
+
+class ZooKeeperSeen(msgspec.Struct, frozen=True):
+    """holder_since_ms: wall time that the holder itself wrote into `/controller`."""
+
+    holder: Holder = Holder.UNKNOWN
+    holder_id: int | None = None
+    holder_since_ms: int | None = None
+    kraft_epoch: int | None = None
+    controller_epoch: int | None = None
+    migration_offset: int | None = None
+    """What `/migration` says is mirrored; -1 before any commit, None when it does not exist."""
+    brokers: tuple[int, ...] = ()
+    problem: str = ""
+
+
+class Observation(msgspec.Struct, frozen=True):
+    """One look. Times are wall times in seconds.
+
+    ruled_at:  when somebody was last seen to rule the cluster.
+    window_ms: the last window without a controller that a driver measured.
+    gap_s:     the last stretch in which looks found nobody, from the last look that did to the next one.
+    """
+
+    at: float
+    controllers: tuple[ControllerSeen, ...] = ()
+    zookeeper: ZooKeeperSeen = ZooKeeperSeen()
+    ruled_at: float | None = None
+    window_ms: int | None = None
+    gap_s: float | None = None
+
+    @property
+    def active(self) -> ControllerSeen | None:
+        """The controller whose driver acts: the leader; failing that, the one that answers."""
+        answering = [each for each in self.controllers if each.driver is not None]
+        return next((each for each in answering if each.leads), answering[0] if answering else None)
+
+    def silent(self) -> dict[int, str]:
+        return {each.node_id: each.problem for each in self.controllers if each.status is None}
+
+
+class Ensemble(Protocol):
+    """ZooKeeper, as far as a look needs it. ours: node ids of the migration's controllers."""
+
+    async def look(self, ours: tuple[int, ...]) -> ZooKeeperSeen: ...
+    async def close(self) -> None: ...
+
+
+class ClusterObserver:
+    """Control ports by HTTP, ZooKeeper by one session per connect string. ensembles: what makes such a session."""
+
+    def __init__(
+        self,
+        control: ControlPort,
+        clock: Callable[[], float] = time.time,
+        ensembles: Callable[[str], Ensemble] | None = None,
+    ) -> None:
+        self._control = control
+        self._clock = clock
+        self._make = ensembles or ZooKeeperEnsemble
+        self._ensembles: dict[str, Ensemble] = {}
+
+    async def look(self, inventory: Inventory, before: Observation | None) -> Observation:
+        ensemble = self._ensembles.get(inventory.zookeeper)
+        if ensemble is None:
+            ensemble = self._ensembles[inventory.zookeeper] = self._make(inventory.zookeeper)
+        zookeeper, controllers = await asyncio.gather(
+            ensemble.look(inventory.node_ids),
+            asyncio.gather(*(self._look_at(entry) for entry in inventory.controllers)),
+        )
+        return summed_up(self._clock(), tuple(controllers), zookeeper, before)
+
+    async def close(self) -> None:
+        for ensemble in self._ensembles.values():
+            await ensemble.close()
+
+    async def _look_at(self, entry: ControllerEntry) -> ControllerSeen:
+        try:
+            pid, status = await self._control.status(entry)
+        except FindingError as error:
+            return ControllerSeen(entry.node_id, problem=str(error.occurrence.values["reason"]))
+        return ControllerSeen(entry.node_id, pid, status)
+
+
+def summed_up(
+    now: float, controllers: tuple[ControllerSeen, ...], zookeeper: ZooKeeperSeen, before: Observation | None
+) -> Observation:
+    """Put one look together, with what only the look before can tell."""
+    seen = Observation(now, controllers, zookeeper)
+    earlier = before or Observation(now)
+    driver = None if seen.active is None else seen.active.driver
+    window = None if driver is None else driver["window_ms"]
+    ruled = _is_ruled(seen)
+    ended = ruled and earlier.ruled_at is not None and earlier.ruled_at < earlier.at
+    return msgspec.structs.replace(
+        seen,
+        ruled_at=now if ruled else earlier.ruled_at,
+        window_ms=earlier.window_ms if window is None else window,
+        gap_s=round(now - earlier.ruled_at, 1) if ended and earlier.ruled_at is not None else earlier.gap_s,
+    )
+
+
+def _is_ruled(seen: Observation) -> bool:
+    """Somebody rules when the holder of `/controller` is known to live, and every broker knows of it."""
+    match seen.zookeeper.holder:
+        case Holder.ZOOKEEPER_BROKER | Holder.ANOTHER:
+            return True
+        case Holder.OURS:
+            driver = seen.active.driver if seen.active is not None else None
+            return driver is not None and driver["without_controller_ms"] is None
+        case Holder.NOBODY | Holder.UNKNOWN:
+            return False
+
+
+class ZooKeeperEnsemble:
+    """One ZooKeeper session that looks at the claim; a session that never came up is made anew."""
+
+    def __init__(self, connect: str) -> None:
+        self._connect = connect
+        self._session: ZkSession | None = None
+        self._pending: asyncio.Task[ZooKeeperSeen] | None = None
+
+    async def look(self, ours: tuple[int, ...]) -> ZooKeeperSeen:
+        if self._pending is None:
+            self._pending = asyncio.create_task(asyncio.to_thread(self._read, ours), name="zookeeper-look")
+        done, _ = await asyncio.wait({self._pending}, timeout=ZOOKEEPER_WAIT_S)
+        if not done:
+            return ZooKeeperSeen(problem=f"{self._connect} has not answered for {ZOOKEEPER_WAIT_S:.0f} s")
+        finished, self._pending = self._pending, None
+        try:
+            return finished.result()
+        except FindingError as error:
+            return ZooKeeperSeen(problem=str(error))
+
+    async def close(self) -> None:
+        """Ending the session ends a read that hangs."""
+        if self._session is not None:
+            await asyncio.to_thread(self._session.close)
+        if self._pending is not None:
+            await asyncio.gather(self._pending, return_exceptions=True)
+
+    def _read(self, ours: tuple[int, ...]) -> ZooKeeperSeen:
+        """On a thread, one at a time."""
+        if self._session is None:
+            self._session = _begun(self._connect)
+        claim = read_claim(self._session)
+        names = self._session.children(paths.BROKER_IDS) or []
+        return seen_in_zookeeper(claim, ours, tuple(sorted(int(name) for name in names)))
+
+
+def _begun(connect: str) -> ZkSession:
+    """Raises Z2K-2001; the session is then over, and the next look begins another."""
+    return ZkSession(connect).start(CONNECT_S)
+
+
+def seen_in_zookeeper(claim: Seen, ours: tuple[int, ...], brokers: tuple[int, ...]) -> ZooKeeperSeen:
+    """Who rules, of which kind, since when."""
+    held = claim.controller
+    migration = claim.migration
+    offset = None if claim.migration_version < 0 else (-1 if migration is None else migration.kraft_metadata_offset)
+    if held is None:
+        return ZooKeeperSeen(Holder.NOBODY, controller_epoch=claim.epoch, migration_offset=offset, brokers=brokers)
+    kind = Holder.ZOOKEEPER_BROKER
+    if held.kraft_epoch > 0:
+        kind = Holder.OURS if held.brokerid in ours else Holder.ANOTHER
+    return ZooKeeperSeen(
+        kind,
+        holder_id=held.brokerid,
+        holder_since_ms=int(held.timestamp) if held.timestamp.isdigit() else None,
+        kraft_epoch=held.kraft_epoch if held.kraft_epoch > 0 else None,
+        controller_epoch=claim.epoch,
+        migration_offset=offset,
+        brokers=brokers,
+    )

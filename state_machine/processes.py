@@ -1,0 +1,109 @@
+"""Controllers as processes that outlive the service.
+
+In:   an entry of the inventory.
+Out:  a started process (own session, own log file); whether a process that was started still runs; its last words.
+Elsewhere: when one is started or stopped (acts.py), whether one answers (observe.py).
+Rules: nothing is stopped because the service ends. A process is known by its number and its start time, so that a
+number given to another process by the kernel is never taken for ours.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from state_machine.commands import PROGRAM, last_words
+from state_machine.inventory import ControllerEntry
+
+LOG_TAIL_BYTES: Final = 8_000
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """mark: the start time as the kernel tells it. log: standard output and error of this run."""
+
+    pid: int
+    mark: str
+    log: str
+
+
+class Launcher(Protocol):
+    """What starts and stops controllers; tests put a fake in its place."""
+
+    def launch(self, migration: str, entry: ControllerEntry) -> Launched: ...
+    def runs(self, pid: int, mark: str) -> bool: ...
+    def ask_to_stop(self, pid: int) -> None: ...
+    def words(self, log: str) -> str: ...
+
+
+class ControllerProcesses:
+    """directory: where the logs are kept."""
+
+    def __init__(self, directory: Path, program: tuple[str, ...] = PROGRAM) -> None:
+        self._directory = directory
+        self._program = program
+        self._children: dict[int, subprocess.Popen[bytes]] = {}
+
+    def launch(self, migration: str, entry: ControllerEntry) -> Launched:
+        """Start it with our environment. The directory lock of the controller makes a second one end at once."""
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+        log = self._directory / f"{migration}-{entry.node_id}-{stamp}.log"
+        with log.open("ab") as out:
+            child = subprocess.Popen(
+                [*self._program, "controller", entry.properties],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                cwd=self._directory,
+                start_new_session=True,
+            )
+        self._children[child.pid] = child
+        return Launched(child.pid, process_mark(child.pid) or "", str(log))
+
+    def runs(self, pid: int, mark: str) -> bool:
+        child = self._children.get(pid)
+        if child is not None and child.poll() is not None:
+            del self._children[pid]
+            return False
+        return process_mark(pid) == mark
+
+    def ask_to_stop(self, pid: int) -> None:
+        """SIGTERM; the controller leaves its quorum in order."""
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+
+    def words(self, log: str) -> str:
+        """What it said last; a finding, if it named one."""
+        try:
+            with Path(log).open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
+                text = file.read().decode(errors="replace")
+        except OSError as error:
+            return f"its log cannot be read ({error})"
+        return last_words(text) or "it said nothing"
+
+
+def process_mark(pid: int) -> str | None:
+    """The start time of a living process, None when there is none. Where /proc is missing: "" for any living one."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None if Path("/proc/self").exists() or not _lives(pid) else ""
+    return None if fields[0] == "Z" else fields[19]
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

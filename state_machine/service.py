@@ -1,0 +1,86 @@
+"""The parts of this room, put together for one process of the service.
+
+In:   `Settings`.
+Out:  `Service`: the store, the loop, and how to close them in order.
+Elsewhere: who serves HTTP beside it (api.main), every part (this room).
+Rule: one service per directory; the lock is the kernel's, so it is free again after any kind of end.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+import httpx
+
+from migrator.errors import SERVICE_RUNS_ALREADY
+from state_machine.acts import Acts
+from state_machine.commands import Commands
+from state_machine.control import ControlPort, loopback_client
+from state_machine.inspections import Inspections
+from state_machine.keeper import Keeper
+from state_machine.observe import ClusterObserver
+from state_machine.processes import ControllerProcesses
+from state_machine.reconcile import Reconciler
+from state_machine.settings import Settings
+from state_machine.store import Store
+from state_machine.wishes import Wishes
+
+LOCK_FILE: Final = "serve.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """Open it with `open_service`; run `reconciler.run()`; close it on the same loop."""
+
+    settings: Settings
+    store: Store
+    reconciler: Reconciler
+    _observer: ClusterObserver
+    _inspections: Inspections
+    _http: httpx.AsyncClient
+    _lock: IO[str]
+
+    async def close(self) -> None:
+        """End children and sessions; controllers go on."""
+        await self._inspections.stop()
+        await self._observer.close()
+        await self._http.aclose()
+        self.store.close()
+        self._lock.close()
+
+
+def open_service(settings: Settings) -> Service:
+    """Raises Z2K-4013 when another service has this directory, Z2K-4016 when the database cannot be used."""
+    directory = settings.directory.absolute()
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    lock = _lock(directory)
+    store = Store.open(settings.database_url)
+    http = loopback_client()
+    control = ControlPort(http)
+    observer = ClusterObserver(control)
+    inspections = Inspections(store, Commands(), settings)
+    keeper = Keeper(store, ControllerProcesses(directory / "controllers"))
+    acts = Acts(store, control, keeper, inspections, settings)
+    wishes = Wishes(store, control, inspections)
+    reconciler = Reconciler(store, observer, wishes, acts, inspections, pause_s=settings.look_every_s)
+    return Service(settings, store, reconciler, observer, inspections, http, lock)
+
+
+def _lock(directory: Path) -> IO[str]:
+    """Hold the directory for as long as the file is open."""
+    file = (directory / LOCK_FILE).open("a+")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.seek(0)
+        holder = file.read().strip() or "unknown process"
+        file.close()
+        raise SERVICE_RUNS_ALREADY.error(directory=str(directory), holder=holder) from error
+    file.truncate(0)
+    file.write(f"process {os.getpid()}\n")
+    file.flush()
+    return file

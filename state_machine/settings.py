@@ -1,0 +1,91 @@
+"""How the service runs: one TOML file, then variables of the environment, then what is written here.
+
+In:   `--config FILE.toml`; variables named ZK2KRAFT_SERVE_<KEY> win over the file.
+Out:  `Settings`.
+Errors: Z2K-4001 for a key that does not exist or a value that cannot be, Z2K-4010 for an address beyond loopback.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+from pydantic_settings.exceptions import SettingsError
+from sqlalchemy import URL
+
+from migrator.errors import BEYOND_LOOPBACK, SERVE_CONFIG
+
+
+class Settings(BaseSettings):
+    """Keys of the TOML file. Times in seconds."""
+
+    model_config = SettingsConfigDict(env_prefix="ZK2KRAFT_SERVE_", extra="forbid", frozen=True)
+
+    host: str = Field(default="127.0.0.1", description="address to listen on; loopback only")
+    port: int = Field(default=8085, ge=0, le=65535, description="0: a free one, named in serve.json")
+    directory: Path = Field(
+        default=Path("zk2kraft-service"),
+        description="database, rehearsals, audits and logs; only this user may read it",
+    )
+    database: str = Field(default="", description="SQLAlchemy URL; empty: SQLite in the directory")
+    look_every_s: float = Field(default=0.5, gt=0, le=5, description="pause between two looks at a cluster")
+    audit_engine: Literal["spark", "quick"] = Field(
+        default="spark", description="where a migration does not name its own"
+    )
+    spark_master: str = Field(default="local[*]", description="for the spark engine")
+    rehearsal_every_s: float = Field(
+        default=240, ge=1, description="in READY a green rehearsal is repeated after this time"
+    )
+    command_limit_s: float = Field(default=900, ge=1, description="longest run of check, rehearse or audit")
+
+    @property
+    def database_url(self) -> str:
+        file = str(self.directory.absolute() / "zk2kraft.db")
+        return self.database or URL.create("sqlite", database=file).render_as_string(hide_password=False)
+
+    @property
+    def loopback(self) -> bool:
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def read_settings(file: Path | None) -> Settings:
+    """Raises Z2K-4001 or Z2K-4010."""
+    if file is not None and not file.is_file():
+        raise SERVE_CONFIG.error(file=str(file), key="(the file itself)", reason="it does not exist")
+
+    class FromFile(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return (env_settings, TomlConfigSettingsSource(settings_cls, file))
+
+    try:
+        settings = FromFile()
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        raise SERVE_CONFIG.error(file=str(file or "environment"), key=key, reason=first["msg"]) from error
+    except (SettingsError, ValueError) as error:
+        raise SERVE_CONFIG.error(file=str(file), key="(the file itself)", reason=str(error)) from error
+    if not settings.loopback:
+        raise BEYOND_LOOPBACK.error(host=settings.host)
+    return settings

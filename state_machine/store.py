@@ -1,0 +1,334 @@
+"""Reading and writing the service's rows: migrations and the wishes of people.
+
+In:   values of this room.
+Out:  rows (detached, to be read only) and `Snapshot`: everything that is known of one migration at one moment.
+Elsewhere: changing the phase (transition.py alone does), looks (looks.py), audits (audit_rows.py).
+Rule: every method is one transaction. All of them block; the loop calls them on a thread.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Engine, select
+from sqlalchemy.orm import Session, sessionmaker
+
+from migrator.errors import KEY_USED_AGAIN, NAME_TAKEN, NO_SUCH_THING, VERSION_MOVED, WISH_PENDING
+from migrator.model.verdict import Verdict
+from state_machine.database import WRITES, open_database
+from state_machine.inventory import Inventory
+from state_machine.observe import Observation
+from state_machine.phases import HOLD, PEOPLE, RESUME, Phase, Signal
+from state_machine.tables import AuditRun, DriverCursor, Migration, Node, PhaseEvent, Sight, Wish
+
+LOOK: Final = "look"
+CHECK: Final = "check"
+PENDING: Final = ("recorded", "asked")
+UNDOES: Final = (Signal.ABORT, Signal.ROLL_BACK)
+"""Wishes that take the place of a pending advance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One migration as the rows say. check: the last document of `zk2kraft check`, with the time it was made."""
+
+    migration: Migration
+    inventory: Inventory
+    observation: Observation | None
+    check: dict[str, Any] | None
+    checked_at: float | None
+    rehearsal: AuditRun | None
+    copy_audit: AuditRun | None
+    wishes: tuple[Wish, ...]
+    processes: Mapping[int, Node]
+    cursors: Mapping[str, int]
+
+    @property
+    def id(self) -> int:
+        return self.migration.id
+
+    @property
+    def phase(self) -> Phase:
+        return Phase(self.migration.phase)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What a person asks for, as a handler received it."""
+
+    name: str
+    who: str
+    reason: str
+    to: Phase | None = None
+    expected_version: int | None = None
+    key: str | None = None
+
+    @property
+    def word(self) -> str:
+        """As the command line says it."""
+        return {HOLD: "hold", RESUME: "resume"}.get(self.name) or PEOPLE[Signal(self.name)]
+
+    @property
+    def fingerprint(self) -> str:
+        return fingerprint([self.name, self.reason, self.to, self.expected_version])
+
+
+class Store:
+    """The database, as the rest of the service knows it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._reading = sessionmaker(engine, expire_on_commit=False)
+        self._writing = sessionmaker(engine.execution_options(**{WRITES: True}), expire_on_commit=False)
+
+    @classmethod
+    def open(cls, url: str) -> Store:
+        """Raises Z2K-4016."""
+        return cls(open_database(url))
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        with self._reading() as session:
+            yield session
+
+    @contextmanager
+    def writing(self) -> Iterator[Session]:
+        """One transaction that holds the write lock from its begin; committed at the end, rolled back on an error."""
+        with self._writing() as session, session.begin():
+            yield session
+
+    # --- migrations ----------------------------------------------------------------------------------------
+
+    def create(self, inventory: Inventory, *, who: str, at: float, key: str | None = None) -> tuple[Migration, bool]:
+        """The new migration, and True; the one that this key made before, and False.
+
+        Raises Z2K-4015 when the name is taken, Z2K-4007 when the key stood for something else.
+        """
+        document = msgspec.to_builtins(inventory)
+        print_ = fingerprint(document)
+        with self.writing() as session:
+            made = None if key is None else session.scalar(select(Migration).where(Migration.idempotency_key == key))
+            if made is not None:
+                if made.fingerprint != print_:
+                    raise KEY_USED_AGAIN.error(key=key)
+                return made, False
+            taken = session.scalar(select(Migration).where(Migration.name == inventory.name))
+            if taken is not None:
+                raise NAME_TAKEN.error(name=inventory.name, number=taken.id, phase=taken.phase)
+            row = Migration(
+                name=inventory.name,
+                inventory=document,
+                created_at=at,
+                created_by=who,
+                phase=Phase.CREATED,
+                since=at,
+                version=1,
+                held=None,
+                waiting="",
+                idempotency_key=key,
+                fingerprint=print_,
+            )
+            session.add(row)
+            return row, True
+
+    def migrations(self) -> list[Migration]:
+        with self.reading() as session:
+            return list(session.scalars(select(Migration).order_by(Migration.id)))
+
+    def snapshot(self, migration_id: int) -> Snapshot:
+        """Raises Z2K-4004."""
+        with self.reading() as session:
+            row = find_migration(session, migration_id)
+            sights = {
+                sight.kind: sight for sight in session.scalars(select(Sight).where(Sight.migration_id == migration_id))
+            }
+            look, check = sights.get(LOOK), sights.get(CHECK)
+            nodes = session.scalars(select(Node).where(Node.migration_id == migration_id, Node.kind == "controller"))
+            cursors = session.scalars(select(DriverCursor).where(DriverCursor.migration_id == migration_id))
+            return Snapshot(
+                migration=row,
+                inventory=msgspec.convert(row.inventory, Inventory),
+                observation=None if look is None else msgspec.convert(look.document, Observation),
+                check=None if check is None else check.document,
+                checked_at=None if check is None else check.at,
+                rehearsal=_last_finished(session, migration_id, "rehearsal"),
+                copy_audit=_last_finished(session, migration_id, "copy", "demand"),
+                wishes=_pending(session, migration_id),
+                processes={node.node_id: node for node in nodes},
+                cursors={cursor.run: cursor.number for cursor in cursors},
+            )
+
+    def events(self, migration_id: int, *, wish_id: int | None = None) -> list[PhaseEvent]:
+        """Oldest first."""
+        query = select(PhaseEvent).where(PhaseEvent.migration_id == migration_id).order_by(PhaseEvent.version)
+        with self.reading() as session:
+            find_migration(session, migration_id)
+            return list(session.scalars(query if wish_id is None else query.where(PhaseEvent.wish_id == wish_id)))
+
+    # --- wishes --------------------------------------------------------------------------------------------
+
+    def record_wish(self, migration_id: int, order: Order, *, at: float) -> tuple[Wish, bool]:
+        """Write a wish down; the loop looks at it. The second value is False when its key was seen before.
+
+        Raises Z2K-4004, Z2K-4006 (version), Z2K-4007 (key), Z2K-4009 (another wish is not settled yet).
+        """
+        with self.writing() as session:
+            row = find_migration(session, migration_id)
+            known = _known(session, migration_id, order)
+            if known is not None:
+                return known, False
+            if order.expected_version not in (None, row.version):
+                raise VERSION_MOVED.error(found=row.version, expected=order.expected_version)
+            _make_way(session, migration_id, order, at)
+            wish = Wish(
+                migration_id=migration_id,
+                name=order.name,
+                to_phase=order.to,
+                who=order.who,
+                reason=order.reason,
+                at=at,
+                expected_version=row.version,
+                idempotency_key=order.key,
+                fingerprint=order.fingerprint,
+                state="recorded",
+                asked_run=None,
+                settled_at=None,
+                answer="",
+                verdict=None,
+            )
+            session.add(wish)
+            return wish, True
+
+    def known_wish(self, migration_id: int, order: Order) -> Wish | None:
+        """The wish that this key made before. Raises Z2K-4007 when it was another one."""
+        with self.reading() as session:
+            return _known(session, migration_id, order)
+
+    def wish(self, migration_id: int, wish_id: int) -> Wish:
+        with self.reading() as session:
+            found = session.get(Wish, wish_id)
+            if found is None or found.migration_id != migration_id:
+                raise NO_SUCH_THING.error(what=f"wish {wish_id} of migration {migration_id}")
+            return found
+
+    def wishes(self, migration_id: int, limit: int = 20) -> list[Wish]:
+        """Newest first."""
+        query = select(Wish).where(Wish.migration_id == migration_id).order_by(Wish.id.desc()).limit(limit)
+        with self.reading() as session:
+            return list(session.scalars(query))
+
+    def accept_wish(self, wish_id: int, verdict: Verdict, run: str) -> None:
+        """The gate held; from now on the driver of this run may be asked."""
+        with self.writing() as session:
+            wish = session.get_one(Wish, wish_id)
+            wish.state, wish.verdict, wish.asked_run = "asked", verdict.as_json(), run
+
+    def settle_wish(self, wish_id: int, state: str, answer: str, *, at: float, verdict: Verdict | None = None) -> None:
+        """state: done or refused."""
+        with self.writing() as session:
+            wish = session.get_one(Wish, wish_id)
+            wish.state, wish.answer, wish.settled_at = state, answer, at
+            if verdict is not None:
+                wish.verdict = verdict.as_json()
+
+    def hold(self, wish: Wish, *, at: float) -> None:
+        """Carry out HOLD or RESUME. RESUME also lets controllers be started again that would not stay."""
+        with self.writing() as session:
+            row = find_migration(session, wish.migration_id)
+            row.held = f"held by {wish.who}: {wish.reason or 'no reason given'}" if wish.name == HOLD else None
+            if wish.name == RESUME:
+                for node in session.scalars(select(Node).where(Node.migration_id == row.id)):
+                    node.quick_ends = 0
+            written = session.get_one(Wish, wish.id)
+            written.state, written.answer, written.settled_at = "done", row.held or "steps forward may begin", at
+
+    # --- what was seen -------------------------------------------------------------------------------------
+
+    def set_cursor(self, migration_id: int, run: str, number: int) -> None:
+        with self.writing() as session:
+            move_cursor(session, migration_id, run, number)
+
+    def record_check(self, migration_id: int, document: dict[str, Any], *, at: float) -> None:
+        with self.writing() as session:
+            session.merge(Sight(migration_id=migration_id, kind=CHECK, at=at, document=document))
+
+    def record_process(self, migration_id: int, node_id: int, **columns: Any) -> None:
+        """What is known of a controller's process: pid, process_mark, started_at, quick_ends, log."""
+        with self.writing() as session:
+            node = a_node(session, migration_id, "controller", node_id)
+            for name, value in columns.items():
+                setattr(node, name, value)
+
+
+def fingerprint(document: Any) -> str:
+    """The same request has the same one."""
+    return hashlib.sha256(msgspec.json.encode(document, order="deterministic")).hexdigest()
+
+
+def find_migration(session: Session, migration_id: int) -> Migration:
+    """Raises Z2K-4004."""
+    row = session.get(Migration, migration_id)
+    if row is None:
+        raise NO_SUCH_THING.error(what=f"migration {migration_id}")
+    return row
+
+
+def move_cursor(session: Session, migration_id: int, run: str, number: int) -> None:
+    session.merge(DriverCursor(migration_id=migration_id, run=run, number=number))
+
+
+def a_node(session: Session, migration_id: int, kind: str, node_id: int) -> Node:
+    """The row of a broker or controller, made when there is none. kind: "broker" or "controller"."""
+    node = session.get(Node, (migration_id, kind, node_id))
+    if node is None:
+        node = Node(migration_id=migration_id, kind=kind, node_id=node_id, document={}, quick_ends=0)
+        session.add(node)
+    return node
+
+
+def _known(session: Session, migration_id: int, order: Order) -> Wish | None:
+    if order.key is None:
+        return None
+    query = select(Wish).where(Wish.migration_id == migration_id, Wish.idempotency_key == order.key)
+    found = session.scalar(query)
+    if found is not None and found.fingerprint != order.fingerprint:
+        raise KEY_USED_AGAIN.error(key=order.key)
+    return found
+
+
+def _pending(session: Session, migration_id: int) -> tuple[Wish, ...]:
+    query = select(Wish).where(Wish.migration_id == migration_id, Wish.state.in_(PENDING)).order_by(Wish.id)
+    return tuple(session.scalars(query))
+
+
+def _make_way(session: Session, migration_id: int, order: Order, at: float) -> None:
+    """One wish that changes the phase at a time; an undo withdraws an advance that waits."""
+    if order.name not in PEOPLE:
+        return
+    for wish in _pending(session, migration_id):
+        if wish.name not in PEOPLE:
+            continue
+        if wish.name == Signal.ADVANCE and order.name in UNDOES:
+            wish.state, wish.settled_at = "withdrawn", at
+            wish.answer = f"{order.who} asked for {order.word} instead"
+        else:
+            link = f"/api/v1/migrations/{migration_id}/signals/{wish.id}"
+            raise WISH_PENDING.error(wish=PEOPLE[Signal(wish.name)], who=wish.who, link=link)
+
+
+def _last_finished(session: Session, migration_id: int, *purposes: str) -> AuditRun | None:
+    query = (
+        select(AuditRun)
+        .where(AuditRun.migration_id == migration_id, AuditRun.purpose.in_(purposes), AuditRun.finished_at.is_not(None))
+        .order_by(AuditRun.finished_at.desc())
+        .limit(1)
+    )
+    return session.scalar(query)

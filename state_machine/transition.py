@@ -1,0 +1,116 @@
+"""The one function that changes the phase of a migration.
+
+In:   a signal, the evidence of this moment, the version that the asker saw, and where the step comes from.
+Out:  the history row. It and the new phase are written in one transaction, or neither is.
+Elsewhere: the table (phases.py), the gates (gates.py), who sends signals (driver_history.py, wishes.py, acts.py).
+Errors: Z2K-4003 (no such step), `GateClosed` (Z2K-4005 with the verdict), Z2K-4006 (the version moved, or this very
+step is written down already). After any of them nothing was written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import structlog
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+from sqlalchemy.orm.exc import StaleDataError
+
+from migrator.errors import GATE_CLOSED, VERSION_MOVED, FindingError
+from migrator.model.verdict import Verdict
+from state_machine.gates import Evidence
+from state_machine.phases import PEOPLE, Edge, Phase, Signal, look_up
+from state_machine.store import Store, find_migration, move_cursor
+from state_machine.tables import PhaseEvent, Wish
+
+log = structlog.get_logger()
+
+SERVICE = "service"
+
+
+class GateClosed(FindingError):
+    """A step was refused; `verdict` has every check with what was seen."""
+
+    def __init__(self, wish: str, verdict: Verdict) -> None:
+        super().__init__(GATE_CLOSED.found(wish=wish, reason=verdict.reason()))
+        self.verdict = verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a step comes from: an entry of a driver's history, or the service itself at a version.
+
+    ends_entry: this is the last step of the entry, so that the cursor of the run moves with it.
+    """
+
+    run: str
+    number: int
+    ends_entry: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """at: when it happened; for a driver's step the driver's own time. wish_id: the wish that is settled by it."""
+
+    signal: Signal
+    source: Source
+    at: float
+    who: str
+    reason: str
+    wish_id: int | None = None
+
+
+def take(
+    store: Store, migration_id: int, step: Step, *, expected_version: int, evidence: Evidence, now: float
+) -> PhaseEvent:
+    """Take one step; see the head of this module."""
+    try:
+        with store.writing() as session:
+            event = _take(session, migration_id, step, expected_version, evidence, now)
+    except (StaleDataError, IntegrityError) as error:
+        raise VERSION_MOVED.error(found="another one", expected=expected_version) from error
+    log.info("migration.phase", **{"from": event.from_phase, "to": event.to_phase, "actor": event.who})
+    return event
+
+
+def ask_gate(edge: Edge, signal: Signal, evidence: Evidence) -> Verdict:
+    """The verdict of an open gate. Raises `GateClosed` with that of a closed one."""
+    verdict = edge.gate(evidence)
+    if not verdict.holds:
+        raise GateClosed(f"{PEOPLE.get(signal, signal.value)} to {edge.to}", verdict)
+    return verdict
+
+
+def _take(
+    session: Session, migration_id: int, step: Step, expected_version: int, evidence: Evidence, now: float
+) -> PhaseEvent:
+    row = find_migration(session, migration_id)
+    if row.version != expected_version:
+        raise VERSION_MOVED.error(found=row.version, expected=expected_version)
+    edge = look_up(Phase(row.phase), step.signal)
+    assert edge.asks is None, f"{step.signal} asks the driver; its history will show the step"
+    verdict = ask_gate(edge, step.signal, evidence).as_json()
+    wish = None if step.wish_id is None else session.get_one(Wish, step.wish_id)
+    if wish is not None:
+        verdict = wish.verdict or verdict
+        wish.state, wish.settled_at, wish.answer = "done", now, f"{row.phase} to {edge.to}"
+    event = PhaseEvent(
+        migration_id=migration_id,
+        version=row.version + 1,
+        from_phase=row.phase,
+        to_phase=edge.to,
+        signal=step.signal,
+        who=step.who,
+        reason=step.reason,
+        at=step.at,
+        recorded_at=now,
+        source_run=step.source.run,
+        source_number=step.source.number,
+        wish_id=step.wish_id,
+        verdict=verdict,
+    )
+    session.add(event)
+    row.phase, row.since, row.version = edge.to, step.at, row.version + 1
+    if step.source.ends_entry:
+        move_cursor(session, migration_id, step.source.run, step.source.number)
+    return event

@@ -1,0 +1,114 @@
+"""What the scenarios with real brokers share: a cluster ready for a takeover, and looks at it from outside."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+
+from migrator.lab.cluster import Cluster
+from migrator.lab.laboratory import Laboratory
+from migrator.lab.ours import OurController, ready_to_migrate
+from migrator.lab.properties import Value
+
+SPOILED = str(Path(__file__).parents[1] / "support" / "spoiled_controller.py")
+
+
+@contextmanager
+def ready_cluster(
+    laboratory: Laboratory,
+    topics: int = 3,
+    *,
+    partitions: int = 4,
+    chroot: str = "",
+    brokers: int = 3,
+    extra: Mapping[str, Value] | None = None,
+    broker_extra: Mapping[str, Value] | None = None,
+) -> Iterator[tuple[Cluster, OurController]]:
+    """A cluster in ZooKeeper mode with topics, its brokers restarted with the migration on, and a controller of ours
+    that was not started yet.
+    """
+    cluster = Cluster(laboratory, chroot=chroot, brokers=brokers, extra=broker_extra)
+    cluster.start()
+    names = [f"topic-{number}" for number in range(topics)]
+    cluster.create_topics(names, partitions=partitions)
+    yield cluster, ready_to_migrate(cluster, names, extra)
+
+
+def spoil(controller: OurController, mark: Path, **spoiled: Any) -> None:
+    """From its next start on the controller runs with something spoiled."""
+    controller.program = (SPOILED,)
+    controller.environment["SPOIL"] = json.dumps({"mark": str(mark), **spoiled})
+
+
+def unspoil(controller: OurController) -> None:
+    controller.program = ("-m", "api")
+    controller.environment.pop("SPOIL", None)
+
+
+def wait_for(why_not: Callable[[], str | None], deadline_s: float, what: str) -> float:
+    """Poll until it holds; fails the test with the last reason."""
+    began = time.monotonic()
+    while True:
+        reason = why_not()
+        if reason is None:
+            return time.monotonic() - began
+        assert time.monotonic() - began < deadline_s, f"{what} after {deadline_s} s: {reason}"
+        time.sleep(0.02)
+
+
+def controller_of(cluster: Cluster) -> dict[str, Any] | None:
+    """`/controller` as ZooKeeper has it."""
+    data = cluster.zk.read("/controller")
+    return None if data is None else dict(json.loads(data))
+
+
+def zookeeper_rules(cluster: Cluster) -> str | None:
+    """None when a ZooKeeper-mode broker is controller."""
+    found = controller_of(cluster)
+    if found is None:
+        return "nobody is controller"
+    return None if found.get("kraftControllerEpoch", -1) <= 0 else f"KRaft node {found['brokerid']} is controller"
+
+
+def wait_zookeeper_rules(cluster: Cluster, deadline_s: float = 30.0) -> float:
+    return wait_for(lambda: zookeeper_rules(cluster), deadline_s, "a ZooKeeper broker is controller")
+
+
+def audit(cluster: Cluster, kraft: Path | str, engine: str = "quick") -> dict[str, Any]:
+    """Our audit, as anybody would run it."""
+    command = [sys.executable, "-m", "api", "audit", "-z", cluster.zookeeper_connect, "--kraft", str(kraft)]
+    done = subprocess.run([*command, "--engine", engine, "--json"], capture_output=True, text=True, timeout=240)
+    assert done.returncode in (0, 1), done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def assert_same(cluster: Cluster, kraft: Path | str) -> None:
+    report = audit(cluster, kraft)
+    assert report["same"], report["differences"]
+
+
+def produce(cluster: Cluster, topic: str, count: int) -> None:
+    """Acknowledged by all, or the test fails."""
+    failed: list[str] = []
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "enable.idempotence": True})
+    for number in range(count):
+        producer.produce(topic, f"{number}", on_delivery=lambda error, _: failed.append(str(error)) if error else None)
+    assert producer.flush(60) == 0
+    assert not failed, failed[:3]
+
+
+def claims(controller: OurController) -> list[int]:
+    """Controller epochs that it ever claimed."""
+    return [event["controller_epoch"] for event in controller.events() if event.get("event") == "zk.takeover"]
+
+
+def copies(controller: OurController) -> int:
+    return sum(event.get("event") == "copy.committed" for event in controller.events())

@@ -1,0 +1,393 @@
+"""Both engines on a real ZooKeeper: the same when nothing differs, and exactly what was planted when something does.
+
+The log is a rehearsal's directory, changed where a test says so. A Spark session takes seconds to start, so
+differences that do not touch each other are planted together; the quick engine gets each one alone as well.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+
+from migrator.audit import spark_job
+from migrator.audit.compare import MOVED_ON, Report, Rules
+from migrator.audit.log_plan import plan_log
+from migrator.audit.normalise import BROKER_CONFIGS, PARTITIONS, PRODUCER_IDS, TOPIC_CONFIGS, TOPICS
+from migrator.audit.run import run_audit
+from migrator.audit.spark_job import replay, spark_audit
+from migrator.lab.laboratory import Laboratory
+from migrator.lab.zookeeper import ZooKeeper
+from migrator.node.rehearsal import rehearse
+from migrator.wire.messages.metadata import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from migrator.wire.schema import Message
+from migrator.zk.multi import Create, Delete, Multi, SetData
+from migrator.zk.session import UNLIMITED, ZkSession
+from tests.support.fetch_stand_in import a_controller
+from tests.support.kept_logs import as_snapshot, batches_of, with_records
+from tests.support.seeded_tree import SeededTree, an_id, config_json, state_json, topic_json
+
+pytestmark = pytest.mark.lab
+
+SECRET, OTHER_SECRET = "correct-horse-battery", "staple-of-the-tests"
+PASSWORD = "listener.name.external.ssl.key.password"
+TREE = SeededTree(
+    topics=12,
+    partitions=3,
+    broker_configs={
+        "<default>": {"log.cleaner.threads": "2"},
+        "1": {"log.cleaner.threads": "3", PASSWORD: SECRET},
+        "2": {PASSWORD: SECRET},
+    },
+)
+SPLIT_BYTES = 600
+"""Small enough that this small log has many splits, and a transaction begins and ends in different ones."""
+
+Key = tuple[str, str]
+Change = Callable[[ZkSession], None]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A seeded ZooKeeper, and the directory of its rehearsal."""
+
+    zookeeper: ZooKeeper
+    connect: str
+    log: Path
+    directory: Path
+
+    def audit(self, engine: str, log: Path | None = None, out: Path | None = None, **options: bool) -> Report:
+        return run_audit(self.connect, str(log or self.log), engine=engine, master="local[2]", out=out, **options)
+
+    def change(self, *changes: Change) -> None:
+        with ZkSession(self.connect) as session:
+            for each in changes:
+                each(session)
+
+
+@pytest.fixture
+def cluster(laboratory: Laboratory, tmp_path: Path) -> Cluster:
+    return seeded(laboratory, tmp_path, chroot="")
+
+
+def seeded(laboratory: Laboratory, directory: Path, chroot: str) -> Cluster:
+    zookeeper = ZooKeeper(laboratory)
+    zookeeper.start(60)
+    if chroot:
+        with ZkSession(zookeeper.hosts) as root:
+            root.ensure_path(chroot)
+    connect = zookeeper.hosts + chroot
+    with ZkSession(connect) as session:
+        TREE.seed(session)
+        rehearse(session, directory / "log", UNLIMITED)
+    return Cluster(zookeeper, connect, directory / "log", directory)
+
+
+@pytest.fixture
+def many_splits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_job, "plan_log", partial(plan_log, split_bytes=SPLIT_BYTES))
+
+
+def keys(report: Report) -> set[Key]:
+    return {(each.family, each.key) for each in report.differences}
+
+
+def named(plants: Sequence[tuple[Key, Any]]) -> list[str]:
+    return [" ".join(key) for key, _ in plants]
+
+
+# --- the same ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["quick", "spark"])
+def test_the_command_says_same_of_a_rehearsal_below_a_chroot(
+    engine: str, laboratory: Laboratory, tmp_path: Path
+) -> None:
+    cluster = seeded(laboratory, tmp_path, chroot="/kafka/prod")
+    somewhere = tmp_path / "somewhere"
+    somewhere.mkdir()
+    ran = command(somewhere, "-z", cluster.connect, "--kraft", str(cluster.log), "--engine", engine)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    said = json.loads(ran.stdout)
+    assert said["same"] is True
+    assert [each["compared"] for each in said["families"]] == [12, 36, 12, 3, 1]
+    assert said["engine"] == engine
+    assert said["zk"]["connect"].endswith("/kafka/prod")
+    assert said["kraft"]["offset"] > 50
+    assert [each["rule"] for each in said["expected"]] == ["producer id margin of the copy"]
+    assert list(somewhere.iterdir()) == []
+    assert ran.stderr == ""
+
+
+def command(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """`zk2kraft audit --json`, run in `directory`."""
+    program = Path(sys.executable).with_name("zk2kraft")
+    return subprocess.run(
+        [str(program), "audit", *words, "--json"],
+        capture_output=True,
+        check=False,
+        cwd=directory,
+        text=True,
+        timeout=180,
+    )
+
+
+def test_a_spark_that_does_not_start_is_not_read_and_says_why(cluster: Cluster, tmp_path: Path) -> None:
+    ran = command(tmp_path, "-z", cluster.connect, "--kraft", str(cluster.log), "--master", "nowhere")
+    assert ran.returncode == 2, ran.stdout + ran.stderr
+    (told,) = json.loads(ran.stdout)["differences"]
+    assert told["rule"] == "Z2K-5003"
+    assert "nowhere" in told["key"]
+    assert "Master must" in told["key"]
+
+
+# --- plants in ZooKeeper ----------------------------------------------------------------------------------
+
+
+def topic_path(number: int) -> str:
+    return f"/brokers/topics/{TREE.name(number)}"
+
+
+def state_path(number: int, partition: int) -> str:
+    return f"{topic_path(number)}/partitions/{partition}/state"
+
+
+def put(path: str, data: bytes) -> Change:
+    return lambda session: applied(session, SetData(path, data))
+
+
+def create(path: str, data: bytes) -> Change:
+    return lambda session: applied(session, Create(path, data))
+
+
+def delete(*paths: str) -> Change:
+    return lambda session: applied(session, *map(Delete, paths))
+
+
+def applied(session: ZkSession, *operations: Any) -> None:
+    assert session.apply(Multi(operations)).applied
+
+
+ZOOKEEPER_PLANTS: list[tuple[Key, Change]] = [
+    ((TOPICS, TREE.name(0)), put(topic_path(0), topic_json("another id", range(3)))),
+    ((TOPICS, "extra"), create("/brokers/topics/extra", topic_json("extra", range(2)))),
+    ((PARTITIONS, f"{TREE.name(1)}-2"), delete(state_path(1, 2))),
+    ((TOPIC_CONFIGS, TREE.name(2)), delete(f"/config/topics/{TREE.name(2)}")),
+    (
+        (BROKER_CONFIGS, "1"),
+        put("/config/brokers/1", config_json({"log.cleaner.threads": "3", PASSWORD: OTHER_SECRET})),
+    ),
+    ((PRODUCER_IDS, "next"), put("/latest_producer_id_block", b'{"block_end":"999999"}')),
+]
+
+
+def test_six_plants_in_zookeeper_are_named_by_both_engines_and_can_be_replayed(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.change(*(change for _, change in ZOOKEEPER_PLANTS))
+    out = tmp_path / "out"
+    quick, spark = cluster.audit("quick"), cluster.audit("spark", out=out)
+    for report in (quick, spark):
+        assert report.exit_code == 1
+        assert keys(report) == {key for key, _ in ZOOKEEPER_PLANTS}
+        assert report.different == len(ZOOKEEPER_PLANTS)
+    assert without_hashes(quick) == without_hashes(spark)
+    assert_nothing_secret_in(out)
+    cluster.zookeeper.stop()
+    for each in (cluster.log / "__cluster_metadata-0").iterdir():
+        each.unlink()
+    again = replay(out, master="local[2]")
+    assert (again.families, again.differences, again.expected) == (spark.families, spark.differences, spark.expected)
+    assert (again.kraft, again.zk, again.same) == (spark.kraft, spark.zk, False)
+
+
+@pytest.mark.parametrize("engine", ["quick", "spark"])
+def test_a_rehearsal_of_a_living_cluster_is_not_blamed_for_what_was_written_after_it(
+    engine: str, cluster: Cluster
+) -> None:
+    """Only on request, and only where ZooKeeper's own transaction number proves it: a deleted znode has none."""
+    cluster.change(*(change for _, change in ZOOKEEPER_PLANTS))
+    report = cluster.audit(engine, allow_moved=True)
+    assert keys(report) == {(PARTITIONS, f"{TREE.name(1)}-2"), (TOPIC_CONFIGS, TREE.name(2))}
+    assert {(each.family, each.key) for each in report.expected} == {key for key, _ in ZOOKEEPER_PLANTS} - keys(report)
+    assert {each.rule for each in report.expected} == {MOVED_ON}
+
+
+def without_hashes(report: Report) -> str:
+    """Two audits have two keys, so their hashes differ; nothing else does."""
+    told = msgspec.json.encode([report.families, report.differences, report.expected], order="sorted").decode()
+    return re.sub(r"hmac-sha256:[0-9a-f]+", "(a hash)", told)
+
+
+def assert_nothing_secret_in(out: Path) -> None:
+    assert not (out / ".scratch").exists()
+    for path in filter(Path.is_file, out.rglob("*")):
+        text = (
+            str(pq.read_table(path).to_pylist()) if path.suffix == ".parquet" else path.read_bytes().decode("latin-1")
+        )
+        assert SECRET not in text, path
+        assert OTHER_SECRET not in text, path
+
+
+@pytest.mark.parametrize(("key", "change"), ZOOKEEPER_PLANTS, ids=named(ZOOKEEPER_PLANTS))
+def test_each_plant_in_zookeeper_alone_is_named_alone(key: Key, change: Change, cluster: Cluster) -> None:
+    cluster.change(change)
+    report = cluster.audit("quick")
+    assert (report.exit_code, keys(report)) == (1, {key})
+
+
+# --- plants in the log ------------------------------------------------------------------------------------
+
+
+def topic_id(number: int) -> bytes:
+    return an_id(TREE.name(number))
+
+
+def config(resource: int, name: str, key: str, value: str | None) -> ConfigRecord:
+    return ConfigRecord(resource_type=resource, resource_name=name, name=key, value=value)
+
+
+LOG_PLANTS: list[tuple[Key, Message]] = [
+    ((TOPICS, "only-in-log"), TopicRecord(name="only-in-log", topic_id=an_id("only-in-log"))),
+    ((TOPICS, TREE.name(3)), RemoveTopicRecord(topic_id=topic_id(3))),
+    ((PARTITIONS, f"{TREE.name(4)}-1"), PartitionChangeRecord(topic_id=topic_id(4), partition_id=1, leader=2)),
+    (
+        (PARTITIONS, f"{TREE.name(5)}-3"),
+        PartitionRecord(topic_id=topic_id(5), partition_id=3, replicas=(1, 2, 3), isr=(1, 2, 3), leader=1),
+    ),
+    ((TOPIC_CONFIGS, TREE.name(6)), config(2, TREE.name(6), "retention.ms", "7")),
+    ((BROKER_CONFIGS, "3"), config(4, "3", PASSWORD, OTHER_SECRET)),
+]
+
+UNDONE: list[list[Message]] = [
+    [BeginTransactionRecord(name="to be aborted"), TopicRecord(name="ghost", topic_id=an_id("ghost"))],
+    *[[PartitionChangeRecord(topic_id=topic_id(7), partition_id=each % 3, leader=3)] for each in range(40)],
+    [RemoveTopicRecord(topic_id=topic_id(8)), ProducerIdsRecord(next_producer_id=1 << 50)],
+    [AbortTransactionRecord(reason="a test")],
+]
+OPEN: list[list[Message]] = [[BeginTransactionRecord()], [RemoveTopicRecord(topic_id=topic_id(9))]]
+
+
+def done(records: Sequence[Message]) -> list[list[Message]]:
+    """In a transaction that ends, over many batches."""
+    return [[BeginTransactionRecord()], *([each] for each in records), [EndTransactionRecord()]]
+
+
+def test_six_plants_in_the_log_are_named_by_both_engines_and_aborted_or_open_transactions_are_not(
+    cluster: Cluster, tmp_path: Path, many_splits: None
+) -> None:
+    log = with_records(cluster.log, tmp_path / "changed", *UNDONE, *done([each for _, each in LOG_PLANTS]), *OPEN)
+    assert len(plan_log(log, SPLIT_BYTES).splits) > 8
+    out = tmp_path / "out"
+    quick, spark = cluster.audit("quick", log), cluster.audit("spark", log, out)
+    for report in (quick, spark):
+        assert report.exit_code == 1
+        assert keys(report) == {key for key, _ in LOG_PLANTS}
+        assert report.different == len(LOG_PLANTS)
+    assert without_hashes(quick) == without_hashes(spark)
+    assert quick.kraft == spark.kraft
+    assert_nothing_secret_in(out)
+
+
+@pytest.mark.parametrize(("key", "record"), LOG_PLANTS, ids=named(LOG_PLANTS))
+def test_each_plant_in_the_log_alone_is_named_alone(
+    key: Key, record: Message, cluster: Cluster, tmp_path: Path
+) -> None:
+    report = cluster.audit("quick", with_records(cluster.log, tmp_path / "changed", [record]))
+    assert (report.exit_code, keys(report)) == (1, {key})
+
+
+# --- a cluster that lives ---------------------------------------------------------------------------------
+
+
+def test_a_live_log_that_catches_up_between_two_looks_is_the_same(cluster: Cluster, tmp_path: Path) -> None:
+    """ZooKeeper is ahead in the first look; what the log lacked comes with the second."""
+    cluster.change(put(state_path(1, 1), state_json(leader=2, leader_epoch=1)))
+    change = PartitionChangeRecord(topic_id=topic_id(1), partition_id=1, leader=2)
+    ahead = batches_of(with_records(cluster.log, tmp_path / "ahead", [change]))
+    out = tmp_path / "out"
+    out.mkdir()
+    with a_controller(*ahead) as leader:
+        behind = leader.high_watermark = leader.high_watermark - 1
+        leader.before_answer = lambda: catch_up(leader, out / "look-1" / "judged" / "_SUCCESS", behind + 1)
+        report = spark_audit(
+            cluster.connect, leader.address, master="local[2]", out=out, rules=Rules(producer_id_margin=4_000)
+        )
+    assert report.exit_code == 0, report.differences
+    assert report.kraft["offset"] == behind
+    assert "again" in report.seconds
+    assert [each.compared for each in report.families] == [12, 36, 12, 3, 1]
+
+
+def catch_up(leader: Any, first_look: Path, high_watermark: int) -> None:
+    if first_look.exists():
+        leader.high_watermark = high_watermark
+
+
+# --- what cannot be read ----------------------------------------------------------------------------------
+
+
+def test_a_malformed_znode_is_not_read_in_spark_and_a_snapshot_is_where_the_log_begins(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.change(put(topic_path(5), b"{"), put(state_path(6, 0), b"not json"))
+    log = as_snapshot(cluster.log, tmp_path / "cut")
+    quick, spark = cluster.audit("quick", log), cluster.audit("spark", log)
+    for report in (quick, spark):
+        assert report.exit_code == 2
+        assert keys(report) == {(TOPICS, TREE.name(5)), (PARTITIONS, f"{TREE.name(6)}-0")}
+        assert topic_path(5) in report.differences[0].rule
+        assert state_path(6, 0) in report.differences[1].rule
+    assert quick.families == spark.families
+    assert quick.kraft == spark.kraft
+
+
+@pytest.fixture
+def damaged_log(cluster: Cluster, tmp_path: Path) -> Path:
+    """One bit in the middle is another one: the headers are whole, a checksum is not."""
+    log = with_records(cluster.log, tmp_path / "damaged")
+    (segment,) = (log / "__cluster_metadata-0").glob("*.log")
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 1
+    segment.write_bytes(data)
+    return segment
+
+
+@pytest.mark.parametrize("engine", ["quick", "spark"])
+def test_a_damaged_log_is_not_read_and_its_file_is_named(engine: str, cluster: Cluster, damaged_log: Path) -> None:
+    report = cluster.audit(engine, damaged_log.parent.parent)
+    assert report.exit_code == 2
+    assert all(each.not_read for each in report.families)
+    assert damaged_log.name in report.differences[0].key
+    assert "checksum" in report.differences[0].key
+
+
+@pytest.mark.parametrize("engine", ["quick", "spark"])
+def test_a_torn_segment_with_another_behind_it_is_not_read(engine: str, cluster: Cluster) -> None:
+    (segment,) = (cluster.log / "__cluster_metadata-0").glob("*.log")
+    size = segment.stat().st_size
+    segment.write_bytes(segment.read_bytes()[: size - 5])
+    (segment.parent / f"{10_000:020d}.log").write_bytes(b"")
+    report = cluster.audit(engine)
+    assert report.exit_code == 2
+    assert segment.name in report.differences[0].key

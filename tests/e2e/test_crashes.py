@@ -1,0 +1,148 @@
+"""kill -9 at every place where it could hurt, against real brokers: the next life finishes or backs out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from migrator.lab.laboratory import Laboratory
+from tests.e2e.support import (
+    assert_same,
+    claims,
+    controller_of,
+    copies,
+    produce,
+    ready_cluster,
+    spoil,
+    unspoil,
+    wait_for,
+    wait_zookeeper_rules,
+)
+
+pytestmark = pytest.mark.lab
+
+SESSION = {"zookeeper.session.timeout.ms": 6000}
+
+
+def stalled(mark: Path) -> None:
+    wait_for(lambda: None if mark.exists() else "not stalled yet", 60, "the controller stalls")
+
+
+def test_a_controller_killed_while_copying_leaves_the_cluster_to_zookeeper_and_does_not_try_again(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
+    mark = tmp_path / "mark"
+    with ready_cluster(laboratory, extra=SESSION) as (cluster, controller):
+        spoil(controller, mark, stall_before="encode")
+        controller.launch()
+        stalled(mark)
+        assert controller_of(cluster)["brokerid"] == controller.spec.node_id
+        controller.kill()
+        took = wait_zookeeper_rules(cluster, deadline_s=15)
+        assert took < 9, took
+        cluster.create_topics(["after-the-crash"])
+
+        unspoil(controller)
+        controller.start()
+        controller.wait_state("HELD", deadline_s=30)
+        assert controller_of(cluster)["kraftControllerEpoch"] == -1
+        assert controller.status()["driver"]["finding"]["code"] == "Z2K-2017"
+
+        controller.ask("takeover")
+        controller.wait_dual_write(30)
+        assert copies(controller) == 1
+        assert_same(cluster, controller.data)
+
+
+@pytest.mark.parametrize("effect", ["settle", "reconcile", "tell", "enter dual-write"])
+def test_a_controller_killed_after_the_commit_goes_on_without_a_second_copy(
+    laboratory: Laboratory, tmp_path: Path, effect: str
+) -> None:
+    mark = tmp_path / "mark"
+    with ready_cluster(laboratory) as (cluster, controller):
+        spoil(controller, mark, stall_before=effect)
+        controller.launch()
+        stalled(mark)
+        controller.kill()
+        dying = cluster.brokers[1]
+        dying.kill()
+
+        unspoil(controller)
+        controller.start()
+        controller.wait_dual_write(30)
+        assert copies(controller) == 1
+        assert len(claims(controller)) == 2
+        dying.start()
+        dying.wait_ready()
+        topics = [f"topic-{number}" for number in range(3)]
+        cluster.wait_isr_whole(topics)
+        cluster.create_topics(["later"])
+        produce(cluster, "later", 100)
+        assert_same(cluster, controller.data)
+
+
+def test_a_controller_killed_in_dual_write_while_a_broker_dies_heals_the_partitions(
+    laboratory: Laboratory,
+) -> None:
+    with ready_cluster(laboratory) as (cluster, controller):
+        controller.start()
+        controller.wait_dual_write(30)
+        controller.kill()
+        dying = cluster.brokers[0]
+        dying.kill()
+        controller.start()
+        controller.wait_dual_write(30)
+
+        def led() -> str | None:
+            states = [cluster.partition_state(f"topic-{t}", p) for t in range(3) for p in range(4)]
+            bad = [state for state in states if state is None or state["leader"] in (-1, dying.broker_id)]
+            return f"{len(bad)} partitions are led by nobody able" if bad else None
+
+        wait_for(led, 30, "every partition has a living leader")
+        dying.start()
+        dying.wait_ready()
+        cluster.wait_isr_whole([f"topic-{number}" for number in range(3)])
+        assert copies(controller) == 1
+        assert_same(cluster, controller.data)
+
+
+def test_a_hand_back_that_was_killed_before_its_last_step_is_finished_by_the_next_start(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
+    """The log is marked as retired, and the claim still stands: nobody would be controller until somebody looked."""
+    mark = tmp_path / "mark"
+    with ready_cluster(laboratory) as (cluster, controller):
+        spoil(controller, mark, stall_before="hand back")
+        controller.start()
+        controller.wait_dual_write(30)
+        controller.ask("hand-back")
+        stalled(mark)
+        controller.kill()
+        assert controller_of(cluster)["brokerid"] == controller.spec.node_id
+
+        unspoil(controller)
+        controller.launch()
+        wait_zookeeper_rules(cluster, deadline_s=15)
+        assert controller.process.wait_for_exit(15)
+        assert controller.process.exit_code not in (0, None)
+        cluster.create_topics(["after-the-hand-back"])
+
+
+def test_a_broker_with_the_log_of_a_topic_that_was_deleted_without_it_holds_up_nobody_after_a_restart(
+    laboratory: Laboratory,
+) -> None:
+    """The log knows the deletion, so the next full send may leave the topic out."""
+    with ready_cluster(laboratory) as (cluster, controller):
+        controller.start()
+        controller.wait_dual_write(30)
+        away = cluster.brokers[2]
+        away.kill()
+        cluster.admin().delete_topics(["topic-1"])["topic-1"].result(30)
+        controller.kill()
+        away.start()
+        controller.start()
+        controller.wait_dual_write(60)
+        away.wait_ready()
+        cluster.wait_isr_whole(["topic-0", "topic-2"])
+        assert_same(cluster, controller.data)

@@ -1,0 +1,197 @@
+"""Every condition that blocks a takeover, on a real cluster, through the drop-in path: `/controller` never changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from migrator.lab.cluster import Cluster
+from migrator.lab.laboratory import Laboratory
+from migrator.lab.ours import OurController, our_controller
+from migrator.zk.multi import Create, Delete, Multi, Operation, SetData
+from migrator.zk.session import ZkSession
+from tests.e2e.support import controller_of, ready_cluster, wait_for
+
+pytestmark = pytest.mark.lab
+TOPIC_1 = "/brokers/topics/topic-1"
+TOPIC_2 = "/brokers/topics/topic-2"
+
+
+def state(partition: int) -> str:
+    return f"/brokers/topics/topic-0/partitions/{partition}/state"
+
+
+Found = dict[str, Any]
+MakeAndUndo = tuple[Callable[..., list[Operation]], Callable[..., list[Operation]]]
+
+
+@dataclass(frozen=True)
+class Plant:
+    """One condition: how to make it, and what the gate says of it."""
+
+    name: str
+    says: str
+    make: Callable[[ZkSession], list[Operation]]
+    undo: Callable[[ZkSession, dict[str, bytes]], list[Operation]]
+
+
+def created(path: str, data: bytes) -> MakeAndUndo:
+    """A znode that is added, with its missing parents, and removed again."""
+
+    def make(session: ZkSession) -> list[Operation]:
+        session.ensure_path(path.rsplit("/", 1)[0])
+        return [Create(path, data)]
+
+    return make, lambda session, before: [Delete(path)]
+
+
+def changed(path: str, change: Callable[[Found], Found]) -> MakeAndUndo:
+    """A znode whose JSON is changed and put back."""
+
+    def make(session: ZkSession) -> list[Operation]:
+        znode = session.get(path)
+        assert znode is not None
+        return [SetData(path, json.dumps(change(json.loads(znode.data))).encode())]
+
+    return make, lambda session, before: [SetData(path, before[path])]
+
+
+def removed(path: str) -> MakeAndUndo:
+    return lambda session: [Delete(path)], lambda session, before: [Create(path, before[path])]
+
+
+def without(key: str) -> Callable[[Found], Found]:
+    return lambda found: {name: value for name, value in found.items() if name != key}
+
+
+def with_absent_broker(found: Found) -> Found:
+    return {**found, "partitions": {**found["partitions"], "0": [0, 1, 99]}}
+
+
+ACL = b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Allow","operation":"Read","host":"*"}]}'
+QUOTA = b'{"version":1,"config":{"producer_byte_rate":"1000"}}'
+SCRAM = b'{"version":1,"config":{"SCRAM-SHA-256":"salt=YQ==,stored_key=YQ==,server_key=YQ==,iterations=4096"}}'
+FOREIGN = (
+    b'{"version":0,"kraft_metadata_offset":77,"kraft_controller_id":4000,"kraft_metadata_epoch":3,'
+    b'"kraft_controller_epoch":3}'
+)
+PASSWORD = b'{"version":1,"config":{"listener.name.x.ssl.keystore.password":"secret"}}'
+
+PLANTS = [
+    Plant("null migration", "/migration exists", *created("/migration", b"")),
+    Plant("acl", "ACL resources", *created("/kafka-acl/Topic/orders", ACL)),
+    Plant("quota", "quota entities", *created("/config/clients/app", QUOTA)),
+    Plant("user quota", "quota entities", *created("/config/users/alice", QUOTA)),
+    Plant("scram", "SCRAM users", *created("/config/users/bob", SCRAM)),
+    Plant("token", "delegation tokens", *created("/delegation_token/tokens/t1", b"{}")),
+    Plant("password", "password", *created("/config/brokers/1", PASSWORD)),
+    Plant("no topic id", "has no topic_id", *changed("/brokers/topics/topic-1", without("topic_id"))),
+    Plant("no state", "does not exist", *removed(state(0))),
+    Plant("malformed state", "cannot be read", *changed(state(1), without("leader"))),
+    Plant("recovering", "recovering", *changed(state(2), lambda found: {**found, "leader_recovery_state": 1})),
+    Plant("small isr", "in sync", *changed(state(3), lambda found: {**found, "isr": found["isr"][:1]})),
+    Plant("reassignment", "reassigned", *changed(TOPIC_1, lambda found: {**found, "adding_replicas": {"0": [1]}})),
+    Plant("absent broker", "is not in /brokers/ids", *changed(TOPIC_2, with_absent_broker)),
+    Plant("foreign migration", "/migration exists", *created("/migration", FOREIGN)),
+    Plant("other cluster", "of one cluster", *changed("/cluster/id", lambda found: {**found, "id": "A" * 22})),
+]  # fmt: skip
+
+
+def test_no_blocking_condition_lets_the_takeover_begin(laboratory: Laboratory) -> None:
+    with ready_cluster(laboratory) as (cluster, controller):
+        zookeepers = controller_of(cluster)
+        stopper = PLANTS[0]
+        with ZkSession(cluster.zookeeper_connect) as session:
+            before = plant(session, stopper)
+            controller.start()
+            blocked(controller, cluster, stopper, zookeepers)
+            for following in PLANTS[1:]:
+                # The next condition is there before the one before it goes: the gate is never open.
+                kept = plant(session, following)
+                remove(session, stopper, before)
+                blocked(controller, cluster, following, zookeepers)
+                stopper, before = following, kept
+            remove(session, stopper, before)
+        controller.wait_dual_write(30)
+
+
+def plant(session: ZkSession, condition: Plant) -> dict[str, bytes]:
+    operations = condition.make(session)
+    before = {each.path: _data(session, each.path) for each in operations}
+    assert session.apply(Multi(tuple(operations))).applied, condition.name
+    return before
+
+
+def _data(session: ZkSession, path: str) -> bytes:
+    znode = session.get(path)
+    return b"" if znode is None else znode.data or b""
+
+
+def remove(session: ZkSession, condition: Plant, before: dict[str, bytes]) -> None:
+    assert session.apply(Multi(tuple(condition.undo(session, before)))).applied, condition.name
+
+
+def blocked(controller: OurController, cluster: Cluster, condition: Plant, zookeepers: object) -> None:
+    """The gate names the condition; nothing was claimed."""
+
+    def why_not() -> str | None:
+        gate = controller.status()["gate"]
+        text = "" if gate is None else json.dumps([each for each in gate["checks"] if not each["holds"]])
+        return None if condition.says in text else f"{condition.name} is not named: {text[:300]}"
+
+    wait_for(why_not, 20, condition.name)
+    assert controller_of(cluster) == zookeepers
+    assert controller.status()["driver"]["state"] == "WAIT_BROKERS"
+
+
+def test_a_topic_that_waits_for_its_deletion_blocks(laboratory: Laboratory) -> None:
+    """ZooKeeper's controller cannot finish the deletion while a broker with replicas is away."""
+    with ready_cluster(laboratory) as (cluster, controller):
+        cluster.brokers[2].stop()
+        with ZkSession(cluster.zookeeper_connect) as session:
+            plant(session, Plant("deletion", "", *created("/admin/delete_topics/topic-2", b"")))
+        zookeepers = controller_of(cluster)
+        controller.start()
+        waiting = Plant("deletion", "wait for deletion", lambda _: [], lambda _, __: [])
+        blocked(controller, cluster, waiting, zookeepers)
+
+
+def test_a_broker_at_another_ibp_is_kept_out(laboratory: Laboratory) -> None:
+    with ready_cluster(laboratory, topics=1) as (cluster, controller):
+        zookeepers = controller_of(cluster)
+        other = cluster.brokers[2]
+        other.restart_as(replace(other.spec, ibp="3.8"))
+        controller.start()
+
+        def why_not() -> str | None:
+            reason = controller.status()["driver"]["reason"]
+            return None if "brokers [2] are not registered" in reason else reason
+
+        wait_for(why_not, 30, "the broker at IBP 3.8 is named")
+        assert (controller_of(cluster) or {}).get("kraftControllerEpoch") == -1
+        assert zookeepers is not None
+
+
+def test_several_log_directories_and_a_missing_laboratory_rule_block(laboratory: Laboratory) -> None:
+
+    cluster = Cluster(laboratory, log_directories=2)
+    cluster.start()
+    cluster.create_topics(["topic-0"])
+    controller = our_controller(cluster)
+    cluster.restart_as(lambda spec: spec.as_migrating(controller.voters))
+    zookeepers = controller_of(cluster)
+    controller.environment["ZK2KRAFT_LAB"] = "0"
+    controller.start()
+
+    def why_not() -> str | None:
+        gate = controller.status()["gate"] or {"checks": []}
+        failed = {each["name"] for each in gate["checks"] if not each["holds"]}
+        wanted = {"every broker has one log directory", "there are at least 3 voters"}
+        return None if failed - {"a ZooKeeper export is taken"} == wanted else str(failed)
+
+    wait_for(why_not, 30, "both conditions are named")
+    assert controller_of(cluster) == zookeepers

@@ -1,0 +1,171 @@
+"""Three controllers of ours with real brokers: whoever leads rules, whoever dies is followed by another."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from migrator.errors import FindingError
+from migrator.lab.cluster import Cluster
+from migrator.lab.laboratory import Laboratory
+from migrator.lab.ours import OurController, our_quorum
+from migrator.lab.properties import Value
+from migrator.lab.tools import dump_metadata_log
+from tests.e2e.support import assert_same, controller_of, produce, wait_for, wait_zookeeper_rules
+
+pytestmark = pytest.mark.lab
+
+TOPICS = [f"topic-{number}" for number in range(3)]
+FAIL_OVER_S = 15.0
+
+
+@contextmanager
+def three_controllers(
+    laboratory: Laboratory, extra: dict[str, Value] | None = None
+) -> Iterator[tuple[Cluster, list[OurController]]]:
+    cluster = Cluster(laboratory)
+    cluster.start()
+    cluster.create_topics(TOPICS, partitions=4)
+    ours = our_quorum(cluster, 3, extra)
+    cluster.restart_as(lambda spec: spec.as_migrating(ours[0].voters))
+    cluster.wait_isr_whole(TOPICS)
+    for each in ours:
+        each.launch()
+    for each in ours:
+        each.wait_ready()
+    yield cluster, ours
+
+
+def ruling(ours: list[OurController]) -> OurController | None:
+    """The one that leads and is in dual-write."""
+    for each in ours:
+        try:
+            status = each.status()
+        except (OSError, ValueError, FindingError):
+            continue
+        if status["driver"]["state"] == "DUAL_WRITE" and status["quorum"]["leader"] == each.spec.node_id:
+            return each
+    return None
+
+
+def wait_ruling(ours: list[OurController], deadline_s: float = FAIL_OVER_S) -> OurController:
+    found: list[OurController] = []
+
+    def why_not() -> str | None:
+        leader = ruling(ours)
+        if leader is not None:
+            found.append(leader)
+            return None
+        return "nobody is in dual-write"
+
+    wait_for(why_not, deadline_s, "one of ours is in dual-write")
+    return found[-1]
+
+
+def committed(laboratory: Laboratory, controller: OurController) -> list[tuple[str, str]]:
+    """Records with their offsets and epochs, as Kafka's own tool reads the log of a stopped node."""
+    text = dump_metadata_log(laboratory, controller.metadata_log / f"{0:020d}.log")
+    return re.findall(r"offset: (\d+).*?payload: (\{.*\})", text)
+
+
+def test_whoever_is_killed_another_rules_and_nothing_is_lost(laboratory: Laboratory) -> None:
+    """R-595-02, 03, 06; R-866-05: each leader claims with a higher epoch, and brokers follow it."""
+    with three_controllers(laboratory) as (cluster, ours):
+        leader = wait_ruling(ours, 40)
+        produce(cluster, TOPICS[0], 100)
+        epochs = [controller_of(cluster)["kraftControllerEpoch"]]
+        for turn in range(3):
+            leader.kill()
+            left = [each for each in ours if each is not leader]
+            successor = wait_ruling(left)
+            held = controller_of(cluster)
+            assert held["brokerid"] == successor.spec.node_id
+            epochs.append(held["kraftControllerEpoch"])
+            cluster.create_topics([f"made-{turn}"])
+            cluster.wait_isr_whole([*TOPICS, f"made-{turn}"])
+            produce(cluster, f"made-{turn}", 100)
+            leader.start()
+            assert_same(cluster, successor.data)
+            leader = successor
+        assert epochs == sorted(set(epochs))
+
+        leader.ask("hand-back")
+        wait_zookeeper_rules(cluster)
+        for each in ours:
+            if each.is_running:
+                each.stop()
+        logs = [committed(laboratory, each) for each in ours]
+        shortest = min(len(each) for each in logs)
+        assert shortest > 50
+        assert logs[0][:shortest] == logs[1][:shortest] == logs[2][:shortest]
+
+
+def test_a_leader_that_was_paused_while_another_was_elected_does_nothing_any_more(laboratory: Laboratory) -> None:
+    """SIGSTOP for longer than an election: what it sends or writes afterwards carries an old epoch.
+
+    (A broker whose forwarded request the paused one holds waits for its own time-out of 30 s, with stock too.)
+    """
+    with three_controllers(laboratory) as (cluster, ours):
+        paused = wait_ruling(ours, 40)
+        paused.process.pause()
+        left = [each for each in ours if each is not paused]
+        successor = wait_ruling(left)
+        held = controller_of(cluster)
+        paused.process.resume()
+        wait_for(
+            lambda: None if paused.state() == "IDLE" else paused.state(), FAIL_OVER_S, "the old leader stands back"
+        )
+        assert controller_of(cluster) == held
+        assert ruling(ours) is successor
+        cluster.create_topics(["made-afterwards"])
+        cluster.wait_isr_whole([*TOPICS, "made-afterwards"])
+        assert_same(cluster, successor.data)
+
+
+def test_snapshots_are_taken_the_log_is_trimmed_and_a_node_with_an_empty_disk_loads_one(
+    laboratory: Laboratory,
+) -> None:
+    """KIP-630: small limits, so that it happens here."""
+    extra: dict[str, Value] = {
+        "metadata.log.max.record.bytes.between.snapshots": 4_000,
+        "metadata.max.retention.bytes": 20_000,
+        "metadata.log.segment.bytes": 8_192,
+    }
+    with three_controllers(laboratory, extra) as (cluster, ours):
+        leader = wait_ruling(ours, 40)
+        follower = next(each for each in ours if each is not leader)
+        follower.kill()
+        for turn in range(12):
+            cluster.create_topics([f"more-{turn}-{number}" for number in range(5)], partitions=4)
+
+        def snapshots(of: OurController) -> list[Path]:
+            return sorted(of.metadata_log.glob("*.checkpoint"))
+
+        wait_for(lambda: None if snapshots(leader) else "none yet", 30, "the leader has a snapshot")
+        for file in follower.metadata_log.iterdir():
+            if file.name != "quorum-state":  # what it promised is not forgotten with its records
+                file.unlink()
+        follower.start()
+        offset = leader.status()["log"]["offset"]
+        wait_for(
+            lambda: None if follower.status()["log"]["offset"] >= offset else str(follower.status()["log"]),
+            30,
+            "the follower has everything",
+        )
+        assert follower.status()["log"]["topics"] == leader.status()["log"]["topics"]
+        follower.stop()
+        follower.start()  # its log begins behind 0: what its snapshot holds is where it begins
+        wait_for(
+            lambda: None if follower.status()["log"]["offset"] >= offset else str(follower.status()["log"]),
+            30,
+            "the follower has everything again",
+        )
+        newest = snapshots(leader)[-1]
+        decode = ("--cluster-metadata-decoder", "--skip-record-metadata")
+        text = laboratory.tool("kafka.tools.DumpLogSegments", *decode, "--files", str(newest))
+        assert "TOPIC_RECORD" in text
+        assert "Error" not in text

@@ -1,0 +1,115 @@
+"""The window without a controller: it ends by itself, and nobody has to be awake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from migrator.lab.laboratory import Laboratory
+from migrator.zk.multi import Create, Multi
+from migrator.zk.session import ZkSession
+from tests.e2e.support import (
+    assert_same,
+    controller_of,
+    copies,
+    ready_cluster,
+    spoil,
+    wait_for,
+    wait_zookeeper_rules,
+)
+
+pytestmark = pytest.mark.lab
+
+
+def stalled(mark: Path) -> None:
+    wait_for(lambda: None if mark.exists() else "not stalled yet", 60, "the controller stalls")
+
+
+def test_a_stalled_copy_is_given_back_at_the_deadline_and_not_tried_again(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
+    mark, limit_s = tmp_path / "mark", 3
+    with ready_cluster(laboratory, extra={"zk2kraft.takeover.max.ms": limit_s * 1000}) as (cluster, controller):
+        spoil(controller, mark, stall_before="read")
+        controller.launch()
+        stalled(mark)
+        took = wait_zookeeper_rules(cluster, deadline_s=limit_s + 5)
+        assert took <= limit_s + 5
+        controller.wait_state("HELD", deadline_s=10)
+        status = controller.status()["driver"]
+        assert status["finding"]["code"] == "Z2K-2015"
+        cluster.create_topics(["decided-by-zookeeper"])
+        assert cluster.zk.read("/migration") is None
+        assert copies(controller) == 0
+
+
+def test_a_broker_that_dies_in_the_window_ends_it_and_nothing_is_lost(laboratory: Laboratory, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    with ready_cluster(laboratory, extra={"zk2kraft.takeover.max.ms": 60000}) as (cluster, controller):
+        spoil(controller, mark, stall_before="audit")
+        controller.launch()
+        stalled(mark)
+        dying = cluster.brokers[2]
+        dying.kill()
+        wait_zookeeper_rules(cluster, deadline_s=15)
+        controller.wait_state("HELD", deadline_s=10)
+        assert controller.status()["driver"]["finding"]["code"] == "Z2K-2016"
+        dying.start()
+        dying.wait_ready()
+        cluster.wait_isr_whole([f"topic-{number}" for number in range(3)])
+
+
+def test_a_write_between_copy_and_audit_makes_the_migration_hand_back_by_itself(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
+    mark, go = tmp_path / "mark", tmp_path / "go"
+    with ready_cluster(laboratory) as (cluster, controller):
+        spoil(controller, mark, stall_before="audit", go=str(go))
+        controller.launch()
+        stalled(mark)
+        with ZkSession(cluster.zookeeper_connect) as bystander:
+            data = json.dumps({"version": 1, "config": {"retention.ms": "77"}}).encode()
+            assert bystander.apply(Multi((Create("/config/brokers/1", data),))).applied
+        go.touch()
+        wait_zookeeper_rules(cluster, deadline_s=15)
+        controller.wait_state("HELD", deadline_s=10)
+        finding = controller.status()["driver"]["finding"]
+        assert finding["code"] == "Z2K-2011"
+        assert "broker configs 1" in finding["says"]
+        assert copies(controller) == 0
+
+        controller.ask("takeover")
+        controller.wait_dual_write(30)
+        assert_same(cluster, controller.data)
+
+
+def test_an_operator_aborts_a_takeover(laboratory: Laboratory, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    with ready_cluster(laboratory, extra={"zk2kraft.takeover.max.ms": 60000}) as (cluster, controller):
+        spoil(controller, mark, stall_before="audit")
+        controller.launch()
+        stalled(mark)
+        controller.ask("abort", "the operator has second thoughts")
+        wait_zookeeper_rules(cluster, deadline_s=5)
+        controller.wait_state("HELD", deadline_s=10)
+        finding = controller.status()["driver"]["finding"]
+        assert finding["code"] == "Z2K-2020"
+        assert "second thoughts" in finding["says"]
+
+
+def test_a_full_send_that_lacks_one_partition_is_never_sent(laboratory: Laboratory, tmp_path: Path) -> None:
+    with ready_cluster(laboratory) as (cluster, controller):
+        spoil(controller, tmp_path / "mark", drop={"topic": "topic-1", "partition": 2})
+        controller.launch()
+        controller.wait_ready()
+        controller.wait_state("RETIRED", deadline_s=60)
+        wait_zookeeper_rules(cluster, deadline_s=10)
+        refused = [event for event in controller.events() if event.get("event") == "brokers.not_told"]
+        assert refused
+        assert any("topic-1-2" in text for text in refused[0]["findings"])
+        assert not [event for event in controller.events() if event.get("event") == "brokers.told"]
+        assert not list(laboratory.directory.glob("broker-*/data-*/*-stray"))
+        cluster.create_topics(["goes-on"])
+        assert controller_of(cluster)["kraftControllerEpoch"] == -1

@@ -1,0 +1,156 @@
+"""A ZooKeeper in memory: data versions, conditional multis, ephemerals, sequences. Passes the session contract.
+
+The tree is shared by all sessions made from one `FakeEnsemble`; `expire` ends a session as the server would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from migrator.zk.multi import Check, Create, Delete, Multi, Operation, SetData
+from migrator.zk.session import UNLIMITED, Outcome, ReadLimits, Znode
+
+if TYPE_CHECKING:  # the type checker compares each signature with the real one; nothing of it is inherited
+    from migrator.zk.session import Pending as _Pending
+    from migrator.zk.session import ZkSession as _ZkSession
+else:
+    _Pending = _ZkSession = object
+
+
+@dataclass
+class _Node:
+    data: bytes
+    version: int = 0
+    czxid: int = 0
+    mzxid: int = 0
+    owner: int = 0
+    sequence: int = 0
+
+
+class _Refused(Exception):
+    pass
+
+
+@dataclass
+class FakeEnsemble:
+    nodes: dict[str, _Node] = field(default_factory=lambda: {"/": _Node(b"")})
+    zxid: int = 0
+    sessions: int = 0
+    log: list[Multi] = field(default_factory=list)
+    """Every multi that was applied."""
+
+    def session(self) -> FakeSession:
+        self.sessions += 1
+        return FakeSession(self, self.sessions)
+
+    def expire(self, session_id: int) -> None:
+        for path in [path for path, node in self.nodes.items() if node.owner == session_id]:
+            del self.nodes[path]
+
+    def create(self, path: str, data: bytes = b"") -> None:
+        """Set a node up, parents included."""
+        parent = path.rsplit("/", 1)[0]
+        if parent and parent not in self.nodes:
+            self.create(parent)
+        self.zxid += 1
+        self.nodes[path] = _Node(data, czxid=self.zxid, mzxid=self.zxid)
+
+    def tree(self) -> dict[str, bytes]:
+        return {path: node.data for path, node in sorted(self.nodes.items())}
+
+    def apply(self, multi: Multi, session_id: int) -> Outcome:
+        before = {path: _Node(**vars(node)) for path, node in self.nodes.items()}
+        self.zxid += 1
+        versions = []
+        for index, operation in enumerate(multi.operations):
+            try:
+                versions.append(self._one(operation, session_id))
+            except _Refused as refused:
+                self.nodes = before
+                return Outcome(failed_at=index, error=str(refused))
+        self.log.append(multi)
+        return Outcome(versions=tuple(versions))
+
+    def _one(self, operation: Operation, session_id: int) -> int:
+        match operation:
+            case Check(path, version):
+                self._at(path, version)
+                return -1
+            case Create(path, data, ephemeral, sequence):
+                parent = path.rsplit("/", 1)[0] or "/"
+                if parent not in self.nodes:
+                    raise _Refused("no_node")
+                if sequence:
+                    path = f"{path}{self.nodes[parent].sequence:010d}"
+                    self.nodes[parent].sequence += 1
+                if path in self.nodes:
+                    raise _Refused("node_exists")
+                owner = session_id if ephemeral else 0
+                self.nodes[path] = _Node(data, czxid=self.zxid, mzxid=self.zxid, owner=owner)
+                return 0
+            case SetData(path, data, version):
+                node = self._at(path, version)
+                node.data, node.version, node.mzxid = data, node.version + 1, self.zxid
+                return node.version
+            case Delete(path, version):
+                self._at(path, version)
+                if any(other.startswith(path + "/") for other in self.nodes):
+                    raise _Refused("not_empty")
+                del self.nodes[path]
+                return -1
+
+    def _at(self, path: str, version: int) -> _Node:
+        node = self.nodes.get(path)
+        if node is None:
+            raise _Refused("no_node")
+        if version not in (-1, node.version):
+            raise _Refused("bad_version")
+        return node
+
+
+@dataclass
+class FakePending(_Pending):
+    result: Outcome
+
+    def outcome(self) -> Outcome:
+        return self.result
+
+    def when_done(self, callback: Callable[[], None]) -> None:
+        callback()
+
+
+@dataclass
+class FakeSession(_ZkSession):
+    ensemble: FakeEnsemble
+    session_id: int
+
+    def get(self, path: str, watch: Callable[[], None] | None = None) -> Znode | None:
+        node = self.ensemble.nodes.get(path)
+        return None if node is None else Znode(node.data, node.version, node.mzxid, node.czxid, node.owner)
+
+    def children(self, path: str, watch: Callable[[], None] | None = None) -> list[str] | None:
+        if path not in self.ensemble.nodes:
+            return None
+        prefix = "/" if path == "/" else path + "/"
+        below = (other[len(prefix) :] for other in self.ensemble.nodes if other.startswith(prefix))
+        return sorted({name for name in below if name and "/" not in name})
+
+    def get_many(self, paths: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[Znode | None]:
+        return map(self.get, paths)
+
+    def children_many(self, paths: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[list[str] | None]:
+        return map(self.children, paths)
+
+    def apply(self, multi: Multi) -> Outcome:
+        return self.ensemble.apply(multi, self.session_id)
+
+    def send(self, multi: Multi) -> FakePending:
+        return FakePending(self.apply(multi))
+
+    def sync(self, path: str = "/") -> None:
+        return None
+
+    def close(self) -> None:
+        self.ensemble.expire(self.session_id)

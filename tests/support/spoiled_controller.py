@@ -1,0 +1,90 @@
+"""Our controller with one thing spoiled, for tests: `python spoiled_controller.py controller FILE`.
+
+The environment variable SPOIL holds JSON:
+  stall_before  name of an effect (migrator.node.hooks.EFFECTS): write `mark` and wait there, until `go` exists
+  drop          {"topic": t, "partition": p}: leave one partition out of every FULL LeaderAndIsr
+  fetch_errors  codes that fetches are answered with, each once, with `mark` as their record
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from api.main import start_logging
+from migrator.driver.tell import LEADER_AND_ISR, VERSIONS, Kind, Order
+from migrator.node.config import read_config
+from migrator.node.hooks import Hooks
+from migrator.node.process import run_controller
+from migrator.raft.effects import AnswerFetch
+from migrator.raft.types import Error
+from migrator.wire.codec import decode, encode
+from migrator.wire.messages.control import LeaderAndIsrRequest
+
+SPOIL: dict[str, Any] = json.loads(os.environ.get("SPOIL", "{}"))
+
+
+async def stall(effect: str) -> None:
+    if effect != SPOIL.get("stall_before"):
+        return
+    Path(SPOIL["mark"]).write_text(effect)
+    while not Path(SPOIL.get("go", "/nowhere")).exists():
+        await asyncio.sleep(0.02)
+
+
+def drop(orders: list[Order]) -> list[Order]:
+    left_out = SPOIL.get("drop")
+    return [_without(order, left_out) if left_out else order for order in orders]
+
+
+def _without(order: Order, left_out: dict[str, Any]) -> Order:
+    if order.api_key != LEADER_AND_ISR or order.kind is not Kind.FULL:
+        return order
+    request = decode(LeaderAndIsrRequest, VERSIONS[LEADER_AND_ISR], order.body)
+    topics = [
+        type(topic)(
+            topic.topic_name,
+            topic.topic_id,
+            tuple(
+                each
+                for each in topic.partition_states
+                if (topic.topic_name, each.partition_index) != (left_out["topic"], left_out["partition"])
+            ),
+        )
+        for topic in request.topic_states
+    ]
+    spoiled = LeaderAndIsrRequest(
+        **{
+            **{name: getattr(request, name) for name in request.__struct_fields__},
+            "topic_states": tuple(topics),
+        }
+    )
+    return replace(order, body=encode(spoiled, VERSIONS[LEADER_AND_ISR]))
+
+
+PENDING = [int(code) for code in SPOIL.get("fetch_errors", [])]
+
+
+def spoil_fetch(answer: AnswerFetch) -> AnswerFetch:
+    """Each planned error once, then answers as they are. 1000 + n means: at the top level."""
+    if not PENDING or answer.error is not Error.NONE:
+        return answer
+    code = PENDING.pop(0)
+    with Path(SPOIL["mark"]).open("a") as record:
+        record.write(f"{code}\n")
+    if code == -1:
+        return replace(answer, read_from=None, diverging_epoch=answer.epoch, diverging_end=answer.high_watermark)
+    if code >= 1000:
+        return replace(answer, error=Error(code - 1000), top_level=True)
+    return replace(answer, error=Error(code), read_from=None)
+
+
+if __name__ == "__main__":
+    start_logging()
+    hooks = Hooks(before=stall, full_orders=drop, answer_fetch=spoil_fetch)
+    sys.exit(run_controller(read_config(Path(sys.argv[2])), hooks))

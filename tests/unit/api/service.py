@@ -1,0 +1,69 @@
+"""The web application on a faked world, with the loop run by the test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from api.rest.app import guarded, make_app
+from api.rest.parts import Parts
+from tests.unit.state_machine.world import World
+
+BASE = "http://127.0.0.1:8085"
+
+
+class InProcess:
+    """Asks an application in this process; one request, one event loop."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    def request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        async def ask() -> httpx.Response:
+            transport = httpx.ASGITransport(self._app, raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url=BASE) as http:
+                return await http.request(method, path, **arguments)
+
+        return asyncio.run(ask())
+
+    def get(self, path: str, **arguments: Any) -> httpx.Response:
+        return self.request("GET", path, **arguments)
+
+    def post(self, path: str, **arguments: Any) -> httpx.Response:
+        return self.request("POST", path, **arguments)
+
+    def put(self, path: str, **arguments: Any) -> httpx.Response:
+        return self.request("PUT", path, **arguments)
+
+
+class Served:
+    """world: what the service sees. http: asks the application in this process, guard included."""
+
+    def __init__(self, directory: Path) -> None:
+        self.world = World(directory)
+        self.last_round_at: float | None = None
+        self.woken = 0
+        parts = Parts(self.world.store, self.world.settings, self.world.clock, self._wake, lambda: self.last_round_at)
+        self.app = make_app(parts)
+        self.http = InProcess(guarded(self.app))
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    def run(self, story: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run(story)
+
+    def rounds(self, count: int = 1) -> None:
+        asyncio.run(self.world.rounds(count))
+
+    def get(self, path: str) -> Any:
+        answer = self.http.get("/api/v1" + path)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def post(self, path: str, body: dict[str, Any] | None = None, **headers: str) -> Any:
+        return self.http.post("/api/v1" + path, json=body or {}, headers=headers)

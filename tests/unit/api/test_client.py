@@ -1,0 +1,171 @@
+"""The command line as a client of REST: exit codes, and what it prints for people and programs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from api import cli, client
+from api.client import Client, Refused
+from migrator.errors import FindingError
+from state_machine.commands import Result
+from tests.unit.api.service import BASE, Served
+from tests.unit.state_machine.fakes import red_audit
+
+
+class Wire(httpx.BaseTransport):
+    """From the client into the application of the test; after each wish the loop goes round once."""
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        answer = self._served.http.request(
+            request.method, str(request.url), content=request.read(), headers=dict(request.headers)
+        )
+        if request.method == "POST":
+            self._served.rounds(2)
+        return httpx.Response(answer.status_code, headers=answer.headers, content=answer.content)
+
+
+@pytest.fixture
+def runner(served: Served, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
+    """The command line, wired to the application of the test."""
+    real = client.Client
+
+    def wired(url: str, *, as_json: bool) -> Client:
+        return real(url, as_json=as_json, transport=Wire(served))
+
+    monkeypatch.setattr(client, "Client", wired)
+    return CliRunner(env={"ZK2KRAFT_URL": BASE})
+
+
+def run(runner: CliRunner, *words: str) -> tuple[int, str]:
+    result = runner.invoke(cli.app, words)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.output
+
+
+def document(runner: CliRunner, *words: str) -> tuple[int, Any]:
+    code, output = run(runner, *words, "--json")
+    return code, json.loads(output)
+
+
+def test_advance_follows_its_wish_to_the_row(runner: CliRunner, served: Served) -> None:
+    code, output = run(runner, "advance", "--to", "PREFLIGHT", "--reason", "first look")
+    assert code == 0
+    assert output.startswith("advance: done CREATED to PREFLIGHT")
+    assert served.world.events[0].reason == "first look"
+
+
+def test_a_closed_gate_is_exit_4_and_prints_each_failed_check(runner: CliRunner, served: Served) -> None:
+    served.world.runner.results["audit"] = Result(1, red_audit("a-0"), "")
+    served.run(served.world.to_ready())
+    code, output = run(runner, "advance")
+    assert code == 4
+    assert "Z2K-4005" in output
+    assert "NO   a rehearsal was audited, and both sides say the same: 3 keys compared" in output
+    assert "[Z2K-4020]" in output
+
+
+def test_a_step_that_the_table_does_not_have_is_exit_4(runner: CliRunner) -> None:
+    code, found = document(runner, "abort")
+    assert (code, found["code"]) == (4, "Z2K-4003")
+
+
+def test_a_wish_that_the_loop_refuses_is_exit_4_with_its_checks(runner: CliRunner, served: Served) -> None:
+    """The last look allowed it, the cluster moved meanwhile."""
+    served.run(served.world.to_ready())
+    served.world.controller.brokers = (0, 1)
+    code, output = run(runner, "advance")
+    assert code == 4
+    assert "advance: refused" in output
+    assert "NO   every broker is registered, unfenced" in output
+
+
+def test_gates_are_exit_4_while_the_step_forward_is_closed(runner: CliRunner, served: Served) -> None:
+    served.run(served.world.to_ready())
+    assert run(runner, "gates")[0] == 0
+    run(runner, "hold", "--reason", "lunch")
+    code, output = run(runner, "gates")
+    assert code == 4
+    assert "NO   steps forward are not held: held by" in output
+
+
+def test_a_dry_run_prints_the_gate_and_does_nothing(runner: CliRunner, served: Served) -> None:
+    code, output = run(runner, "advance", "--dry-run")
+    assert code == 0
+    assert output.startswith("advance to PREFLIGHT (a person): open")
+    assert served.world.store.wishes(1) == []
+
+
+def test_status_says_where_it_is_who_rules_and_how_to_go_back(runner: CliRunner, served: Served) -> None:
+    served.run(served.world.to_dual_write())
+    _, output = run(runner, "status")
+    assert output.startswith("orders  DUAL_WRITE for")
+    assert "controller  controller 3000 (ours, KRaft)" in output
+    assert "without controller  not now; last window 80 ms" in output
+    assert "controller 3000  driver=DUAL_WRITE" in output
+    assert "broker 0  ready" in output
+    assert "undo from here  zk2kraft rollback" in output
+
+
+def test_json_is_what_the_service_answers_and_nothing_else(runner: CliRunner, served: Served) -> None:
+    code, found = document(runner, "status")
+    assert (code, found["phase"]) == (0, "CREATED")
+    assert document(runner, "migrations")[1]["items"][0]["name"] == "orders"
+
+
+def test_an_audit_that_was_asked_for_is_waited_for(runner: CliRunner, served: Served) -> None:
+    served.run(served.world.to_dual_write())
+    code, output = run(runner, "audits", "--ask", "--engine", "quick")
+    assert (code, "demand by quick: green" in output) == (0, True)
+    served.world.runner.results["audit"] = Result(1, red_audit("a-0"), "")
+    assert run(runner, "audits", "--ask")[0] == 1
+    assert "NOT GREEN" in run(runner, "audits")[1]
+
+
+def test_the_report_ends_with_what_was_not_verified(runner: CliRunner, served: Served) -> None:
+    served.run(served.world.to_dual_write())
+    lines = run(runner, "report")[1].splitlines()
+    assert lines[-1].startswith("not verified")
+
+
+def test_several_migrations_need_a_number(runner: CliRunner, served: Served) -> None:
+    fields = {name: getattr(served.world.inventory, name) for name in served.world.inventory.__struct_fields__}
+    served.world.store.create(type(served.world.inventory)(**{**fields, "name": "payments"}), who="x", at=1.0)
+    result = runner.invoke(cli.app, ["status"])
+    assert isinstance(result.exception, FindingError)
+    assert "1 (orders), 2 (payments)" in str(result.exception)
+    assert run(runner, "status", "-m", "2")[1].startswith("payments  CREATED")
+
+
+def test_nobody_at_the_address_is_a_finding() -> None:
+    with pytest.raises(FindingError, match="Z2K-4018"):
+        Client("http://127.0.0.1:1", as_json=False).migrations()
+
+
+def test_an_answer_that_is_no_json_is_a_finding(served: Served) -> None:
+    class Strange(httpx.BaseTransport):
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            return httpx.Response(200, text="<html>another program</html>")
+
+    with pytest.raises(FindingError, match="Z2K-4018"):
+        Client(BASE, as_json=False, transport=Strange()).migrations()
+
+
+@pytest.mark.parametrize(("code", "exit_code"), [("Z2K-4005", 4), ("Z2K-4003", 4), ("Z2K-4004", 1), ("Z2K-4024", 1)])
+def test_only_refusals_are_exit_4(code: str, exit_code: int) -> None:
+    assert Refused({"code": code, "detail": "x"}).exit_code == exit_code
+
+
+def test_the_loop_of_the_test_is_the_real_one(served: Served) -> None:
+    """A guard for this file: the wire runs rounds, so a settled wish was settled by the reconciler."""
+    served.post("/migrations/1/advance")
+    asyncio.run(served.world.rounds())
+    assert served.world.steps == ["PREFLIGHT"]

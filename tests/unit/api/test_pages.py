@@ -1,0 +1,231 @@
+"""The page: what a tired stranger finds on it in every phase, and the form before a step."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from api.pages import words
+from state_machine.commands import Result
+from state_machine.phases import Phase
+from state_machine.store import find_migration
+from tests.unit.api.service import Served
+from tests.unit.state_machine.fakes import red_audit
+
+VOID = {"meta", "link", "br", "input", "hr", "img"}
+
+
+class Reader(HTMLParser):
+    """Reads a page as a text browser does, and minds that every tag is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text: list[str] = []
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        assert not any(name.startswith("on") or name == "style" for name, _ in attrs), "no scripts, no inline styles"
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def read(served: Served, path: str = "/migrations/1", status: int = 200) -> str:
+    answer = served.http.get(path)
+    assert answer.status_code == status, answer.text
+    return text_of(answer.text)
+
+
+def text_of(page: str) -> str:
+    reader = Reader()
+    reader.feed(page)
+    assert reader.open == [], "every tag is closed"
+    assert "script" not in reader.tags
+    return re.sub(r"\s+", " ", " ".join(reader.text))
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+def test_the_page_renders_in_every_phase(served: Served, phase: Phase) -> None:
+    with served.world.store.writing() as session:
+        find_migration(session, 1).phase = phase
+    text = read(served)
+    assert f"orders is in {phase}" in text
+    assert "Undo from here" in text
+    assert "Steps from here" in text
+
+
+def test_the_first_screen_answers_what_one_is_woken_for(served: Served) -> None:
+    served.run(served.world.to_dual_write())
+    text = read(served)
+    first_screen = text[: text.index("Steps from here")]
+    for words_ in (
+        "orders is in DUAL_WRITE",
+        "controller 3000 (ours, KRaft)",
+        "not now; last window 80 ms",
+        "zk2kraft rollback : the cluster is handed back",
+        "Lost:",
+    ):
+        assert words_ in first_screen
+
+
+def test_ready_shows_each_condition_with_what_was_seen(served: Served) -> None:
+    served.run(served.world.to_ready())
+    text = read(served)
+    assert "advance to TAKEOVER: advance…" in text
+    assert "yes that rehearsal is under 10 minutes old" in text
+    assert "keys compared by quick, 0 different" in text
+
+
+def test_a_closed_gate_says_no_and_names_the_page(served: Served) -> None:
+    served.world.runner.results["audit"] = Result(1, red_audit("a-0"), "")
+    served.run(served.world.to_ready())
+    text = read(served)
+    assert "advance to TAKEOVER: closed" in text
+    assert "NO a rehearsal was audited, and both sides say the same 4 keys compared" in text.replace("3 keys", "4 keys")
+    assert "Z2K-4020" in text
+
+
+def test_a_blocked_migration_says_so_first(served: Served) -> None:
+    served.run(served.world.to_dual_write())
+    served.world.launcher.answers = False
+    served.world.controller.kill()
+    served.rounds(2)
+    text = read(served)
+    assert text.index("Blocked.") < text.index("Undo from here")
+    assert "NOT TRUE: every controller answers" in text
+
+
+def test_the_page_renews_itself_and_forms_do_not(served: Served) -> None:
+    assert 'http-equiv="refresh"' in served.http.get("/migrations/1").text
+    assert 'http-equiv="refresh"' not in served.http.get("/migrations/1/steps/advance").text
+
+
+def test_one_migration_is_shown_at_once_and_several_are_listed(served: Served) -> None:
+    assert served.http.get("/").headers["location"] == "/migrations/1"
+    served.world.store.create(
+        type(served.world.inventory)(**{**_fields(served), "name": "payments"}), who="test", at=1.0
+    )
+    assert "payments" in read(served, "/")
+
+
+def _fields(served: Served) -> dict[str, object]:
+    inventory = served.world.inventory
+    return {name: getattr(inventory, name) for name in inventory.__struct_fields__}
+
+
+def test_a_stranger_gets_an_empty_list_with_a_hint(served: Served) -> None:
+    served.world.store.migrations = list  # type: ignore[method-assign]
+    assert "None yet" in read(served, "/")
+
+
+# --- forms ------------------------------------------------------------------------------------------------
+
+
+def form(served: Served, word: str = "advance", **fields: str) -> tuple[int, str, str]:
+    answer = served.http.post(f"/migrations/1/steps/{word}", data={"name": "orders", **fields})
+    return answer.status_code, answer.headers.get("location", ""), answer.text
+
+
+def test_the_form_shows_the_gate_and_asks_for_the_name(served: Served) -> None:
+    served.run(served.world.to_ready())
+    text = read(served, "/migrations/1/steps/advance")
+    assert "Type the name of the cluster, orders" in text
+    assert "the cluster has no controller" in text
+    assert "yes no" not in text
+
+
+def test_the_form_of_an_undo_says_what_is_lost(served: Served) -> None:
+    served.run(served.world.to_dual_write())
+    text = read(served, "/migrations/1/steps/rollback")
+    assert "Lost: records that only KRaft knows" in text
+
+
+def test_a_form_records_the_same_wish_as_rest(served: Served) -> None:
+    status, location, _ = form(served, to="PREFLIGHT", expected_version="1", who="Ada", reason="go", key="k1")
+    assert (status, location) == (303, "/migrations/1#wishes")
+    assert form(served, to="PREFLIGHT", expected_version="1", who="Ada", reason="go", key="k1")[0] == 303
+    (wish,) = served.world.store.wishes(1)
+    assert (wish.name, wish.who, wish.reason, wish.to_phase) == ("ADVANCE", "Ada", "go", "PREFLIGHT")
+    served.rounds()
+    assert "done CREATED to PREFLIGHT" in read(served)
+
+
+def test_a_wrong_name_does_nothing(served: Served) -> None:
+    status, _, page = form(served, name="payments")
+    assert status == 409
+    assert "Z2K-4017" in text_of(page)
+    assert served.world.store.wishes(1) == []
+
+
+def test_a_form_that_is_too_old_is_refused(served: Served) -> None:
+    status, _, page = form(served, expected_version="7")
+    assert status == 409
+    assert "is at version 1; the request expected 7" in text_of(page)
+
+
+def test_a_form_for_a_closed_gate_shows_every_failed_check(served: Served) -> None:
+    served.run(served.world.wished("HOLD", reason="lunch"))
+    status, _, page = form(served)
+    assert status == 409
+    assert "NO steps forward are not held held by Ada: lunch" in text_of(page)
+
+
+def test_a_field_that_cannot_be_is_refused(served: Served) -> None:
+    status, _, page = form(served, to="NOWHERE")
+    assert status == 422
+    assert "Z2K-4002" in text_of(page)
+
+
+@pytest.mark.parametrize("word", ["hold", "resume", "advance", "rollback", "abort"])
+def test_every_step_has_a_form(served: Served, word: str) -> None:
+    assert word in read(served, f"/migrations/1/steps/{word}")
+
+
+@pytest.mark.parametrize("path", ["/migrations/9", "/migrations/1/steps/jump", "/audits/9"])
+def test_what_does_not_exist_is_a_page_too(served: Served, path: str) -> None:
+    assert "Z2K-4004" in read(served, path, status=404)
+
+
+def test_an_audit_has_its_own_page_with_its_differences(served: Served) -> None:
+    served.world.runner.results["audit"] = Result(1, red_audit("a-0"), "")
+    served.run(served.world.to_ready())
+    text = read(served, "/audits/1")
+    assert "partitions a-0 isr changed [1] [1, 2]" in text
+
+
+def test_names_that_look_like_markup_are_shown_as_text(served: Served) -> None:
+    served.post_hold = served.post("/migrations/1/hold", {"reason": "<b>x</b>", "who": "<i>"})  # type: ignore[attr-defined]
+    served.rounds()
+    assert "<b>x</b>" not in served.http.get("/migrations/1").text
+    assert "held by <i>: <b>x</b>" in read(served)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "0.0 s"),
+        (0.084, "84 ms"),
+        (3.14, "3.1 s"),
+        (59.9, "59 s"),
+        (200, "3 min 20 s"),
+        (18600, "5 h 10 min"),
+        (None, "-"),
+    ],
+)
+def test_a_duration_is_told_as_people_say_it(seconds: float | None, text: str) -> None:
+    assert words.span(seconds) == text
+
+
+def test_times_of_a_driver_are_told_to_the_millisecond() -> None:
+    assert words.stamp(1_700_000_000.0429) == "2023-11-14 22:13:20.042"
+    assert words.clock(1_700_000_000, 1_700_000_010) == "22:13:20"
+    assert words.clock(1_700_000_000, 1_700_100_000) == "2023-11-14 22:13:20"

@@ -1,0 +1,146 @@
+"""The normalisers of both sides against each other: whatever a cluster holds, its copy says the same.
+
+The tree is written as Kafka writes it and copied by the copy's own code; nothing of that code is in the audit.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from migrator.audit.compare import Report
+from migrator.audit.quick import audit_copy
+from migrator.driver.copy import make_copy, producer_id_margin
+from migrator.node.tree_reader import read_tree
+from tests.support.fake_zookeeper import FakeEnsemble
+from tests.support.seeded_tree import ROOTS, an_id, id_text
+
+NAMES = st.from_regex(r"[a-zA-Z0-9._-]{1,12}", fullmatch=True).filter(lambda name: name not in (".", ".."))
+REPLICAS = st.lists(st.integers(0, 5), min_size=1, max_size=4, unique=True)
+VALUES = st.dictionaries(st.sampled_from(["retention.ms", "cleanup.policy", "ssl.key.password"]), st.text(), max_size=2)
+
+
+@st.composite
+def states(draw: st.DrawFn, replicas: list[int]) -> dict[str, Any]:
+    isr = draw(st.lists(st.sampled_from(replicas), min_size=1, unique=True))
+    return {
+        "controller_epoch": draw(st.integers(1, 9)),
+        "leader": draw(st.sampled_from([-1, *isr])),
+        "leader_epoch": draw(st.integers(0, 1_000)),
+        "isr": isr,
+        "version": 1,
+        **draw(st.sampled_from([{}, {"leader_recovery_state": 0}, {"leader_recovery_state": 1}])),
+    }
+
+
+@st.composite
+def topics(draw: st.DrawFn) -> dict[str, Any]:
+    replicas = draw(st.lists(REPLICAS, min_size=1, max_size=4))
+    moving = draw(st.sampled_from([{}, {"0": [replicas[0][0]]}]))
+    return {
+        "assignment": {str(number): each for number, each in enumerate(replicas)},
+        "adding": moving,
+        "states": [(draw(states(each)), draw(st.integers(0, 9))) for each in replicas],
+        "config": draw(st.none() | VALUES),
+    }
+
+
+CLUSTERS = st.fixed_dictionaries(
+    {
+        "topics": st.dictionaries(NAMES, topics(), max_size=4),
+        "brokers": st.dictionaries(st.sampled_from(["<default>", "1", "2"]), VALUES),
+        "block_end": st.none() | st.integers(999, 1 << 40),
+    }
+)
+
+
+def written(cluster: dict[str, Any]) -> FakeEnsemble:
+    ensemble = FakeEnsemble()
+    for root in ROOTS:
+        ensemble.create(root)
+    for name, topic in cluster["topics"].items():
+        head = {"version": 3, "topic_id": id_text(an_id(name)), "partitions": topic["assignment"]}
+        moving = {"adding_replicas": topic["adding"], "removing_replicas": {}}
+        ensemble.create(f"/brokers/topics/{name}", encoded({**head, **moving}))
+        for partition, (state, version) in enumerate(topic["states"]):
+            path = f"/brokers/topics/{name}/partitions/{partition}/state"
+            ensemble.create(path, encoded(state))
+            ensemble.nodes[path].version = version
+        if topic["config"] is not None:
+            ensemble.create(f"/config/topics/{name}", encoded({"version": 1, "config": topic["config"]}))
+    for broker, config in cluster["brokers"].items():
+        ensemble.create(f"/config/brokers/{broker}", encoded({"version": 1, "config": config}))
+    if cluster["block_end"] is not None:
+        block = {"version": 1, "broker": 1, "block_start": "0", "block_end": str(cluster["block_end"])}
+        ensemble.create("/latest_producer_id_block", encoded(block))
+    return ensemble
+
+
+def encoded(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def audited(copy_of: FakeEnsemble, now: FakeEnsemble) -> Report:
+    copy = make_copy(read_tree(copy_of.session()))
+    return audit_copy(now.session(), copy.values(), producer_id_margin(brokers=0))
+
+
+@settings(max_examples=150, deadline=None)
+@given(CLUSTERS)
+def test_the_copy_of_any_cluster_says_the_same_as_its_zookeeper(cluster: dict[str, Any]) -> None:
+    ensemble = written(cluster)
+    report = audited(ensemble, ensemble)
+    assert report.same, report.differences
+    partitions = sum(len(topic["assignment"]) for topic in cluster["topics"].values())
+    assert [each.compared for each in report.families[:2]] == [len(cluster["topics"]), partitions]
+
+
+@settings(max_examples=100, deadline=None)
+@given(CLUSTERS.filter(lambda cluster: bool(cluster["topics"])), st.data())
+def test_one_change_of_a_state_is_found_and_nothing_else(cluster: dict[str, Any], data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(sorted(cluster["topics"])))
+    partition = data.draw(st.integers(0, len(cluster["topics"][name]["states"]) - 1))
+    before, after = written(cluster), written(cluster)
+    path = f"/brokers/topics/{name}/partitions/{partition}/state"
+    change = data.draw(st.sampled_from(["leader_epoch", "isr", "version"]))
+    node = after.nodes[path]
+    state = json.loads(node.data)
+    match change:
+        case "leader_epoch":
+            state["leader_epoch"] += 1
+        case "isr":
+            state["isr"] = [*state["isr"], 99]
+        case _:
+            node.version += 1
+    node.data = encoded(state)
+    report = audited(before, after)
+    told = "partition_epoch" if change == "version" else change
+    assert [(each.key, each.field_) for each in report.differences] == [(f"{name}-{partition}", told)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(CLUSTERS, CLUSTERS, st.sampled_from(["topics", "brokers"]))
+def test_two_clusters_are_the_same_exactly_when_they_mean_the_same(
+    left: dict[str, Any], other: dict[str, Any], part: str
+) -> None:
+    """Against the slow, obvious answer: what both trees mean, as plain dictionaries."""
+    right = {**left, part: other[part]}
+    assert audited(written(left), written(right)).same == (meaning(left) == meaning(right))
+
+
+def meaning(cluster: dict[str, Any]) -> dict[str, Any]:
+    topics = {
+        name: (
+            topic["assignment"],
+            topic["adding"],
+            [({**state, "controller_epoch": 0, "leader_recovery_state": state.get("leader_recovery_state", 0)}, version)
+             for state, version in topic["states"]],
+        )
+        for name, topic in cluster["topics"].items()
+    }  # fmt: skip
+    configs = {name: topic["config"] for name, topic in cluster["topics"].items() if topic["config"]}
+    brokers = {name: values for name, values in cluster["brokers"].items() if values}
+    return {"topics": topics, "configs": configs, "brokers": brokers}

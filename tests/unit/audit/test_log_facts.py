@@ -1,0 +1,239 @@
+"""What records add up to, against a slow twin that keeps every record and answers each question from the whole list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from migrator.audit.log_fold import Fold, record_rows
+from migrator.audit.normalise import BROKER_CONFIGS, PARTITIONS, TOPIC_CONFIGS, TOPICS, Facts, LogFacts, id_text
+from migrator.audit.rows import UNKNOWN_TOPIC_SUBJECT, SideRow, topic_subject
+from migrator.audit.seal import Seal
+from migrator.errors import FindingError
+from migrator.wire.batch import build_batch, read_batch
+from migrator.wire.messages.metadata import (
+    ConfigRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from migrator.wire.records import encode_record
+from migrator.wire.schema import Message
+from tests.support.builders import an_id
+
+NAMES = ["orders", "pay-1", "pay"]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Message]:
+    """Records in an order that a controller could have written: lives of topics, changes, configurations."""
+    history: list[Message] = []
+    alive: dict[str, tuple[bytes, int]] = {}
+    lives = 0
+    for _ in range(draw(st.integers(0, 25))):
+        name = draw(st.sampled_from(NAMES))
+        topic_id, partitions = alive.get(name, (b"", 0))
+        what = draw(st.sampled_from(["grow", "grow", "change", "change", "remove", "config", "broker", "ids", "noop"]))
+        match what:
+            case "grow" if not topic_id:
+                lives += 1
+                alive[name] = (an_id(f"{name}{lives}"), 0)
+                history.append(TopicRecord(name=name, topic_id=alive[name][0]))
+            case "grow":
+                history.append(draw(partition_records(topic_id, partitions)))
+                alive[name] = (topic_id, partitions + 1)
+            case "change" if partitions:
+                history.append(draw(change_records(topic_id, draw(st.integers(0, partitions - 1)))))
+            case "remove" if topic_id:
+                history.append(RemoveTopicRecord(topic_id=topic_id))
+                del alive[name]
+            case "config" if topic_id:
+                history.append(draw(config_records(2, name)))
+            case "broker":
+                history.append(draw(config_records(4, draw(st.sampled_from(["", "1"])))))
+            case "ids":
+                history.append(ProducerIdsRecord(broker_id=1, next_producer_id=draw(st.integers(0, 1 << 40))))
+            case _:
+                history.append(NoOpRecord())
+    return history
+
+
+@st.composite
+def partition_records(draw: st.DrawFn, topic_id: bytes, partition: int) -> PartitionRecord:
+    return PartitionRecord(
+        partition_id=partition,
+        topic_id=topic_id,
+        replicas=(1, 2, 3),
+        isr=(1, 2),
+        leader=draw(st.sampled_from([-1, 1, 2])),
+        leader_epoch=draw(st.integers(0, 9)),
+        partition_epoch=draw(st.integers(0, 9)),
+    )
+
+
+@st.composite
+def change_records(draw: st.DrawFn, topic_id: bytes, partition: int) -> PartitionChangeRecord:
+    lists = st.none() | st.lists(st.integers(1, 5), max_size=3).map(tuple)
+    return PartitionChangeRecord(
+        partition_id=partition,
+        topic_id=topic_id,
+        isr=draw(lists),
+        leader=draw(st.sampled_from([-2, -1, 1, 2])),
+        replicas=draw(lists),
+        adding_replicas=draw(lists),
+        removing_replicas=draw(lists),
+        leader_recovery_state=draw(st.sampled_from([-1, 0, 1])),
+    )
+
+
+def config_records(resource: int, name: str) -> st.SearchStrategy[ConfigRecord]:
+    keys = st.sampled_from(["retention.ms", "ssl.key.password"])
+    return st.builds(
+        lambda key, value: ConfigRecord(resource_type=resource, resource_name=name, name=key, value=value),
+        keys,
+        st.none() | st.text(max_size=5),
+    )
+
+
+# --- the slow twin ----------------------------------------------------------------------------------------
+
+
+def slow_facts(history: Sequence[Message]) -> dict[tuple[str, str], Facts]:
+    """Every fact, each found by going over the whole history again."""
+    found: dict[tuple[str, str], Facts] = {}
+    removed = {each.topic_id for each in history if isinstance(each, RemoveTopicRecord)}
+    for at, born in enumerate(history):
+        if isinstance(born, TopicRecord) and born.topic_id not in removed:
+            found |= slow_topic(born.name, born.topic_id, history)
+            found |= slow_config(TOPIC_CONFIGS, 2, born.name, history[at:])
+    for broker in ("", "1"):
+        found |= slow_config(BROKER_CONFIGS, 4, broker, history)
+    ids = [each.next_producer_id for each in history if isinstance(each, ProducerIdsRecord)]
+    return found | ({("producer ids", "next"): {"next_producer_id": ids[-1]}} if ids else {})
+
+
+def slow_topic(name: str, topic_id: bytes, history: Sequence[Message]) -> dict[tuple[str, str], Facts]:
+    found: dict[tuple[str, str], Facts] = {(TOPICS, name): {"id": id_text(topic_id)}}
+    for born in history:
+        if isinstance(born, PartitionRecord) and born.topic_id == topic_id:
+            changes = [
+                each
+                for each in history
+                if isinstance(each, PartitionChangeRecord)
+                and (each.topic_id, each.partition_id) == (topic_id, born.partition_id)
+            ]
+            found[PARTITIONS, f"{name}-{born.partition_id}"] = slow_partition(born, changes)
+    return found
+
+
+def slow_partition(born: PartitionRecord, changes: list[PartitionChangeRecord]) -> Facts:
+    def newest(first: Any, later: list[Any], nothing: Any) -> Any:
+        said = [each for each in later if each != nothing]
+        return list(said[-1] if said else first) if nothing is None else (said[-1] if said else first)
+
+    leaders = [each.leader for each in changes]
+    return {
+        "replicas": newest(born.replicas, [each.replicas for each in changes], None),
+        "adding": newest(born.adding_replicas, [each.adding_replicas for each in changes], None),
+        "removing": newest(born.removing_replicas, [each.removing_replicas for each in changes], None),
+        "leader": newest(born.leader, leaders, -2),
+        "leader_epoch": born.leader_epoch + sum(each != -2 for each in leaders),
+        "isr": newest(born.isr, [each.isr for each in changes], None),
+        "recovery": newest(born.leader_recovery_state, [each.leader_recovery_state for each in changes], -1),
+        "partition_epoch": born.partition_epoch + len(changes),
+    }
+
+
+def slow_config(family: str, resource: int, name: str, history: Sequence[Message]) -> dict[tuple[str, str], Facts]:
+    said = {
+        each.name: each.value
+        for each in history
+        if isinstance(each, ConfigRecord) and (each.resource_type, each.resource_name) == (resource, name)
+    }
+    values = {key: value for key, value in said.items() if value is not None}
+    return {(family, name): values} if values else {}
+
+
+# --- tests ------------------------------------------------------------------------------------------------
+
+
+def facts_of(history: Sequence[Message]) -> dict[tuple[str, str], Facts]:
+    facts = LogFacts()
+    for record in history:
+        facts.apply(record)
+    return {(family, key): values for family, key, values in facts.rows()}
+
+
+@settings(max_examples=300, deadline=None)
+@given(histories())
+def test_records_add_up_to_what_the_whole_history_says(history: list[Message]) -> None:
+    assert facts_of(history) == slow_facts(history)
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories())
+def test_subjects_folded_apart_add_up_to_the_same_as_the_log_in_one_piece(history: list[Message]) -> None:
+    """What the Spark job does: records by subject, each subject folded alone, secrets as hashes."""
+    seal = Seal()
+    expected = {
+        place: seal.facts(values) if place[0] in (TOPIC_CONFIGS, BROKER_CONFIGS) else values
+        for place, values in facts_of(history).items()
+    }
+    found = folded_by_subject(history, seal)
+    assert {(row.family, row.key): row.facts for row in found} == expected
+    assert all(0 <= row.version < len(history) for row in found)
+
+
+def folded_by_subject(history: Sequence[Message], seal: Seal) -> list[SideRow]:
+    if not history:
+        return []
+    versions = {PartitionRecord: 1, PartitionChangeRecord: 1}
+    values = [encode_record(record, versions.get(type(record), 0)) for record in history]
+    data = build_batch(base_offset=0, leader_epoch=1, timestamp_ms=0, values=values)
+    rows = list(record_rows([read_batch(data)], seal))
+    names = {row.topic_id: row.name for row in rows if row.name is not None}
+    folds: dict[str, Fold] = {}
+    for row in rows:
+        subject = row.subject or topic_subject(names[row.topic_id] or "")
+        folds.setdefault(subject, Fold()).take(row.offset, row.type, row.data or "", subject)
+    return [row for fold in folds.values() for row in fold.rows()]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        PartitionRecord(partition_id=0, topic_id=an_id("x")),
+        PartitionChangeRecord(partition_id=0, topic_id=an_id("x")),
+        RemoveTopicRecord(topic_id=an_id("x")),
+    ],
+    ids=lambda record: type(record).__name__,
+)
+def test_a_record_about_a_topic_that_was_never_created_is_a_finding_that_names_it(record: Message) -> None:
+    with pytest.raises(FindingError, match=f"Z2K-5002.*{type(record).__name__}.*{id_text(an_id('x'))}"):
+        LogFacts().apply(record)
+
+
+def test_a_topic_that_is_created_twice_is_a_finding() -> None:
+    facts = LogFacts()
+    facts.apply(TopicRecord(name="orders", topic_id=an_id("a")))
+    with pytest.raises(FindingError, match="Z2K-5002"):
+        facts.apply(TopicRecord(name="orders", topic_id=an_id("b")))
+
+
+def test_a_fold_stops_at_a_record_that_does_not_fit_and_says_where() -> None:
+    change = PartitionChangeRecord(partition_id=3, topic_id=an_id("x"))
+    data = build_batch(base_offset=40, leader_epoch=1, timestamp_ms=0, values=[encode_record(change, 1)])
+    (row,) = record_rows([read_batch(data)], Seal())
+    fold = Fold()
+    fold.take(row.offset, row.type, row.data or "", UNKNOWN_TOPIC_SUBJECT + str(row.topic_id))
+    (told,) = fold.rows()
+    assert told.family == ""
+    assert told.key == "the log at offset 40"
+    assert "partition 3" in told.problem

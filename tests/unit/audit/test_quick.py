@@ -1,0 +1,232 @@
+"""The quick engine on a ZooKeeper in memory: what it names, what it looks at twice, what it could not read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from migrator.audit.compare import LOOKS_MAX, Report, Rules
+from migrator.audit.normalise import BROKER_CONFIGS, PARTITIONS, PRODUCER_IDS, TOPIC_CONFIGS, TOPICS, LogFacts
+from migrator.audit.quick import facts_of_values, quick_audit
+from migrator.audit.zk_source import TOPICS_AT_ONCE, describe_tree, topic_rows
+from migrator.driver.copy import make_copy
+from migrator.errors import FindingError
+from migrator.node.tree_reader import read_tree
+from migrator.wire.messages.metadata import ConfigRecord, PartitionChangeRecord, RemoveTopicRecord, TopicRecord
+from migrator.wire.schema import Message
+from tests.support.fake_zookeeper import FakeEnsemble
+from tests.support.seeded_tree import SeededTree, an_id, config_json, state_json, topic_json
+
+POSITION = {"offset": 41, "epoch": 1}
+Change = Callable[[FakeEnsemble], None]
+
+
+class Cluster:
+    """Three topics of two partitions, and the log that is their copy (its producer ids are at ZooKeeper's)."""
+
+    def __init__(self) -> None:
+        self.ensemble = FakeEnsemble()
+        SeededTree(topics=3, partitions=2, producer_block_end=999).plant(self.ensemble)
+        self.values = list(make_copy(read_tree(self.ensemble.session())).values())
+        self.later: list[Message] = []
+        self.looks = 0
+        self.meanwhile: Callable[[int], None] = lambda look: None
+
+    def read_log(self) -> tuple[LogFacts, dict[str, int]]:
+        self.looks += 1
+        self.meanwhile(self.looks)
+        facts = facts_of_values(self.values)
+        for record in self.later:
+            facts.apply(record)
+        return facts, POSITION
+
+    def audit(self) -> Report:
+        return quick_audit(self.ensemble.session(), self.read_log, rules=Rules(producer_id_margin=4_000), settle_s=0)
+
+    def change(self, path: str, data: bytes) -> None:
+        self.ensemble.nodes[path].data = data
+
+
+def keys(report: Report) -> set[tuple[str, str]]:
+    return {(each.family, each.key) for each in report.differences}
+
+
+def removed(path: str) -> Change:
+    def remove(ensemble: FakeEnsemble) -> None:
+        for each in [each for each in ensemble.nodes if each == path or each.startswith(path + "/")]:
+            del ensemble.nodes[each]
+
+    return remove
+
+
+def written(path: str, data: bytes) -> Change:
+    def write(ensemble: FakeEnsemble) -> None:
+        ensemble.create(path, data)
+
+    return write
+
+
+TOPIC, STATE = "/brokers/topics/t000001", "/brokers/topics/t000001/partitions/1/state"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (written(TOPIC, topic_json("another", range(2))), (TOPICS, "t000001")),
+        (removed(TOPIC), (TOPICS, "t000001")),
+        (written("/brokers/topics/extra", topic_json("extra", range(2))), (TOPICS, "extra")),
+        (written(STATE, state_json(isr=(1, 2))), (PARTITIONS, "t000001-1")),
+        (removed(STATE), (PARTITIONS, "t000001-1")),
+        (written(TOPIC, topic_json("t000001", range(3))), (PARTITIONS, "t000001-2")),
+        (written("/config/topics/t000001", config_json({"retention.ms": "7"})), (TOPIC_CONFIGS, "t000001")),
+        (removed("/config/topics/t000001"), (TOPIC_CONFIGS, "t000001")),
+        (written("/config/brokers/1", config_json({})), (BROKER_CONFIGS, "1")),
+        (written("/config/brokers/2", config_json({"log.cleaner.threads": "4"})), (BROKER_CONFIGS, "2")),
+        (written("/config/brokers/<default>", config_json({"log.cleaner.threads": "4"})), (BROKER_CONFIGS, "")),
+        (written("/latest_producer_id_block", b'{"block_end":"99999"}'), (PRODUCER_IDS, "next")),
+    ],
+)
+def test_one_change_in_zookeeper_is_named_and_nothing_else(change: Change, told: tuple[str, str]) -> None:
+    cluster = Cluster()
+    change(cluster.ensemble)
+    report = cluster.audit()
+    assert report.exit_code == 1
+    assert keys(report) == {told}
+    assert report.different == 1
+
+
+@pytest.mark.parametrize(
+    ("records", "told"),
+    [
+        ([TopicRecord(name="extra", topic_id=an_id("extra"))], (TOPICS, "extra")),
+        ([RemoveTopicRecord(topic_id=an_id("t000001"))], (TOPICS, "t000001")),
+        ([PartitionChangeRecord(topic_id=an_id("t000001"), partition_id=0, leader=2)], (PARTITIONS, "t000001-0")),
+        (
+            [ConfigRecord(resource_type=4, resource_name="1", name="log.cleaner.threads", value=None)],
+            (BROKER_CONFIGS, "1"),
+        ),
+    ],
+)
+def test_one_change_in_the_log_is_named(records: Iterable[Message], told: tuple[str, str]) -> None:
+    cluster = Cluster()
+    cluster.later = list(records)
+    report = cluster.audit()
+    assert report.exit_code == 1
+    assert keys(report) == {told}
+
+
+def test_a_new_topic_with_partitions_and_configuration_is_one_difference() -> None:
+    cluster = Cluster()
+    cluster.ensemble.create("/brokers/topics/extra", topic_json("extra", range(2)))
+    cluster.ensemble.create("/brokers/topics/extra/partitions/0/state", state_json())
+    cluster.ensemble.create("/config/topics/extra", config_json({"retention.ms": "1"}))
+    report = cluster.audit()
+    assert keys(report) == {(TOPICS, "extra")}
+    assert report.different == 1
+
+
+def test_an_untouched_copy_is_the_same_and_is_looked_at_once() -> None:
+    cluster = Cluster()
+    report = cluster.audit()
+    assert report.exit_code == 0
+    assert [each.compared for each in report.families] == [3, 6, 3, 2, 1]
+    assert report.kraft == POSITION
+    assert cluster.looks == 1
+
+
+def test_a_change_on_its_way_is_not_a_difference() -> None:
+    """Mirrored between the first look and the second."""
+    cluster = Cluster()
+    cluster.later = [PartitionChangeRecord(topic_id=an_id("t000001"), partition_id=0, leader=2)]
+    path = "/brokers/topics/t000001/partitions/0/state"
+
+    def mirror(look: int) -> None:
+        if look == 2:
+            cluster.change(path, state_json(leader=2, leader_epoch=1))
+            cluster.ensemble.nodes[path].version = 1
+
+    cluster.meanwhile = mirror
+    assert cluster.audit().same
+    assert cluster.looks == 2
+
+
+def test_what_differs_for_the_first_time_in_the_second_look_gets_a_third() -> None:
+    """A busy cluster: at each look something else is on its way."""
+    cluster = Cluster()
+    path = "/brokers/topics/t000000/partitions/{}/state"
+
+    def busy(look: int) -> None:
+        for partition in range(2):
+            cluster.change(path.format(partition), state_json())
+        if look < 3:
+            cluster.change(path.format(look - 1), state_json(isr=(1,)))
+
+    cluster.meanwhile = busy
+    assert cluster.audit().same
+    assert cluster.looks == 3
+
+
+def test_what_never_rests_is_a_difference_after_the_last_look() -> None:
+    cluster = Cluster()
+    path = "/brokers/topics/t000000/partitions/0/state"
+    cluster.meanwhile = lambda look: cluster.change(path, state_json(leader_epoch=look))
+    assert keys(cluster.audit()) == {(PARTITIONS, "t000000-0")}
+    assert cluster.looks == LOOKS_MAX
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "told"),
+    [
+        (TOPIC, b"{", (TOPICS, "t000001")),
+        (TOPIC, b'{"partitions":{"x":[1]}}', (TOPICS, "t000001")),
+        (TOPIC, b"", (TOPICS, "t000001")),
+        (STATE, b'{"leader":"1","leader_epoch":0,"isr":[1]}', (PARTITIONS, "t000001-1")),
+        (STATE, b"\xff", (PARTITIONS, "t000001-1")),
+        ("/config/topics/t000001", b'{"config":["a"]}', (TOPIC_CONFIGS, "t000001")),
+        ("/config/brokers/<default>", b'{"version":1}', (BROKER_CONFIGS, "")),
+        ("/latest_producer_id_block", b'{"block_end":"many"}', (PRODUCER_IDS, "next")),
+    ],
+)
+def test_a_malformed_znode_is_not_read_and_its_path_is_named(path: str, data: bytes, told: tuple[str, str]) -> None:
+    cluster = Cluster()
+    cluster.change(path, data)
+    report = cluster.audit()
+    assert report.exit_code == 2
+    assert [(each.family, each.key) for each in report.differences] == [told]
+    assert path in report.differences[0].rule
+    assert sum(each.not_read for each in report.families) == 1
+    assert report.different == 0
+
+
+def test_configuration_of_a_topic_that_does_not_exist_is_expected_in_zookeeper_only() -> None:
+    cluster = Cluster()
+    cluster.ensemble.create("/config/topics/gone", config_json({"retention.ms": "1"}))
+    report = cluster.audit()
+    assert report.same
+    assert ("gone", "configuration without a topic") in [(each.key, each.rule) for each in report.expected]
+
+
+def test_an_empty_chroot_is_not_a_cluster_that_equals_an_empty_log() -> None:
+    with pytest.raises(FindingError, match="Z2K-5001"):
+        describe_tree(FakeEnsemble().session(), "host:2181/wrong")
+
+
+def test_the_report_says_which_tree_was_read() -> None:
+    session = Cluster().ensemble.session()
+    assert describe_tree(session, "host:2181") == {
+        "connect": "host:2181",
+        "cluster_id": "AAAAAAAAQAqAAAAAAAAAAA",
+        "controller": None,
+        "controller_epoch": 1,
+    }
+
+
+def test_topics_are_read_in_chunks_and_none_is_lost() -> None:
+    ensemble = FakeEnsemble()
+    tree = SeededTree(topics=TOPICS_AT_ONCE + 2, partitions=1)
+    tree.plant(ensemble)
+    names = [tree.name(number) for number in range(tree.topics)]
+    rows = list(topic_rows(ensemble.session(), [*names, "vanished"]))
+    assert [each.topic.key for each in rows] == names
+    assert all(len(each.partitions) == 1 for each in rows)

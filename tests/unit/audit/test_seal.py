@@ -1,0 +1,41 @@
+"""Secret values leave an audit only as keyed hashes."""
+
+from __future__ import annotations
+
+import pytest
+
+from migrator.audit.seal import Seal, is_sensitive
+from migrator.driver.gate import PASSWORD_SUFFIXES
+
+
+@pytest.mark.parametrize("suffix", PASSWORD_SUFFIXES)
+def test_every_password_type_key_that_the_gate_knows_is_sensitive_behind_a_listener_prefix_too(suffix: str) -> None:
+    assert is_sensitive(suffix)
+    assert is_sensitive(f"listener.name.external.{suffix}")
+
+
+@pytest.mark.parametrize("name", ["retention.ms", "ssl.keystore.location", "sasl.enabled.mechanisms", "ssl.key.type"])
+def test_ordinary_keys_are_told_as_they_are(name: str) -> None:
+    assert Seal().facts({name: "value"}) == {name: "value"}
+
+
+def test_equal_secrets_are_equal_under_one_key_and_nothing_of_them_is_left() -> None:
+    seal = Seal()
+    sealed = seal.value("ssl.key.password", "hunter2")
+    assert sealed == seal.value("ssl.key.password", "hunter2")
+    assert sealed != seal.value("ssl.key.password", "hunter3")
+    assert "hunter2" not in sealed
+    assert sealed == Seal.from_hex(seal.key_hex).value("ssl.key.password", "hunter2")
+
+
+def test_another_audit_has_another_key() -> None:
+    assert Seal().value("ssl.key.password", "hunter2") != Seal().value("ssl.key.password", "hunter2")
+
+
+def test_a_secret_that_is_not_set_is_told_as_such() -> None:
+    assert Seal().value("ssl.key.password", None) is None
+
+
+def test_the_key_is_not_printed_with_the_seal() -> None:
+    seal = Seal()
+    assert seal.key_hex not in repr(seal)

@@ -1,0 +1,118 @@
+"""How the sources of the Spark job cut their work, and what they write into rows. No Spark is started here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from migrator.audit.log_fold import record_rows
+from migrator.audit.log_plan import LogSplit
+from migrator.audit.normalise import BROKER_CONFIGS
+from migrator.audit.rows import SideRow, facts_text
+from migrator.audit.seal import Seal
+from migrator.audit.spark_sources import (
+    ROWS_PER_BATCH,
+    SEAL_OPTION,
+    TOPICS_PER_RANGE_MAX,
+    MetadataLogSource,
+    Others,
+    TopicRange,
+    ZkReading,
+    log_options,
+    plan_parts,
+    side_batches,
+    zookeeper_options,
+)
+from migrator.wire.batch import build_batch, read_batch
+from migrator.wire.messages.metadata import ConfigRecord, NoOpRecord, UserScramCredentialRecord
+from migrator.wire.records import encode_record
+from migrator.zk.session import CONSIDERATE
+
+
+@given(st.sets(st.text(min_size=1)).map(sorted), st.integers(1, 9), st.text())
+def test_every_name_there_is_or_will_be_is_in_exactly_one_range(names: list[str], count: int, new: str) -> None:
+    parts = plan_parts(names, count)
+    ranges = [part for part in parts if isinstance(part, TopicRange)]
+    for name in [*names, new]:
+        assert sum(part.low <= name and (part.high is None or name < part.high) for part in ranges) == 1
+    assert parts[-1] == Others()
+
+
+def test_ranges_hold_about_as_many_topics_each_and_never_too_many() -> None:
+    names = [f"t{number:06d}" for number in range(4 * TOPICS_PER_RANGE_MAX + 1)]
+    ranges = [part for part in plan_parts(names, 2) if isinstance(part, TopicRange)]
+    assert len(ranges) == 5
+    sizes = [sum(part.low <= name and (part.high is None or name < part.high) for name in names) for part in ranges]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_tasks_that_read_side_by_side_share_what_one_considerate_reader_may_ask_for() -> None:
+    reading = ZkReading.shared("host:2181", Seal(), readers=2)
+    assert reading.in_flight * 2 <= CONSIDERATE.in_flight
+    assert reading.per_second * 2 <= (CONSIDERATE.per_second or 0)
+    assert ZkReading.shared("host:2181", Seal(), readers=64).in_flight == 1
+
+
+def test_the_key_of_the_seal_is_in_no_option_but_the_one_that_spark_hides() -> None:
+    seal = Seal()
+    for options in (
+        zookeeper_options(ZkReading.shared("host:2181", seal, 1), plan_parts([], 1)),
+        log_options([LogSplit("file", 0, 1)], seal),
+    ):
+        assert [name for name, value in options.items() if seal.key_hex in value] == [SEAL_OPTION]
+
+
+def test_secrets_of_both_sides_become_the_same_hash_on_their_way_into_rows() -> None:
+    seal = Seal()
+    facts = {"ssl.key.password": "hunter2", "log.cleaner.threads": "2"}
+    (batch,) = side_batches([SideRow(BROKER_CONFIGS, "1", "broker/1", facts)], seal)
+    (row,) = batch.to_pylist()
+    record = ConfigRecord(resource_type=4, resource_name="1", name="ssl.key.password", value="hunter2")
+    data = build_batch(base_offset=0, leader_epoch=1, timestamp_ms=0, values=[encode_record(record, 0)])
+    (told,) = record_rows([read_batch(data)], seal)
+    assert "hunter2" not in row["facts"] + str(told.data)
+    assert json.loads(row["facts"])["ssl.key.password"] == json.loads(told.data or "")["value"]
+
+
+def test_records_of_other_families_leave_no_row_so_nothing_of_them_can_leak() -> None:
+    records = [UserScramCredentialRecord(name="alice", stored_key=b"secret"), NoOpRecord()]
+    values = [encode_record(record, 0) for record in records]
+    data = build_batch(base_offset=0, leader_epoch=1, timestamp_ms=0, values=values)
+    assert list(record_rows([read_batch(data)], Seal())) == []
+
+
+def test_a_split_that_cannot_be_read_becomes_a_row_that_names_it(tmp_path: Path) -> None:
+    segment = tmp_path / f"{0:020d}.log"
+    segment.write_bytes(b"\x00" * 80)
+    reader = MetadataLogSource(log_options([LogSplit(str(segment), 0, 80)], Seal())).reader(None)  # type: ignore[arg-type]
+    (partition,) = reader.partitions()
+    rows = [row for batch in reader.read(partition) for row in batch.to_pylist()]  # type: ignore[union-attr]
+    assert len(rows) == 1
+    assert segment.name in rows[0]["problem"]
+
+
+def test_a_zookeeper_that_does_not_answer_becomes_a_row_that_names_what_was_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from migrator.audit import spark_sources
+    from migrator.errors import ZOOKEEPER_UNREACHABLE
+
+    def unreachable(connect: str) -> None:
+        raise ZOOKEEPER_UNREACHABLE.error(connect=connect, reason="no answer")
+
+    monkeypatch.setattr(spark_sources, "ZkSession", unreachable)
+    reading = ZkReading.shared("host:2181", Seal(), 1)
+    rows = [row for batch in reading.batches("topics from 'a' on", None) for row in batch.to_pylist()]  # type: ignore[arg-type]
+    assert [(row["family"], row["key"]) for row in rows] == [("", "topics from 'a' on")]
+    assert "host:2181" in rows[0]["problem"]
+
+
+def test_rows_are_cut_into_batches_and_equal_facts_have_equal_texts() -> None:
+    rows = [SideRow("topics", str(number), "topic/x", {"b": 1, "a": [2]}) for number in range(ROWS_PER_BATCH + 1)]
+    sizes = [batch.num_rows for batch in side_batches(rows)]
+    assert sizes == [ROWS_PER_BATCH, 1]
+    assert facts_text({"b": 1, "a": [2]}) == facts_text({"a": [2], "b": 1})

@@ -1,0 +1,235 @@
+"""Configuration changes: what an operation leaves behind, what is written, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from migrator.controller.configs import Operation, incremental_alter_configs
+from migrator.controller.decision import Decision, Error, Situation
+from migrator.controller.topic_configs import TOPIC_CONFIGS, Source, effective, is_list, refuse_topic_config
+from migrator.model.values import ConfigType
+from migrator.wire.messages.configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
+from migrator.wire.messages.metadata import ConfigRecord
+from tests.support.builders import a_topic, an_image
+from tests.support.situations import CONTROLLER, a_situation, after, messages
+
+SET, DELETE, APPEND, SUBTRACT = Operation
+THROTTLED = "leader.replication.throttled.replicas"
+
+Asked = tuple[str, int, str | None]
+
+
+def a_cluster(
+    topic: Mapping[str, str] | None = None, brokers: Mapping[str, Mapping[str, str]] | None = None
+) -> Situation:
+    image = an_image(a_topic("orders"), topic_configs={"orders": topic or {}}, broker_configs=brokers)
+    return a_situation(image)
+
+
+def a_resource(*asked: Asked, type_: int = ConfigType.TOPIC, name: str = "orders") -> IncrementalAlterConfigsResource:
+    changes = tuple(IncrementalAlterableConfig(key, operation, value) for key, operation, value in asked)
+    return IncrementalAlterConfigsResource(type_, name, changes)
+
+
+def alter(
+    situation: Situation, *resources: IncrementalAlterConfigsResource, validate_only: bool = False
+) -> tuple[list[IncrementalAlterConfigsResourceResponse], Decision]:
+    request = IncrementalAlterConfigsRequest(resources, validate_only=validate_only)
+    decision = incremental_alter_configs(situation, request)
+    assert isinstance(decision.reply, IncrementalAlterConfigsResponse)
+    return list(decision.reply.responses), decision
+
+
+def topic_after(before: Mapping[str, str], *asked: Asked) -> dict[str, str]:
+    situation = a_cluster(before)
+    (result,), decision = alter(situation, a_resource(*asked))
+    assert result.error_code == Error.NONE, result.error_message
+    return dict(after(situation, decision).image.config(ConfigType.TOPIC, "orders"))
+
+
+# --- operations -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "asked", "expected"),
+    [
+        ({}, [("retention.ms", SET, "5")], {"retention.ms": "5"}),
+        ({"retention.ms": "5"}, [("retention.ms", SET, "6")], {"retention.ms": "6"}),
+        ({"retention.ms": "5"}, [("retention.ms", DELETE, None)], {}),
+        ({"retention.ms": "5"}, [("retention.ms", SET, None)], {}),  # as DELETE
+        ({}, [("retention.ms", DELETE, None)], {}),
+        ({}, [("retention.ms", SET, "5"), ("retention.ms", SET, "6")], {"retention.ms": "6"}),  # the last one counts
+        ({}, [("cleanup.policy", APPEND, "compact")], {"cleanup.policy": "delete,compact"}),  # to the default
+        ({"cleanup.policy": "compact"}, [("cleanup.policy", APPEND, "compact")], {"cleanup.policy": "compact"}),
+        ({THROTTLED: "0:1"}, [(THROTTLED, APPEND, "0:2,0:1,0:3")], {THROTTLED: "0:1,0:2,0:3"}),
+        ({THROTTLED: "0:1,0:2"}, [(THROTTLED, SUBTRACT, "0:1,9:9")], {THROTTLED: "0:2"}),
+        ({THROTTLED: "0:1"}, [(THROTTLED, SUBTRACT, "0:1")], {THROTTLED: ""}),
+    ],
+)
+def test_an_operation_leaves_what_stock_leaves(
+    before: dict[str, str], asked: list[Asked], expected: dict[str, str]
+) -> None:
+    assert topic_after(before, *asked) == expected
+
+
+@given(st.lists(st.tuples(st.sampled_from([APPEND, SUBTRACT]), st.sampled_from(["0:1", "0:2", "1:1,0:1"])), max_size=6))
+def test_a_list_that_is_appended_to_and_taken_from_is_a_set_in_order(steps: list[tuple[int, str]]) -> None:
+    values: dict[str, str] = {}
+    members: list[str] = []
+    for operation, given_ in steps:
+        values = topic_after(values, (THROTTLED, operation, given_))
+        for part in given_.split(","):
+            if operation == APPEND and part not in members:
+                members.append(part)
+            elif operation == SUBTRACT and part in members:
+                members.remove(part)
+        assert values.get(THROTTLED, "") == ",".join(members)
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        (("retention.ms", APPEND, "5"), Error.INVALID_CONFIG),
+        (("retention.ms", SUBTRACT, "5"), Error.INVALID_CONFIG),
+        (("no.such.key", SET, "5"), Error.INVALID_CONFIG),
+        (("retention.ms", SET, "soon"), Error.INVALID_CONFIG),
+        (("min.compaction.lag.ms", SET, str(2**63 - 1)), Error.NONE),
+        (("max.compaction.lag.ms", SET, "1"), Error.NONE),
+        (("retention.ms", 9, "5"), Error.INVALID_REQUEST),
+    ],
+)
+def test_an_operation_that_does_not_fit_the_key_is_refused(asked: Asked, error: Error) -> None:
+    (result,), decision = alter(a_cluster(), a_resource(asked))
+    assert result.error_code == error, result.error_message
+    assert bool(decision.records) == (error is Error.NONE)
+
+
+def test_a_topic_is_judged_by_its_whole_configuration() -> None:
+    """What is there already and what is asked for may contradict each other (F-39)."""
+    (result,), _ = alter(a_cluster({"max.compaction.lag.ms": "10"}), a_resource(("min.compaction.lag.ms", SET, "11")))
+    assert result.error_code == Error.INVALID_CONFIG
+    assert "min.compaction.lag.ms (11) > max.compaction.lag.ms (10)" in (result.error_message or "")
+    (result,), _ = alter(a_cluster({"no.such.key": "1"}), a_resource(("retention.ms", SET, "1")))
+    assert result.error_code == Error.INVALID_CONFIG
+
+
+# --- resources --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("type_", "name", "error"),
+    [
+        (ConfigType.TOPIC, "nothing", Error.UNKNOWN_TOPIC_OR_PARTITION),
+        (ConfigType.TOPIC, "", Error.INVALID_REQUEST),
+        (ConfigType.BROKER, "1", Error.NONE),
+        (ConfigType.BROKER, "", Error.NONE),
+        (ConfigType.BROKER, str(CONTROLLER), Error.NONE),
+        (ConfigType.BROKER, "9", Error.BROKER_ID_NOT_REGISTERED),
+        (ConfigType.BROKER, "one", Error.INVALID_REQUEST),
+        (ConfigType.BROKER, "-1", Error.INVALID_REQUEST),
+        (ConfigType.BROKER, "\N{SUPERSCRIPT TWO}", Error.INVALID_REQUEST),
+        (ConfigType.CLIENT_METRICS, "m", Error.UNSUPPORTED_VERSION),
+        (99, "x", Error.UNSUPPORTED_VERSION),
+    ],
+)
+def test_a_resource_has_to_exist(type_: int, name: str, error: Error) -> None:
+    (result,), decision = alter(a_cluster(), a_resource(("a", SET, "b"), type_=type_, name=name))
+    assert (result.error_code, result.resource_type, result.resource_name) == (error, type_, name)
+    assert bool(decision.records) == (error is Error.NONE)
+
+
+def test_a_resource_is_all_or_nothing_and_does_not_hold_up_another() -> None:
+    bad = a_resource(("retention.ms", SET, "5"), ("flush.ms", SET, "never"))
+    good = a_resource(("log.cleaner.threads", SET, "2"), type_=ConfigType.BROKER, name="1")
+    results, decision = alter(a_cluster(), bad, good)
+    assert [each.error_code for each in results] == [Error.INVALID_CONFIG, Error.NONE]
+    assert messages(decision) == [
+        ConfigRecord(resource_type=ConfigType.BROKER, resource_name="1", name="log.cleaner.threads", value="2")
+    ]
+
+
+def test_a_resource_given_twice_is_refused_both_times() -> None:
+    results, decision = alter(a_cluster(), a_resource(("retention.ms", SET, "5")), a_resource(("flush.ms", SET, "5")))
+    assert [each.error_code for each in results] == [Error.INVALID_REQUEST] * 2
+    assert decision.records == ()
+
+
+def test_only_a_brokers_unchanged_value_is_written_again() -> None:
+    """Brokers reload files (keystores) when the same value is set again."""
+    situation = a_cluster({"retention.ms": "5"}, {"1": {"ssl.keystore.location": "/a"}})
+    broker = a_resource(("ssl.keystore.location", SET, "/a"), type_=ConfigType.BROKER, name="1")
+    _, decision = alter(situation, a_resource(("retention.ms", SET, "5"), ("flush.ms", DELETE, None)), broker)
+    assert [getattr(each, "name", "") for each in messages(decision)] == ["ssl.keystore.location"]
+
+
+def test_a_trial_is_judged_and_not_written() -> None:
+    results, decision = alter(
+        a_cluster(), a_resource(("retention.ms", SET, "5")), a_resource(("a", SET, "b"), name="x"), validate_only=True
+    )
+    assert [each.error_code for each in results] == [Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION]
+    assert decision.records == ()
+
+
+# --- what a topic may be configured to --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "good", "bad"),
+    [
+        ("retention.ms", ["-1", "0", "+5", " 7 ", str(2**63 - 1)], ["-2", "1.5", "", "five", str(2**63), "9" * 5_000]),
+        ("retention.bytes", ["-1", "-99", "1"], ["1k"]),
+        ("segment.bytes", ["14", str(2**31 - 1)], ["13", str(2**31), "1e9"]),
+        ("min.insync.replicas", ["1", "3"], ["0"]),
+        ("min.cleanable.dirty.ratio", ["0", "1", "0.5", "1e-3"], ["1.1", "-0.1", "half"]),
+        ("preallocate", ["true", "FALSE"], ["yes", "1", ""]),
+        ("cleanup.policy", ["compact", "delete", "compact,delete", "compact, delete"], ["compact,shrink", ""]),
+        ("compression.type", ["zstd", "producer"], ["brotli", "ZSTD"]),
+        ("compression.gzip.level", ["-1", "9"], ["10"]),
+        ("message.timestamp.type", ["CreateTime"], ["createtime"]),
+        (THROTTLED, ["", "*", "0:1", "0:1,1:2"], ["0", "0:1;1:2", "a:b"]),
+    ],
+)
+def test_a_value_is_taken_or_refused_with_the_key_named(key: str, good: list[str], bad: list[str]) -> None:
+    for value in good:
+        assert refuse_topic_config({key: value}) is None, value
+    for value in bad:
+        refusal = refuse_topic_config({key: value})
+        assert refusal is not None, value
+        assert key in refusal
+
+
+def test_every_default_is_a_value_that_may_be_set() -> None:
+    assert refuse_topic_config({name: rule.default for name, rule in TOPIC_CONFIGS.items()}) is None
+    assert refuse_topic_config({}) is None
+    assert refuse_topic_config({"b": None, "a": None}) == "Null value not supported for topic configs: a,b"
+    assert is_list("cleanup.policy")
+    assert not is_list("retention.ms")
+    assert not is_list("no.such.key")
+
+
+@pytest.mark.parametrize(
+    ("topic", "brokers", "file", "expected"),
+    [
+        ({"retention.ms": "1"}, {"log.retention.ms": "2"}, {"log.retention.ms": "3"}, ("1", Source.DYNAMIC_TOPIC)),
+        ({}, {"log.retention.ms": "2"}, {"log.retention.ms": "3"}, ("2", Source.DYNAMIC_DEFAULT_BROKER)),
+        ({}, {}, {"log.retention.hours": "1", "log.retention.minutes": "2"}, ("120000", Source.STATIC_BROKER)),
+        ({}, {}, {"log.retention.hours": "1"}, ("3600000", Source.STATIC_BROKER)),
+        ({}, {}, {"retention.ms": "7"}, ("604800000", Source.DEFAULT)),  # a file has the broker's name of it
+    ],
+)
+def test_the_effective_value_is_the_nearest_one(
+    topic: dict[str, str], brokers: dict[str, str], file: dict[str, str], expected: tuple[str, Source]
+) -> None:
+    found = effective(topic, brokers, file)
+    assert found["retention.ms"] == expected
+    assert found.keys() == TOPIC_CONFIGS.keys()

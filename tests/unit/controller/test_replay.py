@@ -1,0 +1,192 @@
+"""What each record does to the image; what cannot be is refused, not repaired."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from migrator.controller.replay import changed, replay
+from migrator.errors import FindingError
+from migrator.model.draft import Contradiction, Draft
+from migrator.model.image import EMPTY, METADATA_VERSION, Image
+from migrator.model.values import ConfigKey, ConfigType, FeatureRange, Listener, MigrationState, Partition, Recovery
+from migrator.wire.messages.metadata import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    BrokerEndpoint,
+    BrokerFeature,
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    FenceBrokerRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+    ZkMigrationStateRecord,
+)
+from migrator.wire.records import RECORD_TYPES
+from migrator.wire.schema import Message
+from tests.support.builders import a_broker, a_partition, a_topic, an_id, an_image
+
+ORDERS = an_id("orders")
+
+
+def replayed(image: Image, *records: Message) -> Image:
+    draft = Draft(image)
+    for record in records:
+        replay(draft, record)
+    return draft.finish(image.position).after
+
+
+def test_a_whole_cluster_is_told_by_its_records() -> None:
+    image = replayed(
+        EMPTY,
+        FeatureLevelRecord(name=METADATA_VERSION, feature_level=21),
+        ZkMigrationStateRecord(zk_migration_state=2),
+        RegisterBrokerRecord(
+            broker_id=1,
+            is_migrating_zk_broker=True,
+            incarnation_id=an_id("run-1"),
+            broker_epoch=5,
+            end_points=(BrokerEndpoint("PLAINTEXT", "h", 9092, 0),),
+            features=(BrokerFeature(METADATA_VERSION, 21, 21),),
+            rack=None,
+            log_dirs=(an_id("dir"),),
+        ),
+        RegisterControllerRecord(controller_id=3000, zk_migration_ready=True),
+        TopicRecord(name="orders", topic_id=ORDERS),
+        PartitionRecord(
+            partition_id=0, topic_id=ORDERS, replicas=(1,), isr=(1,), leader=1, leader_epoch=0, partition_epoch=0
+        ),
+        ConfigRecord(resource_type=ConfigType.TOPIC, resource_name="orders", name="a", value="b"),
+        ProducerIdsRecord(broker_id=1, broker_epoch=5, next_producer_id=1000),
+    )
+    assert image.metadata_version == 21
+    assert image.migration is MigrationState.PRE_MIGRATION
+    assert image.brokers[1] == a_broker(
+        1,
+        epoch=5,
+        fenced=True,
+        listeners=(Listener("PLAINTEXT", "h", 9092),),
+        features=(FeatureRange(METADATA_VERSION, 21, 21),),
+        log_dirs=(an_id("dir"),),
+    )
+    assert image.controllers[3000].zk_migration_ready
+    assert image.topics[ORDERS] == a_topic("orders", [a_partition(0, replicas=(1,))])
+    assert dict(image.configs[ConfigKey(ConfigType.TOPIC, "orders")]) == {"a": "b"}
+    assert image.next_producer_id == 1000
+
+
+@pytest.mark.parametrize(
+    ("record", "fields"),
+    [
+        (PartitionChangeRecord(), {}),
+        (PartitionChangeRecord(isr=(1,)), {"isr": (1,)}),
+        (PartitionChangeRecord(leader=2), {"leader": 2, "leader_epoch": 6}),
+        (PartitionChangeRecord(leader=1), {"leader_epoch": 6}),  # the same leader, a new reign
+        (PartitionChangeRecord(leader=-1), {"leader": -1, "leader_epoch": 6}),
+        (
+            PartitionChangeRecord(replicas=(1, 4), adding_replicas=(4,), removing_replicas=(2,)),
+            {"replicas": (1, 4), "adding": (4,), "removing": (2,)},
+        ),
+        (PartitionChangeRecord(adding_replicas=(), removing_replicas=()), {"adding": (), "removing": ()}),
+        (PartitionChangeRecord(leader_recovery_state=1), {"recovery": Recovery.RECOVERING}),
+        (PartitionChangeRecord(directories=(an_id("d"),)), {"directories": (an_id("d"),)}),
+    ],
+)
+def test_a_change_keeps_what_it_does_not_name_and_counts_itself(
+    record: PartitionChangeRecord, fields: dict[str, Any]
+) -> None:
+    before = {
+        "id": 0, "replicas": (1, 2, 3), "isr": (1, 2), "leader": 1, "leader_epoch": 5, "partition_epoch": 9,
+        "removing": (3,), "adding": (2,), "recovery": 0, "directories": (an_id("a"),),
+    }  # fmt: skip
+    assert changed(Partition(**before), record) == Partition(**{**before, "partition_epoch": 10, **fields})
+
+
+@pytest.mark.parametrize(
+    ("record", "fenced", "leaving"),
+    [
+        (BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=101, fenced=1), True, False),
+        (FenceBrokerRecord(id=1, epoch=101), True, False),
+        (BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=101, in_controlled_shutdown=1), False, True),
+        (BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=101), False, False),
+    ],
+)
+def test_a_broker_is_fenced_or_let_go(record: Message, fenced: bool, leaving: bool) -> None:
+    broker = replayed(an_image(), record).brokers[1]
+    assert (broker.fenced, broker.in_controlled_shutdown) == (fenced, leaving)
+    assert broker.log_dirs == (an_id("dir-1"),)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        BrokerRegistrationChangeRecord(broker_id=4, broker_epoch=104, fenced=-1, log_dirs=(an_id("left"),)),
+        UnfenceBrokerRecord(id=4, epoch=104),
+    ],
+)
+def test_a_fenced_broker_is_let_in_again(record: Message) -> None:
+    broker = replayed(an_image(brokers=(a_broker(4, fenced=True),)), record).brokers[4]
+    assert broker.active
+    if isinstance(record, BrokerRegistrationChangeRecord):
+        assert broker.log_dirs == (an_id("left"),)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        TopicRecord(name="orders", topic_id=an_id("other")),
+        TopicRecord(name="other", topic_id=ORDERS),
+        RemoveTopicRecord(topic_id=an_id("other")),
+        PartitionRecord(partition_id=0, topic_id=an_id("other")),
+        PartitionChangeRecord(partition_id=7, topic_id=ORDERS, leader=1),
+        PartitionChangeRecord(partition_id=0, topic_id=an_id("other"), leader=1),
+        BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7, fenced=1),
+        BrokerRegistrationChangeRecord(broker_id=9, broker_epoch=109, fenced=1),
+        FenceBrokerRecord(id=1, epoch=7),
+        UnfenceBrokerRecord(id=9, epoch=109),
+        UnregisterBrokerRecord(broker_id=1, broker_epoch=7),
+        ProducerIdsRecord(next_producer_id=5000),
+    ],
+    ids=lambda record: type(record).__name__,
+)
+def test_a_record_that_contradicts_the_image_stops_the_replay(record: Message) -> None:
+    with pytest.raises(Contradiction):
+        replayed(an_image(a_topic("orders"), next_producer_id=5000), record)
+
+
+def test_markers_and_noops_change_nothing() -> None:
+    image = an_image(a_topic("orders"))
+    markers = (NoOpRecord(), BeginTransactionRecord(), EndTransactionRecord(), AbortTransactionRecord())
+    assert replayed(image, *markers) == image
+
+
+def test_a_log_with_records_of_a_family_that_is_not_built_is_not_led_and_forgotten() -> None:
+    """R-866-02: every record type is either replayed or refused with its name."""
+    refused = set()
+    for kind in RECORD_TYPES.values():
+        with suppress(Contradiction):
+            try:
+                replayed(an_image(), kind())
+            except FindingError as error:
+                refused.add((error.code, kind.__name__, kind.__name__ in str(error)))
+    assert refused == {
+        ("Z2K-3003", "AccessControlEntryRecord", True),
+        ("Z2K-3003", "RemoveAccessControlEntryRecord", True),
+        ("Z2K-3003", "ClientQuotaRecord", True),
+        ("Z2K-3003", "UserScramCredentialRecord", True),
+        ("Z2K-3003", "RemoveUserScramCredentialRecord", True),
+        ("Z2K-3003", "DelegationTokenRecord", True),
+        ("Z2K-3003", "RemoveDelegationTokenRecord", True),
+    }

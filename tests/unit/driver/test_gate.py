@@ -1,0 +1,328 @@
+"""The takeover gate: each blocking condition alone closes it, and says what was seen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from migrator.driver.claim import Seen
+from migrator.driver.gate import (
+    REQUEST_MAX_BYTES,
+    Evidence,
+    content_findings,
+    full_request_bytes,
+    takeover_verdict,
+)
+from migrator.driver.tell import full_orders
+from migrator.driver.tree import as_image
+from migrator.model.draft import Draft
+from migrator.model.image import METADATA_VERSION, Image, Position
+from migrator.model.values import Broker, Controller, FeatureRange, Listener, MigrationState
+from migrator.node.claims import read_claim
+from migrator.node.tree_reader import read_tree
+from migrator.zk import paths
+from migrator.zk.znodes import MigrationZnode, controller_data, migration_data
+from tests.support.builders import a_broker, a_claim, an_id, an_image
+from tests.support.fake_zookeeper import FakeEnsemble
+from tests.support.seeded_tree import SeededTree, config_json, state_json, topic_json
+
+VOTERS = (3000, 3001, 3002)
+CLUSTER_ID = "AAAAAAAAQAqAAAAAAAAAAA"
+TREE = SeededTree(topics=2, partitions=2)
+
+
+def a_quorum(*, brokers: tuple[Broker, ...] = (), ready: bool = True, voters: tuple[int, ...] = VOTERS) -> Image:
+    base = an_image(brokers=brokers or (1, 2, 3), migration=MigrationState.PRE_MIGRATION)
+    draft = Draft(base)
+    for voter in voters:
+        draft.put_controller(Controller(voter, an_id(f"run-{voter}"), ready))
+    return draft.finish(Position(1, 1001)).after
+
+
+def a_zookeeper() -> FakeEnsemble:
+    ensemble = FakeEnsemble()
+    TREE.plant(ensemble)
+    ensemble.create(paths.CONTROLLER, controller_data(1, -1, 1))
+    return ensemble
+
+
+def the_evidence(ensemble: FakeEnsemble | None = None, **changes: Any) -> Evidence:
+    """Everything holds, but for the changes."""
+    session = (ensemble or a_zookeeper()).session()
+    fields: dict[str, Any] = {
+        "tree": read_tree(session),
+        "seen": read_claim(session),
+        "image": a_quorum(),
+        "voters": VOTERS,
+        "foreign_voters": (),
+        "kraft_epoch": 5,
+        "heartbeat_age_ms": {1: 0, 2: 2_999, 3: 500},
+        "estimated_ms": 7_500,
+        "takeover_max_ms": 15_000,
+        "laboratory": False,
+        "exported": "/var/backups/zk-1.gz",
+        "inter_broker_listener": "PLAINTEXT",
+        "cluster_id": CLUSTER_ID,
+    }
+    return Evidence(**{**fields, **changes})
+
+
+def test_a_healthy_cluster_passes_and_every_check_says_what_it_saw() -> None:
+    verdict = takeover_verdict(the_evidence())
+    assert verdict.holds, verdict.reason()
+    assert verdict.reason() == "every check holds"
+    assert all(check.seen for check in verdict.checks)
+    assert len({check.name for check in verdict.checks}) == len(verdict.checks) == 18
+
+
+# --- the quorum and the brokers ---------------------------------------------------------------------------
+
+
+def with_broker_2(**changes: Any) -> Image:
+    return a_quorum(brokers=(a_broker(1), a_broker(2, **changes), a_broker(3)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "check", "seen"),
+    [
+        ({"voters": (3000,), "image": a_quorum(voters=(3000,))}, "at least 3 voters", "1 voters"),
+        ({"foreign_voters": (3001,)}, "every voter runs this program", "others: [3001]"),
+        ({"image": a_quorum(voters=(3000, 3002))}, "voter is registered", "not registered: [3001]"),  # F-03
+        ({"image": a_quorum(ready=False)}, "voter is registered", "not enabled: [3000, 3001, 3002]"),
+        ({"image": a_quorum(brokers=(a_broker(1), a_broker(3)))}, "in migration mode", "2/3, missing [2]"),  # F-02
+        ({"image": with_broker_2(fenced=True)}, "no broker is fenced", "fenced: [2]"),
+        ({"heartbeat_age_ms": {1: 0, 2: 0, 3: 3_000}}, "heartbeat", "older: [3]"),
+        ({"heartbeat_age_ms": {1: 0, 2: 0}}, "heartbeat", "older: [3]"),
+        (
+            {"image": with_broker_2(features=(FeatureRange(METADATA_VERSION, 20, 20),))},
+            "every broker's IBP",
+            "differing: {2: (20, 20)}",
+        ),  # F-12
+        ({"image": with_broker_2(features=())}, "every broker's IBP", "differing: {2: (1, 1)}"),
+        ({"image": with_broker_2(listeners=(Listener("EXTERNAL", "h", 1),))}, "listens on PLAINTEXT", "not: [2]"),
+        ({"image": with_broker_2(log_dirs=(an_id("a"), an_id("b")))}, "one log directory", "several: [2]"),  # F-20
+        ({"unasked": {2: "TimeoutError: "}}, "said what it has", "not: {2: 'TimeoutError: '}"),
+        (
+            {"image": a_quorum(brokers=(*map(a_broker, (1, 2, 3)), a_broker(4, migrating=False)))},
+            "KRaft mode",
+            "KRaft: [4]",
+        ),
+        ({"cluster_id": "another"}, "of one cluster", "controllers: another"),  # F-15
+        ({"exported": None}, "export is taken", "not yet"),
+        ({"estimated_ms": 7_501}, "half of its limit", "about 7501 ms of 7500 ms"),
+        ({"seen": Seen()}, "may be claimed", "does not exist"),
+    ],
+)
+def test_one_condition_alone_closes_the_gate(changes: dict[str, Any], check: str, seen: str) -> None:
+    verdict = takeover_verdict(the_evidence(**changes))
+    assert not verdict.holds
+    assert [check in each.name for each in verdict.failed] == [True], verdict.failed
+    assert seen in verdict.failed[0].seen
+    assert seen in verdict.reason()
+
+
+def test_a_metadata_version_that_this_release_does_not_migrate_closes_the_gate() -> None:
+    """R-866-10: nothing below or above is tried."""
+    draft = Draft(with_broker_2())
+    draft.set_feature(METADATA_VERSION, 20)
+    verdict = takeover_verdict(the_evidence(image=draft.finish(Position(1, 1002)).after))
+    assert [each.seen for each in verdict.failed] == ["level 20", "differing: {1: (21, 21), 2: (21, 21), 3: (21, 21)}"]
+
+
+def test_a_cluster_without_brokers_is_not_taken_over() -> None:
+    ensemble = FakeEnsemble()
+    SeededTree(topics=0, brokers=(), broker_configs={}).plant(ensemble)
+    verdict = takeover_verdict(the_evidence(ensemble))
+    assert [(each.name, each.seen) for each in verdict.failed] == [
+        ("there is at least one broker", "0 in /brokers/ids")
+    ]
+
+
+def test_a_broker_registered_in_kraft_mode_is_not_a_broker_in_migration_mode() -> None:
+    verdict = takeover_verdict(the_evidence(image=with_broker_2(migrating=False)))
+    assert [each.seen for each in verdict.failed] == ["2/3, missing [2]", "KRaft: [2]"]
+
+
+def test_the_laboratory_lifts_the_rule_of_three_voters_and_nothing_else() -> None:
+    """F-59."""
+    one = {"voters": (3000,), "image": a_quorum(voters=(3000,))}
+    assert takeover_verdict(the_evidence(laboratory=True, **one)).holds
+    strict = takeover_verdict(the_evidence(exported=None, foreign_voters=(3001,), image=with_broker_2(fenced=True)))
+    loose = takeover_verdict(
+        the_evidence(exported=None, foreign_voters=(3001,), image=with_broker_2(fenced=True), laboratory=True)
+    )
+    assert loose == strict
+    assert len(loose.failed) == 3
+
+
+# --- the content ------------------------------------------------------------------------------------------
+
+Plant = Callable[[FakeEnsemble], None]
+
+
+def put(path: str, data: bytes = b"") -> Plant:
+    return lambda ensemble: ensemble.create(path, data)
+
+
+def drop(path: str) -> Plant:
+    return lambda ensemble: ensemble.nodes.pop(path) and None
+
+
+def assigned(**changes: Any) -> bytes:
+    """The first topic's znode with something else in it."""
+    return json.dumps({**json.loads(topic_json("t000000", range(2))), **changes}).encode()
+
+
+SCRAM = "salt=eA==,stored_key=eA==,server_key=eA==,iterations=4096"
+BLOCKING: list[tuple[Plant, str, str]] = [
+    (put(paths.state("t000001", 1), b"{"), "Z2K-1001", "/brokers/topics/t000001/partitions/1/state"),
+    (put(paths.topic("t000000"), b'{"partitions":{"0":[1,2,3]},"version":1}'), "Z2K-1002", paths.topic("t000000")),
+    (put(paths.topic("t000001"), topic_json("t000000", range(2))), "Z2K-1001", "is also that of t000000"),
+    (drop(paths.state("t000001", 1)), "Z2K-1003", "/brokers/topics/t000001/partitions/1/state"),  # F-26
+    (put("/kafka-acl/Topic/orders", b'{"version":1,"acls":[{"principal":"User:a"}]}'), "Z2K-1004", "ACL resources"),
+    (put("/kafka-acl-extended/prefixed/Topic/o", b'{"version":1,"acls":[{}]}'), "Z2K-1004", "/kafka-acl-extended"),
+    (put("/config/users/alice", config_json({"SCRAM-SHA-256": SCRAM})), "Z2K-1004", "SCRAM users"),
+    (put("/config/users/alice", config_json({"producer_byte_rate": "1"})), "Z2K-1004", "/config/users/alice"),
+    (put("/config/users/al/clients/c", config_json({"producer_byte_rate": "1"})), "Z2K-1004", "/config/users/al/cl"),
+    (put("/config/clients/c", config_json({"consumer_byte_rate": "1"})), "Z2K-1004", "quota entities"),
+    (put("/config/ips/10.0.0.1", config_json({"connection_creation_rate": "1"})), "Z2K-1004", "/config/ips"),
+    (put("/delegation_token/tokens/abc", b"{}"), "Z2K-1004", "delegation tokens"),
+    (put("/feature", b'{"version":2,"status":1,"features":{"x":{"max_version_level":1}}}'), "Z2K-1004", "first at x"),
+    (put(f"{paths.DELETE_TOPICS}/old"), "Z2K-1005", "the first is old"),  # F-27
+    (put(paths.topic("t000000"), assigned(adding_replicas={"1": [3]})), "Z2K-1006", "t000000-1"),  # F-47
+    (put(paths.topic("t000000"), assigned(removing_replicas={"0": [3]})), "Z2K-1006", "t000000-0"),
+    (put(paths.REASSIGN_PARTITIONS, b'{"version":1,"partitions":[]}'), "Z2K-1006", paths.REASSIGN_PARTITIONS),
+    (drop("/brokers/ids/3"), "Z2K-1007", "Broker 3"),  # F-01
+    (put(paths.state("t000000", 0), state_json((1, 2))), "Z2K-1008", "t000000-0"),
+    (put(paths.state("t000000", 0), state_json(leader=-1)), "Z2K-1008", "leader -1"),
+    (put(paths.state("t000000", 0), state_json((1, 2, 3, 9))), "Z2K-1008", "in sync (1, 2, 3, 9)"),
+    (
+        put(paths.state("t000000", 0), state_json()[:-1] + b',"leader_recovery_state":1}'),
+        "Z2K-1009",
+        paths.state("t000000", 0),
+    ),
+    (
+        put("/config/brokers/1", config_json({"listener.name.external.ssl.key.password": "x"})),
+        "Z2K-1010",
+        "listener.name.external.ssl.key.password",
+    ),  # F-25
+]
+
+
+@pytest.mark.parametrize(("plant", "code", "says"), BLOCKING, ids=[f"{code} {says}" for _, code, says in BLOCKING])
+def test_one_finding_in_the_content_closes_the_gate(plant: Plant, code: str, says: str) -> None:
+    ensemble = a_zookeeper()
+    plant(ensemble)
+    evidence = the_evidence(ensemble, image=a_quorum())
+    failed = {check.name: check for check in takeover_verdict(evidence).failed}
+    check = failed.pop("no finding in ZooKeeper's content blocks")
+    assert set(check.codes) == {code}
+    assert says in check.seen
+    # An absent broker is missing among the registered ones as well.
+    assert [each.seen for each in failed.values()] == (["2/3, missing [3]"] if code == "Z2K-1007" else [])
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        (paths.MIGRATION, b""),  # F-05
+        (paths.MIGRATION, migration_data(MigrationZnode(3000, 4, 1200, 4))),  # F-42
+        (paths.MIGRATION, migration_data(MigrationZnode(4000, 4))),
+    ],
+)
+def test_a_migration_znode_that_is_not_from_this_log_closes_the_gate(path: str, data: bytes) -> None:
+    ensemble = a_zookeeper()
+    ensemble.create(path, data)
+    failed = takeover_verdict(the_evidence(ensemble)).failed
+    assert [check.codes for check in failed] == [("Z2K-2006",)]
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        (paths.topic_config("gone"), config_json({"a": "b"})),
+        ("/config/users/alice", config_json({})),
+        ("/kafka-acl/Topic/orders", b'{"version":1,"acls":[]}'),
+        ("/kafka-acl/Topic/orders", b""),
+        ("/feature", b'{"version":2,"status":1,"features":{}}'),
+        (paths.REASSIGN_PARTITIONS, b""),
+        (paths.state("t000000", 0), state_json((3, 1, 2))),  # all in sync, in another order
+        ("/consumers/group/offsets/t000000/0", b"7"),
+    ],
+)
+def test_a_warning_or_an_empty_leftover_does_not_close_the_gate(path: str, data: bytes) -> None:
+    ensemble = a_zookeeper()
+    ensemble.create(path, data)
+    assert takeover_verdict(the_evidence(ensemble)).holds
+
+
+def test_configuration_of_a_topic_that_does_not_exist_is_said_and_does_not_block() -> None:
+    ensemble = a_zookeeper()
+    ensemble.create(paths.topic_config("gone"), config_json({"a": "b"}))
+    ensemble.create(f"{paths.DELETE_TOPICS}/old")
+    found = content_findings(read_tree(ensemble.session()))
+    assert [each.code for each in found] == ["Z2K-1005", "Z2K-1011"]  # what blocks comes first
+
+
+def test_a_waiver_lifts_the_named_partition_and_no_other() -> None:
+    ensemble = a_zookeeper()
+    for partition in (0, 1):
+        ensemble.create(paths.state("t000000", partition), state_json((1, 2)))
+    waived = takeover_verdict(the_evidence(ensemble, waived={"t000000-0"}))
+    assert not waived.holds
+    assert "t000000-1" in waived.reason()
+    assert "t000000-0" not in waived.reason()
+    assert takeover_verdict(the_evidence(ensemble, waived={"t000000-0", "t000000-1"})).holds
+
+
+def test_two_findings_are_told_whole() -> None:
+    ensemble = a_zookeeper()
+    ensemble.create(f"{paths.DELETE_TOPICS}/old")
+    ensemble.create("/delegation_token/tokens/abc", b"{}")
+    (check,) = takeover_verdict(the_evidence(ensemble)).failed
+    assert check.seen == (
+        "2 found: 1 delegation tokens in ZooKeeper, the first at /delegation_token/tokens/abc. "
+        "1 topics wait for deletion, the first is old."
+    )
+
+
+def test_many_findings_are_counted_and_each_code_is_named() -> None:
+    ensemble = a_zookeeper()
+    for path in ("/kafka-acl/Topic/orders", "/kafka-acl/Group/g", "/delegation_token/tokens/abc"):
+        ensemble.create(path, b'{"version":1,"acls":[{}]}')
+    ensemble.create("/config/clients/c", config_json({"consumer_byte_rate": "1"}))
+    ensemble.create(f"{paths.DELETE_TOPICS}/old")
+    (check,) = takeover_verdict(the_evidence(ensemble)).failed
+    assert check.codes == ("Z2K-1004", "Z2K-1005")
+    assert check.seen.startswith("4 found: 2 ACL resources in ZooKeeper, the first at /kafka-acl/Group/g.")
+    assert check.seen.endswith("(and 2 more)")
+
+
+# --- the size of the full send ----------------------------------------------------------------------------
+
+
+def test_a_full_send_above_four_fifths_of_the_brokers_limit_closes_the_gate() -> None:
+    tree = read_tree(a_zookeeper().session())
+    reading = tree.topics["t000000"]
+    partition = reading.topic.partitions[0]
+    wide = msgspec.structs.replace(reading.topic, partitions=(partition,) * 1_700_000)
+    tree.topics["t000000"] = msgspec.structs.replace(reading, topic=wide)
+    (check,) = takeover_verdict(replace(the_evidence(), tree=tree)).failed
+    assert check.codes == ("Z2K-1012",)
+    assert str(REQUEST_MAX_BYTES) in check.seen
+
+
+@pytest.mark.parametrize(("topics", "partitions"), [(1, 1), (40, 1), (3, 60)])
+def test_the_predicted_size_of_the_full_send_is_near_the_real_one(topics: int, partitions: int) -> None:
+    ensemble = FakeEnsemble()
+    SeededTree(topics=topics, partitions=partitions).plant(ensemble)
+    tree = read_tree(ensemble.session())
+    image = as_image(tree, an_image())
+    largest = max(len(order.body) for order in full_orders(image, a_claim(), {1}, "PLAINTEXT"))
+    assert largest - 200 <= full_request_bytes(tree) * 1.05
+    assert full_request_bytes(tree) <= largest * 1.25

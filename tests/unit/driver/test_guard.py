@@ -1,0 +1,180 @@
+"""Before a full send leaves: what a broker has and the bytes do not name is found, whatever left it out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from migrator.driver.guard import Survey, check_full_send
+from migrator.driver.tell import LEADER_AND_ISR, UPDATE_METADATA, VERSIONS, Kind, Order, full_orders
+from migrator.errors import Occurrence
+from migrator.model.image import Image
+from migrator.wire.codec import decode, encode
+from migrator.wire.messages.control import LeaderAndIsrRequest, UpdateMetadataRequest
+from migrator.wire.primitives import ZERO_UUID
+from tests.support.arbitrary_images import BROKERS, images
+from tests.support.builders import a_claim, a_topic, an_id, an_image
+
+IMAGE = an_image(a_topic("orders", 3), a_topic("payments", 2))
+
+
+def the_send(image: Image = IMAGE) -> list[Order]:
+    return full_orders(image, a_claim(), set(image.brokers), "PLAINTEXT")
+
+
+def what_brokers_have(image: Image = IMAGE) -> dict[int, Survey]:
+    """As brokers would answer that have exactly what the image says."""
+    topics = {topic.name: topic.id for topic in image.topics.values()}
+    return {
+        broker: Survey(
+            broker,
+            frozenset((topic.name, each.id) for topic, each in image.partitions() if broker in each.replicas),
+            topics,
+        )
+        for broker in image.brokers
+    }
+
+
+def altered(orders: list[Order], broker: int, api_key: int, change: Callable[[Any], Any]) -> list[Order]:
+    """The FULL request of this kind for this broker, decoded, changed, and encoded again."""
+    kind = {LEADER_AND_ISR: LeaderAndIsrRequest, UPDATE_METADATA: UpdateMetadataRequest}[api_key]
+    found = []
+    for order in orders:
+        if (order.broker, order.api_key, order.kind) == (broker, api_key, Kind.FULL):
+            request = change(decode(kind, VERSIONS[api_key], order.body))
+            found.append(replace(order, body=encode(request, VERSIONS[api_key])))
+        else:
+            found.append(order)
+    assert found != orders
+    return found
+
+
+def each_topic(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Apply to each topic of a request; None leaves it out."""
+
+    def changed(request: Any) -> Any:
+        topics = [done for each in request.topic_states if (done := change(each)) is not None]
+        return msgspec.structs.replace(request, topic_states=tuple(topics))
+
+    return changed
+
+
+def without_partition(topic: str, partition: int) -> Callable[[Any], Any]:
+    def change(each: Any) -> Any:
+        if each.topic_name != topic:
+            return each
+        left = tuple(state for state in each.partition_states if state.partition_index != partition)
+        return msgspec.structs.replace(each, partition_states=left)
+
+    return each_topic(change)
+
+
+def without_topic(topic: str) -> Callable[[Any], Any]:
+    return each_topic(lambda each: None if each.topic_name == topic else each)
+
+
+def with_another_id(topic: str) -> Callable[[Any], Any]:
+    return each_topic(
+        lambda each: msgspec.structs.replace(each, topic_id=an_id("other")) if each.topic_name == topic else each
+    )
+
+
+def told(found: list[Occurrence]) -> list[tuple[int, str, str]]:
+    assert {each.code for each in found} <= {"Z2K-2010"}
+    return [(each.values["broker"], each.values["what"], each.values["reason"]) for each in found]
+
+
+def test_a_send_that_names_everything_may_leave() -> None:
+    assert check_full_send(the_send(), what_brokers_have()) == []
+
+
+@pytest.mark.parametrize(
+    ("api_key", "change", "what", "reason"),
+    [
+        (LEADER_AND_ISR, without_partition("orders", 1), "the log of orders-1", "FULL LeaderAndIsr does not name it"),
+        (LEADER_AND_ISR, with_another_id("orders"), "the logs of orders", "the broker has them under another topic id"),
+        (UPDATE_METADATA, without_topic("payments"), "topic payments", "FULL UpdateMetadata does not name it"),
+        (UPDATE_METADATA, with_another_id("orders"), "topic orders", "FULL UpdateMetadata gives it another id"),
+    ],
+)
+def test_one_thing_missing_or_changed_in_the_bytes_for_one_broker_is_found(
+    api_key: int, change: Callable[[Any], Any], what: str, reason: str
+) -> None:
+    """F-31: the encoded bytes are asked, so an error of the image, the planner or the encoder is found alike."""
+    orders = altered(the_send(), 2, api_key, change)
+    assert told(check_full_send(orders, what_brokers_have())) == [(2, what, reason)]
+
+
+def test_a_whole_topic_missing_is_found_for_each_of_its_logs() -> None:
+    orders = altered(the_send(), 3, LEADER_AND_ISR, without_topic("orders"))
+    found = told(check_full_send(orders, what_brokers_have()))
+    assert [what for _, what, _ in found] == [f"the log of orders-{each}" for each in range(3)]
+
+
+def test_a_log_that_only_the_broker_has_is_found() -> None:
+    surveys = what_brokers_have()
+    surveys[1] = replace(surveys[1], logs=surveys[1].logs | {("forgotten", 0)})
+    assert told(check_full_send(the_send(), surveys)) == [
+        (1, "the log of forgotten-0", "FULL LeaderAndIsr does not name it")
+    ]
+
+
+@pytest.mark.parametrize("topics", [{}, {"orders": ZERO_UUID}])
+def test_a_log_whose_topic_id_the_broker_does_not_know_is_found(topics: dict[str, bytes]) -> None:
+    known = {name: topic_id for name, topic_id in IMAGE.topic_ids.items() if name != "orders"}
+    surveys = what_brokers_have()
+    surveys[1] = replace(surveys[1], topics={**known, **topics})
+    assert told(check_full_send(the_send(), surveys)) == [
+        (1, "the logs of orders", "the broker knows no topic id for them")
+    ]
+
+
+def test_a_broker_that_was_not_asked_gets_nothing() -> None:
+    surveys = what_brokers_have()
+    del surveys[2]
+    found = told(check_full_send(the_send(), surveys))
+    assert {(broker, what) for broker, what, _ in found} == {(2, "everything")}
+
+
+def test_a_request_that_only_adds_needs_no_survey() -> None:
+    adding = [order for order in the_send(an_image()) if order.kind is not Kind.FULL]
+    assert len(adding) == 3
+    assert check_full_send(adding, {}) == check_full_send(adding, what_brokers_have()) == []
+
+
+@pytest.mark.parametrize("deleted", [(), ("orders",)])
+def test_a_deletion_in_the_log_explains_what_is_left_out(deleted: tuple[str, ...]) -> None:
+    surveys = what_brokers_have()
+    after = an_image(a_topic("payments", 2))
+    assert bool(check_full_send(the_send(after), surveys, deleted)) is not bool(deleted)
+
+
+def test_a_topic_deleted_and_created_again_since_the_survey_may_have_another_id() -> None:
+    """F-28: the broker drops the old log because it is told so."""
+    surveys = what_brokers_have()
+    after = an_image(a_topic("orders", 3, an_id("orders again")), a_topic("payments", 2))
+    assert check_full_send(the_send(after), surveys, {"orders"}) == []
+    assert {what for _, what, _ in told(check_full_send(the_send(after), surveys))} == {
+        "the logs of orders",
+        "topic orders",
+    }
+
+
+@settings(max_examples=60, deadline=None)
+@given(image=images(), data=st.data())
+def test_whatever_single_partition_is_left_out_is_found_and_nothing_else(image: Image, data: st.DataObject) -> None:
+    surveys = what_brokers_have(image)
+    assert check_full_send(the_send(image), surveys) == []
+    hosted = [(broker, log) for broker in set(image.brokers) & set(BROKERS) for log in sorted(surveys[broker].logs)]
+    if hosted:
+        broker, (topic, partition) = data.draw(st.sampled_from(sorted(hosted)))
+        orders = altered(the_send(image), broker, LEADER_AND_ISR, without_partition(topic, partition))
+        assert [(each, what) for each, what, _ in told(check_full_send(orders, surveys))] == [
+            (broker, f"the log of {topic}-{partition}")
+        ]

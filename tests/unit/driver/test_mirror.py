@@ -1,0 +1,289 @@
+"""What dual-write leaves in ZooKeeper, seen by applying the planned multis to a ZooKeeper in memory."""
+
+from __future__ import annotations
+
+import msgspec
+from hypothesis import given, settings
+
+from migrator.driver.claim import Claim, plan_claim
+from migrator.driver.mirror import BYTES_MAX, Shape, needs_zookeeper_first, plan, state_creation
+from migrator.driver.tree import as_image, changed_since, missing_states
+from migrator.model.diff import diff
+from migrator.model.draft import Delta
+from migrator.model.image import EMPTY, Image, Position
+from migrator.model.values import ConfigKey, ConfigType
+from migrator.node.claims import read_claim
+from migrator.node.tree_reader import read_tree
+from migrator.zk import paths
+from migrator.zk.multi import Check, Multi, SetData
+from tests.support.arbitrary_images import images
+from tests.support.builders import a_partition, a_topic, an_id, an_image
+from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
+
+AT = Position(epoch=5, offset=2000)
+
+
+def a_cluster() -> tuple[FakeEnsemble, FakeSession, Claim]:
+    """An ensemble with Kafka's top-level paths, claimed by our node 3000."""
+    ensemble = FakeEnsemble()
+    for path in (
+        paths.TOPICS, paths.BROKER_IDS, paths.CONFIG_CHANGES, paths.TOPIC_CONFIGS, paths.BROKER_CONFIGS,
+        paths.DELETE_TOPICS, paths.PRODUCER_IDS,
+    ):  # fmt: skip
+        ensemble.create(path)
+    ensemble.create(paths.CONTROLLER_EPOCH, b"1")
+    session = ensemble.session()
+    multi, claim = plan_claim(read_claim(session), node=3000, kraft_epoch=5, now_ms=0, ephemeral=False)
+    assert session.apply(multi).applied
+    return ensemble, session, claim
+
+
+def mirror(session: FakeSession, claim: Claim, delta: Delta, shape: Shape) -> tuple[Claim, Shape]:
+    planned = plan(delta, claim, AT, shape)
+    for multi in planned.multis:
+        outcome = session.apply(multi)
+        assert outcome.applied, (outcome, multi.describe()[outcome.failed_at])
+    return planned.claim, Shape(planned.configs)
+
+
+def what_zookeeper_says(session: FakeSession, base: Image) -> Image:
+    return as_image(read_tree(session), base)
+
+
+def assert_mirrored(session: FakeSession, image: Image) -> None:
+    left = diff(what_zookeeper_says(session, image), image)
+    assert not left.topics
+    assert not left.configs
+    assert not left.producer_ids
+
+
+def test_a_new_topic_appears_with_its_configuration_in_one_multi() -> None:
+    ensemble, session, claim = a_cluster()
+    image = an_image(a_topic("orders", 3), topic_configs={"orders": {"retention.ms": "1000"}})
+    planned = plan(diff(EMPTY, image), claim, AT, Shape())
+    assert len(planned.multis) == 1
+    mirror(session, claim, diff(EMPTY, image), Shape())
+    assert_mirrored(session, image)
+    assert ensemble.nodes[paths.topic_config("orders")].data == b'{"version":1,"config":{"retention.ms":"1000"}}'
+
+
+def test_the_version_of_a_state_znode_follows_the_partition_epoch() -> None:
+    ensemble, session, claim = a_cluster()
+    before = an_image(a_topic("orders", [a_partition(0)]))
+    claim, shape = mirror(session, claim, diff(EMPTY, before), Shape())
+    after = an_image(a_topic("orders", [a_partition(0, isr=(1, 2), leader_epoch=2, partition_epoch=3)]))
+    mirror(session, claim, diff(before, after), shape)
+    assert ensemble.nodes[paths.state("orders", 0)].version == 3
+    assert_mirrored(session, after)
+
+
+def test_a_state_znode_that_somebody_wrote_is_brought_back_to_its_partition_epoch() -> None:
+    ensemble, session, claim = a_cluster()
+    image = an_image(a_topic("orders", [a_partition(0, partition_epoch=2)]))
+    claim, shape = mirror(session, claim, diff(EMPTY, image), Shape())
+    for _ in range(4):
+        ensemble.apply(Multi((SetData(paths.state("orders", 0), b'{"leader":9,"leader_epoch":9,"isr":[9],'
+                                      b'"controller_epoch":9,"version":1}'),)), 0)  # fmt: skip
+    found = what_zookeeper_says(session, image)
+    mirror(session, claim, diff(found, image), shape)
+    assert ensemble.nodes[paths.state("orders", 0)].version == 2
+    assert_mirrored(session, image)
+
+
+def test_a_topic_deleted_and_created_again_under_its_name_is_replaced() -> None:
+    _, session, claim = a_cluster()
+    before = an_image(a_topic("orders", 2), topic_configs={"orders": {"retention.ms": "1"}})
+    claim, shape = mirror(session, claim, diff(EMPTY, before), Shape())
+    after = an_image(a_topic("orders", 1, topic_id=an_id("orders, the second")))
+    mirror(session, claim, diff(before, after), shape)
+    assert_mirrored(session, after)
+
+
+def test_znodes_that_no_assignment_names_do_not_stop_a_deletion() -> None:
+    ensemble, session, claim = a_cluster()
+    before = an_image(a_topic("orders", 1))
+    claim, shape = mirror(session, claim, diff(EMPTY, before), Shape())
+    ensemble.create("/brokers/topics/orders/partitions/7/state", b"old")
+    strays = {"orders": ("/brokers/topics/orders/partitions/7", "/brokers/topics/orders/partitions/7/state")}
+    mirror(session, claim, diff(before, an_image()), Shape(shape.configs, strays))
+    assert not [path for path in ensemble.nodes if "orders" in path]
+
+
+def test_configuration_left_by_an_earlier_topic_is_taken_over() -> None:
+    ensemble, session, claim = a_cluster()
+    ensemble.create(paths.topic_config("orders"), b'{"version":1,"config":{"flush.ms":"7"}}')
+    image = an_image(a_topic("orders", 1), topic_configs={"orders": {"retention.ms": "1"}})
+    mirror(session, claim, diff(EMPTY, image), Shape(frozenset({paths.topic_config("orders")})))
+    assert_mirrored(session, image)
+
+
+def test_brokers_are_notified_of_a_changed_configuration_and_of_a_removed_one() -> None:
+    ensemble, session, claim = a_cluster()
+    before = an_image(broker_configs={"1": {"log.cleaner.threads": "2"}, "": {"x": "1"}})
+    claim, shape = mirror(session, claim, diff(EMPTY, before), Shape())
+    mirror(session, claim, diff(before, an_image()), shape)
+    told = [node.data for path, node in sorted(ensemble.nodes.items()) if path.startswith(paths.CONFIG_CHANGE_PREFIX)]
+    entities = sorted(msgspec.json.decode(data)["entity_path"] for data in told)
+    assert entities == ["brokers/1", "brokers/1", "brokers/<default>", "brokers/<default>"]
+    assert paths.broker_config("1") not in ensemble.nodes
+
+
+def test_a_broker_configuration_set_again_is_written_again_so_that_brokers_reload_it() -> None:
+    _, _, claim = a_cluster()
+    image = an_image(broker_configs={"1": {"ssl.keystore.location": "/a"}})
+    key = ConfigKey(ConfigType.BROKER, "1")
+    again = Delta(before=image, after=image, configs=frozenset({key}))
+    planned = plan(again, claim, AT, Shape(frozenset({paths.broker_config("1")})))
+    assert planned.writes == 2
+
+
+def test_producer_ids_go_on_exactly_where_the_log_stopped() -> None:
+    _, session, claim = a_cluster()
+    image = an_image(next_producer_id=7000)
+    mirror(session, claim, diff(EMPTY, image), Shape())
+    assert read_tree(session).next_producer_id() == 7000
+
+
+def test_a_change_that_zookeeper_has_no_form_of_needs_no_multi() -> None:
+    _, _, claim = a_cluster()
+    image = an_image()
+    planned = plan(Delta(before=image, after=image, brokers=frozenset({1})), claim, AT, Shape())
+    assert planned.multis == ()
+    assert planned.claim == claim
+
+
+def test_every_multi_is_guarded_and_only_the_last_moves_the_migration_znode() -> None:
+    _, session, claim = a_cluster()
+    image = an_image(*(a_topic(f"topic-{number:03}", 40) for number in range(60)))
+    planned = plan(diff(EMPTY, image), claim, AT, Shape())
+    assert len(planned.multis) > 2
+    for multi in planned.multis:
+        assert multi.operations[0] == Check(paths.CONTROLLER_EPOCH, claim.epoch_version)
+        assert multi.bytes <= BYTES_MAX * 1.1
+    movers = [isinstance(multi.operations[1], SetData) for multi in planned.multis]
+    assert movers == [False] * (len(movers) - 1) + [True]
+    mirror(session, claim, diff(EMPTY, image), Shape())
+    assert_mirrored(session, image)
+
+
+def test_a_topic_too_large_for_one_request_is_cut() -> None:
+    _, session, claim = a_cluster()
+    image = an_image(a_topic("wide", 4000))
+    planned = plan(diff(EMPTY, image), claim, AT, Shape())
+    assert len(planned.multis) > 1
+    mirror(session, claim, diff(EMPTY, image), Shape())
+    assert_mirrored(session, image)
+
+
+def test_brokers_wait_for_zookeeper_only_where_a_replica_comes_or_goes() -> None:
+    before = an_image(a_topic("isr", 1), a_topic("gone", 1), a_topic("grows", 1))
+    after = an_image(
+        a_topic("isr", [a_partition(0, isr=(1, 2), partition_epoch=1)]),
+        a_topic("grows", 2),
+        a_topic("new", 1),
+    )
+    delta = diff(before, after)
+    assert delta.topics == {an_id(name) for name in ("isr", "gone", "grows", "new")}
+    assert needs_zookeeper_first(delta) == {an_id(name) for name in ("gone", "grows", "new")}
+
+
+# --- any change at all ------------------------------------------------------------------------------------
+
+
+@settings(max_examples=150, deadline=None)
+@given(before=images(), after=images())
+def test_any_image_can_become_any_other_in_zookeeper(before: Image, after: Image) -> None:
+    _, session, claim = a_cluster()
+    claim, shape = mirror(session, claim, diff(EMPTY, before), Shape())
+    mirror(session, claim, diff(before, after), shape)
+    found = what_zookeeper_says(session, after)
+    left = diff(found, after)
+    assert not left.topics
+    assert not left.configs
+    if after.next_producer_id > 0:
+        assert not left.producer_ids
+
+
+@settings(max_examples=50, deadline=None)
+@given(before=images(), after=images())
+def test_the_same_change_gives_the_same_multis(before: Image, after: Image) -> None:
+    _, _, claim = a_cluster()
+    shape = Shape(frozenset(paths.topic_config(name) for name in before.topic_ids))
+    assert plan(diff(before, after), claim, AT, shape) == plan(diff(before, after), claim, AT, shape)
+
+
+def test_a_state_that_somebody_wrote_meanwhile_is_neither_replaced_nor_deleted() -> None:
+    """Each change names the version that it changes, also where the znode has to be made anew."""
+    before = an_image(a_topic("orders", [a_partition(0, partition_epoch=3)]))
+    for after in (
+        an_image(a_topic("orders", [a_partition(0, leader=2, leader_epoch=1, partition_epoch=4)])),
+        an_image(a_topic("orders", [a_partition(0, leader=2, leader_epoch=1, partition_epoch=1)])),
+    ):
+        ensemble, session, claim = a_cluster()
+        claim, shape = mirror(session, claim, diff(EMPTY, before), Shape())
+        path = paths.state("orders", 0)
+        session.apply(Multi((SetData(path, b"by somebody else"),)))
+        (multi,) = plan(diff(before, after), claim, AT, shape).multis
+        assert session.apply(multi).error == "bad_version"
+        assert ensemble.nodes[path].data == b"by somebody else"
+
+
+def test_a_creation_of_which_only_the_first_multi_arrived_is_completed_by_the_reconcile() -> None:
+    """A topic too large for one multi: its znode names partitions whose states never came."""
+    ensemble, session, claim = a_cluster()
+    big = an_image(a_topic("big", 3_000))
+    planned = plan(diff(an_image(), big), claim, AT, Shape())
+    assert len(planned.multis) > 1
+    assert session.apply(planned.multis[0]).applied
+    tree = read_tree(session)
+    missing = missing_states(tree, big)
+    assert len(missing) == len(tree.problems) > 0
+    existing = frozenset(ensemble.nodes)
+    for multi in state_creation(missing, existing, claim):
+        assert session.apply(multi).applied
+    healed = read_tree(session, before=tree)
+    assert healed.problems == []
+    assert not diff(as_image(healed, big), big).topics
+
+
+def test_a_state_that_is_missing_of_a_topic_that_the_log_does_not_have_is_not_invented() -> None:
+    ensemble, session, _ = a_cluster()
+    ensemble.create(paths.topic("foreign"), b'{"version":3,"topic_id":"AAAAAAAAQAqAAAAAAAAAAA","partitions":{"0":[1]}}')
+    assert missing_states(read_tree(session), an_image(a_topic("orders"))) == []
+
+
+def test_what_somebody_else_changed_after_the_copy_is_named_and_what_we_changed_is_not() -> None:
+    """An acknowledged change of a configuration must not be set back by the first reconcile."""
+    image = an_image(
+        a_topic("orders"),
+        a_topic("payments"),
+        topic_configs={"orders": {"retention.ms": "1"}},
+        broker_configs={"1": {"a": "1"}},
+    )
+    ensemble, session, claim = a_cluster()
+    claim, shape = mirror(session, claim, diff(an_image(), image), Shape())
+    copied = read_tree(session)
+    assert changed_since(copied, read_tree(session)) == []
+
+    healed = an_image(
+        a_topic("orders", [a_partition(leader=2, leader_epoch=1, partition_epoch=1)]),
+        a_topic("payments"),
+        topic_configs={"orders": {"retention.ms": "1"}},
+        broker_configs={"1": {"a": "1"}},
+    )
+    mirror(session, claim, diff(image, healed), shape)
+    assert changed_since(copied, read_tree(session)) == []
+
+    for path, data in (
+        (paths.topic_config("orders"), b'{"version":1,"config":{"retention.ms":"99"}}'),
+        ("/config/brokers/1", b'{"version":1,"config":{}}'),
+        (paths.topic("new"), b'{"version":3,"topic_id":"AAAAAAAAQAqAAAAAAAAAAA","partitions":{"0":[1]}}'),
+    ):
+        ensemble.create(path, data)
+    del ensemble.nodes[paths.topic("payments")]
+    assert changed_since(copied, read_tree(session)) == [
+        "/brokers/topics/new",
+        "/brokers/topics/orders",
+        "/brokers/topics/payments",
+        "/config/brokers/1",
+    ]

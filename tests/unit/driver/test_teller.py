@@ -1,0 +1,273 @@
+"""Who is told what and when; and that in the end every broker believes what the log says, whatever came between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from immutables import Map
+
+from migrator.driver.tell import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Kind, Order
+from migrator.driver.teller import Teller
+from migrator.model.diff import diff
+from migrator.model.draft import Delta
+from migrator.model.image import Image, Position
+from migrator.model.values import Broker, Topic
+from tests.support.arbitrary_images import BROKERS, images
+from tests.support.builders import a_broker, a_claim, a_partition, a_topic, an_id, an_image
+from tests.support.told_brokers import ToldBrokers, assert_knows, request_of
+
+CLAIM = a_claim()
+
+
+def a_teller(image: Image) -> Teller:
+    return Teller(CLAIM, "PLAINTEXT", image)
+
+
+def change(before: Image, after: Image) -> Delta:
+    """As the log would publish it: the registrations that differ are named as well."""
+    delta = diff(before, after)
+    ids = set(before.brokers) | set(after.brokers)
+    moved = frozenset(each for each in ids if before.brokers.get(each) != after.brokers.get(each))
+    return msgspec.structs.replace(delta, brokers=moved)
+
+
+def at(image: Image, offset: int, *brokers: Broker) -> Image:
+    """The same cluster at another offset, with these registrations if any are named."""
+    registered = Map({broker.id: broker for broker in brokers}) if brokers else image.brokers
+    return msgspec.structs.replace(image, position=Position(1, offset), brokers=registered)
+
+
+def heads(orders: Sequence[Order]) -> list[tuple[int, int, Kind]]:
+    return [(order.broker, order.api_key, order.kind) for order in orders]
+
+
+EVERYTHING = [(UPDATE_METADATA, Kind.UNKNOWN), (LEADER_AND_ISR, Kind.FULL), (UPDATE_METADATA, Kind.FULL)]
+
+
+def everything_for(*brokers: int) -> list[tuple[int, int, Kind]]:
+    return [(broker, api_key, kind) for broker in brokers for api_key, kind in EVERYTHING]
+
+
+ORDERS = an_image(a_topic("orders", 2))
+
+
+def test_the_first_send_is_everything_for_every_broker_that_can_be_reached() -> None:
+    image = an_image(
+        a_topic("orders"), brokers=(1, a_broker(2, fenced=True), a_broker(3), a_broker(4, migrating=False))
+    )
+    teller = a_teller(image)
+    assert heads(teller.everything()) == everything_for(1, 3)
+    assert teller.audience() == {1: 101, 3: 103}
+
+
+def test_a_leader_change_is_told_at_once_and_to_everybody() -> None:
+    teller = a_teller(ORDERS)
+    teller.everything()
+    after = at(an_image(a_topic("orders", [a_partition(0, leader=2, leader_epoch=1), a_partition(1)])), 1001)
+    orders = teller.published(change(ORDERS, after))
+    assert heads(orders) == [
+        *((broker, LEADER_AND_ISR, Kind.INCREMENTAL) for broker in (1, 2, 3)),
+        *((broker, UPDATE_METADATA, Kind.INCREMENTAL) for broker in (1, 2, 3)),
+    ]
+    assert teller.mirrored(after.position) == []
+
+
+def test_a_new_topic_waits_until_zookeeper_has_it() -> None:
+    teller = a_teller(ORDERS)
+    teller.everything()
+    after = at(an_image(a_topic("orders", 2), a_topic("new")), 1001)
+    assert teller.published(change(ORDERS, after)) == []
+    assert teller.mirrored(Position(1, 1000)) == []
+    told = teller.mirrored(Position(1, 1001))
+    assert {request_of(order).topic_states[0].topic_name for order in told} == {"new"}
+    assert teller.mirrored(Position(1, 1001)) == []
+
+
+def test_a_full_send_contains_what_waited() -> None:
+    """After a reconcile everything is told again, and nothing older comes behind it."""
+    teller = a_teller(ORDERS)
+    teller.everything()
+    after = at(an_image(a_topic("orders", 2), a_topic("new")), 1001)
+    teller.published(change(ORDERS, after))
+    assert "new" in {topic.topic_name for topic in request_of(teller.everything()[-1]).topic_states}
+    assert teller.mirrored(after.position) == []
+
+
+def test_a_later_change_of_a_topic_that_waits_waits_behind_it() -> None:
+    teller = a_teller(ORDERS)
+    teller.everything()
+    created = at(an_image(a_topic("orders", 2), a_topic("new")), 1001)
+    new = a_topic("new", [a_partition(leader=2, leader_epoch=1)])
+    elected = at(an_image(a_topic("orders", 2), new), 1002)
+    assert teller.published(change(ORDERS, created)) == []
+    assert teller.published(change(created, elected)) == []
+    first = teller.mirrored(Position(1, 1001))
+    second = teller.mirrored(Position(1, 1002))
+    leaders = [
+        [request_of(each).topic_states[0].partition_states[0].leader for each in orders] for orders in (first, second)
+    ]
+    assert leaders == [[1] * 6, [2] * 6]
+
+
+def test_a_deleted_topic_is_forgotten_and_its_logs_are_dropped_once_zookeeper_forgot_it() -> None:
+    """R-866-08."""
+    teller = a_teller(ORDERS)
+    teller.everything()
+    after = at(an_image(), 1001)
+    assert teller.published(change(ORDERS, after)) == []
+    assert heads(teller.mirrored(after.position)) == [
+        *((broker, UPDATE_METADATA, Kind.INCREMENTAL) for broker in (1, 2, 3)),
+        *((broker, STOP_REPLICA, Kind.INCREMENTAL) for broker in (1, 2, 3)),
+    ]
+
+
+def test_a_broker_that_comes_back_under_another_epoch_gets_everything_and_the_others_who_is_alive() -> None:
+    """R-866-06."""
+    teller = a_teller(ORDERS)
+    teller.everything()
+    after = at(ORDERS, 1001, a_broker(1), a_broker(2, epoch=900), a_broker(3))
+    orders = teller.published(change(ORDERS, after))
+    refresh = [(broker, UPDATE_METADATA, Kind.UNKNOWN) for broker in (1, 3)]
+    assert heads(orders) == refresh + everything_for(2)
+    assert teller.audience() == {1: 101, 2: 900, 3: 103}
+
+
+def test_a_fenced_broker_is_told_nothing_and_everything_when_it_is_let_in_again() -> None:
+    teller = a_teller(ORDERS)
+    teller.everything()
+    fenced = at(ORDERS, 1001, a_broker(1), a_broker(2, fenced=True), a_broker(3))
+    assert {order.broker for order in teller.published(change(ORDERS, fenced))} == {1, 3}
+    back = at(ORDERS, 1002, *map(a_broker, (1, 2, 3)))
+    orders = teller.published(change(fenced, back))
+    assert [each for each in heads(orders) if each[0] == 2] == everything_for(2)
+
+
+def test_a_broker_that_comes_while_a_topic_waits_is_told_the_rest_at_once() -> None:
+    """With topics created all the time something always waits; a broker that restarts must not wait for that."""
+    teller, told = a_teller(ORDERS), ToldBrokers()
+    told.follow(ORDERS)
+    told.hear(teller.everything())
+    created = at(an_image(a_topic("orders", 2), a_topic("new")), 1001)
+    told.hear(teller.published(change(ORDERS, created)))
+    back = at(created, 1002, a_broker(1), a_broker(2, epoch=900), a_broker(3))
+    told.follow(back)
+    orders = teller.published(change(created, back))
+    told.hear(orders)
+    assert [each for each in heads(orders) if each[0] == 2] == everything_for(2)
+    assert_knows(told.brokers[2], 2, at(ORDERS, 1002, *back.brokers.values()))
+    told.hear(teller.mirrored(Position(1, 1001)))
+    for broker in (1, 2, 3):
+        assert_knows(told.brokers[broker], broker, back)
+
+
+def test_who_is_alive_is_never_told_from_an_image_that_waited() -> None:
+    """K-18: brokers replace what they know of each other with each UpdateMetadata, also with a late one."""
+    teller, told = a_teller(ORDERS), ToldBrokers()
+    told.follow(ORDERS)
+    told.hear(teller.everything())
+    created = at(an_image(a_topic("orders", 2), a_topic("new")), 1001)
+    told.hear(teller.published(change(ORDERS, created)))
+    fenced = at(created, 1002, a_broker(1), a_broker(2), a_broker(3, fenced=True))
+    told.hear(teller.published(change(created, fenced)))
+    assert told.brokers[1].alive == {1, 2}
+    told.hear(teller.mirrored(Position(1, 1001)))
+    assert told.brokers[1].alive == {1, 2}
+
+
+def test_a_broker_that_refused_gets_everything_once_more_and_only_for_the_epoch_that_refused() -> None:
+    """R-866-07."""
+    teller = a_teller(ORDERS)
+    teller.everything()
+    assert heads(teller.refused(2, 102)) == everything_for(2)
+    assert teller.refused(2, 7) == []  # an answer to an older life of it
+    assert teller.audience() == {1: 101, 2: 102, 3: 103}
+
+
+def test_a_withheld_broker_hears_nothing_until_it_is_admitted_or_comes_back() -> None:
+    teller = a_teller(ORDERS)
+    assert {order.broker for order in teller.everything(withheld={2, 3})} == {1}
+    assert teller.withheld == {2, 3}
+    after = at(an_image(a_topic("orders", [a_partition(0, leader=2, leader_epoch=1), a_partition(1)])), 1001)
+    assert {order.broker for order in teller.published(change(ORDERS, after))} == {1}
+    assert teller.refused(2, 102) == []
+    assert heads(teller.preview(2)) == everything_for(2)
+    assert teller.withheld == {2, 3}  # looking is not sending
+    assert heads(teller.admit(2)) == everything_for(2)
+    back = at(after, 1002, a_broker(1), a_broker(2), a_broker(3, epoch=900))
+    orders = teller.published(change(after, back))
+    assert [each for each in heads(orders) if each[0] == 3] == everything_for(3)
+    assert teller.withheld == frozenset()
+
+
+# --- whatever happens -------------------------------------------------------------------------------------
+
+
+@st.composite
+def registrations(draw: st.DrawFn) -> Map[int, Broker]:
+    found = {}
+    for broker in BROKERS:
+        epoch = draw(st.sampled_from([100 + broker, 100 + broker, 100 + broker, 200 + broker, None]))
+        if epoch is not None:
+            found[broker] = a_broker(broker, epoch=epoch, fenced=draw(st.sampled_from([False, False, True])))
+    return Map(found)
+
+
+def grown(before: Image, after: Image) -> Image:
+    """A topic never loses partitions."""
+    topics = dict(after.topics)
+    for topic_id, topic in before.topics.items():
+        now = topics.get(topic_id)
+        if now is not None and len(now.partitions) < len(topic.partitions):
+            kept = now.partitions + topic.partitions[len(now.partitions) :]
+            topics[topic_id] = Topic(now.name, topic_id, kept)
+    return msgspec.structs.replace(after, topics=Map(topics))
+
+
+@settings(max_examples=200, deadline=None)
+@given(first=images(), start=registrations(), data=st.data())
+def test_in_the_end_every_broker_believes_what_the_log_says(
+    first: Image, start: Map[int, Broker], data: st.DataObject
+) -> None:
+    """Commits, restarts, fences, a lagging ZooKeeper, refusals and withheld brokers in any order (R-866-06)."""
+    image = msgspec.structs.replace(first, brokers=start, position=Position(1, 1000))
+    teller, told = a_teller(image), ToldBrokers()
+    told.follow(image)
+    withheld = data.draw(st.sets(st.sampled_from(BROKERS), max_size=2), "withheld")
+    told.hear(teller.everything(withheld))
+    mirrored = 1000
+    for offset in range(1001, 1001 + data.draw(st.integers(1, 4), "commits")):
+        brokers = data.draw(st.just(image.brokers) | registrations(), "brokers")
+        after = grown(image, data.draw(st.just(image) | images(), "image"))
+        after = msgspec.structs.replace(after, brokers=brokers, position=Position(1, offset))
+        told.follow(after)
+        told.hear(teller.published(change(image, after)))
+        image = after
+        if data.draw(st.booleans(), "somebody refuses") and teller.audience():
+            broker = data.draw(st.sampled_from(sorted(teller.audience())), "who")
+            told.brokers[broker].metadata.clear()  # the request that it refused was lost to it
+            told.hear(teller.refused(broker, told.brokers[broker].epoch))
+        if data.draw(st.booleans(), "zookeeper moves"):
+            mirrored = data.draw(st.integers(mirrored, offset), "to")
+            told.hear(teller.mirrored(Position(1, mirrored)))
+    told.hear(teller.mirrored(image.position))
+    for broker in sorted(teller.withheld):
+        told.hear(teller.admit(broker))
+    reached = {broker.id for broker in image.brokers.values() if not broker.fenced}
+    assert set(teller.audience()) == reached
+    for broker in reached:
+        assert_knows(told.brokers[broker], broker, image)
+
+
+def test_a_topic_made_again_under_its_name_is_dropped_before_it_is_made() -> None:
+    """K-21, F-28: a broker that still held the old log would answer INCONSISTENT_TOPIC_ID."""
+    teller, told = a_teller(ORDERS), ToldBrokers()
+    told.follow(ORDERS)
+    told.hear(teller.everything())
+    again = at(an_image(a_topic("orders", 2, an_id("orders again"))), 1001)
+    told.hear(teller.published(change(ORDERS, again)))
+    told.hear(teller.mirrored(again.position))
+    for broker in (1, 2, 3):
+        assert_knows(told.brokers[broker], broker, again)

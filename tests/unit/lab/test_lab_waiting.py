@@ -1,0 +1,48 @@
+"""A wait has a name, a reason and an end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from migrator.errors import FindingError
+from migrator.lab import waiting
+from migrator.lab.waiting import wait_until
+
+
+@dataclass
+class Ended:
+    alive: bool = False
+    log: Path = Path("/lab/broker-1/server.log")
+
+    def log_tail(self) -> str:
+        return "Address already in use"
+
+
+def test_a_wait_ends_when_there_is_no_reason_left() -> None:
+    reasons = iter(["port closed", "no znode", None])
+    assert wait_until(lambda: next(reasons), name="broker 1", deadline_s=5) < 5
+
+
+def test_a_wait_says_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "REMIND_EVERY_S", 0.0)
+    said: list[str] = []
+    reasons = iter(["not in /brokers/ids/1", None])
+    wait_until(lambda: next(reasons), name="broker 1", deadline_s=5, say=said.append)
+    assert said == ["waiting: broker 1: not in /brokers/ids/1 (0 s)"]
+
+
+def test_a_wait_that_is_over_names_the_last_reason_and_the_log() -> None:
+    with pytest.raises(FindingError) as caught:
+        wait_until(lambda: "no znode", name="broker 1", deadline_s=0, process=Ended(alive=True))
+    assert caught.value.code == "Z2K-6003"
+    assert "no znode" in str(caught.value)
+    assert "/lab/broker-1/server.log" in str(caught.value)
+
+
+def test_a_wait_for_a_process_that_ended_fails_at_once_with_its_last_words() -> None:
+    with pytest.raises(FindingError, match="Address already in use") as caught:
+        wait_until(lambda: "port closed", name="broker 1", deadline_s=3600, process=Ended())
+    assert caught.value.code == "Z2K-6003"

@@ -1,0 +1,144 @@
+"""From the log to the image: what counts, what is left out, and what is not guessed at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from migrator.errors import FindingError
+from migrator.model.draft import Contradiction
+from migrator.model.image import EMPTY, Position
+from migrator.node.formatting import bootstrap_checkpoint
+from migrator.node.log_replay import LogReplay, read_ahead, read_bootstrap
+from migrator.wire.batch import build_batch, build_control_batch
+from migrator.wire.messages.control_records import LeaderChangeMessage
+from migrator.wire.messages.metadata import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from migrator.wire.records import encode_record
+from migrator.wire.schema import Message
+from tests.support.builders import an_id
+
+BEGIN, END, ABORT = BeginTransactionRecord(name="x"), EndTransactionRecord(), AbortTransactionRecord(reason="x")
+
+
+def topic(name: str) -> Message:
+    return TopicRecord(name=name, topic_id=an_id(name))
+
+
+def a_log(*batches: list[Message], epoch: int = 3) -> list[bytes]:
+    """One piece per batch, offsets in a row."""
+    found, offset = [], 0
+    for records in batches:
+        values = [encode_record(record, 0) for record in records]
+        found.append(build_batch(base_offset=offset, leader_epoch=epoch, timestamp_ms=1, values=values))
+        offset += len(records)
+    return found
+
+
+def replay_all(pieces: Iterable[bytes]) -> LogReplay:
+    return read_ahead(pieces).replay
+
+
+def topics(loader: LogReplay) -> list[str]:
+    return sorted(loader.image.topic_ids)
+
+
+def test_an_empty_log_is_the_empty_image() -> None:
+    loader = replay_all([b""])
+    assert (loader.image, loader.transaction_open, loader.data_records) == (EMPTY, False, 0)
+
+
+def test_records_take_effect_in_order_and_the_position_is_the_last_offset() -> None:
+    loader = replay_all(a_log([topic("a"), topic("b")], [RemoveTopicRecord(topic_id=an_id("a")), NoOpRecord()]))
+    assert topics(loader) == ["b"]
+    assert loader.image.position == Position(3, 3)
+    assert loader.data_records == 4
+
+
+def test_a_control_batch_moves_the_position_and_nothing_else() -> None:
+    loader = LogReplay()
+    change = LeaderChangeMessage(leader_id=1)
+    loader.apply(build_control_batch(base_offset=0, leader_epoch=7, timestamp_ms=1, records=[change]))
+    assert loader.image.position == Position(7, 0)
+    assert loader.data_records == 0
+    assert loader.image.topics == EMPTY.topics
+
+
+@pytest.mark.parametrize("cut", range(1, 5))
+def test_a_transaction_takes_effect_at_its_end_wherever_batches_are_cut(cut: int) -> None:
+    records = [BEGIN, topic("a"), topic("b"), END, topic("c")]
+    loader = LogReplay()
+    first, second = a_log(records[:cut], records[cut:])
+    loader.apply(first)
+    assert topics(loader) == (["a", "b"] if cut == 4 else [])
+    assert loader.transaction_open is (cut < 4)
+    assert loader.image.position.offset == cut - 1  # records of an open transaction are contained, and say nothing
+    loader.apply(second)
+    assert topics(loader) == ["a", "b", "c"]
+    assert not loader.transaction_open
+
+
+def test_an_aborted_transaction_never_happened() -> None:
+    loader = replay_all(a_log([BEGIN, topic("a")], [ABORT], [BEGIN, topic("b"), END]))
+    assert topics(loader) == ["b"]
+
+
+def test_what_comes_behind_an_abort_counts_at_once() -> None:
+    loader = replay_all(a_log([BEGIN, topic("a"), ABORT, topic("b")]))
+    assert topics(loader) == ["b"]
+    assert not loader.transaction_open
+
+
+def test_one_piece_or_one_by_one_is_the_same() -> None:
+    batches = a_log([topic("a"), BEGIN], [topic("b")], [END, topic("c")], [RemoveTopicRecord(topic_id=an_id("c"))])
+    assert replay_all(batches).image == replay_all([b"".join(batches)]).image
+
+
+def test_a_record_that_cannot_be_stops_the_replay() -> None:
+    with pytest.raises(Contradiction, match="exists already"):
+        replay_all(a_log([topic("a"), TopicRecord(name="a", topic_id=an_id("again"))]))
+
+
+@pytest.mark.parametrize("place", [0, 20, 70])
+def test_bytes_that_are_no_batch_stop_the_replay(place: int) -> None:
+    (batch,) = a_log([topic("a"), topic("b")])
+    spoiled = bytearray(batch)
+    spoiled[place if place else 16] ^= 0xFF
+    with pytest.raises(FindingError, match="Z2K-3001"):
+        replay_all([bytes(spoiled)])
+
+
+def test_the_records_of_a_format_tool_are_read_with_their_versions(tmp_path: Path) -> None:
+    file = tmp_path / "bootstrap.checkpoint"
+    file.write_bytes(bootstrap_checkpoint(21))
+    assert read_bootstrap(file) == [(FeatureLevelRecord(name="metadata.version", feature_level=21), 0)]
+
+
+@pytest.mark.parametrize("content", [None, b"x" * 100, bootstrap_checkpoint(21)[:-1]])
+def test_a_bootstrap_file_that_is_not_whole_is_refused_by_its_directory(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "bootstrap.checkpoint"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(FindingError) as raised:
+        read_bootstrap(file)
+    assert raised.value.code == "Z2K-3012"
+    assert raised.value.occurrence.values["directory"] == str(tmp_path)
+
+
+def test_what_a_snapshot_holds_is_known_before_anything_of_the_log_is_committed() -> None:
+    """A node whose log begins behind 0 could not replay from 0 when its tail turns out to be uncommitted."""
+    pieces = a_log([topic("a")], [topic("b")])
+    whole = replay_all(pieces)
+    begin = LogReplay(replay_all(pieces[:1]).image, replay_all(pieces[:1]).end)
+    ahead = read_ahead(pieces, begin)
+    assert ahead.replay.image.topic_ids == whole.image.topic_ids
+    assert (list(ahead.snapshot.topic_ids), ahead.begins_at, ahead.end) == (["a"], 1, whole.end)

@@ -1,0 +1,153 @@
+"""`zk2kraft check` without a quorum: the tree, and the files of the controllers to be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from migrator.errors import CATALOGUE, Occurrence
+from migrator.node.preflight import check, exit_code
+from migrator.node.storage import MetaProperties, write_meta_properties
+from migrator.zk import paths
+from migrator.zk.session import UNLIMITED
+from migrator.zk.znodes import MigrationZnode, migration_data
+from tests.support.fake_zookeeper import FakeEnsemble
+from tests.support.seeded_tree import SeededTree, config_json
+
+CLUSTER = "AAAAAAAAQAqAAAAAAAAAAA"
+
+
+def a_cluster() -> FakeEnsemble:
+    ensemble = FakeEnsemble()
+    SeededTree(topics=2, partitions=2).plant(ensemble)
+    return ensemble
+
+
+def checked(ensemble: FakeEnsemble, *controllers: Path) -> list[Occurrence]:
+    before = ensemble.tree()
+    _, found = check(ensemble.session(), controllers, UNLIMITED)
+    assert ensemble.tree() == before
+    return found
+
+
+def codes(found: list[Occurrence]) -> list[str]:
+    return [each.code for each in found]
+
+
+def a_file(directory: Path, node: int = 3000, **changes: str) -> Path:
+    """A controller's file that fits; its directory is not formatted."""
+    keys = {
+        "process.roles": "controller",
+        "node.id": str(node),
+        "controller.quorum.voters": "3000@a:9093,3001@b:9093,3002@c:9093",
+        "listeners": "CONTROLLER://:9093",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": str(directory / f"metadata-{node}"),
+        "zookeeper.metadata.migration.enable": "true",
+        "zookeeper.connect": "zk:2181",
+        **{key.replace("__", "."): value for key, value in changes.items()},
+    }
+    file = directory / f"controller-{node}.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
+    return file
+
+
+def test_a_clean_cluster_with_files_that_fit_may_go(tmp_path: Path) -> None:
+    files = [a_file(tmp_path, node) for node in (3000, 3001, 3002)]
+    found = checked(a_cluster(), *files)
+    assert (found, exit_code(found)) == ([], 0)
+
+
+def test_a_warning_alone_is_said_and_does_not_block() -> None:
+    ensemble = a_cluster()
+    ensemble.create(paths.topic_config("gone"), config_json({"a": "b"}))
+    found = checked(ensemble)
+    assert (codes(found), exit_code(found)) == (["Z2K-1011"], 1)
+
+
+@pytest.mark.parametrize("data", [b"", migration_data(MigrationZnode(3000, 4)), b"no json"])
+def test_any_migration_znode_is_foreign_before_there_is_a_quorum(data: bytes) -> None:
+    """F-05, F-42."""
+    ensemble = a_cluster()
+    ensemble.create(paths.MIGRATION, data)
+    found = checked(ensemble)
+    assert "Z2K-2006" in codes(found)
+    assert exit_code(found) == 2
+
+
+def test_a_chroot_without_a_cluster_is_not_a_cluster_that_may_go() -> None:
+    found = checked(FakeEnsemble())
+    assert (codes(found), exit_code(found)) == (["Z2K-1001"], 2)
+    assert "/cluster/id" in found[0].text
+    ensemble = a_cluster()
+    ensemble.create(paths.CLUSTER_ID, b"{}")
+    assert codes(checked(ensemble)) == ["Z2K-1001"]  # named once
+
+
+def test_a_broker_whose_name_is_no_id_is_named() -> None:
+    ensemble = a_cluster()
+    ensemble.create("/brokers/ids/one", b'{"version":5}')
+    (found,) = checked(ensemble)
+    assert (found.code, found.values["path"]) == ("Z2K-1001", "/brokers/ids/one")
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "says"),
+    [
+        ({"controller__quorum__voters": "3000@a:9093,2@b:9093"}, "Z2K-1014", "node ids [2] are brokers' ids"),  # F-14
+        ({"zookeeper__metadata__migration__enable": "false"}, "Z2K-1014", "is not true"),  # F-03
+        (
+            {"inter__broker__listener__name": "INSIDE", "listener__security__protocol__map": "INSIDE:PLAINTEXT"},
+            "Z2K-1014",
+            "has no listener INSIDE (it has ['PLAINTEXT'])",
+        ),  # F-16
+        ({"process__roles": "broker,controller"}, "Z2K-3010", "combined mode"),
+        ({"node__id": "x"}, "Z2K-3010", "node.id=x"),
+    ],
+)
+def test_a_controller_file_that_does_not_fit_blocks(
+    tmp_path: Path, changes: dict[str, str], code: str, says: str
+) -> None:
+    found = checked(a_cluster(), a_file(tmp_path, **changes))
+    assert set(codes(found)) == {code}
+    assert any(says in each.text for each in found)
+    assert exit_code(found) == 2
+
+
+def test_controller_files_have_to_name_the_same_quorum(tmp_path: Path) -> None:
+    first = a_file(tmp_path, 3000)
+    second = a_file(tmp_path, 3001, controller__quorum__voters="3000@a:9093,3001@b:9094,3002@c:9093")
+    (found,) = checked(a_cluster(), first, second)
+    assert (found.code, found.values["file"]) == ("Z2K-1014", str(second))
+    assert str(first) in found.text
+
+
+def test_a_controller_formatted_for_another_cluster_blocks(tmp_path: Path) -> None:
+    """F-15."""
+    file = a_file(tmp_path)
+    directory = tmp_path / "metadata-3000"
+    directory.mkdir()
+    write_meta_properties(directory, MetaProperties(CLUSTER, 3000))
+    assert checked(a_cluster(), file) == []
+    write_meta_properties(directory, MetaProperties("another", 3000))
+    assert codes(checked(a_cluster(), file)) == ["Z2K-1013"]
+
+
+def test_a_file_that_is_not_there_is_named_and_the_others_are_checked(tmp_path: Path) -> None:
+    bad = a_file(tmp_path, 3001, zookeeper__metadata__migration__enable="false")
+    found = checked(a_cluster(), tmp_path / "absent.properties", bad)
+    assert codes(found) == ["Z2K-3011", "Z2K-1014"]
+
+
+def test_what_blocks_comes_before_what_warns() -> None:
+    ensemble = a_cluster()
+    ensemble.create(paths.topic_config("gone"), config_json({"a": "b"}))
+    ensemble.create(paths.MIGRATION, b"")
+    assert codes(checked(ensemble)) == ["Z2K-2006", "Z2K-1011"]
+
+
+def test_every_blocking_finding_gives_exit_code_2_and_every_warning_1() -> None:
+    for finding in CATALOGUE.values():
+        assert exit_code([Occurrence(finding)]) == (2 if finding.severity == "blocks" else 1)
+    assert exit_code([]) == 0

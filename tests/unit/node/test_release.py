@@ -1,0 +1,147 @@
+"""The hand-back with only ZooKeeper alive: the plan changes nothing, and what is not safe is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from migrator.driver.claim import Seen
+from migrator.errors import FindingError
+from migrator.node.claims import read_claim
+from migrator.node.release import describe, execute_release, plan_release
+from migrator.zk import paths
+from migrator.zk.multi import Create, Delete, Multi, SetData
+from migrator.zk.znodes import ControllerZnode, MigrationZnode, controller_data, migration_data
+from tests.support.fake_zookeeper import FakeEnsemble
+from tests.support.seeded_tree import SeededTree, state_json
+
+STANDING = MigrationZnode(3000, 5, 1200, 5)
+
+
+def a_dead_dual_write(
+    *, controller: bytes | None = controller_data(3000, 5, 1), migration: bool = True
+) -> FakeEnsemble:
+    """Every broker in ZooKeeper mode; our controller's persistent claim, and nobody behind it."""
+    ensemble = FakeEnsemble()
+    SeededTree(topics=2, partitions=2).plant(ensemble)
+    session = ensemble.session()
+    assert session.apply(Multi((SetData(paths.CONTROLLER_EPOCH, b"9"),))).applied
+    if controller is not None:
+        ensemble.create(paths.CONTROLLER, controller)
+    if migration:
+        ensemble.create(paths.MIGRATION, migration_data(STANDING))
+    return ensemble
+
+
+def refusal(ensemble: FakeEnsemble) -> str:
+    before = ensemble.tree()
+    with pytest.raises(FindingError) as raised:
+        plan_release(ensemble.session())
+    assert raised.value.code == "Z2K-2019"
+    assert ensemble.tree() == before
+    return str(raised.value.occurrence.values["reason"])
+
+
+def test_the_plan_shows_what_stands_and_what_would_be_done_and_changes_nothing() -> None:
+    ensemble = a_dead_dual_write()
+    before = ensemble.tree()
+    plan = plan_release(ensemble.session())
+    assert ensemble.tree() == before
+    assert plan.before == (
+        "/controller: KRaft controller 3000, KRaft epoch 5",
+        "/controller_epoch: 9 (version 1)",
+        f"/migration: {migration_data(STANDING).decode()}",
+    )
+    assert plan.brokers == (1, 2, 3)
+    assert plan.multi == Multi(
+        (SetData("/controller_epoch", b"9", 1), Delete("/migration", 0), Delete("/controller", 0))
+    )
+
+
+def test_a_release_leaves_the_place_free_for_a_zookeeper_controller() -> None:
+    """F-42: /migration goes with it; topics and everything else stay."""
+    ensemble = a_dead_dual_write()
+    before = ensemble.tree()
+    session = ensemble.session()
+    after = execute_release(session, plan_release(session))
+    assert after == ("/controller: absent", "/controller_epoch: 9 (version 2)", "/migration: absent")
+    assert {path for path in before if path not in ensemble.nodes} == {paths.CONTROLLER, paths.MIGRATION}
+
+
+def test_the_next_zookeeper_controller_outranks_every_partition_state() -> None:
+    """F-40."""
+    ensemble = a_dead_dual_write()
+    state = state_json().replace(b'"controller_epoch":1', b'"controller_epoch":30')
+    ensemble.create(paths.state("t000001", 1), state)
+    session = ensemble.session()
+    execute_release(session, plan_release(session))
+    assert ensemble.nodes[paths.CONTROLLER_EPOCH].data == b"30"
+
+
+@pytest.mark.parametrize("migration", [True, False])
+@pytest.mark.parametrize("controller", [controller_data(3000, 5, 1), None])
+def test_what_a_half_done_release_left_is_released(controller: bytes | None, migration: bool) -> None:
+    ensemble = a_dead_dual_write(controller=controller, migration=migration)
+    if controller is None and not migration:
+        assert refusal(ensemble) == "nothing is claimed"
+        return
+    session = ensemble.session()
+    execute_release(session, plan_release(session))
+    seen = read_claim(session)
+    assert (seen.controller, seen.migration_version) == (None, -1)
+
+
+def test_a_broker_that_rules_already_is_not_deposed() -> None:
+    assert refusal(a_dead_dual_write(controller=controller_data(2, -1, 1))) == "broker 2 is controller already"
+
+
+def test_what_stands_is_told_in_words() -> None:
+    held = ControllerZnode(2, 2, "1", -1)
+    assert describe(Seen(9, 4, held, 0, 77)) == (
+        "/controller: ZooKeeper-mode broker 2, KRaft epoch -1",
+        "/controller_epoch: 9 (version 4)",
+        "/migration: absent",
+    )
+    assert describe(Seen(migration_version=0))[2] == "/migration: unreadable"
+
+
+def test_a_claim_whose_owner_lives_is_not_taken_from_it() -> None:
+    ensemble = a_dead_dual_write(controller=None)
+    session = ensemble.session()
+    session.apply(Multi((Create(paths.CONTROLLER, controller_data(3000, 5, 1), ephemeral=True),)))
+    assert "its controller lives" in refusal(ensemble)
+
+
+def test_a_broker_with_replicas_that_is_not_in_zookeeper_mode_forbids_the_release() -> None:
+    """Rolled to KRaft mode, or down: its partitions would be led by nobody who knows them."""
+    ensemble = a_dead_dual_write()
+    del ensemble.nodes["/brokers/ids/2"]
+    assert "brokers [2] hold replicas and are not in ZooKeeper mode" in refusal(ensemble)
+
+
+def test_a_zookeeper_that_never_had_a_controller_is_not_released() -> None:
+    ensemble = a_dead_dual_write()
+    del ensemble.nodes[paths.CONTROLLER_EPOCH]
+    assert refusal(ensemble) == "/controller_epoch does not exist"
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "named"),
+    [
+        (SetData(paths.CONTROLLER_EPOCH, b"10"), "bad_version at: set /controller_epoch"),
+        (SetData(paths.MIGRATION, migration_data(STANDING)), "bad_version at: delete /migration"),
+        (Delete(paths.CONTROLLER), "no_node at: delete /controller"),
+    ],
+)
+def test_a_release_is_refused_whole_when_zookeeper_moved_since_the_plan(
+    meanwhile: SetData | Delete, named: str
+) -> None:
+    ensemble = a_dead_dual_write()
+    session = ensemble.session()
+    plan = plan_release(session)
+    assert ensemble.session().apply(Multi((meanwhile,))).applied
+    before = ensemble.tree()
+    with pytest.raises(FindingError) as raised:
+        execute_release(session, plan)
+    assert raised.value.code == "Z2K-2019"
+    assert named in str(raised.value)
+    assert ensemble.tree() == before

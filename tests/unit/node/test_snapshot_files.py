@@ -1,0 +1,72 @@
+"""Snapshots on disk: whole under their name, or not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from migrator.controller.snapshot import records_of
+from migrator.node.log_replay import read_snapshot
+from migrator.node.snapshot_files import SnapshotFiles
+from migrator.raft.types import SnapshotId
+from migrator.wire.batch import read_batches
+from migrator.wire.messages.control_records import SnapshotFooterRecord, SnapshotHeaderRecord
+from migrator.wire.records import encode_record
+from tests.support.builders import a_topic, an_image
+
+AT = SnapshotId(1001, 4)
+IMAGE = an_image(
+    *(a_topic(f"topic-{number}", 7) for number in range(300)), broker_configs={"": {"a": "1"}}, next_producer_id=5000
+)
+VALUES = [encode_record(record, version) for record, version in records_of(IMAGE)]
+
+
+def test_a_snapshot_of_our_own_begins_and_ends_as_kafka_wants_and_gives_the_image_again(tmp_path: Path) -> None:
+    files = SnapshotFiles(tmp_path)
+    size = files.write(AT, VALUES, 77)
+    (found,) = tmp_path.iterdir()
+    assert found.name == "00000000000000001001-0000000004.checkpoint"
+    assert size == found.stat().st_size == files.size(AT)
+    batches = list(read_batches(found.read_bytes()))
+    assert isinstance(batches[0].control_records[0], SnapshotHeaderRecord)
+    assert isinstance(batches[-1].control_records[0], SnapshotFooterRecord)
+    assert [each.base_offset for each in batches] == [0, *range(1, len(VALUES) + 1, 1_000), len(VALUES) + 1]
+    assert {each.leader_epoch for each in batches} == {4}
+    loader = read_snapshot(found, AT)
+    assert loader.image.topics == IMAGE.topics
+    assert (loader.image.configs, loader.image.next_producer_id) == (IMAGE.configs, IMAGE.next_producer_id)
+    assert (loader.end, loader.settled_end) == (1001, 1001)
+
+
+def test_another_nodes_snapshot_comes_in_parts_and_has_its_name_only_when_it_is_whole(tmp_path: Path) -> None:
+    source = SnapshotFiles(tmp_path / "leader")
+    source.directory.mkdir()
+    size = source.write(AT, VALUES, 77)
+    files = SnapshotFiles(tmp_path / "follower")
+    files.directory.mkdir()
+    for position in range(0, size, 5_000):
+        files.write_part(AT, position, source.read(AT, position, 5_000))
+    assert files.stored() == []
+    files.freeze(AT)
+    assert files.stored() == [AT]
+    assert files.path(AT).read_bytes() == source.path(AT).read_bytes()
+
+
+def test_a_download_that_is_begun_anew_has_nothing_of_the_one_before(tmp_path: Path) -> None:
+    files = SnapshotFiles(tmp_path)
+    files.write_part(AT, 0, b"x" * 100)
+    files.write_part(AT, 0, b"short")
+    files.freeze(AT)
+    assert files.path(AT).read_bytes() == b"short"
+    files.drop_part(AT)
+
+
+def test_older_snapshots_are_forgotten_and_the_bootstrap_one_is_not_among_them(tmp_path: Path) -> None:
+    files = SnapshotFiles(tmp_path)
+    (tmp_path / "00000000000000000000-0000000000.checkpoint").write_bytes(b"bootstrap")
+    for end in (10, 20, 30):
+        files.write(SnapshotId(end, 1), [], 0)
+    assert files.stored() == [SnapshotId(10, 1), SnapshotId(20, 1), SnapshotId(30, 1)]
+    files.forget_before(SnapshotId(20, 1))
+    assert files.stored() == [SnapshotId(20, 1), SnapshotId(30, 1)]
+    assert len(list(tmp_path.iterdir())) == 3
+    assert [each.snapshot for each in files.measured()] == files.stored()

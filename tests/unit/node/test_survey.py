@@ -1,0 +1,129 @@
+"""What each broker says that it has; a broker that does not say it is named with the reason."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from migrator.driver.guard import Survey
+from migrator.model.values import Broker, Listener
+from migrator.node import survey as surveying
+from migrator.node.survey import BROKERS_AT_ONCE, survey_brokers
+from migrator.wire.messages.configs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from migrator.wire.messages.topics import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from tests.support.builders import a_broker, an_id
+
+
+def a_directory(*logs: tuple[str, int], error: int = 0) -> DescribeLogDirsResult:
+    topics = tuple(
+        DescribeLogDirsTopic(name=topic, partitions=(DescribeLogDirsPartition(partition_index=partition),))
+        for topic, partition in logs
+    )
+    return DescribeLogDirsResult(error_code=error, topics=topics)
+
+
+TOPICS = MetadataResponse(
+    topics=(
+        MetadataResponseTopic(name="orders", topic_id=an_id("orders")),
+        MetadataResponseTopic(name="old", topic_id=bytes(16)),
+    )
+)
+LOGS = DescribeLogDirsResponse(results=(a_directory(("orders", 0), ("orders", 1)), a_directory(("old", 0))))
+
+
+class Brokers:
+    """Answers by port; an exception is raised instead of an answer."""
+
+    def __init__(self) -> None:
+        self.by_port: dict[int, Any] = {}
+        self.asked: list[tuple[int, Any, int]] = []
+        self.open = self.open_max = 0
+
+    def __call__(self, host: str, port: int, client_id: str) -> Connection:
+        self.open += 1
+        self.open_max = max(self.open_max, self.open)
+        return Connection(self, port)
+
+
+class Connection:
+    def __init__(self, brokers: Brokers, port: int) -> None:
+        self.brokers = brokers
+        self.port = port
+
+    async def ask(self, request: Any, version: int, answer: Any, timeout_s: float) -> Any:
+        await asyncio.sleep(0)
+        self.brokers.asked.append((self.port, type(request), version))
+        found = self.brokers.by_port.get(self.port, LOGS)
+        if isinstance(found, BaseException):
+            raise found
+        return found if isinstance(request, DescribeLogDirsRequest) else TOPICS
+
+    def close(self) -> None:
+        self.brokers.open -= 1
+
+
+@pytest.fixture
+def network(monkeypatch: pytest.MonkeyPatch) -> Brokers:
+    brokers = Brokers()
+    monkeypatch.setattr(surveying, "BrokerConnection", brokers)
+    return brokers
+
+
+def survey(*brokers: Broker) -> tuple[dict[int, Survey], dict[int, str]]:
+    return asyncio.run(survey_brokers(brokers, "PLAINTEXT", "a test"))
+
+
+def test_every_log_in_every_directory_and_every_topic_with_its_id_is_told(network: Brokers) -> None:
+    surveys, failed = survey(a_broker(1), a_broker(2))
+    assert failed == {}
+    logs = frozenset({("orders", 0), ("orders", 1), ("old", 0)})
+    topics = {"orders": an_id("orders"), "old": bytes(16)}
+    assert surveys == {broker: Survey(broker, logs, topics) for broker in (1, 2)}
+    assert set(network.asked) == {
+        (port, kind, version)
+        for port in (9091, 9092)
+        for kind, version in ((DescribeLogDirsRequest, 4), (MetadataRequest, 12))
+    }
+    assert network.open == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (ConnectionRefusedError("nobody there"), "ConnectionRefusedError: nobody there"),
+        (TimeoutError(), "TimeoutError"),
+        (asyncio.IncompleteReadError(b"", 4), "IncompleteReadError"),
+        (DescribeLogDirsResponse(error_code=31), "errors [31]"),
+        (DescribeLogDirsResponse(results=(a_directory(), a_directory(error=56))), "errors [0, 0, 56]"),
+    ],
+)
+def test_a_broker_that_does_not_say_what_it_has_is_named_and_the_others_count(
+    network: Brokers, answer: Any, reason: str
+) -> None:
+    """A directory that is offline may hold logs (F-52): it is not an empty one."""
+    network.by_port[9092] = answer
+    surveys, failed = survey(a_broker(1), a_broker(2), a_broker(3))
+    assert sorted(surveys) == [1, 3]
+    assert list(failed) == [2]
+    assert reason in failed[2]
+    assert network.open == 0
+
+
+def test_a_broker_without_the_listener_is_named(network: Brokers) -> None:
+    surveys, failed = survey(a_broker(1, listeners=(Listener("EXTERNAL", "h", 1),)))
+    assert (surveys, failed) == ({}, {1: "OSError: it has no listener PLAINTEXT"})
+    assert network.asked == []
+
+
+def test_not_more_brokers_than_allowed_are_asked_at_once(network: Brokers) -> None:
+    surveys, _ = survey(*map(a_broker, range(1, 2 * BROKERS_AT_ONCE)))
+    assert len(surveys) == 2 * BROKERS_AT_ONCE - 1
+    assert network.open_max == BROKERS_AT_ONCE

@@ -1,0 +1,97 @@
+"""Reading a tree: what is odd stays odd, also when nothing moved since the reading before."""
+
+from __future__ import annotations
+
+import pytest
+
+from migrator.driver.mirror import Shape, plan
+from migrator.model.diff import diff
+from migrator.model.image import EMPTY, Position
+from migrator.node.tree_reader import descendants, moved_since, read_tree
+from migrator.zk import paths
+from migrator.zk.multi import Create
+from tests.support.builders import a_claim, a_topic, an_image
+from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
+
+
+def a_tree(*topics: str, config: bytes | None = None) -> tuple[FakeEnsemble, FakeSession]:
+    ensemble = FakeEnsemble()
+    for path in (paths.TOPICS, paths.BROKER_IDS, paths.TOPIC_CONFIGS, paths.BROKER_CONFIGS, paths.PRODUCER_IDS):
+        ensemble.create(path)
+    ensemble.create(paths.CONTROLLER_EPOCH, b"1")
+    ensemble.create(paths.MIGRATION, b"{}")
+    image = an_image(*(a_topic(name, 3) for name in topics))
+    for multi in plan(diff(EMPTY, image), a_claim(), Position(1, 1), Shape()).multis:
+        for operation in multi.operations[2:]:
+            assert isinstance(operation, Create)
+            ensemble.create(operation.path, operation.data)
+    return ensemble, ensemble.session()
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "code"),
+    [
+        (paths.state("orders", 1), None, "Z2K-1003"),
+        (paths.state("orders", 1), b"{", "Z2K-1001"),
+        (paths.topic_config("orders"), b"no json", "Z2K-1001"),
+        (paths.topic("orders"), b'{"partitions":{"0":[1]}}', "Z2K-1002"),
+    ],
+)
+def test_an_oddity_is_named_by_every_reading_until_it_is_gone(path: str, data: bytes | None, code: str) -> None:
+    ensemble, session = a_tree("orders", "payments")
+    good = dict(ensemble.nodes)
+    if data is None:
+        del ensemble.nodes[path]
+    else:
+        ensemble.create(path, data)
+    first = read_tree(session)
+    second = read_tree(session, before=first)
+    third = read_tree(session, before=second)
+    for tree in (first, second, third):
+        assert [(each.code, path in each.text) for each in tree.problems] == [(code, True)]
+    ensemble.nodes = good
+    assert read_tree(session, before=third).problems == []
+
+
+def test_a_topic_that_did_not_move_is_not_parsed_again() -> None:
+    _, session = a_tree("orders")
+    first = read_tree(session)
+    assert read_tree(session, before=first).topics["orders"] is first.topics["orders"]
+
+
+def test_a_topic_of_which_one_state_moved_is_read_again() -> None:
+    ensemble, session = a_tree("orders")
+    first = read_tree(session)
+    path = paths.state("orders", 2)
+    data = b'{"leader":2,"leader_epoch":7,"isr":[2],"controller_epoch":4,"version":1}'
+    node = ensemble.nodes[path]
+    node.data, node.version, node.mzxid = data, 9, 999
+    again = read_tree(session, before=first).topics["orders"]
+    assert again.topic.partitions[2].leader_epoch == 7
+    assert again.topic.partitions[2].partition_epoch == 9
+    assert again.controller_epoch_max == 9  # the claim's own epoch in the other states
+
+
+def test_nothing_that_the_claim_does_not_fence_may_move_unseen() -> None:
+    ensemble, session = a_tree("orders")
+    tree = read_tree(session)
+    assert moved_since(session, tree) == []
+    ensemble.create(paths.topic("new"), b"{}")
+    ensemble.create(paths.broker_config("1"), b'{"version":1,"config":{"a":"b"}}')
+    ensemble.create("/kafka-acl/Topic/x", b'{"version":1,"acls":[{}]}')
+    ensemble.create(paths.topic_config("orders"), b'{"version":1,"config":{"x":"y"}}')
+    ensemble.nodes[paths.PRODUCER_IDS].version += 1
+    moved = moved_since(session, tree)
+    assert paths.topic("new") in moved
+    assert paths.topic_config("orders") in moved
+    assert paths.BROKER_CONFIGS in moved
+    assert paths.PRODUCER_IDS in moved
+    assert any("ACLs" in each for each in moved)
+
+
+def test_everything_below_a_path_is_found_parents_first() -> None:
+    _, session = a_tree("orders")
+    found = descendants(session, paths.partitions("orders"))
+    assert found[0] == paths.partition("orders", 0)
+    assert found.index(paths.partition("orders", 2)) < found.index(paths.state("orders", 2))
+    assert len(found) == 6

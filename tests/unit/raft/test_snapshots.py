@@ -1,0 +1,110 @@
+"""When a snapshot is taken, and what may be forgotten for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from migrator.raft.effects import TakeSnapshot, TrimLog
+from migrator.raft.epochs import EpochCache
+from migrator.raft.log_view import LogView
+from migrator.raft.types import RecordsApplied, SnapshotId, SnapshotTaken, StorageMeasured, StoredSnapshot
+from migrator.raft.voter import Voter
+from tests.support.quorum_nodes import a_follower, an_answer, none, one
+
+OLD, NEW = SnapshotId(2, 1), SnapshotId(4, 2)
+
+
+def with_commits(**more: Any) -> Voter:
+    """Five records of epochs 1, 1, 1, 2, 2, all committed."""
+    voter = a_follower((1, 1, 1, 2, 2), **more)
+    voter.receive(an_answer(voter, high_watermark=5), 0)
+    return voter
+
+
+def test_a_snapshot_is_taken_after_enough_bytes_of_exactly_what_is_applied() -> None:
+    """R-595-08."""
+    voter = with_commits(snapshot_after_bytes=100)
+    assert none(voter.receive(RecordsApplied(2, 99), 10), TakeSnapshot)
+    assert one(voter.receive(RecordsApplied(4, 1), 20), TakeSnapshot).snapshot == SnapshotId(4, 2)
+
+
+def test_a_snapshot_is_taken_after_enough_time_when_anything_is_new() -> None:
+    voter = with_commits(snapshot_after_ms=1_000)
+    assert none(voter.receive(RecordsApplied(3, 1), 999), TakeSnapshot)
+    assert one(voter.receive(RecordsApplied(4, 1), 1_000), TakeSnapshot).snapshot == SnapshotId(4, 2)
+    voter.receive(SnapshotTaken(SnapshotId(4, 2), 10), 1_100)
+    assert none(voter.receive(RecordsApplied(4, 0), 9_000), TakeSnapshot)
+
+
+def test_one_snapshot_is_taken_at_a_time() -> None:
+    voter = with_commits(snapshot_after_bytes=1)
+    assert one(voter.receive(RecordsApplied(2, 1), 10), TakeSnapshot)
+    assert none(voter.receive(RecordsApplied(4, 1), 20), TakeSnapshot)
+    voter.receive(SnapshotTaken(OLD, 10), 30)
+    assert one(voter.receive(RecordsApplied(5, 1), 40), TakeSnapshot).snapshot == SnapshotId(5, 2)
+
+
+def test_nothing_that_is_not_committed_is_ever_in_a_snapshot() -> None:
+    voter = with_commits()
+    with pytest.raises(AssertionError, match="applied 6, committed 5"):
+        voter.receive(RecordsApplied(6, 1), 0)
+
+
+def test_a_snapshot_that_a_leaders_has_overtaken_is_not_counted() -> None:
+    voter = with_commits()
+    voter.log.reset(NEW)
+    voter.receive(SnapshotTaken(OLD, 10), 0)
+    assert voter.log.snapshots == [NEW]
+
+
+def with_snapshots(start: int = 0) -> Voter:
+    voter = with_commits(retention_bytes=1_000, retention_ms=60_000)
+    voter.log.add_snapshot(OLD, 100)
+    voter.log.add_snapshot(NEW, 100)
+    if start:
+        voter.log.trim(OLD)
+    return voter
+
+
+def measured(log_bytes: int, *ages_ms: int) -> StorageMeasured:
+    return StorageMeasured(log_bytes, (StoredSnapshot(OLD, 100, ages_ms[0]), StoredSnapshot(NEW, 100, ages_ms[1])))
+
+
+@pytest.mark.parametrize(
+    ("start", "log_bytes", "ages_ms", "trimmed_to"),
+    [
+        (0, 800, (0, 0), None),  # exactly what may be kept
+        (0, 801, (0, 0), OLD),  # too much: what the oldest snapshot contains goes first
+        (2, 801, (0, 0), NEW),  # then the oldest snapshot
+        (2, 0, (60_001, 0), NEW),  # or when it is too old
+        (2, 0, (60_000, 0), None),
+        (0, 0, (60_001, 0), None),
+    ],
+)
+def test_the_oldest_part_is_forgotten_when_it_is_too_much_or_too_old(
+    start: int, log_bytes: int, ages_ms: tuple[int, int], trimmed_to: SnapshotId | None
+) -> None:
+    """Source: `KafkaMetadataLog.maybeClean`."""
+    voter = with_snapshots(start)
+    effects = voter.receive(measured(log_bytes, *ages_ms), 100)
+    assert [effect for effect in effects if isinstance(effect, TrimLog)] == (
+        [TrimLog(trimmed_to)] if trimmed_to else []
+    )
+    assert voter.log.start == (trimmed_to.end_offset if trimmed_to else start)
+
+
+def test_the_newest_snapshot_always_stays() -> None:
+    voter = with_snapshots(2)
+    voter.receive(measured(10_000, 0, 0), 100)
+    assert voter.log.snapshots == [NEW]
+    assert none(voter.receive(StorageMeasured(10_000, (StoredSnapshot(NEW, 100, 10**9),)), 200), TrimLog)
+
+
+def test_a_trimmed_log_still_knows_its_epochs() -> None:
+    log = LogView(end=6, durable_end=3, epochs=EpochCache([(1, 0), (2, 3), (5, 5)]), snapshots=[NEW])
+    log.trim(NEW)
+    assert (log.start, log.durable_end, log.epochs.entries) == (4, 4, [(2, 4), (5, 5)])
+    assert (log.epoch_before(4), log.epoch_before(5), log.epoch_before(6)) == (2, 2, 5)
+    assert not log.lacks(NEW)

@@ -1,0 +1,315 @@
+"""Fakes at the edge of the service: a controller behind its control port, ZooKeeper, processes, our commands.
+
+`FakeController` answers the routes and has the status keys of the real one; `tests/e2e/test_service.py` compares the
+keys, `test_fake_controller.py` the routes and the token.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from migrator.model.verdict import Check, Verdict
+from state_machine.commands import Result
+from state_machine.control import CONTROL_FILE
+from state_machine.gates import Holder
+from state_machine.inventory import ControllerEntry
+from state_machine.observe import ZooKeeperSeen
+from state_machine.processes import Launched
+
+OPEN = Verdict((Check("everything holds", True, "seen"),))
+BEFORE_COMMIT = ("TAKING_OVER", "COPYING", "AUDITING")
+WINDOW = (*BEFORE_COMMIT, "COMMITTING", "SYNCING", "TELLING_BROKERS")
+
+
+@dataclass
+class FakeController:
+    """One controller of ours, as its control port shows it. Moves are made by the test."""
+
+    entry: ControllerEntry
+    clock: Callable[[], float]
+    alive: bool = False
+    run: str = "run-1"
+    state: str = "IDLE"
+    reason: str = "this node does not lead"
+    history: list[dict[str, Any]] = field(default_factory=list)
+    gate: Verdict | None = None
+    finding: dict[str, Any] | None = None
+    audit: dict[str, Any] | None = None
+    asked: list[str] = field(default_factory=list)
+    refuses: bool = False
+    brokers: tuple[int, ...] = (0, 1, 2)
+    migration: str = "PRE_MIGRATION"
+    pid: int = 4711
+    on_ask: Callable[[str], None] = lambda wish: None
+    token: str = "secret"
+
+    @property
+    def url(self) -> str:
+        return f"http://controller-{self.entry.node_id}"
+
+    def start(self, run: str | None = None) -> None:
+        """A new process: a new run, an empty history, a new control file."""
+        self.alive, self.run, self.history = True, run or f"run-{int(self.run[4:]) + bool(self.history)}", []
+        self.state, self.reason, self.gate, self.audit = "IDLE", "this node does not lead", None, None
+        Path(self.entry.data).mkdir(parents=True, exist_ok=True)
+        document = {"url": self.url, "token": self.token, "pid": self.pid}
+        (Path(self.entry.data) / CONTROL_FILE).write_text(json.dumps(document))
+
+    def kill(self) -> None:
+        """As kill -9 leaves it: the control file stays."""
+        self.alive = False
+
+    def stop(self) -> None:
+        self.alive = False
+        (Path(self.entry.data) / CONTROL_FILE).unlink(missing_ok=True)
+
+    def move(self, *states: str, reason: str = "") -> None:
+        for state in states:
+            before, self.state, self.reason = self.state, state, reason or f"entered {state}"
+            number = self.history[-1]["number"] + 1 if self.history else 1
+            self.history.append(
+                {"number": number, "at": self.clock(), "from": before, "to": state, "reason": self.reason}
+            )
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "node": self.entry.node_id,
+            "run": self.run,
+            "cluster_id": "cluster",
+            "quorum": {
+                "leader": self.entry.node_id,
+                "epoch": 1,
+                "voters": [self.entry.node_id],
+                "high_watermark": 10,
+                "log_end": 10,
+                "observers": {str(broker): 10 for broker in self.brokers},
+            },
+            "loop_delay_ms": 1.0,
+            "driver": {
+                "state": self.state,
+                "reason": self.reason,
+                "since_ms": 10,
+                "without_controller_ms": 30 if self.state in WINDOW else None,
+                "window_ms": 80 if self.state == "DUAL_WRITE" else None,
+                "can_abort": self.state in BEFORE_COMMIT,
+                "can_hand_back": self.state == "DUAL_WRITE",
+                "held": self.state == "HELD",
+                "finding": self.finding,
+                "history": self.history[-50:],
+            },
+            "log": {
+                "migration": self.migration,
+                "offset": 9,
+                "epoch": 1,
+                "metadata_version": 21,
+                "topics": 3,
+                "next_producer_id": 4000,
+            },
+            "claim": None,
+            "dual_write": {
+                "offset": 9,
+                "multis_waiting": 0,
+                "lag_ms": None,
+                "lag_records": None,
+                "reconciled_writes": None,
+            },
+            "gate": None if self.gate is None else self.gate.as_json(),
+            "export": None,
+            "audit": self.audit,
+            "brokers": [self._broker(broker) for broker in self.brokers],
+        }
+
+    def _broker(self, broker: int) -> dict[str, Any]:
+        return {
+            "id": broker,
+            "mode": "ZooKeeper",
+            "epoch": 5,
+            "fenced": False,
+            "in_controlled_shutdown": False,
+            "heartbeat_age_ms": 500,
+            "metadata_version": [21, 21],
+            "listeners": ["PLAINTEXT://127.0.0.1:9092"],
+            "log_dirs": 1,
+            "told": self.state == "DUAL_WRITE",
+            "requests_waiting": 0,
+            "problem": None,
+        }
+
+    # --- the control port ----------------------------------------------------------------------------------
+
+    def app(self) -> Starlette:
+        async def status(request: Request) -> Response:
+            return self._authorized(request) or JSONResponse(self.status())
+
+        async def ask(request: Request) -> Response:
+            refused = self._authorized(request)
+            if refused is not None:
+                return refused
+            wish = request.url.path.rpartition("/")[2]
+            self.asked.append(wish)
+            if self.refuses or (wish == "abort" and self.state not in BEFORE_COMMIT):
+                return JSONResponse({"detail": "there is no takeover to abort now"}, 409)
+            self.on_ask(wish)
+            return JSONResponse({"asked": wish}, 202)
+
+        routes = [Route("/v1/status", status, methods=["GET"])]
+        return Starlette(routes=[*routes, *(Route(f"/v1/{w}", ask, methods=["POST"]) for w in WISHES)])
+
+    def _authorized(self, request: Request) -> Response | None:
+        if request.headers.get("authorization") == f"Bearer {self.token}":
+            return None
+        return JSONResponse({"detail": "the token of this controller's control file is needed"}, 401)
+
+
+WISHES = ("takeover", "abort", "hand-back")
+
+
+class FakeNetwork(httpx.AsyncBaseTransport):
+    """Carries requests to the fake whose address they name; a dead one refuses the connection."""
+
+    def __init__(self, controllers: list[FakeController]) -> None:
+        self._ways = {f"controller-{each.entry.node_id}": each for each in controllers}
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        controller = self._ways[request.url.host]
+        if not controller.alive:
+            raise httpx.ConnectError("refused", request=request)
+        return await httpx.ASGITransport(controller.app()).handle_async_request(request)
+
+
+@dataclass
+class FakeZooKeeper:
+    """What the claim looks like."""
+
+    seen: ZooKeeperSeen = field(default_factory=ZooKeeperSeen)
+
+    def broker_rules(self, broker: int = 0, migration_offset: int | None = None) -> None:
+        self.seen = ZooKeeperSeen(
+            Holder.ZOOKEEPER_BROKER,
+            holder_id=broker,
+            holder_since_ms=1_000,
+            controller_epoch=3,
+            migration_offset=migration_offset,
+            brokers=(0, 1, 2),
+        )
+
+    def ours_rules(self, node: int = 3000) -> None:
+        self.seen = ZooKeeperSeen(
+            Holder.OURS,
+            holder_id=node,
+            holder_since_ms=2_000,
+            kraft_epoch=1,
+            controller_epoch=4,
+            migration_offset=9,
+            brokers=(0, 1, 2),
+        )
+
+    def nobody_rules(self) -> None:
+        self.seen = ZooKeeperSeen(Holder.NOBODY, controller_epoch=3, brokers=(0, 1, 2))
+
+    async def look(self, ours: tuple[int, ...]) -> ZooKeeperSeen:
+        return self.seen
+
+    async def close(self) -> None:
+        return None
+
+
+@dataclass
+class FakeLauncher:
+    """Starts fakes. ends_at_once: every start ends before it answers."""
+
+    controllers: dict[int, FakeController]
+    launched: list[int] = field(default_factory=list)
+    stopped: list[int] = field(default_factory=list)
+    ends_at_once: bool = False
+    answers: bool = True
+
+    def launch(self, migration: str, entry: ControllerEntry) -> Launched:
+        controller = self.controllers[entry.node_id]
+        self.launched.append(entry.node_id)
+        controller.pid += 1
+        if not self.ends_at_once and self.answers:
+            controller.start()
+            if controller.migration == "PRE_MIGRATION":
+                controller.move("WAIT_QUORUM", "WAIT_BROKERS")
+        return Launched(controller.pid, "mark", f"/logs/{entry.node_id}.log")
+
+    def runs(self, pid: int, mark: str) -> bool:
+        if not self.answers:
+            return True
+        return any(each.alive and each.pid == pid for each in self.controllers.values())
+
+    def ask_to_stop(self, pid: int) -> None:
+        self.stopped.append(pid)
+        for each in self.controllers.values():
+            if each.pid == pid:
+                each.stop()
+
+    def words(self, log: str) -> str:
+        return "Z2K-3012 /data cannot be used: no meta.properties in it."
+
+
+GREEN_CHECK = {"exit": 0, "topics": 3, "partitions": 12, "brokers": [0, 1, 2], "findings": []}
+FAMILIES = [
+    {"family": "topics", "compared": 3, "equal": 3, "expected": 0, "different": 0, "not_read": 0},
+    {"family": "producer ids", "compared": 1, "equal": 0, "expected": 1, "different": 0, "not_read": 0},
+]
+GREEN_AUDIT: dict[str, Any] = {
+    "same": True,
+    "families": FAMILIES,
+    "differences": [],
+    "expected": [],
+    "seconds": {"total": 0.1},
+    "zk": {},
+    "kraft": {"offset": 9, "epoch": 1},
+    "engine": "quick",
+}
+REHEARSED = {"topics": 3, "partitions": 12, "znodes": 48, "records": 20, "total_seconds": 0.1}
+
+
+def a_difference(key: str = "orders-0", rule: str = "") -> dict[str, Any]:
+    return {
+        "family": "partitions",
+        "key": key,
+        "field": "isr",
+        "kind": "changed",
+        "zookeeper": [1],
+        "log": [1, 2],
+        "rule": rule,
+    }
+
+
+def red_audit(*keys: str) -> dict[str, Any]:
+    families = [{**FAMILIES[0], "equal": 3 - len(keys), "different": len(keys)}]
+    return {**GREEN_AUDIT, "same": False, "families": families, "differences": [a_difference(key) for key in keys]}
+
+
+@dataclass
+class FakeRunner:
+    """Our commands; `results` is what each answers next."""
+
+    results: dict[str, Result] = field(
+        default_factory=lambda: {
+            "check": Result(0, GREEN_CHECK, ""),
+            "rehearse": Result(0, REHEARSED, ""),
+            "audit": Result(0, GREEN_AUDIT, ""),
+        }
+    )
+    runs: list[tuple[str, ...]] = field(default_factory=list)
+
+    async def run(self, *arguments: str, limit_s: float) -> Result:
+        self.runs.append(arguments)
+        return self.results[arguments[0]]
+
+    def count(self, command: str) -> int:
+        return sum(run[0] == command for run in self.runs)

@@ -1,0 +1,107 @@
+"""Child processes of the service: commands with a time limit, controllers that outlive it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from state_machine.commands import Commands, last_words
+from state_machine.inventory import ControllerEntry
+from state_machine.processes import ControllerProcesses, process_mark
+
+PRINTS = "import json, sys; print(json.dumps(sys.argv[1:])); sys.exit(1)"
+FAILS = """
+import sys
+print("Traceback", file=sys.stderr)
+print("Z2K-2001 nobody", file=sys.stderr)
+print("remedy", file=sys.stderr)
+sys.exit(1)
+"""
+SLEEPS = """
+import subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+time.sleep(60)
+"""
+
+
+def commands(code: str) -> Commands:
+    return Commands((sys.executable, "-c", code))
+
+
+def test_a_document_counts_whatever_the_exit_code_says() -> None:
+    result = asyncio.run(commands(PRINTS).run("audit", "-z", "zk", limit_s=20))
+    assert (result.exit_code, result.document) == (1, ["audit", "-z", "zk", "--json"])
+
+
+def test_a_command_without_a_document_gives_its_finding_as_words() -> None:
+    result = asyncio.run(commands(FAILS).run("check", limit_s=20))
+    assert (result.document, result.words) == (None, "Z2K-2001 nobody")
+
+
+def test_a_command_that_takes_too_long_is_ended_with_all_its_children() -> None:
+    began = time.monotonic()
+    result = asyncio.run(commands(SLEEPS).run("rehearse", limit_s=0.5))
+    assert "stopped after" in result.words
+    assert time.monotonic() - began < 10
+
+
+def test_a_cancelled_command_does_not_go_on() -> None:
+    async def story() -> None:
+        task = asyncio.create_task(commands("import time; time.sleep(60)").run("audit", limit_s=60))
+        await asyncio.sleep(0.3)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    began = time.monotonic()
+    asyncio.run(story())
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("", ""), ("a\nb\n", "b"), ("Z2K-3012 no\nremedy\n", "Z2K-3012 no"), ("x" * 900, "x" * 600)],
+)
+def test_the_last_words_are_the_finding_if_there_is_one(text: str, words: str) -> None:
+    assert last_words(text) == words
+
+
+def wait_until(true: object, seconds: float = 10) -> None:
+    assert callable(true)
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_controller_runs_in_its_own_session_with_its_own_log(tmp_path: Path) -> None:
+    code = "import sys, time; print('Z2K-3012 as told', sys.argv[1:], flush=True); time.sleep(60)"
+    processes = ControllerProcesses(tmp_path / "logs", (sys.executable, "-c", code))
+    launched = processes.launch("orders", ControllerEntry(3000, "/c.properties", "/data"))
+    assert processes.runs(launched.pid, launched.mark)
+    assert os.getsid(launched.pid) == launched.pid
+    wait_until(lambda: "as told" in processes.words(launched.log))
+    assert "['controller', '/c.properties']" in processes.words(launched.log)
+    processes.ask_to_stop(launched.pid)
+    wait_until(lambda: not processes.runs(launched.pid, launched.mark))
+
+
+def test_a_number_that_now_belongs_to_another_process_is_not_ours() -> None:
+    processes = ControllerProcesses(Path("/nowhere"))
+    mark = process_mark(os.getpid())
+    assert mark
+    assert processes.runs(os.getpid(), mark)
+    assert not processes.runs(os.getpid(), mark + "1")
+
+
+def test_a_process_that_is_gone_does_not_run() -> None:
+    assert process_mark(2**22 + 1) is None
+    ControllerProcesses(Path("/nowhere")).ask_to_stop(2**22 + 1)
+
+
+def test_a_log_that_is_gone_is_told_as_such() -> None:
+    assert "cannot be read" in ControllerProcesses(Path("/nowhere")).words("/nowhere/log")

@@ -1,0 +1,158 @@
+"""Looking: who rules, of which kind, since when, and for how long nobody does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from migrator.driver.claim import Seen
+from migrator.errors import FindingError
+from migrator.node.control import ControlPort as RealControlPort
+from migrator.zk.znodes import ControllerZnode, MigrationZnode
+from state_machine.control import CONTROL_FILE, ControlPort
+from state_machine.gates import Holder
+from state_machine.inventory import ControllerEntry
+from state_machine.observe import ControllerSeen, Observation, ZooKeeperSeen, seen_in_zookeeper, summed_up
+from state_machine.phases import Ask
+from tests.unit.state_machine.fakes import WISHES, FakeController, FakeNetwork
+
+OURS = (3000, 3001)
+BROKER_RULES = ZooKeeperSeen(Holder.ZOOKEEPER_BROKER, holder_id=1)
+OURS_RULES = ZooKeeperSeen(Holder.OURS, holder_id=3000)
+
+
+@pytest.mark.parametrize(
+    ("controller", "kind"),
+    [
+        (None, Holder.NOBODY),
+        (ControllerZnode(2, timestamp="1700000000123"), Holder.ZOOKEEPER_BROKER),
+        (ControllerZnode(3000, timestamp="1700000000123", kraft_epoch=4), Holder.OURS),
+        (ControllerZnode(77, timestamp="1700000000123", kraft_epoch=4), Holder.ANOTHER),
+    ],
+)
+def test_the_holder_is_told_by_its_znode(controller: ControllerZnode | None, kind: Holder) -> None:
+    seen = seen_in_zookeeper(Seen(epoch=5, controller=controller), OURS, (0, 1))
+    assert seen.holder is kind
+    assert seen.holder_since_ms == (None if controller is None else 1700000000123)
+
+
+@pytest.mark.parametrize(
+    ("claim", "offset"),
+    [
+        (Seen(), None),
+        (Seen(migration_version=0, migration=None), -1),
+        (Seen(migration_version=3, migration=MigrationZnode(3000, 1, 250, 1)), 250),
+    ],
+    ids=["absent", "not readable", "committed"],
+)
+def test_the_migration_znode_tells_what_is_mirrored(claim: Seen, offset: int | None) -> None:
+    assert seen_in_zookeeper(claim, OURS, ()).migration_offset == offset
+
+
+def a_driver(without_ms: int | None = None, window_ms: int | None = None) -> ControllerSeen:
+    driver = {"without_controller_ms": without_ms, "window_ms": window_ms}
+    return ControllerSeen(3000, 1, {"quorum": {"leader": 3000}, "driver": driver})
+
+
+def test_nobody_rules_from_the_last_look_that_saw_somebody() -> None:
+    first = summed_up(10.0, (), BROKER_RULES, None)
+    second = summed_up(11.0, (a_driver(without_ms=300),), OURS_RULES, first)
+    third = summed_up(12.0, (ControllerSeen(3000, problem="gone"),), OURS_RULES, second)
+    fourth = summed_up(13.5, (a_driver(window_ms=80),), OURS_RULES, third)
+    fifth = summed_up(14.0, (a_driver(window_ms=80),), OURS_RULES, fourth)
+    assert [look.ruled_at for look in (first, second, third, fourth, fifth)] == [10.0, 10.0, 10.0, 13.5, 14.0]
+    assert [look.gap_s for look in (third, fourth, fifth)] == [None, 3.5, 3.5]
+    assert fifth.window_ms == 80
+
+
+def test_the_last_window_is_remembered_when_its_controller_is_gone() -> None:
+    first = summed_up(10.0, (a_driver(window_ms=80),), OURS_RULES, None)
+    assert summed_up(11.0, (ControllerSeen(3000, problem="gone"),), BROKER_RULES, first).window_ms == 80
+
+
+def test_the_leader_is_the_one_whose_driver_counts() -> None:
+    follower = ControllerSeen(3001, 2, {"quorum": {"leader": 3000}, "driver": {}})
+    leader = a_driver()
+    assert Observation(1.0, (follower, leader)).active is leader
+    assert Observation(1.0, (ControllerSeen(3000, problem="gone"), follower)).active is follower
+    assert Observation(1.0, (ControllerSeen(3000, problem="gone"),)).active is None
+
+
+# --- the control port -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def controller(tmp_path: Path) -> FakeController:
+    return FakeController(ControllerEntry(3000, "/controller.properties", str(tmp_path)), time.time)
+
+
+def port(controller: FakeController) -> ControlPort:
+    return ControlPort(httpx.AsyncClient(transport=FakeNetwork([controller])))
+
+
+def why_silent(controller: FakeController) -> str:
+    with pytest.raises(FindingError) as caught:
+        asyncio.run(port(controller).status(controller.entry))
+    assert caught.value.code == "Z2K-4021"
+    return str(caught.value.occurrence.values["reason"])
+
+
+def test_a_controller_that_was_never_started_is_silent(controller: FakeController) -> None:
+    assert "no control file" in why_silent(controller)
+
+
+def test_the_control_file_of_a_dead_controller_is_no_answer(controller: FakeController) -> None:
+    controller.start()
+    controller.kill()
+    assert "nobody listens" in why_silent(controller)
+
+
+def test_somebody_else_on_the_port_is_no_answer(controller: FakeController) -> None:
+    controller.start()
+    controller.token = "another"
+    assert "401" in why_silent(controller)
+
+
+def test_another_node_that_answers_is_no_answer(controller: FakeController) -> None:
+    controller.start()
+    other = ControllerEntry(3001, "/controller.properties", controller.entry.data)
+    with pytest.raises(FindingError, match="node 3000 answers in its place"):
+        asyncio.run(port(controller).status(other))
+
+
+def test_a_spoiled_control_file_is_no_answer(controller: FakeController) -> None:
+    (Path(controller.entry.data) / CONTROL_FILE).write_text(json.dumps({"url": 1}))
+    assert CONTROL_FILE in why_silent(controller)
+
+
+def test_a_refused_wish_is_told_in_the_controllers_words(controller: FakeController) -> None:
+    controller.start()
+    with pytest.raises(FindingError, match=r"Z2K-6012.*no takeover to abort"):
+        asyncio.run(port(controller).ask(controller.entry, Ask.ABORT, "why not"))
+
+
+# --- the fake keeps the contract of the real one ----------------------------------------------------------
+
+
+def test_the_fake_has_the_routes_of_the_real_control_port(controller: FakeController, tmp_path: Path) -> None:
+    loop = asyncio.new_event_loop()
+    real = RealControlPort(
+        loop, tmp_path, status=dict, take_over=lambda: None, abort=lambda reason: True, hand_back=lambda: None
+    )
+    paths = set(real._app().openapi()["paths"])
+    loop.close()
+    assert {route.path for route in controller.app().routes} <= paths  # type: ignore[attr-defined]
+    assert {f"/v1/{ask}" for ask in Ask} == {f"/v1/{wish}" for wish in WISHES}
+
+
+def test_the_fake_asks_for_the_token_as_the_real_one_does(controller: FakeController) -> None:
+    async def answer() -> int:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(controller.app()), base_url="http://x") as http:
+            return (await http.get("/v1/status")).status_code
+
+    assert asyncio.run(answer()) == 401

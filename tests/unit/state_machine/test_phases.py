@@ -1,0 +1,119 @@
+"""The table of transitions: what it allows, how it refuses, and that nothing ever leaves it."""
+
+from __future__ import annotations
+
+import pytest
+
+from migrator.errors import FindingError
+from state_machine.phases import (
+    BEFORE_TAKEOVER,
+    LATER,
+    PEOPLE,
+    ROAD,
+    TRANSITIONS,
+    WINDOW,
+    Phase,
+    Signal,
+    draw,
+    look_up,
+    next_edges,
+    possible,
+    way,
+)
+from state_machine.undo import UNDO
+
+REACHABLE = [phase for phase in Phase if phase not in LATER]
+
+
+def refusal(phase: Phase, signal: Signal, to: Phase | None = None) -> str:
+    with pytest.raises(FindingError) as caught:
+        look_up(phase, signal, to)
+    return str(caught.value)
+
+
+def test_an_absent_step_is_refused_by_name_with_what_is_possible() -> None:
+    assert refusal(Phase.COPY, Signal.ROLL_BACK) == ("Z2K-4003 rollback is not possible in COPY; possible here: abort.")
+
+
+def test_the_end_of_the_road_allows_nothing() -> None:
+    assert "possible here: nothing" in refusal(Phase.ROLLED_BACK, Signal.ADVANCE)
+
+
+@pytest.mark.parametrize("later", sorted(LATER))
+def test_later_phases_are_refused_by_their_name(later: Phase) -> None:
+    assert refusal(Phase.READY, Signal.ADVANCE, later) == f"Z2K-4008 {later} is not in this release."
+
+
+def test_advance_in_dual_write_names_the_phase_that_comes_with_a_later_release() -> None:
+    assert refusal(Phase.DUAL_WRITE, Signal.ADVANCE).startswith("Z2K-4008 HAND_OVER")
+
+
+@pytest.mark.parametrize("to", [*WINDOW, Phase.DUAL_WRITE])
+def test_advance_from_ready_may_name_any_phase_that_it_leads_through(to: Phase) -> None:
+    assert look_up(Phase.READY, Signal.ADVANCE, to).to is Phase.TAKEOVER
+
+
+def test_a_step_that_leads_elsewhere_than_expected_is_refused() -> None:
+    assert "advance to DUAL_WRITE is not possible in PREFLIGHT" in refusal(
+        Phase.PREFLIGHT, Signal.ADVANCE, Phase.DUAL_WRITE
+    )
+
+
+@pytest.mark.parametrize("phase", [*BEFORE_TAKEOVER, Phase.DUAL_WRITE])
+def test_rollback_is_possible_wherever_a_migration_can_rest(phase: Phase) -> None:
+    assert "rollback" in possible(phase)
+
+
+@pytest.mark.parametrize("phase", REACHABLE)
+def test_every_phase_can_be_reached_and_is_no_dead_end(phase: Phase) -> None:
+    reached = {Phase.CREATED}
+    for _ in Phase:
+        reached |= {edge.to for start in reached for edge in next_edges(start).values()}
+    assert phase in reached
+    assert next_edges(phase) or phase is Phase.ROLLED_BACK
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+def test_every_phase_says_how_it_is_undone(phase: Phase) -> None:
+    undo = UNDO[phase]
+    words = undo.command.removeprefix("zk2kraft ")
+    assert undo.command == "" or words in possible(phase)
+    assert undo.does
+    assert undo.lost
+
+
+def test_the_drawing_has_every_edge_of_the_table() -> None:
+    drawing = draw()
+    assert drawing.startswith("stateDiagram-v2")
+    arrows = [line for line in drawing.splitlines() if "-->" in line]
+    assert len(arrows) == len(TRANSITIONS) + 2, "and the beginning, and the end"
+    for (start, _), edge in TRANSITIONS.items():
+        assert f"    {start} --> {edge.to}: " in drawing
+
+
+@pytest.mark.parametrize("start", REACHABLE)
+@pytest.mark.parametrize("end", REACHABLE)
+def test_a_way_is_made_of_edges_and_needs_no_person(start: Phase, end: Phase) -> None:
+    signals = way(start, end)
+    if signals is None:
+        return
+    phase = start
+    for signal in signals:
+        assert signal not in PEOPLE
+        phase = TRANSITIONS[phase, signal].to
+    assert phase is end
+
+
+def test_a_takeover_that_nobody_saw_has_one_way() -> None:
+    assert way(Phase.READY, Phase.DUAL_WRITE) == (
+        Signal.TAKEOVER_BEGAN,
+        Signal.EPOCH_CLAIMED,
+        Signal.COPIED,
+        Signal.BROKERS_TOLD,
+    )
+
+
+def test_the_road_is_in_the_order_of_the_table() -> None:
+    for (start, signal), edge in TRANSITIONS.items():
+        if signal is Signal.ADVANCE:
+            assert ROAD.index(edge.to) == ROAD.index(start) + 1

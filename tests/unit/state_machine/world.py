@@ -1,0 +1,220 @@
+"""A service with everything around it faked: one migration, one controller, a clock that the test moves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from sqlalchemy import event
+
+from state_machine.acts import Acts
+from state_machine.control import ControlPort
+from state_machine.database import WRITES, make_engine
+from state_machine.evidence import evidence
+from state_machine.gates import Evidence
+from state_machine.inspections import Inspections
+from state_machine.inventory import BrokerEntry, ControllerEntry, Inventory
+from state_machine.keeper import Keeper
+from state_machine.observe import ClusterObserver
+from state_machine.phases import Phase
+from state_machine.reconcile import Reconciler
+from state_machine.settings import Settings
+from state_machine.store import Order, Snapshot, Store
+from state_machine.tables import Base, PhaseEvent, Wish
+from state_machine.wishes import Wishes
+from tests.unit.state_machine.fakes import (
+    OPEN,
+    FakeController,
+    FakeLauncher,
+    FakeNetwork,
+    FakeRunner,
+    FakeZooKeeper,
+)
+
+NODE = 3000
+ROAD_OF_A_TAKEOVER = ("TAKING_OVER", "COPYING", "AUDITING", "COMMITTING", "SYNCING", "TELLING_BROKERS", "DUAL_WRITE")
+COPY_AUDIT = {"same": True, "families": [{"compared": 16, "different": 0, "not_read": 0}]}
+
+
+class Clock:
+    def __init__(self, at: float = 1_000_000.0) -> None:
+        self.at = at
+
+    def __call__(self) -> float:
+        return self.at
+
+    def pass_by(self, seconds: float) -> None:
+        self.at += seconds
+
+
+def a_store(directory: Path) -> Store:
+    """A file without Alembic, which takes longer; `test_database.py` shows that both make the same tables.
+
+    Not synchronous: crashes are played inside this process, and no power is cut here.
+    """
+    engine = make_engine(f"sqlite:///{directory / 'service.db'}")
+    event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=OFF"))
+    with engine.execution_options(**{WRITES: True}).begin() as connection:
+        Base.metadata.create_all(connection)
+    return Store(engine)
+
+
+def an_inventory(directory: Path, **changes: Any) -> Inventory:
+    """With a properties file and a formatted directory, as far as the service looks at them."""
+    data, file = directory / "data", directory / "controller.properties"
+    data.mkdir(parents=True, exist_ok=True)
+    (data / "meta.properties").write_text(f"version=1\ncluster.id=cluster\nnode.id={NODE}\n")
+    file.write_text(properties(data))
+    fields: dict[str, Any] = {
+        "name": "orders",
+        "zookeeper": "zk:2181/kafka",
+        "bootstrap_servers": "kafka:9092",
+        "controllers": (ControllerEntry(NODE, str(file), str(data)),),
+        "brokers": (BrokerEntry(0), BrokerEntry(1), BrokerEntry(2)),
+        "audit_engine": "quick",
+    }
+    return Inventory(**{**fields, **changes})
+
+
+def properties(data: Path, gates: str = "hold", zookeeper: str = "zk:2181/kafka") -> str:
+    return "\n".join(
+        [
+            "process.roles=controller",
+            f"node.id={NODE}",
+            f"controller.quorum.voters={NODE}@127.0.0.1:9093",
+            "controller.listener.names=CONTROLLER",
+            "listeners=CONTROLLER://127.0.0.1:9093",
+            f"log.dirs={data}",
+            f"zookeeper.connect={zookeeper}",
+            "zookeeper.metadata.migration.enable=true",
+            f"zk2kraft.gates={gates}",
+        ]
+    )
+
+
+class World:
+    """Rounds are run by the test; nothing happens between them."""
+
+    def __init__(self, directory: Path, store: Store | None = None) -> None:
+        self.clock = Clock()
+        self.store = store or a_store(directory)
+        self.inventory = an_inventory(directory)
+        self.controller = FakeController(self.inventory.controllers[0], self.clock)
+        self.zookeeper = FakeZooKeeper()
+        self.zookeeper.broker_rules()
+        self.launcher = FakeLauncher({NODE: self.controller})
+        self.runner = FakeRunner()
+        self.settings = Settings(directory=directory / "service", audit_engine="quick")
+        self.id = self.store.create(self.inventory, who="test", at=self.clock())[0].id
+        self.start_service()
+
+    def start_service(self) -> None:
+        """A new life of the service on the same rows."""
+        http = httpx.AsyncClient(transport=FakeNetwork([self.controller]))
+        control = ControlPort(http)
+        observer = ClusterObserver(control, self.clock, lambda connect: self.zookeeper)
+        self.inspections = Inspections(self.store, self.runner, self.settings, self.clock)
+        keeper = Keeper(self.store, self.launcher, self.clock)
+        acts = Acts(self.store, control, keeper, self.inspections, self.settings, self.clock)
+        wishes = Wishes(self.store, control, self.inspections, self.clock)
+        self.reconciler = Reconciler(
+            self.store, observer, wishes, acts, self.inspections, pause_s=0.5, clock=self.clock
+        )
+
+    async def rounds(self, count: int = 1, seconds: float = 0.5) -> None:
+        """Rounds of the loop; between them inspections come to their end and time passes."""
+        for _ in range(count):
+            await self.reconciler.step(self.id)
+            await self._inspections_end()
+            self.clock.pass_by(seconds)
+
+    async def _inspections_end(self) -> None:
+        tasks = [task for task, _ in self.inspections._running.values()]
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.inspections.reap()
+
+    def wish(self, name: str, **fields: Any) -> Wish:
+        order = Order(**{"name": name, "who": "Ada", "reason": "it is time", **fields})
+        return self.store.record_wish(self.id, order, at=self.clock())[0]
+
+    async def wished(self, name: str, **fields: Any) -> Wish:
+        """A wish, and the round that looks at it."""
+        wish = self.wish(name, **fields)
+        await self.rounds()
+        return self.store.wish(self.id, wish.id)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self.store.snapshot(self.id)
+
+    @property
+    def phase(self) -> Phase:
+        return self.snapshot.phase
+
+    @property
+    def waiting(self) -> str:
+        return self.snapshot.migration.waiting
+
+    @property
+    def evidence(self) -> Evidence:
+        return evidence(self.snapshot, self.clock())
+
+    @property
+    def events(self) -> list[PhaseEvent]:
+        return self.store.events(self.id)
+
+    @property
+    def steps(self) -> list[str]:
+        return [event.to_phase for event in self.events]
+
+    # --- ways to a phase -----------------------------------------------------------------------------------
+
+    async def to_preflight(self) -> None:
+        await self.wished("ADVANCE")
+        await self.rounds(2)
+
+    async def to_ready(self) -> None:
+        await self.to_preflight()
+        await self.wished("ADVANCE")
+        await self.rounds(2)
+        self.brokers_join()
+        await self.rounds(4)
+        assert self.phase is Phase.READY, self.waiting
+
+    def brokers_join(self) -> None:
+        self.controller.gate = OPEN
+        self.controller.reason = "the takeover is held"
+
+    def take_over(self, *, until: str = "DUAL_WRITE") -> None:
+        """The driver does it, faster than any look."""
+        for state in ROAD_OF_A_TAKEOVER[: ROAD_OF_A_TAKEOVER.index(until) + 1]:
+            self.controller.move(state)
+            self.clock.pass_by(0.01)
+        if until not in ("TAKING_OVER", "COPYING"):
+            self.controller.audit = COPY_AUDIT
+        if until in ("COMMITTING", "SYNCING", "TELLING_BROKERS", "DUAL_WRITE"):
+            self.controller.migration = "MIGRATION"
+        self.zookeeper.ours_rules()
+
+    async def to_dual_write(self) -> None:
+        await self.to_ready()
+        self.controller.on_ask = lambda wish: self.take_over()
+        await self.wished("ADVANCE")
+        await self.rounds()
+        self.controller.on_ask = lambda wish: None
+        assert self.phase is Phase.DUAL_WRITE, self.waiting
+
+    def hand_back(self) -> None:
+        self.controller.move("HANDING_BACK", "RETIRED")
+        self.zookeeper.broker_rules()
+
+
+@contextmanager
+def a_world(directory: Path) -> Iterator[World]:
+    world = World(directory)
+    yield world
+    world.store.close()

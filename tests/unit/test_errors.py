@@ -1,0 +1,37 @@
+"""The catalogue keeps its promises: unique codes, remedies, one runbook page each."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from string import Formatter
+
+import pytest
+
+from migrator.errors import CATALOGUE, Finding
+
+RUNBOOKS = Path(__file__).resolve().parents[2] / "runbooks"
+
+
+@pytest.mark.parametrize("finding", CATALOGUE.values(), ids=lambda finding: finding.code)
+def test_every_finding_says_what_to_do_and_has_its_page(finding: Finding) -> None:
+    assert re.fullmatch(r"Z2K-[1-6]\d{3}", finding.code)
+    assert finding.means.strip()
+    assert finding.remedy.strip()
+    page = RUNBOOKS / f"{finding.code}.md"
+    assert page.is_file(), f"{page.name} is missing"
+    assert page.read_text().startswith(f"# {finding.code}")
+
+
+@pytest.mark.parametrize("finding", CATALOGUE.values(), ids=lambda finding: finding.code)
+def test_what_a_finding_says_can_be_filled_in(finding: Finding) -> None:
+    names = {name for _, name, _, _ in Formatter().parse(finding.says) if name}
+    occurrence = finding.found(**dict.fromkeys(names, "x"))
+    assert "{" not in occurrence.text
+    assert occurrence.as_json()["code"] == finding.code
+
+
+def test_a_code_is_given_only_once() -> None:
+    code = next(iter(CATALOGUE))
+    with pytest.raises(AssertionError, match=code):
+        Finding(code=code, says="again", means="-", remedy="-")

@@ -1,0 +1,284 @@
+"""The session without a server: the bytes of its bulk reads, its fallback, and what it makes of kazoo's answers."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kazoo.exceptions import (
+    BadVersionError,
+    ConnectionLoss,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+    UnimplementedError,
+)
+
+from migrator.errors import FindingError
+from migrator.zk.multi import Check, Create, Delete, Multi, SetData, describe
+from migrator.zk.session import (
+    READS_PER_REQUEST,
+    Outcome,
+    Pending,
+    ReadLimits,
+    ZkSession,
+    Znode,
+    _ChildrenMany,
+    _GetMany,
+    _outcome,
+)
+
+HEADER = struct.Struct(">i?i")
+STAT = struct.Struct(">qqqqiiiqiiq")
+DONE = HEADER.pack(-1, True, -1)
+
+
+def text(value: str) -> bytes:
+    return struct.pack(">i", len(value.encode())) + value.encode()
+
+
+def a_stat(version: int = 3, mzxid: int = 20, czxid: int = 10, owner: int = 0) -> bytes:
+    return STAT.pack(czxid, mzxid, 1, 2, version, 0, 0, owner, 5, 0, 30)
+
+
+# --- bytes ------------------------------------------------------------------------------------------------
+
+
+def test_a_bulk_read_is_a_multi_of_single_reads_without_watches() -> None:
+    """Operation 22: per path a header and an ordinary GetData request."""
+    assert _GetMany.type == 22
+    assert _GetMany(["/a", "/bc"]).serialize() == b"".join(
+        (HEADER.pack(4, False, -1), text("/a"), b"\0", HEADER.pack(4, False, -1), text("/bc"), b"\0", DONE)
+    )
+    assert _ChildrenMany(["/a"]).serialize() == HEADER.pack(8, False, -1) + text("/a") + b"\0" + DONE
+
+
+def test_the_answers_of_a_bulk_read_are_in_the_order_of_the_paths() -> None:
+    found = _GetMany.deserialize(
+        b"before"
+        + HEADER.pack(4, False, 0) + struct.pack(">i", 2) + b"hi" + a_stat(owner=77)
+        + HEADER.pack(-1, False, -101) + struct.pack(">i", -101)
+        + HEADER.pack(4, False, 0) + struct.pack(">i", -1) + a_stat(0, 21, 11)
+        + HEADER.pack(4, False, 0) + struct.pack(">i", 0) + a_stat(0, 22, 12)
+        + DONE,
+        6,
+    )  # fmt: skip
+    assert found == [
+        Znode(b"hi", version=3, mzxid=20, czxid=10, owner=77),
+        None,
+        Znode(None, version=0, mzxid=21, czxid=11, owner=0),
+        Znode(b"", version=0, mzxid=22, czxid=12, owner=0),
+    ]
+
+
+def test_children_of_many_are_told_apart_from_a_missing_parent() -> None:
+    found = _ChildrenMany.deserialize(
+        HEADER.pack(8, False, 0) + struct.pack(">i", 2) + text("b") + text("\u00e9")
+        + HEADER.pack(8, False, 0) + struct.pack(">i", 0)
+        + HEADER.pack(-1, False, -101) + struct.pack(">i", -101)
+        + DONE,
+        0,
+    )  # fmt: skip
+    assert found == [["b", "\u00e9"], [], None]
+
+
+def test_another_error_of_one_path_is_not_a_missing_znode() -> None:
+    (found,) = _GetMany.deserialize(HEADER.pack(-1, False, -102) + struct.pack(">i", -102) + DONE, 0)
+    assert isinstance(found, NoAuthError)
+
+
+# --- a session on a client that is not connected -----------------------------------------------------------
+
+
+@dataclass
+class Result:
+    """kazoo's result: there, or an error that is raised when it is taken."""
+
+    value: Any = None
+    error: Exception | None = None
+
+    def get(self, timeout: float | None = None) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+@dataclass
+class Client:
+    """A kazoo client over a dictionary. multi_read: whether the server knows operation 22."""
+
+    nodes: dict[str, bytes]
+    chroot: str = ""
+    multi_read: bool = True
+    refuses: dict[str, Exception] = field(default_factory=dict)
+    bulk: list[list[str]] = field(default_factory=list)
+    singles: list[str] = field(default_factory=list)
+    handler: Any = field(default_factory=lambda: SimpleNamespace(async_result=Result))
+
+    def _call(self, request: Any, result: Result) -> None:
+        self.bulk.append(list(request._paths))
+        if not self.multi_read:
+            result.error = UnimplementedError()
+            return
+        result.value = [
+            self.refuses.get(path) or self._znode(path.removeprefix(self.chroot)) for path in request._paths
+        ]
+
+    def _znode(self, path: str) -> Znode | None:
+        data = self.nodes.get(path or "/")
+        return None if data is None else Znode(data, 0, 1, 1, 0)
+
+    def get_async(self, path: str) -> Result:
+        self.singles.append(path)
+        if path in self.refuses:
+            return Result(error=self.refuses[path])
+        if path not in self.nodes:
+            return Result(error=NoNodeError())
+        stat = SimpleNamespace(version=0, mzxid=1, czxid=1, ephemeralOwner=0)
+        return Result((self.nodes[path], stat))
+
+
+def a_session(client: Client) -> ZkSession:
+    session = ZkSession("127.0.0.1:1")
+    session._client = client
+    return session
+
+
+NODES = {f"/n{number:04}": str(number).encode() for number in range(3 * READS_PER_REQUEST)}
+WANTED = [*NODES, "/absent"]
+
+
+def data_of(found: list[Znode | None]) -> list[bytes | None]:
+    return [None if znode is None else znode.data for znode in found]
+
+
+@pytest.mark.parametrize("in_flight", [1, 2, 8])
+def test_a_bulk_read_is_cut_into_requests_and_answered_in_order(in_flight: int) -> None:
+    client = Client(NODES)
+    found = list(a_session(client).get_many(WANTED, ReadLimits(in_flight=in_flight)))
+    assert data_of(found) == [*NODES.values(), None]
+    assert [len(paths) for paths in client.bulk] == [READS_PER_REQUEST] * 3 + [1]
+    assert client.singles == []
+
+
+def test_a_reader_is_no_more_requests_ahead_than_it_may_be() -> None:
+    client = Client(NODES)
+    reads = a_session(client).get_many(WANTED, ReadLimits(in_flight=2))
+    next(reads)
+    assert len(client.bulk) == 2
+
+
+@pytest.mark.parametrize("in_flight", [1, 3])
+def test_a_server_without_multi_read_is_read_one_by_one_with_the_same_result(in_flight: int) -> None:
+    client = Client(NODES, multi_read=False)
+    session = a_session(client)
+    assert data_of(list(session.get_many(WANTED, ReadLimits(in_flight=in_flight)))) == [*NODES.values(), None]
+    assert len(client.bulk) <= in_flight  # those on their way when the first refusal came
+    asked = len(client.bulk)
+    assert data_of(list(session.get_many(["/n0001", "/absent"]))) == [b"1", None]
+    assert len(client.bulk) == asked  # it is not tried again
+
+
+def test_paths_of_a_bulk_read_are_below_the_chroot() -> None:
+    client = Client({"/": b"root", "/a": b"x"}, chroot="/kafka")
+    assert data_of(list(a_session(client).get_many(["/", "/a"]))) == [b"root", b"x"]
+    assert client.bulk == [["/kafka", "/kafka/a"]]
+
+
+@pytest.mark.parametrize("multi_read", [True, False])
+def test_one_znode_that_may_not_be_read_stops_the_read_with_its_path(multi_read: bool) -> None:
+    """F-18."""
+    client = Client(NODES, multi_read=multi_read, refuses={"/n0003": NoAuthError()})
+    with pytest.raises(FindingError) as raised:
+        list(a_session(client).get_many(WANTED))
+    assert raised.value.code == "Z2K-2004"
+    assert raised.value.occurrence.values["path"] == "/n0003"
+
+
+@pytest.mark.parametrize("error", [ConnectionLoss(), SessionExpiredError()])
+def test_a_lost_connection_says_that_the_outcome_is_not_known(error: Exception) -> None:
+    with pytest.raises(FindingError) as raised:
+        Pending(Result(error=error), 1).outcome()
+    assert raised.value.code == "Z2K-2002"
+
+
+@pytest.mark.parametrize("connect", ["", "/kafka", "h:port", "h:99999", "h:1,", "h:1/../x"])
+def test_what_is_no_address_is_refused_before_anybody_is_asked(connect: str) -> None:
+    with pytest.raises(FindingError) as raised:
+        ZkSession(connect)
+    assert raised.value.code == "Z2K-2001"
+    assert "HOST:PORT" in raised.value.occurrence.values["reason"]
+
+
+# --- multis -----------------------------------------------------------------------------------------------
+
+
+def after_failure(place: int, error: Exception, count: int = 4) -> list[Any]:
+    """As the server answers: what came before is rolled back, what comes behind was not tried."""
+    return [RolledBackError()] * place + [error] + [RuntimeInconsistency()] * (count - place - 1)
+
+
+@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (BadVersionError(), "bad_version"),
+        (NoNodeError(), "no_node"),
+        (NodeExistsError(), "node_exists"),
+        (NotEmptyError(), "not_empty"),
+        (NoAuthError(), "no_auth"),
+        (SessionExpiredError(), "SessionExpiredError"),
+    ],
+)
+def test_a_refused_multi_names_the_operation_that_was_refused(place: int, error: Exception, name: str) -> None:
+    outcome = _outcome(after_failure(place, error))
+    assert outcome == Outcome(failed_at=place, error=name)
+    assert not outcome.applied
+
+
+def test_an_applied_multi_tells_the_new_version_of_each_write() -> None:
+    outcome = _outcome([True, "/created", SimpleNamespace(version=8), True])
+    assert outcome == Outcome(versions=(-1, 0, 8, -1))
+    assert outcome.applied
+
+
+def test_an_answer_without_a_cause_is_not_taken_for_success() -> None:
+    assert not _outcome([RolledBackError(), RuntimeInconsistency()]).applied
+
+
+def test_the_operations_of_a_multi_are_sent_in_their_order_with_their_versions() -> None:
+    sent: list[tuple[Any, ...]] = []
+
+    class Transaction:
+        def __getattr__(self, name: str) -> Callable[..., Any]:
+            return lambda *given, **options: sent.append((name, *given, options)) or Result([])
+
+    session = a_session(Client({}))
+    session._client.transaction = Transaction
+    multi = Multi(
+        (
+            Check("/e", 4),
+            Create("/c", b"x", ephemeral=True),
+            Create("/s", b"", sequence=True),
+            SetData("/m", b"y", 7),
+            Delete("/d"),
+        )
+    )
+    session.send(multi)
+    assert sent == [
+        ("check", "/e", 4, {}),
+        ("create", "/c", b"x", {"ephemeral": True, "sequence": False}),
+        ("create", "/s", b"", {"ephemeral": False, "sequence": True}),
+        ("set_data", "/m", b"y", 7, {}),
+        ("delete", "/d", -1, {}),
+        ("commit_async", {}),
+    ]
+    assert [describe(each).split(" ")[0] for each in multi.operations] == ["check", "create", "create", "set", "delete"]
