@@ -1,6 +1,6 @@
 """Configuration of topics and brokers is changed and described.
 
-In:   IncrementalAlterConfigs, DescribeConfigs (of this controller and of what is stored).
+In:   IncrementalAlterConfigs (some keys), AlterConfigs (everything; keys left out go back to their default).
 Out:  Config records; each resource is all or nothing, resources are independent.
 Elsewhere: which values a topic may have (topic_configs.py). Values of brokers are validated by brokers.
 Source: Kafka 3.9 `ConfigurationControlManager`, `ControllerConfigurationValidator`.
@@ -10,13 +10,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from enum import IntEnum
 
 from migrator.controller.decision import Decision, Error, Record, Situation
 from migrator.controller.topic_configs import TOPIC_CONFIGS, is_list, refuse_topic_config
-from migrator.model.image import NO_CONFIG
+from migrator.model.image import NO_CONFIG, Config
 from migrator.model.values import ConfigKey, ConfigType
 from migrator.wire.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
     IncrementalAlterConfigsResourceResponse,
@@ -59,15 +64,47 @@ def incremental_alter_configs(situation: Situation, request: IncrementalAlterCon
     return Decision(IncrementalAlterConfigsResponse(responses=tuple(results)), tuple(records))
 
 
+def alter_configs(situation: Situation, request: AlterConfigsRequest) -> Decision:
+    """The old form, which `kafka-configs` still uses for brokers: what is not named is removed."""
+    counted = Counter((each.resource_type, each.resource_name) for each in request.resources)
+    records: list[Record] = []
+    results = []
+    for asked in request.resources:
+        error, message = Error.NONE, None
+        try:
+            if counted[asked.resource_type, asked.resource_name] > 1:
+                raise _Refused(Error.INVALID_REQUEST, "Duplicate resource.")
+            records += _replace(situation, asked)
+        except _Refused as refused:
+            error, message = refused.error, refused.message
+        results.append(AlterConfigsResourceResponse(error, message, asked.resource_type, asked.resource_name))
+    if request.validate_only:
+        records = []
+    return Decision(AlterConfigsResponse(responses=tuple(results)), tuple(records))
+
+
 def _alter(situation: Situation, asked: IncrementalAlterConfigsResource) -> list[Record]:
     key = ConfigKey(asked.resource_type, asked.resource_name)
     _check_resource(situation, key)
     now = situation.image.configs.get(key, NO_CONFIG)
-    after: dict[str, str] = dict(now)
     touched: dict[str, str | None] = {}
     for config in asked.configs:  # a key that is named twice: the last one counts
         value = _new_value(now.get(config.name), config.name, config.config_operation, config.value, key)
         touched[config.name] = value
+    return _written(key, now, touched)
+
+
+def _replace(situation: Situation, asked: AlterConfigsResource) -> list[Record]:
+    key = ConfigKey(asked.resource_type, asked.resource_name)
+    _check_resource(situation, key)
+    now = situation.image.configs.get(key, NO_CONFIG)
+    named: dict[str, str | None] = {config.name: config.value for config in asked.configs}
+    return _written(key, now, named | {name: None for name in now if name not in named})
+
+
+def _written(key: ConfigKey, now: Config, touched: Mapping[str, str | None]) -> list[Record]:
+    """The records by which these keys get their values (None: none), if the whole may be."""
+    after: dict[str, str] = dict(now)
     for name, value in touched.items():
         after.pop(name, None)
         if value is not None:

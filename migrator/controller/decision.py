@@ -22,6 +22,8 @@ Record = tuple[Message, int]
 RECORDS_PER_REQUEST_MAX = 10_000
 """One request may not produce more (as stock): the answer is POLICY_VIOLATION."""
 
+TOO_MANY = f"Unable to perform excessively large batch operation (more than {RECORDS_PER_REQUEST_MAX} records)."
+
 
 class Error(IntEnum):
     """Kafka's error codes, as far as a controller answers them."""
@@ -46,7 +48,10 @@ class Error(IntEnum):
     TOPIC_DELETION_DISABLED = 73
     FENCED_LEADER_EPOCH = 74
     STALE_BROKER_EPOCH = 77
+    PREFERRED_LEADER_NOT_AVAILABLE = 80
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
     ELECTION_NOT_NEEDED = 84
+    NO_REASSIGNMENT_IN_PROGRESS = 85
     INVALID_UPDATE_VERSION = 95
     PRINCIPAL_DESERIALIZATION_FAILURE = 97
     UNKNOWN_TOPIC_ID = 100

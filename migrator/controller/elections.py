@@ -1,23 +1,30 @@
 """Who leads a partition, and what has to change when that is asked anew.
 
-In:   a partition, who may lead, and the wanted in-sync set.
+In:   a partition, who may lead, the wanted in-sync set and the wanted replicas.
 Out:  one PartitionChangeRecord, or None when nothing changes.
-Elsewhere: why it is asked (brokers.py, alter_partition.py), applying the record (replay.py).
-Source: Kafka 3.9 `PartitionChangeBuilder`. While the migration is on, every ISR shrink bumps the leader epoch, since
-ZooKeeper-mode brokers rely on it.
+Elsewhere: why it is asked (brokers.py, alter_partition.py, elect_leaders.py, reassignments.py), applying the record
+(replay.py).
+Rules: a reassignment ends in the same record that brings the last new replica in sync. A replica that leaves, and
+while the migration is on an ISR that shrinks, raises the leader epoch: brokers rely on it.
+Source: Kafka 3.9 `PartitionChangeBuilder`, `PartitionReassignmentReplicas`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
+
+from msgspec.structs import replace
 
 from migrator.controller.decision import Record, Situation, partition_version
 from migrator.model.image import Image
-from migrator.model.values import NO_LEADER, ConfigType, Partition, Recovery, Topic
+from migrator.model.values import NO_LEADER, ZERO_ID, ConfigType, Partition, Recovery, Topic
 from migrator.wire.messages.metadata import NO_LEADER_CHANGE, NO_RECOVERY_CHANGE, PartitionChangeRecord
 
 LEVEL_ISR_SHRINK_NEEDS_NO_BUMP = 12
+LEVEL_DIRECTORIES = 17
 
 
 class Election(Enum):
@@ -51,6 +58,24 @@ def elect(
     return NO_LEADER, False
 
 
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Which brokers are to have a partition.
+
+    replicas:    all of them, the preferred leader first, those that will go at the end.
+    directories: of brokers that are new to the partition.
+    """
+
+    replicas: tuple[int, ...]
+    removing: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    directories: Mapping[int, bytes] = field(default_factory=dict)
+
+    @property
+    def moves(self) -> bool:
+        return bool(self.removing or self.adding)
+
+
 def change(
     topic_id: bytes,
     partition: Partition,
@@ -61,13 +86,21 @@ def change(
     isr: Sequence[int] | None = None,
     election: Election = Election.ONLINE,
     recovery: int | None = None,
+    to: Assignment | None = None,
 ) -> Record | None:
-    """One partition re-decided: election, then ISR, then the leader epoch bump that a shrink needs.
+    """One partition re-decided: an end of its reassignment, election, ISR, the leader epoch bumps.
 
     isr: the wanted in-sync set; None keeps it. The last member never leaves: an empty set is kept as it was.
+    to:  the wanted assignment; None keeps it, but a reassignment that is complete now ends.
     """
     target = tuple(partition.isr if isr is None else isr)
-    leader, unclean = elect(partition, target, may_lead, election)
+    if to is None and (partition.removing or partition.adding):
+        to = Assignment(partition.replicas, partition.removing, partition.adding)
+    if to is not None:
+        to, target = _ended(to, target)
+    replicas = partition.replicas if to is None else to.replicas
+    placed = partition if replicas == partition.replicas else replace(partition, replicas=replicas)
+    leader, unclean = elect(placed, target, may_lead, election)
     moves = leader != partition.leader
     new_leader = leader if moves else NO_LEADER_CHANGE
     new_isr: tuple[int, ...] | None = None
@@ -78,11 +111,13 @@ def change(
     elif target and target != partition.isr:
         new_isr = target
     bumps = migration_enabled or level < LEVEL_ISR_SHRINK_NEEDS_NO_BUMP
-    if bumps and new_leader == NO_LEADER_CHANGE and _shrinks(partition, new_isr):
+    replica_leaves = placed is not partition and not set(partition.replicas) <= set(replicas)
+    if new_leader == NO_LEADER_CHANGE and (replica_leaves or (bumps and _shrinks(partition, new_isr))):
         new_leader = partition.leader
     if recovery is not None and recovery != partition.recovery:
         new_recovery = recovery
-    if new_leader == NO_LEADER_CHANGE and new_isr is None and new_recovery == NO_RECOVERY_CHANGE:
+    assigned = {} if to is None else _assigned(partition, to, level)
+    if new_leader == NO_LEADER_CHANGE and new_isr is None and new_recovery == NO_RECOVERY_CHANGE and not assigned:
         return None
     record = PartitionChangeRecord(
         partition_id=partition.id,
@@ -90,12 +125,47 @@ def change(
         isr=new_isr,
         leader=new_leader,
         leader_recovery_state=new_recovery,
+        **assigned,
     )
     return record, partition_version(level)
 
 
+def _ended(to: Assignment, isr: tuple[int, ...]) -> tuple[Assignment, tuple[int, ...]]:
+    """Assignment and in-sync set, without those that go as soon as all that stay are in sync."""
+    if not to.moves:
+        return to, isr
+    stay = tuple(each for each in to.replicas if each not in to.removing)
+    in_sync = tuple(each for each in isr if each not in to.removing)
+    if not stay or not in_sync or not set(stay) <= set(in_sync):
+        return to, isr
+    return Assignment(stay, directories=to.directories), in_sync
+
+
+def _assigned(partition: Partition, to: Assignment, level: int) -> dict[str, Any]:
+    """The fields of a change record by which a partition gets this assignment."""
+    fields: dict[str, Any] = {}
+    if level >= LEVEL_DIRECTORIES:
+        unknown = (ZERO_ID,) * len(partition.replicas)
+        before = partition.directories or unknown
+        known = dict(zip(partition.replicas, before, strict=True))
+        directories = tuple(known.get(each, to.directories.get(each, ZERO_ID)) for each in to.replicas)
+        if directories != before:
+            fields["directories"] = directories
+    if to.replicas != partition.replicas:
+        fields["replicas"] = to.replicas
+    if to.removing != partition.removing:
+        fields["removing_replicas"] = to.removing
+    if to.adding != partition.adding:
+        fields["adding_replicas"] = to.adding
+    return fields
+
+
 def _shrinks(partition: Partition, isr: tuple[int, ...] | None) -> bool:
     return isr is not None and not set(partition.isr) <= set(isr)
+
+
+def active_brokers(image: Image) -> frozenset[int]:
+    return frozenset(broker.id for broker in image.brokers.values() if broker.active)
 
 
 # --- many partitions at once ------------------------------------------------------------------------------

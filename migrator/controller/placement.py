@@ -1,17 +1,18 @@
-"""Where the replicas of new partitions go: striped over racks and brokers.
+"""Where new replicas go: striped over racks and brokers, or where somebody wants them.
 
-In:   the usable brokers with their racks, how many partitions and replicas, and chance.
-Out:  one replica list per partition, the preferred leader first; or the reason why it cannot be done.
+In:   the usable brokers with their racks, how many partitions and replicas, and chance; or a replica list by hand.
+Out:  one replica list per partition, the preferred leader first; or the reason why it cannot be done; the directory of
+a new replica.
 Source: Kafka 3.9 `StripedReplicaPlacer`: the leader on the next unfenced broker of the current rack, followers
 round-robin over the racks, everything shifted by one per partition, shuffled when all leaders were used once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Sequence
 from random import Random
 
-from migrator.model.values import Broker
+from migrator.model.values import UNASSIGNED_DIRECTORY, ZERO_ID, Broker
 
 
 class PlacementRefused(Exception):
@@ -116,3 +117,30 @@ class _Striper:
             if broker is not None:
                 return rack, broker
         raise AssertionError("an unfenced broker exists and every epoch starts its list anew")
+
+
+# --- by hand ----------------------------------------------------------------------------------------------
+
+
+def manual_problem(known: Container[int], replicas: Sequence[int], size: int | None = None) -> str | None:
+    """Why nobody may place a partition like that. known: ids of registered brokers; size: how many are wanted."""
+    if not replicas:
+        return "The manual partition assignment includes an empty replica list."
+    for broker in sorted(replicas):
+        if broker not in known:
+            return f"The manual partition assignment includes broker {broker}, but no such broker is registered."
+        if replicas.count(broker) > 1:
+            return f"The manual partition assignment includes the broker {broker} more than once."
+    if size is not None and len(replicas) != size:
+        return (
+            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
+            f"consistent with previous partitions, which have {size} replica(s)."
+        )
+    return None
+
+
+def default_directory(broker: Broker) -> bytes:
+    """The one directory of the broker; ZERO_ID (MIGRATING) when it registered none, UNASSIGNED when several."""
+    if len(broker.log_dirs) == 1:
+        return broker.log_dirs[0]
+    return ZERO_ID if not broker.log_dirs else UNASSIGNED_DIRECTORY

@@ -64,6 +64,8 @@ from migrator.wire.messages.partitions import (
     ElectLeadersResponse,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
     ReplicaElectionResult,
 )
 from migrator.wire.messages.raft import (
@@ -208,12 +210,23 @@ def _elect_leaders(request: ElectLeadersRequest, error: int, words: str | None) 
     )
 
 
+def _alter_reassignments(request: AlterPartitionReassignmentsRequest, error: int, words: str | None) -> Message:
+    responses = (
+        ReassignableTopicResponse(
+            topic.name,
+            tuple(ReassignablePartitionResponse(each.partition_index, error, words) for each in topic.partitions),
+        )
+        for topic in request.topics
+    )
+    return AlterPartitionReassignmentsResponse(error_code=error, error_message=words, responses=tuple(responses))
+
+
 _REFUSALS: Final[dict[type[Message], Refuse]] = {
     AddRaftVoterRequest: _with_words(AddRaftVoterResponse),
     AllocateProducerIdsRequest: _only_code(AllocateProducerIdsResponse),
     AlterClientQuotasRequest: _quotas,
     AlterConfigsRequest: _alter_configs,
-    AlterPartitionReassignmentsRequest: _with_words(AlterPartitionReassignmentsResponse),
+    AlterPartitionReassignmentsRequest: _alter_reassignments,
     AlterPartitionRequest: _only_code(AlterPartitionResponse),
     AlterUserScramCredentialsRequest: _scram,
     AssignReplicasToDirsRequest: _only_code(AssignReplicasToDirsResponse),

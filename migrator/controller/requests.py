@@ -19,10 +19,12 @@ from migrator.controller.brokers import (
     register_controller,
     unregister_broker,
 )
-from migrator.controller.configs import incremental_alter_configs
+from migrator.controller.configs import alter_configs, incremental_alter_configs
 from migrator.controller.decision import Decision, Error, Situation
+from migrator.controller.elect_leaders import elect_leaders
 from migrator.controller.features import FORWARDABLE
 from migrator.controller.producer_ids import allocate_producer_ids
+from migrator.controller.reassignments import alter_reassignments, list_reassignments
 from migrator.controller.refusals import refuse
 from migrator.controller.topics import create_partitions, create_topics, delete_topics
 from migrator.errors import FindingError
@@ -42,8 +44,13 @@ from migrator.wire.messages.brokers import (
     EnvelopeResponse,
     UnregisterBrokerRequest,
 )
-from migrator.wire.messages.configs import IncrementalAlterConfigsRequest
-from migrator.wire.messages.partitions import AlterPartitionRequest
+from migrator.wire.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
+from migrator.wire.messages.partitions import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionRequest,
+    ElectLeadersRequest,
+    ListPartitionReassignmentsRequest,
+)
 from migrator.wire.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from migrator.wire.principal import decode_principal
 from migrator.wire.schema import Message
@@ -59,13 +66,9 @@ BEFORE_MIGRATION: Final = (
 NOT_BUILT: Final = {
     30: "CreateAcls",
     31: "DeleteAcls",
-    33: "AlterConfigs",
     38: "CreateDelegationToken",
     39: "RenewDelegationToken",
     40: "ExpireDelegationToken",
-    43: "ElectLeaders",
-    45: "AlterPartitionReassignments",
-    46: "ListPartitionReassignments",
     49: "AlterClientQuotas",
     51: "AlterUserScramCredentials",
     57: "UpdateFeatures",
@@ -102,6 +105,14 @@ def decide(situation: Situation, request: Message, version: int, *, writes_allow
             return create_partitions(situation, request)
         case IncrementalAlterConfigsRequest():
             return incremental_alter_configs(situation, request)
+        case AlterConfigsRequest():
+            return alter_configs(situation, request)
+        case ElectLeadersRequest():
+            return elect_leaders(situation, request)
+        case AlterPartitionReassignmentsRequest():
+            return alter_reassignments(situation, request)
+        case ListPartitionReassignmentsRequest():
+            return list_reassignments(situation, request)
         case _:
             words = f"{type(request).__name__.removesuffix('Request')} is not supported by the migrating controller."
             return Decision(refuse(request, Error.UNSUPPORTED_VERSION, words))

@@ -13,8 +13,16 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, Decision, Error, Record, Situation, partition_version
-from migrator.controller.placement import PlacementRefused, place
+from migrator.controller.decision import (
+    RECORDS_PER_REQUEST_MAX,
+    TOO_MANY,
+    Decision,
+    Error,
+    Record,
+    Situation,
+    partition_version,
+)
+from migrator.controller.placement import PlacementRefused, default_directory, manual_problem, place
 from migrator.controller.topic_configs import effective, refuse_topic_config
 from migrator.model.image import Image
 from migrator.model.values import ZERO_ID, ConfigType, Topic
@@ -37,7 +45,6 @@ from migrator.wire.messages.topics import (
 
 METADATA_TOPIC = "__cluster_metadata"
 NAME_MAX = 249
-TOO_MANY = f"Unable to perform excessively large batch operation (more than {RECORDS_PER_REQUEST_MAX} records)."
 
 
 class _Refused(Exception):
@@ -165,7 +172,7 @@ def _manual(image: Image, topic: CreatableTopic) -> list[tuple[int, ...]]:
 
 def _check_manual(image: Image, assignments: Sequence[tuple[int, ...]], size: int, first: int) -> None:
     for partition, replicas in enumerate(assignments, first):
-        problem = _manual_problem(image, replicas, size)
+        problem = manual_problem(image.brokers, replicas, size)
         if problem is None and not any(image.brokers[broker].active for broker in replicas):
             problem = (
                 f"All brokers specified in the manual partition assignment for partition {partition} are fenced or in "
@@ -173,22 +180,6 @@ def _check_manual(image: Image, assignments: Sequence[tuple[int, ...]], size: in
             )
         if problem is not None:
             raise _Refused(Error.INVALID_REPLICA_ASSIGNMENT, problem)
-
-
-def _manual_problem(image: Image, replicas: tuple[int, ...], size: int) -> str | None:
-    if not replicas:
-        return "The manual partition assignment includes an empty replica list."
-    for broker in sorted(replicas):
-        if broker not in image.brokers:
-            return f"The manual partition assignment includes broker {broker}, but no such broker is registered."
-        if replicas.count(broker) > 1:
-            return f"The manual partition assignment includes the broker {broker} more than once."
-    if len(replicas) != size:
-        return (
-            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
-            f"consistent with previous partitions, which have {size} replica(s)."
-        )
-    return None
 
 
 def _placed(situation: Situation, topic: CreatableTopic) -> list[tuple[int, ...]]:
@@ -245,18 +236,10 @@ def _partition_records(
             leader=isr[0],
             leader_epoch=0,
             partition_epoch=0,
-            directories=tuple(_directory(image, broker) for broker in replicas) if version >= 1 else (),
+            directories=tuple(default_directory(image.brokers[broker]) for broker in replicas) if version >= 1 else (),
         )
         records.append((record, version))
     return records
-
-
-def _directory(image: Image, broker: int) -> bytes:
-    """The one directory of the broker; ZERO_ID (MIGRATING) when it registered none, UNASSIGNED when several."""
-    directories = image.brokers[broker].log_dirs
-    if len(directories) == 1:
-        return directories[0]
-    return ZERO_ID if not directories else bytes(15) + b"\x01"
 
 
 def _config(topic: str, name: str, value: str) -> ConfigRecord:
