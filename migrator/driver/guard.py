@@ -33,12 +33,14 @@ def check_full_send(
     orders: Iterable[Order],
     surveys: Mapping[int, Survey],
     deleted: Collection[str] = (),
+    removed: Collection[tuple[int, str, int]] = (),
     *,
     after_fail_over: bool = False,
 ) -> list[Occurrence]:
     """Everything that these orders would destroy; empty when they may leave.
 
     deleted:         names of topics that the log removed since the surveys were taken; leaving those out is right.
+    removed:         broker, topic, partition of replicas that a reassignment took away; the broker may not know yet.
     after_fail_over: not right after the copy. Then a broker may have logs of a topic that it does not know yet: the
         leader that died had told it to host them, with the id that is committed, and did not come to the rest.
     """
@@ -51,13 +53,19 @@ def check_full_send(
             reason = "it was not asked what it has"
             found.append(FULL_SEND_INCOMPLETE.found(broker=order.broker, what="everything", reason=reason))
         elif order.api_key == LEADER_AND_ISR:
-            found += _check_logs(order, survey, deleted, after_fail_over)
+            found += _check_logs(order, survey, deleted, removed, after_fail_over)
         elif order.api_key == UPDATE_METADATA:
             found += _check_topics(order, survey, deleted)
     return found
 
 
-def _check_logs(order: Order, survey: Survey, deleted: Collection[str], after_fail_over: bool) -> list[Occurrence]:
+def _check_logs(
+    order: Order,
+    survey: Survey,
+    deleted: Collection[str],
+    removed: Collection[tuple[int, str, int]],
+    after_fail_over: bool,
+) -> list[Occurrence]:
     request = decode(LeaderAndIsrRequest, VERSIONS[LEADER_AND_ISR], order.body)
     named = {
         (topic.topic_name, partition.partition_index)
@@ -67,7 +75,7 @@ def _check_logs(order: Order, survey: Survey, deleted: Collection[str], after_fa
     ids = {topic.topic_name: topic.topic_id for topic in request.topic_states}
     found = []
     for topic, partition in sorted(survey.logs - named):
-        if topic not in deleted:
+        if topic not in deleted and (order.broker, topic, partition) not in removed:
             found.append(_missing(order, f"the log of {topic}-{partition}", "FULL LeaderAndIsr does not name it"))
     for topic in sorted({topic for topic, _ in survey.logs & named}):
         known = survey.topics.get(topic, ZERO_UUID)

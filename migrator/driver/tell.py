@@ -185,6 +185,18 @@ def _removal_orders(delta: Delta, claim: Claim, brokers: list[Broker], wanted: I
     return [_stop_replica(claim, broker, stops[broker.id]) for broker in brokers if broker.id in stops]
 
 
+def removed_replicas(delta: Delta) -> set[tuple[int, str, int]]:
+    """Broker, topic and partition of every replica that a reassignment took away in this delta."""
+    return {
+        (broker, topic.name, partition.id)
+        for topic, partition, before in _changed_partitions(
+            delta, [each for each in delta.topics if each in delta.before.topics]
+        )
+        if before is not None and before.replicas != partition.replicas
+        for broker in set(before.replicas) - set(partition.replicas)
+    }
+
+
 def _changed_partitions(delta: Delta, wanted: Iterable[bytes]) -> list[tuple[Topic, Partition, Partition | None]]:
     """Partitions of `wanted` topics that are new or differ, with what they were before; by topic name, then id."""
     found = []

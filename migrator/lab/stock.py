@@ -12,7 +12,7 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -71,12 +71,8 @@ def record_migration(
     plan: Plan,
     make_controller: MakeController = stock_quorum,
     brokers: int = 3,
-    leave_out: Collection[str] = (),
 ) -> Recording:
-    """Run the script on a new cluster in `laboratory` and save what brokers were sent to `directory`.
-
-    leave_out: steps in dual-write that the controller is not asked to do.
-    """
+    """Run the script on a new cluster in `laboratory` and save what brokers were sent to `directory`."""
     recorder = Recorder(keep=CONTROLLER_REQUESTS)
     cluster = Cluster(laboratory, brokers=brokers, recorder=recorder, extra=NOBODY_ELSE_MOVES)
     changes = Changes(cluster, recorder, plan)
@@ -101,7 +97,7 @@ def record_migration(
     _wait_told_everything(recorder, cluster)
     clock.lap("dual_write")
 
-    changes.run(leave_out)
+    changes.run()
     clock.lap("changes")
     controller.stop()
     index = recorder.save(directory, _about(cluster, changes, plan, clock.seconds))

@@ -248,9 +248,9 @@ class ActiveController:
             for future, _ in self._steps.popleft().waiting:
                 future.cancel()
         self.newest = self.image
-        removed = self._replay.removed_topics
-        self._replay = LogReplay(self.image, self._applied)
-        self._replay.removed_topics = removed
+        before, self._replay = self._replay, LogReplay(self.image, self._applied)
+        self._replay.removed_topics = before.removed_topics
+        self._replay.removed_replicas = before.removed_replicas
         self._on_lost(epoch)
         self._look_for_retirement()
         self._catch_up()
@@ -283,6 +283,11 @@ class ActiveController:
     def removed_topics(self) -> set[str]:
         """Names of topics that the log removed before this node began to lead."""
         return self._replay.removed_topics
+
+    @property
+    def removed_replicas(self) -> set[tuple[int, str, int]]:
+        """Broker, topic, partition of replicas that the log took away before this node began to lead."""
+        return self._replay.removed_replicas
 
     # --- requests ------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from migrator.driver.claim import Claim, Seen, still_ours
 from migrator.driver.copy import Copy
 from migrator.driver.guard import Survey
 from migrator.driver.machine import Happened, State, Window, entry, in_window, may_abort, move, writes_allowed
-from migrator.driver.tell import Kind, Order, reachable
+from migrator.driver.tell import Kind, Order, reachable, removed_replicas
 from migrator.driver.teller import Teller
 from migrator.driver.tree import Tree
 from migrator.errors import FENCED, HAND_BACK_NOT_POSSIBLE, TAKEOVER_ABORTED, FindingError, Occurrence
@@ -131,6 +131,8 @@ class DriverNode:
         self.unanswered_full: dict[int, int] = {}
         self.deleted_topics: set[str] = set()
         """Names of topics that the log removed; a broker that missed that may still have their logs."""
+        self.removed_replicas: set[tuple[int, str, int]] = set()
+        """Broker, topic, partition of replicas that a reassignment took away; the same holds."""
         self._refusals: dict[int, int] = {}
         self._retries: dict[int, asyncio.TimerHandle] = {}
         self._on_retired = on_retired
@@ -163,6 +165,7 @@ class DriverNode:
         """This node leads and its first records are committed."""
         self._epoch = epoch
         self.deleted_topics |= self.controller.removed_topics
+        self.removed_replicas |= self.controller.removed_replicas
         image = self.controller.image
         self.interrupt(entry(image.migration, latched=Mark.TAKEOVER in image.marks))
 
@@ -226,6 +229,7 @@ class DriverNode:
             before = delta.before.topics.get(topic_id)
             if before is not None and topic_id not in delta.after.topics:
                 self.deleted_topics.add(before.name)
+        self.removed_replicas |= removed_replicas(delta)
         for broker in delta.brokers:
             old, new = delta.before.brokers.get(broker), delta.after.brokers.get(broker)
             if old is None or new is None or old.epoch != new.epoch:

@@ -24,6 +24,7 @@ from migrator.wire.messages.metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
+    PartitionChangeRecord,
     RemoveTopicRecord,
 )
 from migrator.wire.records import decode_record, decode_versioned_record
@@ -45,6 +46,8 @@ class LogReplay:
         self.data_records = 0 if image.is_empty else 1
         self.removed_topics: set[str] = set()
         """Names of topics that the log removed at some time."""
+        self.removed_replicas: set[tuple[int, str, int]] = set()
+        """Broker, topic and partition of replicas that a reassignment took away at some time."""
         self._open: list[Message] | None = None
 
     @property
@@ -87,6 +90,11 @@ class LogReplay:
     def _replay(self, draft: Draft, record: Message) -> None:
         if isinstance(record, RemoveTopicRecord) and (name := draft.topic_name(record.topic_id)) is not None:
             self.removed_topics.add(name)
+        if isinstance(record, PartitionChangeRecord) and record.replicas is not None:
+            name = draft.topic_name(record.topic_id) or ""
+            before = draft.partition(record.topic_id, record.partition_id).replicas
+            gone = set(before) - set(record.replicas)
+            self.removed_replicas |= {(broker, name, record.partition_id) for broker in gone}
         replay(draft, record)
 
 

@@ -577,8 +577,8 @@ class TakeoverActs:
         return orders, self._guard(orders)
 
     def _guard(self, orders: list[Order]) -> list[Occurrence]:
-        now = self.d.now
-        return check_full_send(orders, now.surveys, self.d.deleted_topics, after_fail_over=not now.fresh_copy)
+        now, deleted, removed = self.d.now, self.d.deleted_topics, self.d.removed_replicas
+        return check_full_send(orders, now.surveys, deleted, removed, after_fail_over=not now.fresh_copy)
 
     def _tell(self, teller: Teller, orders: list[Order]) -> None:
         """From here on commits go to the teller; those that came while the full send was encoded go first."""

@@ -8,11 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.controller.configs import Operation, incremental_alter_configs
+from migrator.controller.configs import Operation, alter_configs, incremental_alter_configs
 from migrator.controller.decision import Decision, Error, Situation
 from migrator.controller.topic_configs import TOPIC_CONFIGS, Source, effective, is_list, refuse_topic_config
 from migrator.model.values import ConfigType
 from migrator.wire.messages.configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResponse,
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
@@ -233,3 +237,76 @@ def test_the_effective_value_is_the_nearest_one(
     found = effective(topic, brokers, file)
     assert found["retention.ms"] == expected
     assert found.keys() == TOPIC_CONFIGS.keys()
+
+
+# --- the old form -----------------------------------------------------------------------------------------
+
+
+def whole(type_: int, name: str, **values: str | None) -> AlterConfigsResource:
+    configs = tuple(AlterableConfig(key.replace("_", "."), value) for key, value in values.items())
+    return AlterConfigsResource(type_, name, configs)
+
+
+def replace_configs(
+    situation: Situation, *resources: AlterConfigsResource, validate_only: bool = False
+) -> tuple[list[tuple[int, str | None]], Decision]:
+    decision = alter_configs(situation, AlterConfigsRequest(resources, validate_only=validate_only))
+    assert isinstance(decision.reply, AlterConfigsResponse)
+    return [(each.error_code, each.error_message) for each in decision.reply.responses], decision
+
+
+def test_the_old_form_removes_what_it_does_not_name() -> None:
+    situation = a_cluster({"retention.ms": "5", "cleanup.policy": "compact", "segment.bytes": "100"})
+    asked = whole(ConfigType.TOPIC, "orders", retention_ms="5", segment_bytes="200")
+    results, decision = replace_configs(situation, asked)
+    assert results == [(Error.NONE, None)]
+    assert messages(decision) == [  # what stays is not written again
+        ConfigRecord(resource_type=ConfigType.TOPIC, resource_name="orders", name="segment.bytes", value="200"),
+        ConfigRecord(resource_type=ConfigType.TOPIC, resource_name="orders", name="cleanup.policy", value=None),
+    ]
+    kept = after(situation, decision).image.config(ConfigType.TOPIC, "orders")
+    assert dict(kept) == {"retention.ms": "5", "segment.bytes": "200"}
+
+
+@pytest.mark.parametrize("broker", ["", "1"])
+def test_the_old_form_writes_the_values_of_brokers_always_so_that_files_are_read_again(broker: str) -> None:
+    situation = a_cluster(brokers={broker: {"log.cleaner.threads": "2", "log.cleaner.backoff.ms": "1"}})
+    results, decision = replace_configs(situation, whole(ConfigType.BROKER, broker, log_cleaner_threads="2"))
+    assert results == [(Error.NONE, None)]
+    assert [(each.name, each.value) for each in messages(decision)] == [  # type: ignore[attr-defined]
+        ("log.cleaner.threads", "2"),
+        ("log.cleaner.backoff.ms", None),
+    ]
+
+
+def test_the_old_form_judges_what_is_left_and_each_resource_alone() -> None:
+    situation = a_cluster({"max.compaction.lag.ms": "10"})
+    good = whole(ConfigType.TOPIC, "orders", min_compaction_lag_ms="11")  # the contradiction goes with the old value
+    results, decision = replace_configs(
+        situation,
+        good,
+        whole(ConfigType.TOPIC, "nobody", retention_ms="1"),
+        whole(ConfigType.BROKER, "9", log_cleaner_threads="2"),
+        whole(ConfigType.BROKER, "1"),
+        whole(ConfigType.BROKER, "1"),
+        whole(99, "orders"),
+    )
+    assert [code for code, _ in results] == [
+        Error.NONE,
+        Error.UNKNOWN_TOPIC_OR_PARTITION,
+        Error.BROKER_ID_NOT_REGISTERED,
+        Error.INVALID_REQUEST,
+        Error.INVALID_REQUEST,
+        Error.UNSUPPORTED_VERSION,
+    ]
+    assert len(decision.records) == 2
+    refused, nothing = replace_configs(situation, whole(ConfigType.TOPIC, "orders", retention_ms="soon"))
+    assert refused[0][0] == Error.INVALID_CONFIG
+    assert nothing.records == ()
+
+
+def test_the_old_form_only_validates_when_asked_to() -> None:
+    results, decision = replace_configs(
+        a_cluster(), whole(ConfigType.TOPIC, "orders", retention_ms="5"), validate_only=True
+    )
+    assert (results, decision.records) == ([(Error.NONE, None)], ())

@@ -19,7 +19,7 @@ from migrator.wire.codec import decode, encode
 from migrator.wire.messages.control import LeaderAndIsrRequest, UpdateMetadataRequest
 from migrator.wire.primitives import ZERO_UUID
 from tests.support.arbitrary_images import BROKERS, images
-from tests.support.builders import a_claim, a_topic, an_id, an_image
+from tests.support.builders import a_claim, a_partition, a_topic, an_id, an_image
 
 IMAGE = an_image(a_topic("orders", 3), a_topic("payments", 2))
 
@@ -162,6 +162,17 @@ def test_a_deletion_in_the_log_explains_what_is_left_out(deleted: tuple[str, ...
     surveys = what_brokers_have()
     after = an_image(a_topic("payments", 2))
     assert bool(check_full_send(the_send(after), surveys, deleted)) is not bool(deleted)
+
+
+def test_a_replica_that_the_log_took_away_explains_its_log_on_that_broker_alone() -> None:
+    """The leader that died had not told the broker yet; moving the log aside is what it would have heard."""
+    surveys = what_brokers_have()
+    after = an_image(
+        a_topic("orders", [a_partition(0, (2, 3)), a_partition(1), a_partition(2)]), a_topic("payments", 2)
+    )
+    assert check_full_send(the_send(after), surveys, (), {(1, "orders", 0)}) == []
+    for other in ((2, "orders", 0), (1, "orders", 1), (1, "payments", 0)):
+        assert len(check_full_send(the_send(after), surveys, (), {other})) == 1
 
 
 def test_a_topic_deleted_and_created_again_since_the_survey_may_have_another_id() -> None:

@@ -25,10 +25,11 @@ def a_driver(state: State, **known: Any) -> Any:
     driver.hooks = Hooks()
     driver.mirror = driver.teller = None
     driver.unanswered_full = {}
-    driver.deleted_topics = set()
+    driver.deleted_topics, driver.removed_replicas = set(), set()
     driver.backlog, driver.untold = [], []
     image = an_image(a_topic("orders"))
-    driver.controller = SimpleNamespace(image=image, newest=image, removed_topics=set())  # type: ignore[assignment]
+    known_of_log: dict[str, Any] = {"removed_topics": set(), "removed_replicas": set()}
+    driver.controller = SimpleNamespace(image=image, newest=image, **known_of_log)  # type: ignore[assignment]
     driver._changed = asyncio.Event()
     driver._interrupts = asyncio.Queue()
     driver._refusals, driver._retries = {}, {}

@@ -20,6 +20,8 @@ from migrator.wire.messages.metadata import (
     EndTransactionRecord,
     FeatureLevelRecord,
     NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -62,6 +64,17 @@ def test_records_take_effect_in_order_and_the_position_is_the_last_offset() -> N
     assert topics(loader) == ["b"]
     assert loader.image.position == Position(3, 3)
     assert loader.data_records == 4
+
+
+def test_replicas_that_a_reassignment_took_away_are_remembered() -> None:
+    """Their brokers may not have been told when the leader died."""
+    partition = PartitionRecord(partition_id=4, topic_id=an_id("a"), replicas=(1, 2, 3), isr=(1, 2, 3), leader=1)
+    changes = [
+        PartitionChangeRecord(partition_id=4, topic_id=an_id("a"), replicas=replicas)
+        for replicas in [(5, 1, 2, 3), (5, 1, 2), (1, 5)]
+    ]
+    assert replay_all(a_log([topic("a"), partition], changes[:1])).removed_replicas == set()
+    assert replay_all(a_log([topic("a"), partition], changes)).removed_replicas == {(3, "a", 4), (2, "a", 4)}
 
 
 def test_a_control_batch_moves_the_position_and_nothing_else() -> None:
