@@ -76,8 +76,39 @@ def elect_preferred_leaders(laboratory: Laboratory, brokers: str) -> str:
     )
 
 
-def reassign(laboratory: Laboratory, brokers: str, replicas: Mapping[tuple[str, int], Sequence[int]]) -> str:
-    """`kafka-reassign-partitions --execute`: order new replicas, by topic and partition; does not wait for them."""
+def elect_unclean_leader(laboratory: Laboratory, brokers: str, topic: str, partition: int) -> str:
+    """`kafka-leader-election`: somebody leads this partition, also one that may lack records."""
+    which = ("--topic", topic, "--partition", str(partition))
+    kind = ("--election-type", "unclean")
+    tool = "org.apache.kafka.tools.LeaderElectionCommand"
+    return laboratory.tool(tool, "--bootstrap-server", brokers, *kind, *which)
+
+
+Replicas = Mapping[tuple[str, int], Sequence[int]]
+"""Broker ids by topic and partition."""
+
+
+def reassign(laboratory: Laboratory, brokers: str, replicas: Replicas) -> str:
+    """`kafka-reassign-partitions --execute`: order new replicas; does not wait for them."""
+    return _reassign_tool(laboratory, brokers, "--reassignment-json-file", _plan(laboratory, replicas), "--execute")
+
+
+def cancel_reassignment(laboratory: Laboratory, brokers: str, replicas: Replicas) -> str:
+    """`kafka-reassign-partitions --cancel`: these moves are taken back."""
+    return _reassign_tool(laboratory, brokers, "--reassignment-json-file", _plan(laboratory, replicas), "--cancel")
+
+
+def list_reassignments(laboratory: Laboratory, brokers: str) -> str:
+    """`kafka-reassign-partitions --list`: what moves now."""
+    return _reassign_tool(laboratory, brokers, "--list")
+
+
+def _reassign_tool(laboratory: Laboratory, brokers: str, *words: str | Path) -> str:
+    tool = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+    return laboratory.tool(tool, "--bootstrap-server", brokers, *words)
+
+
+def _plan(laboratory: Laboratory, replicas: Replicas) -> Path:
     moves = [
         {"topic": topic, "partition": partition, "replicas": list(chosen)}
         for (topic, partition), chosen in replicas.items()
@@ -85,14 +116,7 @@ def reassign(laboratory: Laboratory, brokers: str, replicas: Mapping[tuple[str, 
     plan = laboratory.directory / "tools" / "reassignment.json"
     plan.parent.mkdir(exist_ok=True)
     plan.write_text(json.dumps({"version": 1, "partitions": moves}))
-    return laboratory.tool(
-        "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
-        "--bootstrap-server",
-        brokers,
-        "--reassignment-json-file",
-        plan,
-        "--execute",
-    )
+    return plan
 
 
 def _segments(file: Path) -> Iterable[Path]:

@@ -1,0 +1,344 @@
+"""What administrators do in dual-write beyond topics: move replicas, elect leaders, configure the old way.
+
+Kafka's own tools and a client's admin, sent to real ZooKeeper-mode brokers, which pass it on to our controller. Each
+time both sides are compared, and in the end the cluster goes back and ZooKeeper shows what the log said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, ElectionType, TopicCollection, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from migrator.errors import FindingError
+from migrator.lab.cluster import Cluster
+from migrator.lab.laboratory import Laboratory
+from migrator.lab.ours import OurController
+from migrator.lab.tools import (
+    cancel_reassignment,
+    elect_preferred_leaders,
+    elect_unclean_leader,
+    list_reassignments,
+    reassign,
+)
+from migrator.node.broker_client import BrokerConnection
+from migrator.wire.messages.partitions import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from tests.e2e.support import assert_same, produce, ready_cluster, wait_for, wait_zookeeper_rules
+
+pytestmark = pytest.mark.lab
+
+MOVED = "moved"
+RECORDS = 2_000
+
+
+def create(cluster: Cluster, topic: str, *replicas: Sequence[int]) -> None:
+    assignment = [list(each) for each in replicas]
+    new = NewTopic(topic, num_partitions=len(assignment), replica_assignment=assignment)
+    for future in cluster.admin().create_topics([new], operation_timeout=30).values():
+        future.result(30)
+    cluster.wait_isr_whole([topic])
+
+
+def assignment(cluster: Cluster, topic: str) -> dict[str, Any]:
+    """`/brokers/topics/<topic>` as ZooKeeper has it."""
+    data = cluster.zk.read(f"/brokers/topics/{topic}")
+    assert data is not None
+    found = json.loads(data)
+    return {key: found[key] for key in ("partitions", "adding_replicas", "removing_replicas")}
+
+
+def at_rest(**partitions: Sequence[int]) -> dict[str, Any]:
+    return {
+        "partitions": {number.removeprefix("p"): list(each) for number, each in partitions.items()},
+        "adding_replicas": {},
+        "removing_replicas": {},
+    }
+
+
+def wait_assignment(cluster: Cluster, topic: str, wanted: dict[str, Any], deadline_s: float = 60) -> None:
+    def why_not() -> str | None:
+        found = assignment(cluster, topic)
+        return None if found == wanted else f"{found}"
+
+    wait_for(why_not, deadline_s, f"{topic} is at {wanted}")
+    cluster.wait_isr_whole([topic])
+
+
+def wait_logs(cluster: Cluster, topic: str, partition: int, brokers: set[int]) -> None:
+    """Exactly these brokers have a log of the partition; what a StopReplica deletes is renamed first."""
+
+    def why_not() -> str | None:
+        found = {
+            broker.broker_id
+            for broker in cluster.brokers
+            if (broker.spec.directory / "data-0" / f"{topic}-{partition}").exists()
+        }
+        return None if found == brokers else f"brokers {sorted(found)} have it"
+
+    wait_for(why_not, 30, f"the log of {topic}-{partition} is on {sorted(brokers)}")
+
+
+def order(cluster: Cluster, topic: str, *replicas: Sequence[int]) -> None:
+    """A reassignment that Kafka's tool would not send: it looks first whether every broker is there."""
+    moves = tuple(ReassignablePartition(number, each) for number, each in enumerate(replicas))
+    request = AlterPartitionReassignmentsRequest(topics=(ReassignableTopic(topic, moves),))
+
+    async def ask() -> AlterPartitionReassignmentsResponse:
+        connection = BrokerConnection("127.0.0.1", cluster.brokers[0].spec.port, "a test")
+        try:
+            return await connection.ask(request, 0, AlterPartitionReassignmentsResponse, 30)
+        finally:
+            connection.close()
+
+    answer = asyncio.run(ask())
+    assert answer.error_code == 0, answer
+    assert [each.error_code for each in answer.responses[0].partitions] == [0] * len(replicas), answer
+
+
+def leaders(cluster: Cluster, topic: str, partitions: int) -> list[int]:
+    states = [cluster.partition_state(topic, number) for number in range(partitions)]
+    return [-1 if state is None else int(state["leader"]) for state in states]
+
+
+def consumed(cluster: Cluster, topic: str, partitions: int) -> list[str]:
+    """Every record from the first to the end."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "everything"})
+    try:
+        wanted = [TopicPartition(topic, number, 0) for number in range(partitions)]
+        ends = {each.partition: consumer.get_watermark_offsets(each, timeout=30)[1] for each in wanted}
+        consumer.assign(wanted)
+        found: list[str] = []
+        for _ in range(sum(ends.values())):
+            message = consumer.poll(30)
+            assert message is not None, f"{len(found)} records after 30 s without one"
+            assert message.error() is None, message.error()
+            found.append(message.value().decode())
+        return found
+    finally:
+        consumer.close()
+
+
+def assert_all_there(cluster: Cluster, topic: str, partitions: int, count: int = RECORDS) -> None:
+    assert sorted(consumed(cluster, topic, partitions)) == sorted(map(str, range(count)))
+
+
+def described(cluster: Cluster, *topics: str) -> dict[str, dict[int, list[int]]]:
+    """Replicas by topic and partition, as a client is told."""
+    futures = cluster.admin().describe_topics(TopicCollection(list(topics)))
+    return {
+        name: {each.id: [node.id for node in each.replicas] for each in future.result(30).partitions}
+        for name, future in futures.items()
+    }
+
+
+def hand_back(cluster: Cluster, controller: OurController) -> None:
+    controller.ask("hand-back")
+    controller.wait_state("RETIRED", deadline_s=60)
+    controller.stop()
+    wait_zookeeper_rules(cluster)
+
+
+def test_replicas_with_data_move_leaders_are_elected_and_the_cluster_goes_back(laboratory: Laboratory) -> None:
+    with ready_cluster(laboratory) as (cluster, controller):
+        create(cluster, MOVED, (0, 1), (1, 2))
+        produce(cluster, MOVED, RECORDS)
+        controller.start()
+        controller.wait_dual_write(30)
+
+        # One partition leaves its leader, the other one gets a third replica; both need a log that has to be copied.
+        reassign(laboratory, cluster.bootstrap_servers, {(MOVED, 0): (2, 1), (MOVED, 1): (1, 2, 0)})
+        wait_assignment(cluster, MOVED, at_rest(p0=(2, 1), p1=(1, 2, 0)))
+        wait_logs(cluster, MOVED, 0, {1, 2})
+        assert leaders(cluster, MOVED, 2) == [2, 1]
+        assert_same(cluster, controller.data)
+        assert_all_there(cluster, MOVED, 2)
+
+        # Fewer replicas, and another order: nothing to copy.
+        reassign(laboratory, cluster.bootstrap_servers, {(MOVED, 0): (1, 2), (MOVED, 1): (0,)})
+        wait_assignment(cluster, MOVED, at_rest(p0=(1, 2), p1=(0,)))
+        wait_logs(cluster, MOVED, 1, {0})
+        assert leaders(cluster, MOVED, 2) == [2, 0]
+
+        elect_preferred_leaders(laboratory, cluster.bootstrap_servers)
+        wait_for(lambda: str(now) if (now := leaders(cluster, MOVED, 2)) != [1, 0] else None, 30, "preferred leaders")
+        again = cluster.admin().elect_leaders(ElectionType.PREFERRED, [TopicPartition(MOVED, 0)]).result(30)
+        assert [error.name() for error in again.values()] == ["ELECTION_NOT_NEEDED"]
+        assert_same(cluster, controller.data)
+
+        before = described(cluster, MOVED, "topic-0")
+        hand_back(cluster, controller)
+        assert described(cluster, MOVED, "topic-0") == before
+        assert before[MOVED] == {0: [1, 2], 1: [0]}
+        assert_all_there(cluster, MOVED, 2)
+
+        reassign(laboratory, cluster.bootstrap_servers, {(MOVED, 0): (0, 1), (MOVED, 1): (2,)})  # by ZooKeeper's own
+        wait_assignment(cluster, MOVED, at_rest(p0=(0, 1), p1=(2,)))
+        wait_logs(cluster, MOVED, 1, {2})
+        assert_all_there(cluster, MOVED, 2)
+
+
+def test_a_move_to_a_broker_that_is_away_can_be_seen_taken_back_and_outlives_controllers_and_the_hand_back(
+    laboratory: Laboratory,
+) -> None:
+    with ready_cluster(laboratory) as (cluster, controller):
+        create(cluster, MOVED, (0, 1), (1, 0), (0, 1))
+        produce(cluster, MOVED, RECORDS)
+        controller.start()
+        controller.wait_dual_write(30)
+        away = cluster.brokers[2]
+        away.stop()
+
+        order(cluster, MOVED, (0, 2), (2, 0), (2, 1))
+        moving = {
+            "partitions": {"0": [0, 2, 1], "1": [2, 0, 1], "2": [2, 1, 0]},
+            "adding_replicas": {"0": [2], "1": [2], "2": [2]},
+            "removing_replicas": {"0": [1], "1": [1], "2": [0]},
+        }
+        wait_for(lambda: None if assignment(cluster, MOVED) == moving else "not yet", 30, "the move is in ZooKeeper")
+        text = list_reassignments(laboratory, cluster.bootstrap_servers)
+        assert "moved-0: replicas: 0,2,1. adding: 2. removing: 1." in text, text
+        assert_same(cluster, controller.data)
+
+        cancel_reassignment(laboratory, cluster.bootstrap_servers, {(MOVED, 2): (2, 1)})
+        moving["partitions"]["2"] = [1, 0]
+        del moving["adding_replicas"]["2"], moving["removing_replicas"]["2"]
+        wait_for(lambda: None if assignment(cluster, MOVED) == moving else "not yet", 30, "one move is taken back")
+        with pytest.raises(FindingError, match="reassignment"):
+            cancel_reassignment(laboratory, cluster.bootstrap_servers, {(MOVED, 9): (2, 1)})
+
+        controller.kill()
+        controller.launch()
+        controller.wait_dual_write(60)
+        assert assignment(cluster, MOVED) == moving
+        assert_same(cluster, controller.data)
+
+        hand_back(cluster, controller)
+        assert assignment(cluster, MOVED) == moving
+        away.start()
+        away.wait_ready()
+        wait_assignment(cluster, MOVED, at_rest(p0=(0, 2), p1=(2, 0), p2=(1, 0)))
+        wait_logs(cluster, MOVED, 0, {0, 2})
+        assert_all_there(cluster, MOVED, 3)
+
+
+def test_a_successor_ends_a_move_that_its_predecessor_began(laboratory: Laboratory) -> None:
+    """The broker that comes back finds the move, and what it ends is deleted although nobody remembers the order."""
+    with ready_cluster(laboratory) as (cluster, controller):
+        create(cluster, MOVED, (0, 1))
+        produce(cluster, MOVED, RECORDS)
+        controller.start()
+        controller.wait_dual_write(30)
+        away = cluster.brokers[2]
+        away.stop()
+        order(cluster, MOVED, (2, 1))
+        wait_for(lambda: None if assignment(cluster, MOVED)["adding_replicas"] else "not yet", 30, "the move began")
+        controller.kill()
+        away.start()  # it comes while nobody is controller
+        controller.launch()
+        controller.wait_dual_write(60)
+        away.wait_ready()
+        wait_assignment(cluster, MOVED, at_rest(p0=(2, 1)))
+        wait_logs(cluster, MOVED, 0, {1, 2})
+        assert_same(cluster, controller.data)
+        assert_all_there(cluster, MOVED, 1)
+
+
+def test_an_unclean_leader_is_elected_when_somebody_asks_for_it(laboratory: Laboratory) -> None:
+    with ready_cluster(laboratory) as (cluster, controller):
+        create(cluster, MOVED, (1, 2))
+        produce(cluster, MOVED, RECORDS)
+        controller.start()
+        controller.wait_dual_write(30)
+        first, second = cluster.brokers[1], cluster.brokers[2]
+
+        def isr(wanted: list[int], leader: int) -> None:
+            def why_not() -> str | None:
+                state = cluster.partition_state(MOVED, 0)
+                return None if state and (state["isr"], state["leader"]) == (wanted, leader) else f"{state}"
+
+            wait_for(why_not, 60, f"in sync {wanted}, led by {leader}")
+
+        second.stop()
+        isr([1], 1)
+        first.stop()
+        isr([1], -1)
+        second.start()
+        second.wait_ready()
+        asked = [TopicPartition(MOVED, 0)]
+        preferred = cluster.admin().elect_leaders(ElectionType.PREFERRED, asked).result(30)
+        assert [error.name() for error in preferred.values()] == ["PREFERRED_LEADER_NOT_AVAILABLE"]
+        elect_unclean_leader(laboratory, cluster.brokers[0].address, MOVED, 0)
+        isr([2], 2)
+        assert_all_there(cluster, MOVED, 1)  # it had everything when it left
+        assert_same(cluster, controller.data)
+
+        first.start()
+        first.wait_ready()
+        cluster.wait_isr_whole([MOVED])
+        assert leaders(cluster, MOVED, 1) == [2]
+        hand_back(cluster, controller)
+        assert_all_there(cluster, MOVED, 1)
+
+
+def test_configuration_is_replaced_as_a_whole_by_the_old_request(laboratory: Laboratory) -> None:
+    with ready_cluster(laboratory) as (cluster, controller):
+        controller.start()
+        controller.wait_dual_write(30)
+
+        def stored(path: str) -> dict[str, str] | None:
+            data = cluster.zk.read(f"/config/{path}")
+            return None if data is None else dict(json.loads(data)["config"])
+
+        def becomes(path: str, wanted: dict[str, str]) -> None:
+            wait_for(lambda: None if stored(path) in (wanted, wanted or None) else str(stored(path)), 30, path)
+
+        def of_brokers(*words: str) -> None:
+            """The tool of 3.9 asks what is there, and sends the whole of it back with AlterConfigs."""
+            server = ("--bootstrap-server", cluster.bootstrap_servers)
+            laboratory.tool("kafka.admin.ConfigCommand", *server, "--entity-type", "brokers", "--alter", *words)
+
+        of_brokers("--entity-name", "1", "--add-config", "log.cleaner.backoff.ms=14000")
+        of_brokers("--entity-name", "1", "--add-config", "log.cleaner.io.buffer.size=600000")
+        becomes("brokers/1", {"log.cleaner.backoff.ms": "14000", "log.cleaner.io.buffer.size": "600000"})
+        of_brokers("--entity-default", "--add-config", "log.cleaner.threads=2")
+        becomes("brokers/<default>", {"log.cleaner.threads": "2"})
+        of_brokers("--entity-name", "1", "--delete-config", "log.cleaner.backoff.ms")
+        becomes("brokers/1", {"log.cleaner.io.buffer.size": "600000"})
+
+        def of_topic(only_validate: bool = False, **values: str) -> None:
+            configs = {name.replace("_", "."): value for name, value in values.items()}
+            resource = ConfigResource(ResourceType.TOPIC, "topic-0", set_config=configs)
+            for future in cluster.admin().alter_configs([resource], validate_only=only_validate).values():
+                future.result(30)
+
+        of_topic(retention_ms="3600001", cleanup_policy="compact")
+        becomes("topics/topic-0", {"retention.ms": "3600001", "cleanup.policy": "compact"})
+        of_topic(only_validate=True, segment_bytes="1000000")
+        of_topic(retention_ms="3600002")
+        becomes("topics/topic-0", {"retention.ms": "3600002"})
+        with pytest.raises(Exception, match="INVALID_CONFIG"):
+            of_topic(retention_ms="soon")
+
+        def effective() -> str | None:
+            resource = ConfigResource(ResourceType.BROKER, "1")
+            entry = cluster.admin().describe_configs([resource])[resource].result(30)["log.cleaner.threads"]
+            return None if entry.value == "2" else f"log.cleaner.threads is {entry.value}"
+
+        wait_for(effective, 30, "the brokers have it")
+        assert_same(cluster, controller.data)
+        hand_back(cluster, controller)
+        assert stored("brokers/1") == {"log.cleaner.io.buffer.size": "600000"}
