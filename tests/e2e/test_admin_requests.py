@@ -126,7 +126,9 @@ def consumed(cluster: Cluster, topic: str, partitions: int) -> list[str]:
             message = consumer.poll(30)
             assert message is not None, f"{len(found)} records after 30 s without one"
             assert message.error() is None, message.error()
-            found.append(message.value().decode())
+            value = message.value()
+            assert isinstance(value, bytes)
+            found.append(value.decode())
         return found
     finally:
         consumer.close()
