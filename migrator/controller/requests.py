@@ -24,8 +24,10 @@ from migrator.controller.decision import Decision, Error, Situation
 from migrator.controller.elect_leaders import elect_leaders
 from migrator.controller.features import FORWARDABLE
 from migrator.controller.producer_ids import allocate_producer_ids
+from migrator.controller.quotas import alter_client_quotas
 from migrator.controller.reassignments import alter_reassignments, list_reassignments
 from migrator.controller.refusals import refuse
+from migrator.controller.scram import alter_scram
 from migrator.controller.topics import create_partitions, create_topics, delete_topics
 from migrator.errors import FindingError
 from migrator.model.values import MigrationState
@@ -44,13 +46,14 @@ from migrator.wire.messages.brokers import (
     EnvelopeResponse,
     UnregisterBrokerRequest,
 )
-from migrator.wire.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
+from migrator.wire.messages.configs import AlterClientQuotasRequest, AlterConfigsRequest, IncrementalAlterConfigsRequest
 from migrator.wire.messages.partitions import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionRequest,
     ElectLeadersRequest,
     ListPartitionReassignmentsRequest,
 )
+from migrator.wire.messages.security import AlterUserScramCredentialsRequest
 from migrator.wire.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from migrator.wire.principal import decode_principal
 from migrator.wire.schema import Message
@@ -69,8 +72,6 @@ NOT_BUILT: Final = {
     38: "CreateDelegationToken",
     39: "RenewDelegationToken",
     40: "ExpireDelegationToken",
-    49: "AlterClientQuotas",
-    51: "AlterUserScramCredentials",
     57: "UpdateFeatures",
     80: "AddRaftVoter",
     81: "RemoveRaftVoter",
@@ -113,6 +114,10 @@ def decide(situation: Situation, request: Message, version: int, *, writes_allow
             return alter_reassignments(situation, request)
         case ListPartitionReassignmentsRequest():
             return list_reassignments(situation, request)
+        case AlterClientQuotasRequest():
+            return alter_client_quotas(situation, request)
+        case AlterUserScramCredentialsRequest():
+            return alter_scram(situation, request)
         case _:
             words = f"{type(request).__name__.removesuffix('Request')} is not supported by the migrating controller."
             return Decision(refuse(request, Error.UNSUPPORTED_VERSION, words))

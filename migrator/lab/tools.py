@@ -94,8 +94,11 @@ def reassign(laboratory: Laboratory, brokers: str, replicas: Replicas) -> str:
 
 
 def cancel_reassignment(laboratory: Laboratory, brokers: str, replicas: Replicas) -> str:
-    """`kafka-reassign-partitions --cancel`: these moves are taken back."""
-    return _reassign_tool(laboratory, brokers, "--reassignment-json-file", _plan(laboratory, replicas), "--cancel")
+    """`kafka-reassign-partitions --cancel`: these moves are taken back. Without asking brokers about throttles, since
+    one of them may be away.
+    """
+    words = ("--cancel", "--preserve-throttles")
+    return _reassign_tool(laboratory, brokers, "--reassignment-json-file", _plan(laboratory, replicas), *words)
 
 
 def list_reassignments(laboratory: Laboratory, brokers: str) -> str:

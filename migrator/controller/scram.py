@@ -1,0 +1,98 @@
+"""Credentials of users are set and deleted.
+
+In:   AlterUserScramCredentials; what a client derived from the password (RFC 5802), never the password.
+Out:  UserScramCredential records with the two keys by which brokers recognise who knows the password, and removals; an
+answer per user.
+Elsewhere: how they stand in ZooKeeper (zk.entity_znodes), who logs in (brokers).
+Rules: the derived password is turned into keys here and is neither kept nor logged; the keys do not lead back to it.
+One change per user and request, whatever the mechanism.
+Source: Kafka 3.9 `ScramControlManager`, `ScramFormatter`; RFC 5802 section 3.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Final
+
+from migrator.controller.decision import Decision, Error, Record, Situation
+from migrator.controller.snapshot import scram_record
+from migrator.model.image import Image
+from migrator.model.values import ScramCredential, ScramKey, ScramMechanism
+from migrator.wire.messages.metadata import RemoveUserScramCredentialRecord
+from migrator.wire.messages.security import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+
+LEVEL_SCRAM: Final = 11
+ITERATIONS_MIN: Final = 4_096
+ITERATIONS_MAX: Final = 16_384
+HASHES: Final = {ScramMechanism.SHA_256: "sha256", ScramMechanism.SHA_512: "sha512"}
+
+Change = ScramCredentialDeletion | ScramCredentialUpsertion
+
+
+class _Refused(Exception):
+    def __init__(self, error: Error, message: str) -> None:
+        super().__init__(message)
+        self.error = error
+
+
+def alter_scram(situation: Situation, request: AlterUserScramCredentialsRequest) -> Decision:
+    accepted: dict[str, Change] = {}
+    refused: dict[str, _Refused] = {}
+    changes: list[Change] = [*request.deletions, *request.upsertions]
+    for change in changes:
+        if change.name in refused:
+            continue
+        try:
+            if accepted.pop(change.name, None) is not None:
+                words = "A user credential cannot be altered twice in the same request"
+                raise _Refused(Error.DUPLICATE_RESOURCE, words)
+            _check(situation.image, change)
+        except _Refused as reason:
+            refused[change.name] = reason
+        else:
+            accepted[change.name] = change
+    results = [AlterUserScramCredentialsResult(user, Error.NONE, None) for user in accepted]
+    results += [AlterUserScramCredentialsResult(user, each.error, str(each)) for user, each in refused.items()]
+    records = tuple(_record(change) for change in accepted.values())
+    return Decision(AlterUserScramCredentialsResponse(results=tuple(results)), records)
+
+
+def _check(image: Image, change: Change) -> None:
+    if image.metadata_version < LEVEL_SCRAM:
+        raise _Refused(Error.UNSUPPORTED_VERSION, "The current metadata.version does not support SCRAM")
+    if not change.name:
+        raise _Refused(Error.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if change.mechanism not in HASHES:
+        raise _Refused(Error.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    if isinstance(change, ScramCredentialDeletion):
+        if ScramKey(change.name, change.mechanism) not in image.scram:
+            raise _Refused(Error.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
+    elif change.iterations < ITERATIONS_MIN:
+        raise _Refused(Error.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+    elif change.iterations > ITERATIONS_MAX:
+        raise _Refused(Error.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+
+
+def _record(change: Change) -> Record:
+    if isinstance(change, ScramCredentialDeletion):
+        return RemoveUserScramCredentialRecord(name=change.name, mechanism=change.mechanism), 0
+    return scram_record(ScramKey(change.name, change.mechanism), credential_of(change)), 0
+
+
+def credential_of(change: ScramCredentialUpsertion) -> ScramCredential:
+    """StoredKey = H(HMAC(SaltedPassword, "Client Key")), ServerKey = HMAC(SaltedPassword, "Server Key")."""
+    hash_ = HASHES[ScramMechanism(change.mechanism)]
+    client_key = hmac.digest(change.salted_password, b"Client Key", hash_)
+    return ScramCredential(
+        salt=change.salt,
+        stored_key=hashlib.new(hash_, client_key).digest(),
+        server_key=hmac.digest(change.salted_password, b"Server Key", hash_),
+        iterations=change.iterations,
+    )
