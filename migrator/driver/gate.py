@@ -214,7 +214,7 @@ def content_findings(tree: Tree, waived: Collection[str] = ()) -> list[Occurrenc
     """Everything in the tree that blocks a takeover or deserves a warning, blocking ones first."""
     found = list(tree.problems)
     found += _shared_ids(tree)
-    found += _foreign_findings(tree)
+    found += _feature_findings(tree)
     found += _deletion_and_reassignment(tree)
     found += _broker_and_isr_findings(tree, waived)
     found += _config_findings(tree)
@@ -235,19 +235,10 @@ def _shared_ids(tree: Tree) -> list[Occurrence]:
     return found
 
 
-def _foreign_findings(tree: Tree) -> list[Occurrence]:
-    families = {
-        "ACL resources": tree.foreign.acls,
-        "quota entities": tree.foreign.quotas,
-        "SCRAM users": tree.foreign.scram,
-        "delegation tokens": tree.foreign.tokens,
-        "finalized features": tree.foreign.features,
-    }
-    return [
-        NOT_MIGRATED_YET.found(count=len(entries), family=family, first=entries[0])
-        for family, entries in families.items()
-        if entries
-    ]
+def _feature_findings(tree: Tree) -> list[Occurrence]:
+    if not tree.features:
+        return []
+    return [NOT_MIGRATED_YET.found(count=len(tree.features), family="finalized features", first=tree.features[0])]
 
 
 def _deletion_and_reassignment(tree: Tree) -> list[Occurrence]:
