@@ -12,11 +12,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ElectionType, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, ElectionType, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigResource,
     NewTopic,
     ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
 )
 
 from migrator.lab.cluster import Cluster
@@ -341,3 +345,61 @@ def test_configuration_is_replaced_as_a_whole_by_the_old_request(laboratory: Lab
         assert_same(cluster, controller.data)
         hand_back(cluster, controller)
         assert stored("brokers/1") == {"log.cleaner.io.buffer.size": "600000"}
+
+
+def test_quotas_and_credentials_reach_zookeeper_and_the_brokers(laboratory: Laboratory) -> None:
+    with ready_cluster(laboratory) as (cluster, controller):
+        controller.start()
+        controller.wait_dual_write(30)
+
+        def stored(path: str) -> dict[str, str] | None:
+            data = cluster.zk.read(f"/config/{path}")
+            return None if data is None else dict(json.loads(data)["config"])
+
+        def becomes(path: str, wanted: dict[str, str]) -> None:
+            wait_for(lambda: None if stored(path) in (wanted, wanted or None) else str(stored(path)), 30, path)
+
+        def configs(*words: str) -> str:
+            return laboratory.tool("kafka.admin.ConfigCommand", "--bootstrap-server", cluster.bootstrap_servers, *words)
+
+        def described(*words: str) -> str:
+            return configs("--describe", *words)
+
+        alice = ("--entity-type", "users", "--entity-name", "alice smith")
+        app = ("--entity-type", "clients", "--entity-name", "app/1")
+        anybody = ("--entity-type", "users", "--entity-default")
+        home = ("--entity-type", "ips", "--entity-name", "127.0.0.1")
+        configs("--alter", *alice, "--add-config", "producer_byte_rate=1048576,request_percentage=12.5")
+        configs("--alter", *alice, *app, "--add-config", "consumer_byte_rate=2097152")
+        configs("--alter", *anybody, "--add-config", "controller_mutation_rate=50")
+        configs("--alter", *home, "--add-config", "connection_creation_rate=1000")
+        becomes("users/alice+smith/clients/app%2F1", {"consumer_byte_rate": "2097152"})
+        becomes("users/<default>", {"controller_mutation_rate": "50.0"})
+        becomes("ips/127.0.0.1", {"connection_creation_rate": "1000"})
+        configs("--alter", *alice, "--delete-config", "request_percentage")
+        becomes("users/alice+smith", {"producer_byte_rate": "1048576"})
+        wait_for(lambda: None if "1048576" in described(*alice) else "not yet", 30, "brokers say what alice may")
+
+        admin = cluster.admin()
+        sha_512 = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 8192)
+        set_ = UserScramCredentialUpsertion("alice smith", sha_512, b"a secret of hers", b"some salt")
+        for future in admin.alter_user_scram_credentials([set_]).values():
+            future.result(30)
+        wait_for(
+            lambda: None if "SCRAM-SHA-512" in (stored("users/alice+smith") or {}) else "not yet", 30, "it is kept"
+        )
+        text = (stored("users/alice+smith") or {})["SCRAM-SHA-512"]
+        assert "iterations=8192" in text
+        found = admin.describe_user_scram_credentials(["alice smith"])["alice smith"].result(30)
+        assert [(each.mechanism, each.iterations) for each in found.scram_credential_infos] == [
+            (ScramMechanism.SCRAM_SHA_512, 8192)
+        ]
+        gone = UserScramCredentialDeletion("alice smith", ScramMechanism.SCRAM_SHA_256)
+        with pytest.raises(KafkaException, match="RESOURCE_NOT_FOUND"):
+            admin.alter_user_scram_credentials([gone])["alice smith"].result(30)
+        assert_same(cluster, controller.data)
+
+        hand_back(cluster, controller)
+        assert stored("users/alice+smith") == {"producer_byte_rate": "1048576", "SCRAM-SHA-512": text}
+        configs("--alter", *alice, "--add-config", "producer_byte_rate=1048577")  # by ZooKeeper's own
+        becomes("users/alice+smith", {"producer_byte_rate": "1048577", "SCRAM-SHA-512": text})
