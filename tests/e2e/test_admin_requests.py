@@ -373,11 +373,11 @@ def test_quotas_and_credentials_reach_zookeeper_and_the_brokers(laboratory: Labo
         configs("--alter", *alice, *app, "--add-config", "consumer_byte_rate=2097152")
         configs("--alter", *anybody, "--add-config", "controller_mutation_rate=50")
         configs("--alter", *home, "--add-config", "connection_creation_rate=1000")
-        becomes("users/alice+smith/clients/app%2F1", {"consumer_byte_rate": "2097152"})
+        becomes("users/alice%20smith/clients/app%2F1", {"consumer_byte_rate": "2097152"})
         becomes("users/<default>", {"controller_mutation_rate": "50.0"})
         becomes("ips/127.0.0.1", {"connection_creation_rate": "1000"})
         configs("--alter", *alice, "--delete-config", "request_percentage")
-        becomes("users/alice+smith", {"producer_byte_rate": "1048576"})
+        becomes("users/alice%20smith", {"producer_byte_rate": "1048576"})
         wait_for(lambda: None if "1048576" in described(*alice) else "not yet", 30, "brokers say what alice may")
 
         admin = cluster.admin()
@@ -386,9 +386,9 @@ def test_quotas_and_credentials_reach_zookeeper_and_the_brokers(laboratory: Labo
         for future in admin.alter_user_scram_credentials([set_]).values():
             future.result(30)
         wait_for(
-            lambda: None if "SCRAM-SHA-512" in (stored("users/alice+smith") or {}) else "not yet", 30, "it is kept"
+            lambda: None if "SCRAM-SHA-512" in (stored("users/alice%20smith") or {}) else "not yet", 30, "it is kept"
         )
-        text = (stored("users/alice+smith") or {})["SCRAM-SHA-512"]
+        text = (stored("users/alice%20smith") or {})["SCRAM-SHA-512"]
         assert "iterations=8192" in text
         found = admin.describe_user_scram_credentials(["alice smith"])["alice smith"].result(30)
         assert [(each.mechanism, each.iterations) for each in found.scram_credential_infos] == [
@@ -400,6 +400,6 @@ def test_quotas_and_credentials_reach_zookeeper_and_the_brokers(laboratory: Labo
         assert_same(cluster, controller.data)
 
         hand_back(cluster, controller)
-        assert stored("users/alice+smith") == {"producer_byte_rate": "1048576", "SCRAM-SHA-512": text}
+        assert stored("users/alice%20smith") == {"producer_byte_rate": "1048576", "SCRAM-SHA-512": text}
         configs("--alter", *alice, "--add-config", "producer_byte_rate=1048577")  # by ZooKeeper's own
-        becomes("users/alice+smith", {"producer_byte_rate": "1048577", "SCRAM-SHA-512": text})
+        becomes("users/alice%20smith", {"producer_byte_rate": "1048577", "SCRAM-SHA-512": text})
