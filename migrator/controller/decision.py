@@ -7,11 +7,12 @@ Elsewhere: appending and waiting (node.active_controller).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from random import Random
 
+from migrator.controller.authorizer import Asker, Rules
 from migrator.controller.contacts import Contacts
 from migrator.model.image import Image
 from migrator.wire.schema import Message
@@ -34,6 +35,8 @@ class Error(IntEnum):
     NOT_LEADER_OR_FOLLOWER = 6
     REQUEST_TIMED_OUT = 7
     INVALID_TOPIC_EXCEPTION = 17
+    TOPIC_AUTHORIZATION_FAILED = 29
+    CLUSTER_AUTHORIZATION_FAILED = 31
     UNSUPPORTED_SASL_MECHANISM = 33
     UNSUPPORTED_VERSION = 35
     TOPIC_ALREADY_EXISTS = 36
@@ -82,6 +85,8 @@ class Settings:
     num_partitions: int = 1
     delete_topic_enabled: bool = True
     unclean_leader_election: bool = False
+    authorizer: Rules | None = None
+    """None: everybody may do everything, and ACLs cannot be changed."""
     static: Mapping[str, str] = field(default_factory=dict)
     """The whole properties file, for defaults of topic configuration."""
 
@@ -91,7 +96,8 @@ class Situation:
     """Everything that a decision may look at.
 
     next_offset: the offset that the first record decided now will get; it becomes a new broker's epoch.
-    chance:      the only source of randomness (topic ids, placement).
+    chance:      the only source of randomness (ids, placement).
+    asker:       for whom a broker passed the request on; None: who is connected to us asks, a node of the cluster.
     """
 
     image: Image
@@ -100,6 +106,14 @@ class Situation:
     next_offset: int
     now_ms: int
     chance: Random
+    asker: Asker | None = None
+
+    def new_id(self, taken: Container[bytes]) -> bytes:
+        """Random, and neither reserved nor taken; ids whose text begins with a dash are avoided, as Kafka does."""
+        while True:
+            drawn = self.chance.randbytes(16)
+            if drawn[0] >> 2 != 62 and any(drawn[:15]) and drawn not in taken:
+                return drawn
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,12 @@ request's own answer has room for, so that a client hears why, and no broker los
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
+from migrator.controller.acls import create_acls, delete_acls, describe_acls
 from migrator.controller.alter_partition import alter_partition
+from migrator.controller.authorizer import Asker
 from migrator.controller.brokers import (
     heartbeat,
     heartbeat_without_change,
@@ -23,6 +26,7 @@ from migrator.controller.configs import alter_configs, incremental_alter_configs
 from migrator.controller.decision import Decision, Error, Situation
 from migrator.controller.elect_leaders import elect_leaders
 from migrator.controller.features import FORWARDABLE
+from migrator.controller.permissions import decide_allowed
 from migrator.controller.producer_ids import allocate_producer_ids
 from migrator.controller.quotas import alter_client_quotas
 from migrator.controller.reassignments import alter_reassignments, list_reassignments
@@ -53,7 +57,12 @@ from migrator.wire.messages.partitions import (
     ElectLeadersRequest,
     ListPartitionReassignmentsRequest,
 )
-from migrator.wire.messages.security import AlterUserScramCredentialsRequest
+from migrator.wire.messages.security import (
+    AlterUserScramCredentialsRequest,
+    CreateAclsRequest,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+)
 from migrator.wire.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from migrator.wire.principal import decode_principal
 from migrator.wire.schema import Message
@@ -67,8 +76,6 @@ BEFORE_MIGRATION: Final = (
 """What a controller answers in pre-migration mode; everything else is NOT_CONTROLLER there."""
 
 NOT_BUILT: Final = {
-    30: "CreateAcls",
-    31: "DeleteAcls",
     38: "CreateDelegationToken",
     39: "RenewDelegationToken",
     40: "ExpireDelegationToken",
@@ -85,6 +92,10 @@ def decide(situation: Situation, request: Message, version: int, *, writes_allow
         return Decision(refuse(request, Error.NOT_CONTROLLER, "The controller does not change metadata now."))
     if not writes_allowed and situation.image.migration is MigrationState.MIGRATION:
         return _while_leaving(situation, request)
+    return decide_allowed(situation, request, lambda allowed: _decide(situation, allowed, version))
+
+
+def _decide(situation: Situation, request: Message, version: int) -> Decision:
     match request:
         case BrokerHeartbeatRequest():
             return heartbeat(situation, request)
@@ -118,6 +129,12 @@ def decide(situation: Situation, request: Message, version: int, *, writes_allow
             return alter_client_quotas(situation, request)
         case AlterUserScramCredentialsRequest():
             return alter_scram(situation, request)
+        case CreateAclsRequest():
+            return create_acls(situation, request)
+        case DeleteAclsRequest():
+            return delete_acls(situation, request)
+        case DescribeAclsRequest():
+            return describe_acls(situation, request)
         case _:
             words = f"{type(request).__name__.removesuffix('Request')} is not supported by the migrating controller."
             return Decision(refuse(request, Error.UNSUPPORTED_VERSION, words))
@@ -148,12 +165,22 @@ class EnvelopeRefused(Exception):
         return EnvelopeResponse(error_code=self.error)
 
 
-def open_envelope(envelope: EnvelopeRequest) -> tuple[int, int, Message]:
-    """Version, correlation id and message of the request inside. Raises `EnvelopeRefused` in stock's order."""
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What was in an envelope: a request, and for whom it is."""
+
+    version: int
+    correlation_id: int
+    request: Message
+    asker: Asker
+
+
+def open_envelope(envelope: EnvelopeRequest) -> Opened:
+    """Raises `EnvelopeRefused` in stock's order."""
     try:
         if envelope.request_principal is None:
             raise EnvelopeRefused(Error.PRINCIPAL_DESERIALIZATION_FAILURE)
-        decode_principal(envelope.request_principal)
+        principal = decode_principal(envelope.request_principal)
     except FindingError as error:
         raise EnvelopeRefused(Error.PRINCIPAL_DESERIALIZATION_FAILURE) from error
     if len(envelope.client_host_address) not in (4, 16):
@@ -168,7 +195,17 @@ def open_envelope(envelope: EnvelopeRequest) -> tuple[int, int, Message]:
         _, message = decode_request(envelope.request_data)
     except FindingError as error:
         raise EnvelopeRefused(Error.UNSUPPORTED_VERSION) from error
-    return header.api_version, header.correlation_id, message
+    asker = Asker(f"{principal.type}:{principal.name}", host_of(envelope.client_host_address))
+    return Opened(header.api_version, header.correlation_id, message, asker)
+
+
+def host_of(address: bytes) -> str:
+    """4 or 16 bytes as Java writes them, since that is how ACLs name hosts: all eight groups, no "::"."""
+    if len(address) == 16 and address[:12] == bytes(10) + b"\xff\xff":
+        address = address[12:]
+    if len(address) == 4:
+        return ".".join(map(str, address))
+    return ":".join(f"{int.from_bytes(address[at : at + 2], 'big'):x}" for at in range(0, 16, 2))
 
 
 def seal_envelope(reply: Message, version: int, correlation_id: int) -> EnvelopeResponse:

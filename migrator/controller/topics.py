@@ -107,7 +107,7 @@ def _create(situation: Situation, topic: CreatableTopic, collisions: dict[str, s
     if refusal is not None:
         raise _Refused(Error.INVALID_CONFIG, refusal)
     assignments = _manual(situation.image, topic) if topic.assignments else _placed(situation, topic)
-    topic_id = _new_topic_id(situation)
+    topic_id = situation.new_id(situation.image.topics)
     records: list[Record] = [(TopicRecord(name=topic.name, topic_id=topic_id), 0)]
     records += [(_config(topic.name, name, value), 0) for name, value in values.items()]
     records += _partition_records(situation.image, topic_id, 0, assignments)
@@ -211,14 +211,6 @@ def _place(situation: Situation, partitions: int, replicas: int) -> list[tuple[i
             message = prefix + "All brokers are currently fenced or in controlled shutdown."
             raise _Refused(Error.INVALID_REPLICATION_FACTOR, message)
     return assignments
-
-
-def _new_topic_id(situation: Situation) -> bytes:
-    """Random, and neither reserved nor taken; ids whose text begins with a dash are avoided, as Kafka does."""
-    while True:
-        topic_id = situation.chance.randbytes(16)
-        if topic_id[0] >> 2 != 62 and any(topic_id[:15]) and topic_id not in situation.image.topics:
-            return topic_id
 
 
 def _partition_records(

@@ -20,11 +20,13 @@ from random import Random
 
 import structlog
 
+from migrator.controller.authorizer import Asker
 from migrator.controller.brokers import fence_longest_silent, heal_leaderships
 from migrator.controller.contacts import Contacts
 from migrator.controller.decision import Decision, Error, Record, Settings, Situation
 from migrator.controller.elections import preferred_leaders
 from migrator.controller.features import activation_records, activation_refusal
+from migrator.controller.permissions import allowed_as_whole
 from migrator.controller.refusals import refuse
 from migrator.controller.replay import replay
 from migrator.controller.requests import decide
@@ -291,12 +293,12 @@ class ActiveController:
 
     # --- requests ------------------------------------------------------------------------------------------
 
-    async def submit(self, request: Message, version: int) -> Message:
-        """Decide on a request and wait until the answer may leave."""
+    async def submit(self, request: Message, version: int, asker: Asker | None = None) -> Message:
+        """Decide on a request and wait until the answer may leave. asker: for whom a broker passed it on."""
         await self._resumed.wait()
         if self.epoch is None:
             return refuse(request, Error.NOT_CONTROLLER)
-        decision = decide(self._situation(), request, version, writes_allowed=self._may_write())
+        decision = decide(self._situation(asker), request, version, writes_allowed=self._may_write())
         future = self._carry_out(decision)
         if future is None:
             return decision.reply
@@ -308,10 +310,14 @@ class ActiveController:
                 raise  # this request's own connection ends (which cancels the future too), not our leadership
             return refuse(request, Error.NOT_CONTROLLER)
 
+    def allows(self, request: Message, asker: Asker | None) -> bool:
+        """Whether a request that is answered elsewhere may be: on this node's own authority, leader or not."""
+        return allowed_as_whole(self._situation(asker), request)
+
     def _may_write(self) -> bool:
         return self.newest.migration is not MigrationState.PRE_MIGRATION and self.writes_allowed()
 
-    def _situation(self) -> Situation:
+    def _situation(self, asker: Asker | None = None) -> Situation:
         return Situation(
             image=self.newest,
             contacts=self.contacts,
@@ -319,6 +325,7 @@ class ActiveController:
             next_offset=self._raft.voter.log.end,
             now_ms=self._raft.now_ms(),
             chance=self._chance,
+            asker=asker,
         )
 
     def _carry_out(self, decision: Decision) -> asyncio.Future[Message] | None:

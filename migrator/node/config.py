@@ -17,6 +17,7 @@ from typing import Final
 
 import javaproperties
 
+from migrator.controller.authorizer import ANONYMOUS, STANDARD_AUTHORIZER, Rules
 from migrator.errors import CONFIG_MISSING, CONFIG_NOT_HONOURED
 from migrator.model.values import Listener, SecurityProtocol
 from migrator.raft.roles import Settings as QuorumSettings
@@ -72,6 +73,8 @@ class NodeConfig:
     leader_imbalance_check_interval_s: int = 300
     unclean_leader_election: bool = False
     quorum: QuorumSettings = field(default_factory=lambda: QuorumSettings(pre_vote=False))
+    authorizer: Rules | None = None
+    """Who may do everything, and what holds where no ACL is; None without an authorizer."""
     # --- ours
     gates: str = "auto"
     takeover_max_ms: int = 15_000
@@ -156,6 +159,7 @@ class _Parser:
             leader_imbalance_check_interval_s=self._int("leader.imbalance.check.interval.seconds", 300, at_least=1),
             unclean_leader_election=self._bool("unclean.leader.election.enable", False),
             quorum=self._quorum_settings(),
+            authorizer=self._authorizer(),
             gates=self._one_of("zk2kraft.gates", "auto", ("auto", "hold")),
             takeover_max_ms=self._int("zk2kraft.takeover.max.ms", 15_000, at_least=1, at_most=TAKEOVER_MAX_MS),
             control_address=self._given.get("zk2kraft.control.address", "127.0.0.1:0"),
@@ -183,6 +187,21 @@ class _Parser:
             retention_ms=self._limit("metadata.max.retention.ms", default.retention_ms, off=-1),
         )
 
+    def _authorizer(self) -> Rules | None:
+        name = self._given.get("authorizer.class.name")
+        if not name:
+            return None
+        if name != STANDARD_AUTHORIZER:
+            self._refuse("authorizer.class.name", f"on controllers only {STANDARD_AUTHORIZER} is supported")
+        given = (user.strip() for user in self._given.get("super.users", "").split(";"))
+        super_users = frozenset(user for user in given if user)
+        if any(not all(user.partition(":")) for user in super_users):
+            self._refuse("super.users", "principals are Type:name, with a semicolon between them")
+        if ANONYMOUS not in super_users:
+            reason = f"controllers are PLAINTEXT here, so brokers come as {ANONYMOUS}, who has to be a super user"
+            self._refuse("super.users", reason)
+        return Rules(super_users, self._bool("allow.everyone.if.no.acl.found", False))
+
     # --- what we cannot do ---------------------------------------------------------------------------------
 
     def _refuse_what_cannot_be_honoured(self) -> None:
@@ -191,8 +210,6 @@ class _Parser:
             self._refuse("process.roles", "a controller runs on its own node; combined mode is not supported")
         if self._given.get("controller.quorum.bootstrap.servers"):
             self._refuse("controller.quorum.bootstrap.servers", "dynamic voters (kraft.version 1) are not supported")
-        if self._given.get("authorizer.class.name"):
-            self._refuse("authorizer.class.name", "an authorizer on the controllers is not supported yet")
         if self._bool("zookeeper.ssl.client.enable", False):
             self._refuse("zookeeper.ssl.client.enable", "TLS to ZooKeeper is not supported yet")
         if self._bool("zookeeper.set.acl", False):
@@ -310,7 +327,7 @@ _OURS: Final = frozenset(
 )
 
 _KAFKA_FAMILIES: Final = (
-    "advertised.", "alter.", "authorizer.", "auto.", "background.", "broker.", "client.", "compression.",
+    "advertised.", "allow.", "alter.", "authorizer.", "auto.", "background.", "broker.", "client.", "compression.",
     "connection", "connections.", "control.", "controlled.", "controller.", "create.", "default.", "delegation.",
     "delete.", "early.", "eligible.", "fetch.", "group.", "initial.", "inter.", "kafka.", "leader.", "listener.",
     "listeners", "log.", "max.", "message.", "metadata.", "metric", "min.", "node.", "num.", "offset", "offsets.",

@@ -268,6 +268,7 @@ class ControllerProcess:
             num_partitions=config.num_partitions,
             delete_topic_enabled=config.delete_topic_enabled,
             unclean_leader_election=config.unclean_leader_election,
+            authorizer=config.authorizer,
             static=config.given,
         )
 

@@ -15,6 +15,7 @@ from typing import Final
 
 import structlog
 
+from migrator.controller.authorizer import Asker
 from migrator.controller.decision import Error
 from migrator.controller.features import api_versions, describe_cluster, unknown_api_versions
 from migrator.controller.refusals import is_refusable, refuse
@@ -182,7 +183,7 @@ class ControllerServer:
                 raise
             return refuse(request, Error.UNKNOWN_SERVER_ERROR)
 
-    async def _route(self, version: int, request: Message) -> Message:
+    async def _route(self, version: int, request: Message, asker: Asker | None = None) -> Message:
         match request:
             case FetchRequest():
                 return await self._fetch(request)
@@ -192,6 +193,8 @@ class ControllerServer:
             case EnvelopeRequest():
                 return await self._envelope(request)
             case DescribeQuorumRequest():
+                if not self._controller.allows(request, asker):
+                    return DescribeQuorumResponse(error_code=Error.CLUSTER_AUTHORIZATION_FAILED)
                 return self._describe_quorum(request)
             case DescribeClusterRequest():
                 return describe_cluster(
@@ -209,14 +212,15 @@ class ControllerServer:
             case FetchSnapshotRequest():
                 return await self._fetch_snapshot(request)
             case _:
-                return await self._controller.submit(request, version)
+                return await self._controller.submit(request, version, asker)
 
     async def _envelope(self, envelope: EnvelopeRequest) -> EnvelopeResponse:
         try:
-            version, correlation, inner = open_envelope(envelope)
+            inner = open_envelope(envelope)
         except EnvelopeRefused as refused:
             return refused.response()
-        return seal_envelope(await self._route(version, inner), version, correlation)
+        reply = await self._route(inner.version, inner.request, inner.asker)
+        return seal_envelope(reply, inner.version, inner.correlation_id)
 
     # --- the quorum ----------------------------------------------------------------------------------------
 

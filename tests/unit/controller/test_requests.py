@@ -143,7 +143,22 @@ def an_envelope(request: Message = CREATE, version: int = 7, **changes: Any) -> 
 
 @pytest.mark.parametrize("address", [bytes(4), bytes(16)])
 def test_an_envelope_gives_the_request_that_the_client_sent(address: bytes) -> None:
-    assert open_envelope(an_envelope(client_host_address=address)) == (7, 77, CREATE)
+    opened = open_envelope(an_envelope(client_host_address=address))
+    assert (opened.version, opened.correlation_id, opened.request) == (7, 77, CREATE)
+    assert opened.asker.principal == "User:alice"
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        (bytes([127, 0, 0, 1]), "127.0.0.1"),
+        (bytes(10) + b"\xff\xff" + bytes([10, 0, 0, 7]), "10.0.0.7"),
+        (bytes(15) + b"\x01", "0:0:0:0:0:0:0:1"),
+        (b"\xfe\x80" + bytes(13) + b"\x0a", "fe80:0:0:0:0:0:0:a"),
+    ],
+)
+def test_hosts_are_written_as_acls_name_them(address: bytes, host: str) -> None:
+    assert open_envelope(an_envelope(client_host_address=address)).asker.host == host
 
 
 def test_an_envelope_is_checked_in_the_order_of_stock() -> None:

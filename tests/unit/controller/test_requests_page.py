@@ -45,10 +45,10 @@ def own_reply(request: Message, version: int) -> Message | None:
     class AskedTheCore(Exception):
         pass
 
-    async def submit(request: Message, version: int) -> Message:
+    async def submit(request: Message, version: int, asker: object) -> Message:
         raise AskedTheCore
 
-    core = SimpleNamespace(image=EMPTY, settings=SETTINGS, submit=submit)
+    core = SimpleNamespace(image=EMPTY, settings=SETTINGS, submit=submit, allows=lambda *_: True)
     raft = SimpleNamespace(voter=SimpleNamespace(leader=1, epoch=1))
     server = ControllerServer(cast(Any, raft), cast(Any, core), listener="CONTROLLER", wall_ms=lambda: 0)
     try:

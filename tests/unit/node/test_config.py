@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from migrator.controller.authorizer import STANDARD_AUTHORIZER, Rules
 from migrator.errors import FindingError
 from migrator.model.values import Listener, SecurityProtocol
 from migrator.node.config import NodeConfig, Voter, is_known, parse_config, read_config
@@ -108,6 +109,12 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
         ({"advertised__listeners": "CONTROLLER://k1:19093"}, "advertised", (Listener("CONTROLLER", "k1", 19093),)),
         ({"inter__broker__listener__name": "PLAINTEXT"}, "inter_broker_listener", "PLAINTEXT"),
         ({"security__inter__broker__protocol": "PLAINTEXT"}, "inter_broker_listener", "PLAINTEXT"),
+        ({"super__users": "User:admin"}, "authorizer", None),  # nobody asks without an authorizer
+        (
+            {"authorizer__class__name": STANDARD_AUTHORIZER, "super__users": " User:ANONYMOUS ; User:a,b;"},
+            "authorizer",
+            Rules(frozenset({"User:ANONYMOUS", "User:a,b"})),
+        ),
         ({"zk2kraft__gates": "hold"}, "gates", "hold"),
         ({"zk2kraft__takeover__max__ms": "60000"}, "takeover_max_ms", 60_000),
         ({"zk2kraft__waive": "orders-7, orders-9"}, "waived", frozenset({"orders-7", "orders-9"})),
@@ -124,7 +131,13 @@ def test_a_key_is_honoured(keys: dict[str, str | None], field: str, value: objec
         ({"process__roles": "broker,controller"}, "process.roles", "combined mode"),  # R-866-13
         ({"process__roles": None}, "process.roles", "own node"),
         ({"controller__quorum__bootstrap__servers": "a:1"}, "controller.quorum.bootstrap.servers", "dynamic voters"),
-        ({"authorizer__class__name": "kafka.X"}, "authorizer.class.name", "not supported"),
+        ({"authorizer__class__name": "kafka.X"}, "authorizer.class.name", "only org.apache.kafka.metadata"),
+        (
+            {"authorizer__class__name": STANDARD_AUTHORIZER, "super__users": "User:a"},
+            "super.users",
+            "User:ANONYMOUS",
+        ),
+        ({"authorizer__class__name": STANDARD_AUTHORIZER, "super__users": "alice"}, "super.users", "Type:name"),
         ({"zookeeper__ssl__client__enable": "true"}, "zookeeper.ssl.client.enable", "TLS"),
         ({"zookeeper__set__acl": "true"}, "zookeeper.set.acl", "access lists"),
         ({"control__plane__listener__name": "X"}, "control.plane.listener.name", "none"),  # F-53

@@ -23,7 +23,7 @@ def a_controller_that_commits_nothing() -> Any:
     controller._resumed.set()
     controller._steps = deque([_Step(10, None)])
     controller._carry_out = lambda decision: _waiting(controller, decision)  # type: ignore[method-assign]
-    controller._situation = lambda: None  # type: ignore[method-assign,assignment,return-value]
+    controller._situation = lambda *_: None  # type: ignore[method-assign,assignment,return-value]
     controller._may_write = lambda: True  # type: ignore[method-assign]
     return controller
 

@@ -1,0 +1,224 @@
+"""ACLs are created, deleted and described.
+
+In:   CreateAcls, DeleteAcls, DescribeAcls.
+Out:  AccessControlEntry records and removals, all of one request in one batch; an answer per ACL or filter.
+Elsewhere: what an ACL allows (authorizer.py), how it stands in ZooKeeper (zk.acl_znodes).
+Rules: without an authorizer in the properties file nobody heeds ACLs, and the answer is SECURITY_DISABLED. An ACL that
+is there already is created once more without a record. What cannot stand in ZooKeeper is not created: brokers would
+not hear of it, and it would be lost on the way back.
+Source: Kafka 3.9 `AclApis`, `AclControlManager`, `AclBindingFilter`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from migrator.controller.authorizer import CLUSTER_NAME, WILDCARD
+from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, TOO_MANY, Decision, Error, Record, Situation
+from migrator.controller.refusals import refuse
+from migrator.controller.snapshot import acl_record
+from migrator.model.image import Image
+from migrator.model.values import (
+    Acl,
+    AclEntry,
+    AclOperation,
+    AclPattern,
+    AclPermission,
+    AclResource,
+    AclResourceType,
+    MigrationState,
+)
+from migrator.wire.messages.metadata import RemoveAccessControlEntryRecord
+from migrator.wire.messages.security import (
+    AclCreation,
+    AclCreationResult,
+    AclDescription,
+    CreateAclsRequest,
+    CreateAclsResponse,
+    DeleteAclsFilter,
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+
+ANY: Final = 1
+MATCH: Final = 2
+NO_AUTHORIZER: Final = "No Authorizer is configured."
+
+
+class _Refused(Exception):
+    """Why one ACL or filter is refused; always INVALID_REQUEST."""
+
+
+# --- CreateAcls -------------------------------------------------------------------------------------------
+
+
+def create_acls(situation: Situation, request: CreateAclsRequest) -> Decision:
+    if situation.settings.authorizer is None:
+        return Decision(refuse(request, Error.SECURITY_DISABLED, NO_AUTHORIZER))
+    new: dict[Acl, bytes] = {}
+    results = []
+    for asked in request.creations:
+        try:
+            acl = _acl(asked)
+            if situation.image.migration is MigrationState.MIGRATION:
+                _check_name_of_znode(acl.resource.name)
+        except _Refused as refused:
+            results.append(AclCreationResult(Error.INVALID_REQUEST, str(refused)))
+            continue
+        if acl not in new and acl.entry not in situation.image.acl_entries(acl.resource):
+            new[acl] = situation.new_id(situation.image.acls)
+        results.append(AclCreationResult(Error.NONE, None))
+    if len(new) > RECORDS_PER_REQUEST_MAX:
+        return Decision(refuse(request, Error.POLICY_VIOLATION, TOO_MANY))
+    records = tuple((acl_record(acl_id, acl), 0) for acl, acl_id in new.items())
+    return Decision(CreateAclsResponse(results=tuple(results)), records)
+
+
+def _acl(asked: AclCreation) -> Acl:
+    """The checks in stock's order, then those of what can stand in ZooKeeper."""
+    if asked.resource_type == AclResourceType.CLUSTER and asked.resource_name != CLUSTER_NAME:
+        raise _Refused(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+    if not asked.resource_name:
+        raise _Refused("Invalid empty resource name")
+    for what, number, kind in (
+        ("resourceType", asked.resource_type, AclResourceType),
+        ("patternType", asked.resource_pattern_type, AclPattern),
+        ("operation", asked.operation, AclOperation),
+        ("permissionType", asked.permission_type, AclPermission),
+    ):
+        if number not in tuple(kind):
+            raise _Refused(f"Invalid {what} {number}")
+    type_, colon, _ = asked.principal.partition(":")
+    if not colon or not type_:
+        raise _Refused(f"Invalid principal {asked.principal}: it has to be of the form Type:name")
+    resource = AclResource(asked.resource_type, asked.resource_pattern_type, asked.resource_name)
+    return Acl(resource, AclEntry(asked.principal, asked.host, asked.operation, asked.permission_type))
+
+
+def _check_name_of_znode(name: str) -> None:
+    if "/" in name or name in (".", "..") or not name.isprintable():
+        raise _Refused(f"While the cluster is in ZooKeeper too, a resource cannot be named {name!r}")
+
+
+# --- filters ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AclFilter:
+    """None and ANY (1) fit everything; the pattern MATCH (2) fits every ACL that is about the name."""
+
+    type: int
+    name: str | None
+    pattern: int
+    principal: str | None
+    host: str | None
+    operation: int
+    permission: int
+
+    @classmethod
+    def of(cls, asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+        """Raises `_Refused` for numbers that Kafka does not know."""
+        patterns = (ANY, MATCH, *AclPattern)
+        if asked.resource_type_filter not in (ANY, *AclResourceType) or asked.pattern_type_filter not in patterns:
+            raise _Refused("Unknown patternFilter.")
+        if asked.operation not in (ANY, *AclOperation) or asked.permission_type not in (ANY, *AclPermission):
+            raise _Refused("Unknown entryFilter.")
+        return cls(
+            asked.resource_type_filter,
+            asked.resource_name_filter,
+            asked.pattern_type_filter,
+            asked.principal_filter,
+            asked.host_filter,
+            asked.operation,
+            asked.permission_type,
+        )
+
+    def fits(self, acl: Acl) -> bool:
+        return self._fits_resource(acl.resource) and self._fits_entry(acl.entry)
+
+    def _fits_resource(self, resource: AclResource) -> bool:
+        if self.type not in (ANY, resource.type) or self.pattern not in (ANY, MATCH, resource.pattern):
+            return False
+        if self.name is None:
+            return True
+        if self.pattern != MATCH:
+            return self.name == resource.name
+        if resource.pattern == AclPattern.LITERAL:
+            return resource.name in (self.name, WILDCARD)
+        return self.name.startswith(resource.name)
+
+    def _fits_entry(self, entry: AclEntry) -> bool:
+        return (
+            self.principal in (None, entry.principal)
+            and self.host in (None, entry.host)
+            and self.operation in (ANY, entry.operation)
+            and self.permission in (ANY, entry.permission)
+        )
+
+
+def _fitting(image: Image, wanted: AclFilter) -> list[tuple[Acl, bytes]]:
+    """In the order of what they say, so that two answers to one question are the same."""
+    return sorted((acl, acl_id) for acl_id, acl in image.acls.items() if wanted.fits(acl))
+
+
+# --- DeleteAcls -------------------------------------------------------------------------------------------
+
+
+def delete_acls(situation: Situation, request: DeleteAclsRequest) -> Decision:
+    """An ACL that several filters fit is deleted once and named in the answer to each of them."""
+    if situation.settings.authorizer is None:
+        return Decision(refuse(request, Error.SECURITY_DISABLED, NO_AUTHORIZER))
+    gone: dict[bytes, Record] = {}
+    results = []
+    for asked in request.filters:
+        try:
+            found = _fitting(situation.image, AclFilter.of(asked))
+        except _Refused as refused:
+            results.append(DeleteAclsFilterResult(Error.INVALID_REQUEST, str(refused)))
+            continue
+        gone |= {acl_id: (RemoveAccessControlEntryRecord(id=acl_id), 0) for _, acl_id in found}
+        results.append(DeleteAclsFilterResult(Error.NONE, None, tuple(_deleted(acl) for acl, _ in found)))
+    if len(gone) > RECORDS_PER_REQUEST_MAX:
+        return Decision(refuse(request, Error.POLICY_VIOLATION, TOO_MANY))
+    return Decision(DeleteAclsResponse(filter_results=tuple(results)), tuple(gone.values()))
+
+
+def _deleted(acl: Acl) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(
+        error_message=None,
+        resource_type=acl.resource.type,
+        resource_name=acl.resource.name,
+        pattern_type=acl.resource.pattern,
+        principal=acl.entry.principal,
+        host=acl.entry.host,
+        operation=acl.entry.operation,
+        permission_type=acl.entry.permission,
+    )
+
+
+# --- DescribeAcls -----------------------------------------------------------------------------------------
+
+
+def describe_acls(situation: Situation, request: DescribeAclsRequest) -> Decision:
+    if situation.settings.authorizer is None:
+        return Decision(refuse(request, Error.SECURITY_DISABLED, "No Authorizer is configured on the broker"))
+    try:
+        found = _fitting(situation.image, AclFilter.of(request))
+    except _Refused as refused:
+        return Decision(refuse(request, Error.INVALID_REQUEST, str(refused)))
+    by_resource: dict[AclResource, list[AclDescription]] = {}
+    for acl, _ in found:
+        entry = acl.entry
+        described = AclDescription(entry.principal, entry.host, entry.operation, entry.permission)
+        by_resource.setdefault(acl.resource, []).append(described)
+    resources = tuple(
+        DescribeAclsResource(resource.type, resource.name, resource.pattern, tuple(entries))
+        for resource, entries in by_resource.items()
+    )
+    return Decision(DescribeAclsResponse(error_message=None, resources=resources))
