@@ -11,7 +11,7 @@ Source: Kafka 3.9 `ZkConfigMigrationClient`, `ZkAclMigrationClient`, `ZkDelegati
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -114,7 +114,7 @@ class Families:
         """What is said, under names for reports: nothing of it is secret."""
         return {
             **{f"quotas of {describe(entity)}": limits for entity, limits in self.quotas.items()},
-            **{f"SCRAM credentials of {key.user}, {key.mechanism}": kept for key, kept in self.scram.items()},
+            **credentials_told(self.scram),
             **{f"ACLs of {resource}": entries for resource, entries in self.acls.items()},
             **{paths.token(token): kept for token, kept in self.tokens.items()},
         }
@@ -136,6 +136,10 @@ class Families:
         for resource in sorted(self.acls):
             for entry in sorted(self.acls[resource]):
                 yield Acl(resource, entry)
+
+
+def credentials_told(scram: Mapping[ScramKey, ScramCredential]) -> dict[str, object]:
+    return {f"SCRAM credential {key.mechanism} of {key.user}": kept for key, kept in scram.items()}
 
 
 def describe(entity: QuotaEntity) -> str:

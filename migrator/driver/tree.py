@@ -17,7 +17,7 @@ from typing import Protocol
 
 import msgspec
 
-from migrator.driver.families import Families
+from migrator.driver.families import Families, credentials_told
 from migrator.errors import MALFORMED_ZNODE, STATE_MISSING, TOPIC_ID_MISSING, FindingError, Occurrence
 from migrator.model.draft import Draft
 from migrator.model.image import EMPTY, Image, Position
@@ -247,10 +247,11 @@ def as_image(tree: Tree, base: Image = EMPTY, position: Position | None = None) 
     return msgspec.structs.replace(after, features=base.features, migration=base.migration)
 
 
-def changed_since(copied: Tree, now: Tree) -> list[str]:
+def changed_since(copied: Tree, now: Tree, log: Image = EMPTY) -> list[str]:
     """Names of what is not what was copied: topics, configurations, and the families of security.
 
-    Partition states are not looked at.
+    Partition states are not looked at. A credential that the log has is ours: those that Kafka's format tool put into
+    it were written into ZooKeeper after the copy.
     """
 
     def told(tree: Tree) -> dict[str, object]:
@@ -259,7 +260,9 @@ def changed_since(copied: Tree, now: Tree) -> list[str]:
         return {**topics, **configs, **tree.families.told()}
 
     before, after = told(copied), told(now)
-    return sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+    ours = credentials_told(log.scram)
+    changed = (path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+    return sorted(path for path in changed if path not in after or ours.get(path) != after[path])
 
 
 def _assigned(topic: Topic) -> tuple[bytes, tuple[tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]], ...]]:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ElectionType, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
     ConfigResource,
     NewTopic,
     ResourceType,
@@ -25,7 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from migrator.lab.cluster import Cluster
 from migrator.lab.laboratory import Laboratory
-from migrator.lab.ours import OurController
+from migrator.lab.ours import OurController, ready_to_migrate
 from migrator.lab.tools import (
     cancel_reassignment,
     elect_preferred_leaders,
@@ -403,3 +405,83 @@ def test_quotas_and_credentials_reach_zookeeper_and_the_brokers(laboratory: Labo
         assert stored("users/alice%20smith") == {"producer_byte_rate": "1048576", "SCRAM-SHA-512": text}
         configs("--alter", *alice, "--add-config", "producer_byte_rate=1048577")  # by ZooKeeper's own
         becomes("users/alice%20smith", {"producer_byte_rate": "1048577", "SCRAM-SHA-512": text})
+
+
+def with_a_client_listener(laboratory: Laboratory) -> tuple[Cluster, str]:
+    """Brokers with an authorizer and a listener on which clients say who they are; the address of that one."""
+    authorized = {
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:ANONYMOUS",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,CLIENT:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.client.plain.sasl.jaas.config": (
+            'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="hers";'
+        ),
+    }
+    cluster = Cluster(laboratory)
+    addresses = []
+    for broker in cluster.brokers:
+        addresses.append(f"127.0.0.1:{laboratory.ports.reserve()}")
+        listeners = f"PLAINTEXT://127.0.0.1:{broker.spec.port},CLIENT://{addresses[-1]}"
+        extra = {**authorized, "listeners": listeners, "advertised.listeners": listeners}
+        broker.spec = replace(broker.spec, extra=extra)
+    return cluster, ",".join(addresses)
+
+
+def test_acls_are_changed_and_heeded_for_whom_a_broker_passes_a_request_on(laboratory: Laboratory) -> None:
+    cluster, for_clients = with_a_client_listener(laboratory)
+    cluster.start()
+    cluster.create_topics(["topic-0"])
+
+    def acls(*words: str) -> str:
+        return laboratory.tool("kafka.admin.AclCommand", "--bootstrap-server", cluster.bootstrap_servers, *words)
+
+    def stored(path: str) -> set[str]:
+        data = cluster.zk.read(path)
+        return {each["operation"] for each in json.loads(data)["acls"]} if data else set()
+
+    acls("--add", "--allow-principal", "User:alice", "--operation", "Describe", "--topic", "topic-0")
+    of_topic = "/kafka-acl/Topic/topic-0"
+    wait_for(lambda: None if stored(of_topic) == {"Describe"} else "not yet", 30, "an ACL before the migration")
+    rules = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    controller = ready_to_migrate(cluster, ["topic-0"], rules)
+    controller.start()
+    controller.wait_dual_write(30)
+    of_alice = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    alice = AdminClient(
+        {"bootstrap.servers": for_clients, "sasl.username": "alice", "sasl.password": "hers", **of_alice}
+    )
+
+    def creates(name: str) -> str:
+        try:
+            alice.create_topics([NewTopic(name, 1, 3)], operation_timeout=30)[name].result(30)
+        except KafkaException as error:
+            return str(error.args[0].name())
+        return "NO_ERROR"
+
+    assert creates("alices-1") == "TOPIC_AUTHORIZATION_FAILED"
+    pattern = ("--topic", "alices-", "--resource-pattern-type", "prefixed")
+    acls("--add", "--allow-principal", "User:alice", "--operation", "Create", "--operation", "Describe", *pattern)
+    of_prefix = "/kafka-acl-extended/prefixed/Topic/alices-"
+    wait_for(lambda: None if stored(of_prefix) == {"Create", "Describe"} else "not yet", 30, "it is in ZooKeeper")
+    assert creates("alices-1") == "NO_ERROR"
+    cluster.wait_isr_whole(["alices-1"])
+    assert creates("somebodys-1") == "TOPIC_AUTHORIZATION_FAILED"
+    wait_for(lambda: None if "alices-" in acls("--list") else "not yet", 30, "brokers have heard of it")
+    with pytest.raises(KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
+        alice.delete_topics(["topic-0"])["topic-0"].result(30)
+    with pytest.raises(KafkaException, match="CLUSTER_AUTHORIZATION_FAILED"):
+        alice.elect_leaders(ElectionType.PREFERRED, [TopicPartition("topic-0", 0)]).result(30)
+
+    acls("--remove", "--force", "--allow-principal", "User:alice", "--operation", "Create", *pattern)
+    wait_for(lambda: None if stored(of_prefix) == {"Describe"} else "not yet", 30, "one is gone")
+    assert creates("alices-2") == "TOPIC_AUTHORIZATION_FAILED"
+    assert_same(cluster, controller.data)
+
+    hand_back(cluster, controller)
+    assert (stored(of_topic), stored(of_prefix)) == ({"Describe"}, {"Describe"})
+    assert creates("alices-3") == "TOPIC_AUTHORIZATION_FAILED"  # ZooKeeper's own controller says so too

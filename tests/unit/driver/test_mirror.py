@@ -28,6 +28,8 @@ from migrator.model.values import (
 from migrator.node.claims import read_claim
 from migrator.node.tree_reader import read_tree
 from migrator.zk import paths
+from migrator.zk.acl_znodes import acl_data, token_data
+from migrator.zk.entity_znodes import entity_data
 from migrator.zk.multi import Check, Multi, SetData
 from tests.support.arbitrary_images import images
 from tests.support.builders import a_partition, a_topic, an_id, an_image
@@ -201,6 +203,7 @@ def test_brokers_wait_for_zookeeper_only_where_a_replica_comes_or_goes() -> None
 
 ALICE, HER_APP = QuotaEntity((("user", "alice"),)), QuotaEntity((("user", "alice"), ("client-id", "app")))
 KEY, KEPT = ScramKey("alice", ScramMechanism.SHA_512), ScramCredential(b"s", b"k", b"v", 4096)
+OTHER = ScramCredential(b"other", b"k", b"v", 4096)
 READ = Acl(AclResource(AclResourceType.TOPIC, AclPattern.LITERAL, "orders"), AclEntry("User:alice", "*", 3, 3))
 TOKEN = DelegationToken("t", "User:a", "User:a", (), 1, 3, 2)
 RATE = {"producer_byte_rate": 1024.0}
@@ -375,19 +378,31 @@ def test_what_somebody_else_changed_after_the_copy_is_named_and_what_we_changed_
         topic_configs={"orders": {"retention.ms": "1"}},
         broker_configs={"1": {"a": "1"}},
     )
-    mirror(session, claim, diff(image, healed), shape)
+    claim, shape = mirror(session, claim, diff(image, healed), shape)
     assert changed_since(copied, read_tree(session)) == []
 
+    with_ours = an_image(scram={KEY: KEPT})  # put into the log by Kafka's format tool, before any copy
+    claim, shape = mirror(session, claim, diff(an_image(), with_ours), shape)
+    assert changed_since(copied, read_tree(session), with_ours) == []
+    assert changed_since(copied, read_tree(session)) == ["SCRAM credential 2 of alice"]
+
     for path, data in (
+        ("/config/users/alice", entity_data({"request_percentage": 5.0}, {ScramMechanism.SHA_512: OTHER})),
+        ("/kafka-acl/Topic/orders", acl_data([READ.entry])),
+        (paths.token("t"), token_data(TOKEN)),
         (paths.topic_config("orders"), b'{"version":1,"config":{"retention.ms":"99"}}'),
         ("/config/brokers/1", b'{"version":1,"config":{}}'),
         (paths.topic("new"), b'{"version":3,"topic_id":"AAAAAAAAQAqAAAAAAAAAAA","partitions":{"0":[1]}}'),
     ):
         ensemble.create(path, data)
     del ensemble.nodes[paths.topic("payments")]
-    assert changed_since(copied, read_tree(session)) == [
+    assert changed_since(copied, read_tree(session), with_ours) == [
         "/brokers/topics/new",
         "/brokers/topics/orders",
         "/brokers/topics/payments",
         "/config/brokers/1",
+        "/delegation_token/tokens/t",
+        f"ACLs of {READ.resource}",
+        "SCRAM credential 2 of alice",
+        "quotas of user alice",
     ]
