@@ -355,6 +355,14 @@ CONTROLLER_FILES_DISAGREE = Finding(
     cases=("F-14", "F-16"),
 )
 
+ACLS_UNHEEDED = Finding(
+    code="Z2K-1020",
+    says="ZooKeeper holds ACLs of {count} resources, the first of {first}, and the controllers have no authorizer.",
+    means="Brokers pass administrative requests on before they look at permissions. In dual-write everybody could then "
+    "create, change and delete topics.",
+    remedy="Set authorizer.class.name and super.users in every controller's file (docs/requests.md, Permissions).",
+)
+
 TAKEOVER_ABORTED = Finding(
     code="Z2K-2020",
     says="The takeover was aborted by a person: {reason}.",

@@ -16,6 +16,7 @@ from typing import Final
 from migrator.driver.claim import Seen, refuse_claim
 from migrator.driver.tree import Tree, live_and_assigned
 from migrator.errors import (
+    ACLS_UNHEEDED,
     BROKER_ABSENT,
     CLUSTER_ID_DIFFERS,
     DELETION_PENDING,
@@ -64,6 +65,7 @@ class Evidence:
     waived:           names of partitions whose incomplete ISR was accepted.
     estimated_ms:     how long the window will take, from the pre-copy.
     unasked:          brokers that did not say what they have, with the reason.
+    authorizer:       whether this controller has one.
     exported:         where the checksummed ZooKeeper export of this attempt is, None while there is none.
     """
 
@@ -82,6 +84,7 @@ class Evidence:
     cluster_id: str
     unasked: Mapping[int, str] = field(default_factory=dict)
     waived: Collection[str] = field(default_factory=frozenset)
+    authorizer: bool = False
 
 
 def takeover_verdict(evidence: Evidence) -> Verdict:
@@ -103,6 +106,7 @@ def takeover_verdict(evidence: Evidence) -> Verdict:
                 _listed([found.text for found in content]),
                 tuple(sorted({found.code for found in content})),
             ),
+            _acls_check(evidence),
             Check(
                 "/migration and /controller may be claimed",
                 refused is None,
@@ -130,6 +134,16 @@ def _listed(texts: list[str], shown: int = 2) -> str:
         return "none found"
     more = f" (and {len(texts) - shown} more)" if len(texts) > shown else ""
     return f"{len(texts)} found: " + " ".join(texts[:shown]) + more
+
+
+def _acls_check(evidence: Evidence) -> Check:
+    """Without an authorizer what brokers pass on would be carried out for everybody."""
+    held = sorted(evidence.tree.families.acls)
+    name = "the controllers heed the ACLs in ZooKeeper"
+    if not held or evidence.authorizer:
+        return Check(name, True, f"{len(held)} resources")
+    found = ACLS_UNHEEDED.found(count=len(held), first=held[0].name)
+    return Check(name, False, found.text, (found.code,))
 
 
 def quorum_checks(evidence: Evidence) -> tuple[Check, ...]:

@@ -157,6 +157,7 @@ class TakeoverActs:
             unasked=failed,
             cluster_id=d.controller.settings.cluster_id,
             waived=d.config.waived,
+            authorizer=d.config.authorizer is not None,
         )
 
     def _read_ahead(self) -> None:

@@ -22,7 +22,19 @@ from migrator.driver.tell import full_orders
 from migrator.driver.tree import as_image
 from migrator.model.draft import Draft
 from migrator.model.image import METADATA_VERSION, Image, Position
-from migrator.model.values import Broker, Controller, FeatureRange, Listener, MigrationState
+from migrator.model.values import (
+    AclEntry,
+    AclOperation,
+    AclPattern,
+    AclPermission,
+    AclResource,
+    AclResourceType,
+    Broker,
+    Controller,
+    FeatureRange,
+    Listener,
+    MigrationState,
+)
 from migrator.node.claims import read_claim
 from migrator.node.tree_reader import read_tree
 from migrator.zk import paths
@@ -77,7 +89,20 @@ def test_a_healthy_cluster_passes_and_every_check_says_what_it_saw() -> None:
     assert verdict.holds, verdict.reason()
     assert verdict.reason() == "every check holds"
     assert all(check.seen for check in verdict.checks)
-    assert len({check.name for check in verdict.checks}) == len(verdict.checks) == 18
+    assert len({check.name for check in verdict.checks}) == len(verdict.checks) == 19
+
+
+def test_acls_that_nobody_would_heed_close_the_gate() -> None:
+    """Brokers pass requests on before they look at permissions."""
+    evidence = the_evidence()
+    resource = AclResource(AclResourceType.TOPIC, AclPattern.LITERAL, "orders")
+    entry = AclEntry("User:alice", "*", AclOperation.READ, AclPermission.ALLOW)
+    evidence.tree.families.acls[resource] = frozenset({entry})
+    verdict = takeover_verdict(evidence)
+    (failed,) = verdict.failed
+    assert failed.codes == ("Z2K-1020",)
+    assert "ACLs of 1 resources, the first of orders" in failed.seen
+    assert takeover_verdict(replace(evidence, authorizer=True)).holds
 
 
 # --- the quorum and the brokers ---------------------------------------------------------------------------
