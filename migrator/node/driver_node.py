@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,7 +97,6 @@ class DriverNode:
         laboratory: bool,
         on_retired: Callable[[Occurrence], None],
         close_listener: Callable[[], Awaitable[None]],
-        log_pieces: Callable[[], Iterable[bytes]],
         hooks: Hooks,
     ) -> None:
         self.config = config
@@ -107,7 +106,6 @@ class DriverNode:
         self.laboratory = laboratory
         self.hooks = hooks
         self.close_listener = close_listener
-        self.log_pieces = log_pieces
         self.now = DriverState()
         self.mirror: Mirror | None = None
         self.teller: Teller | None = None
