@@ -133,6 +133,9 @@ def activation_refusal(
         case MigrationState.NONE if migration_enabled:
             reason = "the log was begun without zookeeper.metadata.migration.enable; it can never be migrated to"
             return CANNOT_ACTIVATE.found(reason=reason)
+        case MigrationState.NONE:
+            reason = "the log was never in migration, and clusters that began with KRaft are not served by this "
+            return CANNOT_ACTIVATE.found(reason=reason + "controller: let a stock one go on with this directory")
         case MigrationState.MIGRATION if not migration_enabled:
             reason = "the log is in MIGRATION and zookeeper.metadata.migration.enable is off; finalizing is an act of "
             return CANNOT_ACTIVATE.found(reason=reason + "its own (zk2kraft.finalize.approval)")
