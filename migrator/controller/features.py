@@ -134,8 +134,9 @@ def activation_refusal(
             reason = "the log was begun without zookeeper.metadata.migration.enable; it can never be migrated to"
             return CANNOT_ACTIVATE.found(reason=reason)
         case MigrationState.NONE:
-            reason = "the log was never in migration, and clusters that began with KRaft are not served by this "
-            return CANNOT_ACTIVATE.found(reason=reason + "controller: let a stock one go on with this directory")
+            # also what is left of a log that a Kafka without ZooKeeper led: its snapshots forget the state
+            reason = "the log is of no migration, and KRaft clusters are not served by this controller: "
+            return CANNOT_ACTIVATE.found(reason=reason + "let a stock one go on with this directory")
         case MigrationState.MIGRATION if not migration_enabled:
             reason = "the log is in MIGRATION and zookeeper.metadata.migration.enable is off; finalizing is an act of "
             return CANNOT_ACTIVATE.found(reason=reason + "its own (zk2kraft.finalize.approval)")

@@ -35,6 +35,7 @@ from migrator.lab.server import READY_DEADLINE_S
 from migrator.lab.tools import dump_metadata_log
 from migrator.lab.zookeeper import ZooKeeper
 from migrator.model.image import Image
+from migrator.model.values import MigrationState
 from migrator.node.log_replay import LogReplay, read_snapshot
 from migrator.node.snapshot_files import SnapshotFiles
 from migrator.raft.types import SnapshotId
@@ -52,6 +53,14 @@ SMALL_LOG: Final[Mapping[str, Value]] = {
     "metadata.log.segment.min.bytes": 1_024,
 }
 """So that snapshots are made and the log is trimmed within a test."""
+
+EVERY_FAMILY: Final = {
+    f"{name}_RECORD"
+    for name in (
+        "FEATURE_LEVEL", "REGISTER_BROKER", "REGISTER_CONTROLLER", "TOPIC", "PARTITION", "CONFIG", "PRODUCER_IDS",
+    )
+}  # fmt: skip
+"""What a snapshot of these clusters has at least."""
 
 TOPICS: Final = [f"topic-{number}" for number in range(3)]
 ACTIVE: Final = re.compile(r"Becoming the active controller at epoch \d+")
@@ -135,6 +144,8 @@ def assert_snapshots_match(
     """
     dump = kafka_says(laboratory, directory, kafka)
     theirs = {SnapshotId(*each): records for each, records in dump.snapshots.items() if each[0] > newer_than}
+    if theirs:
+        assert {record["type"] for record in theirs[max(theirs)]} >= EVERY_FAMILY
     elsewhere = laboratory.directory / "snapshots-of-ours"
     elsewhere.mkdir(exist_ok=True)
     for at, records in theirs.items():
@@ -246,8 +257,12 @@ def start_stock(stock: Controller) -> None:
 
 
 def stop_calmly(stock: Controller) -> None:
-    """Stop it; nothing that it said was an error."""
     stock.stop()
+    assert_calm(stock)
+
+
+def assert_calm(stock: Controller) -> None:
+    """Nothing that it said was an error."""
     loud = LOUD.findall(stock.process.log_text())
     assert not (alarming := [line for line in loud if not any(known in line for known in HARMLESS)]), alarming
 
@@ -279,6 +294,7 @@ def test_a_directory_of_ours_is_led_by_stock_then_finalized_by_it_and_led_by_a_l
     cluster = Cluster(laboratory)
     cluster.start()
     cluster.create_topics(TOPICS, config={"min.insync.replicas": "2"})
+    produce(cluster, TOPICS[0], 20)
     (spec,) = quorum_specs(laboratory, count=1, zookeeper_connect=cluster.zookeeper_connect, extra=SMALL_LOG)
     ours = OurController(laboratory, spec, cluster.cluster_id)
     cluster.restart_as(lambda broker: broker.as_migrating(ours.voters))
@@ -297,7 +313,8 @@ def test_a_directory_of_ours_is_led_by_stock_then_finalized_by_it_and_led_by_a_l
     wait_for(trimmed, 60, "the log of ours is trimmed")
     ours.stop()
     as_ours_left_it = assert_read_alike(laboratory, log)
-    assert ("migration",) in as_ours_left_it.facts()
+    assert as_ours_left_it.facts()["migration",] == MigrationState.MIGRATION
+    assert min(as_ours_left_it.starts) > 0
     end = log_end(as_ours_left_it)
     held = controller_of(cluster)
     assert held is not None
@@ -329,7 +346,7 @@ def test_a_directory_of_ours_is_led_by_stock_then_finalized_by_it_and_led_by_a_l
     stop_calmly(stock)
     assert assert_snapshots_match(laboratory, log, newer_than=end) >= 1
     finalized = assert_read_alike(laboratory, log)
-    assert finalized.facts()["migration",] == 3
+    assert finalized.facts()["migration",] == MigrationState.POST_MIGRATION
 
     # a Kafka that knows no ZooKeeper any more leads what ours began
     end = log_end(finalized)
@@ -348,7 +365,8 @@ def test_a_directory_of_stock_in_dual_write_is_led_by_ours_and_the_way_back_stay
 ) -> None:
     cluster = Cluster(laboratory)
     cluster.start()
-    cluster.create_topics(TOPICS)
+    cluster.create_topics(TOPICS, config={"min.insync.replicas": "2"})
+    produce(cluster, TOPICS[0], 20)
     (spec,) = quorum_specs(laboratory, count=1, zookeeper_connect=cluster.zookeeper_connect, extra=SMALL_LOG)
     stock = Controller(laboratory, spec, cluster.cluster_id)
     log = stock.metadata_log
@@ -379,13 +397,14 @@ def test_a_directory_of_stock_in_dual_write_is_led_by_ours_and_the_way_back_stay
     assert_same(cluster, ours.data)
     wait_snapshot(log, end)
 
-    # once more there and back: neither minds what the other left beside the log
-    ours.stop()
+    # once more there and back, by kill -9: neither minds what the other left beside the log
+    ours.kill()
     assert_read_alike(laboratory, log)
     start_stock(stock)
     Quorum([stock]).wait_dual_write(60)
     assert_stock_mirrored(cluster, log)
-    stop_calmly(stock)
+    stock.kill()
+    assert_calm(stock)
     ours.start()
     ours.wait_dual_write(40)
     assert_same(cluster, ours.data)
