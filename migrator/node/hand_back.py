@@ -3,8 +3,8 @@
 In:   a `DriverNode` that holds (or may still hold) the claim.
 Out:  how the act ended; after it a ZooKeeper-mode broker is controller, and none was restarted.
 Elsewhere: the multis (driver.claim), `zk2kraft release` for when none of ours is alive (release.py).
-Order of the hand-back: no more changes; everything committed, mirrored and answered; both sides equal; the mark on
-disk that retires this log for ever; the listener closed; the claim deleted.
+Order of the hand-back: no more changes; everything committed, mirrored and answered; both sides equal; the mark, in
+the log for every voter and beside it on this disk, that retires it for ever; the listener closed; the claim deleted.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from migrator.audit.compare import report as make_report
 from migrator.audit.log_source import CommittedRecords, read_directory
 from migrator.audit.normalise import LogFacts
 from migrator.audit.quick import compare_sides
-from migrator.driver.claim import Claim, Seen, plan_give_back, plan_hand_back
+from migrator.driver.claim import Claim, Seen, plan_fence, plan_give_back, plan_hand_back, refuse_claim
 from migrator.driver.machine import Happened
 from migrator.errors import HAND_BACK_NOT_POSSIBLE, ZOOKEEPER_LOST, FindingError
 from migrator.node.claims import read_claim
 from migrator.node.config import NodeConfig
 from migrator.node.driver_node import DriverNode
-from migrator.node.storage import Marks
 from migrator.node.tree_reader import read_tree
 from migrator.zk import paths
 from migrator.zk.multi import Multi
@@ -103,17 +102,18 @@ class HandBackActs:
     # --- abort ---------------------------------------------------------------------------------------------
 
     async def give_back(self) -> Happened:
-        """Before the commit: delete what is ours of the claim, also one that an earlier life of this node left."""
+        """Before the commit: delete what is ours of the claim, also one that an earlier leader left or still sends."""
         d = self.d
         d.now.claim = None
         await d.hooks.before("give back")
         while True:
             seen = await self._seen()
             claim = self._left_claim(seen)
-            if claim is None:
-                break
-            if await self._apply(plan_give_back(claim)):
-                log.info("zk.given_back", controller_epoch=seen.epoch)
+            if claim is None and refuse_claim(seen, d.config.voter_ids, d.epoch) is not None:
+                break  # no claim of this quorum is possible here, of whatever epoch
+            if await self._apply(plan_fence(seen) if claim is None else plan_give_back(claim)):
+                if claim is not None:
+                    log.info("zk.given_back", controller_epoch=seen.epoch)
                 break
             d.wait_because("ZooKeeper did not take the claim back; reading it again")
             await asyncio.sleep(AGAIN_S)
@@ -147,6 +147,7 @@ class HandBackActs:
         d.now.wish_hand_back = False
         try:
             self._refuse_with_kraft_brokers()
+            d.refuse_beside_stock()
             await self._quiet()
             report, highest = await asyncio.to_thread(self._compare)
             d.now.audit = report
@@ -208,7 +209,7 @@ class HandBackActs:
         assert claim is not None
         await d.hooks.before("mark handed back")
         left = Left(time.time(), claim.node, claim.kraft_epoch, claim.zk_epoch, highest_state_epoch)
-        d.marks.set(Marks.HANDED_BACK, msgspec.json.encode(left).decode())
+        await d.retire_log(msgspec.json.encode(left).decode())
         await d.hooks.before("close listener")
         await d.close_listener()
         d.now.claim = None  # from here on a change of the claim is ours
