@@ -429,6 +429,14 @@ LOG_DAMAGED = Finding(
     "`zk2kraft release` while all brokers are in ZooKeeper mode.",
 )
 
+DYNAMIC_VOTERS = Finding(
+    code="Z2K-3020",
+    says="The quorum of this directory has dynamic voters (kraft.version 1), as {file} says: {what}.",
+    means="Its voters are those that its log lists, not those of controller.quorum.voters. This release knows static "
+    "voters only and would count other majorities than the rest of the quorum. Nothing was changed.",
+    remedy="A new quorum: format it without --standalone and --initial-controllers. One that holds data: run stock "
+    "controllers on it; it cannot be made static again.",
+)
 QUORUM_NOT_RELEASED = Finding(
     code="Z2K-3015",
     says="controller.quorum.voters names {voters} voters; in this release quorums of several are for laboratories.",

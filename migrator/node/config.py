@@ -71,7 +71,7 @@ class NodeConfig:
     auto_leader_rebalance: bool = True
     leader_imbalance_check_interval_s: int = 300
     unclean_leader_election: bool = False
-    quorum: QuorumSettings = field(default_factory=lambda: QuorumSettings(pre_vote=False))
+    quorum: QuorumSettings = field(default_factory=QuorumSettings)
     # --- ours
     gates: str = "auto"
     takeover_max_ms: int = 15_000
@@ -169,7 +169,6 @@ class _Parser:
         """Kafka's keys and defaults. The linger stays ours: one flush at a time gathers what comes meanwhile."""
         default = QuorumSettings()
         return QuorumSettings(
-            pre_vote=False,  # as Kafka 3.9, whose Vote has no place for it
             election_timeout_ms=self._int("controller.quorum.election.timeout.ms", 1_000, at_least=1),
             fetch_timeout_ms=self._int("controller.quorum.fetch.timeout.ms", 2_000, at_least=1),
             election_backoff_max_ms=self._int("controller.quorum.election.backoff.max.ms", 1_000, at_least=1),

@@ -75,6 +75,8 @@ Send = SendVote | SendBeginQuorumEpoch | SendEndQuorumEpoch | SendFetch | SendFe
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
 API_VERSIONS_VERSION: Final = 3
+PRE_VOTE_SINCE: Final = 2
+"""The version of Vote that can say it; Kafka 3.9 ends at 1."""
 
 
 class Peer:
@@ -91,6 +93,8 @@ class Peer:
         """Raises OSError, TimeoutError or a finding when there is no answer that can be used."""
         match send:
             case SendVote():
+                if send.pre_vote and await self._highest_of(VoteRequest) < PRE_VOTE_SINCE:
+                    return _cannot_be_asked(send)
                 return _vote_answered(send, await self._exchange(_vote(send, self._cluster_id), VoteResponse))
             case SendBeginQuorumEpoch():
                 begin = _begin(send, self._cluster_id, self._voter)
@@ -104,14 +108,19 @@ class Peer:
                 return _piece(send, piece)
 
     async def _exchange(self, request: Message, response: type[Any]) -> Any:
+        highest = await self._highest_of(type(request))
+        return await self._connection.ask(request, highest, response, self._timeout_s)
+
+    async def _highest_of(self, request: type[Message]) -> int:
+        """The newest version that both sides know, by what this very connection has told."""
         if not self._connection.is_open or self._highest is None:
             self._highest = await self._learn_versions()
-        declared = declaration_of(type(request))
+        declared = declaration_of(request)
         assert declared.api_key is not None
         highest = min(declared.highest, self._highest.get(declared.api_key, -1))
         if highest < declared.lowest:
             raise OSError(f"node {self._voter.id} does not know {API_KEYS[declared.api_key].name}")
-        return await self._connection.ask(request, highest, response, self._timeout_s)
+        return highest
 
     async def _learn_versions(self) -> Mapping[int, int]:
         request = ApiVersionsRequest(client_software_name="zk2kraft", client_software_version="1")
@@ -187,6 +196,7 @@ def _vote(send: SendVote, cluster_id: str) -> VoteRequest:
         candidate_id=send.candidate,
         last_offset_epoch=send.last_epoch,
         last_offset=send.last_offset,
+        pre_vote=send.pre_vote,
     )
     return VoteRequest(cluster_id=cluster_id, voter_id=send.to, topics=(VoteTopic(METADATA_TOPIC, (partition,)),))
 
@@ -261,6 +271,11 @@ def _vote_answered(send: SendVote, answer: VoteResponse) -> VoteAnswered:
         return VoteAnswered(send.request, _code(answer.error_code), -1, -1, granted=False, top_level=True)
     found = _only(answer.topics, "partitions")
     return VoteAnswered(send.request, _code(found.error_code), found.leader_id, found.leader_epoch, found.vote_granted)
+
+
+def _cannot_be_asked(send: SendVote) -> VoteAnswered:
+    """In the peer's place, in the epoch of the question: the core then stands as a 3.9 voter does."""
+    return VoteAnswered(send.request, Error.UNSUPPORTED_VERSION, -1, send.epoch, granted=False)
 
 
 def _begun(send: SendBeginQuorumEpoch, answer: BeginQuorumEpochResponse) -> LeaderClaimAnswered:

@@ -28,6 +28,7 @@ from migrator.node.active_controller import ActiveController
 from migrator.node.config import NodeConfig
 from migrator.node.control import ControlPort
 from migrator.node.driver_node import DriverNode
+from migrator.node.dynamic_voters import refuse_dynamic_voters
 from migrator.node.hand_back import HandBackActs
 from migrator.node.hand_back import finish as finish_hand_back
 from migrator.node.hooks import Hooks
@@ -129,6 +130,7 @@ class ControllerProcess:
         config = self._config
         directories = sorted({config.metadata_log_dir, *config.log_dirs})
         meta = identify(directories, config.node_id)
+        refuse_dynamic_voters(config.metadata_log_dir)
         if len(config.voters) > 1 and os.environ.get(LABORATORY) != "1":
             raise QUORUM_NOT_RELEASED.error(voters=len(config.voters))
         self._lock.acquire()

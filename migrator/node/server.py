@@ -285,6 +285,7 @@ class ControllerServer:
                 asked.last_offset_epoch,
                 asked.last_offset,
                 asked.voter_directory_id,
+                asked.pre_vote,
             )
         )
         if answer.top_level:
