@@ -437,6 +437,22 @@ DYNAMIC_VOTERS = Finding(
     remedy="A new quorum: format it without --standalone and --initial-controllers. One that holds data: run stock "
     "controllers on it; it cannot be made static again.",
 )
+TLS_NOT_USABLE = Finding(
+    code="Z2K-3021",
+    says="{file}: {key} cannot be used: {reason}.",
+    means="A listener needs TLS, and what the file says of it cannot be honoured. Nothing was started or changed.",
+    remedy="Keys and certificates are read in PEM (ssl.keystore.type=PEM, ssl.truststore.type=PEM), which Kafka reads "
+    "as well; the runbook page has the commands that convert JKS and PKCS12.",
+    cases=("F-16",),
+)
+SASL_NOT_USABLE = Finding(
+    code="Z2K-3022",
+    says="{file}: {key} cannot be used: {reason}.",
+    means="A listener needs SASL, and what the file says of it cannot be honoured. Nothing was started or changed.",
+    remedy="Use PLAIN over TLS, or TLS client certificates, on the controller listener, with the login in the file; "
+    "see the runbook page. GSSAPI and OAUTHBEARER need stock controllers.",
+    cases=("F-16",),
+)
 QUORUM_NOT_RELEASED = Finding(
     code="Z2K-3015",
     says="controller.quorum.voters names {voters} voters; in this release quorums of several are for laboratories.",

@@ -4,7 +4,8 @@ In:   records in log order, onto a `Draft`.
 Out:  nothing but the changed draft. A record that contradicts the image raises `Contradiction`.
 Elsewhere: batches and transactions (node.log_replay), which records are written (the other modules here).
 Source: Kafka 3.9 `*Delta.replay`; facts of record types in migrator.wire.messages.metadata.
-Families that this release does not build (ACLs, quotas, SCRAM, tokens) cannot be in a log that it wrote, and it
+SCRAM credentials come from Kafka's format tool only, for logins on the controller listener.
+Families that this release does not build (ACLs, quotas, tokens) cannot be in a log that it wrote, and it
 refuses to lead one that holds them rather than to forget them.
 """
 
@@ -25,6 +26,8 @@ from migrator.model.values import (
     Listener,
     MigrationState,
     Partition,
+    ScramCredential,
+    ScramKey,
 )
 from migrator.wire.messages.metadata import (
     AbortTransactionRecord,
@@ -41,9 +44,11 @@ from migrator.wire.messages.metadata import (
     RegisterBrokerRecord,
     RegisterControllerRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
     ZkMigrationStateRecord,
 )
 from migrator.wire.schema import Message
@@ -152,6 +157,11 @@ def _change_partition(draft: Draft, record: PartitionChangeRecord) -> None:
     draft.put_partition(record.topic_id, changed(partition, record))
 
 
+def _scram(draft: Draft, record: UserScramCredentialRecord) -> None:
+    credential = ScramCredential(record.salt, record.stored_key, record.server_key, record.iterations)
+    draft.put_scram(ScramKey(record.name, record.mechanism), credential)
+
+
 def _nothing(draft: Draft, record: Message) -> None:
     """NoOps move the offset only; transactions are resolved before records come here."""
 
@@ -173,6 +183,8 @@ _HANDLERS: Final[dict[type[Message], Callable[[Draft, Any], None]]] = {
         ConfigKey(record.resource_type, record.resource_name), record.name, record.value
     ),
     ProducerIdsRecord: lambda draft, record: draft.set_next_producer_id(record.next_producer_id),
+    UserScramCredentialRecord: _scram,
+    RemoveUserScramCredentialRecord: lambda draft, record: draft.remove_scram(ScramKey(record.name, record.mechanism)),
     NoOpRecord: _nothing,
     BeginTransactionRecord: _nothing,
     EndTransactionRecord: _nothing,

@@ -25,6 +25,7 @@ from migrator.wire.messages.metadata import (
     RegisterBrokerRecord,
     RegisterControllerRecord,
     TopicRecord,
+    UserScramCredentialRecord,
     ZkMigrationStateRecord,
 )
 
@@ -49,6 +50,10 @@ def records_of(image: Image) -> Iterator[Record]:
             yield ConfigRecord(resource_type=key.type, resource_name=key.name, name=name, value=value), 0
     if image.next_producer_id >= 0:
         yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id), 0
+    for whose in sorted(image.scram):
+        kept = image.scram[whose]
+        keys = {"salt": kept.salt, "stored_key": kept.stored_key, "server_key": kept.server_key}
+        yield UserScramCredentialRecord(whose.user, whose.mechanism, **keys, iterations=kept.iterations), 0
 
 
 def _topic(topic: Topic, level: int) -> Iterator[Record]:

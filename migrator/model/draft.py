@@ -15,7 +15,17 @@ import msgspec
 from immutables import Map
 
 from migrator.model.image import NO_CONFIG, Config, Image, Position
-from migrator.model.values import Broker, ConfigKey, ConfigType, Controller, MigrationState, Partition, Topic
+from migrator.model.values import (
+    Broker,
+    ConfigKey,
+    ConfigType,
+    Controller,
+    MigrationState,
+    Partition,
+    ScramCredential,
+    ScramKey,
+    Topic,
+)
 
 
 class Contradiction(Exception):
@@ -34,6 +44,7 @@ class Delta(msgspec.Struct, frozen=True):
     producer_ids: bool = False
     features: bool = False
     migration: bool = False
+    scram: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -46,6 +57,7 @@ class Delta(msgspec.Struct, frozen=True):
             or self.producer_ids
             or self.features
             or self.migration
+            or self.scram
         )
 
 
@@ -60,6 +72,7 @@ class Draft:
         self._topics = before.topics.mutate()
         self._topic_ids = before.topic_ids.mutate()
         self._configs = before.configs.mutate()
+        self._scram = before.scram.mutate()
         self._next_producer_id = before.next_producer_id
         self._migration = before.migration
         # Partitions of topics that are being changed, by id, so that a thousand changes of one topic copy it once.
@@ -80,6 +93,14 @@ class Draft:
 
     def set_migration(self, state: MigrationState) -> None:
         self._migration = state
+
+    # --- credentials ---------------------------------------------------------------------------------------
+
+    def put_scram(self, key: ScramKey, credential: ScramCredential) -> None:
+        self._scram[key] = credential
+
+    def remove_scram(self, key: ScramKey) -> None:
+        self._scram.pop(key, None)
 
     # --- nodes ---------------------------------------------------------------------------------------------
 
@@ -204,6 +225,7 @@ class Draft:
             topic_ids=self._topic_ids.finish(),
             configs=self._configs.finish(),
             next_producer_id=self._next_producer_id,
+            scram=self._scram.finish(),
         )
         before = self._before
         return Delta(
@@ -216,6 +238,7 @@ class Draft:
             producer_ids=after.next_producer_id != before.next_producer_id,
             features=after.features != before.features,
             migration=after.migration != before.migration,
+            scram=after.scram != before.scram,
         )
 
 
@@ -235,4 +258,5 @@ def join(first: Delta, second: Delta) -> Delta:
         producer_ids=first.producer_ids or second.producer_ids,
         features=first.features or second.features,
         migration=first.migration or second.migration,
+        scram=first.scram or second.scram,
     )

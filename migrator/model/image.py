@@ -13,7 +13,17 @@ from collections.abc import Iterator
 import msgspec
 from immutables import Map
 
-from migrator.model.values import Broker, ConfigKey, ConfigType, Controller, MigrationState, Partition, Topic
+from migrator.model.values import (
+    Broker,
+    ConfigKey,
+    ConfigType,
+    Controller,
+    MigrationState,
+    Partition,
+    ScramCredential,
+    ScramKey,
+    Topic,
+)
 
 Config = Map[str, str]
 NO_CONFIG: Config = Map()
@@ -43,6 +53,7 @@ class Image(msgspec.Struct, frozen=True):
     configs: Map[ConfigKey, Config] = Map()
     next_producer_id: int = -1
     """The first id not yet handed out; -1 while no block ever was."""
+    scram: Map[ScramKey, ScramCredential] = Map()
 
     @property
     def metadata_version(self) -> int:

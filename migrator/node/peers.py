@@ -17,6 +17,7 @@ import structlog
 
 from migrator.errors import FindingError
 from migrator.node.broker_client import BrokerConnection
+from migrator.node.client_security import PLAINTEXT, ClientSecurity
 from migrator.node.config import Voter
 from migrator.raft.effects import (
     SendBeginQuorumEpoch,
@@ -82,11 +83,13 @@ PRE_VOTE_SINCE: Final = 2
 class Peer:
     """One other voter."""
 
-    def __init__(self, voter: Voter, node_id: int, cluster_id: str, timeout_s: float) -> None:
+    def __init__(
+        self, voter: Voter, node_id: int, cluster_id: str, timeout_s: float, security: ClientSecurity = PLAINTEXT
+    ) -> None:
         self._voter = voter
         self._cluster_id = cluster_id
         self._timeout_s = timeout_s
-        self._connection = BrokerConnection(voter.host, voter.port, f"raft-client-{node_id}")
+        self._connection = BrokerConnection(voter.host, voter.port, f"raft-client-{node_id}", security)
         self._highest: Mapping[int, int] | None = None
 
     async def ask(self, send: Send) -> Event:
@@ -141,9 +144,10 @@ class Peers:
         cluster_id: str,
         timeout_s: float,
         receive: Callable[[Event], None],
+        security: ClientSecurity = PLAINTEXT,
     ) -> None:
         others = [voter for voter in voters if voter.id != node_id]
-        self._peers = {voter.id: Peer(voter, node_id, cluster_id, timeout_s) for voter in others}
+        self._peers = {voter.id: Peer(voter, node_id, cluster_id, timeout_s, security) for voter in others}
         self._receive = receive
         self._tasks: set[asyncio.Task[None]] = set()
         self._current: dict[int, asyncio.Task[None]] = {}
