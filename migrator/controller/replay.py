@@ -4,7 +4,8 @@ In:   records in log order, onto a `Draft`.
 Out:  nothing but the changed draft. A record that contradicts the image raises `Contradiction`.
 Elsewhere: batches and transactions (node.log_replay), which records are written (the other modules here).
 Source: Kafka 3.9 `*Delta.replay`; facts of record types in migrator.wire.messages.metadata.
-Families that this release does not build (ACLs, quotas, SCRAM, tokens) cannot be in a log that it wrote, and it
+SCRAM credentials come from Kafka's format tool only, for logins on the controller listener.
+Families that this release does not build (ACLs, quotas, tokens) cannot be in a log that it wrote, and it
 refuses to lead one that holds them rather than to forget them.
 """
 
@@ -26,6 +27,8 @@ from migrator.model.values import (
     Listener,
     MigrationState,
     Partition,
+    ScramCredential,
+    ScramKey,
 )
 from migrator.wire.messages.metadata import (
     AbortTransactionRecord,
@@ -42,9 +45,11 @@ from migrator.wire.messages.metadata import (
     RegisterBrokerRecord,
     RegisterControllerRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
     ZkMigrationStateRecord,
 )
 from migrator.wire.schema import Message
@@ -164,6 +169,11 @@ def _mark(draft: Draft, record: NoOpRecord) -> None:
         draft.set_mark(record.mark, record.mark_text)
 
 
+def _scram(draft: Draft, record: UserScramCredentialRecord) -> None:
+    credential = ScramCredential(record.salt, record.stored_key, record.server_key, record.iterations)
+    draft.put_scram(ScramKey(record.name, record.mechanism), credential)
+
+
 def _nothing(draft: Draft, record: Message) -> None:
     """Transactions are resolved before records come here."""
 
@@ -186,6 +196,8 @@ _HANDLERS: Final[dict[type[Message], Callable[[Draft, Any], None]]] = {
     ),
     ProducerIdsRecord: lambda draft, record: draft.set_next_producer_id(record.next_producer_id),
     NoOpRecord: _mark,
+    UserScramCredentialRecord: _scram,
+    RemoveUserScramCredentialRecord: lambda draft, record: draft.remove_scram(ScramKey(record.name, record.mechanism)),
     BeginTransactionRecord: _nothing,
     EndTransactionRecord: _nothing,
     AbortTransactionRecord: _nothing,

@@ -26,6 +26,7 @@ from migrator.wire.messages.metadata import (
     RegisterBrokerRecord,
     RegisterControllerRecord,
     TopicRecord,
+    UserScramCredentialRecord,
     ZkMigrationStateRecord,
 )
 
@@ -52,6 +53,10 @@ def records_of(image: Image) -> Iterator[Record]:
         yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id), 0
     for mark in sorted(image.marks):
         yield NoOpRecord(mark=mark, mark_text=image.marks[mark]), 0
+    for whose in sorted(image.scram):
+        kept = image.scram[whose]
+        keys = {"salt": kept.salt, "stored_key": kept.stored_key, "server_key": kept.server_key}
+        yield UserScramCredentialRecord(whose.user, whose.mechanism, **keys, iterations=kept.iterations), 0
 
 
 def _topic(topic: Topic, level: int) -> Iterator[Record]:

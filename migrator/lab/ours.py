@@ -21,7 +21,6 @@ from migrator.errors import CONTROL_REFUSED, TOOL_FAILED
 from migrator.lab.cluster import Cluster
 from migrator.lab.controller import ControllerSpec, quorum_specs
 from migrator.lab.laboratory import Laboratory
-from migrator.lab.probe import why_kafka_does_not_answer
 from migrator.lab.processes import STOP_DEADLINE_S, Process
 from migrator.lab.properties import Value, write
 from migrator.lab.server import READY_DEADLINE_S
@@ -120,7 +119,7 @@ class OurController:
         def why_not() -> str | None:
             if not (self.data / CONTROL_FILE).exists():
                 return "its control port is not open"
-            return why_kafka_does_not_answer(self.spec.port)
+            return self.spec.why_not_answering()
 
         return self.laboratory.wait(why_not, name=self.name, deadline_s=deadline_s, process=self.process)
 

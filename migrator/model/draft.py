@@ -15,7 +15,17 @@ import msgspec
 from immutables import Map
 
 from migrator.model.image import NO_CONFIG, Config, Image, Position
-from migrator.model.values import Broker, ConfigKey, ConfigType, Controller, MigrationState, Partition, Topic
+from migrator.model.values import (
+    Broker,
+    ConfigKey,
+    ConfigType,
+    Controller,
+    MigrationState,
+    Partition,
+    ScramCredential,
+    ScramKey,
+    Topic,
+)
 
 
 class Contradiction(Exception):
@@ -34,6 +44,7 @@ class Delta(msgspec.Struct, frozen=True):
     producer_ids: bool = False
     features: bool = False
     migration: bool = False
+    scram: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -46,6 +57,7 @@ class Delta(msgspec.Struct, frozen=True):
             or self.producer_ids
             or self.features
             or self.migration
+            or self.scram
         )
 
 
@@ -60,6 +72,7 @@ class Draft:
         self._topics = before.topics.mutate()
         self._topic_ids = before.topic_ids.mutate()
         self._configs = before.configs.mutate()
+        self._scram = before.scram.mutate()
         self._next_producer_id = before.next_producer_id
         self._migration = before.migration
         self._marks = before.marks
@@ -88,6 +101,14 @@ class Draft:
             self._marks = self._marks.set(mark, text)
         elif mark in self._marks:
             self._marks = self._marks.delete(mark)
+
+    # --- credentials ---------------------------------------------------------------------------------------
+
+    def put_scram(self, key: ScramKey, credential: ScramCredential) -> None:
+        self._scram[key] = credential
+
+    def remove_scram(self, key: ScramKey) -> None:
+        self._scram.pop(key, None)
 
     # --- nodes ---------------------------------------------------------------------------------------------
 
@@ -213,6 +234,7 @@ class Draft:
             configs=self._configs.finish(),
             next_producer_id=self._next_producer_id,
             marks=self._marks,
+            scram=self._scram.finish(),
         )
         before = self._before
         return Delta(
@@ -225,6 +247,7 @@ class Draft:
             producer_ids=after.next_producer_id != before.next_producer_id,
             features=after.features != before.features,
             migration=after.migration != before.migration,
+            scram=after.scram != before.scram,
         )
 
 
@@ -244,4 +267,5 @@ def join(first: Delta, second: Delta) -> Delta:
         producer_ids=first.producer_ids or second.producer_ids,
         features=first.features or second.features,
         migration=first.migration or second.migration,
+        scram=first.scram or second.scram,
     )

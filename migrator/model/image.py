@@ -13,7 +13,17 @@ from collections.abc import Iterator
 import msgspec
 from immutables import Map
 
-from migrator.model.values import Broker, ConfigKey, ConfigType, Controller, MigrationState, Partition, Topic
+from migrator.model.values import (
+    Broker,
+    ConfigKey,
+    ConfigType,
+    Controller,
+    MigrationState,
+    Partition,
+    ScramCredential,
+    ScramKey,
+    Topic,
+)
 
 Config = Map[str, str]
 NO_CONFIG: Config = Map()
@@ -45,6 +55,7 @@ class Image(msgspec.Struct, frozen=True):
     """The first id not yet handed out; -1 while no block ever was."""
     marks: Map[str, str] = Map()
     """What this log says of itself, which Kafka's readers do not see: `Mark` and its text."""
+    scram: Map[ScramKey, ScramCredential] = Map()
 
     @property
     def metadata_version(self) -> int:

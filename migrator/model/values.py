@@ -152,3 +152,29 @@ class ConfigKey(msgspec.Struct, frozen=True, gc=False, order=True):
 
     type: int
     name: str
+
+
+class ScramMechanism(IntEnum):
+    """Kafka's numbers for the two hashes."""
+
+    SHA_256 = 1
+    SHA_512 = 2
+
+
+class ScramKey(msgspec.Struct, frozen=True, order=True):
+    """Whose credential, and for which hash."""
+
+    user: str
+    mechanism: int
+
+
+class ScramCredential(msgspec.Struct, frozen=True):
+    """What is kept of a password: enough to recognise who knows it. Its keys are secrets and not in its text."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    def __repr__(self) -> str:
+        return f"ScramCredential(iterations={self.iterations})"

@@ -35,6 +35,7 @@ from migrator.model.verdict import Verdict
 from migrator.node.active_controller import ActiveController, LeadershipLost
 from migrator.node.broker_channels import BrokerChannels
 from migrator.node.claims import read_claim
+from migrator.node.client_security import client_security
 from migrator.node.config import NodeConfig
 from migrator.node.hooks import Hooks
 from migrator.node.mirror_node import Mirror
@@ -116,9 +117,11 @@ class DriverNode:
         self.now = DriverState()
         self.mirror: Mirror | None = None
         self.teller: Teller | None = None
+        self.to_brokers = client_security(config.security.get(config.inter_broker_listener))
         self.channels = BrokerChannels(
             str(config.node_id),
             config.inter_broker_listener,
+            security=self.to_brokers,
             on_answer=self._on_answer,
             now_ms=self.now_ms,
         )

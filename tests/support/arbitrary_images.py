@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from migrator.model.image import Image
-from migrator.model.values import Partition, Recovery
+from migrator.model.values import Partition, Recovery, ScramCredential, ScramKey
 from tests.support.builders import a_topic, an_id, an_image
 
 BROKERS = (1, 2, 3, 4)
@@ -42,9 +42,13 @@ def images(draw: st.DrawFn) -> Image:
         for name in names
     ]
     values = st.dictionaries(st.sampled_from(["retention.ms", "cleanup.policy"]), st.sampled_from(["1", "2"]))
+    keys = st.builds(ScramKey, st.sampled_from(["controller", "broker"]), st.sampled_from([1, 2]))
+    some = st.binary(max_size=3)
+    credentials = st.builds(ScramCredential, some, some, some, st.sampled_from([4096, 8192]))
     return an_image(
         *topics,
         topic_configs={name: config for name in names if (config := draw(values))},
         broker_configs={name: config for name in ("", "1") if (config := draw(values))},
         next_producer_id=draw(st.none() | st.sampled_from([1000, 2000])),
+        scram=draw(st.dictionaries(keys, credentials, max_size=2)),
     )

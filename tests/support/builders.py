@@ -17,6 +17,8 @@ from migrator.model.values import (
     Listener,
     MigrationState,
     Partition,
+    ScramCredential,
+    ScramKey,
     Topic,
 )
 
@@ -62,6 +64,7 @@ def an_image(
     topic_configs: Mapping[str, Mapping[str, str]] | None = None,
     broker_configs: Mapping[str, Mapping[str, str]] | None = None,
     next_producer_id: int | None = None,
+    scram: Mapping[ScramKey, ScramCredential] | None = None,
     migration: MigrationState = MigrationState.MIGRATION,
     offset: int = 1000,
     epoch: int = 1,
@@ -78,6 +81,8 @@ def an_image(
         draft.put_config(ConfigKey(ConfigType.TOPIC, name), values.items())
     for name, values in (broker_configs or {}).items():
         draft.put_config(ConfigKey(ConfigType.BROKER, name), values.items())
+    for key, credential in (scram or {}).items():
+        draft.put_scram(key, credential)
     if next_producer_id is not None:
         draft.set_next_producer_id(next_producer_id)
     return draft.finish(Position(epoch, offset)).after

@@ -49,6 +49,20 @@ def test_every_advertised_request_can_be_read_and_every_forwardable_one_is_adver
     assert ranges.keys() >= FORWARDABLE
 
 
+def test_a_voter_of_kafka_4_finds_every_version_that_it_speaks() -> None:
+    """As its own schemas give them; it asks with the highest that both sides know (KIP-853, KIP-996)."""
+    answer = api_versions(an_image(), 4, migration_enabled=False)
+    ranges = {API_KEYS[each.api_key].name: (each.min_version, each.max_version) for each in answer.api_keys}
+    later = {
+        "Fetch": (4, 17), "Vote": (0, 2), "BeginQuorumEpoch": (0, 1), "EndQuorumEpoch": (0, 1),
+        "DescribeQuorum": (0, 2), "FetchSnapshot": (0, 1), "ApiVersions": (0, 4), "ControllerRegistration": (0, 0),
+        "AddRaftVoter": (0, 0), "RemoveRaftVoter": (0, 0), "UpdateRaftVoter": (0, 0),
+    }  # fmt: skip
+    for name, (lowest, highest) in later.items():
+        assert ranges[name][0] <= lowest, name
+        assert ranges[name][1] == highest, name
+
+
 def test_versions_tell_supported_and_finalized_features_with_their_epoch() -> None:
     """R-778-07."""
     image = an_image(offset=77)
