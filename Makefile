@@ -6,7 +6,7 @@ PYTHON ?= $(or $(firstword $(foreach candidate,python3 python3.14 python3.13 pyt
 SETUP = @$(PYTHON) migrator/lab/bootstrap.py setup
 BIN = .venv/bin
 
-.PHONY: setup check test sim lab demo takeover
+.PHONY: setup check test sim model lab demo takeover
 
 setup:  ## make .venv what uv.lock says
 	$(SETUP)
@@ -25,6 +25,10 @@ test:  ## everything, the laboratory included
 sim:  ## the quorum in bad weather; FIRST and SEEDS say which
 	$(SETUP)
 	$(BIN)/python -m tests.sim run --first $(or $(FIRST),0) --seeds $(or $(SEEDS),2000)
+
+model:  ## the quorum in every order; needs spin and gcc (docs/model/README.md)
+	$(SETUP)
+	$(BIN)/pytest tests/model -s
 
 lab:  ## a ZooKeeper and three brokers, until Ctrl-C
 	$(SETUP) --with-java
