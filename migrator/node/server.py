@@ -169,7 +169,7 @@ class ControllerServer:
             case EnvelopeRequest():
                 return await self._envelope(request)
             case DescribeQuorumRequest():
-                return self._describe_quorum(request)
+                return self._describe_quorum(request, version)
             case DescribeClusterRequest():
                 return describe_cluster(
                     self._controller.image,
@@ -309,7 +309,8 @@ class ControllerServer:
         end_topics = () if top else (EndQuorumEpochTopicResult(METADATA_TOPIC, (ended,)),)
         return EndQuorumEpochResponse(error_code=top, topics=end_topics)
 
-    def _describe_quorum(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    def _describe_quorum(self, request: DescribeQuorumRequest, version: int) -> DescribeQuorumResponse:
+        """Before version 2 the answer has no place for the nodes."""
         voter = self._raft.voter
         topic = request.topics[0].topic_name if request.topics else ""
         if topic != METADATA_TOPIC:
@@ -342,7 +343,7 @@ class ControllerServer:
         return DescribeQuorumResponse(
             error_message=None,
             topics=(DescribeQuorumTopicResult(METADATA_TOPIC, (partition,)),),
-            nodes=tuple(QuorumNode(each) for each in voter.voters),
+            nodes=tuple(QuorumNode(each) for each in voter.voters) if version >= 2 else (),
         )
 
 
