@@ -3,8 +3,9 @@
 In:   `python -m benchmarks.quorum [--seconds S] [--repetitions N] [--in-flight N ...] [--save]`.
 Out:  a table on stdout, every measurement as JSON; with `--save` also docs/figures/quorum.png and the table in
       docs/benchmarks.md.
-Elsewhere: how each is started (systems.py), what a change is (kraft_load.py, zookeeper_load.py), statistics (figures.py).
-All three run during the whole benchmark, one of them under load at any time; who is first changes with every cell.
+Elsewhere: how each is started (systems.py), what a change is (kraft_load.py, zookeeper_load.py), the statistics
+(figures.py).
+All of them run during the whole benchmark, one under load at any time; who is first changes with every cell.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from benchmarks.drawing import draw
 from benchmarks.figures import Measurement, Row, between_markers, measurement, rows, table
 from benchmarks.systems import CONFIGURE, CREATE, System
 from migrator.lab.classes import prepared
-from migrator.lab.properties import Value
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "benchmarks.md"
@@ -35,10 +35,10 @@ FIGURE: Final = ROOT / "docs" / "figures" / "quorum.png"
 RESULT: Final = ROOT / "docs" / "figures" / "quorum.json"
 CHANGES: Final = (CREATE, CONFIGURE)
 IN_FLIGHT: Final = (1, 16, 128)
-SECONDS: Final = 6.0
+SECONDS: Final = 5.0
 RAMP_S: Final = 0.5
-WARM_UP_S: Final = 7.0
-"""Per kind of change: 14 s of load before the first measurement, in which the JVM compiles what it runs."""
+WARM_UP_S: Final = 6.0
+"""Per kind of change: 12 s of load before the first measurement, in which the JVM compiles what it runs."""
 
 WARM_UP_IN_FLIGHT: Final = 32
 REPETITIONS: Final = 3
@@ -52,16 +52,14 @@ class Machine(msgspec.Struct):
     load_before: float
     load_after: float
     fsync_p50_ms: float
-    directory: str
 
 
 class Result(msgspec.Struct):
-    """Everything of one run; `extra` is what stock and ours were told beside their defaults."""
+    """Everything of one run."""
 
     kafka: str
     seconds: float
     repetitions: int
-    extra: dict[str, Value]
     machine: Machine
     rows: list[Row]
     measured: list[Measurement]
@@ -87,12 +85,13 @@ def measure(
 
 
 def say(one: Measurement) -> None:
-    text = f"p50 {one.p50_ms:7.1f} ms  p99 {one.p99_ms:7.1f} ms  {one.per_second:7.1f} changes/s"
-    print(f"[{one.repetition + 1}] {one.change:15} {one.in_flight:4} in flight  {one.system:12} {text}", file=sys.stderr)
+    what = f"[{one.repetition + 1}] {one.change:15} {one.in_flight:4} in flight  {one.system:21}"
+    figures = f"p50 {one.p50_ms:7.1f} ms  p99 {one.p99_ms:7.1f} ms  {one.per_second:7.1f} changes/s"
+    print(what, figures, file=sys.stderr)
 
 
 def fsync_ms(directory: Path) -> float:
-    """The median of an fsync after a small write: none of the three can commit faster."""
+    """The median of an fsync after a small write: none of them can commit faster."""
     times = []
     with (directory / "fsync").open("wb", buffering=0) as file:
         for _ in range(FSYNCS):
@@ -105,30 +104,19 @@ def fsync_ms(directory: Path) -> float:
 
 def run(directory: Path, chosen: argparse.Namespace) -> Result:
     artifacts = prepared()
-    extra: dict[str, Value] = {}
-    if chosen.linger_ms is not None:
-        extra["controller.quorum.append.linger.ms"] = chosen.linger_ms
     load_before, fsync = os.getloadavg()[0], fsync_ms(directory)
     with ExitStack() as stack:
-        homes = [
-            stack.enter_context(systems.laboratory(directory / name, artifacts))
-            for name in ("zookeeper", "stock", "ours")
-        ]
-        compared: list[System] = [
-            systems.ZooKeeperSystem(homes[0]),
-            systems.stock(homes[1], extra),
-            systems.ours(homes[2], extra),
-        ]
-        compared = [each for each in compared if each.name in chosen.systems]
+        compared: list[System] = []
+        for number, name in enumerate(chosen.systems):
+            laboratory = systems.laboratory(directory / str(number), artifacts)
+            compared.append(systems.SYSTEMS[name](stack.enter_context(laboratory)))
         for system in compared:
             system.start()
             for change in CHANGES:
                 system.measure(change, WARM_UP_IN_FLIGHT, ramp_s=0.0, seconds=WARM_UP_S)
         measured = measure(compared, chosen.in_flight, chosen.repetitions, chosen.seconds)
-    machine = Machine(os.cpu_count() or 0, round(load_before, 2), round(os.getloadavg()[0], 2), fsync, str(directory))
-    return Result(
-        artifacts.version, chosen.seconds, chosen.repetitions, extra, machine, rows(measured), measured
-    )
+    machine = Machine(os.cpu_count() or 0, round(load_before, 2), round(os.getloadavg()[0], 2), fsync)
+    return Result(artifacts.version, chosen.seconds, chosen.repetitions, machine, rows(measured), measured)
 
 
 def save(result: Result, json_file: Path) -> None:
@@ -137,12 +125,11 @@ def save(result: Result, json_file: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quorum", description=__doc__.splitlines()[0])
-    names = (systems.ENSEMBLE, systems.STOCK, systems.OURS)
+    names = list(systems.SYSTEMS)
     parser.add_argument("--seconds", type=float, default=SECONDS, help="length of each cell")
     parser.add_argument("--repetitions", type=int, default=REPETITIONS)
     parser.add_argument("--in-flight", type=int, nargs="+", default=IN_FLIGHT)
     parser.add_argument("--systems", nargs="+", choices=names, default=names, help="stock has to be among them")
-    parser.add_argument("--linger-ms", type=int, help="controller.quorum.append.linger.ms; stock's default is 25")
     parser.add_argument("--dir", type=Path, help="where the logs lie: a real disk; default: the temporary directory")
     parser.add_argument("--json", type=Path, help="where every measurement goes")
     parser.add_argument("--save", action="store_true", help="renew the figure and the table in docs/")

@@ -1,4 +1,4 @@
-"""The three that are compared, each as it would run in production: three nodes, their own defaults, fsync.
+"""Those that are compared, each as it would run in production: three nodes, their own defaults, fsync.
 
 In:   a directory on a real disk, Kafka's jars.
 Out:  `System`: started, warmed up, and one cell measured after the other.
@@ -29,6 +29,7 @@ from migrator.lab.server import start_together
 from migrator.lab.tools import random_cluster_id
 from migrator.lab.zookeeper import ZooKeeper
 
+STOCK_AT_ONCE: Final = f"{STOCK}, linger 0"
 OURS: Final = "ours"
 ENSEMBLE: Final = "ZooKeeper"
 CREATE: Final = "create a topic"
@@ -60,7 +61,7 @@ OF_THE_BENCHMARK: Final[Mapping[str, Value]] = {
 
 
 class System(Protocol):
-    """One of the three."""
+    """One of those that are compared."""
 
     @property
     def name(self) -> str: ...
@@ -138,7 +139,7 @@ class ZooKeeperSystem:
         for server in self._service.servers:
             with socket.create_connection((HOST, server.spec.port), 5.0) as connection:
                 connection.sendall(b"srvr")
-                answer = b"".join(iter(lambda: connection.recv(4096), b""))  # noqa: B023 - read at once
+                answer = connection.makefile("rb").read()
             if b"Mode: leader" in answer:
                 return f"{HOST}:{server.spec.port}"
         raise AssertionError("no server of the ensemble says that it leads")
@@ -154,7 +155,16 @@ class _QuietController(Controller):
         return SILENT
 
 
-def stock(laboratory: Laboratory, extra: Mapping[str, Value]) -> System:
+def stock(laboratory: Laboratory) -> System:
+    return _stock(STOCK, laboratory, {})
+
+
+def stock_at_once(laboratory: Laboratory) -> System:
+    """Its leader gathers changes for 25 ms before it writes them, unless told otherwise; this one is told otherwise."""
+    return _stock(STOCK_AT_ONCE, laboratory, {"controller.quorum.append.linger.ms": 0})
+
+
+def _stock(name: str, laboratory: Laboratory, extra: Mapping[str, Value]) -> System:
     def start(cluster_id: str) -> dict[int, Address]:
         controllers = [_QuietController(laboratory, spec, cluster_id) for spec in _specs(laboratory, extra)]
         for each in controllers:
@@ -162,12 +172,12 @@ def stock(laboratory: Laboratory, extra: Mapping[str, Value]) -> System:
         start_together(controllers)
         return {each.spec.node_id: (HOST, each.spec.port) for each in controllers}
 
-    return KraftSystem(STOCK, start, random_cluster_id(laboratory))
+    return KraftSystem(name, start, random_cluster_id(laboratory))
 
 
-def ours(laboratory: Laboratory, extra: Mapping[str, Value]) -> System:
+def ours(laboratory: Laboratory) -> System:
     def start(cluster_id: str) -> dict[int, Address]:
-        controllers = [OurController(laboratory, spec, cluster_id) for spec in _specs(laboratory, extra)]
+        controllers = [OurController(laboratory, spec, cluster_id) for spec in _specs(laboratory, {})]
         for each in controllers:
             each.launch()
         for each in controllers:
@@ -187,3 +197,10 @@ def laboratory(directory: Path, artifacts: Artifacts) -> Laboratory:
     """One for each system, so that names do not meet; the JVM's better compiler, since throughput is measured."""
     return Laboratory(directory, artifacts, fast_start=False)
 
+
+SYSTEMS: Final[Mapping[str, Callable[[Laboratory], System]]] = {
+    ENSEMBLE: ZooKeeperSystem,
+    STOCK: stock,
+    STOCK_AT_ONCE: stock_at_once,
+    OURS: ours,
+}

@@ -12,6 +12,7 @@ Source: Kafka 3.9 `QuorumController`.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -143,7 +144,9 @@ class ActiveController:
 
     def _replay_slice(self) -> None:
         data = self._raft.store.read(self._applied, self._committed, SLICE_BYTES)
+        began = time.perf_counter()
         self._replay.apply(data)
+        self._raft.metrics.apply.observe(time.perf_counter() - began)
         self._publish_replayed(self._replay.end, len(data))
 
     def _publish_replayed(self, end: int, size: int) -> None:
@@ -246,6 +249,7 @@ class ActiveController:
         if self.epoch is None:
             self._catch_up()
             return
+        began = time.perf_counter()
         done = []
         delta: Delta | None = None
         size = 0
@@ -259,6 +263,7 @@ class ActiveController:
         if delta is not None:
             self.image = delta.after
             self._on_publish(delta)
+            self._raft.metrics.apply.observe(time.perf_counter() - began)
         for future, reply in done:
             if not future.done():
                 future.set_result(reply)
@@ -273,6 +278,7 @@ class ActiveController:
 
     async def submit(self, request: Message, version: int) -> Message:
         """Decide on a request and wait until the answer may leave."""
+        received = time.perf_counter()
         await self._resumed.wait()
         if self.epoch is None:
             return refuse(request, Error.NOT_CONTROLLER)
@@ -281,12 +287,14 @@ class ActiveController:
         if future is None:
             return decision.reply
         try:
-            return await future
+            reply = await future
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise  # this request's own connection ends (which cancels the future too), not our leadership
             return refuse(request, Error.NOT_CONTROLLER)
+        self._raft.metrics.commit.observe(time.perf_counter() - received)
+        return reply
 
     def _may_write(self) -> bool:
         return self.newest.migration is not MigrationState.PRE_MIGRATION and self.writes_allowed()
@@ -316,6 +324,7 @@ class ActiveController:
 
     def _append(self, records: Iterable[Record]) -> None:
         assert self.epoch is not None
+        decided = time.perf_counter()
         draft = Draft(self.newest)
         values = []
         for record, version in records:
@@ -327,6 +336,7 @@ class ActiveController:
         self.newest = delta.after
         self._steps.append(_Step(offset, delta, len(batch)))
         self._last_append_ms = self._raft.now_ms()
+        self._raft.metrics.decided(offset, decided)
         appended = self._raft.append(self.epoch, [Payload(len(values), batch)])
         assert appended == offset or not self._raft.leads(self.epoch), (appended, offset)
 

@@ -299,6 +299,7 @@ class ControllerProcess:
                 cluster_id=meta.cluster_id,
                 loop_delay_ms=self._loop_delay_ms,
             ),
+            metrics=parts.raft.metrics,
             take_over=lambda: asked("takeover"),
             abort=lambda reason: driver is not None and driver.ask_abort(reason),
             hand_back=lambda: asked("hand-back"),

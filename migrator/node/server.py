@@ -223,6 +223,7 @@ class ControllerServer:
         records = b""
         if answer.read_from is not None:
             records = self._raft.store.read(answer.read_from, answer.read_to)
+        self._raft.metrics.fetch_served(len(records))
         snapshot = FetchResponseSnapshotId()
         if answer.snapshot is not None:
             snapshot = FetchResponseSnapshotId(answer.snapshot.end_offset, answer.snapshot.epoch)
