@@ -429,14 +429,6 @@ LOG_DAMAGED = Finding(
     "`zk2kraft release` while all brokers are in ZooKeeper mode.",
 )
 
-QUORUM_NOT_RELEASED = Finding(
-    code="Z2K-3015",
-    says="controller.quorum.voters names {voters} voters; in this release quorums of several are for laboratories.",
-    means="They elect, replicate and fail over, but not every rule of going back holds across voters yet. Nothing was "
-    "started.",
-    remedy="Use it in the laboratory (ZK2KRAFT_LAB=1); do not migrate a cluster that matters with this release.",
-)
-
 UNKNOWN_RELEASE = Finding(
     code="Z2K-3016",
     says="{release} is not a release whose metadata.version is known here (known: {known}).",

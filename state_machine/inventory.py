@@ -21,7 +21,7 @@ from migrator.errors import (
     Occurrence,
 )
 from migrator.node.config import NodeConfig, read_config
-from migrator.node.storage import Marks, read_meta_properties
+from migrator.node.storage import RetiredMark, read_meta_properties
 
 
 class ControllerEntry(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ def _fault(inventory: Inventory, entry: ControllerEntry) -> Occurrence | None:
     try:
         config = read_config(Path(entry.properties))
         read_meta_properties(config.metadata_log_dir)
-        retired = Marks(config.metadata_log_dir).read(Marks.HANDED_BACK)
+        retired = RetiredMark(config.metadata_log_dir).read()
     except FindingError as error:
         return error.occurrence
     except OSError as error:

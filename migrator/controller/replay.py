@@ -52,7 +52,7 @@ NO_LEADER_CHANGE: Final = -2
 
 
 def replay(draft: Draft, record: Message) -> None:
-    """Apply one record. Transaction markers and NoOps change nothing here."""
+    """Apply one record. Transaction markers change nothing here."""
     handler = _HANDLERS.get(type(record))
     if handler is None:
         raise RECORD_NOT_SUPPORTED.error(record=type(record).__name__)
@@ -152,8 +152,14 @@ def _change_partition(draft: Draft, record: PartitionChangeRecord) -> None:
     draft.put_partition(record.topic_id, changed(partition, record))
 
 
+def _mark(draft: Draft, record: NoOpRecord) -> None:
+    """A NoOp of Kafka's moves the offset only."""
+    if record.mark:
+        draft.set_mark(record.mark, record.mark_text)
+
+
 def _nothing(draft: Draft, record: Message) -> None:
-    """NoOps move the offset only; transactions are resolved before records come here."""
+    """Transactions are resolved before records come here."""
 
 
 _HANDLERS: Final[dict[type[Message], Callable[[Draft, Any], None]]] = {
@@ -173,7 +179,7 @@ _HANDLERS: Final[dict[type[Message], Callable[[Draft, Any], None]]] = {
         ConfigKey(record.resource_type, record.resource_name), record.name, record.value
     ),
     ProducerIdsRecord: lambda draft, record: draft.set_next_producer_id(record.next_producer_id),
-    NoOpRecord: _nothing,
+    NoOpRecord: _mark,
     BeginTransactionRecord: _nothing,
     EndTransactionRecord: _nothing,
     AbortTransactionRecord: _nothing,

@@ -20,6 +20,7 @@ from migrator.wire.messages.metadata import (
     ControllerEndpoint,
     ControllerFeature,
     FeatureLevelRecord,
+    NoOpRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
@@ -49,6 +50,8 @@ def records_of(image: Image) -> Iterator[Record]:
             yield ConfigRecord(resource_type=key.type, resource_name=key.name, name=name, value=value), 0
     if image.next_producer_id >= 0:
         yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id), 0
+    for mark in sorted(image.marks):
+        yield NoOpRecord(mark=mark, mark_text=image.marks[mark]), 0
 
 
 def _topic(topic: Topic, level: int) -> Iterator[Record]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import Final
 
 from migrator.errors import (
     CLAIM_NOT_POSSIBLE,
@@ -63,22 +64,31 @@ class Claim:
     """What `/migration` says is mirrored."""
 
 
+NOBODYS: Final = MigrationZnode()
+"""Nothing to fear: another quorum that only looks waits for brokers, and those of this cluster are registered here."""
+
+
 def refuse_claim(seen: Seen, voters: Collection[int], kraft_epoch: int) -> Occurrence | None:
     """Why a first claim (log in PRE_MIGRATION) may not be tried; None when it may.
 
     A `/migration` is ours when a voter of this quorum wrote it before any commit; whatever else it holds, it
-    belongs to another migration or another log, and going on would empty ZooKeeper (F-42, K-03).
+    belongs to another migration or another log, and going on would empty ZooKeeper (F-42, K-03). One that names nobody
+    was left by a stock controller that only looked: each creates it as soon as it starts.
     """
     if seen.epoch_version < 0:
         return CLAIM_NOT_POSSIBLE.found(
             reason=f"{paths.CONTROLLER_EPOCH} does not exist: no controller ever ruled here"
         )
     found = seen.migration
-    if seen.migration_version >= 0 and (
-        found is None
-        or found.kraft_metadata_offset >= 0
-        or found.kraft_controller_id not in voters
-        or found.kraft_controller_epoch > kraft_epoch
+    if (
+        seen.migration_version >= 0
+        and found != NOBODYS
+        and (
+            found is None
+            or found.kraft_metadata_offset >= 0
+            or found.kraft_controller_id not in voters
+            or found.kraft_controller_epoch > kraft_epoch
+        )
     ):
         return FOREIGN_MIGRATION.found(found=_text(found))
     if seen.controller is not None and seen.controller.kraft_epoch > 0 and seen.controller.brokerid not in voters:

@@ -71,7 +71,7 @@ class Evidence:
     seen: Seen
     image: Image
     voters: tuple[int, ...]
-    foreign_voters: tuple[int, ...]
+    foreign_voters: tuple[str, ...]
     kraft_epoch: int
     heartbeat_age_ms: Mapping[int, int]
     estimated_ms: int
@@ -147,7 +147,7 @@ def quorum_checks(evidence: Evidence) -> tuple[Check, ...]:
         Check(
             "every voter runs this program",
             not evidence.foreign_voters,
-            f"others: {list(evidence.foreign_voters)}" if evidence.foreign_voters else "all ours",
+            f"not known to be ours: {', '.join(evidence.foreign_voters)}" if evidence.foreign_voters else "all ours",
         ),
         Check(
             "every voter is registered and has the migration enabled",

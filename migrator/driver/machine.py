@@ -83,6 +83,7 @@ TRANSITIONS: Final[dict[tuple[State, Happened], State]] = {
     (State.IDLE, Happened.LED_AFTER_ABORT): State.ABORTING,
     (State.IDLE, Happened.LED_IN_MIGRATION): State.RESUMING,
     (State.IDLE, Happened.LED_AFTER_MIGRATION): State.DONE,
+    (State.IDLE, Happened.HANDED_BACK): State.RETIRED,
     (State.WAIT_QUORUM, Happened.QUORUM_READY): State.WAIT_BROKERS,
     (State.WAIT_BROKERS, Happened.GATE_OPENED): State.TAKING_OVER,
     (State.TAKING_OVER, Happened.CLAIMED): State.COPYING,

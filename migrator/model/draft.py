@@ -62,6 +62,7 @@ class Draft:
         self._configs = before.configs.mutate()
         self._next_producer_id = before.next_producer_id
         self._migration = before.migration
+        self._marks = before.marks
         # Partitions of topics that are being changed, by id, so that a thousand changes of one topic copy it once.
         self._open: dict[bytes, dict[int, Partition]] = {}
         self._touched_topics: set[bytes] = set()
@@ -80,6 +81,13 @@ class Draft:
 
     def set_migration(self, state: MigrationState) -> None:
         self._migration = state
+
+    def set_mark(self, mark: str, text: str) -> None:
+        """Set a mark of the log; an empty text takes it back."""
+        if text:
+            self._marks = self._marks.set(mark, text)
+        elif mark in self._marks:
+            self._marks = self._marks.delete(mark)
 
     # --- nodes ---------------------------------------------------------------------------------------------
 
@@ -204,6 +212,7 @@ class Draft:
             topic_ids=self._topic_ids.finish(),
             configs=self._configs.finish(),
             next_producer_id=self._next_producer_id,
+            marks=self._marks,
         )
         before = self._before
         return Delta(

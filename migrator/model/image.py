@@ -43,6 +43,8 @@ class Image(msgspec.Struct, frozen=True):
     configs: Map[ConfigKey, Config] = Map()
     next_producer_id: int = -1
     """The first id not yet handed out; -1 while no block ever was."""
+    marks: Map[str, str] = Map()
+    """What this log says of itself, which Kafka's readers do not see: `Mark` and its text."""
 
     @property
     def metadata_version(self) -> int:

@@ -3,12 +3,12 @@
 In:   plain numbers, strings and tuples; ids of topics and directories are 16 raw bytes.
 Out:  values that compare by content and can be shared between images and threads.
 Elsewhere: their bytes in the metadata log (wire), their znodes (zk.znodes), when they change (controller).
-Source: KRaft records of Kafka 3.9 (facts: raft-and-controller 5.2, 7).
+Source: KRaft records of Kafka 3.9.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 
 import msgspec
 
@@ -34,6 +34,19 @@ class MigrationState(IntEnum):
     MIGRATION = 1
     PRE_MIGRATION = 2
     POST_MIGRATION = 3
+
+
+class Mark(StrEnum):
+    """What a log says of itself to every voter of ours, beside the cluster's metadata.
+
+    TAKEOVER:    a takeover was begun; the next one needs a person's word, unless it is committed by now.
+    MIGRATION:   the zxid by which `/migration` was created; another one is another migration's.
+    HANDED_BACK: the cluster went back to ZooKeeper; this log is never used again.
+    """
+
+    TAKEOVER = "takeover"
+    MIGRATION = "migration"
+    HANDED_BACK = "handed-back"
 
 
 class ConfigType(IntEnum):

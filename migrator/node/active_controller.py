@@ -33,7 +33,7 @@ from migrator.controller.snapshot import records_of
 from migrator.errors import FindingError
 from migrator.model.draft import Delta, Draft, join
 from migrator.model.image import METADATA_VERSION, Image, Position
-from migrator.model.values import MigrationState
+from migrator.model.values import Mark, MigrationState
 from migrator.node.log_replay import LogReplay, ReadAhead, read_snapshot
 from migrator.node.raft_node import RaftNode
 from migrator.raft.types import Payload, SnapshotId
@@ -80,6 +80,7 @@ class ActiveController:
         on_lead: Callable[[int], None],
         on_lost: Callable[[int], None],
         on_refused: Callable[[FindingError], None],
+        on_handed_back: Callable[[str], None],
     ) -> None:
         self.settings = settings
         self.image = self.newest = read_ahead.snapshot
@@ -100,6 +101,7 @@ class ActiveController:
         self._on_lead = on_lead
         self._on_lost = on_lost
         self._on_refused = on_refused
+        self._on_handed_back = on_handed_back
         self._steps: deque[_Step] = deque()
         self._resumed = asyncio.Event()
         self._resumed.set()
@@ -152,7 +154,15 @@ class ActiveController:
     def _publish_replayed(self, end: int, size: int) -> None:
         self._applied = end
         self.image = self.newest = self._replay.image
+        self._look_for_retirement()
         self._tell_applied(self._replay.settled_end, size)
+
+    def _look_for_retirement(self) -> bool:
+        """Whether the log says that it was handed back; then nobody leads with it any more."""
+        text = self.image.marks.get(Mark.HANDED_BACK)
+        if text is not None:
+            self._on_handed_back(text)
+        return text is not None
 
     def _tell_applied(self, end: int, size: int) -> None:
         """The core may order a snapshot of exactly this image; a transaction that is open is not in it."""
@@ -170,6 +180,7 @@ class ActiveController:
         self._committed = max(self._committed, self._applied)
         self._read_ahead = None
         self.image = self.newest = self._replay.image
+        self._look_for_retirement()
 
     @property
     def is_current(self) -> bool:
@@ -191,6 +202,9 @@ class ActiveController:
 
     def _activate(self, epoch: int, start: int) -> None:
         """Begin to lead: registered brokers get fresh sessions, the first records are written."""
+        if self._look_for_retirement():
+            self._elected = None
+            return
         log_is_empty = self._replay.data_records == 0
         refusal = activation_refusal(
             self.newest,
@@ -241,6 +255,7 @@ class ActiveController:
         self._replay = LogReplay(self.image, self._applied)
         self._replay.removed_topics = removed
         self._on_lost(epoch)
+        self._look_for_retirement()
         self._catch_up()
 
     def committed(self, high_watermark: int) -> None:
@@ -390,6 +405,14 @@ class ActiveController:
         if records:
             self._append(records)
         return len(records)
+
+    async def mark(self, mark: Mark, text: str) -> None:
+        """Write a mark for every voter of ours; returns when it is committed. An empty text takes it back."""
+        await self._resumed.wait()
+        if self.epoch is None:
+            raise LeadershipLost
+        self._append([(NoOpRecord(mark=mark, mark_text=text), 0)])
+        await self.settled()
 
     async def settled(self) -> None:
         """Wait until nothing appended so far is uncommitted."""

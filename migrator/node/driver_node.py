@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,10 +27,10 @@ from migrator.driver.machine import Happened, State, Window, entry, in_window, m
 from migrator.driver.tell import Kind, Order, reachable
 from migrator.driver.teller import Teller
 from migrator.driver.tree import Tree
-from migrator.errors import FENCED, TAKEOVER_ABORTED, FindingError, Occurrence
+from migrator.errors import FENCED, HAND_BACK_NOT_POSSIBLE, TAKEOVER_ABORTED, FindingError, Occurrence
 from migrator.model.draft import Delta
 from migrator.model.image import NOWHERE, Position
-from migrator.model.values import MigrationState
+from migrator.model.values import Mark, MigrationState
 from migrator.model.verdict import Verdict
 from migrator.node.active_controller import ActiveController, LeadershipLost
 from migrator.node.broker_channels import BrokerChannels
@@ -37,7 +38,8 @@ from migrator.node.claims import read_claim
 from migrator.node.config import NodeConfig
 from migrator.node.hooks import Hooks
 from migrator.node.mirror_node import Mirror
-from migrator.node.storage import Marks
+from migrator.node.storage import RetiredMark
+from migrator.node.voters_seen import QuorumView
 from migrator.zk.session import ZkSession
 
 log = structlog.get_logger()
@@ -51,6 +53,9 @@ HAND_BACK_CAN_BE_ASKED = frozenset(
     {State.COMMITTING, State.RESUMING, State.SYNCING, State.TELLING_BROKERS, State.DUAL_WRITE}
 )
 """A wish that comes at any other time is not kept: it would be carried out when nobody means it any more."""
+
+SPREAD_S = 2.0
+"""How long a hand-back waits for voters that lag: a majority has the mark in any case."""
 
 CLAIM_LOOK_S = 0.05
 """Our own writes wake the watch on /migration; looks closer together than this are joined."""
@@ -92,10 +97,11 @@ class DriverNode:
         config: NodeConfig,
         controller: ActiveController,
         session: ZkSession,
-        marks: Marks,
+        retired_mark: RetiredMark,
+        quorum: QuorumView,
         *,
         laboratory: bool,
-        on_retired: Callable[[Occurrence], None],
+        on_retired: Callable[[Occurrence | None], None],
         close_listener: Callable[[], Awaitable[None]],
         log_pieces: Callable[[], Iterable[bytes]],
         hooks: Hooks,
@@ -103,7 +109,8 @@ class DriverNode:
         self.config = config
         self.controller = controller
         self.session = session
-        self.marks = marks
+        self.retired_mark = retired_mark
+        self._quorum = quorum
         self.laboratory = laboratory
         self.hooks = hooks
         self.close_listener = close_listener
@@ -156,8 +163,8 @@ class DriverNode:
         """This node leads and its first records are committed."""
         self._epoch = epoch
         self.deleted_topics |= self.controller.removed_topics
-        latched = self.marks.read(Marks.TAKEOVER) is not None
-        self.interrupt(entry(self.controller.image.migration, latched=latched))
+        image = self.controller.image
+        self.interrupt(entry(image.migration, latched=Mark.TAKEOVER in image.marks))
 
     def lost_leadership(self) -> None:
         """An act that still runs keeps the old epoch, with which nobody takes anything from it any more."""
@@ -302,8 +309,9 @@ class DriverNode:
             return
         if not still_ours(seen, claim):
             self.claim_touched(seen)
-        elif self.marks.read(Marks.MIGRATION) != str(seen.migration_born):
-            await asyncio.to_thread(self.marks.set, Marks.MIGRATION, str(seen.migration_born))
+        elif self.controller.newest.marks.get(Mark.MIGRATION) != str(seen.migration_born):
+            with suppress(LeadershipLost):  # then the next leader looks
+                await self.controller.mark(Mark.MIGRATION, str(seen.migration_born))
 
     def claim_touched(self, seen: Seen) -> None:
         claim = self.now.claim
@@ -327,6 +335,28 @@ class DriverNode:
             and held.brokerid != claim.node
             and held.kraft_epoch > claim.kraft_epoch
         )
+
+    # --- the end of this log -------------------------------------------------------------------------------
+
+    def foreign_voters(self) -> tuple[str, ...]:
+        """Voters that are not known to run our software now."""
+        return self._quorum.foreign_voters()
+
+    def refuse_beside_stock(self) -> None:
+        """A stock voter does not know our marks: with this log it would take the cluster over again."""
+        stock, foreign = self._quorum.stock_voters(), self.foreign_voters()
+        if stock:
+            raise HAND_BACK_NOT_POSSIBLE.error(reason=f"voters {stock} are Kafka's; put ours in their place first")
+        ours, voters = len(self.config.voters) - len(foreign), len(self.config.voters)
+        if ours <= voters // 2:
+            reason = f"{ours} of {voters} voters are there; {', '.join(foreign)}"
+            raise HAND_BACK_NOT_POSSIBLE.error(reason=reason)
+
+    async def retire_log(self, text: str) -> None:
+        """Write into the log, for every voter, that it is never used again; then wait a moment for them to know it."""
+        await self.controller.mark(Mark.HANDED_BACK, text)
+        await asyncio.to_thread(self.retired_mark.write, text)
+        await self._quorum.known_to_all(SPREAD_S, self.wait_because)
 
     # --- the loop ------------------------------------------------------------------------------------------
 
@@ -398,7 +428,7 @@ class DriverNode:
             self.now.exported = None
         if state is State.DUAL_WRITE and self.now.window is not None:
             self._close_window()
-        if state in (State.RETIRED,) and self.now.finding is not None:
+        if state is State.RETIRED:
             self._on_retired(self.now.finding)
 
     def _close_window(self) -> None:

@@ -3,8 +3,8 @@
 In:   a `DriverNode` that holds (or may still hold) the claim.
 Out:  how the act ended; after it a ZooKeeper-mode broker is controller, and none was restarted.
 Elsewhere: the multis (driver.claim), `zk2kraft release` for when none of ours is alive (release.py).
-Order of the hand-back: no more changes; everything committed, mirrored and answered; both sides equal; the mark on
-disk that retires this log for ever; the listener closed; the claim deleted.
+Order of the hand-back: no more changes; everything committed, mirrored and answered; both sides equal; the mark, in
+the log for every voter and beside it on this disk, that retires it for ever; the listener closed; the claim deleted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from migrator.errors import HAND_BACK_NOT_POSSIBLE, ZOOKEEPER_LOST, FindingError
 from migrator.node.claims import read_claim
 from migrator.node.config import NodeConfig
 from migrator.node.driver_node import DriverNode
-from migrator.node.storage import Marks
 from migrator.node.tree_reader import read_tree
 from migrator.wire.batch import read_batches
 from migrator.zk import paths
@@ -148,6 +147,7 @@ class HandBackActs:
         d.now.wish_hand_back = False
         try:
             self._refuse_with_kraft_brokers()
+            d.refuse_beside_stock()
             await self._quiet()
             report, highest = await asyncio.to_thread(self._compare)
             d.now.audit = report
@@ -211,7 +211,7 @@ class HandBackActs:
         assert claim is not None
         await d.hooks.before("mark handed back")
         left = Left(time.time(), claim.node, claim.kraft_epoch, claim.zk_epoch, highest_state_epoch)
-        d.marks.set(Marks.HANDED_BACK, msgspec.json.encode(left).decode())
+        await d.retire_log(msgspec.json.encode(left).decode())
         await d.hooks.before("close listener")
         await d.close_listener()
         d.now.claim = None  # from here on a change of the claim is ours

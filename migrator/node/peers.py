@@ -75,6 +75,8 @@ Send = SendVote | SendBeginQuorumEpoch | SendEndQuorumEpoch | SendFetch | SendFe
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
 API_VERSIONS_VERSION: Final = 3
+OUR_SOFTWARE: Final = "zk2kraft"
+"""How our voters name themselves in ApiVersions; Kafka's say apache-kafka-java."""
 
 
 class Peer:
@@ -114,7 +116,7 @@ class Peer:
         return await self._connection.ask(request, highest, response, self._timeout_s)
 
     async def _learn_versions(self) -> Mapping[int, int]:
-        request = ApiVersionsRequest(client_software_name="zk2kraft", client_software_version="1")
+        request = ApiVersionsRequest(client_software_name=OUR_SOFTWARE, client_software_version="1")
         answer = await self._connection.ask(request, API_VERSIONS_VERSION, ApiVersionsResponse, self._timeout_s)
         return {each.api_key: each.max_version for each in answer.api_keys}
 

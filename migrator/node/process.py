@@ -21,8 +21,8 @@ import structlog
 
 from migrator.controller.decision import Settings
 from migrator.controller.features import supported_features
-from migrator.driver.machine import State
-from migrator.errors import HANDED_BACK, QUORUM_NOT_RELEASED, FindingError, Occurrence
+from migrator.driver.machine import Happened, State
+from migrator.errors import HANDED_BACK, FindingError, Occurrence
 from migrator.model.values import Listener
 from migrator.node.active_controller import ActiveController
 from migrator.node.config import NodeConfig
@@ -43,12 +43,13 @@ from migrator.node.storage import (
     BOOTSTRAP,
     LOG_NAME,
     DirectoryLock,
-    Marks,
     MetaProperties,
+    RetiredMark,
     identify,
     read_election_state,
 )
 from migrator.node.takeover import TakeoverActs
+from migrator.node.voters_seen import QuorumView, VotersSeen
 from migrator.raft.epochs import EpochCache
 from migrator.raft.voter import LogView, Voter
 from migrator.wire.messages.brokers import ControllerRegistrationRequest, RegistrationListener
@@ -57,12 +58,15 @@ from migrator.zk.session import ZkSession
 log = structlog.get_logger()
 
 LABORATORY = "ZK2KRAFT_LAB"
-"""This variable lifts three rules and nothing else: a takeover with fewer than three voters, a quorum of several, and
-that a controller without the migration flag changes no metadata: what it does for a cluster that has no ZooKeeper any
-more is measured, and nothing was tried with brokers."""
+"""This variable lifts two rules and nothing else: that a takeover needs at least three voters, and that a controller
+without the migration flag changes no metadata. It can (the benchmark measures it), and was not tried with brokers."""
 
 TICK_S = 0.1
 SILENCE_LOOK_S = 0.5
+
+RETIRE_AFTER_S = 1.0
+"""A voter that learned of a hand-back goes on fetching so long, so that the others learn of it through the leader."""
+RETIRE_PAUSE_MAX_S = 30.0
 
 
 @dataclass(slots=True)
@@ -70,6 +74,7 @@ class _Parts:
     store: LogStore
     raft: RaftNode
     controller: ActiveController
+    seen: VotersSeen
     session: ZkSession | None
     driver: DriverNode | None
     acts: TakeoverActs | None
@@ -82,7 +87,8 @@ class ControllerProcess:
     def __init__(self, config: NodeConfig, hooks: Hooks | None = None) -> None:
         self._config = config
         self._hooks = hooks or Hooks()
-        self._marks = Marks(config.metadata_log_dir)
+        self._retired_mark = RetiredMark(config.metadata_log_dir)
+        self._retirement: asyncio.Task[None] | None = None
         self._lock = DirectoryLock(config.metadata_log_dir)
         self._incarnation = secrets.token_bytes(16)
         self._ended: asyncio.Future[int] | None = None
@@ -115,11 +121,45 @@ class ControllerProcess:
         self._tell(error.occurrence)
         self._end(1)
 
-    def _retired(self, occurrence: Occurrence) -> None:
+    def _retired(self, parts: _Parts, occurrence: Occurrence | None) -> None:
         """The log may not be used; only a process that finds this at its start ends by it."""
-        if occurrence.code == HANDED_BACK.code:
+        if occurrence is not None and occurrence.code == HANDED_BACK.code:
             self._tell(occurrence)
             self._end(1)
+            return
+        task = asyncio.get_running_loop().create_task(parts.raft.leave(), name="leave")
+        task.add_done_callback(self._watch_task)
+        self._tasks.append(task)
+
+    # --- a log that another voter handed back --------------------------------------------------------------
+
+    def _handed_back(self, parts: _Parts, text: str) -> None:
+        """This node learned from the log that the cluster went back: it takes no more part, and ends up RETIRED."""
+        if parts.driver is not None and parts.driver.now.state is State.RETIRED:
+            return
+        if self._retirement is None:
+            log.warning("log.handed_back", mark=text)
+            self._retirement = asyncio.get_running_loop().create_task(self._retire(parts, text), name="retire")
+            self._retirement.add_done_callback(self._watch_task)
+            self._tasks.append(self._retirement)
+
+    async def _retire(self, parts: _Parts, text: str) -> None:
+        """The voter that wrote the mark does the last step; when it died before, this one does."""
+        await asyncio.to_thread(self._retired_mark.write, text)
+        await asyncio.sleep(RETIRE_AFTER_S)
+        await self._close_listeners(parts)
+        await parts.raft.leave()
+        pause_s = RETIRE_AFTER_S
+        while True:
+            try:
+                await asyncio.to_thread(finish_hand_back, self._config, text)
+                break
+            except FindingError as error:
+                log.warning("retirement.waits", reason=str(error))
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, RETIRE_PAUSE_MAX_S)
+        if parts.driver is not None:
+            parts.driver.interrupt(Happened.HANDED_BACK)
 
     def _tell(self, occurrence: Occurrence) -> None:
         log.critical("controller.stopped", code=occurrence.code, says=occurrence.text)
@@ -131,10 +171,8 @@ class ControllerProcess:
         config = self._config
         directories = sorted({config.metadata_log_dir, *config.log_dirs})
         meta = identify(directories, config.node_id)
-        if len(config.voters) > 1 and os.environ.get(LABORATORY) != "1":
-            raise QUORUM_NOT_RELEASED.error(voters=len(config.voters))
         self._lock.acquire()
-        mark = self._marks.read(Marks.HANDED_BACK)
+        mark = self._retired_mark.read()
         if mark is not None:
             finish_hand_back(config, mark)
             raise HANDED_BACK.error(controller=f"a ZooKeeper-mode broker, since {mark}")
@@ -159,9 +197,10 @@ class ControllerProcess:
             on_lead=lambda epoch: self._led(driver, controller, epoch),
             on_lost=lambda epoch: None if driver is None else driver.lost_leadership(),
             on_refused=self._refused,
+            on_handed_back=lambda text: self._handed_back(parts, text),
         )
         raft.state_machine = controller
-        parts = _Parts(store, raft, controller, None, None, None, [])
+        parts = _Parts(store, raft, controller, VotersSeen(), None, None, None, [])
         if config.migration_enabled:
             session, driver, acts = await self._start_driver(parts)
             parts.session, parts.driver, parts.acts = session, driver, acts
@@ -173,6 +212,7 @@ class ControllerProcess:
                 controller,
                 listener=listener.name,
                 wall_ms=raft.wall_ms,
+                seen=parts.seen,
                 answer_fetch=self._hooks.answer_fetch,
             )
             await server.start(listener.host, listener.port)
@@ -248,9 +288,10 @@ class ControllerProcess:
             config,
             parts.controller,
             session,
-            self._marks,
+            self._retired_mark,
+            QuorumView(parts.raft, parts.seen),
             laboratory=os.environ.get(LABORATORY) == "1",
-            on_retired=self._retired,
+            on_retired=lambda finding: self._retired(parts, finding),
             close_listener=lambda: self._close_listeners(parts),
             log_pieces=parts.store.batches,
             hooks=self._hooks,

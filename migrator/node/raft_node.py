@@ -125,6 +125,7 @@ class RaftNode:
         self._on_fatal = on_fatal
         self._todo: deque[Effect] = deque()
         self._is_executing = False
+        self._has_left = False
         self._requests = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._flush_wanted = asyncio.Event()
@@ -140,12 +141,15 @@ class RaftNode:
         self._chore(self._measure_for_ever(), "storage-measure")
         self.receive(Started())
 
-    async def stop(self) -> None:
-        """Answer who waits, tell the others, flush, and leave the directory as a stock controller finds it."""
+    async def leave(self) -> None:
+        """Answer who waits, tell the others, and take no more part in the quorum; the log can still be read."""
+        if self.voter.stopping:
+            return
         self.receive(Stopping())
         deadline = time.monotonic() + LEAVE_WAIT_S
         while not self.voter.may_exit and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
+        self._has_left = True
         if self._timer is not None:
             self._timer.cancel()
         tasks = [*self._chores, *([self._flusher] if self._flusher is not None else [])]
@@ -154,6 +158,10 @@ class RaftNode:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self.peers is not None:
             await self.peers.close()
+
+    async def stop(self) -> None:
+        """Leave, and leave the directory as a stock controller finds it."""
+        await self.leave()
         self.store.close()
 
     def _chore(self, work: Coroutine[Any, Any, None], name: str) -> None:
@@ -221,6 +229,8 @@ class RaftNode:
 
     def receive(self, event: Event) -> None:
         """Decide at once, act in order: what is caused by an effect waits until those before it are done."""
+        if self._has_left:
+            return
         try:
             self._todo += self.voter.receive(event, self.now_ms())
             if self._is_executing:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -21,6 +22,7 @@ from migrator.controller.requests import EnvelopeRefused, open_envelope, seal_en
 from migrator.errors import FindingError
 from migrator.node.active_controller import ActiveController
 from migrator.node.raft_node import RaftNode
+from migrator.node.voters_seen import VotersSeen
 from migrator.raft.effects import AnswerFetch
 from migrator.raft.types import (
     FetchReceived,
@@ -83,6 +85,13 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
 
 
+@dataclass(slots=True)
+class _Caller:
+    """Who is at the other end of one connection, as far as it said."""
+
+    software: str = ""
+
+
 class ControllerServer:
     """Serves one listener."""
 
@@ -93,12 +102,14 @@ class ControllerServer:
         *,
         listener: str,
         wall_ms: Callable[[], int],
+        seen: VotersSeen | None = None,
         answer_fetch: Callable[[AnswerFetch], AnswerFetch] = lambda answer: answer,
     ) -> None:
         self._raft = raft
         self._controller = controller
         self._listener = listener
         self._wall_ms = wall_ms
+        self._seen = seen or VotersSeen()
         self._answer_fetch = answer_fetch
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
@@ -126,11 +137,12 @@ class ControllerServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = writer.get_extra_info("peername")
+        caller = _Caller()
         try:
             while True:
                 size = read_frame_length(await reader.readexactly(4))
                 frame = await reader.readexactly(size)
-                writer.write(await self._answer(frame))
+                writer.write(await self._answer(frame, caller))
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             pass  # the peer is gone
@@ -139,13 +151,24 @@ class ControllerServer:
         finally:
             writer.close()
 
-    async def _answer(self, frame: bytes) -> bytes:
+    async def _answer(self, frame: bytes, caller: _Caller) -> bytes:
         header = read_request_header(frame)
         if not header.is_supported:
             return encode_response(unknown_api_versions(), 0, correlation_id=header.correlation_id)
         _, request = decode_request(frame)
+        self._note(request, caller)
         reply = await self._reply(header, request)
         return encode_response(reply, header.api_version, correlation_id=header.correlation_id)
+
+    def _note(self, request: Message, caller: _Caller) -> None:
+        """Keep which software fetches: of voters it matters."""
+        match request:
+            case ApiVersionsRequest():
+                caller.software = request.client_software_name
+            case FetchRequest() if (replica := _replica(request)) in self._raft.voter.voters:
+                self._seen.fetched(replica, caller.software, self._raft.now_ms())
+            case _:
+                pass
 
     async def _reply(self, header: RequestHeader, request: Message) -> Message:
         try:
@@ -203,7 +226,7 @@ class ControllerServer:
         partition = topic.partitions[0] if topic is not None and len(topic.partitions) == 1 else None
         if topic is None or partition is None or topic.topic_id != METADATA_TOPIC_ID or partition.partition != 0:
             return FetchResponse(error_code=Error.INVALID_REQUEST)
-        replica = request.replica_state.replica_id if request.replica_state.replica_id >= 0 else request.replica_id
+        replica = _replica(request)
         answer = await self._raft.fetch(
             lambda number: FetchReceived(
                 number,
@@ -346,6 +369,11 @@ class ControllerServer:
             topics=(DescribeQuorumTopicResult(METADATA_TOPIC, (partition,)),),
             nodes=tuple(QuorumNode(each) for each in voter.voters) if version >= 2 else (),
         )
+
+
+def _replica(request: FetchRequest) -> int:
+    """Version 15 moved the id into a structure of its own."""
+    return request.replica_state.replica_id if request.replica_state.replica_id >= 0 else request.replica_id
 
 
 def _begun(request: BeginQuorumEpochRequest) -> Callable[[int], LeaderClaimed]:

@@ -201,29 +201,22 @@ def write_election_state(log_directory: Path, state: ElectionState, voters: Sequ
     write_durably(log_directory / QUORUM_STATE, line.encode())
 
 
-# --- marks ------------------------------------------------------------------------------------------------
+# --- the end of a log -------------------------------------------------------------------------------------
 
 
-class Marks:
-    """Facts about this log that must survive us: a takeover was begun; the cluster was handed back.
+class RetiredMark:
+    """The file beside a log that was handed back to ZooKeeper: with it no process leads or serves the log again.
 
-    Each is a small file in the metadata directory, written before the act that it speaks of.
+    The log carries the same words for every voter (`Mark.HANDED_BACK`); the file is what a start looks at.
     """
 
-    TAKEOVER: Final = "zk2kraft-takeover"
-    MIGRATION: Final = "zk2kraft-migration"
-    HANDED_BACK: Final = "zk2kraft-handed-back"
+    NAME: Final = "zk2kraft-handed-back"
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self._path = directory / self.NAME
 
-    def set(self, mark: str, text: str) -> None:
-        write_durably(self._directory / mark, text.encode() + b"\n")
+    def write(self, text: str) -> None:
+        write_durably(self._path, text.encode() + b"\n")
 
-    def clear(self, mark: str) -> None:
-        (self._directory / mark).unlink(missing_ok=True)
-        sync_directory(self._directory)
-
-    def read(self, mark: str) -> str | None:
-        path = self._directory / mark
-        return path.read_text().strip() if path.exists() else None
+    def read(self) -> str | None:
+        return self._path.read_text().strip() if self._path.exists() else None

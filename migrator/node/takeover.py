@@ -46,10 +46,10 @@ from migrator.errors import (
 from migrator.model.diff import diff
 from migrator.model.draft import Delta
 from migrator.model.image import Image, Position
+from migrator.model.values import Mark
 from migrator.node.claims import read_claim
 from migrator.node.driver_node import DriverNode
 from migrator.node.mirror_node import Mirror
-from migrator.node.storage import Marks
 from migrator.node.survey import survey_brokers
 from migrator.node.tree_reader import descendants, moved_since, read_tree
 from migrator.zk import paths
@@ -146,7 +146,7 @@ class TakeoverActs:
             seen=seen,
             image=d.controller.image,
             voters=d.config.voter_ids,
-            foreign_voters=(),
+            foreign_voters=d.foreign_voters(),
             kraft_epoch=d.epoch,
             heartbeat_age_ms=d.controller.heartbeat_ages_ms(),
             estimated_ms=3 * self._read_ms + self._encode_ms,
@@ -185,16 +185,16 @@ class TakeoverActs:
     # --- the claim -----------------------------------------------------------------------------------------
 
     async def take_over(self) -> Happened:
-        """Latch, then claim. The latch outlives a crash: no second attempt happens by itself."""
+        """Latch, then claim. Every voter keeps the latch: no second attempt happens by itself, whoever leads then."""
         d = self.d
         await d.hooks.before("latch")
         if self._audit_session is None:
             self._audit_session = await asyncio.to_thread(self._open_audit_session)
-        d.marks.set(Marks.TAKEOVER, json.dumps({"epoch": d.epoch, "at": time.time()}))
+        await d.controller.mark(Mark.TAKEOVER, json.dumps({"epoch": d.epoch, "at": time.time()}))
         seen = await asyncio.to_thread(read_claim, d.session)
         refused = refuse_claim(seen, d.config.voter_ids, d.epoch)
         if refused is not None:
-            d.marks.clear(Marks.TAKEOVER)
+            await d.controller.mark(Mark.TAKEOVER, "")
             d.now.finding = refused
             return Happened.CLAIM_REFUSED
         await d.hooks.before("claim")
@@ -202,7 +202,7 @@ class TakeoverActs:
         d.now.window = Window(d.now_ms(), d.config.takeover_max_ms)
         if not await self._claimed(multi, claim):
             d.now.window = None
-            d.marks.clear(Marks.TAKEOVER)
+            await d.controller.mark(Mark.TAKEOVER, "")
             return Happened.CLAIM_REFUSED
         self._hold_claim(claim)
         self._guard_task = asyncio.create_task(self._guard_window(), name="window-guard")
@@ -396,7 +396,7 @@ class TakeoverActs:
         d = self.d
         seen = await self._seen_again()
         at = d.controller.image.position
-        born = d.marks.read(Marks.MIGRATION)
+        born = d.controller.image.marks.get(Mark.MIGRATION)
         refused = refuse_resume(seen, d.config.voter_ids, d.epoch, at, None if born is None else int(born))
         if refused is not None:
             d.now.finding = refused
@@ -404,7 +404,7 @@ class TakeoverActs:
             if refused.code != HANDED_BACK.code:
                 return Happened.CLAIM_TOUCHED
             # Whatever comes later (another migration by nodes of the same ids), this log has no part in it.
-            d.marks.set(Marks.HANDED_BACK, json.dumps({"at": time.time(), "found": refused.text}))
+            await d.retire_log(json.dumps({"at": time.time(), "found": refused.text}))
             return Happened.HANDED_BACK
         assert seen.migration is not None
         mirrored = Position(seen.migration.kraft_metadata_epoch, seen.migration.kraft_metadata_offset)
@@ -633,7 +633,8 @@ class TakeoverActs:
         """Both worlds say the same; stays until somebody asks for more or something breaks."""
         d = self.d
         await d.hooks.before("enter dual-write")
-        d.marks.clear(Marks.TAKEOVER)
+        if Mark.TAKEOVER in d.controller.newest.marks:
+            await d.controller.mark(Mark.TAKEOVER, "")
         d.now.fresh_copy = False
         d.now.finding = None
         while True:
@@ -651,11 +652,11 @@ class TakeoverActs:
         """Nothing happens by itself here; a person allows another takeover."""
         d = self.d
         if d.now.finding is None:
-            d.now.finding = LATCHED.found(mark=d.marks.read(Marks.TAKEOVER))
+            d.now.finding = LATCHED.found(mark=d.controller.newest.marks.get(Mark.TAKEOVER))
             d.now.reason = d.now.finding.text
         while True:
             if d.now.wish_takeover:
-                d.marks.clear(Marks.TAKEOVER)
+                await d.controller.mark(Mark.TAKEOVER, "")
                 d.now.finding = None
                 return Happened.UNLATCHED
             await d.changed(5.0)

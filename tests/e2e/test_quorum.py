@@ -2,74 +2,26 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from migrator.errors import FindingError
-from migrator.lab.cluster import Cluster
 from migrator.lab.laboratory import Laboratory
-from migrator.lab.ours import OurController, our_quorum
+from migrator.lab.ours import OurController
 from migrator.lab.properties import Value
-from migrator.lab.tools import dump_metadata_log
-from tests.e2e.support import assert_same, controller_of, produce, wait_for, wait_zookeeper_rules
+from tests.e2e.quorums import FAIL_OVER_S, TOPICS, committed, ruling, start, three_controllers, wait_ruling
+from tests.e2e.support import (
+    assert_same,
+    controller_of,
+    copies,
+    produce,
+    spoil,
+    unspoil,
+    wait_for,
+    wait_zookeeper_rules,
+)
 
 pytestmark = pytest.mark.lab
-
-TOPICS = [f"topic-{number}" for number in range(3)]
-FAIL_OVER_S = 15.0
-
-
-@contextmanager
-def three_controllers(
-    laboratory: Laboratory, extra: dict[str, Value] | None = None
-) -> Iterator[tuple[Cluster, list[OurController]]]:
-    cluster = Cluster(laboratory)
-    cluster.start()
-    cluster.create_topics(TOPICS, partitions=4)
-    ours = our_quorum(cluster, 3, extra)
-    cluster.restart_as(lambda spec: spec.as_migrating(ours[0].voters))
-    cluster.wait_isr_whole(TOPICS)
-    for each in ours:
-        each.launch()
-    for each in ours:
-        each.wait_ready()
-    yield cluster, ours
-
-
-def ruling(ours: list[OurController]) -> OurController | None:
-    """The one that leads and is in dual-write."""
-    for each in ours:
-        try:
-            status = each.status()
-        except (OSError, ValueError, FindingError):
-            continue
-        if status["driver"]["state"] == "DUAL_WRITE" and status["quorum"]["leader"] == each.spec.node_id:
-            return each
-    return None
-
-
-def wait_ruling(ours: list[OurController], deadline_s: float = FAIL_OVER_S) -> OurController:
-    found: list[OurController] = []
-
-    def why_not() -> str | None:
-        leader = ruling(ours)
-        if leader is not None:
-            found.append(leader)
-            return None
-        return "nobody is in dual-write"
-
-    wait_for(why_not, deadline_s, "one of ours is in dual-write")
-    return found[-1]
-
-
-def committed(laboratory: Laboratory, controller: OurController) -> list[tuple[str, str]]:
-    """Records with their offsets and epochs, as Kafka's own tool reads the log of a stopped node."""
-    text = dump_metadata_log(laboratory, controller.metadata_log / f"{0:020d}.log")
-    return re.findall(r"offset: (\d+).*?payload: (\{.*\})", text)
 
 
 def assert_measured(leader: OurController, follower: OurController) -> None:
@@ -90,6 +42,7 @@ def assert_measured(leader: OurController, follower: OurController) -> None:
 def test_whoever_is_killed_another_rules_and_nothing_is_lost(laboratory: Laboratory) -> None:
     """R-595-02, 03, 06; R-866-05: each leader claims with a higher epoch, and brokers follow it."""
     with three_controllers(laboratory) as (cluster, ours):
+        start(ours)
         leader = wait_ruling(ours, 40)
         produce(cluster, TOPICS[0], 100)
         epochs = [controller_of(cluster)["kraftControllerEpoch"]]
@@ -112,12 +65,53 @@ def test_whoever_is_killed_another_rules_and_nothing_is_lost(laboratory: Laborat
         leader.ask("hand-back")
         wait_zookeeper_rules(cluster)
         for each in ours:
-            if each.is_running:
-                each.stop()
+            each.wait_state("RETIRED", deadline_s=15)
+        for each in ours:
+            each.stop()
+        for each in ours:
+            each.launch()
+            assert each.process.wait_for_exit(15)
+            assert each.process.exit_code == 1
+            assert "Z2K-2008" in each.process.log_text()
         logs = [committed(laboratory, each) for each in ours]
         shortest = min(len(each) for each in logs)
         assert shortest > 50
         assert logs[0][:shortest] == logs[1][:shortest] == logs[2][:shortest]
+
+
+def test_a_takeover_that_died_is_not_tried_again_by_another_voter_until_a_person_says_so(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
+    """F-59: the latch is in the log, so that every voter keeps it, also after all of them were restarted."""
+    extra: dict[str, Value] = {"zookeeper.session.timeout.ms": 6000}
+    with three_controllers(laboratory, extra) as (cluster, ours):
+        marks = [tmp_path / each.name for each in ours]
+        for each, mark in zip(ours, marks, strict=True):
+            spoil(each, mark, stall_before="encode")
+        start(ours)
+        wait_for(lambda: None if any(map(Path.exists, marks)) else "nobody stalls", 60, "the leader stalls in COPYING")
+        leader = next(each for each, mark in zip(ours, marks, strict=True) if mark.exists())
+        leader.kill()
+        left = [each for each in ours if each is not leader]
+
+        def held(ours: list[OurController]) -> str | None:
+            states = {each.name: each.state() for each in ours}
+            return None if "HELD" in states.values() else str(states)
+
+        wait_for(lambda: held(left), 30, "another voter leads and holds")
+        wait_zookeeper_rules(cluster, deadline_s=15)
+        for each in left:
+            each.stop()
+        for each in ours:
+            unspoil(each)
+        start(ours)
+        wait_for(lambda: held(ours), 30, "the latch stands after a restart of all")
+        assert sum(copies(each) for each in ours) == 0
+        holder = next(each for each in ours if each.state() == "HELD")
+        assert holder.status()["driver"]["finding"]["code"] == "Z2K-2017"
+        holder.ask("takeover")
+        ruler = wait_ruling(ours, 60)
+        assert_same(cluster, ruler.data)
 
 
 def test_a_leader_that_was_paused_while_another_was_elected_does_nothing_any_more(laboratory: Laboratory) -> None:
@@ -126,6 +120,7 @@ def test_a_leader_that_was_paused_while_another_was_elected_does_nothing_any_mor
     (A broker whose forwarded request the paused one holds waits for its own time-out of 30 s, with stock too.)
     """
     with three_controllers(laboratory) as (cluster, ours):
+        start(ours)
         paused = wait_ruling(ours, 40)
         paused.process.pause()
         left = [each for each in ours if each is not paused]
@@ -152,6 +147,7 @@ def test_snapshots_are_taken_the_log_is_trimmed_and_a_node_with_an_empty_disk_lo
         "metadata.log.segment.bytes": 8_192,
     }
     with three_controllers(laboratory, extra) as (cluster, ours):
+        start(ours)
         leader = wait_ruling(ours, 40)
         follower = next(each for each in ours if each is not leader)
         follower.kill()

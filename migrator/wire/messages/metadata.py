@@ -339,7 +339,13 @@ class RemoveDelegationTokenRecord(Message, api_key=26, versions=(0, 0), flexible
 
 
 class NoOpRecord(Message, api_key=20, versions=(0, 0), flexible_since=0):
-    """Nothing changed; the high watermark moves, so that a stuck quorum is noticed."""
+    """Nothing changed; the high watermark moves, so that a stuck quorum is noticed.
+
+    The two tags are ours: a mark that every voter of ours has to know of, in a record that Kafka's readers skip.
+    """
+
+    mark: Annotated[str, Field(STRING, "name of a mark of zk2kraft; empty: none", tag=86600)] = ""
+    mark_text: Annotated[str, Field(STRING, "what the mark says; empty: it is taken back", tag=86601)] = ""
 
 
 class ZkMigrationStateRecord(Message, api_key=21, versions=(0, 0), flexible_since=0):

@@ -11,7 +11,16 @@ from migrator.controller.replay import changed, replay
 from migrator.errors import FindingError
 from migrator.model.draft import Contradiction, Draft
 from migrator.model.image import EMPTY, METADATA_VERSION, Image
-from migrator.model.values import ConfigKey, ConfigType, FeatureRange, Listener, MigrationState, Partition, Recovery
+from migrator.model.values import (
+    ConfigKey,
+    ConfigType,
+    FeatureRange,
+    Listener,
+    Mark,
+    MigrationState,
+    Partition,
+    Recovery,
+)
 from migrator.wire.messages.metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -170,6 +179,14 @@ def test_markers_and_noops_change_nothing() -> None:
     image = an_image(a_topic("orders"))
     markers = (NoOpRecord(), BeginTransactionRecord(), EndTransactionRecord(), AbortTransactionRecord())
     assert replayed(image, *markers) == image
+
+
+def test_a_mark_of_ours_stands_until_it_is_taken_back() -> None:
+    image = an_image(a_topic("orders"))
+    marked = replayed(image, NoOpRecord(mark=Mark.TAKEOVER, mark_text="epoch 5"), NoOpRecord())
+    assert dict(marked.marks) == {"takeover": "epoch 5"}
+    assert replayed(marked, NoOpRecord(mark=Mark.TAKEOVER)) == image
+    assert replayed(image, NoOpRecord(mark=Mark.HANDED_BACK)) == image
 
 
 def test_a_log_with_records_of_a_family_that_is_not_built_is_not_led_and_forgotten() -> None:

@@ -27,8 +27,8 @@ def a_driver(state: State, **known: Any) -> Any:
     driver.unanswered_full = {}
     driver.deleted_topics = set()
     driver.backlog, driver.untold = [], []
-    driver.controller = SimpleNamespace(image=an_image(a_topic("orders")), removed_topics=set())  # type: ignore[assignment]
-    driver.marks = SimpleNamespace(clear=lambda mark: None, read=lambda mark: None)  # type: ignore[assignment]
+    image = an_image(a_topic("orders"))
+    driver.controller = SimpleNamespace(image=image, newest=image, removed_topics=set())  # type: ignore[assignment]
     driver._changed = asyncio.Event()
     driver._interrupts = asyncio.Queue()
     driver._refusals, driver._retries = {}, {}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from migrator.node.server import ControllerServer
+from migrator.node.server import ControllerServer, _Caller
 from migrator.wire.frames import decode_response, encode_request
 from migrator.wire.messages.raft import (
     DescribeQuorumPartition,
@@ -30,7 +30,7 @@ def test_the_quorum_is_described_in_every_version_and_its_nodes_from_version_2(v
     """Version 0 is what Kafka's tools of 3.0 to 3.2 ask for; it was answered by closing the connection."""
     request = DescribeQuorumRequest(topics=(DescribeQuorumTopic("__cluster_metadata", (DescribeQuorumPartition(0),)),))
     frame = encode_request(request, version, correlation_id=9, client_id="a tool")[4:]
-    answer = asyncio.run(a_server(voter=a_leader())._answer(frame))
+    answer = asyncio.run(a_server(voter=a_leader())._answer(frame, _Caller()))
     correlation, found = decode_response(DescribeQuorumResponse, version, answer[4:])
     assert correlation == 9
     partition = found.topics[0].partitions[0]

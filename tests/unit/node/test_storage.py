@@ -20,8 +20,8 @@ from migrator.node.storage import (
     META_PROPERTIES,
     QUORUM_STATE,
     DirectoryLock,
-    Marks,
     MetaProperties,
+    RetiredMark,
     identify,
     new_directory_id,
     read_election_state,
@@ -184,15 +184,11 @@ def test_a_quorum_with_dynamic_voters_is_refused_by_that_reason(tmp_path: Path) 
 # --- marks, locks, files ----------------------------------------------------------------------------------
 
 
-def test_a_mark_outlives_its_writer_and_is_gone_when_it_is_cleared(tmp_path: Path) -> None:
-    marks = Marks(tmp_path)
-    assert marks.read(Marks.TAKEOVER) is None
-    marks.set(Marks.TAKEOVER, "epoch 5")
-    assert Marks(tmp_path).read(Marks.TAKEOVER) == "epoch 5"
-    assert Marks(tmp_path).read(Marks.HANDED_BACK) is None
-    marks.clear(Marks.TAKEOVER)
-    marks.clear(Marks.TAKEOVER)
-    assert Marks(tmp_path).read(Marks.TAKEOVER) is None
+def test_the_mark_of_a_retired_log_outlives_its_writer(tmp_path: Path) -> None:
+    assert RetiredMark(tmp_path).read() is None
+    RetiredMark(tmp_path).write('{"node":3000}')
+    assert RetiredMark(tmp_path).read() == '{"node":3000}'
+    assert [path.name for path in tmp_path.iterdir()] == ["zk2kraft-handed-back"]
 
 
 def test_a_file_is_replaced_whole_and_what_a_crash_left_is_written_over(tmp_path: Path) -> None:

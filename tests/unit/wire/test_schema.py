@@ -8,6 +8,7 @@ import pytest
 
 from migrator.wire.explain import unencodable
 from migrator.wire.frames import API_KEYS
+from migrator.wire.messages.metadata import NoOpRecord
 from migrator.wire.records import RECORD_TYPES
 from migrator.wire.schema import ARRAY, Message, Part, Slot, declaration_of, slots_of
 from tests.unit.wire.arbitrary_messages import every_message
@@ -38,6 +39,10 @@ def test_every_field_says_what_it_means(part: type[Part]) -> None:
 
 @pytest.mark.parametrize("part", EVERY_PART, ids=lambda part: part.__name__)
 def test_tags_are_counted_from_zero_without_gaps(part: type[Part]) -> None:
+    """Kafka's are; ours are so high that no tag of Kafka's will meet them."""
+    if part is NoOpRecord:
+        assert min(slot.field.tag or 0 for slot in tags_of(part)) > 10_000
+        return
     assert sorted(slot.field.tag or 0 for slot in tags_of(part)) == list(range(len(tags_of(part))))
 
 

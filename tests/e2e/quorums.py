@@ -1,0 +1,86 @@
+"""Three voters, ours or Kafka's, on one cluster: who rules, what they have committed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from migrator.errors import FindingError
+from migrator.lab.cluster import Cluster
+from migrator.lab.controller import Controller
+from migrator.lab.laboratory import Laboratory
+from migrator.lab.ours import OurController, our_quorum
+from migrator.lab.properties import Value
+from migrator.lab.tools import dump_metadata_log
+from tests.e2e.support import wait_for
+
+TOPICS = [f"topic-{number}" for number in range(3)]
+FAIL_OVER_S = 15.0
+
+Voter = OurController | Controller
+
+
+@contextmanager
+def three_controllers(
+    laboratory: Laboratory, extra: dict[str, Value] | None = None
+) -> Iterator[tuple[Cluster, list[OurController]]]:
+    """Three of ours, formatted and not started, and brokers that wait for them."""
+    cluster = Cluster(laboratory)
+    cluster.start()
+    cluster.create_topics(TOPICS, partitions=4)
+    ours = our_quorum(cluster, 3, extra)
+    cluster.restart_as(lambda spec: spec.as_migrating(ours[0].voters))
+    cluster.wait_isr_whole(TOPICS)
+    yield cluster, ours
+
+
+def start(ours: Sequence[OurController]) -> None:
+    for each in ours:
+        each.launch()
+    for each in ours:
+        each.wait_ready()
+
+
+def ruling(ours: Sequence[OurController]) -> OurController | None:
+    """The one that leads and is in dual-write."""
+    for each in ours:
+        try:
+            status = each.status()
+        except (OSError, ValueError, FindingError):
+            continue
+        if status["driver"]["state"] == "DUAL_WRITE" and status["quorum"]["leader"] == each.spec.node_id:
+            return each
+    return None
+
+
+def wait_ruling(ours: Sequence[OurController], deadline_s: float = FAIL_OVER_S) -> OurController:
+    found: list[OurController] = []
+
+    def why_not() -> str | None:
+        leader = ruling(ours)
+        if leader is not None:
+            found.append(leader)
+            return None
+        return "nobody is in dual-write"
+
+    wait_for(why_not, deadline_s, "one of ours is in dual-write")
+    return found[-1]
+
+
+def leading(voters: Sequence[Voter]) -> int | None:
+    """The id of the leader, as one of ours that is alive knows it."""
+    for each in voters:
+        if isinstance(each, OurController) and each.is_running:
+            try:
+                leader = int(each.status()["quorum"]["leader"])
+            except (OSError, ValueError, FindingError):
+                continue
+            return leader if leader >= 0 else None
+    return None
+
+
+def committed(laboratory: Laboratory, controller: Voter) -> list[tuple[str, str]]:
+    """Records with their offsets, as Kafka's own tool reads the log of a stopped node."""
+    text = dump_metadata_log(laboratory, controller.metadata_log / f"{0:020d}.log")
+    return re.findall(r"offset: (\d+).*?payload: (\{.*\})", text)

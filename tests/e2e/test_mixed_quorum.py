@@ -1,0 +1,216 @@
+"""Voters of ours and of Kafka's in one quorum, on a log in migration: each follows the other, whoever dies."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import KafkaException
+
+from migrator.lab.cluster import Cluster
+from migrator.lab.controller import Controller
+from migrator.lab.laboratory import Laboratory
+from migrator.lab.ours import OurController
+from tests.e2e.quorums import TOPICS, Voter, committed, leading, ruling, start, three_controllers, wait_ruling
+from tests.e2e.support import assert_same, controller_of, produce, wait_for, wait_zookeeper_rules
+
+pytestmark = pytest.mark.lab
+
+KILLS = 10
+EACH_KIND = 3
+"""Of the kills, at least so many hit a leader of ours, and at least so many one of Kafka's."""
+STOCK_FAIL_OVER_S = 40.0
+
+
+def as_stock(ours: OurController) -> Controller:
+    """A stock controller on the very same file and directory; the other one has ended."""
+    stock = Controller(ours.laboratory, ours.spec, ours.cluster_id)
+    stock.start()
+    stock.wait_ready()
+    return stock
+
+
+def rules(voter: Voter, ours: OurController) -> str | None:
+    """None when this voter leads and writes to both sides. ours: one that is alive, to ask who leads."""
+    if isinstance(voter, OurController):
+        return None if ruling([voter]) is voter else "not in dual-write"
+    if leading([ours]) != voter.spec.node_id:
+        return "does not lead"
+    return None if voter.driver_state() == "DUAL_WRITE" else voter.driver_state()
+
+
+def wait_leader(voters: list[Voter], deadline_s: float = STOCK_FAIL_OVER_S) -> Voter:
+    found: list[Voter] = []
+    ours = [each for each in voters if isinstance(each, OurController)]
+
+    def why_not() -> str | None:
+        reasons = {each.name: rules(each, ours[0]) for each in voters if each.is_running}
+        found.extend(each for each in voters if each.is_running and reasons[each.name] is None)
+        return None if found else str(reasons)
+
+    wait_for(why_not, deadline_s, "somebody rules in dual-write")
+    return found[0]
+
+
+class Load:
+    """Topics are created and records produced all the while; what was acknowledged has to be there at the end."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._ends = threading.Event()
+        self.created: list[str] = []
+        self.asked = 0
+
+    @contextmanager
+    def running(self) -> Iterator[Load]:
+        thread = threading.Thread(target=self._run, name="load")
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._ends.set()
+            thread.join(60)
+            assert not thread.is_alive()
+
+    def _run(self) -> None:
+        while not self._ends.is_set() and self.asked < 2_000:
+            name = f"loaded-{self.asked}"
+            self.asked += 1
+            try:
+                self._cluster.create_topics([name], partitions=2)
+                self.created.append(name)
+            except (KafkaException, AssertionError):
+                pass  # nobody led: it may be there or not
+            self._ends.wait(0.2)
+
+
+def test_ours_and_stock_lead_and_follow_each_other_while_leaders_are_killed(laboratory: Laboratory) -> None:
+    """R-595-02, 06; drop-in both ways on one directory, under load, ten kills of whoever leads."""
+    with three_controllers(laboratory) as (cluster, ours):
+        start(ours)
+        leader: Voter = wait_ruling(ours, 40)
+        produce(cluster, TOPICS[0], 100)
+
+        # A stock controller takes the place of a follower of ours, and follows ours.
+        replaced = next(each for each in ours if each is not leader)
+        replaced.stop()
+        stock = as_stock(replaced)
+        voters: list[Voter] = [stock, *(each for each in ours if each is not replaced)]
+        status = quorum_status(laboratory, leader)
+        assert status["LeaderId"] == str(leader.spec.node_id)
+        wait_for(
+            lambda: None if lag_of(laboratory, leader, stock.spec.node_id) == 0 else "it lags", 30, "stock follows ours"
+        )
+
+        killed: Counter[str] = Counter()
+        with Load(cluster).running() as load:
+            while sum(killed.values()) < KILLS or min(killed["ours"], killed["stock"]) < EACH_KIND:
+                assert sum(killed.values()) < 3 * KILLS, f"by chance one kind never led: {killed}"
+                leader = wait_leader(voters)
+                held = controller_of(cluster)
+                assert held is not None
+                assert held["brokerid"] == leader.spec.node_id
+                acknowledged = len(load.created)
+                wait_for(
+                    lambda before=acknowledged: None if len(load.created) > before else "no answer",  # type: ignore[misc]
+                    STOCK_FAIL_OVER_S,
+                    "the new leader serves",
+                )
+                leader.kill()
+                killed["ours" if isinstance(leader, OurController) else "stock"] += 1
+                wait_leader([each for each in voters if each is not leader])
+                leader.start()
+                leader.wait_ready()
+        leader = wait_leader(voters)
+        cluster.wait_isr_whole([*TOPICS, *load.created])
+        assert len(load.created) > KILLS
+        assert stock.is_running
+        assert_same(cluster, stock.metadata_log.parent if leader is stock else leader.metadata_log.parent)
+
+        # Ours comes back on the directory that stock has used, and the cluster can go back to ZooKeeper.
+        if leader is not stock:
+            assert isinstance(leader, OurController)
+            leader.ask("hand-back")
+            wait_for(
+                lambda: None if "Kafka's" in leader.status()["driver"]["reason"] else leader.state(),
+                15,
+                "the hand-back is refused beside a stock voter",
+            )
+        stock.stop()
+        replaced.launch()
+        replaced.wait_ready()
+        ruler = wait_ruling(ours, STOCK_FAIL_OVER_S)
+        cluster.create_topics(["made-by-ours"])
+        cluster.wait_isr_whole(["made-by-ours"])
+        assert_same(cluster, ruler.data)
+        wait_for(
+            lambda: None if not followers_behind(laboratory, ruler) else str(followers_behind(laboratory, ruler)),
+            30,
+            "all follow",
+        )
+        ruler.ask("hand-back")
+        wait_zookeeper_rules(cluster)
+        for each in ours:
+            each.wait_state("RETIRED")
+            each.stop()
+        logs = [committed(laboratory, each) for each in ours]
+        shortest = min(map(len, logs))
+        assert shortest > 50
+        assert logs[0][:shortest] == logs[1][:shortest] == logs[2][:shortest]
+
+
+def test_ours_does_not_take_over_beside_a_stock_voter(laboratory: Laboratory) -> None:
+    """F-59: before the log is in migration a stock voter with the flag on would copy unasked as soon as it leads."""
+    with three_controllers(laboratory) as (cluster, ours):
+        before = controller_of(cluster)
+        start(ours[:2])
+        wait_for(lambda: None if leading(ours[:2]) else "nobody leads", 30, "one of ours leads")
+        stock = Controller(laboratory, ours[2].spec, ours[2].cluster_id)
+        stock.start()
+        stock.wait_ready()
+        leader = next(each for each in ours[:2] if each.spec.node_id == leading(ours[:2]))
+
+        def refused() -> str | None:
+            reason = str(leader.status()["driver"]["reason"])
+            return (
+                None
+                if re.search(rf"not known to be ours: {stock.spec.node_id} \(apache-kafka-java\)", reason)
+                else reason
+            )
+
+        wait_for(refused, 60, "the gate names the stock voter")
+        time.sleep(2)  # it stays so
+        assert refused() is None
+        assert controller_of(cluster) == before
+        stock.stop()
+        ours[2].launch()
+        ours[2].wait_ready()
+        ruler = wait_ruling(ours, 60)
+        assert_same(cluster, ruler.data)
+
+
+def quorum_status(laboratory: Laboratory, leader: Voter) -> dict[str, str]:
+    """What Kafka's own tool says of a quorum, asked at its leader."""
+    text = quorum_command(laboratory, leader, "--status")
+    return dict(re.findall(r"^(\w+):\s+(.*)$", text, re.M))
+
+
+def followers_behind(laboratory: Laboratory, leader: Voter) -> dict[int, int]:
+    lags = {voter: lag_of(laboratory, leader, voter) for voter in (3000, 3001, 3002)}
+    return {voter: lag for voter, lag in lags.items() if lag != 0}
+
+
+def lag_of(laboratory: Laboratory, leader: Voter, node: int) -> int:
+    text = quorum_command(laboratory, leader, "--replication")
+    (lag,) = re.findall(rf"^{node}\s+\S+\s+\d+\s+(-?\d+)\s", text, re.M)
+    return int(lag)
+
+
+def quorum_command(laboratory: Laboratory, leader: Voter, what: str) -> str:
+    where = ("--bootstrap-controller", f"127.0.0.1:{leader.spec.port}")
+    return laboratory.tool("org.apache.kafka.tools.MetadataQuorumCommand", *where, "describe", what)
