@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
-from random import SystemRandom
+from random import Random, SystemRandom
 
 import structlog
 
@@ -192,7 +192,7 @@ class ControllerProcess:
             self._settings(meta),
             ahead,
             bootstrap,
-            chance=SystemRandom(),
+            chance=Random(),  # seeded by the system; ids and placements need no secrecy, and its calls are many
             on_publish=lambda delta: None if driver is None else driver.published(delta),
             on_lead=lambda epoch: self._led(driver, controller, epoch),
             on_lost=lambda epoch: None if driver is None else driver.lost_leadership(),

@@ -132,6 +132,7 @@ class RaftNode:
         self._flush_generation = 0
         self._flusher: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_ms = 0
         self._chores: set[asyncio.Task[None]] = set()
 
     # --- life ----------------------------------------------------------------------------------------------
@@ -344,13 +345,21 @@ class RaftNode:
             future.set_result(answer)
 
     def _arm_timer(self) -> None:
+        """Most events put the deadline off: a timer that is due too early finds nothing to do and is set anew then,
+        which is cheaper than a new one for every event.
+        """
+        deadline = self.voter.next_deadline_ms()
+        if deadline is None or (self._timer is not None and self._timer_due_ms <= deadline):
+            return
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-        deadline = self.voter.next_deadline_ms()
-        if deadline is not None:
-            delay = max(0.0, (deadline - self.now_ms()) / 1000)
-            self._timer = asyncio.get_running_loop().call_later(delay, lambda: self.receive(Ticked()))
+        delay = max(0.0, (deadline - self.now_ms()) / 1000)
+        self._timer_due_ms = deadline
+        self._timer = asyncio.get_running_loop().call_later(delay, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.receive(Ticked())
 
     # --- beside the core -----------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ from migrator.raft.types import (
 from migrator.raft.voter import ReplicaState as DescribedReplica
 from migrator.wire.frames import (
     RequestHeader,
-    decode_request,
+    decode_request_body,
     encode_response,
     read_frame_length,
     read_request_header,
@@ -155,7 +155,7 @@ class ControllerServer:
         header = read_request_header(frame)
         if not header.is_supported:
             return encode_response(unknown_api_versions(), 0, correlation_id=header.correlation_id)
-        _, request = decode_request(frame)
+        request = decode_request_body(header, frame)
         self._note(request, caller)
         reply = await self._reply(header, request)
         return encode_response(reply, header.api_version, correlation_id=header.correlation_id)
