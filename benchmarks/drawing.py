@@ -40,7 +40,7 @@ def draw(found: Sequence[Row], file: Path) -> None:
         below.set_ylabel("changes per second")
         for panel in (above, below):
             panel.set_xticks(range(len(flying)), [f"{each} in flight" for each in flying])
-            panel.legend()
-    figure.tight_layout()
+    figure.legend(*panels[0][0].get_legend_handles_labels(), loc="upper center", ncols=len(names))
+    figure.tight_layout(rect=(0, 0, 1, 0.96))
     figure.savefig(file, dpi=110)
     pyplot.close(figure)

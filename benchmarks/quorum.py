@@ -35,13 +35,13 @@ FIGURE: Final = ROOT / "docs" / "figures" / "quorum.png"
 RESULT: Final = ROOT / "docs" / "figures" / "quorum.json"
 CHANGES: Final = (CREATE, CONFIGURE)
 IN_FLIGHT: Final = (1, 16, 128)
-SECONDS: Final = 5.0
+SECONDS: Final = 3.0
 RAMP_S: Final = 0.5
 WARM_UP_S: Final = 6.0
 """Per kind of change: 12 s of load before the first measurement, in which the JVM compiles what it runs."""
 
 WARM_UP_IN_FLIGHT: Final = 32
-REPETITIONS: Final = 3
+REPETITIONS: Final = 5
 FSYNCS: Final = 200
 
 
@@ -91,7 +91,7 @@ def say(one: Measurement) -> None:
 
 
 def fsync_ms(directory: Path) -> float:
-    """The median of an fsync after a small write: none of them can commit faster."""
+    """The median of an fsync after a small write, before anything runs: the disk's part of every commit."""
     times = []
     with (directory / "fsync").open("wb", buffering=0) as file:
         for _ in range(FSYNCS):
