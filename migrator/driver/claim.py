@@ -190,6 +190,17 @@ def plan_give_back(claim: Claim) -> Multi:
     )
 
 
+def plan_fence(seen: Seen) -> Multi:
+    """After an abort with no claim to give back: an earlier leader's first claim may still be on its way.
+
+    That claim names the version of `/migration` (or creates it); with this it is refused whenever it arrives, and the
+    ZooKeeper controller is not disturbed, as it would be by a touch of `/controller_epoch`.
+    """
+    if seen.migration_version < 0:
+        return Multi((Create(paths.MIGRATION, migration_data(NOBODYS)),))
+    return Multi((SetData(paths.MIGRATION, migration_data(NOBODYS), seen.migration_version),))
+
+
 def plan_hand_back(claim: Claim, highest_state_epoch: int) -> Multi:
     """End of dual-write with every broker in ZooKeeper mode: one of them is controller a moment later.
 

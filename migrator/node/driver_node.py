@@ -309,9 +309,14 @@ class DriverNode:
             return
         if not still_ours(seen, claim):
             self.claim_touched(seen)
-        elif self.controller.newest.marks.get(Mark.MIGRATION) != str(seen.migration_born):
+        elif self.controller.image.migration is MigrationState.MIGRATION:
+            await self._mark_migration(str(seen.migration_born))
+
+    async def _mark_migration(self, born: str) -> None:
+        """Note by which `/migration` this log is in migration; never of a claim that was given back again."""
+        if self.controller.newest.marks.get(Mark.MIGRATION) != born:
             with suppress(LeadershipLost):  # then the next leader looks
-                await self.controller.mark(Mark.MIGRATION, str(seen.migration_born))
+                await self.controller.mark(Mark.MIGRATION, born)
 
     def claim_touched(self, seen: Seen) -> None:
         claim = self.now.claim

@@ -21,7 +21,7 @@ from migrator.audit.compare import report as make_report
 from migrator.audit.log_source import CommittedRecords
 from migrator.audit.normalise import LogFacts
 from migrator.audit.quick import compare_sides
-from migrator.driver.claim import Claim, Seen, plan_give_back, plan_hand_back
+from migrator.driver.claim import Claim, Seen, plan_fence, plan_give_back, plan_hand_back, refuse_claim
 from migrator.driver.machine import Happened
 from migrator.errors import HAND_BACK_NOT_POSSIBLE, ZOOKEEPER_LOST, FindingError
 from migrator.node.claims import read_claim
@@ -103,17 +103,18 @@ class HandBackActs:
     # --- abort ---------------------------------------------------------------------------------------------
 
     async def give_back(self) -> Happened:
-        """Before the commit: delete what is ours of the claim, also one that an earlier life of this node left."""
+        """Before the commit: delete what is ours of the claim, also one that an earlier leader left or still sends."""
         d = self.d
         d.now.claim = None
         await d.hooks.before("give back")
         while True:
             seen = await self._seen()
             claim = self._left_claim(seen)
-            if claim is None:
-                break
-            if await self._apply(plan_give_back(claim)):
-                log.info("zk.given_back", controller_epoch=seen.epoch)
+            if claim is None and refuse_claim(seen, d.config.voter_ids, d.epoch) is not None:
+                break  # no claim of this quorum is possible here, of whatever epoch
+            if await self._apply(plan_fence(seen) if claim is None else plan_give_back(claim)):
+                if claim is not None:
+                    log.info("zk.given_back", controller_epoch=seen.epoch)
                 break
             d.wait_because("ZooKeeper did not take the claim back; reading it again")
             await asyncio.sleep(AGAIN_S)

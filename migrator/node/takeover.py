@@ -577,7 +577,8 @@ class TakeoverActs:
         return orders, self._guard(orders)
 
     def _guard(self, orders: list[Order]) -> list[Occurrence]:
-        return check_full_send(orders, self.d.now.surveys, self.d.deleted_topics)
+        now = self.d.now
+        return check_full_send(orders, now.surveys, self.d.deleted_topics, after_fail_over=not now.fresh_copy)
 
     def _tell(self, teller: Teller, orders: list[Order]) -> None:
         """From here on commits go to the teller; those that came while the full send was encoded go first."""
@@ -596,14 +597,14 @@ class TakeoverActs:
         while True:
             if d.mirror is None:
                 return Happened.MIRROR_BROKEN
-            await self._admit_withheld(teller)
+            suspicion = await self._admit_withheld(teller)
             waiting = self._untold(teller)
             if not waiting:
                 partitions, told = d.controller.image.partition_count(), len(teller.audience())
                 log.info("brokers.told", brokers=told, partitions=partitions, took_ms=d.now_ms() - started)
                 return Happened.BROKERS_TOLD
-            d.wait_because(f"brokers {waiting} have not answered the full send yet")
-            await d.changed(LOOK_S)
+            d.wait_because(suspicion or f"brokers {waiting} have not answered the full send yet")
+            await (asyncio.sleep(LOOK_S) if suspicion else d.changed(LOOK_S))
 
     def _untold(self, teller: Teller) -> list[int]:
         """Brokers that were not told everything, or did not answer yet."""
@@ -614,20 +615,22 @@ class TakeoverActs:
             if told.get(broker.id) != broker.epoch or self.d.unanswered_full.get(broker.id, 0) > 0
         ]
 
-    async def _admit_withheld(self, teller: Teller) -> None:
-        """Brokers that were silent before: asked again, guarded, told."""
+    async def _admit_withheld(self, teller: Teller) -> str | None:
+        """Brokers that were silent before: asked again, guarded, told. Returns why one of them may not be told yet."""
         d = self.d
+        suspicion = None
         if not teller.withheld:
-            return
+            return None
         silent = await self._survey_missing()
         for broker in teller.withheld - set(silent):
             findings = self._guard(teller.preview(broker))
             if findings:
                 d.now.finding = findings[0]
-                d.wait_because(findings[0].text)
+                suspicion = findings[0].text
                 d.now.surveys.pop(broker, None)  # asked again at the next look
             else:
                 d.send(teller.admit(broker))
+        return suspicion
 
     async def dual_write(self) -> Happened:
         """Both worlds say the same; stays until somebody asks for more or something breaks."""

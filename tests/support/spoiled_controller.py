@@ -2,6 +2,8 @@
 
 The environment variable SPOIL holds JSON:
   stall_before  name of an effect (migrator.node.hooks.EFFECTS): write `mark` and wait there, until `go` exists
+  plan          a file that may hold the name of an effect: whoever comes to it first takes the file (renamed to .taken,
+                with its own properties file as the content) and waits before it, until the same name with .go exists
   drop          {"topic": t, "partition": p}: leave one partition out of every FULL LeaderAndIsr
   fetch_errors  codes that fetches are answered with, each once, with `mark` as their record
 """
@@ -30,11 +32,24 @@ SPOIL: dict[str, Any] = json.loads(os.environ.get("SPOIL", "{}"))
 
 
 async def stall(effect: str) -> None:
+    await take_plan(effect)
     if effect != SPOIL.get("stall_before"):
         return
     Path(SPOIL["mark"]).write_text(effect)
     while not Path(SPOIL.get("go", "/nowhere")).exists():
         await asyncio.sleep(0.02)
+
+
+async def take_plan(effect: str) -> None:
+    plan = Path(SPOIL.get("plan", "/nowhere"))
+    if not plan.exists() or plan.read_text() != effect:
+        return
+    plan.unlink()
+    taken = plan.with_suffix(".taking")
+    taken.write_text(sys.argv[2])
+    taken.rename(plan.with_suffix(".taken"))
+    while not plan.with_suffix(".go").exists():
+        await asyncio.sleep(0.005)
 
 
 def drop(orders: list[Order]) -> list[Order]:

@@ -14,6 +14,7 @@ from migrator.driver.claim import (
     Claim,
     Seen,
     plan_claim,
+    plan_fence,
     plan_give_back,
     plan_hand_back,
     plan_settle,
@@ -110,6 +111,22 @@ def test_a_controller_that_dies_before_the_commit_gives_the_cluster_back_with_no
     seen = read_claim(ensemble.session())
     assert seen.controller is None
     assert refuse_claim(seen, VOTERS, KRAFT_EPOCH) is None  # what is left of /migration is ours, and says nothing
+
+
+@pytest.mark.parametrize("looked", [False, True])
+def test_a_claim_that_an_earlier_leader_planned_is_refused_after_the_fence(looked: bool) -> None:
+    """It was paused between reading and writing, and ZooKeeper's own controller has not changed since."""
+    ensemble = a_zookeeper_cluster()
+    session = ensemble.session()
+    if looked:  # a stock controller was there once
+        assert session.apply(Multi((Create(paths.MIGRATION, migration_data(MigrationZnode())),))).applied
+    planned, _ = plan_claim(read_claim(session), node=3000, kraft_epoch=KRAFT_EPOCH, now_ms=1, ephemeral=True)
+    epoch = read_claim(session).epoch_version
+    assert session.apply(plan_fence(read_claim(session))).applied
+    assert not ensemble.session().apply(planned).applied
+    assert read_claim(session).epoch_version == epoch
+    assert refuse_claim(read_claim(session), VOTERS, KRAFT_EPOCH) is None  # the next one may
+    claim_it(session)
 
 
 def test_after_the_commit_the_claim_outlives_its_session() -> None:

@@ -125,6 +125,15 @@ def test_a_log_that_only_the_broker_has_is_found() -> None:
     ]
 
 
+def test_after_a_fail_over_logs_of_a_topic_that_its_broker_was_not_told_of_are_no_obstacle() -> None:
+    """The leader that died had sent LeaderAndIsr for a new topic and not yet UpdateMetadata."""
+    surveys = what_brokers_have()
+    del surveys[1].topics["orders"]  # type: ignore[attr-defined]
+    assert told(check_full_send(the_send(), surveys, after_fail_over=True)) == []
+    surveys[1] = replace(surveys[1], topics={**surveys[1].topics, "orders": ZERO_UUID})
+    assert len(check_full_send(the_send(), surveys, after_fail_over=True)) == 1
+
+
 @pytest.mark.parametrize("topics", [{}, {"orders": ZERO_UUID}])
 def test_a_log_whose_topic_id_the_broker_does_not_know_is_found(topics: dict[str, bytes]) -> None:
     known = {name: topic_id for name, topic_id in IMAGE.topic_ids.items() if name != "orders"}
