@@ -390,7 +390,8 @@ CANNOT_ACTIVATE = Finding(
     code="Z2K-3004",
     says="This controller may not become active: {reason}.",
     means="Its configuration does not fit what the metadata log says. It stopped before writing anything.",
-    remedy="Read the reason: correct zookeeper.metadata.migration.enable in the file, or format a fresh quorum.",
+    remedy="Read the reason: correct zookeeper.metadata.migration.enable in the file, give the directory to a stock "
+    "controller, or format a fresh quorum.",
     cases=("F-04", "F-11", "F-48"),
 )
 CONFIG_NOT_HONOURED = Finding(

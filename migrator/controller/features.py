@@ -133,6 +133,10 @@ def activation_refusal(
         case MigrationState.NONE if migration_enabled:
             reason = "the log was begun without zookeeper.metadata.migration.enable; it can never be migrated to"
             return CANNOT_ACTIVATE.found(reason=reason)
+        case MigrationState.NONE:
+            # also what is left of a log that a Kafka without ZooKeeper led: its snapshots forget the state
+            reason = "the log is of no migration, and KRaft clusters are not served by this controller: "
+            return CANNOT_ACTIVATE.found(reason=reason + "let a stock one go on with this directory")
         case MigrationState.MIGRATION if not migration_enabled:
             reason = "the log is in MIGRATION and zookeeper.metadata.migration.enable is off; finalizing is an act of "
             return CANNOT_ACTIVATE.found(reason=reason + "its own (zk2kraft.finalize.approval)")

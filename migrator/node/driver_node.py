@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -103,7 +103,6 @@ class DriverNode:
         laboratory: bool,
         on_retired: Callable[[Occurrence | None], None],
         close_listener: Callable[[], Awaitable[None]],
-        log_pieces: Callable[[], Iterable[bytes]],
         hooks: Hooks,
     ) -> None:
         self.config = config
@@ -114,7 +113,6 @@ class DriverNode:
         self.laboratory = laboratory
         self.hooks = hooks
         self.close_listener = close_listener
-        self.log_pieces = log_pieces
         self.now = DriverState()
         self.mirror: Mirror | None = None
         self.teller: Teller | None = None

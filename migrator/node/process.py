@@ -293,7 +293,6 @@ class ControllerProcess:
             laboratory=os.environ.get(LABORATORY) == "1",
             on_retired=lambda finding: self._retired(parts, finding),
             close_listener=lambda: self._close_listeners(parts),
-            log_pieces=parts.store.batches,
             hooks=self._hooks,
         )
         told.append(driver)

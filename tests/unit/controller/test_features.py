@@ -125,7 +125,7 @@ def test_who_asks_a_controller_for_brokers_is_told_so(version: int, endpoint_typ
         (True, MigrationState.NONE, True, 12, "does not support migrations"),  # F-11
         (True, MigrationState.NONE, False, 1, None),
         (False, MigrationState.NONE, True, 21, "can never be migrated to"),  # F-04
-        (False, MigrationState.NONE, False, 21, None),
+        (False, MigrationState.NONE, False, 21, "let a stock one go on"),
         (False, MigrationState.PRE_MIGRATION, True, 21, None),
         (False, MigrationState.PRE_MIGRATION, False, 21, None),
         (False, MigrationState.MIGRATION, True, 21, None),
