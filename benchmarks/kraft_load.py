@@ -1,7 +1,7 @@
 """A load of metadata changes for any KRaft controller: the same client for stock's and for ours.
 
 In:   the addresses of the voters, which change, how many in flight.
-Out:  the latency of each change, from the request's first byte to the answer's last.
+Out:  the latency of each change, from before its request is encoded until the last byte of the answer is read.
 Elsewhere: the processes (systems.py), the load for ZooKeeper (zookeeper_load.py).
 Rules: a controller answers one request of a connection before it reads the next, so there are as many connections as
 changes in flight. Brokers are made up: this client registers three and lets each report once; the controllers run with

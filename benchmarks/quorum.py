@@ -119,6 +119,15 @@ def run(directory: Path, chosen: argparse.Namespace) -> Result:
     return Result(artifacts.version, chosen.seconds, chosen.repetitions, machine, rows(measured), measured)
 
 
+def conditions(result: Result) -> str:
+    """One line: what the figures depend on."""
+    machine = result.machine
+    return (
+        f"Kafka {result.kafka}; {result.repetitions} repetitions of {result.seconds:g} s; {machine.cores} cores, load "
+        f"{machine.load_before} before and {machine.load_after} after; an fsync took {machine.fsync_p50_ms} ms before."
+    )
+
+
 def save(result: Result, json_file: Path) -> None:
     json_file.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n")
 
@@ -144,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         FIGURE.parent.mkdir(exist_ok=True)
         save(result, RESULT)
         draw(result.rows, FIGURE)
-        PAGE.write_text(between_markers(PAGE.read_text(), "quorum", text))
+        PAGE.write_text(between_markers(PAGE.read_text(), "quorum", f"{text}\n\n{conditions(result)}"))
     return 0
 
 

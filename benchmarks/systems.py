@@ -60,6 +60,10 @@ OF_THE_BENCHMARK: Final[Mapping[str, Value]] = {
 """For stock and ours alike: the brokers are made up and report once, and nobody moves leaderships meanwhile."""
 
 
+PLAIN_KRAFT: Final[Mapping[str, str]] = {"ZK2KRAFT_LAB_KRAFT": "1"}
+"""Without it a controller of ours changes nothing in a cluster that is not migrating."""
+
+
 class System(Protocol):
     """One of those that are compared."""
 
@@ -179,6 +183,7 @@ def ours(laboratory: Laboratory) -> System:
     def start(cluster_id: str) -> dict[int, Address]:
         controllers = [OurController(laboratory, spec, cluster_id) for spec in _specs(laboratory, {})]
         for each in controllers:
+            each.environment |= PLAIN_KRAFT
             each.launch()
         for each in controllers:
             each.wait_ready()

@@ -87,6 +87,7 @@ class ActiveController:
         self.contacts = Contacts()
         self.epoch: int | None = None
         self.writes_allowed: Callable[[], bool] = lambda: False
+        self._serves_kraft = False
         self._raft = raft
         self._read_ahead: ReadAhead | None = read_ahead
         self._replay = LogReplay(read_ahead.snapshot, read_ahead.begins_at)
@@ -211,6 +212,7 @@ class ActiveController:
             log_is_empty=log_is_empty,
             migration_enabled=self.settings.migration_enabled,
             bootstrap_level=_level_of(self._bootstrap),
+            serves_kraft=self._serves_kraft,
         )
         if refusal is not None:
             self._on_refused(FindingError(refusal))
@@ -310,6 +312,11 @@ class ActiveController:
             return refuse(request, Error.NOT_CONTROLLER)
         self._raft.metrics.commit.observe(time.perf_counter() - received)
         return reply
+
+    def serve_without_migration(self) -> None:
+        """Be the controller of a cluster that knows no ZooKeeper; call before the node starts."""
+        self._serves_kraft = True
+        self.writes_allowed = lambda: True
 
     def _may_write(self) -> bool:
         return self.newest.migration is not MigrationState.PRE_MIGRATION and self.writes_allowed()

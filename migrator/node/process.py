@@ -58,8 +58,11 @@ from migrator.zk.session import ZkSession
 log = structlog.get_logger()
 
 LABORATORY = "ZK2KRAFT_LAB"
-"""This variable lifts two rules and nothing else: that a takeover needs at least three voters, and that a controller
-without the migration flag changes no metadata. It can (the benchmark measures it), and was not tried with brokers."""
+"""This variable lifts one rule and nothing else: that a takeover needs at least three voters."""
+
+PLAIN_KRAFT = "ZK2KRAFT_LAB_KRAFT"
+"""With this one a controller without the migration flag leads and changes metadata. For the benchmark: no broker of a
+KRaft cluster was ever tried with it."""
 
 TICK_S = 0.1
 SILENCE_LOOK_S = 0.5
@@ -204,8 +207,8 @@ class ControllerProcess:
         if config.migration_enabled:
             session, driver, acts = await self._start_driver(parts)
             parts.session, parts.driver, parts.acts = session, driver, acts
-        elif os.environ.get(LABORATORY) == "1":
-            controller.writes_allowed = lambda: True
+        elif os.environ.get(PLAIN_KRAFT) == "1":
+            controller.serve_without_migration()
         for listener in config.listeners:
             server = ControllerServer(
                 raft,
