@@ -6,7 +6,7 @@ PYTHON ?= $(or $(firstword $(foreach candidate,python3 python3.14 python3.13 pyt
 SETUP = @$(PYTHON) migrator/lab/bootstrap.py setup
 BIN = .venv/bin
 
-.PHONY: setup check test sim model lab demo takeover
+.PHONY: setup check test sim model lab demo takeover bench-quorum bench-fail-over
 
 setup:  ## make .venv what uv.lock says
 	$(SETUP)
@@ -41,3 +41,11 @@ demo:  ## a whole migration in the laboratory
 takeover:  ## our controllers against a real cluster, measured
 	$(SETUP) --with-java
 	$(BIN)/python -m migrator.lab.takeover
+
+bench-quorum:  ## ZooKeeper, stock KRaft and ours under the same metadata load; renews docs/benchmarks.md (10 minutes)
+	$(SETUP) --with-java
+	$(BIN)/python -m benchmarks.quorum --save
+
+bench-fail-over:  ## kill active controllers, ours and stock's, measured
+	$(SETUP) --with-java
+	$(BIN)/python -m benchmarks.fail_over

@@ -17,6 +17,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from migrator.errors import CONTROL_REFUSED, TOOL_FAILED
 from migrator.lab.cluster import Cluster
 from migrator.lab.controller import ControllerSpec, quorum_specs
@@ -142,6 +144,20 @@ class OurController:
 
     def state(self) -> str:
         return str(self.status()["driver"]["state"])
+
+    def metrics(self) -> dict[str, float]:
+        """What Prometheus would store: values by name, with the label where there is one (`zk2kraft_role{leader}`)."""
+        found = {}
+        for family in text_string_to_metric_families(self._scrape()):
+            for sample in family.samples:
+                label = ",".join(sample.labels.values())
+                found[f"{sample.name}{{{label}}}" if label else sample.name] = sample.value
+        return found
+
+    def _scrape(self) -> str:
+        url = json.loads((self.data / CONTROL_FILE).read_text())["url"]
+        with urllib.request.urlopen(f"{url}/metrics", timeout=CONTROL_TIMEOUT_S) as answer:
+            return str(answer.read().decode())
 
     def ask(self, wish: str, reason: str = "a test asks") -> None:
         """wish: takeover, abort or hand-back. Raises Z2K-6012 when it is refused."""

@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
-from random import SystemRandom
+from random import Random, SystemRandom
 
 import structlog
 
@@ -62,6 +62,10 @@ log = structlog.get_logger()
 
 LABORATORY = "ZK2KRAFT_LAB"
 """This variable lifts one rule and nothing else: that a takeover needs at least three voters."""
+
+PLAIN_KRAFT = "ZK2KRAFT_LAB_KRAFT"
+"""With this one a controller without the migration flag leads and changes metadata. For the benchmark: no broker of a
+KRaft cluster was ever tried with it."""
 
 TICK_S = 0.1
 SILENCE_LOOK_S = 0.5
@@ -199,7 +203,7 @@ class ControllerProcess:
             self._settings(meta),
             ahead,
             bootstrap,
-            chance=SystemRandom(),
+            chance=Random(),  # seeded by the system; ids and placements need no secrecy, and its calls are many
             on_publish=lambda delta: None if driver is None else driver.published(delta),
             on_lead=lambda epoch: self._led(driver, controller, epoch),
             on_lost=lambda epoch: None if driver is None else driver.lost_leadership(),
@@ -211,6 +215,8 @@ class ControllerProcess:
         if config.migration_enabled:
             session, driver, acts = await self._start_driver(parts)
             parts.session, parts.driver, parts.acts = session, driver, acts
+        elif os.environ.get(PLAIN_KRAFT) == "1":
+            controller.serve_without_migration()
         for listener in config.listeners:
             server = ControllerServer(
                 raft,
@@ -346,6 +352,7 @@ class ControllerProcess:
                 cluster_id=meta.cluster_id,
                 loop_delay_ms=self._loop_delay_ms,
             ),
+            metrics=parts.raft.metrics,
             take_over=lambda: asked("takeover"),
             abort=lambda reason: driver is not None and driver.ask_abort(reason),
             hand_back=lambda: asked("hand-back"),

@@ -45,7 +45,7 @@ from migrator.wire.frames import (
     API_VERSIONS,
     FRAME_BYTES_MAX,
     RequestHeader,
-    decode_request,
+    decode_request_body,
     encode_response,
     read_frame_length,
     read_request_header,
@@ -214,7 +214,7 @@ class ControllerServer:
         header = read_request_header(frame)
         if not header.is_supported:
             return encode_response(unknown_api_versions(), 0, correlation_id=header.correlation_id)
-        _, request = decode_request(frame)
+        request = decode_request_body(header, frame)
         self._note(request, caller)
         reply = await self._reply(header, request)
         return encode_response(reply, header.api_version, correlation_id=header.correlation_id)
@@ -251,7 +251,7 @@ class ControllerServer:
             case EnvelopeRequest():
                 return await self._envelope(request)
             case DescribeQuorumRequest():
-                return self._describe_quorum(request)
+                return self._describe_quorum(request, version)
             case DescribeClusterRequest():
                 return describe_cluster(
                     self._controller.image,
@@ -305,6 +305,7 @@ class ControllerServer:
         records = b""
         if answer.read_from is not None:
             records = self._raft.store.read(answer.read_from, answer.read_to)
+        self._raft.metrics.fetch_served(len(records))
         snapshot = FetchResponseSnapshotId()
         if answer.snapshot is not None:
             snapshot = FetchResponseSnapshotId(answer.snapshot.end_offset, answer.snapshot.epoch)
@@ -392,7 +393,8 @@ class ControllerServer:
         end_topics = () if top else (EndQuorumEpochTopicResult(METADATA_TOPIC, (ended,)),)
         return EndQuorumEpochResponse(error_code=top, topics=end_topics)
 
-    def _describe_quorum(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    def _describe_quorum(self, request: DescribeQuorumRequest, version: int) -> DescribeQuorumResponse:
+        """Before version 2 the answer has no place for the nodes."""
         voter = self._raft.voter
         topic = request.topics[0].topic_name if request.topics else ""
         if topic != METADATA_TOPIC:
@@ -425,7 +427,7 @@ class ControllerServer:
         return DescribeQuorumResponse(
             error_message=None,
             topics=(DescribeQuorumTopicResult(METADATA_TOPIC, (partition,)),),
-            nodes=tuple(QuorumNode(each) for each in voter.voters),
+            nodes=tuple(QuorumNode(each) for each in voter.voters) if version >= 2 else (),
         )
 
 

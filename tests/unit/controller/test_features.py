@@ -159,6 +159,16 @@ def test_a_controller_leads_only_a_log_that_fits_its_file(
         assert (refused or "") in found.text
 
 
+def test_a_log_of_no_migration_is_led_where_that_was_allowed_and_never_one_in_migration() -> None:
+    def refused(state: MigrationState) -> bool:
+        image = an_image(migration=state)
+        allowed = {"log_is_empty": False, "migration_enabled": False, "serves_kraft": True}
+        return activation_refusal(image, bootstrap_level=21, **allowed) is not None
+
+    assert not refused(MigrationState.NONE)
+    assert refused(MigrationState.MIGRATION)
+
+
 @pytest.mark.parametrize(("enabled", "state"), [(True, MigrationState.PRE_MIGRATION), (False, MigrationState.NONE)])
 def test_an_empty_log_begins_with_its_bootstrap_and_whether_a_migration_is_to_come(
     enabled: bool, state: MigrationState
