@@ -19,6 +19,7 @@ import javaproperties
 
 from migrator.errors import CONFIG_MISSING, CONFIG_NOT_HONOURED
 from migrator.model.values import Listener, SecurityProtocol
+from migrator.node.security import BETWEEN_VOTERS, TO_BROKERS, ListenerSecurity, read_security
 from migrator.raft.roles import Settings as QuorumSettings
 
 NO_LIMIT: Final = 2**62
@@ -71,7 +72,11 @@ class NodeConfig:
     auto_leader_rebalance: bool = True
     leader_imbalance_check_interval_s: int = 300
     unclean_leader_election: bool = False
-    quorum: QuorumSettings = field(default_factory=lambda: QuorumSettings(pre_vote=False))
+    quorum: QuorumSettings = field(default_factory=QuorumSettings)
+    security: Mapping[str, ListenerSecurity] = field(default_factory=dict)
+    """Listeners that are not PLAINTEXT, by name: controller listeners, and the one on which brokers are told things."""
+    controller_listener: str = "CONTROLLER"
+    """The first of controller.listener.names: on it this node speaks to the other voters."""
     # --- ours
     gates: str = "auto"
     takeover_max_ms: int = 15_000
@@ -79,7 +84,7 @@ class NodeConfig:
     export_dir: Path | None = None
     waived: frozenset[str] = frozenset()
     """Partitions (`topic-0`) whose incomplete ISR somebody accepted by name."""
-    given: Mapping[str, str] = field(default_factory=dict)
+    given: Mapping[str, str] = field(default_factory=dict, repr=False)
     unknown: tuple[str, ...] = ()
 
     @property
@@ -129,6 +134,10 @@ class _Parser:
         migration = self._bool("zookeeper.metadata.migration.enable", False)
         if migration and not self._given.get("zookeeper.connect"):
             raise CONFIG_MISSING.error(file=self._file, key="zookeeper.connect", reason="migration is enabled")
+        asks_by = {inter_broker: TO_BROKERS} if migration else {}
+        if len(voters) > 1:
+            asks_by[controller_names[0]] = BETWEEN_VOTERS
+        security = self._security(controller_names, asks_by, protocols)
         session = self._int("zookeeper.session.timeout.ms", 18_000, at_least=100)
         return NodeConfig(
             file=self._file,
@@ -142,6 +151,8 @@ class _Parser:
             migration_enabled=migration,
             inter_broker_listener=inter_broker,
             inter_broker_protocol=protocol,
+            security=security,
+            controller_listener=controller_names[0],
             zookeeper_session_timeout_ms=session,
             zookeeper_connection_timeout_ms=self._int("zookeeper.connection.timeout.ms", session, at_least=100),
             append_linger_ms=self._int("controller.quorum.append.linger.ms", 25),
@@ -169,7 +180,6 @@ class _Parser:
         """Kafka's keys and defaults. The linger stays ours: one flush at a time gathers what comes meanwhile."""
         default = QuorumSettings()
         return QuorumSettings(
-            pre_vote=False,  # as Kafka 3.9, whose Vote has no place for it
             election_timeout_ms=self._int("controller.quorum.election.timeout.ms", 1_000, at_least=1),
             fetch_timeout_ms=self._int("controller.quorum.fetch.timeout.ms", 2_000, at_least=1),
             election_backoff_max_ms=self._int("controller.quorum.election.backoff.max.ms", 1_000, at_least=1),
@@ -197,11 +207,14 @@ class _Parser:
             self._refuse("zookeeper.ssl.client.enable", "TLS to ZooKeeper is not supported yet")
         if self._bool("zookeeper.set.acl", False):
             self._refuse("zookeeper.set.acl", "access lists on znodes are not supported yet")
+        if self._given.get("config.providers"):
+            self._refuse("config.providers", "values are taken as they stand in the file")
         if self._given.get("control.plane.listener.name"):
             self._refuse("control.plane.listener.name", "KRaft controllers have none (as stock)")
 
     def _refuse(self, key: str, reason: str) -> None:
-        raise CONFIG_NOT_HONOURED.error(file=self._file, key=key, value=self._given.get(key, ""), reason=reason)
+        value = "(hidden)" if is_secret(key) else self._given.get(key, "")
+        raise CONFIG_NOT_HONOURED.error(file=self._file, key=key, value=value, reason=reason)
 
     # --- typed values --------------------------------------------------------------------------------------
 
@@ -245,9 +258,19 @@ class _Parser:
             known[name] = SecurityProtocol[protocol]
         for name in controller_names:
             known.setdefault(name, SecurityProtocol.PLAINTEXT)
-            if known[name] is not SecurityProtocol.PLAINTEXT:
-                self._refuse("listener.security.protocol.map", f"{known[name].name} on {name} is not supported yet")
         return known
+
+    def _security(
+        self, accepts: list[str], asks_by: Mapping[str, str], protocols: Mapping[str, SecurityProtocol]
+    ) -> dict[str, ListenerSecurity]:
+        """Of each listener that is not PLAINTEXT; asks_by: on which this node asks, with the key of its mechanism."""
+        return {
+            name: read_security(
+                self._file, self._given, name, protocols[name], accepts=name in accepts, asks_by=asks_by.get(name)
+            )
+            for name in dict.fromkeys([*accepts, *asks_by])
+            if protocols[name] is not SecurityProtocol.PLAINTEXT
+        }
 
     def _listeners(self, key: str, protocols: Mapping[str, SecurityProtocol]) -> tuple[Listener, ...]:
         found = []
@@ -268,8 +291,6 @@ class _Parser:
         )
         if name not in protocols:
             self._refuse("inter.broker.listener.name", f"{name} is not in listener.security.protocol.map")
-        if protocols[name] is not SecurityProtocol.PLAINTEXT:
-            self._refuse("inter.broker.listener.name", f"{protocols[name].name} to brokers is not supported yet")
         return name, protocols[name]
 
     def _directories(self) -> tuple[Path, tuple[Path, ...]]:
@@ -319,6 +340,11 @@ _KAFKA_FAMILIES: Final = (
     "telemetry.", "transaction.", "transactional.", "unclean.", "unstable.", "zookeeper.",
 )  # fmt: skip
 """First words of Kafka 3.9's broker configuration. Most of it means nothing to a controller, in stock as here."""
+
+
+def is_secret(key: str) -> bool:
+    """Whether its value may never be shown, as in Kafka's `Password` type."""
+    return key.endswith((".password", ".secret", "sasl.jaas.config", "ssl.keystore.key"))
 
 
 def is_known(key: str) -> bool:
