@@ -6,7 +6,7 @@ PYTHON ?= $(or $(firstword $(foreach candidate,python3 python3.14 python3.13 pyt
 SETUP = @$(PYTHON) migrator/lab/bootstrap.py setup
 BIN = .venv/bin
 
-.PHONY: setup check test sim lab demo takeover
+.PHONY: setup check test sim model lab demo takeover bench-quorum bench-fail-over
 
 setup:  ## make .venv what uv.lock says
 	$(SETUP)
@@ -26,6 +26,10 @@ sim:  ## the quorum in bad weather; FIRST and SEEDS say which
 	$(SETUP)
 	$(BIN)/python -m tests.sim run --first $(or $(FIRST),0) --seeds $(or $(SEEDS),2000)
 
+model:  ## the quorum in every order; needs spin and gcc (docs/model/README.md)
+	$(SETUP)
+	$(BIN)/pytest tests/model -s
+
 lab:  ## a ZooKeeper and three brokers, until Ctrl-C
 	$(SETUP) --with-java
 	$(BIN)/python -m migrator.lab
@@ -37,3 +41,11 @@ demo:  ## a whole migration in the laboratory
 takeover:  ## our controllers against a real cluster, measured
 	$(SETUP) --with-java
 	$(BIN)/python -m migrator.lab.takeover
+
+bench-quorum:  ## ZooKeeper, stock KRaft and ours under the same metadata load; renews docs/benchmarks.md (10 minutes)
+	$(SETUP) --with-java
+	$(BIN)/python -m benchmarks.quorum --save
+
+bench-fail-over:  ## kill active controllers, ours and stock's, measured
+	$(SETUP) --with-java
+	$(BIN)/python -m benchmarks.fail_over

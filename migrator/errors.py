@@ -398,7 +398,8 @@ CANNOT_ACTIVATE = Finding(
     code="Z2K-3004",
     says="This controller may not become active: {reason}.",
     means="Its configuration does not fit what the metadata log says. It stopped before writing anything.",
-    remedy="Read the reason: correct zookeeper.metadata.migration.enable in the file, or format a fresh quorum.",
+    remedy="Read the reason: correct zookeeper.metadata.migration.enable in the file, give the directory to a stock "
+    "controller, or format a fresh quorum.",
     cases=("F-04", "F-11", "F-48"),
 )
 CONFIG_NOT_HONOURED = Finding(
@@ -437,6 +438,30 @@ LOG_DAMAGED = Finding(
     "`zk2kraft release` while all brokers are in ZooKeeper mode.",
 )
 
+DYNAMIC_VOTERS = Finding(
+    code="Z2K-3020",
+    says="The quorum of this directory has dynamic voters (kraft.version 1), as {file} says: {what}.",
+    means="Its voters are those that its log lists, not those of controller.quorum.voters. This release knows static "
+    "voters only and would count other majorities than the rest of the quorum. Nothing was changed.",
+    remedy="A new quorum: format it without --standalone and --initial-controllers. One that holds data: run stock "
+    "controllers on it; it cannot be made static again.",
+)
+TLS_NOT_USABLE = Finding(
+    code="Z2K-3021",
+    says="{file}: {key} cannot be used: {reason}.",
+    means="A listener needs TLS, and what the file says of it cannot be honoured. Nothing was started or changed.",
+    remedy="Keys and certificates are read in PEM (ssl.keystore.type=PEM, ssl.truststore.type=PEM), which Kafka reads "
+    "as well; the runbook page has the commands that convert JKS and PKCS12.",
+    cases=("F-16",),
+)
+SASL_NOT_USABLE = Finding(
+    code="Z2K-3022",
+    says="{file}: {key} cannot be used: {reason}.",
+    means="A listener needs SASL, and what the file says of it cannot be honoured. Nothing was started or changed.",
+    remedy="Use PLAIN over TLS, or TLS client certificates, on the controller listener, with the login in the file; "
+    "see the runbook page. GSSAPI and OAUTHBEARER need stock controllers.",
+    cases=("F-16",),
+)
 UNKNOWN_RELEASE = Finding(
     code="Z2K-3016",
     says="{release} is not a release whose metadata.version is known here (known: {known}).",

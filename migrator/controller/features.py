@@ -117,11 +117,12 @@ def _named(listeners: Sequence[Listener], name: str) -> Listener | None:
 
 
 def activation_refusal(
-    image: Image, *, log_is_empty: bool, migration_enabled: bool, bootstrap_level: int
+    image: Image, *, log_is_empty: bool, migration_enabled: bool, bootstrap_level: int, serves_kraft: bool = False
 ) -> Occurrence | None:
     """Why this node may not lead this log as it is configured; None when it may.
 
     log_is_empty: it holds no data record yet (control records do not count).
+    serves_kraft: a log that is of no migration may be led (benchmarks).
     Stock finalizes the migration when a node without the flag becomes active (F-48). Here that needs an approval.
     """
     if log_is_empty:
@@ -133,6 +134,10 @@ def activation_refusal(
         case MigrationState.NONE if migration_enabled:
             reason = "the log was begun without zookeeper.metadata.migration.enable; it can never be migrated to"
             return CANNOT_ACTIVATE.found(reason=reason)
+        case MigrationState.NONE if not serves_kraft:
+            # also what is left of a log that a Kafka without ZooKeeper led: its snapshots forget the state
+            reason = "the log is of no migration, and KRaft clusters are not served by this controller: "
+            return CANNOT_ACTIVATE.found(reason=reason + "let a stock one go on with this directory")
         case MigrationState.MIGRATION if not migration_enabled:
             reason = "the log is in MIGRATION and zookeeper.metadata.migration.enable is off; finalizing is an act of "
             return CANNOT_ACTIVATE.found(reason=reason + "its own (zk2kraft.finalize.approval)")

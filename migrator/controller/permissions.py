@@ -1,9 +1,8 @@
 """Which request needs which permission, where the properties file names an authorizer.
 
-In:   a request that a broker passed on, for whom, and how it is decided on once it is allowed.
+In:   a request, for whom (who is connected, or whose request a broker passed on), and how it is decided on if allowed.
 Out:  the decision on what is allowed of it; what is not is answered beside it, and nothing of that is decided.
-Elsewhere: who may do what (authorizer.py). What nodes of the cluster ask for themselves is not looked at here: on a
-listener without authentication they are all ANONYMOUS, who has to be a super user (node.config).
+Elsewhere: who may do what (authorizer.py), who somebody is (node.server).
 Rules: brokers pass requests on before they look at permissions, so nobody else looks. A topic that somebody may not
 even see is answered like one that does not exist. A request that is not named here is refused.
 Source: Kafka 3.9 `ControllerApis`, `AclApis`.
@@ -23,7 +22,16 @@ from migrator.controller.decision import Decision, Error, Situation
 from migrator.controller.refusals import refuse
 from migrator.model.image import Image
 from migrator.model.values import ZERO_ID, AclOperation, AclResourceType, ConfigType
-from migrator.wire.messages.brokers import AllocateProducerIdsRequest, UnregisterBrokerRequest
+from migrator.wire.messages.brokers import (
+    AllocateProducerIdsRequest,
+    AssignReplicasToDirsRequest,
+    BrokerHeartbeatRequest,
+    BrokerRegistrationRequest,
+    ControllerRegistrationRequest,
+    DescribeClusterRequest,
+    EnvelopeRequest,
+    UnregisterBrokerRequest,
+)
 from migrator.wire.messages.configs import (
     AlterClientQuotasRequest,
     AlterConfigsRequest,
@@ -32,15 +40,26 @@ from migrator.wire.messages.configs import (
 )
 from migrator.wire.messages.partitions import (
     AlterPartitionReassignmentsRequest,
+    AlterPartitionRequest,
     ElectLeadersRequest,
     ListPartitionReassignmentsRequest,
 )
-from migrator.wire.messages.raft import AddRaftVoterRequest, DescribeQuorumRequest, RemoveRaftVoterRequest
+from migrator.wire.messages.raft import (
+    AddRaftVoterRequest,
+    BeginQuorumEpochRequest,
+    DescribeQuorumRequest,
+    EndQuorumEpochRequest,
+    RemoveRaftVoterRequest,
+    UpdateRaftVoterRequest,
+    VoteRequest,
+)
+from migrator.wire.messages.replication import FetchRequest, FetchSnapshotRequest
 from migrator.wire.messages.security import (
     AlterUserScramCredentialsRequest,
     CreateAclsRequest,
     CreateDelegationTokenRequest,
     DeleteAclsRequest,
+    DescribeAclsRequest,
     ExpireDelegationTokenRequest,
     RenewDelegationTokenRequest,
 )
@@ -59,6 +78,20 @@ Decide = Callable[[Message], Decision]
 
 ON_CLUSTER: Final[dict[type[Message], AclOperation]] = {
     AddRaftVoterRequest: AclOperation.ALTER,
+    AlterPartitionRequest: AclOperation.CLUSTER_ACTION,
+    AssignReplicasToDirsRequest: AclOperation.CLUSTER_ACTION,
+    BeginQuorumEpochRequest: AclOperation.CLUSTER_ACTION,
+    BrokerHeartbeatRequest: AclOperation.CLUSTER_ACTION,
+    BrokerRegistrationRequest: AclOperation.CLUSTER_ACTION,
+    ControllerRegistrationRequest: AclOperation.CLUSTER_ACTION,
+    DescribeAclsRequest: AclOperation.DESCRIBE,
+    DescribeClusterRequest: AclOperation.ALTER,
+    EndQuorumEpochRequest: AclOperation.CLUSTER_ACTION,
+    EnvelopeRequest: AclOperation.CLUSTER_ACTION,
+    FetchRequest: AclOperation.CLUSTER_ACTION,
+    FetchSnapshotRequest: AclOperation.CLUSTER_ACTION,
+    UpdateRaftVoterRequest: AclOperation.CLUSTER_ACTION,
+    VoteRequest: AclOperation.CLUSTER_ACTION,
     AllocateProducerIdsRequest: AclOperation.CLUSTER_ACTION,
     AlterClientQuotasRequest: AclOperation.ALTER_CONFIGS,
     AlterPartitionReassignmentsRequest: AclOperation.ALTER,
@@ -115,18 +148,15 @@ def decide_allowed(situation: Situation, request: Message, decide: Decide) -> De
         case AlterConfigsRequest() | IncrementalAlterConfigsRequest():
             return _alter_configs(may, request, decide)
         case _:
-            operation = ON_CLUSTER.get(type(request))
-            if operation is not None and may.on_cluster(operation):
+            if type(request) in ON_CLUSTER and allowed_as_whole(may.image, rules, asker, request):
                 return decide(request)
             return Decision(refuse(request, Error.CLUSTER_AUTHORIZATION_FAILED, None))
 
 
-def allowed_as_whole(situation: Situation, request: Message) -> bool:
-    """Of a request on the cluster that somebody else answers."""
-    rules, asker = situation.settings.authorizer, situation.asker
-    if rules is None or asker is None:
-        return True
-    return _Permissions(situation.image, rules, asker).on_cluster(ON_CLUSTER[type(request)])
+def allowed_as_whole(image: Image, rules: Rules, asker: Asker, request: Message) -> bool:
+    """Of a request on the cluster; of others, whose parts are looked at one by one, always."""
+    operation = ON_CLUSTER.get(type(request))
+    return operation is None or _Permissions(image, rules, asker).on_cluster(operation)
 
 
 def _in_parts(

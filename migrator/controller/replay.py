@@ -9,7 +9,7 @@ A record of a kind that this release does not know is refused rather than forgot
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from migrator.errors import RECORD_NOT_SUPPORTED
 from migrator.model.draft import Draft
 from migrator.model.values import (
+    ZERO_ID,
     Acl,
     AclEntry,
     AclResource,
@@ -85,7 +86,7 @@ def changed(partition: Partition, change: PartitionChangeRecord) -> Partition:
         tuple(change.removing_replicas) if change.removing_replicas is not None else partition.removing,
         tuple(change.adding_replicas) if change.adding_replicas is not None else partition.adding,
         change.leader_recovery_state if change.leader_recovery_state >= 0 else partition.recovery,
-        tuple(change.directories) if change.directories is not None else partition.directories,
+        _directories(change.directories) if change.directories is not None else partition.directories,
     )
 
 
@@ -100,8 +101,13 @@ def partition_of(record: PartitionRecord) -> Partition:
         tuple(record.removing_replicas),
         tuple(record.adding_replicas),
         record.leader_recovery_state,
-        tuple(record.directories),
+        _directories(record.directories),
     )
+
+
+def _directories(given: Sequence[bytes]) -> tuple[bytes, ...]:
+    """No replica with a known directory: stock's snapshots then name an empty id for each, other records name none."""
+    return tuple(given) if any(each != ZERO_ID for each in given) else ()
 
 
 def broker_of(record: RegisterBrokerRecord) -> Broker:

@@ -177,25 +177,32 @@ def effective(
 
     default_brokers: dynamic configuration of all brokers; static: this controller's own properties file.
     """
-    found = {}
-    for name, rule in TOPIC_CONFIGS.items():
-        if name in topic:
-            found[name] = (topic[name], Source.DYNAMIC_TOPIC)
-            continue
-        found[name] = (
-            _by_synonym(rule, default_brokers, Source.DYNAMIC_DEFAULT_BROKER)
-            or _by_synonym(rule, static, Source.STATIC_BROKER)
-            or (rule.default, Source.DEFAULT)
-        )
+    found = dict(_DEFAULTS)
+    for values, source in ((static, Source.STATIC_BROKER), (default_brokers, Source.DYNAMIC_DEFAULT_BROKER)):
+        for name in {each for synonym in _BY_SYNONYM.keys() & values.keys() for each in _BY_SYNONYM[synonym]}:
+            found[name] = (_by_synonym(TOPIC_CONFIGS[name], values), source)
+    for name in TOPIC_CONFIGS.keys() & topic.keys():
+        found[name] = (topic[name], Source.DYNAMIC_TOPIC)
     return found
 
 
-def _by_synonym(rule: Rule, values: Mapping[str, str], source: Source) -> tuple[str, Source] | None:
-    for name, factor in rule.synonyms:
-        if name in values:
-            value = values[name]
-            return (value if factor == 1 else str(int(value) * factor), source)
-    return None
+def _by_synonym(rule: Rule, values: Mapping[str, str]) -> str:
+    """The first of the rule's synonyms that is set; one of them is."""
+    name, factor = next(each for each in rule.synonyms if each[0] in values)
+    return values[name] if factor == 1 else str(int(values[name]) * factor)
+
+
+def _keys_by_synonym() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, rule in TOPIC_CONFIGS.items():
+        for synonym, _ in rule.synonyms:
+            found.setdefault(synonym, []).append(name)
+    return found
+
+
+_DEFAULTS: Final = {name: (rule.default, Source.DEFAULT) for name, rule in TOPIC_CONFIGS.items()}
+_BY_SYNONYM: Final = _keys_by_synonym()
+"""Which topic keys a broker key gives a value to: few are set, so the answer begins with the defaults."""
 
 
 def is_list(name: str) -> bool:

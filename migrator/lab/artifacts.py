@@ -30,8 +30,11 @@ from migrator.lab.waiting import Say, say_on_stderr, wait_until
 
 KAFKA_VERSION: Final = "3.9.2"
 MAVEN_CENTRAL: Final = "https://repo1.maven.org/maven2/"
-JARS_MB: Final = 48
-"""What Kafka 3.9.2 with ZooKeeper and the tools weighs, for the line that announces the download."""
+LATER_KAFKA_VERSION: Final = "4.0.0"
+"""The first without ZooKeeper: goes on with directories of the default one. Brought by the first test that wants it."""
+
+JARS_MB: Final = {KAFKA_VERSION: 48, LATER_KAFKA_VERSION: 42}
+"""What the jars weigh, for the line that announces the download; 17 MB of the later one are in both."""
 
 BRING_DEADLINE_S: Final = 1200.0
 BRING_ATTEMPTS: Final = 2
@@ -93,7 +96,7 @@ def fetch(version: str, *, cache: Path, bring: Bring, say: Say = say_on_stderr) 
         filling = libs.with_name("libs.filling")
         shutil.rmtree(filling, ignore_errors=True)
         filling.mkdir(parents=True)
-        say(f"bringing the jars of Kafka {version} (about {JARS_MB} MB) to {libs}")
+        say(f"bringing the jars of Kafka {version} (about {JARS_MB.get(version, 50)} MB) to {libs}")
         bring(version, filling)
         if not list(filling.glob("kafka_2.13-*.jar")):
             raise ARTIFACTS_UNAVAILABLE.error(artifact=f"Kafka {version}", reason="the download has no broker in it")

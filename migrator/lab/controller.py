@@ -17,7 +17,7 @@ from typing import Final
 from migrator.lab.broker import CONTROLLER_LISTENER, IBP, LISTENER, PROTOCOL_MAP
 from migrator.lab.laboratory import Laboratory
 from migrator.lab.ports import HOST
-from migrator.lab.probe import why_kafka_does_not_answer
+from migrator.lab.probe import any_server, why_kafka_does_not_answer
 from migrator.lab.properties import Value, write
 from migrator.lab.server import READY_DEADLINE_S, Server, start_together
 from migrator.lab.tools import format_storage
@@ -46,6 +46,15 @@ class ControllerSpec:
     release: str = IBP
     heap_mb: int = 256
     extra: Mapping[str, Value] = field(default_factory=dict)
+
+    def why_not_answering(self) -> str | None:
+        """None when whoever runs with this spec answers on its port; with TLS where the spec says so."""
+        tls = None
+        protocols = str(self.properties()["listener.security.protocol.map"]).split(",")
+        if {f"{CONTROLLER_LISTENER}:SSL", f"{CONTROLLER_LISTENER}:SASL_SSL"} & set(protocols):
+            identity = self.extra.get("ssl.keystore.location")
+            tls = any_server(None if identity is None else Path(str(identity)))
+        return why_kafka_does_not_answer(self.port, tls=tls)
 
     def properties(self) -> dict[str, Value]:
         properties: dict[str, Value] = {
@@ -93,7 +102,7 @@ class Controller(Server):
         return self.spec.properties()
 
     def why_not_ready(self) -> str | None:
-        return why_kafka_does_not_answer(self.spec.port)
+        return self.spec.why_not_answering()
 
     def format(self) -> None:
         """Give an empty directory to the cluster, once. Raises Z2K-6007 when Kafka's tool refuses."""

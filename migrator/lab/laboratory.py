@@ -50,7 +50,6 @@ class Laboratory:
         self.processes = Processes(self.directory)
         self._tool_runs = itertools.count(1)
         self._closers = ExitStack()
-        self._class_path = self.artifacts.class_path
 
     def __enter__(self) -> Self:
         return self
@@ -83,27 +82,34 @@ class Laboratory:
         root_level: str = "INFO",
         levels: Mapping[str, str] | None = None,
         stdout: Path | None = None,
+        kafka: Artifacts | None = None,
     ) -> Process:
         """Start a Java process under `<directory>/<name>/`, where it leaves its temporary files too.
 
         options: further flags of the JVM.   levels: logger name to level, beside the root's.
         stdout:  a file for standard output alone, when that is the product; the log then gets the rest.
+        kafka:   another version than this laboratory's, for this process.
         """
+        runs = kafka or self.artifacts
         home = self.directory / name
         target = "System.out" if stdout is None else "System.err"
         write(home / "log4j.properties", log4j_properties(root_level, target, levels or {}))
         places = f"-Dlog4j.configuration=file:{home / 'log4j.properties'}", f"-Djava.io.tmpdir={home}"
         flags = (*places, "-XX:-UsePerfData", *options)
-        jvm = Jvm(heap_mb, self.fast_start, self.artifacts.archive, flags)
-        command = java_command(self.artifacts.java, jvm, self._class_path, main_class, *arguments)
+        jvm = Jvm(heap_mb, self.fast_start, runs.archive, flags)
+        command = java_command(runs.java, jvm, runs.class_path, main_class, *arguments)
         return self.processes.start(name, command, stdout=stdout)
 
-    def tool(self, main_class: str, *arguments: str | Path, heap_mb: int = TOOL_HEAP_MB) -> str:
+    def tool(
+        self, main_class: str, *arguments: str | Path, heap_mb: int = TOOL_HEAP_MB, kafka: Artifacts | None = None
+    ) -> str:
         """Run one of Kafka's tools to its end and return what it printed. Raises Z2K-6007 when it fails."""
         tool = main_class.rpartition(".")[2]
         name = f"tools/{next(self._tool_runs)}-{tool}"
         stdout = self.directory / name / "stdout"
-        process = self.java(name, main_class, *arguments, heap_mb=heap_mb, root_level="WARN", stdout=stdout)
+        process = self.java(
+            name, main_class, *arguments, heap_mb=heap_mb, root_level="WARN", stdout=stdout, kafka=kafka
+        )
         if not process.wait_for_exit(TOOL_DEADLINE_S):
             process.kill()
         exit_code = process.exit_code

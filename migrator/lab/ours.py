@@ -17,11 +17,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from migrator.errors import CONTROL_REFUSED, TOOL_FAILED
 from migrator.lab.cluster import Cluster
 from migrator.lab.controller import ControllerSpec, quorum_specs
 from migrator.lab.laboratory import Laboratory
-from migrator.lab.probe import why_kafka_does_not_answer
 from migrator.lab.processes import STOP_DEADLINE_S, Process
 from migrator.lab.properties import Value, write
 from migrator.lab.server import READY_DEADLINE_S
@@ -120,7 +121,7 @@ class OurController:
         def why_not() -> str | None:
             if not (self.data / CONTROL_FILE).exists():
                 return "its control port is not open"
-            return why_kafka_does_not_answer(self.spec.port)
+            return self.spec.why_not_answering()
 
         return self.laboratory.wait(why_not, name=self.name, deadline_s=deadline_s, process=self.process)
 
@@ -143,6 +144,20 @@ class OurController:
 
     def state(self) -> str:
         return str(self.status()["driver"]["state"])
+
+    def metrics(self) -> dict[str, float]:
+        """What Prometheus would store: values by name, with the label where there is one (`zk2kraft_role{leader}`)."""
+        found = {}
+        for family in text_string_to_metric_families(self._scrape()):
+            for sample in family.samples:
+                label = ",".join(sample.labels.values())
+                found[f"{sample.name}{{{label}}}" if label else sample.name] = sample.value
+        return found
+
+    def _scrape(self) -> str:
+        url = json.loads((self.data / CONTROL_FILE).read_text())["url"]
+        with urllib.request.urlopen(f"{url}/metrics", timeout=CONTROL_TIMEOUT_S) as answer:
+            return str(answer.read().decode())
 
     def ask(self, wish: str, reason: str = "a test asks") -> None:
         """wish: takeover, abort or hand-back. Raises Z2K-6012 when it is refused."""

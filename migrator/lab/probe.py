@@ -10,7 +10,10 @@ ZooKeeper's administrator guide ("srvr" answers with a line "Mode:" once the ser
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Final
 
 from migrator.lab.ports import HOST
@@ -28,9 +31,9 @@ API_VERSIONS_REQUEST: Final = struct.pack(">i", len(_REQUEST_BODY)) + _REQUEST_B
 """Size, api key, version 0, correlation id, no client id; the body of version 0 is empty."""
 
 
-def why_kafka_does_not_answer(port: int, host: str = HOST) -> str | None:
-    """None when a broker or controller answers ApiVersions on this port."""
-    answer = _ask(host, port, API_VERSIONS_REQUEST, enough=10, timeout_s=KAFKA_TIMEOUT_S)
+def why_kafka_does_not_answer(port: int, host: str = HOST, tls: ssl.SSLContext | None = None) -> str | None:
+    """None when a broker or controller answers ApiVersions on this port, which it does before SASL as well."""
+    answer = _ask(host, port, API_VERSIONS_REQUEST, enough=10, timeout_s=KAFKA_TIMEOUT_S, tls=tls)
     if isinstance(answer, str):
         return answer
     _, correlation_id, error_code = struct.unpack(">iih", answer[:10])
@@ -49,11 +52,26 @@ def why_zookeeper_does_not_answer(port: int, host: str = HOST) -> str | None:
     return f"port {port} answers, but does not serve requests yet"
 
 
-def _ask(host: str, port: int, question: bytes, *, enough: int | None, timeout_s: float) -> bytes | str:
+def any_server(identity: Path | None) -> ssl.SSLContext:
+    """TLS that believes every server and shows a certificate of its own, where there is one: enough to be answered."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    if identity is not None:
+        context.load_cert_chain(identity)
+    return context
+
+
+def _ask(
+    host: str, port: int, question: bytes, *, enough: int | None, timeout_s: float, tls: ssl.SSLContext | None = None
+) -> bytes | str:
     """Send, then read `enough` bytes (None: to the end); a string says why that did not work."""
     answer = b""
     try:
-        with socket.create_connection((host, port), timeout_s) as connection:
+        with ExitStack() as closing:
+            connection: socket.socket = closing.enter_context(socket.create_connection((host, port), timeout_s))
+            if tls is not None:
+                connection = closing.enter_context(tls.wrap_socket(connection))
             connection.sendall(question)
             while (enough is None or len(answer) < enough) and (chunk := connection.recv(4096)):
                 answer += chunk

@@ -66,7 +66,9 @@ class Work:
     @property
     def download_mb(self) -> int:
         return (
-            (self.environment_mb if self.environment else 0) + (UV_MB if self.uv else 0) + (JARS_MB if self.jars else 0)
+            (self.environment_mb if self.environment else 0)
+            + (UV_MB if self.uv else 0)
+            + (JARS_MB[KAFKA_VERSION] if self.jars else 0)
         )
 
 
@@ -150,7 +152,7 @@ def report(machine: Machine, work: Work) -> list[str]:
         origin = "as measured" if work.environment_is_measured else "by uv.lock"
         parts.append(f"Python packages ({work.environment_mb} MB {origin}, into .venv: {work.environment})")
     if work.jars:
-        parts.append(f"Kafka's jars ({JARS_MB} MB)")
+        parts.append(f"Kafka's jars ({JARS_MB[KAFKA_VERSION]} MB)")
     return [*lines, f"download  about {work.download_mb} MB, kept in {machine.cache}: {', '.join(parts)}"]
 
 

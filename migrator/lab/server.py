@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import ClassVar, Final
 
+from migrator.lab.artifacts import Artifacts
 from migrator.lab.laboratory import Laboratory
 from migrator.lab.processes import STOP_DEADLINE_S, Process
 from migrator.lab.properties import Value, write
@@ -30,6 +31,8 @@ class Server(ABC):
         self.laboratory = laboratory
         self.name = name
         self.directory = laboratory.directory / name
+        self.kafka: Artifacts | None = None
+        """Another version than the laboratory's, from the next start on."""
         self._process: Process | None = None
 
     @abstractmethod
@@ -70,6 +73,7 @@ class Server(ABC):
             heap_mb=self.heap_mb,
             options=self.jvm_options(),
             levels=self.log_levels(),
+            kafka=self.kafka,
         )
 
     def wait_ready(self, deadline_s: float = READY_DEADLINE_S) -> float:

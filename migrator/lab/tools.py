@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from migrator.errors import FindingError
+from migrator.lab.artifacts import Artifacts
 from migrator.lab.laboratory import Laboratory
 
 ELECTION_DEADLINE_S: Final = 20.0
@@ -32,15 +33,17 @@ def random_cluster_id(laboratory: Laboratory) -> str:
     return laboratory.tool("kafka.tools.StorageTool", "random-uuid").strip()
 
 
-def dump_metadata_log(laboratory: Laboratory, *files: Path) -> str:
+def dump_metadata_log(laboratory: Laboratory, *files: Path, kafka: Artifacts | None = None) -> str:
     """`kafka-dump-log --cluster-metadata-decoder` of segments, snapshots, or whole directories of them.
+
+    kafka: whose tool, when it is not the laboratory's.
 
     The files may belong to a running controller; the tool only reads.
     """
     segments = [segment for file in files for segment in _segments(file)]
     assert segments, f"no segment and no snapshot in {files}"
     names = ",".join(str(segment) for segment in segments)
-    return laboratory.tool("kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", names)
+    return laboratory.tool("kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", names, kafka=kafka)
 
 
 def describe_quorum(

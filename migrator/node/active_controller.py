@@ -12,6 +12,7 @@ Source: Kafka 3.9 `QuorumController`.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -88,6 +89,7 @@ class ActiveController:
         self.contacts = Contacts()
         self.epoch: int | None = None
         self.writes_allowed: Callable[[], bool] = lambda: False
+        self._serves_kraft = False
         self._raft = raft
         self._read_ahead: ReadAhead | None = read_ahead
         self._replay = LogReplay(read_ahead.snapshot, read_ahead.begins_at)
@@ -147,7 +149,9 @@ class ActiveController:
 
     def _replay_slice(self) -> None:
         data = self._raft.store.read(self._applied, self._committed, SLICE_BYTES)
+        began = time.perf_counter()
         self._replay.apply(data)
+        self._raft.metrics.apply.observe(time.perf_counter() - began)
         self._publish_replayed(self._replay.end, len(data))
 
     def _publish_replayed(self, end: int, size: int) -> None:
@@ -210,6 +214,7 @@ class ActiveController:
             log_is_empty=log_is_empty,
             migration_enabled=self.settings.migration_enabled,
             bootstrap_level=_level_of(self._bootstrap),
+            serves_kraft=self._serves_kraft,
         )
         if refusal is not None:
             self._on_refused(FindingError(refusal))
@@ -263,6 +268,7 @@ class ActiveController:
         if self.epoch is None:
             self._catch_up()
             return
+        began = time.perf_counter()
         done = []
         delta: Delta | None = None
         size = 0
@@ -276,6 +282,7 @@ class ActiveController:
         if delta is not None:
             self.image = delta.after
             self._on_publish(delta)
+            self._raft.metrics.apply.observe(time.perf_counter() - began)
         for future, reply in done:
             if not future.done():
                 future.set_result(reply)
@@ -294,7 +301,8 @@ class ActiveController:
     # --- requests ------------------------------------------------------------------------------------------
 
     async def submit(self, request: Message, version: int, asker: Asker | None = None) -> Message:
-        """Decide on a request and wait until the answer may leave. asker: for whom a broker passed it on."""
+        """Decide on a request and wait until the answer may leave. asker: for whom; None: for this node."""
+        received = time.perf_counter()
         await self._resumed.wait()
         if self.epoch is None:
             return refuse(request, Error.NOT_CONTROLLER)
@@ -303,16 +311,24 @@ class ActiveController:
         if future is None:
             return decision.reply
         try:
-            return await future
+            reply = await future
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise  # this request's own connection ends (which cancels the future too), not our leadership
             return refuse(request, Error.NOT_CONTROLLER)
+        self._raft.metrics.commit.observe(time.perf_counter() - received)
+        return reply
 
-    def allows(self, request: Message, asker: Asker | None) -> bool:
-        """Whether a request that is answered elsewhere may be: on this node's own authority, leader or not."""
-        return allowed_as_whole(self._situation(asker), request)
+    def serve_without_migration(self) -> None:
+        """Be the controller of a cluster that knows no ZooKeeper; call before the node starts."""
+        self._serves_kraft = True
+        self.writes_allowed = lambda: True
+
+    def allows(self, request: Message, asker: Asker) -> bool:
+        """Whether somebody may ask this at all; topics and configurations are looked at one by one later."""
+        rules = self.settings.authorizer
+        return rules is None or allowed_as_whole(self.newest, rules, asker, request)
 
     def _may_write(self) -> bool:
         return self.newest.migration is not MigrationState.PRE_MIGRATION and self.writes_allowed()
@@ -343,6 +359,7 @@ class ActiveController:
 
     def _append(self, records: Iterable[Record]) -> None:
         assert self.epoch is not None
+        decided = time.perf_counter()
         draft = Draft(self.newest)
         values = []
         for record, version in records:
@@ -354,6 +371,7 @@ class ActiveController:
         self.newest = delta.after
         self._steps.append(_Step(offset, delta, len(batch)))
         self._last_append_ms = self._raft.now_ms()
+        self._raft.metrics.decided(offset, decided)
         appended = self._raft.append(self.epoch, [Payload(len(values), batch)])
         assert appended == offset or not self._raft.leads(self.epoch), (appended, offset)
 

@@ -19,6 +19,7 @@ import structlog
 from migrator.driver.tell import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, VERSIONS, Order
 from migrator.model.values import Broker
 from migrator.node.broker_client import BrokerConnection
+from migrator.node.client_security import PLAINTEXT, ClientSecurity
 from migrator.wire.messages.control import (
     LeaderAndIsrResponse,
     StopReplicaResponse,
@@ -68,11 +69,13 @@ class BrokerChannels:
         client_id: str,
         listener: str,
         *,
+        security: ClientSecurity = PLAINTEXT,
         on_answer: Callable[[Order, str | None], None],
         now_ms: Callable[[], int],
     ) -> None:
         self._client_id = client_id
         self._listener = listener
+        self._security = security
         self._on_answer = on_answer
         self._now_ms = now_ms
         self._channels: dict[int, _Channel] = {}
@@ -122,7 +125,7 @@ class BrokerChannels:
 
     def _open(self, broker: int, address: str) -> None:
         host, _, port = address.rpartition(":")
-        connection = BrokerConnection(host, int(port), self._client_id)
+        connection = BrokerConnection(host, int(port), self._client_id, self._security)
         channel = _Channel(ChannelState(broker, address), connection)
         channel.task = asyncio.create_task(self._run(channel), name=f"broker-{broker}")
         self._channels[broker] = channel

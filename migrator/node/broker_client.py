@@ -2,7 +2,8 @@
 
 In:   an address, encoded bodies or messages.
 Out:  decoded answers. Raises OSError or TimeoutError when the broker cannot be reached or does not answer.
-Elsewhere: what is sent and again sent (broker_channels.py), what a broker is asked before a takeover (survey.py).
+Elsewhere: TLS and SASL before the first request (client_security.py); what is sent and again sent
+(broker_channels.py), what a broker is asked before a takeover (survey.py).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import itertools
 import struct
 
 from migrator.errors import FindingError
+from migrator.node.client_security import PLAINTEXT, ClientSecurity
 from migrator.wire.codec import encode
 from migrator.wire.frames import decode_response, read_frame_length
 from migrator.wire.generate import SomeMessage
@@ -34,10 +36,11 @@ def frame_of(api_key: int, version: int, correlation_id: int, client_id: str, bo
 class BrokerConnection:
     """One connection; broken by any failure, then opened anew by the next request."""
 
-    def __init__(self, host: str, port: int, client_id: str) -> None:
+    def __init__(self, host: str, port: int, client_id: str, security: ClientSecurity = PLAINTEXT) -> None:
         self._host = host
         self._port = port
         self._client_id = client_id
+        self._security = security
         self._correlations = itertools.count(1)
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -75,7 +78,7 @@ class BrokerConnection:
     async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._reader is None or self._writer is None:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                self._reader, self._writer = await asyncio.open_connection(self._host, self._port)
+                self._reader, self._writer = await self._security.open(self._host, self._port, self._client_id)
         return self._reader, self._writer
 
     @property

@@ -10,7 +10,7 @@ Source: Kafka 3.9 `KafkaConfig`, `QuorumConfig`, `KRaftConfigs`. Our own keys st
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,7 @@ import javaproperties
 from migrator.controller.authorizer import ANONYMOUS, STANDARD_AUTHORIZER, Rules
 from migrator.errors import CONFIG_MISSING, CONFIG_NOT_HONOURED
 from migrator.model.values import Listener, SecurityProtocol
+from migrator.node.security import BETWEEN_VOTERS, TO_BROKERS, ListenerSecurity, read_security
 from migrator.raft.roles import Settings as QuorumSettings
 
 NO_LIMIT: Final = 2**62
@@ -72,7 +73,11 @@ class NodeConfig:
     auto_leader_rebalance: bool = True
     leader_imbalance_check_interval_s: int = 300
     unclean_leader_election: bool = False
-    quorum: QuorumSettings = field(default_factory=lambda: QuorumSettings(pre_vote=False))
+    quorum: QuorumSettings = field(default_factory=QuorumSettings)
+    security: Mapping[str, ListenerSecurity] = field(default_factory=dict)
+    """Listeners that are not PLAINTEXT, by name: controller listeners, and the one on which brokers are told things."""
+    controller_listener: str = "CONTROLLER"
+    """The first of controller.listener.names: on it this node speaks to the other voters."""
     authorizer: Rules | None = None
     """Who may do everything, and what holds where no ACL is; None without an authorizer."""
     # --- ours
@@ -82,7 +87,7 @@ class NodeConfig:
     export_dir: Path | None = None
     waived: frozenset[str] = frozenset()
     """Partitions (`topic-0`) whose incomplete ISR somebody accepted by name."""
-    given: Mapping[str, str] = field(default_factory=dict)
+    given: Mapping[str, str] = field(default_factory=dict, repr=False)
     unknown: tuple[str, ...] = ()
 
     @property
@@ -132,6 +137,10 @@ class _Parser:
         migration = self._bool("zookeeper.metadata.migration.enable", False)
         if migration and not self._given.get("zookeeper.connect"):
             raise CONFIG_MISSING.error(file=self._file, key="zookeeper.connect", reason="migration is enabled")
+        asks_by = {inter_broker: TO_BROKERS} if migration else {}
+        if len(voters) > 1:
+            asks_by[controller_names[0]] = BETWEEN_VOTERS
+        security = self._security(controller_names, asks_by, protocols)
         session = self._int("zookeeper.session.timeout.ms", 18_000, at_least=100)
         return NodeConfig(
             file=self._file,
@@ -145,6 +154,8 @@ class _Parser:
             migration_enabled=migration,
             inter_broker_listener=inter_broker,
             inter_broker_protocol=protocol,
+            security=security,
+            controller_listener=controller_names[0],
             zookeeper_session_timeout_ms=session,
             zookeeper_connection_timeout_ms=self._int("zookeeper.connection.timeout.ms", session, at_least=100),
             append_linger_ms=self._int("controller.quorum.append.linger.ms", 25),
@@ -159,7 +170,7 @@ class _Parser:
             leader_imbalance_check_interval_s=self._int("leader.imbalance.check.interval.seconds", 300, at_least=1),
             unclean_leader_election=self._bool("unclean.leader.election.enable", False),
             quorum=self._quorum_settings(),
-            authorizer=self._authorizer(),
+            authorizer=self._authorizer({listener.protocol for listener in listeners}),
             gates=self._one_of("zk2kraft.gates", "auto", ("auto", "hold")),
             takeover_max_ms=self._int("zk2kraft.takeover.max.ms", 15_000, at_least=1, at_most=TAKEOVER_MAX_MS),
             control_address=self._given.get("zk2kraft.control.address", "127.0.0.1:0"),
@@ -173,7 +184,6 @@ class _Parser:
         """Kafka's keys and defaults. The linger stays ours: one flush at a time gathers what comes meanwhile."""
         default = QuorumSettings()
         return QuorumSettings(
-            pre_vote=False,  # as Kafka 3.9, whose Vote has no place for it
             election_timeout_ms=self._int("controller.quorum.election.timeout.ms", 1_000, at_least=1),
             fetch_timeout_ms=self._int("controller.quorum.fetch.timeout.ms", 2_000, at_least=1),
             election_backoff_max_ms=self._int("controller.quorum.election.backoff.max.ms", 1_000, at_least=1),
@@ -187,7 +197,7 @@ class _Parser:
             retention_ms=self._limit("metadata.max.retention.ms", default.retention_ms, off=-1),
         )
 
-    def _authorizer(self) -> Rules | None:
+    def _authorizer(self, protocols: Collection[int]) -> Rules | None:
         name = self._given.get("authorizer.class.name")
         if not name:
             return None
@@ -197,8 +207,10 @@ class _Parser:
         super_users = frozenset(user for user in given if user)
         if any(not all(user.partition(":")) for user in super_users):
             self._refuse("super.users", "principals are Type:name, with a semicolon between them")
-        if ANONYMOUS not in super_users:
-            reason = f"controllers are PLAINTEXT here, so brokers come as {ANONYMOUS}, who has to be a super user"
+        if SecurityProtocol.SSL in protocols:
+            self._refuse("authorizer.class.name", "names in certificates are not principals yet; use SASL_SSL")
+        if SecurityProtocol.PLAINTEXT in protocols and ANONYMOUS not in super_users:
+            reason = f"on a PLAINTEXT controller listener brokers come as {ANONYMOUS}, who has to be a super user"
             self._refuse("super.users", reason)
         return Rules(super_users, self._bool("allow.everyone.if.no.acl.found", False))
 
@@ -214,11 +226,14 @@ class _Parser:
             self._refuse("zookeeper.ssl.client.enable", "TLS to ZooKeeper is not supported yet")
         if self._bool("zookeeper.set.acl", False):
             self._refuse("zookeeper.set.acl", "access lists on znodes are not supported yet")
+        if self._given.get("config.providers"):
+            self._refuse("config.providers", "values are taken as they stand in the file")
         if self._given.get("control.plane.listener.name"):
             self._refuse("control.plane.listener.name", "KRaft controllers have none (as stock)")
 
     def _refuse(self, key: str, reason: str) -> None:
-        raise CONFIG_NOT_HONOURED.error(file=self._file, key=key, value=self._given.get(key, ""), reason=reason)
+        value = "(hidden)" if is_secret(key) else self._given.get(key, "")
+        raise CONFIG_NOT_HONOURED.error(file=self._file, key=key, value=value, reason=reason)
 
     # --- typed values --------------------------------------------------------------------------------------
 
@@ -262,9 +277,19 @@ class _Parser:
             known[name] = SecurityProtocol[protocol]
         for name in controller_names:
             known.setdefault(name, SecurityProtocol.PLAINTEXT)
-            if known[name] is not SecurityProtocol.PLAINTEXT:
-                self._refuse("listener.security.protocol.map", f"{known[name].name} on {name} is not supported yet")
         return known
+
+    def _security(
+        self, accepts: list[str], asks_by: Mapping[str, str], protocols: Mapping[str, SecurityProtocol]
+    ) -> dict[str, ListenerSecurity]:
+        """Of each listener that is not PLAINTEXT; asks_by: on which this node asks, with the key of its mechanism."""
+        return {
+            name: read_security(
+                self._file, self._given, name, protocols[name], accepts=name in accepts, asks_by=asks_by.get(name)
+            )
+            for name in dict.fromkeys([*accepts, *asks_by])
+            if protocols[name] is not SecurityProtocol.PLAINTEXT
+        }
 
     def _listeners(self, key: str, protocols: Mapping[str, SecurityProtocol]) -> tuple[Listener, ...]:
         found = []
@@ -285,8 +310,6 @@ class _Parser:
         )
         if name not in protocols:
             self._refuse("inter.broker.listener.name", f"{name} is not in listener.security.protocol.map")
-        if protocols[name] is not SecurityProtocol.PLAINTEXT:
-            self._refuse("inter.broker.listener.name", f"{protocols[name].name} to brokers is not supported yet")
         return name, protocols[name]
 
     def _directories(self) -> tuple[Path, tuple[Path, ...]]:
@@ -336,6 +359,11 @@ _KAFKA_FAMILIES: Final = (
     "telemetry.", "transaction.", "transactional.", "unclean.", "unstable.", "zookeeper.",
 )  # fmt: skip
 """First words of Kafka 3.9's broker configuration. Most of it means nothing to a controller, in stock as here."""
+
+
+def is_secret(key: str) -> bool:
+    """Whether its value may never be shown, as in Kafka's `Password` type."""
+    return key.endswith((".password", ".secret", "sasl.jaas.config", "ssl.keystore.key"))
 
 
 def is_known(key: str) -> bool:

@@ -20,9 +20,9 @@ from typing import Any
 import uvicorn
 from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.responses import PlainTextResponse
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily
 from pydantic import BaseModel
+
+from migrator.node.metrics import Metrics
 
 CONTROL_FILE = "zk2kraft-control.json"
 ASK_TIMEOUT_S = 5.0
@@ -41,6 +41,7 @@ class ControlPort:
         directory: Path,
         *,
         status: Callable[[], dict[str, Any]],
+        metrics: Metrics,
         take_over: Callable[[], None],
         abort: Callable[[str], bool],
         hand_back: Callable[[], None],
@@ -49,6 +50,7 @@ class ControlPort:
         self._file = directory / CONTROL_FILE
         self._token = secrets.token_urlsafe(24)
         self._status = status
+        self._metrics = metrics
         self._take_over = take_over
         self._abort = abort
         self._hand_back = hand_back
@@ -104,7 +106,7 @@ class ControlPort:
 
         @app.get("/metrics", response_class=PlainTextResponse)
         def metrics() -> str:
-            return exposition(self._on_loop(self._status))
+            return self._metrics.text(self._on_loop(self._status))
 
         @app.get("/v1/status", dependencies=[Depends(authorized)])
         def status() -> dict[str, Any]:
@@ -128,33 +130,3 @@ class ControlPort:
             return {"asked": "hand-back"}
 
         return app
-
-
-def exposition(status: dict[str, Any]) -> str:
-    """Gauges under names of our own; Kafka's names come with the service's own exporter."""
-    registry = CollectorRegistry()
-    gauges = {
-        "zk2kraft_high_watermark": status["quorum"]["high_watermark"],
-        "zk2kraft_log_end_offset": status["quorum"]["log_end"],
-        "zk2kraft_leader_epoch": status["quorum"]["epoch"],
-        "zk2kraft_loop_delay_ms": status["loop_delay_ms"],
-    }
-    if "driver" in status:
-        if status["dual_write"]["lag_records"] is not None:
-            gauges["zk2kraft_zk_write_behind_records"] = status["dual_write"]["lag_records"]
-        gauges["zk2kraft_without_controller_ms"] = status["driver"]["without_controller_ms"] or 0
-        gauges["zk2kraft_dual_write"] = int(status["driver"]["state"] == "DUAL_WRITE")
-        gauges["zk2kraft_migrating_brokers"] = sum(each["mode"] == "ZooKeeper" for each in status["brokers"])
-    registry.register(_Values(gauges))
-    return generate_latest(registry).decode()
-
-
-class _Values:
-    """A collector of values that are known already."""
-
-    def __init__(self, gauges: dict[str, float]) -> None:
-        self._gauges = gauges
-
-    def collect(self):  # type: ignore[no-untyped-def]
-        for name, value in self._gauges.items():
-            yield GaugeMetricFamily(name, name.replace("_", " "), value=value)

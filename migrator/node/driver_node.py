@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,6 +35,7 @@ from migrator.model.verdict import Verdict
 from migrator.node.active_controller import ActiveController, LeadershipLost
 from migrator.node.broker_channels import BrokerChannels
 from migrator.node.claims import read_claim
+from migrator.node.client_security import client_security
 from migrator.node.config import NodeConfig
 from migrator.node.hooks import Hooks
 from migrator.node.mirror_node import Mirror
@@ -103,7 +104,6 @@ class DriverNode:
         laboratory: bool,
         on_retired: Callable[[Occurrence | None], None],
         close_listener: Callable[[], Awaitable[None]],
-        log_pieces: Callable[[], Iterable[bytes]],
         hooks: Hooks,
     ) -> None:
         self.config = config
@@ -114,13 +114,14 @@ class DriverNode:
         self.laboratory = laboratory
         self.hooks = hooks
         self.close_listener = close_listener
-        self.log_pieces = log_pieces
         self.now = DriverState()
         self.mirror: Mirror | None = None
         self.teller: Teller | None = None
+        self.to_brokers = client_security(config.security.get(config.inter_broker_listener))
         self.channels = BrokerChannels(
             str(config.node_id),
             config.inter_broker_listener,
+            security=self.to_brokers,
             on_answer=self._on_answer,
             now_ms=self.now_ms,
         )

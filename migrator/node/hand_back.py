@@ -18,7 +18,7 @@ import structlog
 
 from migrator.audit.compare import Report, Rules
 from migrator.audit.compare import report as make_report
-from migrator.audit.log_source import CommittedRecords
+from migrator.audit.log_source import CommittedRecords, read_directory
 from migrator.audit.normalise import LogFacts
 from migrator.audit.quick import compare_sides
 from migrator.driver.claim import Claim, Seen, plan_fence, plan_give_back, plan_hand_back, refuse_claim
@@ -28,7 +28,6 @@ from migrator.node.claims import read_claim
 from migrator.node.config import NodeConfig
 from migrator.node.driver_node import DriverNode
 from migrator.node.tree_reader import read_tree
-from migrator.wire.batch import read_batches
 from migrator.zk import paths
 from migrator.zk.multi import Multi
 from migrator.zk.session import ZkSession
@@ -190,10 +189,8 @@ class HandBackActs:
         """On a thread: the log as it is on disk against ZooKeeper, and the highest epoch in any state."""
         started = time.monotonic()
         records, facts = CommittedRecords(), LogFacts()
-        for piece in self.d.log_pieces():
-            for batch in read_batches(piece):
-                for record in records.take(batch):
-                    facts.apply(record)
+        for record in read_directory(self.d.config.metadata_log_dir, records):
+            facts.apply(record)
         comparison = compare_sides(self.d.session, facts, Rules())
         tree = read_tree(self.d.session, before=self.d.now.tree)
         report = make_report(

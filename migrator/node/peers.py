@@ -17,6 +17,7 @@ import structlog
 
 from migrator.errors import FindingError
 from migrator.node.broker_client import BrokerConnection
+from migrator.node.client_security import PLAINTEXT, ClientSecurity
 from migrator.node.config import Voter
 from migrator.raft.effects import (
     SendBeginQuorumEpoch,
@@ -77,22 +78,28 @@ METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
 API_VERSIONS_VERSION: Final = 3
 OUR_SOFTWARE: Final = "zk2kraft"
 """How our voters name themselves in ApiVersions; Kafka's say apache-kafka-java."""
+PRE_VOTE_SINCE: Final = 2
+"""The version of Vote that can say it; Kafka 3.9 ends at 1."""
 
 
 class Peer:
     """One other voter."""
 
-    def __init__(self, voter: Voter, node_id: int, cluster_id: str, timeout_s: float) -> None:
+    def __init__(
+        self, voter: Voter, node_id: int, cluster_id: str, timeout_s: float, security: ClientSecurity = PLAINTEXT
+    ) -> None:
         self._voter = voter
         self._cluster_id = cluster_id
         self._timeout_s = timeout_s
-        self._connection = BrokerConnection(voter.host, voter.port, f"raft-client-{node_id}")
+        self._connection = BrokerConnection(voter.host, voter.port, f"raft-client-{node_id}", security)
         self._highest: Mapping[int, int] | None = None
 
     async def ask(self, send: Send) -> Event:
         """Raises OSError, TimeoutError or a finding when there is no answer that can be used."""
         match send:
             case SendVote():
+                if send.pre_vote and await self._highest_of(VoteRequest) < PRE_VOTE_SINCE:
+                    return _cannot_be_asked(send)
                 return _vote_answered(send, await self._exchange(_vote(send, self._cluster_id), VoteResponse))
             case SendBeginQuorumEpoch():
                 begin = _begin(send, self._cluster_id, self._voter)
@@ -106,14 +113,19 @@ class Peer:
                 return _piece(send, piece)
 
     async def _exchange(self, request: Message, response: type[Any]) -> Any:
+        highest = await self._highest_of(type(request))
+        return await self._connection.ask(request, highest, response, self._timeout_s)
+
+    async def _highest_of(self, request: type[Message]) -> int:
+        """The newest version that both sides know, by what this very connection has told."""
         if not self._connection.is_open or self._highest is None:
             self._highest = await self._learn_versions()
-        declared = declaration_of(type(request))
+        declared = declaration_of(request)
         assert declared.api_key is not None
         highest = min(declared.highest, self._highest.get(declared.api_key, -1))
         if highest < declared.lowest:
             raise OSError(f"node {self._voter.id} does not know {API_KEYS[declared.api_key].name}")
-        return await self._connection.ask(request, highest, response, self._timeout_s)
+        return highest
 
     async def _learn_versions(self) -> Mapping[int, int]:
         request = ApiVersionsRequest(client_software_name=OUR_SOFTWARE, client_software_version="1")
@@ -134,9 +146,10 @@ class Peers:
         cluster_id: str,
         timeout_s: float,
         receive: Callable[[Event], None],
+        security: ClientSecurity = PLAINTEXT,
     ) -> None:
         others = [voter for voter in voters if voter.id != node_id]
-        self._peers = {voter.id: Peer(voter, node_id, cluster_id, timeout_s) for voter in others}
+        self._peers = {voter.id: Peer(voter, node_id, cluster_id, timeout_s, security) for voter in others}
         self._receive = receive
         self._tasks: set[asyncio.Task[None]] = set()
         self._current: dict[int, asyncio.Task[None]] = {}
@@ -189,6 +202,7 @@ def _vote(send: SendVote, cluster_id: str) -> VoteRequest:
         candidate_id=send.candidate,
         last_offset_epoch=send.last_epoch,
         last_offset=send.last_offset,
+        pre_vote=send.pre_vote,
     )
     return VoteRequest(cluster_id=cluster_id, voter_id=send.to, topics=(VoteTopic(METADATA_TOPIC, (partition,)),))
 
@@ -263,6 +277,11 @@ def _vote_answered(send: SendVote, answer: VoteResponse) -> VoteAnswered:
         return VoteAnswered(send.request, _code(answer.error_code), -1, -1, granted=False, top_level=True)
     found = _only(answer.topics, "partitions")
     return VoteAnswered(send.request, _code(found.error_code), found.leader_id, found.leader_epoch, found.vote_granted)
+
+
+def _cannot_be_asked(send: SendVote) -> VoteAnswered:
+    """In the peer's place, in the epoch of the question: the core then stands as a 3.9 voter does."""
+    return VoteAnswered(send.request, Error.UNSUPPORTED_VERSION, -1, send.epoch, granted=False)
 
 
 def _begun(send: SendBeginQuorumEpoch, answer: BeginQuorumEpochResponse) -> LeaderClaimAnswered:

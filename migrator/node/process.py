@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
-from random import SystemRandom
+from random import Random, SystemRandom
 
 import structlog
 
@@ -25,9 +25,11 @@ from migrator.driver.machine import Happened, State
 from migrator.errors import HANDED_BACK, FindingError, Occurrence
 from migrator.model.values import Listener
 from migrator.node.active_controller import ActiveController
+from migrator.node.client_security import client_security
 from migrator.node.config import NodeConfig
 from migrator.node.control import ControlPort
 from migrator.node.driver_node import DriverNode
+from migrator.node.dynamic_voters import refuse_dynamic_voters
 from migrator.node.hand_back import HandBackActs
 from migrator.node.hand_back import finish as finish_hand_back
 from migrator.node.hooks import Hooks
@@ -49,6 +51,7 @@ from migrator.node.storage import (
     read_election_state,
 )
 from migrator.node.takeover import TakeoverActs
+from migrator.node.tls import check_stores
 from migrator.node.voters_seen import QuorumView, VotersSeen
 from migrator.raft.epochs import EpochCache
 from migrator.raft.voter import LogView, Voter
@@ -59,6 +62,10 @@ log = structlog.get_logger()
 
 LABORATORY = "ZK2KRAFT_LAB"
 """This variable lifts one rule and nothing else: that a takeover needs at least three voters."""
+
+PLAIN_KRAFT = "ZK2KRAFT_LAB_KRAFT"
+"""With this one a controller without the migration flag leads and changes metadata. For the benchmark: no broker of a
+KRaft cluster was ever tried with it."""
 
 TICK_S = 0.1
 SILENCE_LOOK_S = 0.5
@@ -85,6 +92,7 @@ class ControllerProcess:
 
     def __init__(self, config: NodeConfig, hooks: Hooks | None = None) -> None:
         self._config = config
+        asks = len(config.voters) > 1  # otherwise nothing in the file has to say how
         self._hooks = hooks or Hooks()
         self._retired_mark = RetiredMark(config.metadata_log_dir)
         self._retirement: asyncio.Task[None] | None = None
@@ -94,6 +102,9 @@ class ControllerProcess:
         self._tasks: list[asyncio.Task[None]] = []
         self._loop_delay_ms = 0.0
         self._control: ControlPort | None = None
+        for security in config.security.values():
+            check_stores(security)  # before anything is written
+        self._to_voters = client_security(config.security.get(config.controller_listener) if asks else None)
 
     async def run(self) -> int:
         """Serve until SIGTERM, SIGINT or a reason to stop; returns the exit code."""
@@ -170,6 +181,7 @@ class ControllerProcess:
         config = self._config
         directories = sorted({config.metadata_log_dir, *config.log_dirs})
         meta = identify(directories, config.node_id)
+        refuse_dynamic_voters(config.metadata_log_dir)
         self._lock.acquire()
         mark = self._retired_mark.read()
         if mark is not None:
@@ -191,7 +203,7 @@ class ControllerProcess:
             self._settings(meta),
             ahead,
             bootstrap,
-            chance=SystemRandom(),
+            chance=Random(),  # seeded by the system; ids and placements need no secrecy, and its calls are many
             on_publish=lambda delta: None if driver is None else driver.published(delta),
             on_lead=lambda epoch: self._led(driver, controller, epoch),
             on_lost=lambda epoch: None if driver is None else driver.lost_leadership(),
@@ -203,6 +215,8 @@ class ControllerProcess:
         if config.migration_enabled:
             session, driver, acts = await self._start_driver(parts)
             parts.session, parts.driver, parts.acts = session, driver, acts
+        elif os.environ.get(PLAIN_KRAFT) == "1":
+            controller.serve_without_migration()
         for listener in config.listeners:
             server = ControllerServer(
                 raft,
@@ -211,6 +225,7 @@ class ControllerProcess:
                 wall_ms=raft.wall_ms,
                 seen=parts.seen,
                 answer_fetch=self._hooks.answer_fetch,
+                security=config.security.get(listener.name),
             )
             await server.start(listener.host, listener.port)
             parts.servers.append(server)
@@ -220,7 +235,8 @@ class ControllerProcess:
             asyncio.create_task(self._tick(parts), name="tick"),
             asyncio.create_task(self._measure_loop(), name="loop-delay"),
             asyncio.create_task(
-                stay_registered(raft, controller, self._registration(), config.voters), name="registration"
+                stay_registered(raft, controller, self._registration(), config.voters, self._to_voters),
+                name="registration",
             ),
         ]
         for task in self._tasks:
@@ -253,7 +269,7 @@ class ControllerProcess:
         raft = RaftNode(voter, store, on_fatal=self._fatal)
         if len(config.voters) > 1:
             timeout_s = config.quorum.request_timeout_ms / 1000
-            raft.peers = Peers(config.voters, config.node_id, meta.cluster_id, timeout_s, raft.receive)
+            raft.peers = Peers(config.voters, config.node_id, meta.cluster_id, timeout_s, raft.receive, self._to_voters)
         return raft
 
     def _settings(self, meta: MetaProperties) -> Settings:
@@ -291,7 +307,6 @@ class ControllerProcess:
             laboratory=os.environ.get(LABORATORY) == "1",
             on_retired=lambda finding: self._retired(parts, finding),
             close_listener=lambda: self._close_listeners(parts),
-            log_pieces=parts.store.batches,
             hooks=self._hooks,
         )
         told.append(driver)
@@ -338,6 +353,7 @@ class ControllerProcess:
                 cluster_id=meta.cluster_id,
                 loop_delay_ms=self._loop_delay_ms,
             ),
+            metrics=parts.raft.metrics,
             take_over=lambda: asked("takeover"),
             abort=lambda reason: driver is not None and driver.ask_abort(reason),
             hand_back=lambda: asked("hand-back"),

@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol, assert_never
 import structlog
 
 from migrator.node.log_store import LogStore
+from migrator.node.metrics import Metrics
 from migrator.node.peers import Peers
 from migrator.node.snapshot_files import SnapshotFiles
 from migrator.node.storage import write_election_state
@@ -45,6 +46,7 @@ from migrator.raft.effects import (
     SendFetch,
     SendFetchSnapshot,
     SendVote,
+    Standing,
     StopLeading,
     TakeSnapshot,
     TrimLog,
@@ -108,11 +110,13 @@ class RaftNode:
         store: LogStore,
         *,
         on_fatal: Callable[[BaseException], None],
+        metrics: Metrics | None = None,
         now_ms: Callable[[], int] = lambda: int(time.monotonic() * 1000),
         wall_ms: Callable[[], int] = lambda: int(time.time() * 1000),
     ) -> None:
         self.voter = voter
         self.store = store
+        self.metrics = metrics or Metrics()
         self.now_ms = now_ms
         self.wall_ms = wall_ms
         self.snapshots = SnapshotFiles(store.directory)
@@ -128,6 +132,7 @@ class RaftNode:
         self._flush_generation = 0
         self._flusher: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_ms = 0
         self._chores: set[asyncio.Task[None]] = set()
 
     # --- life ----------------------------------------------------------------------------------------------
@@ -250,6 +255,7 @@ class RaftNode:
                 self._append_leader_change(effect)
             case Append(epoch, offset, payloads):
                 self.store.append(offset, epoch, [payload.batch for payload in payloads])
+                self.metrics.written(self.store.end)
             case AppendReplicated(batches):
                 self.store.append_replicated(batches)
             case Flush(generation):
@@ -304,17 +310,21 @@ class RaftNode:
     def _tell(self, effect: AdvanceHighWatermark | Lead | StopLeading | Announce) -> None:
         match effect:
             case AdvanceHighWatermark(offset):
+                self.metrics.committed(offset)
                 if self.state_machine is not None:
                     self.state_machine.committed(offset)
             case Lead(epoch, start):
                 log.info("quorum.state", node=self.voter.node_id, role="leader", epoch=epoch, leader=self.voter.node_id)
+                self.metrics.stands(Standing.LEADER, self.voter.node_id)
                 if self.state_machine is not None:
                     self.state_machine.lead(epoch, start)
             case StopLeading(epoch):
+                self.metrics.forgotten()
                 if self.state_machine is not None:
                     self.state_machine.stop_leading(epoch)
             case Announce(standing, epoch, leader):
                 log.info("quorum.state", node=self.voter.node_id, role=str(standing), epoch=epoch, leader=leader)
+                self.metrics.stands(standing, leader)
             case _:
                 assert_never(effect)
 
@@ -335,13 +345,21 @@ class RaftNode:
             future.set_result(answer)
 
     def _arm_timer(self) -> None:
+        """Most events put the deadline off: a timer that is due too early finds nothing to do and is set anew then,
+        which is cheaper than a new one for every event.
+        """
+        deadline = self.voter.next_deadline_ms()
+        if deadline is None or (self._timer is not None and self._timer_due_ms <= deadline):
+            return
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-        deadline = self.voter.next_deadline_ms()
-        if deadline is not None:
-            delay = max(0.0, (deadline - self.now_ms()) / 1000)
-            self._timer = asyncio.get_running_loop().call_later(delay, lambda: self.receive(Ticked()))
+        delay = max(0.0, (deadline - self.now_ms()) / 1000)
+        self._timer_due_ms = deadline
+        self._timer = asyncio.get_running_loop().call_later(delay, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.receive(Ticked())
 
     # --- beside the core -----------------------------------------------------------------------------------
 
@@ -369,8 +387,16 @@ class RaftNode:
             self._flush_wanted.clear()
             end, generation, files = self.store.end, self._flush_generation, self.store.to_flush()
             try:
-                await asyncio.to_thread(self.store.flush, files)
+                took_s = await asyncio.to_thread(_flushed, self.store, files)
             except OSError as error:
                 self._on_fatal(error)
                 raise
+            self.metrics.fsync.observe(took_s)
             self.receive(LogFlushed(end, generation))
+
+
+def _flushed(store: LogStore, files: list[int]) -> float:
+    """The seconds that the disk took; how long the thread waited to run is not among them."""
+    began = time.perf_counter()
+    store.flush(files)
+    return time.perf_counter() - began

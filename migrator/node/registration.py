@@ -15,6 +15,7 @@ import structlog
 
 from migrator.node.active_controller import ActiveController
 from migrator.node.broker_client import BrokerConnection
+from migrator.node.client_security import PLAINTEXT, ClientSecurity
 from migrator.node.config import Voter
 from migrator.node.raft_node import RaftNode
 from migrator.wire.messages.brokers import ControllerRegistrationRequest, ControllerRegistrationResponse
@@ -27,7 +28,11 @@ ANSWER_S: Final = 5.0
 
 
 async def stay_registered(
-    raft: RaftNode, controller: ActiveController, request: ControllerRegistrationRequest, voters: tuple[Voter, ...]
+    raft: RaftNode,
+    controller: ActiveController,
+    request: ControllerRegistrationRequest,
+    voters: tuple[Voter, ...],
+    security: ClientSecurity = PLAINTEXT,
 ) -> None:
     """For ever: whenever the log does not have this incarnation, ask the leader for it."""
     told = ""
@@ -38,16 +43,17 @@ async def stay_registered(
         if has_it or leader is None or leader.id == request.controller_id or not controller.is_current:
             await asyncio.sleep(LOOK_S)
             continue
-        problem = await _ask(leader, request)
+        problem = await _ask(leader, request, security)
         if problem != told:
             told = problem
             log.info("controller.registers", leader=leader.id, problem=problem)
         await asyncio.sleep(AGAIN_S)
 
 
-async def _ask(leader: Voter, request: ControllerRegistrationRequest) -> str:
+async def _ask(leader: Voter, request: ControllerRegistrationRequest, security: ClientSecurity) -> str:
     """One try; empty when the leader took it."""
-    connection = BrokerConnection(leader.host, leader.port, f"controller-{request.controller_id}-registration")
+    client_id = f"controller-{request.controller_id}-registration"
+    connection = BrokerConnection(leader.host, leader.port, client_id, security)
     try:
         answer = await connection.ask(request, 0, ControllerRegistrationResponse, ANSWER_S)
         return "" if not answer.error_code else f"error {answer.error_code} {answer.error_message or ''}".strip()

@@ -2,27 +2,34 @@
 
 In:   connections of brokers, other voters and tools.
 Out:  one answer per request. Bytes that are no request of Kafka 3.9 close their connection and nothing else.
-Elsewhere: what is answered (raft, controller), how (raft_node, active_controller); this module only translates.
+Elsewhere: TLS and who is there (tls.py, authentication.py); what is
+answered (raft, controller), how (raft_node, active_controller); this module only translates.
 Source: Kafka 3.9 `ControllerApis`, `KafkaRaftClient`; facts of each message in migrator.wire.messages.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import structlog
 
-from migrator.controller.authorizer import Asker
+from migrator.controller.authorizer import ANONYMOUS, Asker
 from migrator.controller.decision import Error
 from migrator.controller.features import api_versions, describe_cluster, unknown_api_versions
 from migrator.controller.refusals import is_refusable, refuse
 from migrator.controller.requests import EnvelopeRefused, open_envelope, seal_envelope
 from migrator.errors import FindingError
+from migrator.model.values import ScramCredential, ScramKey
 from migrator.node.active_controller import ActiveController
+from migrator.node.authentication import NOT_AUTHENTICATED_BYTES_MAX, Entry, Step
 from migrator.node.raft_node import RaftNode
+from migrator.node.sasl import SCRAM_NUMBERS
+from migrator.node.security import ListenerSecurity
+from migrator.node.tls import server_context
 from migrator.node.voters_seen import VotersSeen
 from migrator.raft.effects import AnswerFetch
 from migrator.raft.types import (
@@ -35,14 +42,17 @@ from migrator.raft.types import (
 )
 from migrator.raft.voter import ReplicaState as DescribedReplica
 from migrator.wire.frames import (
+    API_KEYS,
+    API_VERSIONS,
+    FRAME_BYTES_MAX,
     RequestHeader,
-    decode_request,
+    decode_request_body,
     encode_response,
     read_frame_length,
     read_request_header,
 )
 from migrator.wire.messages.brokers import DescribeClusterRequest, EnvelopeRequest, EnvelopeResponse
-from migrator.wire.messages.handshake import ApiVersionsRequest
+from migrator.wire.messages.handshake import ApiVersionsRequest, SaslAuthenticateRequest, SaslHandshakeRequest
 from migrator.wire.messages.raft import (
     BeginQuorumEpochPartitionResult,
     BeginQuorumEpochRequest,
@@ -78,12 +88,22 @@ from migrator.wire.messages.replication import (
     FetchTopicResult,
 )
 from migrator.wire.messages.replication import SnapshotId as WireSnapshotId
-from migrator.wire.schema import Message
+from migrator.wire.schema import Message, declaration_of
 
 log = structlog.get_logger()
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
+SASL_HANDSHAKE: Final = 17
+SASL_AUTHENTICATE: Final = 36
+
+
+ENTER_WITHIN_S: Final = 30.0
+"""A connection on which nobody has shown who they are ends after this time."""
+
+
+class _NotEntered(Exception):
+    """Somebody did not show who they are; the reason holds no secret."""
 
 
 @dataclass(slots=True)
@@ -91,6 +111,7 @@ class _Caller:
     """Who is at the other end of one connection, as far as it said."""
 
     software: str = ""
+    asker: Asker = field(default_factory=lambda: Asker(ANONYMOUS, ""))
 
 
 class ControllerServer:
@@ -105,13 +126,17 @@ class ControllerServer:
         wall_ms: Callable[[], int],
         seen: VotersSeen | None = None,
         answer_fetch: Callable[[AnswerFetch], AnswerFetch] = lambda answer: answer,
+        security: ListenerSecurity | None = None,
     ) -> None:
+        """security: None for PLAINTEXT. Raises Z2K-3021 when its keys or certificates cannot be read."""
         self._raft = raft
         self._controller = controller
         self._listener = listener
         self._wall_ms = wall_ms
         self._seen = seen or VotersSeen()
         self._answer_fetch = answer_fetch
+        self._security = security
+        self._tls = None if security is None else server_context(security)
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -132,33 +157,69 @@ class ControllerServer:
     # --- one connection ------------------------------------------------------------------------------------
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._tls is not None:
+            writer.transport.pause_reading()  # type: ignore[attr-defined]  # nothing is read before TLS reads it
         task = asyncio.create_task(self._serve(reader, writer))
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = writer.get_extra_info("peername")
-        caller = _Caller()
+        caller = _Caller(asker=Asker(ANONYMOUS, peer[0] if peer else ""))
         try:
+            async with asyncio.timeout(ENTER_WITHIN_S):
+                await self._enter(reader, writer, caller)
             while True:
-                size = read_frame_length(await reader.readexactly(4))
-                frame = await reader.readexactly(size)
+                frame = await _read_frame(reader)
                 writer.write(await self._answer(frame, caller))
                 await writer.drain()
+        except ssl.SSLError as error:
+            log.warning("connection.refused", peer=str(peer), reason=f"TLS: {error.reason or error}")
+        except _NotEntered as error:
+            log.warning("connection.refused", peer=str(peer), reason=str(error))
         except (asyncio.IncompleteReadError, ConnectionError):
             pass  # the peer is gone
+        except TimeoutError:
+            log.warning("connection.refused", peer=str(peer), reason=f"not authenticated in {ENTER_WITHIN_S:.0f} s")
         except FindingError as error:
             log.warning("connection.refused", peer=str(peer), reason=str(error))
         finally:
             writer.close()
 
+    async def _enter(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, caller: _Caller) -> None:
+        """Return when this connection may ask anything."""
+        if self._tls is not None:
+            await writer.start_tls(self._tls, ssl_handshake_timeout=ENTER_WITHIN_S)
+        if self._security is None or self._security.sasl is None:
+            return
+        entry = Entry(self._security.sasl, self._find_credential)
+        while entry.user is None:
+            frame = await _read_frame(reader, NOT_AUTHENTICATED_BYTES_MAX)
+            header = read_request_header(frame)
+            if header.api_key == API_VERSIONS:
+                writer.write(await self._answer(frame, caller))
+                await writer.drain()
+                continue
+            step = _step(entry, header, frame)
+            if step.refused is not None:
+                await asyncio.sleep(self._security.failure_delay_ms / 1000)
+            writer.write(encode_response(step.answer, header.api_version, correlation_id=header.correlation_id))
+            await writer.drain()
+            if step.refused is not None:
+                raise _NotEntered(step.refused)
+        caller.asker = Asker(f"User:{entry.user}", caller.asker.host)
+
+    def _find_credential(self, mechanism: str, user: str) -> ScramCredential | None:
+        """As the committed log has it; a node that does not know yet what is committed knows nobody."""
+        return self._controller.image.scram.get(ScramKey(user, SCRAM_NUMBERS[mechanism]))
+
     async def _answer(self, frame: bytes, caller: _Caller) -> bytes:
         header = read_request_header(frame)
         if not header.is_supported:
             return encode_response(unknown_api_versions(), 0, correlation_id=header.correlation_id)
-        _, request = decode_request(frame)
+        request = decode_request_body(header, frame)
         self._note(request, caller)
-        reply = await self._reply(header, request)
+        reply = await self._reply(header, request, caller.asker)
         return encode_response(reply, header.api_version, correlation_id=header.correlation_id)
 
     def _note(self, request: Message, caller: _Caller) -> None:
@@ -171,9 +232,9 @@ class ControllerServer:
             case _:
                 pass
 
-    async def _reply(self, header: RequestHeader, request: Message) -> Message:
+    async def _reply(self, header: RequestHeader, request: Message, asker: Asker) -> Message:
         try:
-            return await self._route(header.api_version, request)
+            return await self._route(header.api_version, request, asker)
         except FindingError:
             raise
         except Exception:
@@ -183,7 +244,11 @@ class ControllerServer:
                 raise
             return refuse(request, Error.UNKNOWN_SERVER_ERROR)
 
-    async def _route(self, version: int, request: Message, asker: Asker | None = None) -> Message:
+    async def _route(self, version: int, request: Message, asker: Asker) -> Message:
+        """asker: who is connected, or for whom a broker passed the request on."""
+        if not self._controller.allows(request, asker):
+            log.warning("request.denied", request=type(request).__name__, principal=asker.principal, host=asker.host)
+            return _denied(request)
         match request:
             case FetchRequest():
                 return await self._fetch(request)
@@ -193,9 +258,7 @@ class ControllerServer:
             case EnvelopeRequest():
                 return await self._envelope(request)
             case DescribeQuorumRequest():
-                if not self._controller.allows(request, asker):
-                    return DescribeQuorumResponse(error_code=Error.CLUSTER_AUTHORIZATION_FAILED)
-                return self._describe_quorum(request)
+                return self._describe_quorum(request, version)
             case DescribeClusterRequest():
                 return describe_cluster(
                     self._controller.image,
@@ -250,6 +313,7 @@ class ControllerServer:
         records = b""
         if answer.read_from is not None:
             records = self._raft.store.read(answer.read_from, answer.read_to)
+        self._raft.metrics.fetch_served(len(records))
         snapshot = FetchResponseSnapshotId()
         if answer.snapshot is not None:
             snapshot = FetchResponseSnapshotId(answer.snapshot.end_offset, answer.snapshot.epoch)
@@ -312,6 +376,7 @@ class ControllerServer:
                 asked.last_offset_epoch,
                 asked.last_offset,
                 asked.voter_directory_id,
+                asked.pre_vote,
             )
         )
         if answer.top_level:
@@ -336,7 +401,8 @@ class ControllerServer:
         end_topics = () if top else (EndQuorumEpochTopicResult(METADATA_TOPIC, (ended,)),)
         return EndQuorumEpochResponse(error_code=top, topics=end_topics)
 
-    def _describe_quorum(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    def _describe_quorum(self, request: DescribeQuorumRequest, version: int) -> DescribeQuorumResponse:
+        """Before version 2 the answer has no place for the nodes."""
         voter = self._raft.voter
         topic = request.topics[0].topic_name if request.topics else ""
         if topic != METADATA_TOPIC:
@@ -369,13 +435,41 @@ class ControllerServer:
         return DescribeQuorumResponse(
             error_message=None,
             topics=(DescribeQuorumTopicResult(METADATA_TOPIC, (partition,)),),
-            nodes=tuple(QuorumNode(each) for each in voter.voters),
+            nodes=tuple(QuorumNode(each) for each in voter.voters) if version >= 2 else (),
         )
 
 
 def _replica(request: FetchRequest) -> int:
     """Version 15 moved the id into a structure of its own."""
     return request.replica_state.replica_id if request.replica_state.replica_id >= 0 else request.replica_id
+
+
+def _denied(request: Message) -> Message:
+    if is_refusable(type(request)):
+        return refuse(request, Error.CLUSTER_AUTHORIZATION_FAILED)
+    key = declaration_of(type(request)).api_key
+    assert key is not None
+    response: Any = API_KEYS[key].response
+    denied: Message = response(error_code=Error.CLUSTER_AUTHORIZATION_FAILED)
+    return denied
+
+
+async def _read_frame(reader: asyncio.StreamReader, bytes_max: int = FRAME_BYTES_MAX) -> bytes:
+    size = read_frame_length(await reader.readexactly(4))
+    if size > bytes_max:
+        raise _NotEntered(f"a request of {size} bytes before it authenticated")
+    return await reader.readexactly(size)
+
+
+def _step(entry: Entry, header: RequestHeader, frame: bytes) -> Step:
+    """Anything but the two requests of SASL ends the connection without an answer, and is not even read."""
+    if header.api_key not in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
+        raise _NotEntered(f"{API_KEYS[header.api_key].name} before it authenticated")
+    request = decode_request_body(header, frame)
+    if isinstance(request, SaslHandshakeRequest):
+        return entry.handshake(request, header.api_version)
+    assert isinstance(request, SaslAuthenticateRequest), request
+    return entry.authenticate(request)
 
 
 def _begun(request: BeginQuorumEpochRequest) -> Callable[[int], LeaderClaimed]:

@@ -29,9 +29,13 @@ def status(
         "quorum": {
             "leader": voter.leader,
             "epoch": voter.epoch,
+            "role": voter.standing.value,
             "voters": list(voter.voters),
             "high_watermark": voter.high_watermark,
+            "log_start": voter.log.start,
             "log_end": voter.log.end,
+            "snapshot": max((each.end_offset for each in voter.log.snapshots), default=0),
+            "fetches_waiting": 0 if voter.leadership is None else len(voter.leadership.parked),
             "observers": {str(each): progress.end for each, progress in voter.observers(raft.now_ms()).items()},
         },
         "loop_delay_ms": round(loop_delay_ms, 1),

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from migrator.driver.guard import Survey
 from migrator.model.values import Broker
 from migrator.node.broker_client import BrokerConnection
+from migrator.node.client_security import PLAINTEXT, ClientSecurity
 from migrator.wire.messages.configs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from migrator.wire.messages.topics import MetadataRequest, MetadataResponse
 
@@ -23,7 +24,7 @@ BROKERS_AT_ONCE = 16
 
 
 async def survey_brokers(
-    brokers: Iterable[Broker], listener: str, client_id: str
+    brokers: Iterable[Broker], listener: str, client_id: str, security: ClientSecurity = PLAINTEXT
 ) -> tuple[dict[int, Survey], dict[int, str]]:
     """Surveys by broker id, and by broker id why there is none."""
     limit = asyncio.Semaphore(BROKERS_AT_ONCE)
@@ -31,7 +32,7 @@ async def survey_brokers(
     async def one(broker: Broker) -> tuple[int, Survey | str]:
         async with limit:
             try:
-                return broker.id, await _survey(broker, listener, client_id)
+                return broker.id, await _survey(broker, listener, client_id, security)
             except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
                 return broker.id, f"{type(error).__name__}: {error}"
 
@@ -41,11 +42,11 @@ async def survey_brokers(
     return surveys, failed
 
 
-async def _survey(broker: Broker, listener: str, client_id: str) -> Survey:
+async def _survey(broker: Broker, listener: str, client_id: str, security: ClientSecurity) -> Survey:
     endpoint = broker.listener(listener)
     if endpoint is None:
         raise OSError(f"it has no listener {listener}")
-    connection = BrokerConnection(endpoint.host, endpoint.port, client_id)
+    connection = BrokerConnection(endpoint.host, endpoint.port, client_id, security)
     try:
         directories = await connection.ask(
             DescribeLogDirsRequest(topics=None), 4, DescribeLogDirsResponse, ASK_TIMEOUT_S

@@ -140,7 +140,9 @@ class TakeoverActs:
         brokers = reachable(d.controller.image)
         if d.now_ms() - self._exported_ms > EXPORT_FRESH_MS:
             d.now.exported = None  # what is kept from days ago is no way back from what is claimed today
-        d.now.surveys, failed = await survey_brokers(brokers, d.config.inter_broker_listener, str(d.config.node_id))
+        d.now.surveys, failed = await survey_brokers(
+            brokers, d.config.inter_broker_listener, str(d.config.node_id), d.to_brokers
+        )
         return Evidence(
             tree=d.now.tree,
             seen=seen,
@@ -569,7 +571,9 @@ class TakeoverActs:
         """Ask brokers that were not asked in their present life; returns who did not answer, and why."""
         d = self.d
         brokers = [broker for broker in reachable(d.controller.image) if broker.id not in d.now.surveys]
-        surveys, failed = await survey_brokers(brokers, d.config.inter_broker_listener, str(d.config.node_id))
+        surveys, failed = await survey_brokers(
+            brokers, d.config.inter_broker_listener, str(d.config.node_id), d.to_brokers
+        )
         d.now.surveys.update(surveys)
         return failed
 

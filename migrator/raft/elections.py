@@ -290,8 +290,12 @@ def poll_standing(q: Quorum, now_ms: int) -> None:
 
 
 def poll_prospective(q: Quorum, role: Prospective, now_ms: int) -> None:
+    """Neither granted nor refused by enough in time: ask all anew, for who refused may have missed its leader since.
+
+    To stand back here would cost a whole fetch timeout more, whenever the voter with the better log asks first.
+    """
     if role.election_deadline_ms <= now_ms:
-        q.stand_back(now_ms)
+        stand(q, now_ms, role.retries)
     else:
         _ask_for_votes(q, role, now_ms, pre_vote=True)
 

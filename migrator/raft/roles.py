@@ -71,7 +71,10 @@ class Unattached:
 
 @dataclass(slots=True)
 class Prospective:
-    """Asks who would vote for it, before it disturbs anybody with a higher epoch. Nothing of it is stored."""
+    """Asks who would vote for it, before it disturbs anybody with a higher epoch. Nothing of it is stored.
+
+    At the deadline it asks all anew.
+    """
 
     election_deadline_ms: int
     retries: int

@@ -296,7 +296,12 @@ def _read_header_tags(what: str, frame: bytes, position: int) -> int:
 def decode_request(frame: bytes) -> tuple[RequestHeader, Message]:
     """Header and message; raises Z2K-3001 for an ApiVersions version from the future too, whose body nobody knows."""
     header = read_request_header(frame)
-    return header, _read_body(API_KEYS[header.api_key].request, header.api_version, frame, header.body_position)
+    return header, decode_request_body(header, frame)
+
+
+def decode_request_body(header: RequestHeader, frame: bytes) -> Message:
+    """The message behind a header that was read already."""
+    return _read_body(API_KEYS[header.api_key].request, header.api_version, frame, header.body_position)
 
 
 def decode_response(response: type[SomeMessage], version: int, frame: bytes) -> tuple[int, SomeMessage]:

@@ -38,6 +38,7 @@ from migrator.wire.messages.control_records import (
     SnapshotHeaderRecord,
     VotersRecord,
 )
+from migrator.wire.messages.raft import VoteRequest, VoteResponse
 from migrator.wire.messages.security import DefaultPrincipalData
 from migrator.wire.schema import INT8, INT16, INT32, INT64, UINT16, Message, Part, Slot, declaration_of, slots_of
 from tests.unit.wire.arbitrary_messages import (
@@ -52,8 +53,9 @@ from tests.unit.wire.arbitrary_messages import (
 
 MESSAGES_EACH_WAY = 40
 
-# Declared by us, and not in kio 0.6.2. An API that appears here as missing and is there would fail the test as well.
-MISSING_IN_KIO: frozenset[str] = frozenset()
+# Declared by us, and not in kio 0.6.2. What appears here as missing and is there would fail the test as well.
+# Vote 2 is of Kafka 4.0: see tests/unit/wire/test_frames.py and tests/e2e/test_later_voter.py.
+MISSING_IN_KIO = {(VoteRequest, 2), (VoteResponse, 2)}
 
 INTEGERS = {"int8": INT8, "int16": INT16, "int32": INT32, "int64": INT64, "uint16": UINT16}
 TIMES = ("timedelta_i32", "timedelta_i64", "datetime_i64")
@@ -98,7 +100,7 @@ def test_kio_and_we_understand_each_other(pair: tuple[type[Message], int]) -> No
     message, version = pair
     theirs = kio_class(message, version)
     if theirs is None:
-        assert message.__name__ in MISSING_IN_KIO
+        assert pair in MISSING_IN_KIO
         return
     chance = random.Random(named(pair))
     choice = Restraint(theirs)
@@ -113,7 +115,7 @@ def test_every_declared_message_was_compared(capsys: pytest.CaptureFixture[str])
         pytest.skip("run together with the comparison above")
     there = [pair for pair in PAIRS if kio_class(*pair) is not None]
     assert sorted(map(named, compared)) == sorted(map(named, there))
-    assert {message.__name__ for message, version in PAIRS if kio_class(message, version) is None} == MISSING_IN_KIO
+    assert {pair for pair in PAIRS if kio_class(*pair) is None} == MISSING_IN_KIO
     assert min(compared.values()) == 2 * MESSAGES_EACH_WAY
     with capsys.disabled():
         messages = len({message for message, _version in compared})

@@ -24,6 +24,21 @@ from tests.e2e.support import (
 pytestmark = pytest.mark.lab
 
 
+def assert_measured(leader: OurController, follower: OurController) -> None:
+    """R-595-16, of a leader that was elected when another had died, and of one who follows it."""
+    led, followed = leader.metrics(), follower.metrics()
+    assert led["zk2kraft_role{leader}"] == followed["zk2kraft_role{follower}"] == 1
+    assert led["zk2kraft_leader"] == followed["zk2kraft_leader"] == leader.spec.node_id
+    for part in ("append", "fsync", "replicate", "commit", "apply", "election", "without_leader"):
+        assert led[f"zk2kraft_{part}_seconds_count"] > 0, part
+        assert led[f"zk2kraft_{part}_seconds_sum"] > 0, part
+    assert led["zk2kraft_fetches_served_total"] > 0
+    assert led["zk2kraft_fetch_sent_bytes_total"] > 0
+    assert 0 < led["zk2kraft_high_watermark"] <= led["zk2kraft_log_end_offset"]
+    for part in ("fsync", "apply"):
+        assert followed[f"zk2kraft_{part}_seconds_count"] > 0, part
+
+
 def test_whoever_is_killed_another_rules_and_nothing_is_lost(laboratory: Laboratory) -> None:
     """R-595-02, 03, 06; R-866-05: each leader claims with a higher epoch, and brokers follow it."""
     with three_controllers(laboratory) as (cluster, ours):
@@ -45,6 +60,7 @@ def test_whoever_is_killed_another_rules_and_nothing_is_lost(laboratory: Laborat
             assert_same(cluster, successor.data)
             leader = successor
         assert epochs == sorted(set(epochs))
+        assert_measured(leader, next(each for each in ours if each is not leader))
 
         leader.ask("hand-back")
         wait_zookeeper_rules(cluster)

@@ -41,6 +41,7 @@ from migrator.raft.effects import (
     WriteSnapshotPart,
 )
 from migrator.raft.types import (
+    NOBODY,
     AppendRequested,
     Error,
     Event,
@@ -150,7 +151,7 @@ class SimNode:
             cluster_id=CLUSTER,
             state=self.disk.state,
             log=view,
-            settings=world.plan.settings,
+            settings=world.plan.settings_of(self.node_id),
             chance=lambda n: int(rng.random() * n),
         )
         newest = self.disk.newest()
@@ -405,6 +406,9 @@ class SimNode:
         self.waiting[self.next_request] = (sender, incarnation, number)
         event = build(self.next_request)
         if isinstance(event, VoteReceived) and event.pre_vote:
+            if self.node_id in self.world.plan.old_voters:
+                self._answer(self.next_request, lambda number: cannot_be_asked(number, event.epoch))
+                return
             self.pre_votes.add(self.next_request)
         self.deliver(event)
 
@@ -479,6 +483,11 @@ class SimNode:
     def _send_vote(self, effect: SendVote) -> None:
         if effect.pre_vote:
             self.world.count("pre-votes asked")
+            if effect.to in self.world.plan.old_voters:
+                self.world.count("pre-votes asked of old voters")
+                if self.world.rng.random() < 0.5:  # its versions are known from before, whether or not it lives
+                    self._later(0, self.deliver, cannot_be_asked(effect.request, effect.epoch))
+                    return
         else:
             self.world.ledger.before_candidacy(self, effect)
         self._send(
@@ -582,6 +591,11 @@ class SimNode:
             self.world.clients.done(self.node_id, reply, self.machine.registers)
         else:
             self.world.clients.unknown(reply)
+
+
+def cannot_be_asked(request: int, epoch: int) -> VoteAnswered:
+    """What a shell answers in the place of a voter whose Vote has no place for a pre-vote."""
+    return VoteAnswered(request, Error.UNSUPPORTED_VERSION, NOBODY, epoch, granted=False)
 
 
 BLOCKING = (Persist, Truncate, InstallSnapshot, ResetLog)

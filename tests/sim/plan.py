@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from migrator.raft.roles import Settings
 
@@ -63,6 +64,8 @@ class Plan:
     think_ms: int
     actions: tuple[Action, ...] = field(repr=False, default=())
     storm_events: int = STORM_EVENTS
+    old_voters: tuple[int, ...] = ()
+    """Voters as of Kafka 3.9 in this: they cannot be asked for a pre-vote, and do not ask."""
 
     @property
     def voter_ids(self) -> tuple[int, ...]:
@@ -72,6 +75,9 @@ class Plan:
     def node_ids(self) -> tuple[int, ...]:
         return tuple(range(1, self.voters + self.observers + 1))
 
+    def settings_of(self, node: int) -> Settings:
+        return replace(self.settings, pre_vote=False) if node in self.old_voters else self.settings
+
     def text(self) -> str:
         """The plan as a scenario file; `from_text` reads it back."""
         lines = [
@@ -80,6 +86,7 @@ class Plan:
             f"voters {self.voters}",
             f"observers {self.observers}",
             f"clients {self.clients} {self.think_ms}",
+            *([f"old-voters {','.join(map(str, self.old_voters))}"] if self.old_voters else []),
             *(f"{name} {int(getattr(self.settings, name))}" for name in SETTINGS),
             self.weather.text(),
             *map(str, self.actions),
@@ -136,6 +143,7 @@ def from_text(text: str) -> Plan:
         think_ms=int(values["clients"][1]),
         actions=tuple(actions),
         storm_events=int(values["storm-events"][0]),
+        old_voters=tuple(map(int, values["old-voters"][0].split(","))) if "old-voters" in values else (),
     )
 
 
@@ -174,6 +182,34 @@ def plan_for(seed: int) -> Plan:
         think_ms=rng.choice((10, 40, 150)),
     )
     return replace(plan, actions=tuple(_actions(rng, plan)))
+
+
+class PreVotes(StrEnum):
+    """Who of the voters asks first. What else a seed means is the same in all of them."""
+
+    DRAWN = "drawn"
+    """All or nobody, as the seed says."""
+    ALL = "all"
+    SOME = "some"
+    """A quorum mixed with voters of 3.9, at least one of each kind."""
+
+
+def plan_with(seed: int, pre_votes: PreVotes) -> Plan:
+    plan = plan_for(seed)
+    if pre_votes is PreVotes.DRAWN:
+        return plan
+    old: tuple[int, ...] = ()
+    if pre_votes is PreVotes.SOME and plan.voters > 1:
+        rng = random.Random(f"old voters of {seed}")
+        old = tuple(sorted(rng.sample(plan.voter_ids, rng.randrange(1, plan.voters))))
+    return replace(plan, settings=replace(plan.settings, pre_vote=True), old_voters=old)
+
+
+def pre_votes_of(plan: Plan) -> PreVotes:
+    """With which word its seed gives this plan again."""
+    if plan.old_voters:
+        return PreVotes.SOME
+    return PreVotes.DRAWN if plan.settings.pre_vote == plan_for(plan.seed).settings.pre_vote else PreVotes.ALL
 
 
 def _settings(rng: random.Random) -> Settings:

@@ -11,10 +11,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from tests.sim.invariants import Violation
-from tests.sim.plan import Action, Plan, from_text, plan_for
+from tests.sim.plan import Action, Plan, PreVotes, from_text, plan_with, pre_votes_of
 from tests.sim.world import World
 
 FOUND = Path(__file__).parent / "found"
@@ -60,16 +61,17 @@ def run_plan(plan: Plan) -> Result:
     return result
 
 
-def run_seed(seed: int) -> Result:
-    return run_plan(plan_for(seed))
+def run_seed(seed: int, pre_votes: PreVotes = PreVotes.DRAWN) -> Result:
+    return run_plan(plan_with(seed, pre_votes))
 
 
-def run_seeds(seeds: Iterable[int], processes: int = 1) -> Iterator[Result]:
+def run_seeds(seeds: Iterable[int], processes: int = 1, pre_votes: PreVotes = PreVotes.DRAWN) -> Iterator[Result]:
+    run = partial(run_seed, pre_votes=pre_votes)
     if processes <= 1:
-        yield from map(run_seed, seeds)
+        yield from map(run, seeds)
         return
     with multiprocessing.get_context("fork").Pool(processes) as pool:
-        yield from pool.imap_unordered(run_seed, seeds, chunksize=10)
+        yield from pool.imap_unordered(run, seeds, chunksize=10)
 
 
 @dataclass
@@ -134,6 +136,8 @@ def summarise(results: Iterable[Result], on_failure: Callable[[Result], None] = 
 def report(world: World, violation: Violation) -> str:
     plan, sky = world.plan, world.plan.weather
     delay, disk = "{}-{}".format(*sky.delay_ms), "{}-{}".format(*sky.disk_ms)
+    word = pre_votes_of(plan)
+    again = f"{plan.seed}" if word is PreVotes.DRAWN else f"{plan.seed} --pre-votes {word}"
     seen = "\n".join(f"    {line}" for line in world.story[-8:])
     return f"""SIMULATION FAILED  {violation.rule}
   seed {plan.seed}   step {world.steps}   virtual time {world.now / 1000:.3f} s   commit {_commit()}
@@ -142,9 +146,9 @@ def report(world: World, violation: Violation) -> str:
   nodes: voters {plan.voter_ids}, observers {plan.node_ids[plan.voters :]}
   before it:
 {seen}
-  replay   python -m tests.sim replay {plan.seed}
-  look     python -m tests.sim replay {plan.seed} --trace --from-step {max(0, world.steps - 80)}
-  shrink   python -m tests.sim shrink {plan.seed}     (writes a scenario file to keep as a test)"""
+  replay   python -m tests.sim replay {again}
+  look     python -m tests.sim replay {again} --trace --from-step {max(0, world.steps - 80)}
+  shrink   python -m tests.sim shrink {again}     (writes a scenario file to keep as a test)"""
 
 
 def _commit() -> str:
@@ -214,6 +218,7 @@ def _fewest(plan: Plan, fails: Callable[[Plan], bool]) -> tuple[Action, ...]:
 def _simpler(plan: Plan) -> list[Callable[[Plan], Plan]]:
     return [
         lambda p: replace(p, observers=0, actions=tuple(a for a in p.actions if all(n <= p.voters for n in a.nodes))),
+        lambda p: replace(p, old_voters=()),
         lambda p: replace(p, clients=1),
         lambda p: replace(p, weather=replace(p.weather, duplicate=0.0)),
         lambda p: replace(p, weather=replace(p.weather, drop=0.0)),

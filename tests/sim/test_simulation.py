@@ -13,7 +13,7 @@ import pytest
 
 from migrator.raft.roles import Settings
 from tests.sim.mutants import MUTANTS
-from tests.sim.plan import STORM_EVENTS, Action, from_text, plan_for
+from tests.sim.plan import STORM_EVENTS, Action, PreVotes, from_text, plan_for, plan_with, pre_votes_of
 from tests.sim.runner import FOUND, load, run_plan, run_seed, run_seeds, shrink, summarise
 from tests.sim.world import World
 
@@ -28,6 +28,15 @@ def test_nothing_promised_is_broken_in_any_weather() -> None:
     assert summary.steps_min >= STORM_EVENTS
 
 
+@pytest.mark.parametrize("pre_votes", [PreVotes.ALL, PreVotes.SOME])
+def test_nothing_is_broken_or_delayed_for_ever_whoever_asks_first(pre_votes: PreVotes) -> None:
+    """KIP-996, and beside voters of 3.9, who cannot be asked: a healed majority elects and commits in every mixture."""
+    summary = summarise(run_seeds(range(60), pre_votes=pre_votes))
+    assert not summary.failures, "\n".join(failure.report for failure in summary.failures)
+    assert summary.counts["pre-votes asked"] > 0
+    assert (summary.counts["pre-votes asked of old voters"] > 0) == (pre_votes is PreVotes.SOME)
+
+
 def test_a_seed_is_a_run() -> None:
     """The same steps, faults and times, so that a failure can be looked at as often as needed."""
     first, second = World(plan_for(11)), World(plan_for(11))
@@ -36,11 +45,12 @@ def test_a_seed_is_a_run() -> None:
     assert (first.story, first.counts, first.now) == (second.story, second.counts, second.now)
 
 
-def test_a_plan_survives_its_text_form() -> None:
-    plan = plan_for(7)
+@pytest.mark.parametrize("pre_votes", PreVotes)
+def test_a_plan_survives_its_text_form(pre_votes: PreVotes) -> None:
+    plan = plan_with(7, pre_votes)
     again = from_text(plan.text())
-    assert again.text() == plan.text()
-    assert again.actions == plan.actions
+    assert again == plan
+    assert plan_with(7, pre_votes_of(again)) == plan
 
 
 def test_a_failure_says_how_to_see_it_again_and_can_be_made_smaller() -> None:

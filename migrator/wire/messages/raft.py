@@ -4,7 +4,8 @@ In:   `schema`.
 Out:  Vote (52), BeginQuorumEpoch (53), EndQuorumEpoch (54), DescribeQuorum (55), AddRaftVoter (80),
       RemoveRaftVoter (81), UpdateRaftVoter (82).
 Elsewhere: how the log is copied (`replication`), when which of them is sent and what the answer changes (raft).
-Source: Kafka 3.9 message schemas, KIP-595, KIP-853; checked by tests/contract/test_wire_kio.py.
+Source: Kafka 3.9 message schemas, KIP-595, KIP-853; checked by tests/contract/test_wire_kio.py. Vote version 2 is of
+Kafka 4.0 (KIP-996): checked by fixed frames in tests/unit/wire/test_frames.py and by tests/e2e/test_later_voter.py.
 
 R-595-01: each of these RPCs carries an array of topics with an array of partitions, so that one message can speak for
 many raft groups. Kafka serves one group: a request has exactly one topic, __cluster_metadata, with partition 0.
@@ -36,7 +37,10 @@ from migrator.wire.schema import ARRAY, BOOL, INT32, INT64, STRING, UUID, Field,
 
 
 class VotePartition(Part):
-    """One candidacy: how up to date the candidate's log is decides."""
+    """One candidacy: how up to date the candidate's log is decides.
+
+    In a pre-vote the epoch is the one that its sender is in, and not yet the one it wants to lead.
+    """
 
     partition_index: PartitionIndex = 0
     candidate_epoch: Annotated[int, Field(INT32, "the epoch the candidate wants to lead")] = 0
@@ -49,6 +53,9 @@ class VotePartition(Part):
     ] = ZERO_UUID
     last_offset_epoch: Annotated[int, Field(INT32, "epoch of the candidate's last record")] = 0
     last_offset: Annotated[int, Field(INT64, "end of the candidate's log")] = 0
+    pre_vote: Annotated[
+        bool, Field(BOOL, "true: would it be given? Nothing is promised, no epoch changes (Kafka 4.0)", since=2)
+    ] = False
 
 
 class VoteTopic(Part):
@@ -58,7 +65,7 @@ class VoteTopic(Part):
     partitions: Annotated[Sequence[VotePartition], Field(ARRAY(VotePartition), "always one: partition 0")] = ()
 
 
-class VoteRequest(Message, api_key=52, versions=(0, 1), flexible_since=0):
+class VoteRequest(Message, api_key=52, versions=(0, 2), flexible_since=0):
     """A candidate asks a voter for its vote."""
 
     cluster_id: ClusterId = None
@@ -83,7 +90,7 @@ class VoteTopicResult(Part):
     partitions: Annotated[Sequence[VotePartitionResult], Field(ARRAY(VotePartitionResult), "one for each asked")] = ()
 
 
-class VoteResponse(Message, api_key=52, versions=(0, 1), flexible_since=0):
+class VoteResponse(Message, api_key=52, versions=(0, 2), flexible_since=0):
     """The voter's answer. Top-level error 31 makes a stock candidate stop its process."""
 
     error_code: ErrorCode = 0

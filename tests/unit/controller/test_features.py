@@ -49,6 +49,20 @@ def test_every_advertised_request_can_be_read_and_every_forwardable_one_is_adver
     assert ranges.keys() >= FORWARDABLE
 
 
+def test_a_voter_of_kafka_4_finds_every_version_that_it_speaks() -> None:
+    """As its own schemas give them; it asks with the highest that both sides know (KIP-853, KIP-996)."""
+    answer = api_versions(an_image(), 4, migration_enabled=False)
+    ranges = {API_KEYS[each.api_key].name: (each.min_version, each.max_version) for each in answer.api_keys}
+    later = {
+        "Fetch": (4, 17), "Vote": (0, 2), "BeginQuorumEpoch": (0, 1), "EndQuorumEpoch": (0, 1),
+        "DescribeQuorum": (0, 2), "FetchSnapshot": (0, 1), "ApiVersions": (0, 4), "ControllerRegistration": (0, 0),
+        "AddRaftVoter": (0, 0), "RemoveRaftVoter": (0, 0), "UpdateRaftVoter": (0, 0),
+    }  # fmt: skip
+    for name, (lowest, highest) in later.items():
+        assert ranges[name][0] <= lowest, name
+        assert ranges[name][1] == highest, name
+
+
 def test_versions_tell_supported_and_finalized_features_with_their_epoch() -> None:
     """R-778-07."""
     image = an_image(offset=77)
@@ -125,7 +139,7 @@ def test_who_asks_a_controller_for_brokers_is_told_so(version: int, endpoint_typ
         (True, MigrationState.NONE, True, 12, "does not support migrations"),  # F-11
         (True, MigrationState.NONE, False, 1, None),
         (False, MigrationState.NONE, True, 21, "can never be migrated to"),  # F-04
-        (False, MigrationState.NONE, False, 21, None),
+        (False, MigrationState.NONE, False, 21, "let a stock one go on"),
         (False, MigrationState.PRE_MIGRATION, True, 21, None),
         (False, MigrationState.PRE_MIGRATION, False, 21, None),
         (False, MigrationState.MIGRATION, True, 21, None),
@@ -143,6 +157,16 @@ def test_a_controller_leads_only_a_log_that_fits_its_file(
     if found is not None:
         assert found.code == "Z2K-3004"
         assert (refused or "") in found.text
+
+
+def test_a_log_of_no_migration_is_led_where_that_was_allowed_and_never_one_in_migration() -> None:
+    def refused(state: MigrationState) -> bool:
+        image = an_image(migration=state)
+        allowed = {"log_is_empty": False, "migration_enabled": False, "serves_kraft": True}
+        return activation_refusal(image, bootstrap_level=21, **allowed) is not None
+
+    assert not refused(MigrationState.NONE)
+    assert refused(MigrationState.MIGRATION)
 
 
 @pytest.mark.parametrize(("enabled", "state"), [(True, MigrationState.PRE_MIGRATION), (False, MigrationState.NONE)])

@@ -9,8 +9,9 @@ import pytest
 
 from migrator.controller.authorizer import Asker, Rules
 from migrator.controller.decision import Decision, Error, Situation
-from migrator.controller.features import FORWARDABLE
+from migrator.controller.features import CONTROLLER_APIS, FORWARDABLE
 from migrator.controller.permissions import OF_ONESELF, ON_CLUSTER, allowed_as_whole
+from migrator.controller.refusals import is_refusable
 from migrator.controller.requests import decide
 from migrator.model.draft import Draft
 from migrator.model.values import (
@@ -29,7 +30,6 @@ from migrator.wire.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
 )
-from migrator.wire.messages.raft import DescribeQuorumRequest
 from migrator.wire.messages.topics import (
     CreatableTopic,
     CreatePartitionsRequest,
@@ -43,6 +43,7 @@ from tests.support.builders import a_topic, an_id, an_image
 from tests.support.situations import a_situation
 
 ALICE = Asker("User:alice", "10.0.0.1")
+RULES = Rules(frozenset({"User:admin", "User:ANONYMOUS"}))
 Grant = tuple[AclResourceType, str, AclOperation]
 
 
@@ -60,8 +61,7 @@ def a_cluster(*grants: Grant, asker: Asker | None = ALICE) -> Situation:
     for number, (type_, name, operation) in enumerate(grants):
         entry = AclEntry("User:alice", "*", operation, AclPermission.ALLOW)
         draft.put_acl(an_id(f"acl {number}"), Acl(AclResource(type_, AclPattern.LITERAL, name), entry))
-    rules = Rules(frozenset({"User:admin", "User:ANONYMOUS"}))
-    return replace(a_situation(draft.finish(image.position).after, authorizer=rules), asker=asker)
+    return replace(a_situation(draft.finish(image.position).after, authorizer=RULES), asker=asker)
 
 
 def ask(situation: Situation, request: Message) -> Decision:
@@ -151,11 +151,12 @@ def test_partitions_and_configurations_are_changed_where_that_is_allowed() -> No
 @pytest.mark.parametrize("request_", ON_CLUSTER, ids=lambda each: each.__name__)
 def test_what_concerns_the_cluster_is_allowed_or_refused_as_a_whole(request_: type[Message]) -> None:
     asked = request_()
-    refused = allowed_as_whole(a_cluster(), asked)
-    allowed = allowed_as_whole(a_cluster(cluster(ON_CLUSTER[request_])), asked)
-    assert (refused, allowed) == (False, True)
-    if request_ is not DescribeQuorumRequest:
-        assert ask(a_cluster(), asked).records == ()
+    nobody, somebody = a_cluster(), a_cluster(cluster(ON_CLUSTER[request_]))
+    assert not allowed_as_whole(nobody.image, RULES, ALICE, asked)
+    assert allowed_as_whole(somebody.image, RULES, ALICE, asked)
+    if is_refusable(request_):
+        decision = ask(nobody, asked)
+        assert decision.records == ()
 
 
 def test_super_users_and_nodes_of_the_cluster_may_do_everything() -> None:
@@ -165,7 +166,14 @@ def test_super_users_and_nodes_of_the_cluster_may_do_everything() -> None:
         assert reply.topics[0].configs
 
 
-def test_every_request_that_brokers_pass_on_has_its_permission() -> None:
+API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE = 18, 17, 36
+CONTROLLED_SHUTDOWN, DESCRIBE_CONFIGS, DESCRIBE_TOKENS, DESCRIBE_SCRAM = 7, 32, 41, 50
+
+
+def test_every_request_has_its_permission() -> None:
     by_parts = {19, 20, 33, 37, 44}
     named = {API_KEYS_OF[each].key for each in (*ON_CLUSTER, *OF_ONESELF)}
-    assert named | by_parts == FORWARDABLE
+    assert named | by_parts >= FORWARDABLE
+    answered_before_anybody_is_known = {API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE}
+    refused_anyway = {CONTROLLED_SHUTDOWN, DESCRIBE_CONFIGS, DESCRIBE_TOKENS, DESCRIBE_SCRAM}
+    assert set(CONTROLLER_APIS) - named - by_parts == answered_before_anybody_is_known | refused_anyway

@@ -12,6 +12,7 @@ from migrator.errors import FindingError
 from migrator.model.draft import Contradiction, Draft
 from migrator.model.image import EMPTY, METADATA_VERSION, Image
 from migrator.model.values import (
+    ZERO_ID,
     AclEntry,
     AclResource,
     ConfigKey,
@@ -177,6 +178,7 @@ def test_acls_and_tokens_come_and_go_by_their_ids() -> None:
         (PartitionChangeRecord(adding_replicas=(), removing_replicas=()), {"adding": (), "removing": ()}),
         (PartitionChangeRecord(leader_recovery_state=1), {"recovery": Recovery.RECOVERING}),
         (PartitionChangeRecord(directories=(an_id("d"),)), {"directories": (an_id("d"),)}),
+        (PartitionChangeRecord(directories=(ZERO_ID, ZERO_ID)), {"directories": ()}),
     ],
 )
 def test_a_change_keeps_what_it_does_not_name_and_counts_itself(
@@ -187,6 +189,17 @@ def test_a_change_keeps_what_it_does_not_name_and_counts_itself(
         "removing": (3,), "adding": (2,), "recovery": 0, "directories": (an_id("a"),),
     }  # fmt: skip
     assert changed(Partition(**before), record) == Partition(**{**before, "partition_epoch": 10, **fields})
+
+
+def test_a_partition_without_known_directories_is_the_same_however_it_is_written() -> None:
+    """A snapshot of stock names an empty id for each replica where a copy or an older record names none."""
+    plain = {"partition_id": 0, "topic_id": ORDERS, "replicas": (1, 2), "isr": (1, 2), "leader": 1}
+    before = replayed(EMPTY, TopicRecord(name="orders", topic_id=ORDERS))
+    none = replayed(before, PartitionRecord(**plain))
+    assert replayed(before, PartitionRecord(**plain, directories=(ZERO_ID, ZERO_ID))) == none
+    half_known = replayed(before, PartitionRecord(**plain, directories=(ZERO_ID, an_id("d"))))
+    (partition,) = half_known.topics[ORDERS].partitions
+    assert partition.directories == (ZERO_ID, an_id("d"))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from migrator.controller import requests
+from migrator.controller.authorizer import ANONYMOUS, Asker
 from migrator.controller.contacts import Contacts
 from migrator.controller.decision import Error, Settings, Situation
 from migrator.controller.features import CONTROLLER_APIS, FORWARDABLE
@@ -52,7 +53,7 @@ def own_reply(request: Message, version: int) -> Message | None:
     raft = SimpleNamespace(voter=SimpleNamespace(leader=1, epoch=1))
     server = ControllerServer(cast(Any, raft), cast(Any, core), listener="CONTROLLER", wall_ms=lambda: 0)
     try:
-        return asyncio.run(server._route(version, request))
+        return asyncio.run(server._route(version, request, Asker(ANONYMOUS, "127.0.0.1")))
     except AskedTheCore:
         return None
 

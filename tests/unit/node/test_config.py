@@ -145,13 +145,8 @@ def test_a_key_is_honoured(keys: dict[str, str | None], field: str, value: objec
         ({"listeners": "OTHER://:9093"}, "listeners", "known name"),
         ({"listeners": "CONTROLLER://:99999"}, "listeners", "host:port"),
         ({"listeners": "CONTROLLER:9093"}, "listeners", "host:port"),
-        (
-            {"listener__security__protocol__map": "CONTROLLER:SSL"},
-            "listener.security.protocol.map",
-            "SSL on CONTROLLER",
-        ),
         ({"listener__security__protocol__map": "CONTROLLER:TLS"}, "listener.security.protocol.map", "'TLS'"),
-        ({"security__inter__broker__protocol": "SSL"}, "inter.broker.listener.name", "SSL to brokers"),
+        ({"config__providers": "file"}, "config.providers", "as they stand"),
         ({"inter__broker__listener__name": "INSIDE"}, "inter.broker.listener.name", "not in listener.security"),  # F-16
         ({"controller__quorum__voters": "3001@h:1"}, "controller.quorum.voters", "this node (3000)"),  # F-14
         ({"controller__quorum__voters": "3000@h:1,3000@i:1"}, "controller.quorum.voters", "twice"),

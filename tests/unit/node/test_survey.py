@@ -47,7 +47,7 @@ class Brokers:
         self.asked: list[tuple[int, Any, int]] = []
         self.open = self.open_max = 0
 
-    def __call__(self, host: str, port: int, client_id: str) -> Connection:
+    def __call__(self, host: str, port: int, client_id: str, security: object) -> Connection:
         self.open += 1
         self.open_max = max(self.open_max, self.open)
         return Connection(self, port)

@@ -636,11 +636,25 @@ def test_a_follower_that_is_told_that_its_leader_works_follows_on_in_the_same_ep
     assert none(effects, Persist)
 
 
-def test_who_gets_no_majority_in_time_stands_back() -> None:
+def test_who_gets_no_majority_in_time_asks_all_anew_in_the_same_epoch() -> None:
+    """A follower refuses until it misses the leader itself; then its answer is another one."""
     voter = a_prospective()
+    voter.receive(VoteAnswered(1, Error.NONE, NOBODY, 1, granted=False), 1_010)
     assert none(voter.receive(Ticked(), 1_999), Announce)
-    voter.receive(Ticked(), 2_000)
-    assert (voter.standing, voter.epoch, voter.next_deadline_ms()) == (Standing.UNATTACHED, 1, 3_000)
+    effects = voter.receive(Ticked(), 2_000)
+    assert [(each.to, each.pre_vote) for each in effects if isinstance(each, SendVote)] == [
+        (SECOND, True),
+        (THIRD, True),
+    ]
+    assert none(effects, Persist)
+    assert (voter.standing, voter.epoch) == (Standing.PROSPECTIVE, 1)
+
+
+def test_who_is_refused_by_a_majority_stands_back_and_waits() -> None:
+    voter = a_prospective()
+    for number in (1, 2):
+        voter.receive(VoteAnswered(number, Error.NONE, NOBODY, 1, granted=False), 1_010)
+    assert (voter.standing, voter.epoch, voter.next_deadline_ms()) == (Standing.UNATTACHED, 1, 2_010)
 
 
 def test_a_peer_that_knows_no_pre_vote_makes_it_stand_as_before() -> None:

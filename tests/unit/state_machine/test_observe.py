@@ -13,6 +13,7 @@ import pytest
 from migrator.driver.claim import Seen
 from migrator.errors import FindingError
 from migrator.node.control import ControlPort as RealControlPort
+from migrator.node.metrics import Metrics
 from migrator.zk.znodes import ControllerZnode, MigrationZnode
 from state_machine.control import CONTROL_FILE, ControlPort
 from state_machine.gates import Holder
@@ -142,7 +143,13 @@ def test_a_refused_wish_is_told_in_the_controllers_words(controller: FakeControl
 def test_the_fake_has_the_routes_of_the_real_control_port(controller: FakeController, tmp_path: Path) -> None:
     loop = asyncio.new_event_loop()
     real = RealControlPort(
-        loop, tmp_path, status=dict, take_over=lambda: None, abort=lambda reason: True, hand_back=lambda: None
+        loop,
+        tmp_path,
+        status=dict,
+        metrics=Metrics(),
+        take_over=lambda: None,
+        abort=lambda reason: True,
+        hand_back=lambda: None,
     )
     paths = set(real._app().openapi()["paths"])
     loop.close()

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from migrator.errors import FindingError
-from migrator.wire.codec import UnencodableError
+from migrator.wire.codec import UnencodableError, decode, encode
 from migrator.wire.frames import (
     API_KEYS,
     FRAME_BYTES_MAX,
@@ -25,7 +25,14 @@ from migrator.wire.frames import (
 from migrator.wire.messages.brokers import ControlledShutdownRequest, EnvelopeRequest, EnvelopeResponse
 from migrator.wire.messages.handshake import ApiVersion, ApiVersionsResponse, SaslHandshakeRequest
 from migrator.wire.messages.metadata import NoOpRecord
-from migrator.wire.messages.raft import VoteRequest, VoteResponse
+from migrator.wire.messages.raft import (
+    VotePartition,
+    VotePartitionResult,
+    VoteRequest,
+    VoteResponse,
+    VoteTopic,
+    VoteTopicResult,
+)
 from migrator.wire.schema import declaration_of
 from tests.unit.wire.arbitrary_messages import arbitrary, refusal
 
@@ -61,6 +68,29 @@ def test_only_the_first_controlled_shutdown_has_no_client_id() -> None:
     assert {pair for pair in EVERY_REQUEST if request_header_version(*pair) == 0} == {(7, 0)}
     frame = encode_request(ControlledShutdownRequest(broker_id=2), 0, correlation_id=1, client_id="gone")
     assert frame.hex() == "0000000c" + "0007" + "0000" + "00000001" + "00000002"
+
+
+def test_a_pre_vote_travels_as_kafka_4_lays_it_out() -> None:
+    """Vote 2 by hand, after the schema in Kafka 4.0's client jar: version 1 and one byte behind the offset."""
+    partition = VotePartition(0, 7, 3000, bytes(15) + b"\x01", bytes(15) + b"\x02", 6, 400, pre_vote=True)
+    request = VoteRequest("c", 3001, (VoteTopic("__cluster_metadata", (partition,)),))
+    body = (
+        "02" + b"c".hex() + "00000bb9" + "02" + "13" + b"__cluster_metadata".hex() + "02"
+        + "00000000" + "00000007" + "00000bb8" + "00" * 15 + "01" + "00" * 15 + "02" + "00000006" + f"{400:016x}"
+        + "01" + "00" * 3
+    )  # fmt: skip
+    assert encode(request, 2).hex() == body
+    assert decode(VoteRequest, 2, bytes.fromhex(body)) == request
+    given = VoteResponse(0, (VoteTopicResult("t", (VotePartitionResult(0, 0, -1, 7, vote_granted=True),)),))
+    assert encode(given, 2) == encode(given, 1)
+
+
+def test_a_pre_vote_is_never_sent_as_a_vote() -> None:
+    """An older version cannot say it; losing it in silence would ask for a vote that nobody wants."""
+    request = VoteRequest(topics=(VoteTopic("t", (VotePartition(pre_vote=True),)),))
+    for version in (0, 1):
+        with pytest.raises(FindingError, match=r"Z2K-3002.*pre_vote"):
+            encode(request, version)
 
 
 def test_flexible_requests_have_header_two_and_their_responses_header_one() -> None:
@@ -125,8 +155,8 @@ def test_an_answer_that_fits_no_version_is_refused_for_the_version_that_was_aske
         ("0034000100", "the bytes end inside it"),
         ("03e7000000000001ffff", "requests with key 999 are not known"),
         ("ffff000000000001ffff", "requests with key -1 are not known"),
-        ("0034000200000001ffff00", "Vote has versions 0 to 1, not 2"),
-        ("0034ffff00000001ffff00", "Vote has versions 0 to 1, not -1"),
+        ("0034000300000001ffff00", "Vote has versions 0 to 2, not 3"),
+        ("0034ffff00000001ffff00", "Vote has versions 0 to 2, not -1"),
         ("003400010000000100", "the client id does not end within the frame"),
         ("00340001000000010005" + "6e31", "the client id does not end within the frame"),
         ("0034000100000001fffe00", "the client id does not end within the frame"),

@@ -1,0 +1,43 @@
+"""A directory that Kafka's own tool formatted for dynamic voters: refused, and left as it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from migrator.lab.controller import quorum_specs
+from migrator.lab.laboratory import Laboratory
+from migrator.lab.ours import OurController
+from migrator.lab.ports import HOST
+from migrator.lab.properties import write
+from migrator.lab.tools import random_cluster_id
+
+pytestmark = pytest.mark.lab
+
+EXIT_DEADLINE_S = 30.0
+
+
+def test_a_directory_formatted_as_standalone_is_refused_before_anything_is_written(laboratory: Laboratory) -> None:
+    (spec,) = quorum_specs(laboratory, count=1, zookeeper_connect="", migrating=False)
+    dynamic = spec.properties()
+    del dynamic["controller.quorum.voters"]
+    dynamic["controller.quorum.bootstrap.servers"] = f"{HOST}:{spec.port}"
+    file = laboratory.directory / "dynamic.properties"
+    write(file, dynamic)
+    cluster_id = random_cluster_id(laboratory)
+    words = (f"--cluster-id={cluster_id}", "--standalone", "--config", file)
+    laboratory.tool("kafka.tools.StorageTool", "format", *words)
+
+    ours = OurController(laboratory, spec, cluster_id)
+    before = contents(ours.data)
+    assert any(name.endswith(".checkpoint") for name in before)
+    ours.launch()
+    assert ours.process.wait_for_exit(EXIT_DEADLINE_S)
+    assert ours.process.exit_code == 1
+    assert "Z2K-3020" in ours.process.log_text()
+    assert contents(ours.data) == before
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}

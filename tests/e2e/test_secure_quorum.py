@@ -1,0 +1,228 @@
+"""The controller listener with TLS and SASL, with real Kafka on the other end: brokers, and a stock voter."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from migrator.errors import FindingError
+from migrator.lab.cluster import Cluster
+from migrator.lab.controller import Controller, quorum_specs
+from migrator.lab.laboratory import Laboratory
+from migrator.lab.ours import OurController, our_quorum
+from migrator.lab.ports import HOST
+from migrator.lab.properties import Value, write
+from migrator.lab.tools import random_cluster_id
+from migrator.model.values import SecurityProtocol
+from migrator.node.broker_client import BrokerConnection
+from migrator.node.client_security import client_security
+from migrator.node.config import read_config
+from migrator.node.security import ListenerSecurity, Login, SaslSettings, read_security
+from migrator.wire.messages.brokers import DescribeClusterRequest, DescribeClusterResponse
+from tests.e2e.support import assert_same, produce, wait_for
+from tests.e2e.test_later_voter import wait_leader
+from tests.e2e.test_quorum import wait_ruling
+from tests.support.certificates import Authority
+
+pytestmark = pytest.mark.lab
+
+TOPICS = ["topic-0", "topic-1"]
+SETTLE_S = 40.0
+TURNS_MAX = 6
+SECRETS = ("c0ntr0ller", "br0ker", "PRIVATE KEY")
+
+
+def jaas(user: str) -> str:
+    """One login for everybody's server side and for the own client side, as files of a real cluster have it."""
+    passwords = {"controller": SECRETS[0], "broker": SECRETS[1]}
+    users = " ".join(f'user_{name}="{password}"' for name, password in passwords.items())
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    return f'{module} required username="{user}" password="{passwords[user]}" {users};'
+
+
+def sasl_ssl(authority: Authority, user: str, protocol: str = "SASL_SSL") -> dict[str, Value]:
+    """What controllers and brokers have alike; the same keys and the same PEM files for ours and for stock."""
+    return {
+        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,INSIDE:SASL_SSL,CONTROLLER:{protocol}",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(authority.sign(user).pem),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(authority.trusted),
+        "ssl.client.auth": "required",  # of no meaning where there is SASL
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.controller.protocol": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.controller.plain.sasl.jaas.config": jaas(user),
+        "listener.name.inside.plain.sasl.jaas.config": jaas(user),
+    }
+
+
+def assert_no_secret(ours: list[OurController]) -> None:
+    for each in ours:
+        text = each.process.log.read_text(errors="replace") + str(each.status())
+        assert not [secret for secret in SECRETS if secret in text]
+
+
+def test_voters_and_brokers_meet_over_sasl_ssl_and_go_on_when_the_leader_dies(laboratory: Laboratory) -> None:
+    """Every connection but those of clients: voters with each other, brokers to controllers, controllers to brokers."""
+    authority = Authority(laboratory.directory / "authority")
+    cluster = Cluster(laboratory, extra=sasl_ssl(authority, "broker"))
+    for broker in cluster.brokers:
+        inside = laboratory.ports.reserve()
+        listeners = f"PLAINTEXT://{HOST}:{broker.spec.port},INSIDE://{HOST}:{inside}"
+        extra: dict[str, Value] = {"listeners": listeners, "advertised.listeners": listeners}
+        extra["inter.broker.listener.name"] = "INSIDE"
+        broker.spec = replace(broker.spec, extra={**broker.spec.extra, **extra})
+    cluster.start()
+    cluster.create_topics(TOPICS)
+    secured = {**sasl_ssl(authority, "controller"), "inter.broker.listener.name": "INSIDE"}
+    ours = our_quorum(cluster, 3, secured)
+    cluster.restart_as(lambda spec: spec.as_migrating(ours[0].voters))
+    cluster.wait_isr_whole(TOPICS)
+    for each in ours:
+        each.launch()
+    for each in ours:
+        each.wait_ready()
+
+    leader = wait_ruling(ours, SETTLE_S)
+    cluster.create_topics(["made-under-ours"])
+    produce(cluster, "made-under-ours", 100)
+    leader.kill()
+    left = [each for each in ours if each is not leader]
+    successor = wait_ruling(left, SETTLE_S)
+    cluster.create_topics(["made-afterwards"])
+    produce(cluster, "made-afterwards", 100)
+    assert_same(cluster, successor.data)
+    assert_no_secret(left)
+
+
+@pytest.mark.parametrize("protocol", ["SASL_SSL", "SSL", "SASL_PLAINTEXT"])
+def test_a_stock_voter_and_ours_lead_and_follow_each_other(laboratory: Laboratory, protocol: str) -> None:
+    """In both directions; with SSL both sides show a certificate. The node with the lowest id succeeds who leaves."""
+    authority = Authority(laboratory.directory / "authority")
+    extra = sasl_ssl(authority, "controller", protocol)
+    cluster_id = random_cluster_id(laboratory)
+    first, *rest = quorum_specs(laboratory, count=3, zookeeper_connect="", migrating=False, extra=extra)
+    stock = Controller(laboratory, first, cluster_id)
+    ours = [OurController(laboratory, spec, cluster_id) for spec in rest]
+    stock.start()
+    for each in ours:
+        each.launch()
+    stock.wait_ready()
+    for each in ours:
+        each.wait_ready()
+
+    led: set[int] = set()
+    leader = wait_leader(ours)
+    for _ in range(TURNS_MAX):
+        led.add(leader)
+        if stock.spec.node_id in led and len(led) > 1:
+            break
+        leaving = next(each for each in (stock, *ours) if each.spec.node_id == leader)
+        leaving.stop()
+        leader = wait_leader(ours, other_than=leader)
+        leaving.start()
+        leaving.wait_ready()
+    assert stock.spec.node_id in led, "the stock controller never led"
+    assert len(led) > 1, "ours never led"
+    end = max(each.status()["quorum"]["log_end"] for each in ours)
+    wait_for(
+        lambda: None if all(each.status()["quorum"]["high_watermark"] >= end for each in ours) else "not yet",
+        SETTLE_S,
+        "all that was written is committed everywhere",
+    )
+    assert_no_secret(ours)
+
+
+def as_client(laboratory: Laboratory, authority: Authority, mechanism: str, password: str) -> Path:
+    """What Kafka's own tools are given to speak with a controller."""
+    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+    login = f'org.apache.kafka.common.security.{module} required username="broker" password="{password}";'
+    file = laboratory.directory / "client.properties"
+    trusted: dict[str, Value] = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(authority.trusted)}
+    keys: dict[str, Value] = {"security.protocol": "SASL_SSL", "sasl.mechanism": mechanism, "sasl.jaas.config": login}
+    write(file, {**trusted, **keys})
+    return file
+
+
+async def describe(port: int, how: ListenerSecurity) -> str:
+    connection = BrokerConnection(HOST, port, "a test", client_security(how))
+    try:
+        return (await connection.ask(DescribeClusterRequest(endpoint_type=2), 1, DescribeClusterResponse)).cluster_id
+    finally:
+        connection.close()
+
+
+def test_kafkas_tools_log_in_to_ours_and_ours_to_stock_by_plain_and_scram(laboratory: Laboratory) -> None:
+    """Credentials in the log as `kafka-storage format --add-scram` writes them; one directory, ours, then stock."""
+    authority = Authority(laboratory.directory / "authority")
+    secured = sasl_ssl(authority, "controller")
+    secured["sasl.enabled.mechanisms"] = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
+    for mechanism in ("scram-sha-256", "scram-sha-512"):
+        module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+        login = f'{module} required username="broker" password="{SECRETS[1]}";'
+        secured[f"listener.name.controller.{mechanism}.sasl.jaas.config"] = login
+    (spec,) = quorum_specs(laboratory, count=1, zookeeper_connect="", migrating=False, extra=secured)
+    cluster_id = random_cluster_id(laboratory)
+    ours = OurController(laboratory, spec, cluster_id)
+    write(ours.properties_file, spec.properties())
+    words: list[str] = [f"--cluster-id={cluster_id}", "--config", str(ours.properties_file), "--release-version", "3.9"]
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        words += ["--add-scram", f"{mechanism}=[name=broker,password={SECRETS[1]}]"]
+    laboratory.tool("kafka.tools.StorageTool", "format", *words)
+
+    ours.start()
+    tool = "org.apache.kafka.tools.MetadataQuorumCommand"
+    for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+        file = as_client(laboratory, authority, mechanism, SECRETS[1])
+        asked = ("--bootstrap-controller", f"{HOST}:{spec.port}", "--command-config", file, "describe", "--status")
+        assert f"ClusterId:              {cluster_id}" in laboratory.tool(tool, *asked)
+        as_client(laboratory, authority, mechanism, "wr0ng")
+        with pytest.raises(FindingError, match="Authentication failed"):
+            laboratory.tool(tool, *asked)
+    assert_no_secret([ours])
+    assert "wr0ng" not in ours.process.log_text()
+    ours.stop()
+
+    stock = Controller(laboratory, spec, cluster_id)
+    stock.start()
+    stock.wait_ready()
+    config = read_config(ours.properties_file)
+    listener = read_security(
+        config.file, config.given, "CONTROLLER", SecurityProtocol.SASL_SSL, accepts=True, asks_by=None
+    )
+    assert listener.sasl is not None
+    for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+        for password, refused in ((SECRETS[1], False), ("wr0ng", True)):
+            login = Login("broker", password, {})
+            how = replace(listener, sasl=SaslSettings((), mechanism, {mechanism: login}))
+
+            def why_not(how: ListenerSecurity = how) -> str | None:
+                """Stock knows credentials a moment after it answers."""
+                try:
+                    asyncio.run(describe(spec.port, how))
+                except OSError as error:
+                    return str(error)
+                return None
+
+            if refused:
+                assert "refused our login" in str(why_not())
+            else:
+                wait_for(why_not, SETTLE_S, f"stock takes our {mechanism}")
+
+
+def test_a_store_that_cannot_be_read_stops_the_start_before_anything_is_written(laboratory: Laboratory) -> None:
+    authority = Authority(laboratory.directory / "authority")
+    extra = {**sasl_ssl(authority, "controller"), "ssl.truststore.location": "/nowhere/trusted.pem"}
+    (spec,) = quorum_specs(laboratory, count=1, zookeeper_connect="", migrating=False, extra=extra)
+    ours = OurController(laboratory, spec, random_cluster_id(laboratory))
+    ours.prepare()
+    before = sorted(map(str, ours.data.rglob("*")))
+    ours.launch()
+    assert ours.process.wait_for_exit(SETTLE_S)
+    assert ours.process.exit_code == 1
+    assert "Z2K-3021" in ours.process.log_text()
+    assert sorted(map(str, ours.data.rglob("*"))) == before

@@ -1,0 +1,268 @@
+"""The controller listener with TLS and SASL, over real sockets: who gets in, and what the others are told."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from migrator.errors import FindingError
+from migrator.model.values import SecurityProtocol
+from migrator.node.broker_client import BrokerConnection
+from migrator.node.client_security import ClientSecurity, client_security
+from migrator.node.security import (
+    ClientAuth,
+    ListenerSecurity,
+    Login,
+    PemSource,
+    SaslSettings,
+    TlsSettings,
+)
+from migrator.node.server import ControllerServer
+from migrator.node.tls import check_stores
+from migrator.wire.frames import encode_request
+from migrator.wire.messages.brokers import DescribeClusterRequest, DescribeClusterResponse
+from migrator.wire.messages.handshake import ApiVersionsRequest, ApiVersionsResponse
+from migrator.wire.messages.raft import DescribeQuorumRequest, DescribeQuorumResponse, DescribeQuorumTopic
+from tests.support.builders import an_image
+from tests.support.certificates import Authority, Signed, openssl
+
+PASSWORD = "s3cret"
+TIMEOUT_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def node(authority: Authority) -> Signed:
+    return authority.sign("node")
+
+
+def a_tls(authority: Authority, identity: Signed | None, **more: Any) -> TlsSettings:
+    shown = None if identity is None else PemSource("ssl.keystore.location", identity.pem)
+    trusted = PemSource("ssl.truststore.location", authority.trusted)
+    settings = TlsSettings(shown, None, trusted, ClientAuth.NONE, True, ("TLSv1.2", "TLSv1.3"))
+    return replace(settings, **more)
+
+
+def a_sasl(password: str = PASSWORD, mechanism: str = "PLAIN") -> SaslSettings:
+    login = Login("controller", password, {"controller": PASSWORD})
+    return SaslSettings(("PLAIN",), mechanism, {"PLAIN": login, mechanism: login})
+
+
+def a_listener(tls: TlsSettings | None = None, sasl: SaslSettings | None = None) -> ListenerSecurity:
+    both = SecurityProtocol.SASL_SSL if tls else SecurityProtocol.SASL_PLAINTEXT
+    return ListenerSecurity("c.properties", "CONTROLLER", both, tls, sasl, failure_delay_ms=0)
+
+
+@asynccontextmanager
+async def serving(security: ListenerSecurity) -> AsyncIterator[int]:
+    """A listener whose controller can describe an empty cluster; the port."""
+    settings = SimpleNamespace(cluster_id="c", migration_enabled=True)
+    controller: Any = SimpleNamespace(image=an_image(), settings=settings, allows=lambda *_: True)
+    raft: Any = SimpleNamespace(voter=SimpleNamespace(leader=-1))
+    server = ControllerServer(raft, controller, listener="CONTROLLER", wall_ms=lambda: 0, security=security)
+    try:
+        yield await server.start("127.0.0.1", 0)
+    finally:
+        await server.stop()
+
+
+async def describe(port: int, how: ClientSecurity, host: str = "127.0.0.1") -> str:
+    """Ask something that only who is known may ask."""
+    connection = BrokerConnection(host, port, "a test", how)
+    try:
+        asked = DescribeClusterRequest(endpoint_type=2)
+        return (await connection.ask(asked, 1, DescribeClusterResponse, TIMEOUT_S)).cluster_id
+    finally:
+        connection.close()
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> list[str]:
+    """Returns the reasons with which connections were refused. No secret may be in anything that was logged."""
+    with capture_logs() as logged:
+        asyncio.run(asyncio.wait_for(test(), 3 * TIMEOUT_S))
+    assert PASSWORD not in str(logged)
+    assert "wr0ng" not in str(logged)
+    return [each["reason"] for each in logged if each["event"] == "connection.refused"]
+
+
+def test_who_knows_the_password_gets_in_over_tls(authority: Authority, node: Signed) -> None:
+    security = a_listener(a_tls(authority, node), a_sasl())
+
+    async def test() -> None:
+        async with serving(security) as port:
+            assert await describe(port, client_security(security)) == "c"
+            assert await describe(port, client_security(security), "localhost") == "c"
+
+    assert run(test) == []
+
+
+def test_who_does_not_know_it_is_refused_and_the_connection_ends(authority: Authority, node: Signed) -> None:
+    tls = a_tls(authority, node)
+
+    async def test() -> None:
+        async with serving(a_listener(tls, a_sasl())) as port:
+            with pytest.raises(OSError, match=r"refused our login.*Invalid username or password"):
+                await describe(port, client_security(a_listener(tls, a_sasl("wr0ng"))))
+
+    assert run(test) == ["PLAIN: Authentication failed: Invalid username or password"]
+
+
+def test_a_mechanism_that_is_not_enabled_is_refused_by_name(authority: Authority, node: Signed) -> None:
+    async def test() -> None:
+        async with serving(a_listener(None, a_sasl())) as port:
+            with pytest.raises(OSError, match=r"does not take SCRAM-SHA-256.*error 33.*PLAIN"):
+                await describe(port, client_security(a_listener(None, a_sasl(mechanism="SCRAM-SHA-256"))))
+
+    assert len(run(test)) == 1
+
+
+def test_before_it_is_known_who_asks_only_versions_are_told() -> None:
+    async def test() -> None:
+        async with serving(a_listener(None, a_sasl())) as port:
+            connection = BrokerConnection("127.0.0.1", port, "a test")
+            answer = await connection.ask(ApiVersionsRequest(), 3, ApiVersionsResponse, TIMEOUT_S)
+            assert {17, 36} <= {each.api_key for each in answer.api_keys}
+            with pytest.raises(asyncio.IncompleteReadError):
+                await connection.ask(DescribeClusterRequest(endpoint_type=2), 1, DescribeClusterResponse, TIMEOUT_S)
+
+    assert run(test) == ["DescribeCluster before it authenticated"]
+
+
+def test_who_is_not_known_yet_gets_no_memory() -> None:
+    async def test() -> None:
+        async with serving(a_listener(None, a_sasl())) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(struct.pack(">i", 600_000))
+            assert await reader.read() == b""
+            writer.close()
+
+    assert run(test) == ["a request of 600000 bytes before it authenticated"]
+
+
+def test_without_tls_nothing_is_understood(authority: Authority, node: Signed) -> None:
+    async def test() -> None:
+        async with serving(a_listener(a_tls(authority, node))) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(encode_request(ApiVersionsRequest(), 0, correlation_id=1, client_id=None))
+            assert API_VERSIONS_ANSWER not in await reader.read()
+            writer.close()
+
+    (reason,) = run(test)
+    assert reason.startswith("TLS: ")
+
+
+API_VERSIONS_ANSWER = struct.pack(">ih", 1, 0)
+
+
+def test_a_client_certificate_is_wanted_and_must_be_of_the_authority(authority: Authority, node: Signed) -> None:
+    stranger = Authority(node.pem.parent / "strangers").sign("stranger")
+    wants = a_listener(a_tls(authority, node, client_auth=ClientAuth.REQUIRED))
+
+    async def test() -> None:
+        async with serving(wants) as port:
+            assert await describe(port, client_security(a_listener(a_tls(authority, authority.sign("peer"))))) == "c"
+            for shown in (None, stranger):
+                with pytest.raises((OSError, EOFError)):
+                    await describe(port, client_security(a_listener(a_tls(authority, shown))))
+
+    assert all(reason.startswith("TLS: ") for reason in run(test))
+
+
+def test_a_server_must_be_who_was_asked_for_and_of_the_authority(authority: Authority) -> None:
+    elsewhere = authority.sign("elsewhere", "DNS:elsewhere")
+    strangers = Authority(elsewhere.pem.parent / "others")
+
+    async def test() -> None:
+        async with serving(a_listener(a_tls(authority, elsewhere))) as port:
+            with pytest.raises(OSError, match=r"(?i)ip address mismatch"):
+                await describe(port, client_security(a_listener(a_tls(authority, None))))
+            unnamed = a_tls(authority, None, verify_names=False)
+            assert await describe(port, client_security(a_listener(unnamed))) == "c"
+            with pytest.raises(OSError, match="certificate verify failed"):
+                await describe(port, client_security(a_listener(a_tls(strangers, None, verify_names=False))))
+
+    run(test)
+
+
+def test_a_large_request_passes_through_tls(authority: Authority, node: Signed) -> None:
+    """Larger than what the streams hold back, several times over."""
+    security = a_listener(a_tls(authority, node))
+    asked = DescribeQuorumRequest(tuple(DescribeQuorumTopic(f"{number:0100}") for number in range(60_000)))
+
+    async def test() -> None:
+        async with serving(security) as port:
+            connection = BrokerConnection("127.0.0.1", port, "a test", client_security(security))
+            for _ in range(3):
+                answer = await connection.ask(asked, 2, DescribeQuorumResponse, TIMEOUT_S)
+                assert answer.topics[0].topic_name == f"{0:0100}"
+            connection.close()
+
+    assert run(test) == []
+
+
+def test_a_certificate_may_itself_be_what_is_trusted(authority: Authority, node: Signed) -> None:
+    """As in Kafka: a truststore may hold the peer's certificate alone."""
+    pinned = replace(a_tls(authority, None), trusted=PemSource("ssl.truststore.location", node.certificate))
+
+    async def test() -> None:
+        async with serving(a_listener(a_tls(authority, node))) as port:
+            assert await describe(port, client_security(a_listener(pinned))) == "c"
+
+    run(test)
+
+
+@pytest.mark.parametrize("in_one_line", [False, True])
+def test_key_and_certificates_may_stand_in_the_file_itself(
+    authority: Authority, node: Signed, in_one_line: bool
+) -> None:
+    text = node.pem.read_text()
+    given = PemSource("ssl.keystore.key", text=" ".join(text.split("\n")) if in_one_line else text)
+    trusted = PemSource("ssl.truststore.certificates", text=authority.trusted.read_text())
+    security = a_listener(replace(a_tls(authority, node), identity=given, trusted=trusted))
+
+    async def test() -> None:
+        async with serving(security) as port:
+            assert await describe(port, client_security(security)) == "c"
+
+    run(test)
+
+
+def test_an_encrypted_key_needs_its_password_and_never_asks_for_it(
+    authority: Authority, node: Signed, tmp_path: Path
+) -> None:
+    pem = tmp_path / "locked.pem"
+    openssl("pkcs8", "-topk8", "-in", node.key, "-out", pem, "-passout", f"pass:{PASSWORD}")
+    pem.write_text(pem.read_text() + node.certificate.read_text())
+    locked = replace(a_tls(authority, node), identity=PemSource("ssl.keystore.location", pem))
+    check_stores(a_listener(replace(locked, key_password=PASSWORD)))
+    for password in (None, "wr0ng"):
+        with pytest.raises(FindingError, match=r"Z2K-3021.*ssl.keystore.location") as raised:
+            check_stores(a_listener(replace(locked, key_password=password)))
+        assert "wr0ng" not in str(raised.value)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no PEM", bytes(range(256))])
+def test_a_store_that_cannot_be_read_is_named(authority: Authority, node: Signed, tmp_path: Path, content: Any) -> None:
+    pem = tmp_path / "a.pem"
+    if content is not None:
+        pem.write_bytes(content)
+    for spoiled, key in (
+        ({"identity": PemSource("ssl.keystore.location", pem)}, "ssl.keystore.location"),
+        ({"trusted": PemSource("ssl.truststore.location", pem)}, "ssl.truststore.location"),
+    ):
+        with pytest.raises(FindingError) as raised:
+            check_stores(a_listener(replace(a_tls(authority, node), **spoiled)))  # type: ignore[arg-type]
+        assert (raised.value.code, raised.value.occurrence.values["key"]) == ("Z2K-3021", key)

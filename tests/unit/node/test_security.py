@@ -1,0 +1,202 @@
+"""What a stock file says of TLS and SASL: taken as Kafka takes it, or refused by the name of its key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from migrator.errors import FindingError
+from migrator.model.values import SecurityProtocol
+from migrator.node.config import NodeConfig, parse_config
+from migrator.node.security import ClientAuth, ListenerSecurity, PemSource
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+LOGIN = f'{PLAIN} username="controller" password="s3cret" user_controller="s3cret" user_broker="0ther";'
+
+BASE = {
+    "process.roles": "controller",
+    "node.id": "3000",
+    "controller.quorum.voters": "3000@h:9093,3001@i:9093,3002@j:9093",
+    "listeners": "CONTROLLER://:9093",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:SASL_SSL,PLAINTEXT:PLAINTEXT,INSIDE:SASL_SSL",
+    "log.dirs": "/d",
+    "ssl.keystore.type": "PEM",
+    "ssl.keystore.location": "/k.pem",
+    "ssl.truststore.type": "PEM",
+    "ssl.truststore.location": "/t.pem",
+    "sasl.mechanism.controller.protocol": "PLAIN",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.controller.plain.sasl.jaas.config": LOGIN,
+}
+
+
+def a_config(**changes: str | None) -> NodeConfig:
+    """The file with keys changed (dots written as `__`), or taken out (None)."""
+    keys = {**BASE, **{name.replace("__", "."): value for name, value in changes.items()}}
+    return parse_config("\n".join(f"{key}={value}" for key, value in keys.items() if value is not None), "c.properties")
+
+
+def of_controller(**changes: str | None) -> ListenerSecurity:
+    return a_config(**changes).security["CONTROLLER"]
+
+
+def test_tls_and_plain_are_read() -> None:
+    found = of_controller()
+    assert found.protocol is SecurityProtocol.SASL_SSL
+    assert found.tls is not None
+    assert found.tls.identity == PemSource("ssl.keystore.location", Path("/k.pem"))
+    assert found.tls.trusted == PemSource("ssl.truststore.location", Path("/t.pem"))
+    assert (found.tls.verify_names, found.tls.client_auth) == (True, ClientAuth.NONE)
+    assert found.sasl is not None
+    assert (found.sasl.enabled, found.sasl.mechanism) == (("PLAIN",), "PLAIN")
+    assert dict(found.sasl.logins["PLAIN"].users) == {"controller": "s3cret", "broker": "0ther"}
+
+
+def test_a_key_of_the_listener_wins_over_the_general_one() -> None:
+    found = of_controller(
+        listener__name__controller__ssl__keystore__location="/mine.pem",
+        listener__name__controller__ssl__endpoint__identification__algorithm="",
+        listener__name__other__ssl__truststore__location="/theirs.pem",
+    )
+    assert found.tls is not None
+    assert found.tls.identity == PemSource("listener.name.controller.ssl.keystore.location", Path("/mine.pem"))
+    assert found.tls.trusted == PemSource("ssl.truststore.location", Path("/t.pem"))
+    assert not found.tls.verify_names
+
+
+@pytest.mark.parametrize(
+    ("protocol", "changes", "wanted"),
+    [
+        ("SSL", {"ssl__client__auth": "required"}, ClientAuth.REQUIRED),
+        ("SSL", {"ssl__client__auth": "requested"}, ClientAuth.REQUESTED),
+        ("SASL_SSL", {"ssl__client__auth": "required"}, ClientAuth.NONE),
+        ("SASL_SSL", {"listener__name__controller__ssl__client__auth": "required"}, ClientAuth.REQUIRED),
+    ],
+)
+def test_client_certificates_are_asked_for_on_sasl_listeners_only_by_their_own_key(
+    protocol: str, changes: dict[str, str | None], wanted: ClientAuth
+) -> None:
+    """KIP-684."""
+    tls = of_controller(listener__security__protocol__map=f"CONTROLLER:{protocol}", **changes).tls
+    assert tls is not None
+    assert tls.client_auth is wanted
+
+
+def test_a_single_voter_needs_no_login_of_its_own_and_a_quorum_does() -> None:
+    users_only = f'{PLAIN} user_broker="0ther";'
+    jaas = {"listener__name__controller__plain__sasl__jaas__config": users_only}
+    alone = of_controller(controller__quorum__voters="3000@h:9093", sasl__mechanism__controller__protocol=None, **jaas)
+    assert alone.sasl is not None
+    assert alone.sasl.mechanism is None
+    assert refused(**jaas)[0] == "Z2K-3022"
+
+
+def test_the_listener_of_the_brokers_is_read_when_they_are_told_things() -> None:
+    inside: dict[str, str | None] = {
+        "inter__broker__listener__name": "INSIDE",
+        "sasl__mechanism__inter__broker__protocol": "SCRAM-SHA-512",
+        "listener__name__inside__scram-sha-512__sasl__jaas__config": f'{SCRAM} username="c" password="s3cret";',
+    }
+    assert "INSIDE" not in a_config(**inside).security
+    config = a_config(zookeeper__metadata__migration__enable="true", zookeeper__connect="z:1", **inside)
+    found = config.security["INSIDE"].sasl
+    assert found is not None
+    assert (found.enabled, found.mechanism, found.logins["SCRAM-SHA-512"].user) == ((), "SCRAM-SHA-512", "c")
+
+
+def refused(**changes: str | None) -> tuple[str, str, str]:
+    with pytest.raises(FindingError) as raised:
+        a_config(**changes)
+    assert "s3cret" not in str(raised.value)
+    assert "0ther" not in str(raised.value)
+    found = raised.value.occurrence.values
+    return raised.value.code, str(found["key"]), str(found["reason"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "reason"),
+    [
+        ({"ssl__keystore__location": None}, "ssl.keystore.location", "needs a certificate"),
+        ({"ssl__keystore__password": "s3cret"}, "ssl.keystore.password", "no password"),
+        ({"ssl__truststore__password": "s3cret"}, "ssl.truststore.password", "no password"),
+        ({"ssl__keystore__key": "s3cret"}, "ssl.keystore.location", "only one of both"),
+        ({"ssl__keystore__location": None, "ssl__keystore__key": "s3cret"}, "ssl.keystore.key", "both or not at all"),
+        ({"ssl__truststore__certificates": "x"}, "ssl.truststore.location", "only one of both"),
+        ({"ssl__cipher__suites": "TLS_AES_128_GCM_SHA256"}, "ssl.cipher.suites", "name none"),
+        ({"ssl__engine__factory__class": "x.Y"}, "ssl.engine.factory.class", "JVM"),
+        ({"ssl__enabled__protocols": "TLSv1.1"}, "ssl.enabled.protocols", "TLSv1.2"),
+        ({"ssl__endpoint__identification__algorithm": "ldaps"}, "ssl.endpoint.identification.algorithm", "https"),
+        ({"listener__name__controller__ssl__client__auth": "yes"}, "listener.name.controller.ssl.client.auth",
+         "not one of"),
+    ],
+)  # fmt: skip
+def test_tls_that_cannot_be_honoured_stops_the_start(changes: dict[str, str | None], key: str, reason: str) -> None:
+    code, found, words = refused(**changes)
+    assert (code, found) == ("Z2K-3021", key)
+    assert reason in words
+
+
+@pytest.mark.parametrize(
+    ("changes", "commands"),
+    [
+        (
+            {"ssl__keystore__type": None, "ssl__keystore__location": "/etc/k.jks"},
+            [
+                "keytool -importkeystore -srckeystore /etc/k.jks -destkeystore /etc/k.p12",
+                "pkcs12 -in /etc/k.p12 -nodes",
+            ],
+        ),
+        (
+            {"ssl__keystore__type": "PKCS12", "ssl__keystore__location": "/etc/k.p12"},
+            ["openssl pkcs12 -in /etc/k.p12 -nodes -out /etc/k.pem"],
+        ),
+        (
+            {"ssl__truststore__type": "jks", "ssl__truststore__location": "/etc/t.jks"},
+            ["keytool -list -rfc -keystore /etc/t.jks > /etc/t.pem"],
+        ),
+    ],
+)
+def test_another_store_is_refused_with_the_commands_that_convert_it(
+    changes: dict[str, str | None], commands: list[str]
+) -> None:
+    code, _, reason = refused(**changes)
+    assert code == "Z2K-3021"
+    for command in commands:
+        assert command in reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "reason"),
+    [
+        ({"sasl__enabled__mechanisms": None}, "sasl.enabled.mechanisms", "GSSAPI (the default)"),
+        ({"sasl__enabled__mechanisms": "PLAIN,OAUTHBEARER"}, "sasl.enabled.mechanisms", "OAUTHBEARER is not possible"),
+        ({"sasl__enabled__mechanisms": "s3cret"}, "sasl.enabled.mechanisms", "a mechanism that it names"),
+        ({"sasl__mechanism__controller__protocol": "SCRAM-SHA-512"}, "sasl.mechanism.controller.protocol", "use PLAIN"),
+        ({"sasl__mechanism__controller__protocol": None}, "sasl.mechanism.controller.protocol", "GSSAPI (the default)"),
+        ({"listener__name__controller__plain__sasl__jaas__config": None},
+         "listener.name.controller.plain.sasl.jaas.config", "JAAS file"),
+        ({"listener__name__controller__plain__sasl__jaas__config": f'{SCRAM} password="s3cret";'},
+         "listener.name.controller.plain.sasl.jaas.config", "PlainLoginModule"),
+        ({"listener__name__controller__plain__sasl__jaas__config": f'{PLAIN} password="s3cret"'},
+         "listener.name.controller.plain.sasl.jaas.config", "semicolon"),
+        ({"listener__name__controller__plain__sasl__server__callback__handler__class": "x.Y"},
+         "listener.name.controller.plain.sasl.server.callback.handler.class", "JVM"),
+        ({"connections__max__reauth__ms": "60000"}, "connections.max.reauth.ms", "set it to 0"),
+        ({"listener__name__controller__plain__connections__max__reauth__ms": "1"},
+         "listener.name.controller.plain.connections.max.reauth.ms", "set it to 0"),
+    ],
+)  # fmt: skip
+def test_sasl_that_cannot_be_honoured_stops_the_start(changes: dict[str, str | None], key: str, reason: str) -> None:
+    code, found, words = refused(**changes)
+    assert (code, found) == ("Z2K-3022", key)
+    assert reason in words
+
+
+def test_no_secret_is_in_the_text_of_a_configuration() -> None:
+    config = a_config(ssl__key__password="s3cret")
+    for text in (repr(config), str(config), repr(config.security)):
+        assert "s3cret" not in text
+        assert "0ther" not in text
