@@ -11,7 +11,7 @@ Source: Kafka 3.9 `StandardAuthorizer`, `StandardAuthorizerData`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from migrator.model.image import Image
@@ -48,10 +48,23 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Whose request it is. principal: `Type:name`; host: the address the client has at its broker."""
+    """Whose request it is. principal: `Type:name`; host: the address the client has at its broker.
+
+    by_token: it logged in with a delegation token, which is not good enough to get another one.
+    """
 
     principal: str
     host: str
+    by_token: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRules:
+    """What the properties file says of delegation tokens. secret_key: what their secrets are derived with."""
+
+    secret_key: str = field(repr=False)
+    max_lifetime_ms: int
+    renew_lifetime_ms: int
 
 
 def is_allowed(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from random import Random
 
-from migrator.controller.authorizer import Asker, Rules
+from migrator.controller.authorizer import Asker, Rules, TokenRules
 from migrator.controller.contacts import Contacts
 from migrator.model.image import Image
 from migrator.wire.schema import Message
@@ -49,6 +49,13 @@ class Error(IntEnum):
     POLICY_VIOLATION = 44
     SECURITY_DISABLED = 54
     OPERATION_NOT_ATTEMPTED = 55
+    DELEGATION_TOKEN_AUTH_DISABLED = 61
+    DELEGATION_TOKEN_NOT_FOUND = 62
+    DELEGATION_TOKEN_OWNER_MISMATCH = 63
+    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = 64
+    DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65
+    DELEGATION_TOKEN_EXPIRED = 66
+    INVALID_PRINCIPAL_TYPE = 67
     TOPIC_DELETION_DISABLED = 73
     FENCED_LEADER_EPOCH = 74
     STALE_BROKER_EPOCH = 77
@@ -87,7 +94,9 @@ class Settings:
     unclean_leader_election: bool = False
     authorizer: Rules | None = None
     """None: everybody may do everything, and ACLs cannot be changed."""
-    static: Mapping[str, str] = field(default_factory=dict)
+    tokens: TokenRules | None = None
+    """None: delegation tokens are switched off."""
+    static: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The whole properties file, for defaults of topic configuration."""
 
 
@@ -97,6 +106,7 @@ class Situation:
 
     next_offset: the offset that the first record decided now will get; it becomes a new broker's epoch.
     chance:      the only source of randomness (ids, placement).
+    wall_ms:     the time of day, for what outlives this process.
     asker:       for whom a broker passed the request on; None: who is connected to us asks, a node of the cluster.
     """
 
@@ -106,6 +116,7 @@ class Situation:
     next_offset: int
     now_ms: int
     chance: Random
+    wall_ms: int = 0
     asker: Asker | None = None
 
     def new_id(self, taken: Container[bytes]) -> bytes:

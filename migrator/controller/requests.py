@@ -32,6 +32,7 @@ from migrator.controller.quotas import alter_client_quotas
 from migrator.controller.reassignments import alter_reassignments, list_reassignments
 from migrator.controller.refusals import refuse
 from migrator.controller.scram import alter_scram
+from migrator.controller.tokens import create_token, expire_token, renew_token
 from migrator.controller.topics import create_partitions, create_topics, delete_topics
 from migrator.errors import FindingError
 from migrator.model.values import MigrationState
@@ -60,8 +61,11 @@ from migrator.wire.messages.partitions import (
 from migrator.wire.messages.security import (
     AlterUserScramCredentialsRequest,
     CreateAclsRequest,
+    CreateDelegationTokenRequest,
     DeleteAclsRequest,
     DescribeAclsRequest,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
 )
 from migrator.wire.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from migrator.wire.principal import decode_principal
@@ -76,9 +80,6 @@ BEFORE_MIGRATION: Final = (
 """What a controller answers in pre-migration mode; everything else is NOT_CONTROLLER there."""
 
 NOT_BUILT: Final = {
-    38: "CreateDelegationToken",
-    39: "RenewDelegationToken",
-    40: "ExpireDelegationToken",
     57: "UpdateFeatures",
     80: "AddRaftVoter",
     81: "RemoveRaftVoter",
@@ -135,6 +136,12 @@ def _decide(situation: Situation, request: Message, version: int) -> Decision:
             return delete_acls(situation, request)
         case DescribeAclsRequest():
             return describe_acls(situation, request)
+        case CreateDelegationTokenRequest():
+            return create_token(situation, request, version)
+        case RenewDelegationTokenRequest():
+            return renew_token(situation, request)
+        case ExpireDelegationTokenRequest():
+            return expire_token(situation, request)
         case _:
             words = f"{type(request).__name__.removesuffix('Request')} is not supported by the migrating controller."
             return Decision(refuse(request, Error.UNSUPPORTED_VERSION, words))
@@ -195,7 +202,8 @@ def open_envelope(envelope: EnvelopeRequest) -> Opened:
         _, message = decode_request(envelope.request_data)
     except FindingError as error:
         raise EnvelopeRefused(Error.UNSUPPORTED_VERSION) from error
-    asker = Asker(f"{principal.type}:{principal.name}", host_of(envelope.client_host_address))
+    host = host_of(envelope.client_host_address)
+    asker = Asker(f"{principal.type}:{principal.name}", host, principal.token_authenticated)
     return Opened(header.api_version, header.correlation_id, message, asker)
 
 

@@ -32,6 +32,7 @@ from migrator.controller.refusals import refuse
 from migrator.controller.replay import replay
 from migrator.controller.requests import decide
 from migrator.controller.snapshot import records_of
+from migrator.controller.tokens import expired_tokens
 from migrator.errors import FindingError
 from migrator.model.draft import Delta, Draft, join
 from migrator.model.image import METADATA_VERSION, Image, Position
@@ -341,6 +342,7 @@ class ActiveController:
             next_offset=self._raft.voter.log.end,
             now_ms=self._raft.now_ms(),
             chance=self._chance,
+            wall_ms=self._raft.wall_ms(),
             asker=asker,
         )
 
@@ -469,6 +471,14 @@ class ActiveController:
         if records:
             log.info("leaders.balanced", partitions=len(records))
             self._append(records)
+
+    def sweep_tokens(self) -> None:
+        """Delegation tokens that expired are removed, so that they are gone from ZooKeeper too."""
+        if self.epoch is not None and self._resumed.is_set() and self._may_write():
+            records = expired_tokens(self._situation())
+            if records:
+                log.info("tokens.expired", tokens=len(records))
+                self._append(records)
 
     def heartbeat_ages_ms(self) -> dict[int, int]:
         now = self._raft.now_ms()

@@ -17,7 +17,7 @@ from typing import Final
 
 import javaproperties
 
-from migrator.controller.authorizer import ANONYMOUS, STANDARD_AUTHORIZER, Rules
+from migrator.controller.authorizer import ANONYMOUS, STANDARD_AUTHORIZER, Rules, TokenRules
 from migrator.errors import CONFIG_MISSING, CONFIG_NOT_HONOURED
 from migrator.model.values import Listener, SecurityProtocol
 from migrator.node.security import BETWEEN_VOTERS, TO_BROKERS, ListenerSecurity, read_security
@@ -80,6 +80,8 @@ class NodeConfig:
     """The first of controller.listener.names: on it this node speaks to the other voters."""
     authorizer: Rules | None = None
     """Who may do everything, and what holds where no ACL is; None without an authorizer."""
+    tokens: TokenRules | None = None
+    token_check_interval_ms: int = 3_600_000
     # --- ours
     gates: str = "auto"
     takeover_max_ms: int = 15_000
@@ -171,6 +173,8 @@ class _Parser:
             unclean_leader_election=self._bool("unclean.leader.election.enable", False),
             quorum=self._quorum_settings(),
             authorizer=self._authorizer({listener.protocol for listener in listeners}),
+            tokens=self._tokens(),
+            token_check_interval_ms=self._int("delegation.token.expiry.check.interval.ms", 3_600_000, at_least=1),
             gates=self._one_of("zk2kraft.gates", "auto", ("auto", "hold")),
             takeover_max_ms=self._int("zk2kraft.takeover.max.ms", 15_000, at_least=1, at_most=TAKEOVER_MAX_MS),
             control_address=self._given.get("zk2kraft.control.address", "127.0.0.1:0"),
@@ -213,6 +217,18 @@ class _Parser:
             reason = f"on a PLAINTEXT controller listener brokers come as {ANONYMOUS}, who has to be a super user"
             self._refuse("super.users", reason)
         return Rules(super_users, self._bool("allow.everyone.if.no.acl.found", False))
+
+    def _tokens(self) -> TokenRules | None:
+        """The older name of the key counts where the newer one is not given, as in Kafka."""
+        key = self._given.get("delegation.token.secret.key") or self._given.get("delegation.token.master.key")
+        if not key:
+            return None
+        week_ms, day_ms = 7 * 86_400_000, 86_400_000
+        return TokenRules(
+            secret_key=key,
+            max_lifetime_ms=self._int("delegation.token.max.lifetime.ms", week_ms, at_least=1),
+            renew_lifetime_ms=self._int("delegation.token.expiry.time.ms", day_ms, at_least=1),
+        )
 
     # --- what we cannot do ---------------------------------------------------------------------------------
 

@@ -285,6 +285,7 @@ class ControllerProcess:
             delete_topic_enabled=config.delete_topic_enabled,
             unclean_leader_election=config.unclean_leader_election,
             authorizer=config.authorizer,
+            tokens=config.tokens,
             static=config.given,
         )
 
@@ -384,9 +385,10 @@ class ControllerProcess:
     # --- while it runs -------------------------------------------------------------------------------------
 
     async def _tick(self, parts: _Parts) -> None:
-        """What happens by the clock: NoOps, sessions that end, leaders that come home."""
+        """What happens by the clock: NoOps, sessions and tokens that end, leaders that come home."""
         next_silence = time.monotonic()
         next_balance = next_silence + self._config.leader_imbalance_check_interval_s
+        next_sweep = next_silence + self._config.token_check_interval_ms / 1000
         while True:
             await asyncio.sleep(TICK_S)
             now = time.monotonic()
@@ -397,6 +399,9 @@ class ControllerProcess:
             if self._config.auto_leader_rebalance and now >= next_balance:
                 parts.controller.balance_leaders()
                 next_balance = now + self._config.leader_imbalance_check_interval_s
+            if now >= next_sweep:
+                parts.controller.sweep_tokens()
+                next_sweep = now + self._config.token_check_interval_ms / 1000
 
     async def _measure_loop(self) -> None:
         """How late the loop is: the longest of the last ten seconds."""

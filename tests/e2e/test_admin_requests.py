@@ -407,6 +407,9 @@ def test_quotas_and_credentials_reach_zookeeper_and_the_brokers(laboratory: Labo
         becomes("users/alice%20smith", {"producer_byte_rate": "1048577", "SCRAM-SHA-512": text})
 
 
+TOKEN_KEY = "what tokens of the laboratory are derived with"
+
+
 def with_a_client_listener(laboratory: Laboratory) -> tuple[Cluster, str]:
     """Brokers with an authorizer and a listener on which clients say who they are; the address of that one."""
     authorized = {
@@ -415,6 +418,7 @@ def with_a_client_listener(laboratory: Laboratory) -> tuple[Cluster, str]:
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,CLIENT:SASL_PLAINTEXT",
         "inter.broker.listener.name": "PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN",
+        "delegation.token.secret.key": TOKEN_KEY,
         "listener.name.client.plain.sasl.jaas.config": (
             'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="hers";'
         ),
@@ -429,7 +433,7 @@ def with_a_client_listener(laboratory: Laboratory) -> tuple[Cluster, str]:
     return cluster, ",".join(addresses)
 
 
-def test_acls_are_changed_and_heeded_for_whom_a_broker_passes_a_request_on(laboratory: Laboratory) -> None:
+def test_acls_and_tokens_are_for_whom_a_broker_passes_a_request_on(laboratory: Laboratory) -> None:
     cluster, for_clients = with_a_client_listener(laboratory)
     cluster.start()
     cluster.create_topics(["topic-0"])
@@ -447,6 +451,7 @@ def test_acls_are_changed_and_heeded_for_whom_a_broker_passes_a_request_on(labor
     rules = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
+        "delegation.token.secret.key": TOKEN_KEY,
     }
     controller = ready_to_migrate(cluster, ["topic-0"], rules)
     controller.start()
@@ -477,6 +482,25 @@ def test_acls_are_changed_and_heeded_for_whom_a_broker_passes_a_request_on(labor
     with pytest.raises(KafkaException, match="CLUSTER_AUTHORIZATION_FAILED"):
         alice.elect_leaders(ElectionType.PREFERRED, [TopicPartition("topic-0", 0)]).result(30)
 
+    login = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="hers";'
+    as_alice = laboratory.directory / "alice.properties"
+    as_alice.write_text("".join(f"{key}={value}\n" for key, value in {**of_alice, "sasl.jaas.config": login}.items()))
+
+    def tokens(*words: str) -> str:
+        server = ("--bootstrap-server", for_clients, "--command-config", as_alice)
+        return laboratory.tool("org.apache.kafka.tools.DelegationTokenCommand", *server, *words)
+
+    told = tokens("--create", "--max-life-time-period", "-1").strip().splitlines()[-1].split()
+    token, secret = told[0], told[1]
+    wait_for(lambda: None if cluster.zk.exists(f"/delegation_token/tokens/{token}") else "not yet", 30, "the token")
+    wait_for(lambda: None if token in tokens("--describe") else "not yet", 30, "brokers know the token")
+    tokens("--renew", "--renew-time-period", "60000", "--hmac", secret)
+    kept = tokens("--create", "--max-life-time-period", "-1").strip().splitlines()[-1].split()[0]
+    tokens("--expire", "--expiry-time-period", "-1", "--hmac", secret)
+    wait_for(lambda: "still there" if cluster.zk.exists(f"/delegation_token/tokens/{token}") else None, 30, "its end")
+    assert secret not in controller.process.log_text()
+    assert TOKEN_KEY not in controller.process.log_text()
+
     acls("--remove", "--force", "--allow-principal", "User:alice", "--operation", "Create", *pattern)
     wait_for(lambda: None if stored(of_prefix) == {"Describe"} else "not yet", 30, "one is gone")
     assert creates("alices-2") == "TOPIC_AUTHORIZATION_FAILED"
@@ -484,4 +508,5 @@ def test_acls_are_changed_and_heeded_for_whom_a_broker_passes_a_request_on(labor
 
     hand_back(cluster, controller)
     assert (stored(of_topic), stored(of_prefix)) == ({"Describe"}, {"Describe"})
+    assert cluster.zk.exists(f"/delegation_token/tokens/{kept}")
     assert creates("alices-3") == "TOPIC_AUTHORIZATION_FAILED"  # ZooKeeper's own controller says so too
