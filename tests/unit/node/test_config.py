@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.controller.authorizer import STANDARD_AUTHORIZER, Rules
+from migrator.controller.authorizer import STANDARD_AUTHORIZER, Rules, TokenRules
 from migrator.errors import FindingError
 from migrator.model.values import Listener, SecurityProtocol
 from migrator.node.config import NodeConfig, Voter, is_known, parse_config, read_config
@@ -114,6 +114,17 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
             {"authorizer__class__name": STANDARD_AUTHORIZER, "super__users": " User:ANONYMOUS ; User:a,b;"},
             "authorizer",
             Rules(frozenset({"User:ANONYMOUS", "User:a,b"})),
+        ),
+        ({"delegation__token__master__key": "k"}, "tokens", TokenRules("k", 604_800_000, 86_400_000)),
+        (
+            {
+                "delegation__token__master__key": "old",
+                "delegation__token__secret__key": "new",
+                "delegation__token__max__lifetime__ms": "9",
+                "delegation__token__expiry__time__ms": "5",
+            },
+            "tokens",
+            TokenRules("new", 9, 5),
         ),
         ({"zk2kraft__gates": "hold"}, "gates", "hold"),
         ({"zk2kraft__takeover__max__ms": "60000"}, "takeover_max_ms", 60_000),
