@@ -447,7 +447,7 @@ def _step(entry: Entry, header: RequestHeader, frame: bytes) -> Step:
     """Anything but the two requests of SASL ends the connection without an answer, and is not even read."""
     if header.api_key not in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
         raise _NotEntered(f"{API_KEYS[header.api_key].name} before it authenticated")
-    _, request = decode_request(frame)
+    request = decode_request_body(header, frame)
     if isinstance(request, SaslHandshakeRequest):
         return entry.handshake(request, header.api_version)
     assert isinstance(request, SaslAuthenticateRequest), request
