@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
 from migrator.controller.decision import Decision, Error, Record, Situation
 from migrator.controller.topic_configs import TOPIC_CONFIGS, is_list, refuse_topic_config
-from migrator.model.image import NO_CONFIG, Config
-from migrator.model.values import ConfigKey, ConfigType
+from migrator.model.image import NO_CONFIG
+from migrator.model.values import ConfigKey, ConfigType, MigrationState, is_password
 from migrator.wire.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -91,7 +91,7 @@ def _alter(situation: Situation, asked: IncrementalAlterConfigsResource) -> list
     for config in asked.configs:  # a key that is named twice: the last one counts
         value = _new_value(now.get(config.name), config.name, config.config_operation, config.value, key)
         touched[config.name] = value
-    return _written(key, now, touched)
+    return _written(situation, key, touched)
 
 
 def _replace(situation: Situation, asked: AlterConfigsResource) -> list[Record]:
@@ -99,16 +99,19 @@ def _replace(situation: Situation, asked: AlterConfigsResource) -> list[Record]:
     _check_resource(situation, key)
     now = situation.image.configs.get(key, NO_CONFIG)
     named: dict[str, str | None] = {config.name: config.value for config in asked.configs}
-    return _written(key, now, named | {name: None for name in now if name not in named})
+    gone: dict[str, str | None] = {name: None for name in now if name not in named}
+    return _written(situation, key, named | gone)
 
 
-def _written(key: ConfigKey, now: Config, touched: Mapping[str, str | None]) -> list[Record]:
+def _written(situation: Situation, key: ConfigKey, touched: Mapping[str, str | None]) -> list[Record]:
     """The records by which these keys get their values (None: none), if the whole may be."""
+    now = situation.image.configs.get(key, NO_CONFIG)
     after: dict[str, str] = dict(now)
     for name, value in touched.items():
         after.pop(name, None)
         if value is not None:
             after[name] = value
+    _check_passwords(situation, key, touched)
     if key.type == ConfigType.TOPIC:
         refusal = refuse_topic_config(after)
         if refusal is not None:
@@ -137,6 +140,14 @@ def _check_resource(situation: Situation, key: ConfigKey) -> None:
                 raise _Refused(Error.BROKER_ID_NOT_REGISTERED, f"No node with id {key.name} found.")
         case _:
             raise _Refused(Error.UNSUPPORTED_VERSION, f"Configuration resource type {key.type} is not supported.")
+
+
+def _check_passwords(situation: Situation, key: ConfigKey, touched: Iterable[str]) -> None:
+    """While ZooKeeper is written as well: there passwords are encrypted, and we have no key for that."""
+    passwords = [name for name in touched if is_password(name)]
+    if key.type == ConfigType.BROKER and passwords and situation.image.migration == MigrationState.MIGRATION:
+        text = f"{passwords[0]} cannot be changed while the cluster is migrated: use the broker's properties file."
+        raise _Refused(Error.INVALID_CONFIG, text)
 
 
 def _new_value(now: str | None, name: str, operation: int, given: str | None, key: ConfigKey) -> str | None:

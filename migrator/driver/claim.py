@@ -122,6 +122,17 @@ def refuse_resume(
     return None
 
 
+def left_controller(seen: Seen, voters: Collection[int], kraft_epoch: int) -> bool:
+    """Whether `/controller` is held by this quorum, in no later epoch, and nothing was committed under it."""
+    held, migration = seen.controller, seen.migration
+    return (
+        held is not None
+        and 0 < held.kraft_epoch <= kraft_epoch
+        and held.brokerid in voters
+        and (migration is None or migration.kraft_metadata_offset < 0)
+    )
+
+
 def plan_claim(
     seen: Seen, *, node: int, kraft_epoch: int, now_ms: int, ephemeral: bool, at: Position = NOWHERE
 ) -> tuple[Multi, Claim]:
@@ -196,9 +207,15 @@ def plan_fence(seen: Seen) -> Multi:
     That claim names the version of `/migration` (or creates it); with this it is refused whenever it arrives, and the
     ZooKeeper controller is not disturbed, as it would be by a touch of `/controller_epoch`.
     """
+    check = Check(paths.CONTROLLER_EPOCH, seen.epoch_version)
     if seen.migration_version < 0:
-        return Multi((Create(paths.MIGRATION, migration_data(NOBODYS)),))
-    return Multi((SetData(paths.MIGRATION, migration_data(NOBODYS), seen.migration_version),))
+        return Multi((check, Create(paths.MIGRATION, migration_data(NOBODYS))))
+    return Multi((check, SetData(paths.MIGRATION, migration_data(NOBODYS), seen.migration_version)))
+
+
+def plan_leave_controller(seen: Seen) -> Multi:
+    """Delete a `/controller` of this quorum beside which `/migration` says nothing of it."""
+    return Multi((Check(paths.CONTROLLER_EPOCH, seen.epoch_version), Delete(paths.CONTROLLER, seen.controller_version)))
 
 
 def plan_hand_back(claim: Claim, highest_state_epoch: int) -> Multi:

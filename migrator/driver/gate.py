@@ -32,7 +32,7 @@ from migrator.errors import (
     Severity,
 )
 from migrator.model.image import METADATA_VERSION, Image
-from migrator.model.values import Broker, Partition, Recovery
+from migrator.model.values import Broker, Partition, Recovery, is_password
 from migrator.model.verdict import Check, Verdict
 from migrator.zk import paths
 from migrator.zk.znodes import topic_id_text
@@ -45,16 +45,6 @@ REQUEST_MAX_BYTES: Final = 104_857_600
 """Kafka's default of `socket.request.max.bytes`."""
 REQUEST_SHARE: Final = 0.8
 VOTERS_MIN: Final = 3
-
-PASSWORD_SUFFIXES: Final = (
-    "ssl.keystore.password",
-    "ssl.key.password",
-    "ssl.truststore.password",
-    "ssl.keystore.key",
-    "ssl.keystore.certificate.chain",
-    "ssl.truststore.certificates",
-    "sasl.jaas.config",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +287,7 @@ def _healthy(partition: Partition) -> bool:
 def _config_findings(tree: Tree) -> list[Occurrence]:
     found = [ORPHAN_CONFIG.found(path=paths.topic_config(name)) for name in sorted(tree.orphan_configs)]
     for broker, values in sorted(tree.broker_configs.items()):
-        passwords = [key for key in sorted(values) if key.endswith(PASSWORD_SUFFIXES)]
+        passwords = [key for key in sorted(values) if is_password(key)]
         found += [PASSWORD_CONFIG.found(path=paths.broker_config(broker), key=key) for key in passwords]
     return found
 

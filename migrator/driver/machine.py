@@ -49,6 +49,7 @@ class Happened(Enum):
     LEADERSHIP_LOST = "this node does not lead any more"
     QUORUM_READY = "every voter is ready"
     GATE_OPENED = "every check of the takeover gate holds"
+    CLAIM_LEFT = "an earlier leader of this quorum left its claim, and no record of it"
     CLAIMED = "the controllership is claimed"
     CLAIM_REFUSED = "the claim was refused"
     CLAIM_RESUMED = "the controllership is claimed again"
@@ -86,6 +87,7 @@ TRANSITIONS: Final[dict[tuple[State, Happened], State]] = {
     (State.IDLE, Happened.HANDED_BACK): State.RETIRED,
     (State.WAIT_QUORUM, Happened.QUORUM_READY): State.WAIT_BROKERS,
     (State.WAIT_BROKERS, Happened.GATE_OPENED): State.TAKING_OVER,
+    (State.WAIT_BROKERS, Happened.CLAIM_LEFT): State.ABORTING,
     (State.TAKING_OVER, Happened.CLAIMED): State.COPYING,
     (State.TAKING_OVER, Happened.CLAIM_REFUSED): State.WAIT_BROKERS,
     (State.COPYING, Happened.COPIED): State.AUDITING,
@@ -110,11 +112,8 @@ TRANSITIONS: Final[dict[tuple[State, Happened], State]] = {
     (State.HANDING_BACK, Happened.HAND_BACK_REFUSED): State.DUAL_WRITE,
     (State.HANDING_BACK, Happened.HANDED_BACK): State.RETIRED,
     **{(state, Happened.CLAIM_TOUCHED): State.FENCED for state in _CLAIM_STANDS},
-    **{
-        (state, Happened.LEADERSHIP_LOST): State.IDLE
-        for state in State
-        if state not in (State.IDLE, State.RETIRED, State.FENCED)
-    },
+    (State.FENCED, Happened.HANDED_BACK): State.RETIRED,
+    **{(state, Happened.LEADERSHIP_LOST): State.IDLE for state in State if state not in (State.IDLE, State.RETIRED)},
 }
 
 

@@ -24,7 +24,7 @@ from typing import Final
 from migrator.driver.claim import Claim
 from migrator.model.diff import MIRRORED_CONFIGS, same_partition
 from migrator.model.draft import Delta
-from migrator.model.image import NO_QUOTAS, Image, Position
+from migrator.model.image import NO_CONFIG, NO_QUOTAS, Image, Position
 from migrator.model.values import (
     AclResource,
     ConfigKey,
@@ -35,6 +35,7 @@ from migrator.model.values import (
     ScramKey,
     ScramMechanism,
     Topic,
+    is_password,
 )
 from migrator.zk import paths
 from migrator.zk.acl_znodes import acl_change, acl_data, acl_path, token_change, token_data
@@ -90,7 +91,11 @@ def plan(delta: Delta, claim: Claim, at: Position, shape: Shape) -> MirrorPlan:
     writer = _Writer(claim, set(shape.configs))
     deleted, created, changed = _sort_topics(delta)
     created_names = {topic.name for topic in created}
-    configs = [key for key in sorted(delta.configs) if not (key.type == ConfigType.TOPIC and key.name in created_names)]
+    configs = [
+        key
+        for key in sorted(delta.configs)
+        if not (key.type == ConfigType.TOPIC and key.name in created_names) and not _holds_passwords(delta, key)
+    ]
     groups = [writer.delete_topic(topic, shape.strays.get(topic.name, ())) for topic in deleted]
     groups += [writer.create_topic(topic, delta.after) for topic in created]
     groups += [writer.change_topic(before, after) for before, after in changed]
@@ -132,6 +137,15 @@ def _replicas_change(delta: Delta, topic_id: bytes) -> bool:
     if before is None or after is None or len(before.partitions) != len(after.partitions):
         return True
     return any(left.replicas != right.replicas for left, right in zip(before.partitions, after.partitions, strict=True))
+
+
+def _holds_passwords(delta: Delta, key: ConfigKey) -> bool:
+    """A broker's passwords are clear in the log and encrypted in ZooKeeper, and we have no key for that.
+
+    Such a resource stays in ZooKeeper as it is: neither are passwords told to everybody, nor taken from a broker.
+    """
+    sides = delta.before.configs.get(key, NO_CONFIG), delta.after.configs.get(key, NO_CONFIG)
+    return key.type == ConfigType.BROKER and any(is_password(name) for side in sides for name in side)
 
 
 def _entities(delta: Delta) -> list[QuotaEntity]:

@@ -155,6 +155,22 @@ class ConfigKey(msgspec.Struct, frozen=True, gc=False, order=True):
     name: str
 
 
+PASSWORD_SUFFIXES = (
+    "ssl.keystore.password",
+    "ssl.key.password",
+    "ssl.truststore.password",
+    "ssl.keystore.key",
+    "ssl.keystore.certificate.chain",
+    "ssl.truststore.certificates",
+    "sasl.jaas.config",
+)
+
+
+def is_password(key: str) -> bool:
+    """Whether Kafka keeps a broker's setting encrypted in ZooKeeper; prefixes of listeners come before these names."""
+    return key.endswith(PASSWORD_SUFFIXES)
+
+
 class QuotaEntity(msgspec.Struct, frozen=True):
     """Whom a quota is for: (type, name) pairs in Kafka's order of types; the name None stands for everybody."""
 

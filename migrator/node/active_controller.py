@@ -232,6 +232,8 @@ class ActiveController:
         )
         if records:
             self._append(records)
+            if self.epoch != epoch:
+                return
         self._steps[-1].waiting.append((self._led_future(epoch), NoOpRecord()))
         self.committed(self._committed)
 
@@ -351,11 +353,14 @@ class ActiveController:
 
         A reply without records waits for what is pending too: it was decided from uncommitted facts.
         """
+        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         if decision.records:
             self._append(decision.records)
+            if self.epoch is None:  # the append was what noticed that no majority listens any more
+                future.cancel()
+                return future
         if not self._steps:
             return None
-        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._steps[-1].waiting.append((future, decision.reply))
         return future
 
@@ -402,6 +407,8 @@ class ActiveController:
         step.waiting.append((future, NoOpRecord()))
         self._steps.append(step)
         for count, batch in batches:  # without a pause: whoever is cancelled here must not leave half a transaction
+            if self.epoch != epoch:
+                raise LeadershipLost
             self._raft.append(epoch, [Payload(count, batch)])
         self._last_append_ms = self._raft.now_ms()
         await self._wait_for(future)
@@ -433,7 +440,10 @@ class ActiveController:
         await self._resumed.wait()
         if self.epoch is None:
             raise LeadershipLost
+        epoch = self.epoch
         self._append([(NoOpRecord(mark=mark, mark_text=text), 0)])
+        if self.epoch != epoch:
+            raise LeadershipLost
         await self.settled()
 
     async def settled(self) -> None:

@@ -304,18 +304,29 @@ class DriverNode:
 
     async def _check_claim(self) -> None:
         self._claim_look = None
-        try:
-            seen = await asyncio.to_thread(read_claim, self.session, self._watch_fired)
-        except FindingError as error:
-            log.info("claim.not_seen", reason=str(error))
-            return  # the session tells when it is connected again
         claim = self.now.claim
         if claim is None:
             return
-        if not still_ours(seen, claim):
+        try:
+            seen = await asyncio.to_thread(self._look_twice, claim)
+        except FindingError as error:
+            log.info("claim.not_seen", reason=str(error))
+            return  # the session tells when it is connected again
+        now = self.now.claim
+        if now is None or now.kraft_epoch != claim.kraft_epoch:
+            return  # what was seen says nothing about a later leadership
+        if not still_ours(seen, now):
             self.claim_touched(seen)
         elif self.controller.image.migration is MigrationState.MIGRATION:
             await self._mark_migration(str(seen.migration_born))
+
+    def _look_twice(self, claim: Claim) -> Seen:
+        """On a thread. The znodes are read one by one: a claim that came in between is seen whole by a second look."""
+        seen = read_claim(self.session, self._watch_fired)
+        if not still_ours(seen, claim):
+            self.session.sync()
+            seen = read_claim(self.session, self._watch_fired)
+        return seen
 
     async def _mark_migration(self, born: str) -> None:
         """Note by which `/migration` this log is in migration; never of a claim that was given back again."""
@@ -343,7 +354,7 @@ class DriverNode:
             held is not None
             and held.brokerid in self.config.voter_ids
             and held.brokerid != claim.node
-            and held.kraft_epoch > claim.kraft_epoch
+            and held.kraft_epoch > max(claim.kraft_epoch, self.controller.epoch or 0)
         )
 
     # --- the end of this log -------------------------------------------------------------------------------
@@ -433,6 +444,8 @@ class DriverNode:
         log.info("driver.state", **{"from": before.value, "to": state.value, "reason": reason})
         if state in (State.FENCED, State.IDLE, State.RETIRED, State.ABORTING):
             await self._stop_telling()
+        if state is State.IDLE:
+            self._forget_leadership()
         if state is State.ABORTING:
             self.now.wish_takeover = False
             self.now.exported = None
@@ -440,6 +453,13 @@ class DriverNode:
             self._close_window()
         if state is State.RETIRED:
             self._on_retired(self.now.finding)
+
+    def _forget_leadership(self) -> None:
+        """What this node held, learned or was asked for as a leader means nothing when it leads again."""
+        now = self.now
+        now.claim = now.window = None
+        now.wish_takeover = now.wish_hand_back = now.fresh_copy = False
+        now.surveys.clear()
 
     def _close_window(self) -> None:
         window = self.now.window

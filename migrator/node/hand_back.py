@@ -21,9 +21,19 @@ from migrator.audit.compare import report as make_report
 from migrator.audit.log_source import CommittedRecords, read_directory
 from migrator.audit.normalise import LogFacts
 from migrator.audit.quick import compare_sides
-from migrator.driver.claim import Claim, Seen, plan_fence, plan_give_back, plan_hand_back, refuse_claim
+from migrator.driver.claim import (
+    Claim,
+    Seen,
+    left_controller,
+    plan_fence,
+    plan_give_back,
+    plan_hand_back,
+    plan_leave_controller,
+    refuse_claim,
+)
 from migrator.driver.machine import Happened
 from migrator.errors import HAND_BACK_NOT_POSSIBLE, ZOOKEEPER_LOST, FindingError
+from migrator.model.values import Mark
 from migrator.node.claims import read_claim
 from migrator.node.config import NodeConfig
 from migrator.node.driver_node import DriverNode
@@ -58,12 +68,14 @@ def last_step(seen: Seen, left: Left) -> Multi | None:
     held = seen.controller
     if held is None or (held.brokerid, held.kraft_epoch) != (left.node, left.kraft_epoch):
         return None
+    if seen.epoch != left.zk_epoch:
+        return None  # the claim of another migration, by a node of the same id in an epoch of the same number
     if seen.migration is None or seen.migration.kraft_controller_epoch != left.kraft_epoch:
         return None
     claim = Claim(
         node=left.node,
         kraft_epoch=left.kraft_epoch,
-        zk_epoch=max(left.zk_epoch, seen.epoch),
+        zk_epoch=left.zk_epoch,
         epoch_version=seen.epoch_version,
         controller_version=seen.controller_version,
         migration_version=seen.migration_version,
@@ -105,14 +117,16 @@ class HandBackActs:
         """Before the commit: delete what is ours of the claim, also one that an earlier leader left or still sends."""
         d = self.d
         d.now.claim = None
+        if Mark.TAKEOVER not in d.controller.newest.marks:  # aborted before it was latched: HELD has to outlive us
+            await d.controller.mark(Mark.TAKEOVER, "aborted before the claim")
         await d.hooks.before("give back")
         while True:
             seen = await self._seen()
-            claim = self._left_claim(seen)
-            if claim is None and refuse_claim(seen, d.config.voter_ids, d.epoch) is not None:
-                break  # no claim of this quorum is possible here, of whatever epoch
-            if await self._apply(plan_fence(seen) if claim is None else plan_give_back(claim)):
-                if claim is not None:
+            multi, is_claimed = self._way_back(seen)
+            if multi is None:
+                break
+            if await self._apply(multi):
+                if is_claimed:
                     log.info("zk.given_back", controller_epoch=seen.epoch)
                 break
             d.wait_because("ZooKeeper did not take the claim back; reading it again")
@@ -120,6 +134,17 @@ class HandBackActs:
         d.now.window_ms = None if d.now.window is None else d.now_ms() - d.now.window.opened_ms
         d.now.window = None
         return Happened.GIVEN_BACK
+
+    def _way_back(self, seen: Seen) -> tuple[Multi | None, bool]:
+        """The next multi on the way back, and whether something of this quorum stands that it takes away."""
+        claim = self._left_claim(seen)
+        if claim is not None:
+            return plan_give_back(claim), True
+        if left_controller(seen, self.d.config.voter_ids, self.d.epoch):
+            return plan_leave_controller(seen), True
+        if refuse_claim(seen, self.d.config.voter_ids, self.d.epoch) is not None:
+            return None, False  # no claim of this quorum is possible here, of whatever epoch
+        return plan_fence(seen), False
 
     def _left_claim(self, seen: Seen) -> Claim | None:
         """The claim that stands, if a voter of this quorum made it and nothing was committed under it."""
@@ -209,19 +234,22 @@ class HandBackActs:
         assert claim is not None
         await d.hooks.before("mark handed back")
         left = Left(time.time(), claim.node, claim.kraft_epoch, claim.zk_epoch, highest_state_epoch)
+        d.now.claim = None  # from here on a change of the claim is ours, or of a voter that knows the mark
         await d.retire_log(msgspec.json.encode(left).decode())
         await d.hooks.before("close listener")
         await d.close_listener()
-        d.now.claim = None  # from here on a change of the claim is ours
         await d.hooks.before("hand back")
         while True:
             seen = await self._seen()
             multi = last_step(seen, left)
             if multi is None:
                 break  # deleted already: by us, with a lost answer, or by somebody else
-            if await self._apply(multi):
-                break
-            d.wait_because("ZooKeeper did not take the claim back; reading it again")
+            try:
+                if await self._apply(multi):
+                    break
+                d.wait_because("ZooKeeper did not take the claim back; reading it again")
+            except FindingError as error:  # the log is retired: whatever it is, there is no other way than on
+                d.wait_because(f"ZooKeeper did not take the claim back; reading it again: {error}")
             await asyncio.sleep(AGAIN_S)
         log.info("zk.handed_back", controller_epoch=claim.zk_epoch)
         d.now.reason = "the cluster was handed back; this log is retired"

@@ -28,7 +28,7 @@ from migrator.node.active_controller import ActiveController
 from migrator.node.client_security import client_security
 from migrator.node.config import NodeConfig
 from migrator.node.control import ControlPort
-from migrator.node.driver_node import DriverNode
+from migrator.node.driver_node import SPREAD_S, DriverNode
 from migrator.node.dynamic_voters import refuse_dynamic_voters
 from migrator.node.hand_back import HandBackActs
 from migrator.node.hand_back import finish as finish_hand_back
@@ -70,7 +70,7 @@ KRaft cluster was ever tried with it."""
 TICK_S = 0.1
 SILENCE_LOOK_S = 0.5
 
-RETIRE_AFTER_S = 1.0
+RETIRE_AFTER_S = 2 * SPREAD_S
 """A voter that learned of a hand-back goes on fetching so long, so that the others learn of it through the leader."""
 RETIRE_PAUSE_MAX_S = 30.0
 

@@ -20,7 +20,16 @@ import structlog
 
 from migrator.audit.compare import Report
 from migrator.audit.quick import audit_copy
-from migrator.driver.claim import Claim, Seen, plan_claim, plan_settle, recognise, refuse_claim, refuse_resume
+from migrator.driver.claim import (
+    Claim,
+    Seen,
+    left_controller,
+    plan_claim,
+    plan_settle,
+    recognise,
+    refuse_claim,
+    refuse_resume,
+)
 from migrator.driver.claim import still_ours as claim_still_ours
 from migrator.driver.copy import Copy, copied, make_copy, producer_id_margin, transaction_batches
 from migrator.driver.gate import Evidence, content_findings, takeover_verdict
@@ -98,6 +107,8 @@ class TakeoverActs:
     async def wait_brokers(self) -> Happened:
         """Brokers come, the tree is read ahead, the gate is asked; then, unless held, the takeover may begin."""
         while True:
+            if left_controller(await self._seen_again(), self.d.config.voter_ids, self.d.epoch):
+                return Happened.CLAIM_LEFT
             waiting = await self._missing_brokers()
             if waiting is not None:
                 self.d.wait_because(waiting)
@@ -455,6 +466,7 @@ class TakeoverActs:
         if tree.problems:
             raise FindingError(tree.problems[0])
         delta = await asyncio.to_thread(_difference, tree, target)
+        self._refuse_to_delete_what_nobody_told_of(delta)
         shape = await asyncio.to_thread(self._shape, tree, delta)
         planned = await asyncio.to_thread(plan, delta, claim, target.position, shape)
         await asyncio.to_thread(self._write, planned.multis)
@@ -478,6 +490,18 @@ class TakeoverActs:
         assert copy is not None
         moved = changed_since(copy.tree, tree, self.d.controller.image)
         return ONLY_IN_ZOOKEEPER.found(count=len(moved), first=moved[0]) if moved else None
+
+    def _refuse_to_delete_what_nobody_told_of(self, delta: Delta) -> None:
+        """A successor before dual-write was ever entered: a topic that only ZooKeeper has came after the copy."""
+        d = self.d
+        if Mark.TAKEOVER not in d.controller.image.marks:
+            return
+        names = {delta.before.topics[topic_id].name for topic_id in delta.topics if topic_id not in delta.after.topics}
+        foreign = sorted(names - d.deleted_topics)
+        if foreign:
+            error = ONLY_IN_ZOOKEEPER.error(count=len(foreign), first=paths.topic(foreign[0]))
+            d.now.finding = error.occurrence
+            raise error
 
     def _complete_creations(self, tree: Tree, target: Image, claim: Claim) -> bool:
         """On a thread: write state znodes that a creation in several multis did not come to. True when there were."""

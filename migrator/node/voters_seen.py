@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from migrator.node.active_controller import LeadershipLost
 from migrator.node.peers import OUR_SOFTWARE
 from migrator.node.raft_node import RaftNode
 
@@ -64,6 +65,7 @@ class QuorumView:
     async def known_to_all(self, timeout_s: float, wait_because: Callable[[str], None]) -> None:
         """Wait until every voter has fetched twice past what is committed now: with the first it has the records,
         with the second it was told that they are committed. Voters that are down do not hold this up for longer.
+        Raises LeadershipLost when this node leads no more.
         """
         deadline = self._raft.now_ms() + int(timeout_s * 1000)
         for _ in range(2):
@@ -76,9 +78,11 @@ class QuorumView:
                 await asyncio.sleep(SPREAD_LOOK_S)
 
     def _behind(self, end: int, since_ms: int) -> list[int]:
-        states = self._raft.voter.describe(self._raft.now_ms()).voters
+        described = self._raft.voter.describe(self._raft.now_ms())
+        if described.error:
+            raise LeadershipLost
         return [
             each.replica
-            for each in states
+            for each in described.voters
             if each.replica in self._others and (each.end < end or each.last_fetch_ms <= since_ms)
         ]

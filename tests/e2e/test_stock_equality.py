@@ -157,7 +157,7 @@ def copied_records(laboratory: Laboratory, log: Path) -> dict[str, Any]:
             case "ZK_MIGRATION_STATE_RECORD":
                 found["migration"] = record
             case "BROKER_REGISTRATION_CHANGE_RECORD" | "NO_OP_RECORD":
-                pass  # stock serves heartbeats and its clock while its transaction is open: these may fall inside
+                pass  # stock goes on while its transaction is open: a broker's unfencing, or its tick, may fall inside
             case other:
                 raise AssertionError(f"a copy has no {other}")
     return found

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from migrator.controller.configs import Operation, alter_configs, incremental_alter_configs
 from migrator.controller.decision import Decision, Error, Situation
 from migrator.controller.topic_configs import TOPIC_CONFIGS, Source, effective, is_list, refuse_topic_config
-from migrator.model.values import ConfigType
+from migrator.model.values import ConfigType, MigrationState
 from migrator.wire.messages.configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -150,6 +150,20 @@ def test_a_resource_has_to_exist(type_: int, name: str, error: Error) -> None:
     (result,), decision = alter(a_cluster(), a_resource(("a", SET, "b"), type_=type_, name=name))
     assert (result.error_code, result.resource_type, result.resource_name) == (error, type_, name)
     assert bool(decision.records) == (error is Error.NONE)
+
+
+def test_a_password_of_a_broker_is_not_changed_while_zookeeper_is_written_as_well() -> None:
+    """It would stand in ZooKeeper in clear, where brokers expect it encrypted."""
+    key = "listener.name.external.ssl.key.password"
+    for operation, value in ((SET, "hunter2"), (DELETE, None)):
+        (result,), decision = alter(a_cluster(), a_resource((key, operation, value), type_=ConfigType.BROKER, name="1"))
+        assert result.error_code == Error.INVALID_CONFIG
+        assert key in (result.error_message or "")
+        assert "hunter2" not in (result.error_message or "")
+        assert not decision.records
+    finalized = a_situation(an_image(migration=MigrationState.POST_MIGRATION))
+    (result,), decision = alter(finalized, a_resource((key, SET, "x"), type_=ConfigType.BROKER, name="1"))
+    assert (result.error_code, len(decision.records)) == (Error.NONE, 1)
 
 
 def test_a_resource_is_all_or_nothing_and_does_not_hold_up_another() -> None:
@@ -310,3 +324,14 @@ def test_the_old_form_only_validates_when_asked_to() -> None:
         a_cluster(), whole(ConfigType.TOPIC, "orders", retention_ms="5"), validate_only=True
     )
     assert (results, decision.records) == ([(Error.NONE, None)], ())
+
+
+def test_the_old_form_neither_sets_a_password_nor_takes_one_away_by_not_naming_it() -> None:
+    password = "listener.name.x.ssl.keystore.password"
+    kept = {"1": {password: "a secret", "log.cleaner.threads": "2"}}
+    results, decision = replace_configs(
+        a_cluster(brokers=kept), AlterConfigsResource(ConfigType.BROKER, "1", (AlterableConfig(password, "another"),))
+    )
+    assert (results[0][0], decision.records) == (Error.INVALID_CONFIG, ())
+    results, decision = replace_configs(a_cluster(brokers=kept), whole(ConfigType.BROKER, "1", log_cleaner_threads="3"))
+    assert (results[0][0], decision.records) == (Error.INVALID_CONFIG, ())

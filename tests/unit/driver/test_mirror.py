@@ -277,6 +277,24 @@ def test_what_has_no_form_in_zookeeper_stops_nothing() -> None:
     assert told(ensemble, paths.ACL_CHANGES) == [b"TOPIC:orders"]
 
 
+def test_a_brokers_configuration_that_holds_passwords_stays_in_zookeeper_as_it_is() -> None:
+    """A stock controller's log has them in clear: neither do they get into ZooKeeper, nor does it lose its own."""
+    key = "listener.name.external.ssl.key.password"
+    encrypted = b'{"version":1,"config":{"' + key.encode() + b'":"keyLength:128,..."}}'
+    ensemble, session, claim = a_cluster()
+    ensemble.create("/config/brokers/1", encrypted)
+    in_log = an_image(broker_configs={"1": {key: "hunter2", "log.cleaner.threads": "2"}, "2": {key: "hunter2"}})
+    in_zookeeper = what_zookeeper_says(session, in_log)
+    there = Shape(frozenset({"/config/brokers/1"}))
+    for delta in (diff(in_zookeeper, in_log), diff(in_zookeeper, an_image())):
+        assert plan(delta, claim, AT, there).multis == ()
+    both = an_image(broker_configs={"1": {key: "hunter2"}, "": {"log.cleaner.threads": "2"}})
+    mirror(session, claim, diff(an_image(), both), there)
+    assert ensemble.tree()["/config/brokers/1"] == encrypted
+    assert b"hunter2" not in b"".join(ensemble.tree().values())
+    assert "/config/brokers/<default>" in ensemble.nodes
+
+
 def test_no_secret_is_in_what_a_log_says_of_an_operation() -> None:
     _, _, claim = a_cluster()
     image = an_image(scram={KEY: KEPT}, tokens=[TOKEN])

@@ -22,7 +22,7 @@ from migrator.driver.machine import TRANSITIONS as DRIVER_MOVES
 from migrator.driver.machine import Happened, State
 from state_machine.driver_history import catch_up, meaning, unread
 from state_machine.evidence import evidence
-from state_machine.gates import Inspection
+from state_machine.gates import Holder, Inspection
 from state_machine.observe import ControllerSeen, Observation
 from state_machine.phases import TRANSITIONS, Phase, Signal
 from state_machine.store import find_migration
@@ -105,6 +105,8 @@ class Rows:
     def look(self, driver: Driver, keep: int = 50, proven: bool = True) -> None:
         snapshot = replace(self.store.snapshot(1), observation=driver.seen(keep))
         known = replace(evidence(snapshot, driver.at), copy_audit=GREEN if proven else None)
+        if driver.state is State.RETIRED:
+            known = replace(known, holder=Holder.ZOOKEEPER_BROKER, committed_migration=False)
         catch_up(self.store, snapshot, known, now=driver.at)
 
     @property
@@ -257,6 +259,16 @@ def test_giving_up_after_the_commit_is_a_way_back(tmp_path: Path) -> None:
     rows, driver = Rows(tmp_path), a_takeover(Driver(), *TO_COMMIT, Happened.MUST_GO_BACK, Happened.HANDED_BACK)
     rows.look(driver)
     assert [event.to_phase for event in rows.events][-2:] == ["ROLLING_BACK", "ROLLED_BACK"]
+
+
+def test_a_log_that_is_found_released_at_a_restart_is_a_way_back(tmp_path: Path) -> None:
+    rows, driver = Rows(tmp_path), a_takeover(Driver(), *TO_COMMIT)
+    rows.look(driver)
+    driver.begin()
+    driver.move(Happened.LED_IN_MIGRATION)
+    driver.move(Happened.HANDED_BACK)
+    rows.look(driver)
+    assert rows.phase is Phase.ROLLED_BACK
 
 
 def test_dual_write_is_not_written_before_its_proof_and_then_with_the_drivers_time(tmp_path: Path) -> None:

@@ -1,0 +1,260 @@
+"""What one leadership leaves to the next: claims, wishes and answers that come late mean nothing to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from migrator.driver.claim import NOBODYS, Seen
+from migrator.driver.machine import Happened, State
+from migrator.model.values import Mark, MigrationState
+from migrator.node import driver_node, hand_back
+from migrator.node.active_controller import ActiveController, LeadershipLost
+from migrator.node.driver_node import DriverNode
+from migrator.node.hand_back import HandBackActs, Left, last_step
+from migrator.node.metrics import Metrics
+from migrator.node.takeover import TakeoverActs
+from migrator.wire.messages.metadata import NoOpRecord
+from migrator.zk.session import Outcome
+from migrator.zk.znodes import ControllerZnode, MigrationZnode
+from tests.support.builders import a_claim, a_topic, an_image
+from tests.unit.node.test_driver_acts import a_driver, story
+
+VOTERS = SimpleNamespace(voter_ids=(3000, 3001, 3002), voters=(1, 2, 3), node_id=3000, gates="auto")
+NOBODY_ELSE = MigrationZnode(3000, 5, 10, 1)
+
+
+def found(node: int, kraft_epoch: int, migration: MigrationZnode | None = NOBODY_ELSE, zk_epoch: int = 9) -> Seen:
+    return Seen(
+        epoch=zk_epoch,
+        epoch_version=zk_epoch,
+        controller=ControllerZnode(node, 2, "1", kraft_epoch),
+        controller_version=0,
+        migration=migration,
+        migration_version=-1 if migration is None else 50,
+    )
+
+
+def a_voters_driver(state: State, **known: Any) -> DriverNode:
+    async def nothing() -> None: ...
+
+    channels = SimpleNamespace(close=nothing, waiting=lambda: 0)
+    session = SimpleNamespace(sync=lambda: None, apply=lambda multi: Outcome())
+    given = {"config": VOTERS, "session": session, "channels": channels, "close_listener": nothing, **known}
+    driver = a_driver(state, _claim_look=None, _moves=0, _epoch=5, _on_retired=lambda finding: None, **given)
+    driver.controller.epoch = 5
+    return driver
+
+
+def zookeeper_says(monkeypatch: pytest.MonkeyPatch, *looks: Seen) -> None:
+    """One look after the other; the last one stays."""
+    waiting = list(looks)
+
+    def read(session: object, watch: object = None) -> Seen:
+        return waiting.pop(0) if len(waiting) > 1 else waiting[0]
+
+    monkeypatch.setattr(driver_node, "read_claim", read)
+    monkeypatch.setattr(hand_back, "read_claim", read)
+
+
+async def for_ever() -> Happened:
+    await asyncio.sleep(60)
+    return Happened.LEADERSHIP_LOST
+
+
+async def settle(driver: DriverNode, condition: Callable[[], bool]) -> None:
+    """Let the driver's loop run until it holds, at most a second."""
+    for _ in range(200):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+
+
+def test_a_leadership_that_ends_takes_its_claim_and_its_wishes_along() -> None:
+    async def told() -> None:
+        driver = a_voters_driver(State.SYNCING)
+        driver.now.claim = a_claim()
+        running = asyncio.create_task(driver.run({State.SYNCING: for_ever}))
+        driver.ask_hand_back()
+        driver.now.wish_takeover = True
+        driver.lost_leadership()
+        await settle(driver, lambda: driver.now.state is State.IDLE)
+        running.cancel()
+        now = driver.now
+        assert (now.state, now.claim, now.wish_hand_back, now.wish_takeover) == (State.IDLE, None, False, False)
+
+    story(told)
+
+
+def test_what_is_seen_of_a_successor_half_written_fences_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The znodes are read one by one; a second look sees the successor's claim whole."""
+
+    async def told() -> None:
+        driver = a_voters_driver(State.DUAL_WRITE)
+        driver.controller.resign = lambda: None  # type: ignore[method-assign]
+        driver.now.claim = a_claim(node=3000, kraft_epoch=5)
+        successors = MigrationZnode(3001, 6, 10, 1)
+        zookeeper_says(monkeypatch, found(3000, 5, successors), found(3001, 6, successors, zk_epoch=10))
+        running = asyncio.create_task(driver.run({State.DUAL_WRITE: for_ever}))
+        await driver._check_claim()
+        await settle(driver, lambda: driver.now.state is State.IDLE)
+        running.cancel()
+        assert driver.now.state is State.IDLE
+        assert driver.now.finding is None
+
+    story(told)
+
+
+def test_a_look_that_began_under_an_earlier_leadership_means_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def told() -> None:
+        driver = a_voters_driver(State.DUAL_WRITE)
+        driver.now.claim = a_claim(kraft_epoch=1)
+
+        def read(session: object, watch: object = None) -> Seen:
+            driver.now.claim = a_claim(kraft_epoch=5)  # meanwhile it was elected again, and has claimed
+            return found(3001, 2)
+
+        monkeypatch.setattr(driver_node, "read_claim", read)
+        await driver._check_claim()
+        assert driver._interrupts.empty()
+
+    story(told)
+
+
+def test_a_follower_that_finishes_the_hand_back_first_does_not_fence_the_leader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One voter is down, so the leader still waits for it while another one, which knows the mark, goes ahead."""
+    monkeypatch.setattr(driver_node, "CLAIM_LOOK_S", 0.0)
+
+    async def told() -> None:
+        driver = a_voters_driver(State.HANDING_BACK, retired_mark=SimpleNamespace(write=lambda text: None))
+        driver.now.claim = a_claim()
+        zookeeper_says(monkeypatch, found(1, -1, None, zk_epoch=10))
+
+        async def known_to_all(timeout_s: float, wait_because: object) -> None:
+            driver.look_at_claim()
+            await asyncio.sleep(0.05)
+
+        async def mark(mark: Mark, text: str) -> None: ...
+
+        driver.controller.mark = mark  # type: ignore[method-assign]
+        driver._quorum = SimpleNamespace(known_to_all=known_to_all)  # type: ignore[assignment]
+        running = asyncio.create_task(driver.run({State.HANDING_BACK: lambda: HandBackActs(driver)._leave(3)}))
+        await settle(driver, lambda: driver.now.state is State.RETIRED)
+        running.cancel()
+        assert driver.now.state is State.RETIRED
+
+    story(told)
+
+
+def test_a_retired_log_leaves_the_claim_of_the_next_migration_alone() -> None:
+    """A freshly formatted quorum has the same node ids and begins with the same epochs."""
+    left = Left(at=1.0, node=3000, kraft_epoch=1, zk_epoch=5, highest_state_epoch=5)
+    migration = MigrationZnode(3000, 1, 400, 1)
+    assert last_step(found(3000, 1, migration, zk_epoch=8), left) is None
+    assert last_step(found(3000, 1, migration, zk_epoch=5), left) is not None
+
+
+def test_an_abort_before_the_latch_is_latched(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def told() -> None:
+        marks: list[Mark] = []
+
+        async def mark(mark: Mark, text: str) -> None:
+            marks.append(mark)
+
+        async def before(effect: str) -> None:
+            if effect == "latch":
+                await asyncio.sleep(60)
+
+        driver = a_voters_driver(State.TAKING_OVER, hooks=SimpleNamespace(before=before))
+        driver.controller.mark = mark  # type: ignore[method-assign]
+        zookeeper_says(monkeypatch, found(1, -1, None))
+        table = {State.TAKING_OVER: TakeoverActs(driver).take_over, State.ABORTING: HandBackActs(driver).give_back}
+        running = asyncio.create_task(driver.run(table))
+        await asyncio.sleep(0.01)
+        assert driver.ask_abort("no")
+        await settle(driver, lambda: driver.now.state is State.HELD)
+        running.cancel()
+        assert (driver.now.state, marks) == (State.HELD, [Mark.TAKEOVER])
+
+    story(told)
+
+
+def test_a_controller_znode_of_ours_is_given_back_whatever_migration_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def told() -> None:
+        sent: list[str] = []
+
+        def apply(multi: Any) -> Outcome:
+            sent.append(str(multi.describe()))
+            return Outcome()
+
+        driver = a_voters_driver(State.ABORTING, session=SimpleNamespace(apply=apply))
+        image = driver.controller.image
+        driver.controller.newest = type(image)(marks=image.marks.set(Mark.TAKEOVER, "epoch 5"))
+        zookeeper_says(monkeypatch, found(3001, 4, NOBODYS))
+        assert await HandBackActs(driver).give_back() is Happened.GIVEN_BACK
+        assert len(sent) == 1
+        assert "delete /controller" in sent[0]
+
+    story(told)
+
+
+class RaftThatResigns:
+    """An append after the check-quorum deadline: the core appends, and resigns in the same step."""
+
+    controller: ActiveController
+    voter = SimpleNamespace(log=SimpleNamespace(end=10))
+    metrics = Metrics()
+
+    def wall_ms(self) -> int:
+        return 0
+
+    def now_ms(self) -> int:
+        return 0
+
+    def leads(self, epoch: int) -> bool:
+        return False
+
+    def append(self, epoch: int, payloads: object) -> int:
+        self.controller.stop_leading(epoch)
+        return 10
+
+
+def a_controller_about_to_resign() -> ActiveController:
+    raft = RaftThatResigns()
+    controller = raft.controller = ActiveController.__new__(ActiveController)
+    image = an_image(a_topic("orders"), migration=MigrationState.MIGRATION)
+    resumed = asyncio.Event()
+    resumed.set()
+    known = {
+        "_raft": raft, "image": image, "newest": image, "epoch": 5, "_steps": deque(), "_resumed": resumed,
+        "_elected": None, "_applied": 10, "_on_lost": lambda epoch: None, "_catch_up": lambda: None,
+        "_replay": SimpleNamespace(removed_topics=set(), removed_replicas=set()), "_last_append_ms": 0,
+    }  # fmt: skip
+    for name, value in known.items():
+        setattr(controller, name, value)
+    return controller
+
+
+def test_no_reply_leaves_for_a_record_whose_append_ended_the_leadership() -> None:
+    async def told() -> None:
+        decision: Any = SimpleNamespace(records=[(NoOpRecord(), 0)], reply="created")
+        future = a_controller_about_to_resign()._carry_out(decision)
+        assert future is not None
+        assert future.cancelled()
+
+    story(told)
+
+
+def test_a_mark_whose_append_ended_the_leadership_is_not_made() -> None:
+    async def told() -> None:
+        with pytest.raises(LeadershipLost):
+            await a_controller_about_to_resign().mark(Mark.HANDED_BACK, "x")
+
+    story(told)
