@@ -150,9 +150,12 @@ class Changes:
         self.cluster.wait_isr_whole(self._topics(), SETTLE_DEADLINE_S)
 
     def elect_leaders(self) -> None:
-        """Leadership goes back to each partition's first replica."""
+        """Leadership goes back to each partition's first replica; whoever is elsewhere is told to everybody."""
+        moving = [topic for topic in self._topics() if self._is_badly_led(topic)]
         elect_preferred_leaders(self.cluster.laboratory, self.cluster.bootstrap_servers)
         self._wait(self._why_not_preferred, "preferred leaders")
+        for topic in moving:
+            self._wait_told(UPDATE_METADATA, topic, self._brokers)
 
     def drop_replica(self) -> None:
         """One partition loses its last replica by reassignment, which ends with a StopReplica that deletes."""
@@ -184,9 +187,9 @@ class Changes:
     def _in_zookeeper(self, topic: str) -> bool:
         return self.cluster.zk.exists(f"/brokers/topics/{topic}")
 
-    def _states(self) -> Iterable[tuple[list[int], dict[str, Any]]]:
-        """Replicas and state of every partition, as ZooKeeper has them."""
-        for topic in self._topics():
+    def _states(self, *topics: str) -> Iterable[tuple[list[int], dict[str, Any]]]:
+        """Replicas and state of every partition (of these topics), as ZooKeeper has them."""
+        for topic in topics or self._topics():
             data = self.cluster.zk.read(f"/brokers/topics/{topic}")
             for partition, replicas in json.loads(data or b'{"partitions": {}}')["partitions"].items():
                 state = self.cluster.partition_state(topic, int(partition))
@@ -195,6 +198,9 @@ class Changes:
 
     def _is_in_an_isr(self, broker: int) -> bool:
         return any(broker in state["isr"] for _, state in self._states())
+
+    def _is_badly_led(self, topic: str) -> bool:
+        return any(state["leader"] != replicas[0] for replicas, state in self._states(topic))
 
     def _why_not_preferred(self) -> str | None:
         waiting = sum(state["leader"] != replicas[0] for replicas, state in self._states())

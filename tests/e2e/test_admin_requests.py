@@ -124,7 +124,17 @@ def consumed(cluster: Cluster, topic: str, partitions: int) -> list[str]:
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "everything"})
     try:
         wanted = [TopicPartition(topic, number, 0) for number in range(partitions)]
-        ends = {each.partition: consumer.get_watermark_offsets(each, timeout=30)[1] for each in wanted}
+        ends: dict[int, int] = {}
+
+        def why_not() -> str | None:
+            """Clients hear a moment later than ZooKeeper who leads."""
+            try:
+                ends.update({each.partition: consumer.get_watermark_offsets(each, timeout=30)[1] for each in wanted})
+            except KafkaException as error:
+                return str(error)
+            return None
+
+        wait_for(why_not, 30, f"the leaders of {topic} answer")
         consumer.assign(wanted)
         found: list[str] = []
         for _ in range(sum(ends.values())):
