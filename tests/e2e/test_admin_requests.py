@@ -503,7 +503,11 @@ def test_acls_and_tokens_are_for_whom_a_broker_passes_a_request_on(laboratory: L
     told = tokens("--create", "--max-life-time-period", "-1").strip().splitlines()[-1].split()
     token, secret = told[0], told[1]
     wait_for(lambda: None if cluster.zk.exists(f"/delegation_token/tokens/{token}") else "not yet", 30, "the token")
-    wait_for(lambda: None if token in tokens("--describe") else "not yet", 30, "brokers know the token")
+    wait_for(
+        lambda: None if token in tokens("--describe", "--owner-principal", "User:alice") else "not yet",
+        30,
+        "brokers know the token",
+    )
     tokens("--renew", "--renew-time-period", "60000", "--hmac", secret)
     kept = tokens("--create", "--max-life-time-period", "-1").strip().splitlines()[-1].split()[0]
     tokens("--expire", "--expiry-time-period", "-1", "--hmac", secret)
