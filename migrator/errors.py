@@ -137,7 +137,7 @@ NOT_MIGRATED_YET = Finding(
     code="Z2K-1004",
     says="{count} {family} in ZooKeeper, the first at {first}.",
     means="This release does not copy this family, so after a takeover it would be missing from KRaft.",
-    remedy="Wait for a release that copies it (docs/families.md), or remove the entries with Kafka's own tools if the "
+    remedy="Wait for a release that copies it (docs/families.md), or disable the features with Kafka's own tool if the "
     "cluster does not need them.",
 )
 DELETION_PENDING = Finding(

@@ -16,7 +16,8 @@ from typing import Any, Final
 
 import msgspec
 
-from migrator.audit.normalise import FAMILIES, PARTITIONS, PRODUCER_IDS, RESOURCES, STATE_FIELDS, TOPIC_CONFIGS, Facts
+from migrator.audit.normalise import FAMILIES, PARTITIONS, PRODUCER_IDS, STATE_FIELDS, TOPIC_CONFIGS, Facts
+from migrator.audit.rows import HOLD_SECRETS
 from migrator.audit.seal import Seal
 from migrator.errors import FindingError
 
@@ -151,7 +152,7 @@ class Comparison:
         if zookeeper == log:
             self.counts[family].count(Outcome.EQUAL)
             return
-        if family in RESOURCES:
+        if family in HOLD_SECRETS:
             zookeeper, log = self._sealed(zookeeper), self._sealed(log)
         outcome, found = judge(family, key, zookeeper, log, self.rules, mzxid)
         self.counts[family].count(outcome)

@@ -11,7 +11,7 @@ as a keyed hash.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -29,15 +29,18 @@ from migrator.audit.normalise import (
 from migrator.audit.rows import (
     PRODUCER_IDS_SUBJECT,
     TOPIC_SUBJECT,
+    ZNODE_SUBJECT,
     SideRow,
     not_read,
     subject_of,
     topic_subject,
 )
 from migrator.audit.seal import Seal
+from migrator.audit.security_facts import ACLS, SECURITY_RECORDS, Change, change_of
 from migrator.errors import FindingError
 from migrator.wire.batch import Batch
 from migrator.wire.messages.metadata import (
+    AccessControlEntryRecord,
     ConfigRecord,
     PartitionChangeRecord,
     PartitionRecord,
@@ -49,8 +52,10 @@ from migrator.wire.schema import Message
 
 MARKER_TYPES: Final = tuple(each.__name__ for each in MARKERS)
 TOPIC_RECORD: Final = TopicRecord.__name__
+NAMING_RECORDS: Final = (TOPIC_RECORD, AccessControlEntryRecord.__name__)
+"""Those that say what an id stands for, which other records name alone."""
 _FAMILY_OF_RESOURCE: Final = {resource: family for family, resource in RESOURCES.items()}
-_DECODERS: Final = {
+_DECODERS: Final[dict[str, msgspec.json.Decoder[Any]]] = {
     kind.__name__: msgspec.json.Decoder(kind)
     for kind in (
         TopicRecord,
@@ -60,15 +65,15 @@ _DECODERS: Final = {
         ConfigRecord,
         ProducerIdsRecord,
     )
-}
+} | {kind.__name__: msgspec.json.Decoder(Change) for kind in SECURITY_RECORDS}
 
 
 class RecordRow(msgspec.Struct, frozen=True):
     """One record. nth: its place in a snapshot, whose records all stand at the snapshot's offset; else 0.
 
-    topic_id: of records about a topic. name: the topic that a TopicRecord names.
-    subject:  where the record itself tells it; of others it is found by the topic id.
-    data:     the record as JSON; None of transaction markers.
+    topic_id: of records about a topic, and the id of an ACL. name: the topic that a TopicRecord names.
+    subject:  where the record itself tells it; of others it is found by the id.
+    data:     the record as JSON, or the `Change` that it is; None of transaction markers.
     """
 
     offset: int
@@ -109,13 +114,22 @@ def _record_row(offset: int, nth: int, epoch: int, record: Message, seal: Seal) 
             return RecordRow(offset, nth, epoch, kind, None, None, subject, _json(sealed))
         case ProducerIdsRecord():
             return RecordRow(offset, nth, epoch, kind, None, None, PRODUCER_IDS_SUBJECT, _json(record))
+        case _ if isinstance(record, SECURITY_RECORDS):
+            return _security_row(offset, nth, epoch, kind, change_of(record), seal)
         case _ if isinstance(record, MARKERS):
             return RecordRow(offset, nth, epoch, kind)
         case _:
             return None
 
 
-def _json(record: Message) -> str:
+def _security_row(offset: int, nth: int, epoch: int, kind: str, change: Change, seal: Seal) -> RecordRow:
+    sealed = change if change.facts is None else msgspec.structs.replace(change, facts=seal.facts(change.facts))
+    subject = ZNODE_SUBJECT + change.path if change.path else None
+    acl_id = change.part if change.family == ACLS else None
+    return RecordRow(offset, nth, epoch, kind, acl_id, None, subject, _json(sealed))
+
+
+def _json(record: Message | Change) -> str:
     return msgspec.json.encode(record).decode()
 
 
@@ -133,6 +147,9 @@ class Fold:
             return
         record = _DECODERS[kind].decode(data)
         try:
+            if isinstance(record, Change):
+                self._touched[record.family, self._facts.security.put(record)] = offset
+                return
             self._facts.apply(record)
         except FindingError as error:
             self._problem = not_read(f"the log at offset {offset}", error.occurrence.text)

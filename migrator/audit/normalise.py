@@ -2,7 +2,8 @@
 
 In:   the bytes of znodes, and metadata records as decoded from the log's bytes.
 Out:  facts by (family, key): a flat mapping of field to value, as JSON would carry it.
-Elsewhere: classifying differences (compare.py), reading the sides (zk_source.py, log_source.py).
+Elsewhere: quotas, credentials, ACLs and tokens (security_facts.py), classifying differences (compare.py), reading the
+sides (zk_source.py, log_source.py).
 Rule: nothing of the copy is imported here. Znodes are parsed by shapes of our own and records are told field by field,
 so an error in one of the copy's decoders shows up as a difference instead of hiding on both sides.
 """
@@ -15,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from migrator.audit.security_facts import SECURITY_FAMILIES, SECURITY_RECORDS, SecurityFacts, change_of
 from migrator.errors import LOG_INCONSISTENT, MALFORMED_ZNODE
 from migrator.wire.messages.metadata import (
     ConfigRecord,
@@ -33,7 +35,7 @@ PARTITIONS: Final = "partitions"
 TOPIC_CONFIGS: Final = "topic configs"
 BROKER_CONFIGS: Final = "broker configs"
 PRODUCER_IDS: Final = "producer ids"
-FAMILIES: Final = (TOPICS, PARTITIONS, TOPIC_CONFIGS, BROKER_CONFIGS, PRODUCER_IDS)
+FAMILIES: Final = (TOPICS, PARTITIONS, TOPIC_CONFIGS, BROKER_CONFIGS, PRODUCER_IDS, *SECURITY_FAMILIES)
 
 PRODUCER_IDS_KEY: Final = "next"
 STATE_FIELDS: Final = frozenset({"leader", "leader_epoch", "isr", "recovery", "partition_epoch"})
@@ -146,6 +148,7 @@ class LogFacts:
         self._partitions: dict[bytes, dict[int, Facts]] = {}
         self._configs: dict[tuple[int, str], dict[str, str]] = {}
         self._next_producer_id: int | None = None
+        self.security = SecurityFacts()
 
     def apply(self, record: Message) -> None:
         try:
@@ -177,6 +180,8 @@ class LogFacts:
                     values[record.name] = record.value
             case ProducerIdsRecord():
                 self._next_producer_id = record.next_producer_id
+            case _ if isinstance(record, SECURITY_RECORDS):
+                self.security.put(change_of(record))
             case _:
                 pass  # registrations, features and markers have no znode that is mirrored
 
@@ -210,6 +215,7 @@ class LogFacts:
                 yield family, name, facts
         if self._next_producer_id is not None:
             yield PRODUCER_IDS, PRODUCER_IDS_KEY, self.producer_ids()
+        yield from self.security.rows()
 
 
 def _partition_facts(record: PartitionRecord) -> Facts:

@@ -27,12 +27,15 @@ from migrator.audit.normalise import (
 )
 from migrator.audit.rows import SideRow
 from migrator.audit.seal import Seal
+from migrator.audit.security_facts import SECURITY_FAMILIES
 from migrator.audit.zk_source import (
     Session,
     TopicRows,
     config_names,
     config_rows,
     producer_id_row,
+    security_paths,
+    security_rows,
     topic_names,
     topic_rows,
 )
@@ -67,6 +70,7 @@ def compare_sides(
     row = producer_id_row(session)
     if not _unread(comparison, row):
         comparison.add(PRODUCER_IDS, PRODUCER_IDS_KEY, row.facts, log.producer_ids(), row.version)
+    _compare_security(session, log, comparison, limits)
     return comparison
 
 
@@ -164,6 +168,18 @@ def _compare_configs(
             comparison.add(family, row.key, row.facts, facts, row.version)
     for key, facts in in_log.items():
         if key not in untold:
+            comparison.add(family, key, None, facts)
+
+
+def _compare_security(session: Session, log: LogFacts, comparison: Comparison, limits: ReadLimits) -> None:
+    """Quotas, credentials, ACLs and tokens, znode by znode."""
+    in_log = {family: log.security.facts(family) for family in SECURITY_FAMILIES}
+    for row in security_rows(session, security_paths(session, limits), limits):
+        facts = in_log[row.family].pop(row.key, None)
+        if not _unread(comparison, row):
+            comparison.add(row.family, row.key, row.facts, facts, row.version)
+    for family, left in in_log.items():
+        for key, facts in left.items():
             comparison.add(family, key, None, facts)
 
 

@@ -4,7 +4,7 @@ In:   facts (normalise.py) with the place they were read from.
 Out:  `SideRow`, and its facts as one text that is equal exactly when the facts are.
 Elsewhere: who makes rows (zk_source.py, log_fold.py), who compares them (compare.py, spark_compare.py).
 A subject is what is read again as a whole when something of it differs: a topic with its partitions and its
-configuration, the configuration of one broker, the producer ids.
+configuration, the configuration of one broker, the producer ids, the znode of a user, a resource's ACLs or a token.
 """
 
 from __future__ import annotations
@@ -13,11 +13,18 @@ from typing import Any, Final
 
 import msgspec
 
-from migrator.audit.normalise import BROKER_CONFIGS, PRODUCER_IDS, Facts
+from migrator.audit.normalise import BROKER_CONFIGS, PRODUCER_IDS, RESOURCES, Facts
+from migrator.audit.security_facts import SCRAM, SECURITY_FAMILIES, TOKENS
 
 TOPIC_SUBJECT: Final = "topic/"
 BROKER_SUBJECT: Final = "broker/"
 PRODUCER_IDS_SUBJECT: Final = "producer ids"
+ZNODE_SUBJECT: Final = "znode "
+"""Before the path of a znode of quotas, credentials, ACLs or a token."""
+
+HOLD_SECRETS: Final = frozenset({*RESOURCES, SCRAM, TOKENS})
+"""Families whose facts are sealed before anybody sees them."""
+
 UNKNOWN_TOPIC_SUBJECT: Final = "unknown topic/"
 """For records about an id that no TopicRecord gave: they are folded too, and stop there with a finding."""
 
@@ -49,6 +56,8 @@ def subject_of(family: str, key: str) -> str:
     """The subject of a key that is not below a topic, or is named as its topic."""
     if family == PRODUCER_IDS:
         return PRODUCER_IDS_SUBJECT
+    if family in SECURITY_FAMILIES:
+        return ZNODE_SUBJECT + key
     return (BROKER_SUBJECT if family == BROKER_CONFIGS else TOPIC_SUBJECT) + key
 
 

@@ -1,6 +1,6 @@
 """Values that nobody may read: they leave an audit only as keyed hashes.
 
-In:   facts of a configuration, as either side tells them.
+In:   facts of a configuration, of credentials or of a token, as either side tells them.
 Out:  the same facts, with the values of password-like keys replaced. Equal values stay equal.
 Elsewhere: where it is applied: on what differs (compare.py), and in front of every Parquet file (spark_sources.py).
 Rule: one random key for each audit, equal on both sides, held in memory only. A hash without its key cannot be tried
@@ -22,8 +22,12 @@ SENSITIVE_SUFFIXES: Final = (
     "keystore.key",
     "keystore.certificate.chain",
     "truststore.certificates",
+    *("salt", "stored_key", "server_key"),
+    *("token owner", "token requester", "token renewers"),
 )
-"""Kafka's configurations of type PASSWORD end so (behind a listener's prefix too), and so do most plug-ins' own."""
+"""Kafka's configurations of type PASSWORD end so (behind a listener's prefix too), and so do most plug-ins' own; then
+the parts of a SCRAM credential, and who is behind a delegation token.
+"""
 
 KEY_BYTES: Final = 32
 HASH_DIGITS: Final = 32

@@ -3,10 +3,10 @@
 In:   a DataFrame of records (`RECORD_SCHEMA`), and what aborted transactions drop.
 Out:  a DataFrame of rows (`SIDE_SCHEMA`).
 Elsewhere: what a record changes (normalise.LogFacts, by way of log_fold.Fold), reading bytes (spark_sources.py).
-How it scales: every record gets its subject (records about partitions only have a topic id, so TopicRecords are
-joined), one shuffle brings the records of a subject together in log order, and each task folds its subjects in one
-pass. A topic that was deleted and made again under the same name is the same subject, so the order of both lives is
-kept. Nothing but the markers of transactions comes to the driver.
+How it scales: every record gets its subject (records about partitions only have a topic id, and the end of an ACL only
+the ACL's, so what gave these ids is joined), one shuffle brings the records of a subject together in log order, and
+each task folds its subjects in one pass. A topic that was deleted and made again under the same name is the same
+subject, so the order of both lives is kept. Nothing but the markers of transactions comes to the driver.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from migrator.audit.log_fold import MARKER_TYPES, TOPIC_RECORD, Fold
+from migrator.audit.log_fold import MARKER_TYPES, NAMING_RECORDS, Fold
 from migrator.audit.log_source import Dropped, Marker
 from migrator.audit.rows import TOPIC_SUBJECT, UNKNOWN_TOPIC_SUBJECT
 from migrator.audit.spark_sources import SIDE_SCHEMA, side_batches
@@ -48,12 +48,13 @@ def committed(records: DataFrame, dropped: list[Dropped]) -> DataFrame:
 
 
 def with_subjects(records: DataFrame) -> DataFrame:
-    """Give the records that have a topic id the subject of the topic that this id was given to."""
-    names = records.where(F.col("type") == TOPIC_RECORD).groupBy("topic_id").agg(F.min("name").alias("topic"))
-    by_name = F.concat(F.lit(TOPIC_SUBJECT), F.col("topic"))
+    """Give the records that have only an id the subject of the topic, or of the ACL, that this id was given to."""
+    by_name = F.coalesce(F.col("subject"), F.concat(F.lit(TOPIC_SUBJECT), F.col("name")))
+    naming = records.where(F.col("type").isin(*NAMING_RECORDS))
+    names = naming.groupBy("topic_id").agg(F.min(by_name).alias("named"))
     by_id = F.concat(F.lit(UNKNOWN_TOPIC_SUBJECT), F.col("topic_id"))
     joined = records.join(names, "topic_id", "left")
-    return joined.withColumn("subject", F.coalesce(F.col("subject"), by_name, by_id))
+    return joined.withColumn("subject", F.coalesce(F.col("subject"), F.col("named"), by_id))
 
 
 def _fold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

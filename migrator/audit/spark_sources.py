@@ -23,10 +23,28 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from migrator.audit.log_fold import RecordRow, record_rows, unreadable_records
 from migrator.audit.log_plan import LogSplit, read_split
-from migrator.audit.normalise import BROKER_CONFIGS, RESOURCES, TOPIC_CONFIGS
-from migrator.audit.rows import BROKER_SUBJECT, PRODUCER_IDS_SUBJECT, TOPIC_SUBJECT, SideRow, facts_text, not_read
+from migrator.audit.normalise import BROKER_CONFIGS, TOPIC_CONFIGS
+from migrator.audit.rows import (
+    BROKER_SUBJECT,
+    HOLD_SECRETS,
+    PRODUCER_IDS_SUBJECT,
+    TOPIC_SUBJECT,
+    ZNODE_SUBJECT,
+    SideRow,
+    facts_text,
+    not_read,
+)
 from migrator.audit.seal import Seal
-from migrator.audit.zk_source import Session, config_names, config_rows, producer_id_row, topic_names, topic_rows
+from migrator.audit.zk_source import (
+    Session,
+    config_names,
+    config_rows,
+    producer_id_row,
+    security_paths,
+    security_rows,
+    topic_names,
+    topic_rows,
+)
 from migrator.errors import FindingError
 from migrator.zk import paths
 from migrator.zk.session import CONSIDERATE, ReadLimits, ZkSession
@@ -81,7 +99,7 @@ def record_batches(rows: Iterable[RecordRow]) -> Iterator[pa.RecordBatch]:
 
 def _side_values(row: SideRow, seal: Seal | None) -> tuple[Any, ...]:
     facts = row.facts
-    if facts is not None and seal is not None and row.family in RESOURCES:
+    if facts is not None and seal is not None and row.family in HOLD_SECRETS:
         facts = seal.facts(facts)
     return row.family, row.key, row.subject, None if facts is None else facts_text(facts), row.version, row.problem
 
@@ -106,10 +124,10 @@ class TopicRange(msgspec.Struct, frozen=True, tag=True):
 
 
 class Others(msgspec.Struct, frozen=True, tag=True):
-    """Configurations of brokers, and the producer ids."""
+    """Everything but topics and their configurations."""
 
     def __str__(self) -> str:
-        return "broker configurations and producer ids"
+        return "configurations of brokers, producer ids, quotas, credentials, ACLs and tokens"
 
 
 ZkPart = TopicRange | Others
@@ -150,6 +168,7 @@ def _rows_of_part(part: ZkPart, session: Session, limits: ReadLimits) -> Iterato
         case Others():
             yield from config_rows(session, BROKER_CONFIGS, config_names(session, BROKER_CONFIGS), limits)
             yield producer_id_row(session)
+            yield from security_rows(session, security_paths(session, limits), limits)
         case _:
             assert_never(part)
 
@@ -161,6 +180,7 @@ def _rows_of_subjects(subjects: list[str], session: Session, limits: ReadLimits)
     yield from config_rows(session, BROKER_CONFIGS, brokers, limits)
     if PRODUCER_IDS_SUBJECT in subjects:
         yield producer_id_row(session)
+    yield from security_rows(session, _named(subjects, ZNODE_SUBJECT), limits)
 
 
 def _topics_and_configs(

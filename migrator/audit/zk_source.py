@@ -28,6 +28,7 @@ from migrator.audit.normalise import (
     zk_topic,
 )
 from migrator.audit.rows import SideRow, subject_of, topic_subject
+from migrator.audit.security_facts import ACL_ROOTS, ENTITY_ROOTS, TOKEN_ROOT, families_at, zk_facts
 from migrator.errors import AUDIT_CANNOT_READ, FindingError
 from migrator.zk import paths
 from migrator.zk.session import UNLIMITED, ReadLimits, Znode
@@ -42,6 +43,7 @@ class Session(Protocol):
     def get(self, path: str) -> Znode | None: ...
     def children(self, path: str) -> list[str] | None: ...
     def get_many(self, paths: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[Znode | None]: ...
+    def children_many(self, paths: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[list[str] | None]: ...
     def sync(self, path: str = "/") -> None: ...
 
 
@@ -123,6 +125,40 @@ def _single(family: str, key: str, znode: Znode, path: str, parse: Callable[[str
 
 def _problem(family: str, key: str, subject: str, mzxid: int, error: FindingError) -> SideRow:
     return SideRow(family, key, subject, None, mzxid, error.occurrence.text)
+
+
+# --- quotas, credentials, ACLs, tokens --------------------------------------------------------------------
+
+
+def security_rows(session: Session, wanted: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[SideRow]:
+    """wanted: paths of znodes. One that says nothing, or does not exist, has no row."""
+    places = list(wanted)
+    for path, znode in zip(places, session.get_many(places, limits), strict=True):
+        if znode is None:
+            continue
+        try:
+            found = zk_facts(path, znode.data)
+        except FindingError as error:
+            for family in families_at(path):
+                yield _problem(family, path, subject_of(family, path), znode.mzxid, error)
+            continue
+        for family, facts in found.items():
+            if facts:
+                yield SideRow(family, path, subject_of(family, path), facts, znode.mzxid)
+
+
+def security_paths(session: Session, limits: ReadLimits = UNLIMITED) -> list[str]:
+    """Every znode of a user, a client, an address, a resource with ACLs, and a token."""
+    entities = [path for root in ENTITY_ROOTS.values() for path in _below(session, [f"/config/{root}"], limits)]
+    clients = [f"{path}/clients" for path in entities if path.startswith(paths.USER_CONFIGS + "/")]
+    entities += _below(session, clients, limits)
+    acls = [path for root in ACL_ROOTS.values() for path in _below(session, _below(session, [root], limits), limits)]
+    return [*entities, *acls, *_below(session, [TOKEN_ROOT], limits)]
+
+
+def _below(session: Session, parents: list[str], limits: ReadLimits) -> list[str]:
+    found = zip(parents, session.children_many(parents, limits), strict=True)
+    return [f"{parent}/{name}" for parent, names in found for name in sorted(names or ())]
 
 
 # --- names ------------------------------------------------------------------------------------------------

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from enum import IntEnum
 
 from migrator.controller.decision import Decision, Error, Record, Situation
 from migrator.controller.topic_configs import TOPIC_CONFIGS, is_list, refuse_topic_config
 from migrator.model.image import NO_CONFIG
-from migrator.model.values import ConfigKey, ConfigType
+from migrator.model.values import ConfigKey, ConfigType, MigrationState, is_password
 from migrator.wire.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
@@ -72,6 +73,7 @@ def _alter(situation: Situation, asked: IncrementalAlterConfigsResource) -> list
         after.pop(name, None)
         if value is not None:
             after[name] = value
+    _check_passwords(situation, key, touched)
     if key.type == ConfigType.TOPIC:
         refusal = refuse_topic_config(after)
         if refusal is not None:
@@ -100,6 +102,14 @@ def _check_resource(situation: Situation, key: ConfigKey) -> None:
                 raise _Refused(Error.BROKER_ID_NOT_REGISTERED, f"No node with id {key.name} found.")
         case _:
             raise _Refused(Error.UNSUPPORTED_VERSION, f"Configuration resource type {key.type} is not supported.")
+
+
+def _check_passwords(situation: Situation, key: ConfigKey, touched: Iterable[str]) -> None:
+    """While ZooKeeper is written as well: there passwords are encrypted, and we have no key for that."""
+    passwords = [name for name in touched if is_password(name)]
+    if key.type == ConfigType.BROKER and passwords and situation.image.migration == MigrationState.MIGRATION:
+        text = f"{passwords[0]} cannot be changed while the cluster is migrated: use the broker's properties file."
+        raise _Refused(Error.INVALID_CONFIG, text)
 
 
 def _new_value(now: str | None, name: str, operation: int, given: str | None, key: ConfigKey) -> str | None:

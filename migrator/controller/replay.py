@@ -4,9 +4,7 @@ In:   records in log order, onto a `Draft`.
 Out:  nothing but the changed draft. A record that contradicts the image raises `Contradiction`.
 Elsewhere: batches and transactions (node.log_replay), which records are written (the other modules here).
 Source: Kafka 3.9 `*Delta.replay`; facts of record types in migrator.wire.messages.metadata.
-SCRAM credentials come from Kafka's format tool only, for logins on the controller listener.
-Families that this release does not build (ACLs, quotas, tokens) cannot be in a log that it wrote, and it
-refuses to lead one that holds them rather than to forget them.
+A record of a kind that this release does not know is refused rather than forgotten.
 """
 
 from __future__ import annotations
@@ -20,21 +18,29 @@ from migrator.errors import RECORD_NOT_SUPPORTED
 from migrator.model.draft import Draft
 from migrator.model.values import (
     ZERO_ID,
+    Acl,
+    AclEntry,
+    AclResource,
     Broker,
     ConfigKey,
     Controller,
+    DelegationToken,
     FeatureRange,
     Listener,
     MigrationState,
     Partition,
+    QuotaEntity,
     ScramCredential,
     ScramKey,
 )
 from migrator.wire.messages.metadata import (
     AbortTransactionRecord,
+    AccessControlEntryRecord,
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
     FenceBrokerRecord,
@@ -44,6 +50,8 @@ from migrator.wire.messages.metadata import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -163,15 +171,39 @@ def _change_partition(draft: Draft, record: PartitionChangeRecord) -> None:
     draft.put_partition(record.topic_id, changed(partition, record))
 
 
-def _mark(draft: Draft, record: NoOpRecord) -> None:
-    """A NoOp of Kafka's moves the offset only."""
-    if record.mark:
-        draft.set_mark(record.mark, record.mark_text)
+def _quota(draft: Draft, record: ClientQuotaRecord) -> None:
+    entity = QuotaEntity.of((each.entity_type, each.entity_name) for each in record.entity)
+    draft.set_quota(entity, record.key, None if record.remove else record.value)
 
 
 def _scram(draft: Draft, record: UserScramCredentialRecord) -> None:
     credential = ScramCredential(record.salt, record.stored_key, record.server_key, record.iterations)
     draft.put_scram(ScramKey(record.name, record.mechanism), credential)
+
+
+def acl_of(record: AccessControlEntryRecord) -> Acl:
+    return Acl(
+        AclResource(record.resource_type, record.pattern_type, record.resource_name),
+        AclEntry(record.principal, record.host, record.operation, record.permission_type),
+    )
+
+
+def token_of(record: DelegationTokenRecord) -> DelegationToken:
+    return DelegationToken(
+        id=record.token_id,
+        owner=record.owner,
+        requester=record.requester,
+        renewers=tuple(record.renewers),
+        issued_ms=record.issue_timestamp,
+        max_ms=record.max_timestamp,
+        expires_ms=record.expiration_timestamp,
+    )
+
+
+def _mark(draft: Draft, record: NoOpRecord) -> None:
+    """A NoOp of Kafka's moves the offset only."""
+    if record.mark:
+        draft.set_mark(record.mark, record.mark_text)
 
 
 def _nothing(draft: Draft, record: Message) -> None:
@@ -195,9 +227,14 @@ _HANDLERS: Final[dict[type[Message], Callable[[Draft, Any], None]]] = {
         ConfigKey(record.resource_type, record.resource_name), record.name, record.value
     ),
     ProducerIdsRecord: lambda draft, record: draft.set_next_producer_id(record.next_producer_id),
-    NoOpRecord: _mark,
+    ClientQuotaRecord: _quota,
     UserScramCredentialRecord: _scram,
     RemoveUserScramCredentialRecord: lambda draft, record: draft.remove_scram(ScramKey(record.name, record.mechanism)),
+    AccessControlEntryRecord: lambda draft, record: draft.put_acl(record.id, acl_of(record)),
+    RemoveAccessControlEntryRecord: lambda draft, record: draft.remove_acl(record.id),
+    DelegationTokenRecord: lambda draft, record: draft.put_token(token_of(record)),
+    RemoveDelegationTokenRecord: lambda draft, record: draft.remove_token(record.token_id),
+    NoOpRecord: _mark,
     BeginTransactionRecord: _nothing,
     EndTransactionRecord: _nothing,
     AbortTransactionRecord: _nothing,

@@ -12,13 +12,27 @@ from collections.abc import Iterator
 
 from migrator.controller.decision import Record, partition_version, register_broker_version
 from migrator.model.image import METADATA_VERSION, Image
-from migrator.model.values import Broker, Controller, MigrationState, Partition, Topic
+from migrator.model.values import (
+    Acl,
+    Broker,
+    Controller,
+    DelegationToken,
+    MigrationState,
+    Partition,
+    QuotaEntity,
+    ScramCredential,
+    ScramKey,
+    Topic,
+)
 from migrator.wire.messages.metadata import (
+    AccessControlEntryRecord,
     BrokerEndpoint,
     BrokerFeature,
+    ClientQuotaRecord,
     ConfigRecord,
     ControllerEndpoint,
     ControllerFeature,
+    DelegationTokenRecord,
     FeatureLevelRecord,
     NoOpRecord,
     PartitionRecord,
@@ -29,6 +43,7 @@ from migrator.wire.messages.metadata import (
     UserScramCredentialRecord,
     ZkMigrationStateRecord,
 )
+from migrator.wire.messages.shared import ClientQuotaEntity
 
 
 def records_of(image: Image) -> Iterator[Record]:
@@ -49,14 +64,61 @@ def records_of(image: Image) -> Iterator[Record]:
     for key in sorted(image.configs):
         for name, value in sorted(image.configs[key].items()):
             yield ConfigRecord(resource_type=key.type, resource_name=key.name, name=name, value=value), 0
+    for entity in sorted(image.quotas, key=lambda each: each.place):
+        for name, limit in sorted(image.quotas[entity].items()):
+            yield quota_record(entity, name, limit), 0
     if image.next_producer_id >= 0:
         yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id), 0
+    for acl_id, acl in sorted(image.acls.items(), key=lambda each: (each[1], each[0])):
+        yield acl_record(acl_id, acl), 0
+    for whose in sorted(image.scram):
+        yield scram_record(whose, image.scram[whose]), 0
+    for token in sorted(image.tokens):
+        yield token_record(image.tokens[token]), 0
     for mark in sorted(image.marks):
         yield NoOpRecord(mark=mark, mark_text=image.marks[mark]), 0
-    for whose in sorted(image.scram):
-        kept = image.scram[whose]
-        keys = {"salt": kept.salt, "stored_key": kept.stored_key, "server_key": kept.server_key}
-        yield UserScramCredentialRecord(whose.user, whose.mechanism, **keys, iterations=kept.iterations), 0
+
+
+def quota_record(entity: QuotaEntity, key: str, value: float | None) -> ClientQuotaRecord:
+    """value: None removes the quota."""
+    whom = tuple(ClientQuotaEntity(type_, name) for type_, name in entity.parts)
+    return ClientQuotaRecord(entity=whom, key=key, value=value or 0.0, remove=value is None)
+
+
+def scram_record(key: ScramKey, kept: ScramCredential) -> UserScramCredentialRecord:
+    return UserScramCredentialRecord(
+        name=key.user,
+        mechanism=key.mechanism,
+        salt=kept.salt,
+        stored_key=kept.stored_key,
+        server_key=kept.server_key,
+        iterations=kept.iterations,
+    )
+
+
+def acl_record(acl_id: bytes, acl: Acl) -> AccessControlEntryRecord:
+    return AccessControlEntryRecord(
+        id=acl_id,
+        resource_type=acl.resource.type,
+        resource_name=acl.resource.name,
+        pattern_type=acl.resource.pattern,
+        principal=acl.entry.principal,
+        host=acl.entry.host,
+        operation=acl.entry.operation,
+        permission_type=acl.entry.permission,
+    )
+
+
+def token_record(token: DelegationToken) -> DelegationTokenRecord:
+    return DelegationTokenRecord(
+        owner=token.owner,
+        requester=token.requester,
+        renewers=token.renewers,
+        issue_timestamp=token.issued_ms,
+        max_timestamp=token.max_ms,
+        expiration_timestamp=token.expires_ms,
+        token_id=token.id,
+    )
 
 
 def _topic(topic: Topic, level: int) -> Iterator[Record]:

@@ -2,7 +2,8 @@
 
 In:   a `Tree`, and the copy before this one (so that only topics that moved are encoded again).
 Out:  encoded records in log order, and the image that they make.
-Elsewhere: reading the tree (node.tree_reader), comparing both sides (audit), appending (node).
+Elsewhere: quotas, credentials, ACLs, tokens (families.py), reading the tree (node.tree_reader), comparing both sides
+(audit), appending (node).
 Rules: nothing is invented and nothing repaired: the tree is copied as it is, or the gate has stopped it. The next
 producer id leaves a margin for blocks that are being handed out while we look.
 Source: Kafka 3.9 `ZkMigrationClient`; R-866-02 (the order is the names' own, so the same tree gives the same records).
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from migrator.driver.families import acl_values, quota_and_scram_values, token_values
 from migrator.driver.tree import TopicReading, Tree
 from migrator.model.draft import Delta, Draft
 from migrator.model.image import Image, Position
@@ -67,7 +69,13 @@ def make_copy(tree: Tree, before: Copy | None = None) -> Copy:
         else:
             topics[name] = (reading, topic_values(reading))
     next_producer_id = max(tree.next_producer_id(), 0) + producer_id_margin(len(tree.brokers))
-    rest = [*broker_config_values(tree), producer_id_value(tree, next_producer_id)]
+    rest = [
+        *broker_config_values(tree),
+        *quota_and_scram_values(tree.families),
+        producer_id_value(tree, next_producer_id),
+        *acl_values(tree.families),
+        *token_values(tree.families),
+    ]
     return Copy(tree, topics, tuple(rest), next_producer_id)
 
 
@@ -159,6 +167,7 @@ def copied(copy: Copy, base: Image, position: Position) -> Delta:
     for broker, config in copy.tree.broker_configs.items():
         if config:
             draft.put_config(ConfigKey(ConfigType.BROKER, broker), config.items())
+    copy.tree.families.put_into(draft)
     draft.set_next_producer_id(copy.next_producer_id)
     draft.set_migration(MigrationState.MIGRATION)
     return draft.finish(position)

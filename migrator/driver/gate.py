@@ -31,7 +31,7 @@ from migrator.errors import (
     Severity,
 )
 from migrator.model.image import METADATA_VERSION, Image
-from migrator.model.values import Broker, Partition, Recovery
+from migrator.model.values import Broker, Partition, Recovery, is_password
 from migrator.model.verdict import Check, Verdict
 from migrator.zk import paths
 from migrator.zk.znodes import topic_id_text
@@ -44,16 +44,6 @@ REQUEST_MAX_BYTES: Final = 104_857_600
 """Kafka's default of `socket.request.max.bytes`."""
 REQUEST_SHARE: Final = 0.8
 VOTERS_MIN: Final = 3
-
-PASSWORD_SUFFIXES: Final = (
-    "ssl.keystore.password",
-    "ssl.key.password",
-    "ssl.truststore.password",
-    "ssl.keystore.key",
-    "ssl.keystore.certificate.chain",
-    "ssl.truststore.certificates",
-    "sasl.jaas.config",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +204,7 @@ def content_findings(tree: Tree, waived: Collection[str] = ()) -> list[Occurrenc
     """Everything in the tree that blocks a takeover or deserves a warning, blocking ones first."""
     found = list(tree.problems)
     found += _shared_ids(tree)
-    found += _foreign_findings(tree)
+    found += _feature_findings(tree)
     found += _deletion_and_reassignment(tree)
     found += _broker_and_isr_findings(tree, waived)
     found += _config_findings(tree)
@@ -235,19 +225,10 @@ def _shared_ids(tree: Tree) -> list[Occurrence]:
     return found
 
 
-def _foreign_findings(tree: Tree) -> list[Occurrence]:
-    families = {
-        "ACL resources": tree.foreign.acls,
-        "quota entities": tree.foreign.quotas,
-        "SCRAM users": tree.foreign.scram,
-        "delegation tokens": tree.foreign.tokens,
-        "finalized features": tree.foreign.features,
-    }
-    return [
-        NOT_MIGRATED_YET.found(count=len(entries), family=family, first=entries[0])
-        for family, entries in families.items()
-        if entries
-    ]
+def _feature_findings(tree: Tree) -> list[Occurrence]:
+    if not tree.features:
+        return []
+    return [NOT_MIGRATED_YET.found(count=len(tree.features), family="finalized features", first=tree.features[0])]
 
 
 def _deletion_and_reassignment(tree: Tree) -> list[Occurrence]:
@@ -292,7 +273,7 @@ def _healthy(partition: Partition) -> bool:
 def _config_findings(tree: Tree) -> list[Occurrence]:
     found = [ORPHAN_CONFIG.found(path=paths.topic_config(name)) for name in sorted(tree.orphan_configs)]
     for broker, values in sorted(tree.broker_configs.items()):
-        passwords = [key for key in sorted(values) if key.endswith(PASSWORD_SUFFIXES)]
+        passwords = [key for key in sorted(values) if is_password(key)]
         found += [PASSWORD_CONFIG.found(path=paths.broker_config(broker), key=key) for key in passwords]
     return found
 

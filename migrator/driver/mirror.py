@@ -9,7 +9,10 @@ Elsewhere: sending, and what to do when one is refused (node.mirror_node); readi
 Rules: the same delta gives the same multis (R-866-02). A topic's creation or deletion is one multi where it fits.
 Deletions come first, so that a name can be taken again (K-07). The data version of each `state` znode is kept equal
 to its partition epoch: after a hand-back the ZooKeeper controller and the brokers go on with these versions.
-Source: KIP-866; Kafka 3.9 `KRaftMigrationZkWriter`, `ZkTopicMigrationClient`, `ZkConfigMigrationClient`.
+An entity without quotas and credentials loses its znode, as when a ZooKeeper-mode controller takes them away, and
+brokers hear of tokens too (K-10, K-13).
+Source: KIP-866; Kafka 3.9 `KRaftMigrationZkWriter`, `ZkTopicMigrationClient`, `ZkConfigMigrationClient`,
+`ZkAclMigrationClient`, `ZkDelegationTokenMigrationClient`; `AdminZkClient` for what is deleted.
 """
 
 from __future__ import annotations
@@ -21,9 +24,22 @@ from typing import Final
 from migrator.driver.claim import Claim
 from migrator.model.diff import MIRRORED_CONFIGS, same_partition
 from migrator.model.draft import Delta
-from migrator.model.image import Image, Position
-from migrator.model.values import ConfigKey, ConfigType, Partition, Topic
+from migrator.model.image import NO_CONFIG, NO_QUOTAS, Image, Position
+from migrator.model.values import (
+    AclResource,
+    ConfigKey,
+    ConfigType,
+    Partition,
+    QuotaEntity,
+    ScramCredential,
+    ScramKey,
+    ScramMechanism,
+    Topic,
+    is_password,
+)
 from migrator.zk import paths
+from migrator.zk.acl_znodes import acl_change, acl_data, acl_path, token_change, token_data
+from migrator.zk.entity_znodes import entity_data, entity_path
 from migrator.zk.multi import Check, Create, Delete, Multi, Operation, SetData
 from migrator.zk.znodes import (
     MigrationZnode,
@@ -46,8 +62,9 @@ PRODUCER_ID_BLOCK: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What an image cannot tell of the tree: which configuration znodes exist (an empty one looks like none).
+    """What an image cannot tell of the tree: which znodes exist (an empty one looks like none).
 
+    configs: of configurations, entities, ACLs and tokens, and of the znodes above them that a cluster may lack.
     strays: by topic name, znodes below a topic that is to be deleted which its assignment does not name.
     """
 
@@ -57,7 +74,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class MirrorPlan:
-    """The multis, the claim and the configuration znodes that stand when all are applied."""
+    """The multis, the claim and the znodes of `Shape.configs` that stand when all are applied."""
 
     multis: tuple[Multi, ...]
     claim: Claim
@@ -74,13 +91,20 @@ def plan(delta: Delta, claim: Claim, at: Position, shape: Shape) -> MirrorPlan:
     writer = _Writer(claim, set(shape.configs))
     deleted, created, changed = _sort_topics(delta)
     created_names = {topic.name for topic in created}
-    configs = [key for key in sorted(delta.configs) if not (key.type == ConfigType.TOPIC and key.name in created_names)]
+    configs = [
+        key
+        for key in sorted(delta.configs)
+        if not (key.type == ConfigType.TOPIC and key.name in created_names) and not _holds_passwords(delta, key)
+    ]
     groups = [writer.delete_topic(topic, shape.strays.get(topic.name, ())) for topic in deleted]
     groups += [writer.create_topic(topic, delta.after) for topic in created]
     groups += [writer.change_topic(before, after) for before, after in changed]
     groups += [writer.write_config(key, delta.after) for key in configs]
+    groups += [writer.write_entity(entity, delta.after) for entity in _entities(delta)]
     if delta.producer_ids and delta.after.next_producer_id > 0:
         groups.append(writer.write_producer_ids(delta.after.next_producer_id))
+    groups += [writer.write_acls(resource, delta.after) for resource in sorted(delta.acls)]
+    groups += [writer.write_token(token, delta.after) for token in sorted(delta.tokens)]
     groups = [group for group in groups if group]
     if not groups:
         return MirrorPlan((), claim, shape.configs, 0)
@@ -115,6 +139,21 @@ def _replicas_change(delta: Delta, topic_id: bytes) -> bool:
     return any(left.replicas != right.replicas for left, right in zip(before.partitions, after.partitions, strict=True))
 
 
+def _holds_passwords(delta: Delta, key: ConfigKey) -> bool:
+    """A broker's passwords are clear in the log and encrypted in ZooKeeper, and we have no key for that.
+
+    Such a resource stays in ZooKeeper as it is: neither are passwords told to everybody, nor taken from a broker.
+    """
+    sides = delta.before.configs.get(key, NO_CONFIG), delta.after.configs.get(key, NO_CONFIG)
+    return key.type == ConfigType.BROKER and any(is_password(name) for side in sides for name in side)
+
+
+def _entities(delta: Delta) -> list[QuotaEntity]:
+    """Whose znodes a delta touches. Users come last: their clients' znodes are below theirs."""
+    touched = delta.quotas | {QuotaEntity((("user", key.user),)) for key in delta.scram}
+    return sorted(touched, key=lambda entity: (entity.types == ("user",), entity.place))
+
+
 def _sort_topics(delta: Delta) -> tuple[list[Topic], list[Topic], list[tuple[Topic, Topic]]]:
     deleted: list[Topic] = []
     created: list[Topic] = []
@@ -135,11 +174,12 @@ def _sort_topics(delta: Delta) -> tuple[list[Topic], list[Topic], list[tuple[Top
 
 
 class _Writer:
-    """Operations per kind of change; keeps account of which configuration znodes exist."""
+    """Operations per kind of change; keeps account of which znodes exist."""
 
     def __init__(self, claim: Claim, configs: set[str]) -> None:
         self._claim = claim
         self.configs = configs
+        self._dropped: set[str] = set()
 
     # --- topics --------------------------------------------------------------------------------------------
 
@@ -212,32 +252,107 @@ class _Writer:
             return []
         is_topic = key.type == ConfigType.TOPIC
         if is_topic and key.name not in image.topic_ids:
-            return self._drop_config(paths.topic_config(key.name))
+            return self._drop(paths.topic_config(key.name))
         path = paths.topic_config(key.name) if is_topic else paths.broker_config(key.name)
         entity = path.removeprefix(paths.CONFIG + "/")
         values = dict(image.configs.get(key, {}))
-        writes = [self._put_config(path, values)] if values else self._drop_config(path)
+        writes = [self._put_config(path, values)] if values else self._drop(path)
         if not writes:
             return []
         return [*writes, Create(paths.CONFIG_CHANGE_PREFIX, config_change_data(entity), sequence=True)]
 
     def _put_config(self, path: str, values: dict[str, str]) -> Operation:
-        data = config_data(dict(sorted(values.items())))
+        return self._put(path, config_data(dict(sorted(values.items()))))
+
+    def _put(self, path: str, data: bytes) -> Operation:
         if path in self.configs:
             return SetData(path, data)
         self.configs.add(path)
         return Create(path, data)
 
-    def _drop_config(self, path: str) -> list[Operation]:
+    def _drop(self, path: str) -> list[Operation]:
         if path not in self.configs:
             return []
         self.configs.discard(path)
+        self._dropped.add(path)
         return [Delete(path)]
+
+    def _parents(self, path: str) -> list[Operation]:
+        """Create what is missing above a znode; what every broker makes at its start is there."""
+        words = path.split("/")
+        above = ["/".join(words[:length]) for length in range(2, len(words))]
+        missing = [each for each in above if each not in self.configs and each not in _ALWAYS_THERE]
+        self.configs.update(missing)
+        return [Create(each, b"") for each in missing]
 
     def write_producer_ids(self, next_producer_id: int) -> list[Operation]:
         """The block before the next id, as if it had just been handed out: ZooKeeper goes on exactly there (K-12)."""
         first = next_producer_id - PRODUCER_ID_BLOCK
         return [SetData(paths.PRODUCER_IDS, producer_ids_data(-1, first, next_producer_id - 1))]
+
+    # --- users, clients, addresses -------------------------------------------------------------------------
+
+    def write_entity(self, entity: QuotaEntity, image: Image) -> list[Operation]:
+        """Quotas, and of a user the credentials too, which share its znode. Other entities have no znode."""
+        path = entity_path(entity)
+        if path is None:
+            return []
+        limits, credentials = image.quotas.get(entity, NO_QUOTAS), _credentials(entity, image)
+        if limits or credentials:
+            writes = [*self._parents(path), self._put(path, entity_data(dict(limits), credentials))]
+        else:
+            writes = self._drop_entity(path, entity, image)
+        if not writes and path not in self._dropped:
+            return []
+        told = config_change_data(path.removeprefix(paths.CONFIG + "/"))
+        return [*writes, Create(paths.CONFIG_CHANGE_PREFIX, told, sequence=True)]
+
+    def _drop_entity(self, path: str, entity: QuotaEntity, image: Image) -> list[Operation]:
+        """The znode, and those above it that are left with nothing; one with clients below stays, without values."""
+        if path not in self.configs:
+            return []
+        if f"{path}/clients" in self.configs:
+            return [SetData(path, config_data({}))]
+        writes = self._drop(path)
+        if entity.types == ("user", "client-id"):
+            clients = path.rpartition("/")[0]
+            if not any(each.startswith(f"{clients}/") for each in self.configs):
+                writes += self._drop(clients)
+                user = QuotaEntity(entity.parts[:1])
+                if user not in image.quotas and not _credentials(user, image):
+                    writes += self._drop(clients.rpartition("/")[0])
+        return writes
+
+    # --- ACLs and tokens -----------------------------------------------------------------------------------
+
+    def write_acls(self, resource: AclResource, image: Image) -> list[Operation]:
+        """All ACLs of one resource, which share its znode. A name that ZooKeeper does not take has none."""
+        path = acl_path(resource)
+        if path is None:
+            return []
+        entries = image.acl_entries(resource)
+        writes = [*self._parents(path), self._put(path, acl_data(entries))] if entries else self._drop(path)
+        return self._notified(writes, *acl_change(resource))
+
+    def write_token(self, token_id: str, image: Image) -> list[Operation]:
+        path, token = paths.token(token_id), image.tokens.get(token_id)
+        writes = self._drop(path) if token is None else [*self._parents(path), self._put(path, token_data(token))]
+        return self._notified(writes, *token_change(token_id))
+
+    def _notified(self, writes: list[Operation], path: str, told: bytes) -> list[Operation]:
+        return [*writes, *self._parents(path), Create(path, told, sequence=True)] if writes else []
+
+
+_ALWAYS_THERE: Final = frozenset({paths.CONFIG, paths.USER_CONFIGS, paths.CLIENT_CONFIGS, paths.IP_CONFIGS})
+
+
+def _credentials(entity: QuotaEntity, image: Image) -> dict[ScramMechanism, ScramCredential]:
+    """A user's; all others have none."""
+    name = entity.parts[0][1]
+    if entity.types != ("user",) or name is None:
+        return {}
+    found = {mechanism: image.scram.get(ScramKey(name, mechanism)) for mechanism in ScramMechanism}
+    return {mechanism: kept for mechanism, kept in found.items() if kept is not None}
 
 
 def _assignment(topic: Topic) -> list[tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:

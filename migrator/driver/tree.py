@@ -1,9 +1,10 @@
 """What ZooKeeper holds, as values: the whole tree of a cluster, one topic at a time.
 
 In:   znodes as read, in bulk, and what the reading before this one knew (so that only what moved is decoded).
-Out:  a `Tree`: topics with their partitions and configuration, broker configuration, producer ids, and every
-      oddity met on the way as an occurrence of a finding, with its path.
-Elsewhere: the reading itself (node.tree_reader), the records (copy.py), which oddity blocks (gate.py).
+Out:  a `Tree`: topics with their partitions and configuration, broker configuration, producer ids, the families of
+      security, and every oddity met on the way as an occurrence of a finding, with its path.
+Elsewhere: the reading itself (node.tree_reader), quotas, credentials, ACLs and tokens (families.py), the records
+(copy.py), which oddity blocks (gate.py).
 Source: Kafka 3.9 `ZkData.scala`, `ZkTopicMigrationClient.scala`; unlike the latter nothing is invented for a
 missing znode (F-23, F-26).
 """
@@ -16,6 +17,7 @@ from typing import Protocol
 
 import msgspec
 
+from migrator.driver.families import Families, credentials_told
 from migrator.errors import MALFORMED_ZNODE, STATE_MISSING, TOPIC_ID_MISSING, FindingError, Occurrence
 from migrator.model.draft import Draft
 from migrator.model.image import EMPTY, Image, Position
@@ -24,7 +26,6 @@ from migrator.zk import paths
 from migrator.zk.znodes import (
     UNREADABLE,
     BrokerZnode,
-    ConfigZnode,
     ControllerZnode,
     MigrationZnode,
     ProducerIdBlock,
@@ -74,17 +75,6 @@ class TopicReading(msgspec.Struct, gc=False):
 
 
 @dataclass(slots=True)
-class Foreign:
-    """What the tree holds of families that are not copied yet: paths, in ascending order."""
-
-    acls: list[str] = field(default_factory=list)
-    quotas: list[str] = field(default_factory=list)
-    scram: list[str] = field(default_factory=list)
-    tokens: list[str] = field(default_factory=list)
-    features: list[str] = field(default_factory=list)
-
-
-@dataclass(slots=True)
 class Tree:
     """Everything that the copy, the gate and `check` want to know of one ZooKeeper tree.
 
@@ -98,7 +88,8 @@ class Tree:
     orphan_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     """Configuration of topics that do not exist, by topic name."""
     config_paths: set[str] = field(default_factory=set)
-    """Each topic's and broker's configuration znode that exists, also the empty ones."""
+    """Each znode of a configuration, a user, a client, an address, ACLs or a token that exists, also the empty ones,
+    and of the znodes above them those that a cluster may be without."""
     producer_ids: ProducerIdBlock | None = None
     producer_ids_version: int = -1
     brokers: dict[int, BrokerZnode] = field(default_factory=dict)
@@ -108,7 +99,9 @@ class Tree:
     migration_present: bool = False
     pending_deletions: list[str] = field(default_factory=list)
     pending_reassignments: bool = False
-    foreign: Foreign = field(default_factory=Foreign)
+    families: Families = field(default_factory=Families)
+    features: list[str] = field(default_factory=list)
+    """Names of finalized features: nothing in the log says them."""
     problems: list[Occurrence] = field(default_factory=list)
     znodes: int = 0
 
@@ -230,21 +223,6 @@ def read_config(path: str, znode: Read | None, problems: list[Occurrence]) -> tu
         return {}, znode.mzxid
 
 
-def user_families(path: str, znode: Read | None, foreign: Foreign, problems: list[Occurrence]) -> None:
-    """Sort the keys of a user, client or ip entity into SCRAM credentials and quotas."""
-    if znode is None or not znode.data:
-        return
-    try:
-        keys = parse(ConfigZnode, path, znode.data).config
-    except FindingError as error:
-        problems.append(error.occurrence)
-        return
-    if any(key.startswith("SCRAM-") for key in keys):
-        foreign.scram.append(path)
-    if any(not key.startswith("SCRAM-") for key in keys):
-        foreign.quotas.append(path)
-
-
 # --- the tree as an image ---------------------------------------------------------------------------------
 
 
@@ -262,22 +240,29 @@ def as_image(tree: Tree, base: Image = EMPTY, position: Position | None = None) 
     for broker, config in tree.broker_configs.items():
         if config:
             draft.put_config(ConfigKey(ConfigType.BROKER, broker), config.items())
+    tree.families.put_into(draft)
     if tree.producer_ids is not None:
         draft.set_next_producer_id(tree.next_producer_id())
     after = draft.finish(position or base.position).after
     return msgspec.structs.replace(after, features=base.features, migration=base.migration)
 
 
-def changed_since(copied: Tree, now: Tree) -> list[str]:
-    """Paths of topics and configurations that are not what was copied. Partition states are not looked at."""
+def changed_since(copied: Tree, now: Tree, log: Image = EMPTY) -> list[str]:
+    """Names of what is not what was copied: topics, configurations, and the families of security.
+
+    Partition states are not looked at. A credential that the log has is ours: those that Kafka's format tool put into
+    it were written into ZooKeeper after the copy.
+    """
 
     def told(tree: Tree) -> dict[str, object]:
         topics = {paths.topic(name): (_assigned(each.topic), each.config) for name, each in tree.topics.items()}
         configs = {f"/config/brokers/{broker}": values for broker, values in tree.broker_configs.items() if values}
-        return {**topics, **configs}
+        return {**topics, **configs, **tree.families.told()}
 
     before, after = told(copied), told(now)
-    return sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+    ours = credentials_told(log.scram)
+    changed = (path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+    return sorted(path for path in changed if path not in after or ours.get(path) != after[path])
 
 
 def _assigned(topic: Topic) -> tuple[bytes, tuple[tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]], ...]]:

@@ -26,7 +26,7 @@ ACKNOWLEDGEMENT_LIMIT_MS: Final = 500.0
 
 ONE_CONTROLLER: Final = "fail-over of the controller: the quorum has one voter (`--controllers 3` has three)"
 LIMITS: Final = (
-    "listeners with TLS or SASL: here all are PLAINTEXT; an authorizer, ACLs, quotas, SCRAM users, tokens: refused",
+    "listeners with TLS or SASL: here all are PLAINTEXT; an authorizer, ACLs, quotas, SCRAM users, tokens: none here",
     "brokers in KRaft mode, hand-over to stock controllers, finalize: not in this release",
     "clocks, disks and networks of more than one machine: everything ran on loopback",
 )

@@ -8,21 +8,25 @@ Elsewhere: turning a delta into znode operations (driver.mirror) or broker reque
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 from immutables import Map
 
 from migrator.model.draft import Delta
 from migrator.model.image import Image
-from migrator.model.values import ConfigKey, ConfigType, Partition, Topic
+from migrator.model.values import AclResource, ConfigKey, ConfigType, Partition, Topic
 
 MIRRORED_CONFIGS = (ConfigType.TOPIC, ConfigType.BROKER)
 """The configuration that has a form in ZooKeeper; client metrics and groups have none."""
 
+K = TypeVar("K")
+
 
 def diff(left: Image, right: Image) -> Delta:
-    """The topics, mirrored configs and producer ids in which two images differ.
+    """The topics, mirrored configs, producer ids, quotas, credentials, ACLs and tokens in which two images differ.
 
-    Brokers, controllers and features are left out: they have no znode that we write.
-    Directories are ignored: ZooKeeper does not know them.
+    ACLs are compared by what they say: ZooKeeper does not know their ids. Brokers, controllers and features are left
+    out: they have no znode that we write. Directories are ignored: ZooKeeper does not know them.
     """
     return Delta(
         before=left,
@@ -30,6 +34,10 @@ def diff(left: Image, right: Image) -> Delta:
         topics=_differing_topics(left.topics, right.topics),
         configs=_differing_configs(left, right),
         producer_ids=left.next_producer_id != right.next_producer_id,
+        scram=_differing(left.scram, right.scram),
+        quotas=_differing(left.quotas, right.quotas),
+        acls=_differing_acls(left, right),
+        tokens=_differing(left.tokens, right.tokens),
     )
 
 
@@ -68,3 +76,12 @@ def _differing_configs(left: Image, right: Image) -> frozenset[ConfigKey]:
     keys = {key for key in left.configs if key.type in MIRRORED_CONFIGS}
     keys |= {key for key in right.configs if key.type in MIRRORED_CONFIGS}
     return frozenset(key for key in keys if left.configs.get(key) != right.configs.get(key))
+
+
+def _differing(left: Map[K, Any], right: Map[K, Any]) -> frozenset[K]:
+    return frozenset(key for key in {*left, *right} if left.get(key) != right.get(key))
+
+
+def _differing_acls(left: Image, right: Image) -> frozenset[AclResource]:
+    either = {*left.acl_ids, *right.acl_ids}
+    return frozenset(each for each in either if left.acl_entries(each) != right.acl_entries(each))

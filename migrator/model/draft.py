@@ -14,14 +14,18 @@ from collections.abc import Iterable
 import msgspec
 from immutables import Map
 
-from migrator.model.image import NO_CONFIG, Config, Image, Position
+from migrator.model.image import NO_CONFIG, NO_QUOTAS, Config, Image, Position
 from migrator.model.values import (
+    Acl,
+    AclResource,
     Broker,
     ConfigKey,
     ConfigType,
     Controller,
+    DelegationToken,
     MigrationState,
     Partition,
+    QuotaEntity,
     ScramCredential,
     ScramKey,
     Topic,
@@ -44,7 +48,11 @@ class Delta(msgspec.Struct, frozen=True):
     producer_ids: bool = False
     features: bool = False
     migration: bool = False
-    scram: bool = False
+    scram: frozenset[ScramKey] = frozenset()
+    quotas: frozenset[QuotaEntity] = frozenset()
+    acls: frozenset[AclResource] = frozenset()
+    """Resources of which an ACL came or went."""
+    tokens: frozenset[str] = frozenset()
 
     @property
     def is_empty(self) -> bool:
@@ -58,6 +66,9 @@ class Delta(msgspec.Struct, frozen=True):
             or self.features
             or self.migration
             or self.scram
+            or self.quotas
+            or self.acls
+            or self.tokens
         )
 
 
@@ -73,6 +84,10 @@ class Draft:
         self._topic_ids = before.topic_ids.mutate()
         self._configs = before.configs.mutate()
         self._scram = before.scram.mutate()
+        self._quotas = before.quotas.mutate()
+        self._acls = before.acls.mutate()
+        self._acl_ids = before.acl_ids.mutate()
+        self._tokens = before.tokens.mutate()
         self._next_producer_id = before.next_producer_id
         self._migration = before.migration
         self._marks = before.marks
@@ -82,6 +97,10 @@ class Draft:
         self._touched_configs: set[ConfigKey] = set()
         self._touched_brokers: set[int] = set()
         self._touched_controllers: set[int] = set()
+        self._touched_scram: set[ScramKey] = set()
+        self._touched_quotas: set[QuotaEntity] = set()
+        self._touched_acls: set[AclResource] = set()
+        self._touched_tokens: set[str] = set()
 
     # --- features and migration ----------------------------------------------------------------------------
 
@@ -101,14 +120,6 @@ class Draft:
             self._marks = self._marks.set(mark, text)
         elif mark in self._marks:
             self._marks = self._marks.delete(mark)
-
-    # --- credentials ---------------------------------------------------------------------------------------
-
-    def put_scram(self, key: ScramKey, credential: ScramCredential) -> None:
-        self._scram[key] = credential
-
-    def remove_scram(self, key: ScramKey) -> None:
-        self._scram.pop(key, None)
 
     # --- nodes ---------------------------------------------------------------------------------------------
 
@@ -215,6 +226,58 @@ class Draft:
             raise Contradiction(f"next producer id {next_producer_id} is not above {self._next_producer_id}")
         self._next_producer_id = next_producer_id
 
+    # --- quotas --------------------------------------------------------------------------------------------
+
+    def set_quota(self, entity: QuotaEntity, key: str, value: float | None) -> None:
+        """Set one quota, or remove it (None); an entity without quotas vanishes."""
+        quotas = self._quotas.get(entity, NO_QUOTAS)
+        if value is not None:
+            quotas = quotas.set(key, value)
+        elif key in quotas:
+            quotas = quotas.delete(key)
+        if quotas:
+            self._quotas[entity] = quotas
+        else:
+            self._quotas.pop(entity, None)
+        self._touched_quotas.add(entity)
+
+    # --- credentials, ACLs and tokens ----------------------------------------------------------------------
+
+    def put_scram(self, key: ScramKey, credential: ScramCredential) -> None:
+        self._scram[key] = credential
+        self._touched_scram.add(key)
+
+    def remove_scram(self, key: ScramKey) -> None:
+        self._scram.pop(key, None)
+        self._touched_scram.add(key)
+
+    def put_acl(self, acl_id: bytes, acl: Acl) -> None:
+        if acl_id in self._acls:
+            raise Contradiction(f"ACL id {acl_id.hex()} is taken")
+        self._acls[acl_id] = acl
+        self._acl_ids[acl.resource] = self._acl_ids.get(acl.resource, frozenset()) | {acl_id}
+        self._touched_acls.add(acl.resource)
+
+    def remove_acl(self, acl_id: bytes) -> None:
+        acl = self._acls.get(acl_id)
+        if acl is None:
+            raise Contradiction(f"ACL id {acl_id.hex()} is not known")
+        del self._acls[acl_id]
+        left = self._acl_ids[acl.resource] - {acl_id}
+        if left:
+            self._acl_ids[acl.resource] = left
+        else:
+            del self._acl_ids[acl.resource]
+        self._touched_acls.add(acl.resource)
+
+    def put_token(self, token: DelegationToken) -> None:
+        self._tokens[token.id] = token
+        self._touched_tokens.add(token.id)
+
+    def remove_token(self, token_id: str) -> None:
+        self._tokens.pop(token_id, None)
+        self._touched_tokens.add(token_id)
+
     # --- the end -------------------------------------------------------------------------------------------
 
     def finish(self, position: Position) -> Delta:
@@ -233,8 +296,12 @@ class Draft:
             topic_ids=self._topic_ids.finish(),
             configs=self._configs.finish(),
             next_producer_id=self._next_producer_id,
-            marks=self._marks,
             scram=self._scram.finish(),
+            quotas=self._quotas.finish(),
+            acls=self._acls.finish(),
+            acl_ids=self._acl_ids.finish(),
+            tokens=self._tokens.finish(),
+            marks=self._marks,
         )
         before = self._before
         return Delta(
@@ -247,7 +314,10 @@ class Draft:
             producer_ids=after.next_producer_id != before.next_producer_id,
             features=after.features != before.features,
             migration=after.migration != before.migration,
-            scram=after.scram != before.scram,
+            scram=frozenset(self._touched_scram),
+            quotas=frozenset(self._touched_quotas),
+            acls=frozenset(self._touched_acls),
+            tokens=frozenset(self._touched_tokens),
         )
 
 
@@ -267,5 +337,8 @@ def join(first: Delta, second: Delta) -> Delta:
         producer_ids=first.producer_ids or second.producer_ids,
         features=first.features or second.features,
         migration=first.migration or second.migration,
-        scram=first.scram or second.scram,
+        scram=first.scram | second.scram,
+        quotas=first.quotas | second.quotas,
+        acls=first.acls | second.acls,
+        tokens=first.tokens | second.tokens,
     )

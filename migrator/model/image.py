@@ -14,12 +14,17 @@ import msgspec
 from immutables import Map
 
 from migrator.model.values import (
+    Acl,
+    AclEntry,
+    AclResource,
     Broker,
     ConfigKey,
     ConfigType,
     Controller,
+    DelegationToken,
     MigrationState,
     Partition,
+    QuotaEntity,
     ScramCredential,
     ScramKey,
     Topic,
@@ -27,6 +32,8 @@ from migrator.model.values import (
 
 Config = Map[str, str]
 NO_CONFIG: Config = Map()
+Quotas = Map[str, float]
+NO_QUOTAS: Quotas = Map()
 METADATA_VERSION = "metadata.version"
 
 
@@ -53,9 +60,17 @@ class Image(msgspec.Struct, frozen=True):
     configs: Map[ConfigKey, Config] = Map()
     next_producer_id: int = -1
     """The first id not yet handed out; -1 while no block ever was."""
+    scram: Map[ScramKey, ScramCredential] = Map()
+    quotas: Map[QuotaEntity, Quotas] = Map()
+    """By entity; none of them is empty."""
+    acls: Map[bytes, Acl] = Map()
+    """By id, 16 bytes."""
+    acl_ids: Map[AclResource, frozenset[bytes]] = Map()
+    """The same the other way round: the ids of a resource's ACLs, never empty."""
+    tokens: Map[str, DelegationToken] = Map()
+    """By token id."""
     marks: Map[str, str] = Map()
     """What this log says of itself, which Kafka's readers do not see: `Mark` and its text."""
-    scram: Map[ScramKey, ScramCredential] = Map()
 
     @property
     def metadata_version(self) -> int:
@@ -76,6 +91,10 @@ class Image(msgspec.Struct, frozen=True):
 
     def config(self, type_: ConfigType, name: str) -> Config:
         return self.configs.get(ConfigKey(type_, name), NO_CONFIG)
+
+    def acl_entries(self, resource: AclResource) -> frozenset[AclEntry]:
+        """What the ACLs of one resource say, without their ids."""
+        return frozenset(self.acls[each].entry for each in self.acl_ids.get(resource, ()))
 
     def partitions(self) -> Iterator[tuple[Topic, Partition]]:
         for topic in self.topics.values():

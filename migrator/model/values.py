@@ -8,6 +8,7 @@ Source: KRaft records of Kafka 3.9.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum, StrEnum
 
 import msgspec
@@ -154,6 +155,49 @@ class ConfigKey(msgspec.Struct, frozen=True, gc=False, order=True):
     name: str
 
 
+PASSWORD_SUFFIXES = (
+    "ssl.keystore.password",
+    "ssl.key.password",
+    "ssl.truststore.password",
+    "ssl.keystore.key",
+    "ssl.keystore.certificate.chain",
+    "ssl.truststore.certificates",
+    "sasl.jaas.config",
+)
+
+
+def is_password(key: str) -> bool:
+    """Whether Kafka keeps a broker's setting encrypted in ZooKeeper; prefixes of listeners come before these names."""
+    return key.endswith(PASSWORD_SUFFIXES)
+
+
+class QuotaEntity(msgspec.Struct, frozen=True):
+    """Whom a quota is for: (type, name) pairs in Kafka's order of types; the name None stands for everybody."""
+
+    parts: tuple[tuple[str, str | None], ...]
+
+    @classmethod
+    def of(cls, parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
+        """In whatever order they come: a quota of a user's client is the same one either way round."""
+        return cls(tuple(sorted(parts, key=lambda part: (_quota_rank(part[0]), part[0]))))
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        return tuple(type_ for type_, _ in self.parts)
+
+    @property
+    def place(self) -> tuple[tuple[str, bool, str], ...]:
+        """What to sort by: the default comes before every name."""
+        return tuple((type_, name is not None, name or "") for type_, name in self.parts)
+
+
+QUOTA_TYPES = ("user", "client-id", "ip")
+
+
+def _quota_rank(type_: str) -> int:
+    return QUOTA_TYPES.index(type_) if type_ in QUOTA_TYPES else len(QUOTA_TYPES)
+
+
 class ScramMechanism(IntEnum):
     """Kafka's numbers for the two hashes."""
 
@@ -178,3 +222,76 @@ class ScramCredential(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"ScramCredential(iterations={self.iterations})"
+
+
+class AclResourceType(IntEnum):
+    """Kafka's numbers for what an ACL is about."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class AclPattern(IntEnum):
+    """Kafka's numbers for how a resource is named; a literal `*` is every resource of the type."""
+
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclOperation(IntEnum):
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+
+
+class AclPermission(IntEnum):
+    DENY = 2
+    ALLOW = 3
+
+
+class AclResource(msgspec.Struct, frozen=True, order=True):
+    """What ACLs are about: resources of one type, by name or by the beginning of their names."""
+
+    type: int
+    pattern: int
+    name: str
+
+
+class AclEntry(msgspec.Struct, frozen=True, order=True):
+    """Who may or may not do what from where. principal: `Type:name`."""
+
+    principal: str
+    host: str
+    operation: int
+    permission: int
+
+
+class Acl(msgspec.Struct, frozen=True, order=True):
+    resource: AclResource
+    entry: AclEntry
+
+
+class DelegationToken(msgspec.Struct, frozen=True):
+    """A token by its id; its secret is derived from the id and is nowhere stored. Principals are `Type:name`."""
+
+    id: str
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issued_ms: int
+    max_ms: int
+    expires_ms: int

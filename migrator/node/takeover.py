@@ -487,7 +487,7 @@ class TakeoverActs:
             return tree.problems[0]
         copy = self.d.now.copy
         assert copy is not None
-        moved = changed_since(copy.tree, tree)
+        moved = changed_since(copy.tree, tree, self.d.controller.image)
         return ONLY_IN_ZOOKEEPER.found(count=len(moved), first=moved[0]) if moved else None
 
     def _refuse_to_delete_what_nobody_told_of(self, delta: Delta) -> None:

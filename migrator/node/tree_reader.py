@@ -4,7 +4,7 @@ In:   a session, how hard it may press the ensemble, and the reading before this
 Out:  a `Tree` (driver.tree). Topics whose znodes did not move since `before` are taken over unparsed.
 Elsewhere: what the znodes mean (driver.tree, zk.znodes), when to read (driver_node, `check`, `rehearse`).
 The reading is not a snapshot. After the claim nothing of the old controller can be written, and what is not fenced
-by it (producer ids, assignments, first configs) is read again at the end, in `sweep`.
+by it (producer ids, assignments, first configs, ACLs, tokens) is looked at again at the end, in `moved_since`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import Final
 
+from migrator.driver.families import Families
 from migrator.driver.tree import (
-    Foreign,
     StateReader,
     TopicHead,
     TopicReading,
@@ -22,10 +23,10 @@ from migrator.driver.tree import (
     head_again,
     read_config,
     read_head,
-    user_families,
 )
 from migrator.errors import MALFORMED_ZNODE, FindingError, Occurrence
 from migrator.zk import paths
+from migrator.zk.acl_znodes import ACL_ROOTS
 from migrator.zk.session import UNLIMITED, ReadLimits, ZkSession, Znode
 from migrator.zk.znodes import (
     BrokerZnode,
@@ -45,7 +46,8 @@ def read_tree(session: ZkSession, limits: ReadLimits = UNLIMITED, before: Tree |
     _read_cluster(session, tree)
     _read_topics(session, limits, tree, {} if before is None else before.topics)
     _read_broker_configs(session, limits, tree)
-    _read_foreign(session, limits, tree)
+    _read_families(session, limits, tree)
+    _read_features(session, tree)
     _read_producer_ids(session, tree)
     return tree
 
@@ -57,7 +59,8 @@ def moved_since(session: ZkSession, tree: Tree) -> list[str]:
     """
     now = Tree()
     _read_broker_configs(session, UNLIMITED, now)
-    _read_foreign(session, UNLIMITED, now)
+    _read_families(session, UNLIMITED, now)
+    _read_features(session, now)
     _read_pending(session, now)
     names, heads, configs = _topic_znodes(session, UNLIMITED)
     found = [paths.topic(name) for name in set(names) ^ set(tree.topics)]
@@ -69,8 +72,9 @@ def moved_since(session: ZkSession, tree: Tree) -> list[str]:
             found.append(paths.topic_config(name))
     if now.broker_configs != tree.broker_configs:
         found.append(paths.BROKER_CONFIGS)
-    if now.foreign != tree.foreign:
-        found.append("another family (ACLs, quotas, SCRAM, tokens or features)")
+    found += now.families.moved_since(tree.families)
+    if now.features != tree.features:
+        found.append(paths.FEATURE)
     if now.pending_deletions != tree.pending_deletions:
         found.append(paths.DELETE_TOPICS)
     _read_producer_ids(session, now)
@@ -226,45 +230,63 @@ def _read_producer_ids(session: ZkSession, tree: Tree) -> None:
             tree.producer_ids = parse_producer_ids(paths.PRODUCER_IDS, znode.data)
 
 
-# --- families that are not copied yet ---------------------------------------------------------------------
+# --- quotas, credentials, ACLs, tokens ---------------------------------------------------------------------
+
+_MAY_BE_MISSING: Final = (
+    *(paths.ACLS, paths.ACL_CHANGES, paths.EXTENDED_ACLS, paths.PREFIXED_ACLS, paths.EXTENDED_ACL_CHANGES),
+    *(paths.TOKENS.rpartition("/")[0], paths.TOKENS, paths.TOKEN_CHANGES),
+)
+"""Brokers make these only when they need them: with an authorizer, or with a secret for tokens."""
 
 
-def _read_foreign(session: ZkSession, limits: ReadLimits, tree: Tree) -> None:
-    foreign = Foreign()
-    for root in (paths.ACLS, f"{paths.EXTENDED_ACLS}/prefixed"):
-        foreign.acls += _leaves_with_data(session, limits, root)
-    _read_entities(session, limits, foreign, tree.problems)
-    foreign.tokens = [f"{paths.TOKENS}/{name}" for name in session.children(paths.TOKENS) or []]
-    with _Problems(tree.problems):
-        znode = session.get(paths.FEATURE)
-        if znode is not None and znode.data:
-            found = parse(FeatureZnode, paths.FEATURE, znode.data)
-            foreign.features = sorted(found.features)
-    tree.foreign = foreign
+def _read_families(session: ZkSession, limits: ReadLimits, tree: Tree) -> None:
+    tree.families = Families()
+    existing = zip(_MAY_BE_MISSING, session.get_many(_MAY_BE_MISSING), strict=True)
+    tree.config_paths |= {path for path, znode in existing if znode is not None}
+    _read_entities(session, limits, tree)
+    _read_acls(session, limits, tree)
+    _read_tokens(session, limits, tree)
+    tree.config_paths |= tree.families.mzxids.keys()
+    tree.znodes += len(tree.families.mzxids)
 
 
-def _leaves_with_data(session: ZkSession, limits: ReadLimits, root: str) -> list[str]:
-    """ACL resources: `root/<Type>/<name>` that hold at least one entry."""
-    types = [f"{root}/{kind}" for kind in session.children(root) or []]
-    places = [
-        f"{parent}/{name}"
-        for parent, names in zip(types, session.children_many(types, limits), strict=True)
-        for name in sorted(names or ())
-    ]
-    found = zip(places, session.get_many(places, limits), strict=True)
-    return [path for path, znode in found if znode is not None and znode.data and b'"acls":[]' not in znode.data]
-
-
-def _read_entities(session: ZkSession, limits: ReadLimits, foreign: Foreign, problems: list[Occurrence]) -> None:
+def _read_entities(session: ZkSession, limits: ReadLimits, tree: Tree) -> None:
     """Users, clients, ips, and users' clients: quotas and SCRAM credentials share these znodes."""
     places: list[str] = []
     for root in (paths.USER_CONFIGS, paths.CLIENT_CONFIGS, paths.IP_CONFIGS):
         places += [f"{root}/{name}" for name in session.children(root) or []]
     users = [f"{path}/clients" for path in places if path.startswith(paths.USER_CONFIGS + "/")]
     for parent, names in zip(users, session.children_many(users, limits), strict=True):
-        places += [f"{parent}/{name}" for name in sorted(names or ())]
+        if names is not None:
+            tree.config_paths.add(parent)
+            places += [f"{parent}/{name}" for name in sorted(names)]
     for path, znode in zip(places, session.get_many(places, limits), strict=True):
-        user_families(path, znode, foreign, problems)
+        tree.families.take_entity(path, znode, tree.problems)
+
+
+def _read_acls(session: ZkSession, limits: ReadLimits, tree: Tree) -> None:
+    for pattern, root in ACL_ROOTS.items():
+        kinds = session.children(root) or []
+        types = [f"{root}/{kind}" for kind in kinds]
+        tree.config_paths |= set(types)
+        below = session.children_many(types, limits)
+        places = [(kind, name) for kind, names in zip(kinds, below, strict=True) for name in sorted(names or ())]
+        wanted = [f"{root}/{kind}/{name}" for kind, name in places]
+        for place, path, znode in zip(places, wanted, session.get_many(wanted, limits), strict=True):
+            tree.families.take_acls(pattern, place, path, znode, tree.problems)
+
+
+def _read_tokens(session: ZkSession, limits: ReadLimits, tree: Tree) -> None:
+    wanted = list(map(paths.token, session.children(paths.TOKENS) or []))
+    for path, znode in zip(wanted, session.get_many(wanted, limits), strict=True):
+        tree.families.take_token(path, znode, tree.problems)
+
+
+def _read_features(session: ZkSession, tree: Tree) -> None:
+    with _Problems(tree.problems):
+        znode = session.get(paths.FEATURE)
+        if znode is not None and znode.data:
+            tree.features = sorted(parse(FeatureZnode, paths.FEATURE, znode.data).features)
 
 
 class _Problems:

@@ -69,14 +69,25 @@ def _weight(operation: Operation) -> int:
     return _FRAME + len(operation.path) + len(data)
 
 
+_SECRET_ROOTS = ("/config/users/", "/config/brokers/", "/delegation_token/")
+"""Credentials, tokens, and passwords of listeners are kept below these; ZooKeeper's own access lists say so too."""
+
+
+def _told(path: str, data: bytes) -> str:
+    if path.startswith(_SECRET_ROOTS):
+        return f"({len(data)} bytes that are not shown)"
+    return data.decode(errors="replace")
+
+
 def describe(operation: Operation) -> str:
+    """What is secret in an operation is not in its line, which goes into logs and reports."""
     match operation:
         case Check():
             return f"check {operation.path} is at version {operation.version}"
         case Create():
             kind = "ephemeral " if operation.ephemeral else "sequential " if operation.sequence else ""
-            return f"create {kind}{operation.path} {operation.data.decode(errors='replace')}"
+            return f"create {kind}{operation.path} {_told(operation.path, operation.data)}"
         case SetData():
-            return f"set {operation.path} at version {operation.version} to {operation.data.decode(errors='replace')}"
+            return f"set {operation.path} at version {operation.version} to {_told(operation.path, operation.data)}"
         case Delete():
             return f"delete {operation.path} at version {operation.version}"

@@ -26,8 +26,12 @@ CLIENT_CONFIGS: Final = "/config/clients"
 USER_CONFIGS: Final = "/config/users"
 IP_CONFIGS: Final = "/config/ips"
 ACLS: Final = "/kafka-acl"
+ACL_CHANGES: Final = "/kafka-acl-changes"
 EXTENDED_ACLS: Final = "/kafka-acl-extended"
+PREFIXED_ACLS: Final = "/kafka-acl-extended/prefixed"
+EXTENDED_ACL_CHANGES: Final = "/kafka-acl-extended-changes"
 TOKENS: Final = "/delegation_token/tokens"
+TOKEN_CHANGES: Final = "/delegation_token/token_changes"
 
 DEFAULT_ENTITY: Final = "<default>"
 """The znode name of "all brokers", "all users" and so on; never sanitised."""
@@ -56,6 +60,10 @@ def topic_config(name: str) -> str:
 def broker_config(broker: str) -> str:
     """broker: an id in decimal, or "" for the default of all brokers."""
     return f"/config/brokers/{broker or DEFAULT_ENTITY}"
+
+
+def token(token_id: str) -> str:
+    return f"/delegation_token/tokens/{token_id}"
 
 
 def broker_id(broker: int | str) -> str:

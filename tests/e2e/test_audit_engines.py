@@ -6,6 +6,7 @@ differences that do not touch each other are planted together; the quick engine 
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import subprocess
@@ -25,31 +26,56 @@ from migrator.audit.compare import MOVED_ON, Report, Rules
 from migrator.audit.log_plan import plan_log
 from migrator.audit.normalise import BROKER_CONFIGS, PARTITIONS, PRODUCER_IDS, TOPIC_CONFIGS, TOPICS
 from migrator.audit.run import run_audit
+from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM, TOKENS
 from migrator.audit.spark_job import replay, spark_audit
+from migrator.driver.families import acl_id
 from migrator.lab.laboratory import Laboratory
 from migrator.lab.zookeeper import ZooKeeper
+from migrator.model.values import Acl, AclEntry, AclResource
 from migrator.node.rehearsal import rehearse
 from migrator.wire.messages.metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
+    ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     EndTransactionRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     TopicRecord,
+    UserScramCredentialRecord,
 )
+from migrator.wire.messages.shared import ClientQuotaEntity
 from migrator.wire.schema import Message
 from migrator.zk.multi import Create, Delete, Multi, SetData
 from migrator.zk.session import UNLIMITED, ZkSession
 from tests.support.fetch_stand_in import a_controller
 from tests.support.kept_logs import as_snapshot, batches_of, with_records
-from tests.support.seeded_tree import SeededTree, an_id, config_json, state_json, topic_json
+from tests.support.seeded_tree import (
+    EVERY_SECURITY_FAMILY,
+    OTHER_SALT,
+    SALT,
+    SeededTree,
+    acls_json,
+    an_id,
+    config_json,
+    scram_text,
+    state_json,
+    token_json,
+    topic_json,
+)
 
 pytestmark = pytest.mark.lab
 
 SECRET, OTHER_SECRET = "correct-horse-battery", "staple-of-the-tests"
+OF_A_TOKEN = ("owner-of-a-token", "renewer-of-a-token", "somebody-else")
+IN_BASE64 = [
+    base64.b64encode(text.encode()).decode().rstrip("=") for text in (OTHER_SECRET, "stored key", "server key")
+]
+SECRETS = (SECRET, OTHER_SECRET, SALT, OTHER_SALT, *OF_A_TOKEN, *IN_BASE64)
 PASSWORD = "listener.name.external.ssl.key.password"
 TREE = SeededTree(
     topics=12,
@@ -59,6 +85,7 @@ TREE = SeededTree(
         "1": {"log.cleaner.threads": "3", PASSWORD: SECRET},
         "2": {PASSWORD: SECRET},
     },
+    security=EVERY_SECURITY_FAMILY,
 )
 SPLIT_BYTES = 600
 """Small enough that this small log has many splits, and a transaction begins and ends in different ones."""
@@ -130,7 +157,7 @@ def test_the_command_says_same_of_a_rehearsal_below_a_chroot(
     assert ran.returncode == 0, ran.stdout + ran.stderr
     said = json.loads(ran.stdout)
     assert said["same"] is True
-    assert [each["compared"] for each in said["families"]] == [12, 36, 12, 3, 1]
+    assert [each["compared"] for each in said["families"]] == [12, 36, 12, 3, 1, 5, 2, 3, 1]
     assert said["engine"] == engine
     assert said["zk"]["connect"].endswith("/kafka/prod")
     assert said["kraft"]["offset"] > 50
@@ -188,6 +215,7 @@ def applied(session: ZkSession, *operations: Any) -> None:
     assert session.apply(Multi(operations)).applied
 
 
+B_AT_B, TOKEN = "/config/users/b%40b", "/delegation_token/tokens/abc"
 ZOOKEEPER_PLANTS: list[tuple[Key, Change]] = [
     ((TOPICS, TREE.name(0)), put(topic_path(0), topic_json("another id", range(3)))),
     ((TOPICS, "extra"), create("/brokers/topics/extra", topic_json("extra", range(2)))),
@@ -198,12 +226,14 @@ ZOOKEEPER_PLANTS: list[tuple[Key, Change]] = [
         put("/config/brokers/1", config_json({"log.cleaner.threads": "3", PASSWORD: OTHER_SECRET})),
     ),
     ((PRODUCER_IDS, "next"), put("/latest_producer_id_block", b'{"block_end":"999999"}')),
+    ((QUOTAS, "/config/ips/<default>"), put("/config/ips/<default>", config_json({"connection_creation_rate": "6"}))),
+    ((SCRAM, B_AT_B), put(B_AT_B, config_json({"SCRAM-SHA-256": scram_text(OTHER_SALT)}))),
+    ((ACLS, "/kafka-acl/Topic/*"), put("/kafka-acl/Topic/*", acls_json("Read"))),
+    ((TOKENS, TOKEN), put(TOKEN, token_json("abc", "User%3Asomebody-else"))),
 ]
 
 
-def test_six_plants_in_zookeeper_are_named_by_both_engines_and_can_be_replayed(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def test_plants_in_zookeeper_are_named_by_both_engines_and_can_be_replayed(cluster: Cluster, tmp_path: Path) -> None:
     cluster.change(*(change for _, change in ZOOKEEPER_PLANTS))
     out = tmp_path / "out"
     quick, spark = cluster.audit("quick"), cluster.audit("spark", out=out)
@@ -245,8 +275,8 @@ def assert_nothing_secret_in(out: Path) -> None:
         text = (
             str(pq.read_table(path).to_pylist()) if path.suffix == ".parquet" else path.read_bytes().decode("latin-1")
         )
-        assert SECRET not in text, path
-        assert OTHER_SECRET not in text, path
+        for secret in SECRETS:
+            assert secret not in text, (secret, path)
 
 
 @pytest.mark.parametrize(("key", "change"), ZOOKEEPER_PLANTS, ids=named(ZOOKEEPER_PLANTS))
@@ -267,6 +297,7 @@ def config(resource: int, name: str, key: str, value: str | None) -> ConfigRecor
     return ConfigRecord(resource_type=resource, resource_name=name, name=key, value=value)
 
 
+CLUSTER_ACL = Acl(AclResource(4, 3, "kafka-cluster"), AclEntry("User:alice", "*", 9, 3))
 LOG_PLANTS: list[tuple[Key, Message]] = [
     ((TOPICS, "only-in-log"), TopicRecord(name="only-in-log", topic_id=an_id("only-in-log"))),
     ((TOPICS, TREE.name(3)), RemoveTopicRecord(topic_id=topic_id(3))),
@@ -277,6 +308,17 @@ LOG_PLANTS: list[tuple[Key, Message]] = [
     ),
     ((TOPIC_CONFIGS, TREE.name(6)), config(2, TREE.name(6), "retention.ms", "7")),
     ((BROKER_CONFIGS, "3"), config(4, "3", PASSWORD, OTHER_SECRET)),
+    (
+        (QUOTAS, "/config/users/alice/clients/<default>"),
+        ClientQuotaRecord(
+            (ClientQuotaEntity("client-id", None), ClientQuotaEntity("user", "alice")),
+            "request_percentage",
+            remove=True,
+        ),
+    ),
+    ((SCRAM, B_AT_B), UserScramCredentialRecord("b@b", 1, OTHER_SECRET.encode(), b"stored", b"server", 4096)),
+    ((ACLS, "/kafka-acl/Cluster/kafka-cluster"), RemoveAccessControlEntryRecord(acl_id(CLUSTER_ACL))),
+    ((TOKENS, TOKEN), DelegationTokenRecord("User:" + OTHER_SECRET, "User:a", (), 1, 3, 2, "abc")),
 ]
 
 UNDONE: list[list[Message]] = [
@@ -293,7 +335,7 @@ def done(records: Sequence[Message]) -> list[list[Message]]:
     return [[BeginTransactionRecord()], *([each] for each in records), [EndTransactionRecord()]]
 
 
-def test_six_plants_in_the_log_are_named_by_both_engines_and_aborted_or_open_transactions_are_not(
+def test_plants_in_the_log_are_named_by_both_engines_and_aborted_or_open_transactions_are_not(
     cluster: Cluster, tmp_path: Path, many_splits: None
 ) -> None:
     log = with_records(cluster.log, tmp_path / "changed", *UNDONE, *done([each for _, each in LOG_PLANTS]), *OPEN)
@@ -336,7 +378,7 @@ def test_a_live_log_that_catches_up_between_two_looks_is_the_same(cluster: Clust
     assert report.exit_code == 0, report.differences
     assert report.kraft["offset"] == behind
     assert "again" in report.seconds
-    assert [each.compared for each in report.families] == [12, 36, 12, 3, 1]
+    assert [each.compared for each in report.families] == [12, 36, 12, 3, 1, 5, 2, 3, 1]
 
 
 def catch_up(leader: Any, first_look: Path, high_watermark: int) -> None:

@@ -135,7 +135,10 @@ PLANTED: dict[str, tuple[str, Operation]] = {
         "Z2K-1003",
         Delete("/brokers/topics/t000002/partitions/1/state"),
     ),
-    "/config/users/alice": ("Z2K-1004", Create("/config/users/alice", config_json({"producer_byte_rate": "1"}))),
+    "finalized features": (
+        "Z2K-1004",
+        Create("/feature", b'{"version":2,"status":1,"features":{"x":{"max_version_level":1}}}'),
+    ),
     "half-gone": ("Z2K-1005", Create("/admin/delete_topics/half-gone", b"")),
     "Broker 3": ("Z2K-1007", Delete("/brokers/ids/3")),
     "t000003-1": ("Z2K-1008", SetData("/brokers/topics/t000003/partitions/1/state", state_json((1, 2)))),

@@ -72,9 +72,9 @@ def with_absent_broker(found: Found) -> Found:
     return {**found, "partitions": {**found["partitions"], "0": [0, 1, 99]}}
 
 
-ACL = b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Allow","operation":"Read","host":"*"}]}'
-QUOTA = b'{"version":1,"config":{"producer_byte_rate":"1000"}}'
-SCRAM = b'{"version":1,"config":{"SCRAM-SHA-256":"salt=YQ==,stored_key=YQ==,server_key=YQ==,iterations=4096"}}'
+ACL = b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Allow","operation":"Any","host":"*"}]}'
+QUOTA = b'{"version":1,"config":{"producer_byte_rate":"a thousand"}}'
+SCRAM = b'{"version":1,"config":{"SCRAM-SHA-256":"salt=YQ==,stored_key=YQ=="}}'
 FOREIGN = (
     b'{"version":0,"kraft_metadata_offset":77,"kraft_controller_id":4000,"kraft_metadata_epoch":3,'
     b'"kraft_controller_epoch":3}'
@@ -83,11 +83,11 @@ PASSWORD = b'{"version":1,"config":{"listener.name.x.ssl.keystore.password":"sec
 
 PLANTS = [
     Plant("null migration", "/migration exists", *created("/migration", b"")),
-    Plant("acl", "ACL resources", *created("/kafka-acl/Topic/orders", ACL)),
-    Plant("quota", "quota entities", *created("/config/clients/app", QUOTA)),
-    Plant("user quota", "quota entities", *created("/config/users/alice", QUOTA)),
-    Plant("scram", "SCRAM users", *created("/config/users/bob", SCRAM)),
-    Plant("token", "delegation tokens", *created("/delegation_token/tokens/t1", b"{}")),
+    Plant("acl", "/kafka-acl/Topic/orders cannot be read", *created("/kafka-acl/Topic/orders", ACL)),
+    Plant("quota", "/config/clients/app cannot be read", *created("/config/clients/app", QUOTA)),
+    Plant("user quota", "/config/users/alice/clients/x cannot", *created("/config/users/alice/clients/x", QUOTA)),
+    Plant("scram", "/config/users/bob cannot be read", *created("/config/users/bob", SCRAM)),
+    Plant("token", "/delegation_token/tokens/t1 cannot be read", *created("/delegation_token/tokens/t1", b"{}")),
     Plant("password", "password", *created("/config/brokers/1", PASSWORD)),
     Plant("no topic id", "has no topic_id", *changed("/brokers/topics/topic-1", without("topic_id"))),
     Plant("no state", "does not exist", *removed(state(0))),

@@ -146,12 +146,21 @@ def copied_records(laboratory: Laboratory, log: Path) -> dict[str, Any]:
                 found[f"partition {data['topicId']} {data['partitionId']}"] = record
             case "CONFIG_RECORD":
                 found[f"config {data['resourceType']} {data['resourceName']} {data['name']}"] = record
+            case "CLIENT_QUOTA_RECORD":
+                found[f"quota {sorted(map(str, data['entity']))} {data['key']}"] = record
+            case "USER_SCRAM_CREDENTIAL_RECORD":
+                found[f"credential {data['name']} {data['mechanism']}"] = record
+            case "ACCESS_CONTROL_ENTRY_RECORD":
+                data.pop("id")  # stock draws it
+                found[f"ACL {sorted(data.items())}"] = record
+            case "DELEGATION_TOKEN_RECORD":
+                found[f"token {data['tokenId']}"] = record
             case "PRODUCER_IDS_RECORD":
                 found["producer ids"] = record
             case "ZK_MIGRATION_STATE_RECORD":
                 found["migration"] = record
-            case "BROKER_REGISTRATION_CHANGE_RECORD":
-                pass  # stock serves heartbeats while its transaction is open: a broker's unfencing may fall inside
+            case "BROKER_REGISTRATION_CHANGE_RECORD" | "NO_OP_RECORD":
+                pass  # stock goes on while its transaction is open: a broker's unfencing, or its tick, may fall inside
             case other:
                 raise AssertionError(f"a copy has no {other}")
     return found

@@ -10,13 +10,16 @@ from migrator.driver.claim import Claim
 from migrator.model.draft import Draft
 from migrator.model.image import EMPTY, METADATA_VERSION, Image, Position
 from migrator.model.values import (
+    Acl,
     Broker,
     ConfigKey,
     ConfigType,
+    DelegationToken,
     FeatureRange,
     Listener,
     MigrationState,
     Partition,
+    QuotaEntity,
     ScramCredential,
     ScramKey,
     Topic,
@@ -64,7 +67,10 @@ def an_image(
     topic_configs: Mapping[str, Mapping[str, str]] | None = None,
     broker_configs: Mapping[str, Mapping[str, str]] | None = None,
     next_producer_id: int | None = None,
+    quotas: Mapping[QuotaEntity, Mapping[str, float]] | None = None,
     scram: Mapping[ScramKey, ScramCredential] | None = None,
+    acls: Sequence[Acl] = (),
+    tokens: Sequence[DelegationToken] = (),
     migration: MigrationState = MigrationState.MIGRATION,
     offset: int = 1000,
     epoch: int = 1,
@@ -81,8 +87,15 @@ def an_image(
         draft.put_config(ConfigKey(ConfigType.TOPIC, name), values.items())
     for name, values in (broker_configs or {}).items():
         draft.put_config(ConfigKey(ConfigType.BROKER, name), values.items())
-    for key, credential in (scram or {}).items():
-        draft.put_scram(key, credential)
+    for entity, limits in (quotas or {}).items():
+        for key, value in limits.items():
+            draft.set_quota(entity, key, value)
+    for whose, credential in (scram or {}).items():
+        draft.put_scram(whose, credential)
+    for acl in acls:
+        draft.put_acl(an_id(repr(acl)), acl)
+    for token in tokens:
+        draft.put_token(token)
     if next_producer_id is not None:
         draft.set_next_producer_id(next_producer_id)
     return draft.finish(Position(epoch, offset)).after

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 from migrator.zk.multi import Create, Multi
 from migrator.zk.session import Pending, ZkSession
@@ -49,6 +49,8 @@ class SeededTree:
         default_factory=lambda: {"<default>": {"log.cleaner.threads": "2"}, "1": {"log.cleaner.threads": "3"}}
     )
     producer_block_end: int = 5_999
+    security: Mapping[str, bytes] = field(default_factory=dict)
+    """Znodes of quotas, credentials, ACLs and tokens, parents first: `EVERY_SECURITY_FAMILY`, or none."""
 
     def name(self, number: int) -> str:
         return f"t{number:06d}"
@@ -89,6 +91,8 @@ class SeededTree:
             yield Create(f"/brokers/ids/{broker}", _json(_registration(broker)))
         for name, values in self.broker_configs.items():
             yield Create(f"/config/brokers/{name}", config_json(values))
+        for path, data in self.security.items():
+            yield Create(path, data)
 
     def _topic(self, number: int) -> Iterator[Create]:
         name = self.name(number)
@@ -125,6 +129,52 @@ def config_json(values: Mapping[str, str]) -> bytes:
     return _json({"version": 1, "config": dict(values)})
 
 
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+SALT, OTHER_SALT = "c2FsdCBvZiBhIHRlc3Q=", "b3RoZXIgc2FsdCBvZiBhIHRlc3Q="
+
+
+def scram_text(salt: str = SALT) -> str:
+    return f"salt={salt},stored_key=c3RvcmVkIGtleQ==,server_key=c2VydmVyIGtleQ==,iterations=4096"
+
+
+def acls_json(*allowed: str, principal: str = "User:alice") -> bytes:
+    entry = {"principal": principal, "permissionType": "Allow", "host": "*"}
+    return _json({"version": 1, "acls": [{**entry, "operation": each} for each in allowed]})
+
+
+def token_json(token: str, owner: str = "User%3Aowner-of-a-token") -> bytes:
+    times = {"issueTimestamp": 1, "maxTimestamp": 3, "expiryTimestamp": 2}
+    who = {"owner": owner, "tokenRequester": owner, "renewers": ["User%3Arenewer-of-a-token"]}
+    return _json({"version": 3, **who, **times, "tokenId": token})
+
+
+EVERY_SECURITY_FAMILY: Final[dict[str, bytes]] = {
+    "/config/users/alice": config_json({"producer_byte_rate": "1024", "SCRAM-SHA-512": scram_text()}),
+    "/config/users/alice/clients": b"",
+    "/config/users/alice/clients/<default>": config_json({"request_percentage": "12.5"}),
+    "/config/users/b%40b": config_json({"SCRAM-SHA-256": scram_text()}),
+    "/config/users/<default>": config_json({"consumer_byte_rate": "9"}),
+    "/config/clients/app": config_json({"controller_mutation_rate": "0.5"}),
+    "/config/ips/<default>": config_json({"connection_creation_rate": "5"}),
+    "/kafka-acl": b"",
+    "/kafka-acl/Topic": b"",
+    "/kafka-acl/Topic/*": acls_json("Read", "DescribeConfigs"),
+    "/kafka-acl/Cluster": b"",
+    "/kafka-acl/Cluster/kafka-cluster": acls_json("ClusterAction"),
+    "/kafka-acl-extended": b"",
+    "/kafka-acl-extended/prefixed": b"",
+    "/kafka-acl-extended/prefixed/Group": b"",
+    "/kafka-acl-extended/prefixed/Group/app-": acls_json("Read"),
+    "/delegation_token": b"",
+    "/delegation_token/tokens": b"",
+    "/delegation_token/tokens/abc": token_json("abc"),
+}
+"""Each of quotas, credentials, ACLs and tokens, with the znodes above them, parents first."""
+
+
 def _registration(broker: int) -> dict[str, Any]:
     return {
         "version": 5,
@@ -136,7 +186,3 @@ def _registration(broker: int) -> dict[str, Any]:
         "jmx_port": -1,
         "timestamp": "1700000000000",
     }
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()

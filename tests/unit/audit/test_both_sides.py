@@ -8,13 +8,19 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from migrator.audit.compare import Report
 from migrator.audit.quick import audit_copy
 from migrator.driver.copy import make_copy, producer_id_margin
+from migrator.driver.mirror import Shape, plan
+from migrator.model.diff import diff
+from migrator.model.image import EMPTY, Position
 from migrator.node.tree_reader import read_tree
+from tests.support.arbitrary_images import images
+from tests.support.builders import a_claim
 from tests.support.fake_zookeeper import FakeEnsemble
 from tests.support.seeded_tree import ROOTS, an_id, id_text
 
@@ -48,11 +54,29 @@ def topics(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+@st.composite
+def security(draw: st.DrawFn) -> dict[str, bytes]:
+    """Znodes of users, clients, addresses, ACLs and tokens, by path."""
+    image = draw(images())
+    ensemble = FakeEnsemble()
+    for root in (*ROOTS, "/migration", "/controller_epoch"):
+        ensemble.create(root)
+    session = ensemble.session()
+    shown = msgspec.structs.replace(EMPTY, quotas=image.quotas, scram=image.scram, tokens=image.tokens)
+    shown = msgspec.structs.replace(shown, acls=image.acls, acl_ids=image.acl_ids)
+    claim = a_claim(epoch_version=0, migration_version=0)
+    for multi in plan(diff(EMPTY, shown), claim, Position(1, 1), Shape()).multis:
+        assert session.apply(multi).applied
+    roots = ("/config/users/", "/config/clients/", "/config/ips/", "/kafka-acl", "/delegation_token/")
+    return {path: data for path, data in ensemble.tree().items() if path.startswith(roots) and "change" not in path}
+
+
 CLUSTERS = st.fixed_dictionaries(
     {
         "topics": st.dictionaries(NAMES, topics(), max_size=4),
         "brokers": st.dictionaries(st.sampled_from(["<default>", "1", "2"]), VALUES),
         "block_end": st.none() | st.integers(999, 1 << 40),
+        "security": security(),
     }
 )
 
@@ -76,6 +100,8 @@ def written(cluster: dict[str, Any]) -> FakeEnsemble:
     if cluster["block_end"] is not None:
         block = {"version": 1, "broker": 1, "block_start": "0", "block_end": str(cluster["block_end"])}
         ensemble.create("/latest_producer_id_block", encoded(block))
+    for path, data in cluster["security"].items():
+        ensemble.create(path, data)
     return ensemble
 
 
@@ -122,7 +148,7 @@ def test_one_change_of_a_state_is_found_and_nothing_else(cluster: dict[str, Any]
 
 
 @settings(max_examples=100, deadline=None)
-@given(CLUSTERS, CLUSTERS, st.sampled_from(["topics", "brokers"]))
+@given(CLUSTERS, CLUSTERS, st.sampled_from(["topics", "brokers", "security"]))
 def test_two_clusters_are_the_same_exactly_when_they_mean_the_same(
     left: dict[str, Any], other: dict[str, Any], part: str
 ) -> None:
@@ -143,4 +169,8 @@ def meaning(cluster: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
     configs = {name: topic["config"] for name, topic in cluster["topics"].items() if topic["config"]}
     brokers = {name: values for name, values in cluster["brokers"].items() if values}
-    return {"topics": topics, "configs": configs, "brokers": brokers}
+    security = {path: data for path, data in cluster["security"].items() if data not in (b"", NOTHING)}
+    return {"topics": topics, "configs": configs, "brokers": brokers, "security": security}
+
+
+NOTHING = b'{"version":1,"config":{}}'

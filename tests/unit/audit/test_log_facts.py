@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,20 +15,46 @@ from migrator.audit.log_fold import Fold, record_rows
 from migrator.audit.normalise import BROKER_CONFIGS, PARTITIONS, TOPIC_CONFIGS, TOPICS, Facts, LogFacts, id_text
 from migrator.audit.rows import UNKNOWN_TOPIC_SUBJECT, SideRow, topic_subject
 from migrator.audit.seal import Seal
+from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM, TOKENS
 from migrator.errors import FindingError
 from migrator.wire.batch import build_batch, read_batch
 from migrator.wire.messages.metadata import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     NoOpRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
+    UserScramCredentialRecord,
 )
+from migrator.wire.messages.shared import ClientQuotaEntity
 from migrator.wire.records import encode_record
 from migrator.wire.schema import Message
 from tests.support.builders import an_id
+
+SECURITY = ["quota", "scram", "token", "acl", "acl"]
+users = st.sampled_from(["alice", "b@b~ c"])
+quota_records = st.builds(
+    lambda user, client, key, value, remove: ClientQuotaRecord((*client, user), key, value, remove),
+    st.builds(ClientQuotaEntity, st.just("user"), st.none() | users),
+    st.sampled_from([(), (ClientQuotaEntity("client-id", "app"),)]),
+    st.sampled_from(["producer_byte_rate", "request_percentage"]),
+    st.floats(0, 1e6),
+    st.booleans(),
+)
+scram_records = st.builds(
+    UserScramCredentialRecord, users, st.sampled_from([1, 2]), st.binary(), st.just(b"k"), st.just(b"v"), st.just(4096)
+) | st.builds(RemoveUserScramCredentialRecord, users, st.sampled_from([1, 2]))
+token_records = st.builds(
+    DelegationTokenRecord, st.just("User:a"), st.just("User:b"), st.just(("User:c",)), token_id=st.sampled_from("xy")
+) | st.builds(RemoveDelegationTokenRecord, st.sampled_from("xy"))
 
 NAMES = ["orders", "pay-1", "pay"]
 
@@ -36,11 +64,13 @@ def histories(draw: st.DrawFn) -> list[Message]:
     """Records in an order that a controller could have written: lives of topics, changes, configurations."""
     history: list[Message] = []
     alive: dict[str, tuple[bytes, int]] = {}
+    acls: list[bytes] = []
     lives = 0
     for _ in range(draw(st.integers(0, 25))):
         name = draw(st.sampled_from(NAMES))
         topic_id, partitions = alive.get(name, (b"", 0))
-        what = draw(st.sampled_from(["grow", "grow", "change", "change", "remove", "config", "broker", "ids", "noop"]))
+        whats = ["grow", "grow", "change", "change", "remove", "config", "broker", "ids", "noop", *SECURITY]
+        what = draw(st.sampled_from(whats))
         match what:
             case "grow" if not topic_id:
                 lives += 1
@@ -58,6 +88,19 @@ def histories(draw: st.DrawFn) -> list[Message]:
                 history.append(draw(config_records(2, name)))
             case "broker":
                 history.append(draw(config_records(4, draw(st.sampled_from(["", "1"])))))
+            case "quota":
+                history.append(draw(quota_records))
+            case "scram":
+                history.append(draw(scram_records))
+            case "token":
+                history.append(draw(token_records))
+            case "acl" if acls and draw(st.booleans()):
+                history.append(RemoveAccessControlEntryRecord(acls.pop(draw(st.integers(0, len(acls) - 1)))))
+            case "acl":
+                lives += 1
+                acls.append(an_id(f"acl {lives}"))
+                name, host = draw(st.sampled_from(NAMES)), draw(st.sampled_from(["*", "h"]))
+                history.append(AccessControlEntryRecord(acls[-1], 2, name, 3, "User:a", host, 3, 2))
             case "ids":
                 history.append(ProducerIdsRecord(broker_id=1, next_producer_id=draw(st.integers(0, 1 << 40))))
             case _:
@@ -115,8 +158,46 @@ def slow_facts(history: Sequence[Message]) -> dict[tuple[str, str], Facts]:
             found |= slow_config(TOPIC_CONFIGS, 2, born.name, history[at:])
     for broker in ("", "1"):
         found |= slow_config(BROKER_CONFIGS, 4, broker, history)
+    found |= slow_security(history)
     ids = [each.next_producer_id for each in history if isinstance(each, ProducerIdsRecord)]
     return found | ({("producer ids", "next"): {"next_producer_id": ids[-1]}} if ids else {})
+
+
+def slow_security(history: Sequence[Message]) -> dict[tuple[str, str], Facts]:
+    """The last word on each quota, credential and token; each ACL that has no end."""
+    words: dict[tuple[str, str], dict[Any, Facts]] = {}
+    ended = {each.id for each in history if isinstance(each, RemoveAccessControlEntryRecord)}
+    for record in history:
+        match record:
+            case ClientQuotaRecord():
+                by_type = {each.entity_type: each.entity_name for each in record.entity}
+                path = f"/config/users/{SANITISED[by_type['user']]}"
+                path += "/clients/app" if "client-id" in by_type else ""
+                said = {} if record.remove else {record.key: record.value}
+                words.setdefault((QUOTAS, path), {})[record.key] = said
+            case UserScramCredentialRecord() | RemoveUserScramCredentialRecord():
+                name = f"SCRAM-SHA-{256 * record.mechanism}"
+                said = {}
+                if isinstance(record, UserScramCredentialRecord):
+                    keys = {"salt": record.salt, "stored_key": record.stored_key, "server_key": record.server_key}
+                    said = {f"{name} {each}": base64.b64encode(value).decode() for each, value in keys.items()}
+                    said[f"{name} iterations"] = 4096
+                words.setdefault((SCRAM, f"/config/users/{SANITISED[record.name]}"), {})[record.mechanism] = said
+            case AccessControlEntryRecord() if record.id not in ended:
+                told = json.dumps(["deny", "read", "User:a", record.host], separators=(",", ":"))
+                words.setdefault((ACLS, f"/kafka-acl/Topic/{record.resource_name}"), {})[told] = {told: True}
+            case DelegationTokenRecord() | RemoveDelegationTokenRecord():
+                said = {"token owner": "User:a", "token requester": "User:b", "token renewers": ["User:c"]}
+                said = {**said, "issued": 0, "latest": 0, "expires": 0}
+                gone = isinstance(record, RemoveDelegationTokenRecord)
+                words[TOKENS, f"/delegation_token/tokens/{record.token_id}"] = {"": {} if gone else said}
+    merged = {
+        key: {name: value for said in parts.values() for name, value in said.items()} for key, parts in words.items()
+    }
+    return {key: facts for key, facts in merged.items() if facts}
+
+
+SANITISED = {None: "<default>", "alice": "alice", "b@b~ c": "b%40b%7E%20c"}
 
 
 def slow_topic(name: str, topic_id: bytes, history: Sequence[Message]) -> dict[tuple[str, str], Facts]:
@@ -183,7 +264,7 @@ def test_subjects_folded_apart_add_up_to_the_same_as_the_log_in_one_piece(histor
     """What the Spark job does: records by subject, each subject folded alone, secrets as hashes."""
     seal = Seal()
     expected = {
-        place: seal.facts(values) if place[0] in (TOPIC_CONFIGS, BROKER_CONFIGS) else values
+        place: seal.facts(values) if place[0] in (TOPIC_CONFIGS, BROKER_CONFIGS, SCRAM, TOKENS) else values
         for place, values in facts_of(history).items()
     }
     found = folded_by_subject(history, seal)
@@ -198,10 +279,11 @@ def folded_by_subject(history: Sequence[Message], seal: Seal) -> list[SideRow]:
     values = [encode_record(record, versions.get(type(record), 0)) for record in history]
     data = build_batch(base_offset=0, leader_epoch=1, timestamp_ms=0, values=values)
     rows = list(record_rows([read_batch(data)], seal))
-    names = {row.topic_id: row.name for row in rows if row.name is not None}
+    names = {row.topic_id: topic_subject(row.name) for row in rows if row.name is not None}
+    names |= {row.topic_id: row.subject for row in rows if row.topic_id is not None and row.subject is not None}
     folds: dict[str, Fold] = {}
     for row in rows:
-        subject = row.subject or topic_subject(names[row.topic_id] or "")
+        subject = row.subject or names[row.topic_id]
         folds.setdefault(subject, Fold()).take(row.offset, row.type, row.data or "", subject)
     return [row for fold in folds.values() for row in fold.rows()]
 
@@ -218,6 +300,15 @@ def folded_by_subject(history: Sequence[Message], seal: Seal) -> list[SideRow]:
 def test_a_record_about_a_topic_that_was_never_created_is_a_finding_that_names_it(record: Message) -> None:
     with pytest.raises(FindingError, match=f"Z2K-5002.*{type(record).__name__}.*{id_text(an_id('x'))}"):
         LogFacts().apply(record)
+
+
+def test_an_acl_that_ends_without_a_beginning_or_begins_twice_is_a_finding() -> None:
+    facts = LogFacts()
+    with pytest.raises(FindingError, match=f"Z2K-5002.*{an_id('x').hex()}"):
+        facts.apply(RemoveAccessControlEntryRecord(an_id("x")))
+    facts.apply(AccessControlEntryRecord(an_id("x"), 2, "orders", 3, "User:a", "*", 3, 3))
+    with pytest.raises(FindingError, match=f"Z2K-5002.*{an_id('x').hex()}"):
+        facts.apply(AccessControlEntryRecord(an_id("x"), 2, "orders", 3, "User:a", "*", 3, 3))
 
 
 def test_a_topic_that_is_created_twice_is_a_finding() -> None:

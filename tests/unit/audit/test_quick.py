@@ -4,20 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+import msgspec
 import pytest
 
 from migrator.audit.compare import LOOKS_MAX, Report, Rules
 from migrator.audit.normalise import BROKER_CONFIGS, PARTITIONS, PRODUCER_IDS, TOPIC_CONFIGS, TOPICS, LogFacts
 from migrator.audit.quick import facts_of_values, quick_audit
+from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM, TOKENS
 from migrator.audit.zk_source import TOPICS_AT_ONCE, describe_tree, topic_rows
 from migrator.driver.copy import make_copy
 from migrator.errors import FindingError
 from migrator.node.tree_reader import read_tree
-from migrator.wire.messages.metadata import ConfigRecord, PartitionChangeRecord, RemoveTopicRecord, TopicRecord
+from migrator.wire.messages.metadata import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    PartitionChangeRecord,
+    RemoveDelegationTokenRecord,
+    RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
+    TopicRecord,
+)
+from migrator.wire.messages.shared import ClientQuotaEntity
 from migrator.wire.schema import Message
 from tests.support.fake_zookeeper import FakeEnsemble
-from tests.support.seeded_tree import SeededTree, an_id, config_json, state_json, topic_json
+from tests.support.seeded_tree import (
+    EVERY_SECURITY_FAMILY,
+    OTHER_SALT,
+    SALT,
+    SeededTree,
+    acls_json,
+    an_id,
+    config_json,
+    scram_text,
+    state_json,
+    token_json,
+    topic_json,
+)
 
+B_AT_B = "/config/users/b%40b"
 POSITION = {"offset": 41, "epoch": 1}
 Change = Callable[[FakeEnsemble], None]
 
@@ -27,7 +52,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.ensemble = FakeEnsemble()
-        SeededTree(topics=3, partitions=2, producer_block_end=999).plant(self.ensemble)
+        SeededTree(topics=3, partitions=2, producer_block_end=999, security=EVERY_SECURITY_FAMILY).plant(self.ensemble)
         self.values = list(make_copy(read_tree(self.ensemble.session())).values())
         self.later: list[Message] = []
         self.looks = 0
@@ -85,6 +110,26 @@ TOPIC, STATE = "/brokers/topics/t000001", "/brokers/topics/t000001/partitions/1/
         (written("/config/brokers/2", config_json({"log.cleaner.threads": "4"})), (BROKER_CONFIGS, "2")),
         (written("/config/brokers/<default>", config_json({"log.cleaner.threads": "4"})), (BROKER_CONFIGS, "")),
         (written("/latest_producer_id_block", b'{"block_end":"99999"}'), (PRODUCER_IDS, "next")),
+        (
+            written("/config/ips/<default>", config_json({"connection_creation_rate": "6"})),
+            (QUOTAS, "/config/ips/<default>"),
+        ),
+        (removed("/config/users/alice/clients"), (QUOTAS, "/config/users/alice/clients/<default>")),
+        (written("/config/clients/new", config_json({"request_percentage": "1"})), (QUOTAS, "/config/clients/new")),
+        (written("/config/users/b%40b", config_json({"SCRAM-SHA-256": scram_text(OTHER_SALT)})), (SCRAM, B_AT_B)),
+        (written("/config/users/b%40b", config_json({})), (SCRAM, B_AT_B)),
+        (written("/kafka-acl/Topic/*", acls_json("Read")), (ACLS, "/kafka-acl/Topic/*")),
+        (
+            written("/kafka-acl/Topic/*", acls_json("Read", "DescribeConfigs", principal="User:b")),
+            (ACLS, "/kafka-acl/Topic/*"),
+        ),
+        (removed("/kafka-acl-extended/prefixed/Group"), (ACLS, "/kafka-acl-extended/prefixed/Group/app-")),
+        (written("/kafka-acl/User/u", acls_json("CreateTokens")), (ACLS, "/kafka-acl/User/u")),
+        (
+            written("/delegation_token/tokens/abc", token_json("abc", "User%3Ab")),
+            (TOKENS, "/delegation_token/tokens/abc"),
+        ),
+        (removed("/delegation_token"), (TOKENS, "/delegation_token/tokens/abc")),
     ],
 )
 def test_one_change_in_zookeeper_is_named_and_nothing_else(change: Change, told: tuple[str, str]) -> None:
@@ -106,6 +151,13 @@ def test_one_change_in_zookeeper_is_named_and_nothing_else(change: Change, told:
             [ConfigRecord(resource_type=4, resource_name="1", name="log.cleaner.threads", value=None)],
             (BROKER_CONFIGS, "1"),
         ),
+        (
+            [ClientQuotaRecord((ClientQuotaEntity("ip", "::1"),), "connection_creation_rate", 1.0)],
+            (QUOTAS, "/config/ips/%3A%3A1"),
+        ),
+        ([RemoveUserScramCredentialRecord("b@b", 1)], (SCRAM, B_AT_B)),
+        ([AccessControlEntryRecord(an_id("x"), 2, "*", 3, "User:alice", "*", 4, 3)], (ACLS, "/kafka-acl/Topic/*")),
+        ([RemoveDelegationTokenRecord("abc")], (TOKENS, "/delegation_token/tokens/abc")),
     ],
 )
 def test_one_change_in_the_log_is_named(records: Iterable[Message], told: tuple[str, str]) -> None:
@@ -130,7 +182,7 @@ def test_an_untouched_copy_is_the_same_and_is_looked_at_once() -> None:
     cluster = Cluster()
     report = cluster.audit()
     assert report.exit_code == 0
-    assert [each.compared for each in report.families] == [3, 6, 3, 2, 1]
+    assert [each.compared for each in report.families] == [3, 6, 3, 2, 1, 5, 2, 3, 1]
     assert report.kraft == POSITION
     assert cluster.looks == 1
 
@@ -230,3 +282,35 @@ def test_topics_are_read_in_chunks_and_none_is_lost() -> None:
     rows = list(topic_rows(ensemble.session(), [*names, "vanished"]))
     assert [each.topic.key for each in rows] == names
     assert all(len(each.partitions) == 1 for each in rows)
+
+
+def test_what_differs_of_a_credential_or_a_token_is_told_without_it() -> None:
+    cluster = Cluster()
+    cluster.change(B_AT_B, config_json({"SCRAM-SHA-256": scram_text(OTHER_SALT)}))
+    cluster.change("/delegation_token/tokens/abc", token_json("abc", "User%3Asomebody-else"))
+    report = cluster.audit()
+    assert [(each.family, each.field_) for each in report.differences] == [
+        (SCRAM, "SCRAM-SHA-256 salt"), (TOKENS, "token owner"), (TOKENS, "token requester"),
+    ]  # fmt: skip
+    text = msgspec.json.encode(report).decode()
+    assert text.count("hmac-sha256:") == 6
+    assert not [secret for secret in (SALT, OTHER_SALT, "somebody-else", "owner-of-a-token") if secret in text]
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "families"),
+    [
+        (B_AT_B, b"{", {QUOTAS, SCRAM}),
+        (B_AT_B, config_json({"SCRAM-SHA-256": f"salt={SALT}"}), {QUOTAS, SCRAM}),
+        ("/config/clients/app", config_json({"producer_byte_rate": "many"}), {QUOTAS}),
+        ("/kafka-acl/Topic/*", b'{"version":1}', {ACLS}),
+        ("/delegation_token/tokens/abc", b"", {TOKENS}),
+    ],
+)
+def test_a_znode_of_security_that_is_malformed_is_not_read(path: str, data: bytes, families: set[str]) -> None:
+    cluster = Cluster()
+    cluster.change(path, data)
+    report = cluster.audit()
+    assert report.exit_code == 2
+    assert {each.family for each in report.families if each.not_read} == families
+    assert SALT not in msgspec.json.encode(report).decode()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from migrator.audit.seal import Seal, is_sensitive
-from migrator.driver.gate import PASSWORD_SUFFIXES
+from migrator.model.values import PASSWORD_SUFFIXES
 
 
 @pytest.mark.parametrize("suffix", PASSWORD_SUFFIXES)

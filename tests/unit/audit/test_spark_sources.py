@@ -14,6 +14,7 @@ from migrator.audit.log_plan import LogSplit
 from migrator.audit.normalise import BROKER_CONFIGS
 from migrator.audit.rows import SideRow, facts_text
 from migrator.audit.seal import Seal
+from migrator.audit.security_facts import zk_facts
 from migrator.audit.spark_sources import (
     ROWS_PER_BATCH,
     SEAL_OPTION,
@@ -27,9 +28,17 @@ from migrator.audit.spark_sources import (
     side_batches,
     zookeeper_options,
 )
+from migrator.model.values import DelegationToken, ScramCredential, ScramMechanism
 from migrator.wire.batch import build_batch, read_batch
-from migrator.wire.messages.metadata import ConfigRecord, NoOpRecord, UserScramCredentialRecord
+from migrator.wire.messages.metadata import (
+    ConfigRecord,
+    DelegationTokenRecord,
+    NoOpRecord,
+    UserScramCredentialRecord,
+)
 from migrator.wire.records import encode_record
+from migrator.zk.acl_znodes import token_data
+from migrator.zk.entity_znodes import entity_data, user_path
 from migrator.zk.session import CONSIDERATE
 
 
@@ -78,8 +87,35 @@ def test_secrets_of_both_sides_become_the_same_hash_on_their_way_into_rows() -> 
     assert json.loads(row["facts"])["ssl.key.password"] == json.loads(told.data or "")["value"]
 
 
+def test_credentials_and_tokens_of_both_sides_become_the_same_hashes() -> None:
+    seal = Seal()
+    scram = UserScramCredentialRecord("alice", 2, b"salty", b"stored", b"server", 4096)
+    token = DelegationTokenRecord("User:alice", "User:bob", ("User:carol",), 1, 3, 2, "abc")
+    values = [encode_record(record, 0) for record in (scram, token)]
+    data = build_batch(base_offset=0, leader_epoch=1, timestamp_ms=0, values=values)
+    rows = list(record_rows([read_batch(data)], seal))
+    kept = ScramCredential(b"salty", b"stored", b"server", 4096)
+    znodes = {
+        user_path("alice"): entity_data({}, {ScramMechanism.SHA_512: kept}),
+        "/delegation_token/tokens/abc": token_data(
+            DelegationToken("abc", "User:alice", "User:bob", ("User:carol",), 1, 3, 2)
+        ),
+    }  # fmt: skip
+    told = [
+        SideRow(family, path, "", facts)
+        for path, znode in znodes.items()
+        for family, facts in zk_facts(path, znode).items()
+        if facts
+    ]
+    (batch,) = side_batches(told, seal)
+    for row, in_zookeeper in zip(rows, batch.to_pylist(), strict=True):
+        assert json.loads(row.data or "")["facts"] == json.loads(in_zookeeper["facts"])
+        text = str(row.data) + in_zookeeper["facts"]
+        assert not [secret for secret in ("c2FsdHk", "c3RvcmVk", "c2VydmVy", "carol", "bob") if secret in text]
+
+
 def test_records_of_other_families_leave_no_row_so_nothing_of_them_can_leak() -> None:
-    records = [UserScramCredentialRecord(name="alice", stored_key=b"secret"), NoOpRecord()]
+    records = [ConfigRecord(resource_type=16, resource_name="m", name="x", value="secret"), NoOpRecord()]
     values = [encode_record(record, 0) for record in records]
     data = build_batch(base_offset=0, leader_epoch=1, timestamp_ms=0, values=values)
     assert list(record_rows([read_batch(data)], Seal())) == []

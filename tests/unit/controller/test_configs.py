@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from migrator.controller.configs import Operation, incremental_alter_configs
 from migrator.controller.decision import Decision, Error, Situation
 from migrator.controller.topic_configs import TOPIC_CONFIGS, Source, effective, is_list, refuse_topic_config
-from migrator.model.values import ConfigType
+from migrator.model.values import ConfigType, MigrationState
 from migrator.wire.messages.configs import (
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
@@ -146,6 +146,20 @@ def test_a_resource_has_to_exist(type_: int, name: str, error: Error) -> None:
     (result,), decision = alter(a_cluster(), a_resource(("a", SET, "b"), type_=type_, name=name))
     assert (result.error_code, result.resource_type, result.resource_name) == (error, type_, name)
     assert bool(decision.records) == (error is Error.NONE)
+
+
+def test_a_password_of_a_broker_is_not_changed_while_zookeeper_is_written_as_well() -> None:
+    """It would stand in ZooKeeper in clear, where brokers expect it encrypted."""
+    key = "listener.name.external.ssl.key.password"
+    for operation, value in ((SET, "hunter2"), (DELETE, None)):
+        (result,), decision = alter(a_cluster(), a_resource((key, operation, value), type_=ConfigType.BROKER, name="1"))
+        assert result.error_code == Error.INVALID_CONFIG
+        assert key in (result.error_message or "")
+        assert "hunter2" not in (result.error_message or "")
+        assert not decision.records
+    finalized = a_situation(an_image(migration=MigrationState.POST_MIGRATION))
+    (result,), decision = alter(finalized, a_resource((key, SET, "x"), type_=ConfigType.BROKER, name="1"))
+    assert (result.error_code, len(decision.records)) == (Error.NONE, 1)
 
 
 def test_a_resource_is_all_or_nothing_and_does_not_hold_up_another() -> None:

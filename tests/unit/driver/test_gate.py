@@ -187,14 +187,15 @@ BLOCKING: list[tuple[Plant, str, str]] = [
     (put(paths.topic("t000000"), b'{"partitions":{"0":[1,2,3]},"version":1}'), "Z2K-1002", paths.topic("t000000")),
     (put(paths.topic("t000001"), topic_json("t000000", range(2))), "Z2K-1001", "is also that of t000000"),
     (drop(paths.state("t000001", 1)), "Z2K-1003", "/brokers/topics/t000001/partitions/1/state"),  # F-26
-    (put("/kafka-acl/Topic/orders", b'{"version":1,"acls":[{"principal":"User:a"}]}'), "Z2K-1004", "ACL resources"),
-    (put("/kafka-acl-extended/prefixed/Topic/o", b'{"version":1,"acls":[{}]}'), "Z2K-1004", "/kafka-acl-extended"),
-    (put("/config/users/alice", config_json({"SCRAM-SHA-256": SCRAM})), "Z2K-1004", "SCRAM users"),
-    (put("/config/users/alice", config_json({"producer_byte_rate": "1"})), "Z2K-1004", "/config/users/alice"),
-    (put("/config/users/al/clients/c", config_json({"producer_byte_rate": "1"})), "Z2K-1004", "/config/users/al/cl"),
-    (put("/config/clients/c", config_json({"consumer_byte_rate": "1"})), "Z2K-1004", "quota entities"),
-    (put("/config/ips/10.0.0.1", config_json({"connection_creation_rate": "1"})), "Z2K-1004", "/config/ips"),
-    (put("/delegation_token/tokens/abc", b"{}"), "Z2K-1004", "delegation tokens"),
+    (put("/kafka-acl/Topic/orders", b'{"version":1,"acls":[{"principal":"User:a"}]}'), "Z2K-1001", "/Topic/orders"),
+    (put("/kafka-acl/Broker/1", b'{"version":1,"acls":[]}'), "Z2K-1001", "/kafka-acl/Broker/1"),
+    (put("/kafka-acl-extended/prefixed/Topic/o", b'{"version":2}'), "Z2K-1001", "/kafka-acl-extended/prefixed/Topic/o"),
+    (put("/config/users/alice", config_json({"SCRAM-SHA-256": "salt=eA=="})), "Z2K-1001", "/config/users/alice"),
+    (put("/config/users/<default>", config_json({"SCRAM-SHA-256": SCRAM})), "Z2K-1001", "/config/users/<default>"),
+    (put("/config/users/al/clients/c+", b""), "Z2K-1001", "/config/users/al/clients/c+"),
+    (put("/config/clients/c", config_json({"consumer_byte_rate": "all"})), "Z2K-1001", "/config/clients/c"),
+    (put("/config/ips/10.0.0.1", config_json({"producer_byte_rate": "1"})), "Z2K-1001", "/config/ips/10.0.0.1"),
+    (put("/delegation_token/tokens/abc", b"{}"), "Z2K-1001", "/delegation_token/tokens/abc"),
     (put("/feature", b'{"version":2,"status":1,"features":{"x":{"max_version_level":1}}}'), "Z2K-1004", "first at x"),
     (put(f"{paths.DELETE_TOPICS}/old"), "Z2K-1005", "the first is old"),  # F-27
     (put(paths.topic("t000000"), assigned(adding_replicas={"1": [3]})), "Z2K-1006", "t000000-1"),  # F-47
@@ -289,7 +290,7 @@ def test_two_findings_are_told_whole() -> None:
     ensemble.create("/delegation_token/tokens/abc", b"{}")
     (check,) = takeover_verdict(the_evidence(ensemble)).failed
     assert check.seen == (
-        "2 found: 1 delegation tokens in ZooKeeper, the first at /delegation_token/tokens/abc. "
+        "2 found: /delegation_token/tokens/abc cannot be read: Object missing required field `version`. "
         "1 topics wait for deletion, the first is old."
     )
 
@@ -298,12 +299,24 @@ def test_many_findings_are_counted_and_each_code_is_named() -> None:
     ensemble = a_zookeeper()
     for path in ("/kafka-acl/Topic/orders", "/kafka-acl/Group/g", "/delegation_token/tokens/abc"):
         ensemble.create(path, b'{"version":1,"acls":[{}]}')
-    ensemble.create("/config/clients/c", config_json({"consumer_byte_rate": "1"}))
     ensemble.create(f"{paths.DELETE_TOPICS}/old")
     (check,) = takeover_verdict(the_evidence(ensemble)).failed
-    assert check.codes == ("Z2K-1004", "Z2K-1005")
-    assert check.seen.startswith("4 found: 2 ACL resources in ZooKeeper, the first at /kafka-acl/Group/g.")
+    assert check.codes == ("Z2K-1001", "Z2K-1005")
+    assert check.seen.startswith("4 found: /kafka-acl/Group/g ")
     assert check.seen.endswith("(and 2 more)")
+
+
+def test_whole_families_are_no_obstacle() -> None:
+    ensemble = a_zookeeper()
+    for path, data in {
+        "/kafka-acl/Topic/orders": b'{"version":1,"acls":[]}',
+        "/config/users/alice": config_json({"SCRAM-SHA-256": SCRAM, "producer_byte_rate": "1"}),
+        "/config/users/alice/clients/<default>": config_json({"request_percentage": "12.5"}),
+        "/config/ips/%3A%3A1": config_json({"connection_creation_rate": "1"}),
+        "/feature": b'{"version":2,"status":1,"features":{}}',
+    }.items():
+        ensemble.create(path, data)
+    assert takeover_verdict(the_evidence(ensemble)).holds
 
 
 # --- the size of the full send ----------------------------------------------------------------------------

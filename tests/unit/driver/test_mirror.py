@@ -11,10 +11,25 @@ from migrator.driver.tree import as_image, changed_since, missing_states
 from migrator.model.diff import diff
 from migrator.model.draft import Delta
 from migrator.model.image import EMPTY, Image, Position
-from migrator.model.values import ConfigKey, ConfigType
+from migrator.model.values import (
+    Acl,
+    AclEntry,
+    AclPattern,
+    AclResource,
+    AclResourceType,
+    ConfigKey,
+    ConfigType,
+    DelegationToken,
+    QuotaEntity,
+    ScramCredential,
+    ScramKey,
+    ScramMechanism,
+)
 from migrator.node.claims import read_claim
 from migrator.node.tree_reader import read_tree
 from migrator.zk import paths
+from migrator.zk.acl_znodes import acl_data, token_data
+from migrator.zk.entity_znodes import entity_data
 from migrator.zk.multi import Check, Multi, SetData
 from tests.support.arbitrary_images import images
 from tests.support.builders import a_partition, a_topic, an_id, an_image
@@ -28,7 +43,7 @@ def a_cluster() -> tuple[FakeEnsemble, FakeSession, Claim]:
     ensemble = FakeEnsemble()
     for path in (
         paths.TOPICS, paths.BROKER_IDS, paths.CONFIG_CHANGES, paths.TOPIC_CONFIGS, paths.BROKER_CONFIGS,
-        paths.DELETE_TOPICS, paths.PRODUCER_IDS,
+        paths.DELETE_TOPICS, paths.PRODUCER_IDS, paths.USER_CONFIGS, paths.CLIENT_CONFIGS, paths.IP_CONFIGS,
     ):  # fmt: skip
         ensemble.create(path)
     ensemble.create(paths.CONTROLLER_EPOCH, b"1")
@@ -51,10 +66,7 @@ def what_zookeeper_says(session: FakeSession, base: Image) -> Image:
 
 
 def assert_mirrored(session: FakeSession, image: Image) -> None:
-    left = diff(what_zookeeper_says(session, image), image)
-    assert not left.topics
-    assert not left.configs
-    assert not left.producer_ids
+    assert diff(what_zookeeper_says(session, image), image).is_empty
 
 
 def test_a_new_topic_appears_with_its_configuration_in_one_multi() -> None:
@@ -187,21 +199,134 @@ def test_brokers_wait_for_zookeeper_only_where_a_replica_comes_or_goes() -> None
     assert needs_zookeeper_first(delta) == {an_id(name) for name in ("gone", "grows", "new")}
 
 
+# --- quotas, credentials, ACLs, tokens --------------------------------------------------------------------
+
+ALICE, HER_APP = QuotaEntity((("user", "alice"),)), QuotaEntity((("user", "alice"), ("client-id", "app")))
+KEY, KEPT = ScramKey("alice", ScramMechanism.SHA_512), ScramCredential(b"s", b"k", b"v", 4096)
+OTHER = ScramCredential(b"other", b"k", b"v", 4096)
+READ = Acl(AclResource(AclResourceType.TOPIC, AclPattern.LITERAL, "orders"), AclEntry("User:alice", "*", 3, 3))
+TOKEN = DelegationToken("t", "User:a", "User:a", (), 1, 3, 2)
+RATE = {"producer_byte_rate": 1024.0}
+
+
+def told(ensemble: FakeEnsemble, root: str) -> list[bytes]:
+    """The notifications below `root`, in order."""
+    return [data for path, data in ensemble.tree().items() if path.startswith(f"{root}/")]
+
+
+def test_each_family_is_written_with_what_tells_brokers_of_it() -> None:
+    image = an_image(quotas={HER_APP: RATE}, scram={KEY: KEPT}, acls=[READ], tokens=[TOKEN])
+    ensemble, session, claim = a_cluster()
+    mirror(session, claim, diff(an_image(), image), Shape())
+    assert_mirrored(session, image)
+    tree = ensemble.tree()
+    assert tree["/config/users/alice/clients/app"] == b'{"version":1,"config":{"producer_byte_rate":"1024"}}'
+    assert tree["/config/users/alice/clients"] == b""
+    assert told(ensemble, paths.CONFIG_CHANGES) == [
+        b'{"version":2,"entity_path":"users/alice/clients/app"}',
+        b'{"version":2,"entity_path":"users/alice"}',
+    ]
+    assert told(ensemble, paths.ACL_CHANGES) == [b"TOPIC:orders"]
+    assert told(ensemble, paths.TOKEN_CHANGES) == [b"t"]
+
+
+def test_what_loses_its_last_value_loses_its_znode_and_those_above_that_hold_nothing_else() -> None:
+    """K-10: stock meets a null pointer here, and the whole change is lost."""
+    ensemble, session, claim = a_cluster()
+    full = an_image(quotas={HER_APP: RATE, ALICE: RATE}, acls=[READ], tokens=[TOKEN])
+    claim, shape = mirror(session, claim, diff(an_image(), full), Shape())
+    her_app = an_image(quotas={HER_APP: RATE}, acls=[READ], tokens=[TOKEN])
+    claim, shape = mirror(session, claim, diff(full, her_app), shape)
+    assert ensemble.tree()["/config/users/alice"] == b'{"version":1,"config":{}}'  # her app's znode is below it
+    claim, shape = mirror(session, claim, diff(her_app, an_image()), shape)
+    assert [path for path in ensemble.nodes if path.startswith("/config/users/")] == []
+    assert "/kafka-acl/Topic/orders" not in ensemble.nodes
+    assert paths.token("t") not in ensemble.nodes
+    assert told(ensemble, paths.CONFIG_CHANGES)[-2:] == [
+        b'{"version":2,"entity_path":"users/alice"}',
+        b'{"version":2,"entity_path":"users/alice/clients/app"}',
+    ]
+    assert told(ensemble, paths.ACL_CHANGES) == [b"TOPIC:orders"] * 2
+    assert told(ensemble, paths.TOKEN_CHANGES) == [b"t"] * 2
+
+
+def test_a_user_and_her_client_that_go_together_are_both_told() -> None:
+    ensemble, session, claim = a_cluster()
+    full = an_image(quotas={HER_APP: RATE}, scram={KEY: KEPT})
+    claim, shape = mirror(session, claim, diff(an_image(), full), Shape())
+    mirror(session, claim, diff(full, an_image()), shape)
+    assert [path for path in ensemble.nodes if path.startswith("/config/users/")] == []
+    assert told(ensemble, paths.CONFIG_CHANGES)[2:] == told(ensemble, paths.CONFIG_CHANGES)[:2]
+
+
+def test_quotas_stay_when_a_credential_of_the_same_user_goes() -> None:
+    ensemble, session, claim = a_cluster()
+    before = an_image(quotas={ALICE: RATE}, scram={KEY: KEPT})
+    claim, shape = mirror(session, claim, diff(an_image(), before), Shape())
+    assert b"SCRAM-SHA-512" in ensemble.tree()["/config/users/alice"]
+    mirror(session, claim, diff(before, an_image(quotas={ALICE: RATE})), shape)
+    assert ensemble.tree()["/config/users/alice"] == b'{"version":1,"config":{"producer_byte_rate":"1024"}}'
+
+
+def test_what_has_no_form_in_zookeeper_stops_nothing() -> None:
+    """The controller refuses names with a slash; a log of stock's may hold one."""
+    ensemble, session, claim = a_cluster()
+    slash = Acl(AclResource(AclResourceType.TOPIC, AclPattern.LITERAL, "a/b"), READ.entry)
+    strange = QuotaEntity((("client-id", "x"), ("ip", "y")))
+    mirror(session, claim, diff(an_image(), an_image(acls=[slash, READ], quotas={strange: RATE})), Shape())
+    assert told(ensemble, paths.ACL_CHANGES) == [b"TOPIC:orders"]
+
+
+def test_a_brokers_configuration_that_holds_passwords_stays_in_zookeeper_as_it_is() -> None:
+    """A stock controller's log has them in clear: neither do they get into ZooKeeper, nor does it lose its own."""
+    key = "listener.name.external.ssl.key.password"
+    encrypted = b'{"version":1,"config":{"' + key.encode() + b'":"keyLength:128,..."}}'
+    ensemble, session, claim = a_cluster()
+    ensemble.create("/config/brokers/1", encrypted)
+    in_log = an_image(broker_configs={"1": {key: "hunter2", "log.cleaner.threads": "2"}, "2": {key: "hunter2"}})
+    in_zookeeper = what_zookeeper_says(session, in_log)
+    there = Shape(frozenset({"/config/brokers/1"}))
+    for delta in (diff(in_zookeeper, in_log), diff(in_zookeeper, an_image())):
+        assert plan(delta, claim, AT, there).multis == ()
+    both = an_image(broker_configs={"1": {key: "hunter2"}, "": {"log.cleaner.threads": "2"}})
+    mirror(session, claim, diff(an_image(), both), there)
+    assert ensemble.tree()["/config/brokers/1"] == encrypted
+    assert b"hunter2" not in b"".join(ensemble.tree().values())
+    assert "/config/brokers/<default>" in ensemble.nodes
+
+
+def test_no_secret_is_in_what_a_log_says_of_an_operation() -> None:
+    _, _, claim = a_cluster()
+    image = an_image(scram={KEY: KEPT}, tokens=[TOKEN])
+    for multi in plan(diff(an_image(), image), claim, AT, Shape()).multis:
+        lines = "\n".join(multi.describe())
+        assert "stored_key" not in lines
+        assert "User%3Aa" not in lines
+        assert "create /config/users/alice (" in lines
+
+
 # --- any change at all ------------------------------------------------------------------------------------
 
 
 @settings(max_examples=150, deadline=None)
 @given(before=images(), after=images())
 def test_any_image_can_become_any_other_in_zookeeper(before: Image, after: Image) -> None:
-    _, session, claim = a_cluster()
+    ensemble, session, claim = a_cluster()
     claim, shape = mirror(session, claim, diff(EMPTY, before), Shape())
     mirror(session, claim, diff(before, after), shape)
-    found = what_zookeeper_says(session, after)
-    left = diff(found, after)
-    assert not left.topics
-    assert not left.configs
-    if after.next_producer_id > 0:
-        assert not left.producer_ids
+    left = diff(what_zookeeper_says(session, after), after)
+    assert msgspec.structs.replace(left, producer_ids=left.producer_ids and after.next_producer_id > 0).is_empty
+    fresh, session, claim = a_cluster()
+    mirror(session, claim, diff(EMPTY, after), Shape())
+    assert entities(ensemble) == entities(fresh)
+
+
+def entities(ensemble: FakeEnsemble) -> dict[str, bytes]:
+    """Znodes of users, clients, addresses, ACLs and tokens that say something: nothing is left behind."""
+    roots = ("/config/users/", "/config/clients/", "/config/ips/", "/kafka-acl", "/delegation_token/tokens/")
+    found = {path: node.data for path, node in ensemble.nodes.items() if path.startswith(roots) and node.data}
+    above = b'{"version":1,"config":{}}'  # of a user whose clients have quotas
+    return {path: data for path, data in found.items() if data != above and "acl_changes_" not in path}
 
 
 @settings(max_examples=50, deadline=None)
@@ -271,19 +396,31 @@ def test_what_somebody_else_changed_after_the_copy_is_named_and_what_we_changed_
         topic_configs={"orders": {"retention.ms": "1"}},
         broker_configs={"1": {"a": "1"}},
     )
-    mirror(session, claim, diff(image, healed), shape)
+    claim, shape = mirror(session, claim, diff(image, healed), shape)
     assert changed_since(copied, read_tree(session)) == []
 
+    with_ours = an_image(scram={KEY: KEPT})  # put into the log by Kafka's format tool, before any copy
+    claim, shape = mirror(session, claim, diff(an_image(), with_ours), shape)
+    assert changed_since(copied, read_tree(session), with_ours) == []
+    assert changed_since(copied, read_tree(session)) == ["SCRAM credential 2 of alice"]
+
     for path, data in (
+        ("/config/users/alice", entity_data({"request_percentage": 5.0}, {ScramMechanism.SHA_512: OTHER})),
+        ("/kafka-acl/Topic/orders", acl_data([READ.entry])),
+        (paths.token("t"), token_data(TOKEN)),
         (paths.topic_config("orders"), b'{"version":1,"config":{"retention.ms":"99"}}'),
         ("/config/brokers/1", b'{"version":1,"config":{}}'),
         (paths.topic("new"), b'{"version":3,"topic_id":"AAAAAAAAQAqAAAAAAAAAAA","partitions":{"0":[1]}}'),
     ):
         ensemble.create(path, data)
     del ensemble.nodes[paths.topic("payments")]
-    assert changed_since(copied, read_tree(session)) == [
+    assert changed_since(copied, read_tree(session), with_ours) == [
         "/brokers/topics/new",
         "/brokers/topics/orders",
         "/brokers/topics/payments",
         "/config/brokers/1",
+        "/delegation_token/tokens/t",
+        f"ACLs of {READ.resource}",
+        "SCRAM credential 2 of alice",
+        "quotas of user alice",
     ]

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 
 from migrator.driver.tree import (
-    Foreign,
     StateReader,
     TopicReading,
     Tree,
@@ -17,7 +16,6 @@ from migrator.driver.tree import (
     live_and_assigned,
     read_config,
     read_head,
-    user_families,
 )
 from migrator.errors import FindingError, Occurrence
 from migrator.model.diff import diff
@@ -167,26 +165,6 @@ def test_a_configuration_is_read_or_named(
     found: list[Occurrence] = []
     assert read_config("/config/topics/orders", znode, found) == (config, mzxid)
     assert [(each.code, each.values["path"]) for each in found] == [("Z2K-1001", "/config/topics/orders")] * problems
-
-
-@pytest.mark.parametrize(
-    ("data", "scram", "quotas", "problems"),
-    [
-        (config_data({"SCRAM-SHA-512": "x"}), True, False, False),
-        (config_data({"SCRAM-SHA-256": "x", "producer_byte_rate": "1"}), True, True, False),
-        (config_data({"request_percentage": "1"}), False, True, False),
-        (config_data({}), False, False, False),
-        (b"", False, False, False),
-        (None, False, False, False),
-        (b"{", False, False, True),
-    ],
-)
-def test_quotas_and_credentials_of_one_entity_are_told_apart(
-    data: bytes | None, scram: bool, quotas: bool, problems: bool
-) -> None:
-    foreign, found = Foreign(), list[Occurrence]()
-    user_families("/config/users/a", Seen(data), foreign, found)
-    assert (bool(foreign.scram), bool(foreign.quotas), bool(found)) == (scram, quotas, problems)
 
 
 def test_brokers_that_live_and_brokers_that_assignments_name() -> None:

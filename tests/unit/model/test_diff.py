@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -10,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from migrator.model.diff import MIRRORED_CONFIGS, diff, same_partition
-from migrator.model.draft import Delta, Draft
+from migrator.model.draft import Contradiction, Delta, Draft
 from migrator.model.image import EMPTY, Image, Position
-from migrator.model.values import ConfigKey, ConfigType, Partition, Recovery
-from tests.support.arbitrary_images import images, partitions
+from migrator.model.values import Acl, AclEntry, AclResource, ConfigKey, ConfigType, Partition, Recovery
+from tests.support.arbitrary_images import acls, images, partitions, quotas, scram_credentials, scram_keys, tokens
 from tests.support.builders import a_broker, a_partition, a_topic, an_id, an_image
 
 CONFIG_KEYS = [
@@ -31,7 +32,7 @@ def random_changes(draw: st.DrawFn, image: Image) -> Delta:
     topics = dict(image.topic_ids)
     next_producer_id = image.next_producer_id
     for _ in range(draw(st.integers(0, 8))):
-        match draw(st.sampled_from(["create", "remove", "partition", "config", "broker", "ids"])):
+        match draw(st.sampled_from(["create", "remove", "partition", "config", "broker", "ids", "users", "acls"])):
             case "create":
                 name = draw(st.sampled_from("abcdef"))
                 if name not in topics:
@@ -48,6 +49,19 @@ def random_changes(draw: st.DrawFn, image: Image) -> Delta:
             case "ids":
                 next_producer_id += draw(st.integers(1, 3))
                 draft.set_next_producer_id(next_producer_id)
+            case "users":
+                entity, limits = draw(quotas())
+                draft.set_quota(entity, next(iter(limits)), draw(st.sampled_from([1.0, None])))
+                draft.put_scram(draw(scram_keys), draw(scram_credentials))
+                draft.remove_scram(draw(scram_keys))
+                draft.put_token(draw(tokens))
+                draft.remove_token(draw(tokens).id)
+            case "acls":
+                acl = draw(acls)
+                with suppress(Contradiction):
+                    draft.put_acl(an_id(repr(acl) + draw(st.sampled_from(["", "'"]))), acl)
+                with suppress(Contradiction):
+                    draft.remove_acl(an_id(repr(draw(acls))))
             case _:
                 draft.put_broker(a_broker(draw(st.integers(1, 9))))
     return draft.finish(Position(9, 9))
@@ -79,14 +93,29 @@ def test_any_changes_at_all_are_named_exactly(data: st.DataObject, before: Image
     assert found.configs == differing(*mirrored)
     assert found.configs <= applied.configs
     assert found.producer_ids == (before.next_producer_id != applied.after.next_producer_id)
+    for family in ("quotas", "scram", "tokens"):
+        sides = [dict(getattr(image, family)) for image in (before, applied.after)]
+        assert getattr(found, family) == differing(*sides)
+        assert getattr(found, family) <= getattr(applied, family)
+    assert found.acls == differing(*map(entries_by_resource, (before, applied.after)))
+    assert found.acls <= applied.acls
     assert (found.before, found.after) == (before, applied.after)
+
+
+def entries_by_resource(image: Image) -> dict[AclResource, set[AclEntry]]:
+    """The slow twin of the image's own index."""
+    found: dict[AclResource, set[AclEntry]] = {}
+    for acl in image.acls.values():
+        found.setdefault(acl.resource, set()).add(acl.entry)
+    assert found == {resource: set(image.acl_entries(resource)) for resource in image.acl_ids}
+    return found
 
 
 @settings(max_examples=50, deadline=None)
 @given(left=images(), right=images())
 def test_a_difference_is_the_same_from_both_sides(left: Image, right: Image) -> None:
     there, back = diff(left, right), diff(right, left)
-    assert (there.topics, there.configs, there.producer_ids) == (back.topics, back.configs, back.producer_ids)
+    assert msgspec.structs.replace(there, before=right, after=left) == back
     assert diff(left, left).is_empty
 
 
@@ -122,6 +151,18 @@ def test_what_zookeeper_has_no_form_of_is_no_difference() -> None:
     draft.set_config(ConfigKey(ConfigType.CLIENT_METRICS, "m"), "interval.ms", "1")
     draft.set_feature("kraft.version", 1)
     assert diff(before, draft.finish(after.position).after).is_empty
+
+
+def test_acls_with_other_ids_that_say_the_same_are_no_difference() -> None:
+    """ZooKeeper knows no ids: a copy gives them, and an ACL that was removed and made again has a new one."""
+    acl = Acl(AclResource(2, 3, "orders"), AclEntry("User:alice", "*", 3, 3))
+    sides = []
+    for name in ("one", "other"):
+        draft = Draft(EMPTY)
+        draft.put_acl(an_id(name), acl)
+        sides.append(draft.finish(Position(1, 1)).after)
+    assert sides[0] != sides[1]
+    assert diff(*sides).is_empty
 
 
 def test_the_difference_to_nothing_is_everything() -> None:

@@ -9,11 +9,25 @@ import pytest
 
 from migrator.model.draft import Contradiction, Delta, Draft, join
 from migrator.model.image import EMPTY, METADATA_VERSION, NO_CONFIG, Image, Position
-from migrator.model.values import ConfigKey, ConfigType, Controller, Listener, MigrationState, Partition, Topic
+from migrator.model.values import (
+    Acl,
+    AclEntry,
+    AclResource,
+    ConfigKey,
+    ConfigType,
+    Controller,
+    Listener,
+    MigrationState,
+    Partition,
+    QuotaEntity,
+    ScramKey,
+    Topic,
+)
 from tests.support.builders import a_broker, a_partition, a_topic, an_id, an_image
 
 ORDERS = an_id("orders")
 ORDERS_CONFIG = ConfigKey(ConfigType.TOPIC, "orders")
+AN_ACL = Acl(AclResource(2, 3, "orders"), AclEntry("User:alice", "*", 3, 3))
 AT = Position(epoch=2, offset=2000)
 
 
@@ -122,6 +136,8 @@ def test_a_draft_does_not_show_in_the_image_it_began_with() -> None:
         pytest.param(lambda draft: draft.expect_broker(1, epoch=7), id="a broker under another epoch"),
         pytest.param(lambda draft: draft.set_next_producer_id(5000), id="producer ids that stand still"),
         pytest.param(lambda draft: draft.set_next_producer_id(4999), id="producer ids that go back"),
+        pytest.param(lambda draft: draft.remove_acl(an_id("other")), id="an unknown ACL goes"),
+        pytest.param(lambda draft: (draft.put_acl(ORDERS, AN_ACL), draft.put_acl(ORDERS, AN_ACL)), id="an ACL's id"),
     ],
 )
 def test_a_change_that_no_correct_controller_writes_is_a_contradiction(change: Callable[[Draft], object]) -> None:
@@ -142,6 +158,10 @@ def test_two_deltas_in_a_row_are_one_that_names_everything_either_named() -> Non
         lambda draft: draft.put_controller(Controller(1, bytes(16), True)),
         lambda draft: draft.set_feature("x", 1),
         lambda draft: draft.set_migration(MigrationState.NONE),
+        lambda draft: draft.put_acl(ORDERS, AN_ACL),
+        lambda draft: draft.remove_scram(ScramKey("alice", 1)),
+        lambda draft: draft.set_quota(QuotaEntity.of([("ip", None)]), "connection_creation_rate", None),
+        lambda draft: draft.remove_token("t"),
     )
     assert join(first, second) == Delta(
         before=first.before,
@@ -153,6 +173,10 @@ def test_two_deltas_in_a_row_are_one_that_names_everything_either_named() -> Non
         producer_ids=True,
         features=True,
         migration=True,
+        acls=frozenset({AN_ACL.resource}),
+        scram=frozenset({ScramKey("alice", 1)}),
+        quotas=frozenset({QuotaEntity.of([("ip", None)])}),
+        tokens=frozenset({"t"}),
     )
 
 

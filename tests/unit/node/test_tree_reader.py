@@ -78,7 +78,9 @@ def test_nothing_that_the_claim_does_not_fence_may_move_unseen() -> None:
     assert moved_since(session, tree) == []
     ensemble.create(paths.topic("new"), b"{}")
     ensemble.create(paths.broker_config("1"), b'{"version":1,"config":{"a":"b"}}')
-    ensemble.create("/kafka-acl/Topic/x", b'{"version":1,"acls":[{}]}')
+    ensemble.create("/kafka-acl/Topic/x", b'{"version":1,"acls":[]}')
+    ensemble.create("/config/users/alice/clients/app", b'{"version":1,"config":{}}')
+    ensemble.create("/delegation_token/tokens/t", b"")
     ensemble.create(paths.topic_config("orders"), b'{"version":1,"config":{"x":"y"}}')
     ensemble.nodes[paths.PRODUCER_IDS].version += 1
     moved = moved_since(session, tree)
@@ -86,7 +88,12 @@ def test_nothing_that_the_claim_does_not_fence_may_move_unseen() -> None:
     assert paths.topic_config("orders") in moved
     assert paths.BROKER_CONFIGS in moved
     assert paths.PRODUCER_IDS in moved
-    assert any("ACLs" in each for each in moved)
+    assert {"/kafka-acl/Topic/x", "/config/users/alice/clients/app", "/delegation_token/tokens/t"} <= set(moved)
+    del ensemble.nodes[paths.topic("new")]
+    again = read_tree(session)
+    ensemble.nodes["/kafka-acl/Topic/x"].mzxid += 1
+    del ensemble.nodes["/delegation_token/tokens/t"]
+    assert moved_since(session, again) == ["/delegation_token/tokens/t", "/kafka-acl/Topic/x"]
 
 
 def test_everything_below_a_path_is_found_parents_first() -> None:

@@ -1,0 +1,256 @@
+"""Quotas, SCRAM credentials, ACLs and delegation tokens as facts: what their znodes say, and what their records say.
+
+In:   bytes of znodes, and records as decoded from the log's bytes.
+Out:  facts by (family, key). A key is the path of the znode, on both sides.
+Elsewhere: topics, configurations, producer ids (normalise.py), hiding what is secret (seal.py).
+Rule: nothing of the copy is imported here, as in normalise.py: names are escaped and words are read by code of our own.
+A record is told as a `Change`, which is what the Spark job keeps: the record itself would hold secrets.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import quote_plus, unquote_plus
+
+import msgspec
+
+from migrator.errors import LOG_INCONSISTENT, MALFORMED_ZNODE
+from migrator.wire.messages.metadata import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    DelegationTokenRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
+from migrator.wire.schema import Message
+
+QUOTAS: Final = "client quotas"
+SCRAM: Final = "SCRAM credentials"
+ACLS: Final = "ACLs"
+TOKENS: Final = "delegation tokens"
+SECURITY_FAMILIES: Final = (QUOTAS, SCRAM, ACLS, TOKENS)
+
+SECURITY_RECORDS: Final = (
+    ClientQuotaRecord,
+    UserScramCredentialRecord,
+    RemoveUserScramCredentialRecord,
+    AccessControlEntryRecord,
+    RemoveAccessControlEntryRecord,
+    DelegationTokenRecord,
+    RemoveDelegationTokenRecord,
+)
+
+ENTITY_ROOTS: Final = {"user": "users", "client-id": "clients", "ip": "ips"}
+ACL_ROOTS: Final = {3: "/kafka-acl", 4: "/kafka-acl-extended/prefixed"}
+TOKEN_ROOT: Final = "/delegation_token/tokens"
+_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+_RESOURCES: Final = {2: "Topic", 3: "Group", 4: "Cluster", 5: "TransactionalId", 6: "DelegationToken", 7: "User"}
+_OPERATIONS: Final = {
+    2: "all", 3: "read", 4: "write", 5: "create", 6: "delete", 7: "alter", 8: "describe", 9: "clusteraction",
+    10: "describeconfigs", 11: "alterconfigs", 12: "idempotentwrite", 13: "createtokens", 14: "describetokens",
+}  # fmt: skip
+_PERMISSIONS: Final = {2: "deny", 3: "allow"}
+
+Facts = dict[str, Any]
+
+
+# --- ZooKeeper's side -------------------------------------------------------------------------------------
+
+
+class _EntityJson(msgspec.Struct):
+    config: dict[str, str]
+
+
+class _AclJson(msgspec.Struct):
+    principal: str
+    host: str
+    operation: str
+    permission: str = msgspec.field(name="permissionType")
+
+
+class _AclsJson(msgspec.Struct):
+    acls: list[_AclJson]
+
+
+class _TokenJson(msgspec.Struct):
+    owner: str
+    renewers: list[str]
+    issued: int = msgspec.field(name="issueTimestamp")
+    latest: int = msgspec.field(name="maxTimestamp")
+    expires: int = msgspec.field(name="expiryTimestamp")
+    requester: str | None = msgspec.field(name="tokenRequester", default=None)
+
+
+def zk_facts(path: str, data: bytes | None) -> dict[str, Facts]:
+    """What a znode of any of these families says, by family. Z2K-1001 where it cannot be read."""
+    try:
+        if path.startswith("/config/"):
+            return _zk_entity(data)
+        if path.startswith(TOKEN_ROOT):
+            return {TOKENS: _zk_token(data)}
+        return {ACLS: _zk_acls(data)}
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MALFORMED_ZNODE.error(path=path, reason=str(error)) from error
+    except ValueError as error:  # its text may hold what was read, which may be secret
+        raise MALFORMED_ZNODE.error(path=path, reason="a value in it is not of its kind") from error
+
+
+def families_at(path: str) -> tuple[str, ...]:
+    """The families of which a znode may say something."""
+    if path.startswith("/config/"):
+        return (QUOTAS, SCRAM) if path.startswith("/config/users/") and "/clients/" not in path else (QUOTAS,)
+    return (TOKENS,) if path.startswith(TOKEN_ROOT) else (ACLS,)
+
+
+def _zk_entity(data: bytes | None) -> dict[str, Facts]:
+    values = msgspec.json.decode(data, type=_EntityJson).config if data else {}
+    quotas: Facts = {}
+    scram: Facts = {}
+    for key, value in values.items():
+        if key in _MECHANISMS.values():
+            scram |= {f"{key} {name}": part for name, part in _zk_credential(value).items()}
+        else:
+            quotas[key] = float(value)
+    return {QUOTAS: quotas, SCRAM: scram}
+
+
+def _zk_credential(text: str) -> Facts:
+    parts = dict(part.split("=", 1) for part in text.split(","))
+    return {**parts, "iterations": int(parts.get("iterations", "none"))}
+
+
+def _zk_acls(data: bytes | None) -> Facts:
+    found = msgspec.json.decode(data, type=_AclsJson).acls if data else []
+    return {_acl_text(each.permission, each.operation, each.principal, each.host): True for each in found}
+
+
+def _zk_token(data: bytes | None) -> Facts:
+    found = msgspec.json.decode(data or b"", type=_TokenJson)
+    owner = unquote_plus(found.owner)
+    requester = owner if found.requester is None else unquote_plus(found.requester)
+    renewers = [unquote_plus(each) for each in found.renewers]
+    return _token_facts(owner, requester, renewers, (found.issued, found.latest, found.expires))
+
+
+def _acl_text(permission: str, operation: str, principal: str, host: str) -> str:
+    """One field for one ACL, in one way only."""
+    return msgspec.json.encode([permission.lower(), operation.lower(), principal, host]).decode()
+
+
+def _token_facts(owner: str, requester: str, renewers: list[str], times: tuple[int, int, int]) -> Facts:
+    issued, latest, expires = times
+    names = {"token owner": owner, "token requester": requester, "token renewers": renewers}
+    return {**names, "issued": issued, "latest": latest, "expires": expires}
+
+
+# --- the log's side ---------------------------------------------------------------------------------------
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What one record does to one key. part: what of the key it is about: a quota, a mechanism, an ACL's id.
+
+    path:  empty where the record names an ACL by its id alone.
+    facts: None when the part goes.
+    """
+
+    family: str
+    path: str
+    part: str
+    facts: Facts | None
+
+
+def change_of(record: Message) -> Change:
+    match record:
+        case ClientQuotaRecord():
+            path = "/config" + "".join(sorted(map(_entity_part, record.entity), key=_entity_rank))
+            return Change(QUOTAS, path, record.key, None if record.remove else {record.key: record.value})
+        case UserScramCredentialRecord():
+            name = _MECHANISMS.get(record.mechanism, str(record.mechanism))
+            keys = {"salt": record.salt, "stored_key": record.stored_key, "server_key": record.server_key}
+            facts: Facts = {f"{name} {each}": base64.b64encode(value).decode() for each, value in keys.items()}
+            return Change(SCRAM, _user(record.name), name, {**facts, f"{name} iterations": record.iterations})
+        case RemoveUserScramCredentialRecord():
+            return Change(SCRAM, _user(record.name), _MECHANISMS.get(record.mechanism, str(record.mechanism)), None)
+        case AccessControlEntryRecord():
+            root = ACL_ROOTS.get(record.pattern_type, f"/pattern {record.pattern_type}")
+            path = f"{root}/{_RESOURCES.get(record.resource_type, record.resource_type)}/{record.resource_name}"
+            permission = _PERMISSIONS.get(record.permission_type, str(record.permission_type))
+            operation = _OPERATIONS.get(record.operation, str(record.operation))
+            told = _acl_text(permission, operation, record.principal, record.host)
+            return Change(ACLS, path, record.id.hex(), {told: True})
+        case RemoveAccessControlEntryRecord():
+            return Change(ACLS, "", record.id.hex(), None)
+        case DelegationTokenRecord():
+            times = record.issue_timestamp, record.max_timestamp, record.expiration_timestamp
+            told_facts = _token_facts(record.owner, record.requester, list(record.renewers), times)
+            return Change(TOKENS, f"{TOKEN_ROOT}/{record.token_id}", "", told_facts)
+        case RemoveDelegationTokenRecord():
+            return Change(TOKENS, f"{TOKEN_ROOT}/{record.token_id}", "", None)
+        case _:
+            raise AssertionError(type(record).__name__)
+
+
+def _entity_rank(part: str) -> int:
+    """A user comes before its client, in whatever order a record names them."""
+    return -1 if part.startswith("/users/") else 0
+
+
+def _entity_part(each: Any) -> str:
+    name = "<default>" if each.entity_name is None else _escaped(each.entity_name)
+    return f"/{ENTITY_ROOTS.get(each.entity_type, each.entity_type)}/{name}"
+
+
+def _user(name: str) -> str:
+    return f"/config/users/{_escaped(name)}"
+
+
+def _escaped(name: str) -> str:
+    """Java's form encoding with Kafka's corrections; Python leaves one sign alone that Java does not."""
+    return quote_plus(name, safe="").replace("+", "%20").replace("~", "%7E")
+
+
+class SecurityFacts:
+    """What changes add up to. Feed it in log order."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, dict[str, dict[str, Facts]]] = {family: {} for family in SECURITY_FAMILIES}
+        self._acls: dict[str, str] = {}
+
+    def put(self, change: Change) -> str:
+        """Returns the key that was changed. Z2K-5002 for an ACL's id that no record gave, or that is taken."""
+        path = change.path
+        if change.family == ACLS:
+            path = self._acl_path(change)
+        parts = self._parts[change.family].setdefault(path, {})
+        if change.facts is None:
+            parts.pop(change.part, None)
+        else:
+            parts[change.part] = change.facts
+        if not parts:
+            del self._parts[change.family][path]
+        return path
+
+    def _acl_path(self, change: Change) -> str:
+        if (change.facts is None) != (change.part in self._acls):
+            reason = "an ACL has this id" if change.facts is not None else "no ACL has this id"
+            raise LOG_INCONSISTENT.error(record=f"record of the ACL {change.part}", reason=reason)
+        if change.facts is None:
+            return self._acls.pop(change.part)
+        self._acls[change.part] = change.path
+        return change.path
+
+    def facts(self, family: str) -> dict[str, Facts]:
+        """By key."""
+        return {
+            path: {name: value for facts in parts.values() for name, value in facts.items()}
+            for path, parts in self._parts[family].items()
+        }
+
+    def rows(self) -> Iterator[tuple[str, str, Facts]]:
+        for family in SECURITY_FAMILIES:
+            for path, facts in self.facts(family).items():
+                yield family, path, facts
