@@ -1,4 +1,7 @@
-"""A leader that is stopped for ten seconds before any effect of its driver: what it does afterwards changes nothing."""
+"""A leader that is stopped for ten seconds before any effect of its driver: what it does afterwards changes nothing.
+
+(A broker whose forwarded request the paused one holds waits for its own time-out of 30 s, with stock too.)
+"""
 
 from __future__ import annotations
 
