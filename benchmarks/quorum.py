@@ -6,6 +6,7 @@ Out:  a table on stdout, every measurement as JSON; with `--save` also docs/figu
 Elsewhere: how each is started (systems.py), what a change is (kraft_load.py, zookeeper_load.py), the statistics
 (figures.py).
 All of them run during the whole benchmark, one under load at any time; who is first changes with every cell.
+Source: R-595-17.
 """
 
 from __future__ import annotations

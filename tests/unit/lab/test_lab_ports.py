@@ -25,8 +25,21 @@ except Exception as error:
 """
 
 
+def quiet_ports(count: int) -> tuple[int, int]:
+    """A range in which nobody else on this machine listens just now."""
+    for first in range(31_000, 32_000, count):
+        try:
+            for port in range(first, first + count):
+                socket.create_server((HOST, port)).close()
+        except OSError:
+            continue
+        return first, first + count
+    raise AssertionError("every port of a thousand is taken")
+
+
 def test_two_callers_in_one_run_get_different_ports(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ports, "port_range", lambda: (31000, 31008))
+    few = quiet_ports(8)
+    monkeypatch.setattr(ports, "port_range", lambda: few)
     one, other = PortBook(), PortBook()
     given = [book.reserve() for book in (one, other, one, other)]
     one.close()
@@ -35,10 +48,11 @@ def test_two_callers_in_one_run_get_different_ports(monkeypatch: pytest.MonkeyPa
 
 
 def test_another_run_gets_only_what_this_run_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ports, "port_range", lambda: (31010, 31014))
+    four = quiet_ports(4)
+    monkeypatch.setattr(ports, "port_range", lambda: four)
     book = PortBook()
     ours = {book.reserve(), book.reserve()}
-    script = RESERVE_ALL.format(first=31010, last=31014)
+    script = RESERVE_ALL.format(first=four[0], last=four[1])
     other = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     book.close()
     theirs = {int(port) for port in other.stdout.split()}
@@ -47,22 +61,24 @@ def test_another_run_gets_only_what_this_run_left(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_port_on_which_somebody_listens_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ports, "port_range", lambda: (31020, 31021))
+    one = quiet_ports(1)
+    monkeypatch.setattr(ports, "port_range", lambda: one)
     book = PortBook()
-    with socket.create_server((HOST, 31020)), pytest.raises(FindingError) as caught:
+    with socket.create_server((HOST, one[0])), pytest.raises(FindingError) as caught:
         book.reserve()
     assert caught.value.code == "Z2K-6006"
-    assert book.reserve() == 31020
+    assert book.reserve() == one[0]
     book.close()
 
 
 def test_a_port_is_free_again_when_its_book_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ports, "port_range", lambda: (31030, 31031))
+    one = quiet_ports(1)
+    monkeypatch.setattr(ports, "port_range", lambda: one)
     book = PortBook()
-    assert book.reserve() == 31030
+    assert book.reserve() == one[0]
     book.close()
     again = PortBook()
-    assert again.reserve() == 31030
+    assert again.reserve() == one[0]
     again.close()
 
 
