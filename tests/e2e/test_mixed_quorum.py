@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,9 +29,14 @@ EACH_KIND = 3
 STOCK_FAIL_OVER_S = 40.0
 
 
+NOTICES_FIRST = {"controller.quorum.fetch.timeout.ms": 1200}
+"""The others have 2000: a stock follower with this stands first when a leader of ours dies, so that both kinds lead."""
+
+
 def as_stock(ours: OurController) -> Controller:
-    """A stock controller on the very same file and directory; the other one has ended."""
-    stock = Controller(ours.laboratory, ours.spec, ours.cluster_id)
+    """A stock controller on the directory of one of ours that has ended, with its file but for one time-out."""
+    spec = replace(ours.spec, extra={**ours.spec.extra, **NOTICES_FIRST})
+    stock = Controller(ours.laboratory, spec, ours.cluster_id)
     stock.start()
     stock.wait_ready()
     return stock
@@ -111,7 +117,7 @@ def test_ours_and_stock_lead_and_follow_each_other_while_leaders_are_killed(labo
         killed: Counter[str] = Counter()
         with Load(cluster).running() as load:
             while sum(killed.values()) < KILLS or min(killed["ours"], killed["stock"]) < EACH_KIND:
-                assert sum(killed.values()) < 3 * KILLS, f"by chance one kind never led: {killed}"
+                assert sum(killed.values()) < 2 * KILLS, f"one kind hardly ever led: {killed}"
                 leader = wait_leader(voters)
                 held = controller_of(cluster)
                 assert held is not None
