@@ -3,7 +3,7 @@
 In:   leadership and commits of this node, watches on the claim, what a person asks for.
 Out:  the takeover, the copy, dual-write, the way back; `status()` tells where it is and why it waits.
 Elsewhere: which state follows (driver.machine), what is read, written and told (driver, tree_reader, mirror_node,
-broker_channels), the acts of the window (takeover.py) and of going back (hand_back.py).
+broker_channels), the acts up to the commit (takeover.py), of dual-write (dual_write.py), of going back (hand_back.py).
 Rules: an act reports how it ended and never decides what comes next. Every wait has a reason that can be read.
 Source: KIP-866; R-866-01, 06, 11, 15.
 """
@@ -57,6 +57,9 @@ HAND_BACK_CAN_BE_ASKED = frozenset(
 
 SPREAD_S = 2.0
 """How long a hand-back waits for voters that lag: a majority has the mark in any case."""
+
+LOOK_S = 0.5
+"""Longest pause between two looks at something that nobody announces."""
 
 CLAIM_LOOK_S = 0.05
 """Our own writes wake the watch on /migration; looks closer together than this are joined."""
@@ -285,6 +288,20 @@ class DriverNode:
             self.send(self.teller.refused(broker, broker_epoch))
 
     # --- the claim -----------------------------------------------------------------------------------------
+
+    async def seen_claim(self) -> Seen:
+        """The claim as it stands, as soon as ZooKeeper answers."""
+        while True:
+            try:
+                return await asyncio.to_thread(self._read_claim_of_now)
+            except FindingError as error:
+                self.wait_because(f"ZooKeeper has to answer before the claim is known: {error}")
+                await asyncio.sleep(LOOK_S)
+
+    def _read_claim_of_now(self) -> Seen:
+        """After `sync`: a server that lags behind would say that what it does not know yet never happened."""
+        self.session.sync()
+        return read_claim(self.session)
 
     def look_at_claim(self) -> None:
         """Look soon whether the claim is still ours; called from any thread's watch through the loop."""

@@ -121,7 +121,7 @@ class HandBackActs:
             await d.controller.mark(Mark.TAKEOVER, "aborted before the claim")
         await d.hooks.before("give back")
         while True:
-            seen = await self._seen()
+            seen = await d.seen_claim()
             multi, is_claimed = self._way_back(seen)
             if multi is None:
                 break
@@ -240,7 +240,7 @@ class HandBackActs:
         await d.close_listener()
         await d.hooks.before("hand back")
         while True:
-            seen = await self._seen()
+            seen = await d.seen_claim()
             multi = last_step(seen, left)
             if multi is None:
                 break  # deleted already: by us, with a lost answer, or by somebody else
@@ -266,11 +266,3 @@ class HandBackActs:
                 raise
             return False
         return outcome.applied
-
-    async def _seen(self) -> Seen:
-        while True:
-            try:
-                return await asyncio.to_thread(read_claim, self.d.session)
-            except FindingError as error:
-                self.d.wait_because(f"ZooKeeper has to answer before the claim can be given back: {error}")
-                await asyncio.sleep(0.5)

@@ -29,6 +29,7 @@ from migrator.node.client_security import client_security
 from migrator.node.config import NodeConfig
 from migrator.node.control import ControlPort
 from migrator.node.driver_node import SPREAD_S, DriverNode
+from migrator.node.dual_write import DualWriteActs
 from migrator.node.dynamic_voters import refuse_dynamic_voters
 from migrator.node.hand_back import HandBackActs
 from migrator.node.hand_back import finish as finish_hand_back
@@ -311,7 +312,7 @@ class ControllerProcess:
             hooks=self._hooks,
         )
         told.append(driver)
-        acts, back = TakeoverActs(driver), HandBackActs(driver)
+        acts, dual, back = TakeoverActs(driver), DualWriteActs(driver), HandBackActs(driver)
         table = {
             State.WAIT_QUORUM: acts.wait_quorum,
             State.WAIT_BROKERS: acts.wait_brokers,
@@ -320,9 +321,9 @@ class ControllerProcess:
             State.AUDITING: acts.audit,
             State.COMMITTING: acts.commit,
             State.RESUMING: acts.resume,
-            State.SYNCING: acts.reconcile,
-            State.TELLING_BROKERS: acts.tell_brokers,
-            State.DUAL_WRITE: acts.dual_write,
+            State.SYNCING: dual.reconcile,
+            State.TELLING_BROKERS: dual.tell_brokers,
+            State.DUAL_WRITE: dual.dual_write,
             State.HELD: acts.hold,
             State.ABORTING: back.give_back,
             State.HANDING_BACK: back.hand_back,

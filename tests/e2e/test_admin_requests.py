@@ -326,9 +326,21 @@ def test_configuration_is_replaced_as_a_whole_by_the_old_request(laboratory: Lab
             server = ("--bootstrap-server", cluster.bootstrap_servers)
             laboratory.tool("kafka.admin.ConfigCommand", *server, "--entity-type", "brokers", "--alter", *words)
 
+        def known(name: str, value: str) -> None:
+            """The tool asks the broker, which hears of a change a moment after ZooKeeper has it."""
+            resource = ConfigResource(ResourceType.BROKER, "1")
+
+            def why_not() -> str | None:
+                found = cluster.admin().describe_configs([resource])[resource].result(30)[name].value
+                return None if found == value else f"{name} is {found}"
+
+            wait_for(why_not, 30, "the broker knows it")
+
         of_brokers("--entity-name", "1", "--add-config", "log.cleaner.backoff.ms=14000")
+        known("log.cleaner.backoff.ms", "14000")
         of_brokers("--entity-name", "1", "--add-config", "log.cleaner.io.buffer.size=600000")
         becomes("brokers/1", {"log.cleaner.backoff.ms": "14000", "log.cleaner.io.buffer.size": "600000"})
+        known("log.cleaner.io.buffer.size", "600000")
         of_brokers("--entity-default", "--add-config", "log.cleaner.threads=2")
         becomes("brokers/<default>", {"log.cleaner.threads": "2"})
         of_brokers("--entity-name", "1", "--delete-config", "log.cleaner.backoff.ms")
@@ -348,12 +360,7 @@ def test_configuration_is_replaced_as_a_whole_by_the_old_request(laboratory: Lab
         with pytest.raises(Exception, match="INVALID_CONFIG"):
             of_topic(retention_ms="soon")
 
-        def effective() -> str | None:
-            resource = ConfigResource(ResourceType.BROKER, "1")
-            entry = cluster.admin().describe_configs([resource])[resource].result(30)["log.cleaner.threads"]
-            return None if entry.value == "2" else f"log.cleaner.threads is {entry.value}"
-
-        wait_for(effective, 30, "the brokers have it")
+        known("log.cleaner.threads", "2")
         assert_same(cluster, controller.data)
         hand_back(cluster, controller)
         assert stored("brokers/1") == {"log.cleaner.io.buffer.size": "600000"}

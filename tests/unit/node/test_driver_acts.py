@@ -13,8 +13,8 @@ from migrator.driver.machine import Happened, State, Window
 from migrator.driver.teller import Teller
 from migrator.node import driver_node
 from migrator.node.driver_node import DriverNode, DriverState
+from migrator.node.dual_write import DualWriteActs
 from migrator.node.hooks import Hooks
-from migrator.node.takeover import TakeoverActs
 from tests.support.builders import a_claim, a_topic, an_image
 
 
@@ -48,7 +48,7 @@ def test_a_mirror_that_broke_during_a_refused_hand_back_is_made_again() -> None:
 
     async def told() -> None:
         driver = a_driver(State.DUAL_WRITE)
-        assert await TakeoverActs(driver).dual_write() is Happened.MIRROR_BROKEN
+        assert await DualWriteActs(driver).dual_write() is Happened.MIRROR_BROKEN
 
     story(told)
 
@@ -57,7 +57,7 @@ def test_a_mirror_that_breaks_while_brokers_are_told_is_made_again_before_dual_w
     async def told() -> None:
         driver = a_driver(State.TELLING_BROKERS)
         driver.teller = Teller(a_claim(), "PLAINTEXT", driver.controller.image)
-        assert await TakeoverActs(driver).tell_brokers() is Happened.MIRROR_BROKEN
+        assert await DualWriteActs(driver).tell_brokers() is Happened.MIRROR_BROKEN
 
     story(told)
 
@@ -66,7 +66,7 @@ def test_brokers_that_have_not_answered_are_waited_for_also_after_zookeeper_was_
     async def told() -> None:
         driver = a_driver(State.SYNCING)
         teller = Teller(a_claim(), "PLAINTEXT", driver.controller.image)
-        acts = TakeoverActs(driver)
+        acts = DualWriteActs(driver)
         assert acts._untold(teller) == [1, 2, 3]
         teller.everything(withheld=[3])
         driver.unanswered_full = {1: 0, 2: 2}

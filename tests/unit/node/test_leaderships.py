@@ -194,7 +194,7 @@ def test_a_controller_znode_of_ours_is_given_back_whatever_migration_says(monkey
             sent.append(str(multi.describe()))
             return Outcome()
 
-        driver = a_voters_driver(State.ABORTING, session=SimpleNamespace(apply=apply))
+        driver = a_voters_driver(State.ABORTING, session=SimpleNamespace(apply=apply, sync=lambda: None))
         image = driver.controller.image
         driver.controller.newest = type(image)(marks=image.marks.set(Mark.TAKEOVER, "epoch 5"))
         zookeeper_says(monkeypatch, found(3001, 4, NOBODYS))

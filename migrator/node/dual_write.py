@@ -1,0 +1,293 @@
+"""The acts of dual-write: bring ZooKeeper up to the log, tell the brokers everything, then mirror commit by commit.
+
+In:   a `DriverNode` that holds the claim, after a copy was committed or a log in migration was resumed.
+Out:  how the act ended (`Happened`); the mirror and the teller at work.
+Elsewhere: which act comes next (driver.machine), what is written and told (driver.mirror, driver.tell), the acts before
+(takeover.py) and of the way back (hand_back.py).
+Nothing is sent to a broker that would destroy what it has; a broker that is silent holds up nobody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import replace
+
+import structlog
+
+from migrator.driver.claim import Claim, still_ours
+from migrator.driver.guard import check_full_send
+from migrator.driver.machine import Happened
+from migrator.driver.mirror import Shape, plan, state_creation
+from migrator.driver.tell import Order, reachable
+from migrator.driver.teller import Teller
+from migrator.driver.tree import Tree, as_image, changed_since, missing_states
+from migrator.errors import ONLY_IN_ZOOKEEPER, ZOOKEEPER_LOST, FindingError, Occurrence
+from migrator.model.diff import diff
+from migrator.model.draft import Delta
+from migrator.model.image import Image
+from migrator.model.values import Mark
+from migrator.node.driver_node import LOOK_S, DriverNode
+from migrator.node.mirror_node import Mirror
+from migrator.node.survey import survey_brokers
+from migrator.node.tree_reader import descendants, read_tree
+from migrator.zk import paths
+from migrator.zk.multi import Multi
+from migrator.zk.session import UNLIMITED
+
+log = structlog.get_logger()
+
+GUARD_TRIES = 3
+
+
+class DualWriteActs:
+    """The acts of one driver."""
+
+    def __init__(self, driver: DriverNode) -> None:
+        self.d = driver
+
+    # --- reconcile -----------------------------------------------------------------------------------------
+
+    async def reconcile(self) -> Happened:
+        """Read ZooKeeper, compare it with the log as images, write the differences; then mirror commit by commit."""
+        d = self.d
+        await d.hooks.before("reconcile")
+        seen = await self.d.seen_claim()
+        claim = d.now.claim
+        assert claim is not None
+        if not still_ours(seen, claim):
+            d.claim_touched(seen)
+            return Happened.CLAIM_TOUCHED
+        claim = replace(claim, migration_version=seen.migration_version)
+        target = d.controller.image
+        d.backlog.clear()
+        tree = await asyncio.to_thread(read_tree, d.session, UNLIMITED, d.now.tree)
+        d.now.tree = tree
+        foreign = self._foreign_since_copy(tree)
+        if foreign is not None:
+            d.now.finding = foreign
+            d.now.reason = foreign.text
+            return Happened.MUST_GO_BACK
+        if await asyncio.to_thread(self._complete_creations, tree, target, claim):
+            tree = await asyncio.to_thread(read_tree, d.session, UNLIMITED, tree)
+            d.now.tree = tree
+        if tree.problems:
+            raise FindingError(tree.problems[0])
+        delta = await asyncio.to_thread(_difference, tree, target)
+        self._refuse_to_delete_what_nobody_told_of(delta)
+        shape = await asyncio.to_thread(self._shape, tree, delta)
+        planned = await asyncio.to_thread(plan, delta, claim, target.position, shape)
+        await asyncio.to_thread(self._write, planned.multis)
+        d.now.reconciled_writes = planned.writes
+        log.info("zk.reconciled", writes=planned.writes, multis=len(planned.multis))
+        self._start_mirror(planned.claim, target, Shape(planned.configs))
+        if d.mirror is None:
+            raise ZOOKEEPER_LOST.error(path=paths.TOPICS, reason="a write was refused; reading and comparing again")
+        if d.teller is None:
+            return Happened.RECONCILED
+        d.send(d.teller.mirrored(target.position))
+        return Happened.RECONCILED if self._untold(d.teller) else Happened.RECONCILED_AGAIN
+
+    def _foreign_since_copy(self, tree: Tree) -> Occurrence | None:
+        """Right after the commit nobody but us may have changed what was copied: no broker takes our word yet."""
+        if not self.d.now.fresh_copy:
+            return None
+        if tree.problems:
+            return tree.problems[0]
+        copy = self.d.now.copy
+        assert copy is not None
+        moved = changed_since(copy.tree, tree, self.d.controller.image)
+        return ONLY_IN_ZOOKEEPER.found(count=len(moved), first=moved[0]) if moved else None
+
+    def _refuse_to_delete_what_nobody_told_of(self, delta: Delta) -> None:
+        """A successor before dual-write was ever entered: a topic that only ZooKeeper has came after the copy."""
+        d = self.d
+        if Mark.TAKEOVER not in d.controller.image.marks:
+            return
+        names = {delta.before.topics[topic_id].name for topic_id in delta.topics if topic_id not in delta.after.topics}
+        foreign = sorted(names - d.deleted_topics)
+        if foreign:
+            error = ONLY_IN_ZOOKEEPER.error(count=len(foreign), first=paths.topic(foreign[0]))
+            d.now.finding = error.occurrence
+            raise error
+
+    def _complete_creations(self, tree: Tree, target: Image, claim: Claim) -> bool:
+        """On a thread: write state znodes that a creation in several multis did not come to. True when there were."""
+        missing = missing_states(tree, target)
+        if not missing:
+            return False
+        parents = sorted(
+            {paths.partitions(name) for name, _ in missing} | {paths.partition(name, each.id) for name, each in missing}
+        )
+        znodes = self.d.session.get_many(parents)
+        existing = {path for path, znode in zip(parents, znodes, strict=True) if znode is not None}
+        log.warning("zk.creation_completed", partitions=len(missing), first=missing[0][0])
+        self._write(tuple(state_creation(missing, existing, claim)))
+        return True
+
+    def _shape(self, tree: Tree, delta: Delta) -> Shape:
+        """Which configuration znodes exist, and what lies below topics that are to be deleted."""
+        gone = [
+            delta.before.topics[topic_id].name
+            for topic_id in delta.topics
+            if topic_id in delta.before.topics and topic_id not in delta.after.topics
+        ]
+        strays = {name: tuple(descendants(self.d.session, paths.partitions(name))) for name in gone}
+        return Shape(frozenset(tree.config_paths), strays)
+
+    def _write(self, multis: tuple[Multi, ...]) -> None:
+        """On a thread: all in flight, each answer looked at."""
+        pending = [(multi, self.d.session.send(multi)) for multi in multis]
+        for multi, each in pending:
+            outcome = each.outcome()
+            if not outcome.applied:
+                refused = multi.describe()[outcome.failed_at]
+                raise ZOOKEEPER_LOST.error(path=refused[:200], reason=f"{outcome.error}; reading and comparing again")
+
+    def _start_mirror(self, claim: Claim, image: Image, shape: Shape) -> None:
+        d = self.d
+        d.now.claim = claim
+        d.now.dual_write_at = image.position
+        d.mirror = Mirror(
+            d.session,
+            claim,
+            image,
+            shape,
+            on_applied=d.on_applied,
+            on_broken=d.on_broken,
+            on_claim=d.on_claim,
+        )
+        waiting, d.backlog = d.backlog, []
+        for delta in waiting:
+            if d.mirror is not None:
+                d.mirror.publish(delta)
+
+    # --- brokers -------------------------------------------------------------------------------------------
+
+    async def tell_brokers(self) -> Happened:
+        """The full send, guarded; done when every unfenced broker answered it without an error.
+
+        A broker that does not say what it has holds up nobody else: it is told once it answers, or when it is back.
+        """
+        d = self.d
+        started = d.now_ms()
+        tries = 0
+        if d.teller is not None:  # told before ZooKeeper had to be compared again; whoever did not answer is waited for
+            return await self._told(d.teller, started)
+        suspects: dict[int, str] = {}
+        while True:
+            silent = await self._survey_missing() | suspects
+            if d.mirror is None:
+                return Happened.MIRROR_BROKEN
+            await d.hooks.before("tell")
+            d.untold.clear()
+            claim = d.now.claim
+            assert claim is not None
+            teller = Teller(claim, d.config.inter_broker_listener, d.controller.image)
+            orders, findings = await asyncio.to_thread(self._guarded_orders, teller, silent)
+            if not findings:
+                self._tell(teller, orders)
+                return await self._told(teller, started)
+            tries += 1
+            log.error("brokers.not_told", findings=[found.text for found in findings[:5]], tries=tries)
+            d.now.finding = findings[0]
+            d.wait_because(findings[0].text)
+            if d.must_go_back() or (d.now.fresh_copy and tries >= GUARD_TRIES):
+                return Happened.MUST_GO_BACK
+            if not d.now.fresh_copy and tries >= GUARD_TRIES:  # after a restart: the others need their controller
+                suspects = {int(found.values["broker"]): found.text for found in findings}
+            d.now.surveys.clear()
+            await asyncio.sleep(LOOK_S)
+
+    async def _survey_missing(self) -> dict[int, str]:
+        """Ask brokers that were not asked in their present life; returns who did not answer, and why."""
+        d = self.d
+        brokers = [broker for broker in reachable(d.controller.image) if broker.id not in d.now.surveys]
+        surveys, failed = await survey_brokers(
+            brokers, d.config.inter_broker_listener, str(d.config.node_id), d.to_brokers
+        )
+        d.now.surveys.update(surveys)
+        return failed
+
+    def _guarded_orders(self, teller: Teller, silent: Collection[int]) -> tuple[list[Order], list[Occurrence]]:
+        orders = self.d.hooks.full_orders(teller.everything(withheld=silent))
+        return orders, self._guard(orders)
+
+    def _guard(self, orders: list[Order]) -> list[Occurrence]:
+        now, deleted, removed = self.d.now, self.d.deleted_topics, self.d.removed_replicas
+        return check_full_send(orders, now.surveys, deleted, removed, after_fail_over=not now.fresh_copy)
+
+    def _tell(self, teller: Teller, orders: list[Order]) -> None:
+        """From here on commits go to the teller; those that came while the full send was encoded go first."""
+        d = self.d
+        d.now.fresh_copy = False  # from here on a broker may act on what we say: the copy is not ours alone any more
+        d.channels.follow(reachable(d.controller.image))
+        d.teller = teller
+        d.send(orders)
+        untold, d.untold = d.untold, []
+        for delta in untold:
+            d.channels.follow(reachable(delta.after))
+            d.send(teller.published(delta))
+
+    async def _told(self, teller: Teller, started: int) -> Happened:
+        d = self.d
+        while True:
+            if d.mirror is None:
+                return Happened.MIRROR_BROKEN
+            suspicion = await self._admit_withheld(teller)
+            waiting = self._untold(teller)
+            if not waiting:
+                partitions, told = d.controller.image.partition_count(), len(teller.audience())
+                log.info("brokers.told", brokers=told, partitions=partitions, took_ms=d.now_ms() - started)
+                return Happened.BROKERS_TOLD
+            d.wait_because(suspicion or f"brokers {waiting} have not answered the full send yet")
+            await (asyncio.sleep(LOOK_S) if suspicion else d.changed(LOOK_S))
+
+    def _untold(self, teller: Teller) -> list[int]:
+        """Brokers that were not told everything, or did not answer yet."""
+        told = teller.audience()
+        return [
+            broker.id
+            for broker in reachable(self.d.controller.image)
+            if told.get(broker.id) != broker.epoch or self.d.unanswered_full.get(broker.id, 0) > 0
+        ]
+
+    async def _admit_withheld(self, teller: Teller) -> str | None:
+        """Brokers that were silent before: asked again, guarded, told. Returns why one of them may not be told yet."""
+        d = self.d
+        suspicion = None
+        if not teller.withheld:
+            return None
+        silent = await self._survey_missing()
+        for broker in teller.withheld - set(silent):
+            findings = self._guard(teller.preview(broker))
+            if findings:
+                d.now.finding = findings[0]
+                suspicion = findings[0].text
+                d.now.surveys.pop(broker, None)  # asked again at the next look
+            else:
+                d.send(teller.admit(broker))
+        return suspicion
+
+    async def dual_write(self) -> Happened:
+        """Both worlds say the same; stays until somebody asks for more or something breaks."""
+        d = self.d
+        await d.hooks.before("enter dual-write")
+        if Mark.TAKEOVER in d.controller.newest.marks:
+            await d.controller.mark(Mark.TAKEOVER, "")
+        d.now.fresh_copy = False
+        d.now.finding = None
+        while True:
+            if d.mirror is None:  # it broke where nobody was listening, as during a hand-back that was refused
+                return Happened.MIRROR_BROKEN
+            if d.now.wish_hand_back:
+                return Happened.HAND_BACK_ASKED
+            behind = d.mirror.behind
+            d.now.reason = f"ZooKeeper has everything up to offset {d.now.dual_write_at.offset}" + (
+                f", {behind} writes on their way" if behind else ""
+            )
+            await d.changed(5.0)
+
+
+def _difference(tree: Tree, target: Image) -> Delta:
+    return diff(as_image(tree, target), target)
