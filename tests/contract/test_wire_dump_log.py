@@ -29,7 +29,7 @@ from migrator.wire.messages.control_records import (
 from migrator.wire.messages.shared import KRaftVersionFeature, RaftEndpoint
 from migrator.wire.primitives import uuid_text
 from migrator.wire.records import RECORD_TYPES, encode_record
-from migrator.wire.schema import ARRAY, UUID, Message, Part, Sized, WireType, declaration_of, slots_of
+from migrator.wire.schema import ARRAY, UUID, Message, Part, Sized, Slot, WireType, declaration_of, slots_of
 from tests.unit.wire.arbitrary_messages import arbitrary, every_version
 
 RECORDS_EACH = 12
@@ -102,12 +102,17 @@ def agree(ours: Part, stock: dict[str, Any], version: int, path: str) -> None:
     """Every field by its name; stock leaves tagged fields out where they hold their default."""
     names = set()
     for slot in slots_of(type(ours)):
-        if slot.field.exists_in(version):
+        if slot.field.exists_in(version) and not is_ours(slot):
             names.add(stock_name(slot.name))
             shown = stock.get(stock_name(slot.name), default_as_stock_shows_it(slot.default))
             meant = as_stock_shows_it(slot.field.type, getattr(ours, slot.name), version)
             assert meant == shown, f"{path}.{slot.name}"
     assert set(stock) <= names, path
+
+
+def is_ours(slot: Slot) -> bool:
+    """Tags so high are not Kafka's: its readers skip what we say with them."""
+    return slot.field.tag is not None and slot.field.tag > 10_000
 
 
 def as_stock_shows_it(wire_type: WireType, value: Any, version: int) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -169,6 +170,23 @@ def hand_back(cluster: Cluster, controller: OurController) -> None:
     wait_zookeeper_rules(cluster)
 
 
+def elect_preferred_leader(cluster: Cluster, topic: str, partition: int) -> str | None:
+    """The error's name, None when it was elected.
+
+    Brokers name one of them at random as the controller, and librdkafka now and then waits for the one of an earlier
+    answer without connecting to it; then a new client asks.
+    """
+    asked = [TopicPartition(topic, partition)]
+    found: dict[TopicPartition, Any] = {}
+    for _ in range(3):
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        with suppress(TimeoutError):
+            found = admin.elect_leaders(ElectionType.PREFERRED, asked).result(20)
+            break
+    (error,) = found.values()
+    return None if error is None else str(error.name())
+
+
 def test_replicas_with_data_move_leaders_are_elected_and_the_cluster_goes_back(laboratory: Laboratory) -> None:
     with ready_cluster(laboratory) as (cluster, controller):
         create(cluster, MOVED, (0, 1), (1, 2))
@@ -192,8 +210,7 @@ def test_replicas_with_data_move_leaders_are_elected_and_the_cluster_goes_back(l
 
         elect_preferred_leaders(laboratory, cluster.bootstrap_servers)
         wait_for(lambda: str(now) if (now := leaders(cluster, MOVED, 2)) != [1, 0] else None, 30, "preferred leaders")
-        again = cluster.admin().elect_leaders(ElectionType.PREFERRED, [TopicPartition(MOVED, 0)]).result(30)
-        assert [error.name() for error in again.values()] == ["ELECTION_NOT_NEEDED"]
+        assert elect_preferred_leader(cluster, MOVED, 0) == "ELECTION_NOT_NEEDED"
         assert_same(cluster, controller.data)
 
         before = described(cluster, MOVED, "topic-0")
@@ -293,9 +310,7 @@ def test_an_unclean_leader_is_elected_when_somebody_asks_for_it(laboratory: Labo
         isr([1], -1)
         second.start()
         second.wait_ready()
-        asked = [TopicPartition(MOVED, 0)]
-        preferred = cluster.admin().elect_leaders(ElectionType.PREFERRED, asked).result(30)
-        assert [error.name() for error in preferred.values()] == ["PREFERRED_LEADER_NOT_AVAILABLE"]
+        assert elect_preferred_leader(cluster, MOVED, 0) == "PREFERRED_LEADER_NOT_AVAILABLE"
         elect_unclean_leader(laboratory, cluster.brokers[0].address, MOVED, 0)
         isr([2], 2)
         assert_all_there(cluster, MOVED, 1)  # it had everything when it left
@@ -497,7 +512,7 @@ def test_acls_and_tokens_are_for_whom_a_broker_passes_a_request_on(laboratory: L
     with pytest.raises(KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
         alice.delete_topics(["topic-0"])["topic-0"].result(30)
     with pytest.raises(KafkaException, match="CLUSTER_AUTHORIZATION_FAILED"):
-        alice.elect_leaders(ElectionType.PREFERRED, [TopicPartition("topic-0", 0)]).result(30)
+        alice.elect_leaders(ElectionType.PREFERRED, [TopicPartition("topic-0", 0)]).result(60)
 
     login = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="hers";'
     as_alice = laboratory.directory / "alice.properties"
