@@ -22,7 +22,7 @@ from benchmarks.zookeeper_load import Ensemble, config_change, creation
 from migrator.lab.artifacts import Artifacts
 from migrator.lab.controller import Controller, ControllerSpec, quorum_specs
 from migrator.lab.laboratory import Laboratory
-from migrator.lab.ours import OurController
+from migrator.lab.ours import PLAIN_KRAFT, OurController
 from migrator.lab.ports import HOST
 from migrator.lab.properties import Value
 from migrator.lab.server import start_together
@@ -58,10 +58,6 @@ OF_THE_BENCHMARK: Final[Mapping[str, Value]] = {
     "auto.leader.rebalance.enable": False,
 }
 """For stock and ours alike: the brokers are made up and report once, and nobody moves leaderships meanwhile."""
-
-
-PLAIN_KRAFT: Final[Mapping[str, str]] = {"ZK2KRAFT_LAB_KRAFT": "1"}
-"""Without it a controller of ours changes nothing in a cluster that is not migrating."""
 
 
 class System(Protocol):

@@ -11,7 +11,7 @@ from migrator.errors import FindingError
 from migrator.lab.classes import prepared
 from migrator.lab.controller import Controller, quorum_specs
 from migrator.lab.laboratory import Laboratory
-from migrator.lab.ours import OurController
+from migrator.lab.ours import PLAIN_KRAFT, OurController
 from migrator.lab.tools import random_cluster_id
 from tests.e2e.support import wait_for
 
@@ -58,6 +58,7 @@ def test_a_voter_of_kafka_4_and_ours_lead_and_follow_each_other(later: Laborator
     ours = [OurController(later, spec, cluster_id) for spec in rest]
     stock.start()
     for each in ours:
+        each.environment.update(PLAIN_KRAFT)
         each.launch()
     stock.wait_ready()
     for each in ours:

@@ -12,7 +12,7 @@ from migrator.errors import FindingError
 from migrator.lab.cluster import Cluster
 from migrator.lab.controller import Controller, quorum_specs
 from migrator.lab.laboratory import Laboratory
-from migrator.lab.ours import OurController, our_quorum
+from migrator.lab.ours import PLAIN_KRAFT, OurController, our_quorum
 from migrator.lab.ports import HOST
 from migrator.lab.properties import Value, write
 from migrator.lab.tools import random_cluster_id
@@ -110,6 +110,7 @@ def test_a_stock_voter_and_ours_lead_and_follow_each_other(laboratory: Laborator
     ours = [OurController(laboratory, spec, cluster_id) for spec in rest]
     stock.start()
     for each in ours:
+        each.environment.update(PLAIN_KRAFT)
         each.launch()
     stock.wait_ready()
     for each in ours:
