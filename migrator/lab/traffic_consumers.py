@@ -5,7 +5,9 @@ Out:  counts in the tally; each committed offset that the coordinator acknowledg
 Elsewhere: clients' settings (traffic_clients.py), judging committed offsets afterwards (outside_reader.py).
 One group commits automatically, one by hand; both read committed transactions only.
 Rules: by hand, at most one commit is under way. The client library retries a commit by itself, so an older one could
-land after a newer one and take the group back: a fault of the traffic, not of the cluster.
+land after a newer one and take the group back: a fault of the traffic, not of the cluster. Automatic commits cannot
+be kept apart: the one before the last was once repeated while the last, at the end, was answered already. So the
+ledger says of each whether it was alone.
 """
 
 from __future__ import annotations
@@ -172,6 +174,7 @@ class GroupReader:
             if one.error is not None:
                 self._here.tally.error(f"commit {one.error.name()}")
             elif one.offset >= 0:
-                self._here.ledger.write(GroupCommitted(self.name, one.topic, one.partition, one.offset, now_us()))
-                if self._uncommitted.get((one.topic, one.partition)) == one.offset:
-                    del self._uncommitted[one.topic, one.partition]
+                place, offset = (one.topic, one.partition), one.offset
+                self._here.ledger.write(GroupCommitted(self.name, *place, offset, self._by_hand, now_us()))
+                if self._uncommitted.get(place) == offset:
+                    del self._uncommitted[place]

@@ -86,12 +86,17 @@ class TransactionEnded(_Entry, frozen=True, tag="txn"):
 
 
 class GroupCommitted(_Entry, frozen=True, tag="commit"):
-    """A committed offset that the group's coordinator acknowledged."""
+    """A committed offset that the group's coordinator acknowledged.
+
+    one_at_a_time: the member asks for no other commit while one is under way. Of two under way the older one, when the
+    client library repeats it, may be acknowledged last.
+    """
 
     group: str
     topic: str
     partition: int
     offset: int
+    one_at_a_time: bool
     at_us: int
 
 

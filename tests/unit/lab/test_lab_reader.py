@@ -97,7 +97,7 @@ def test_the_reader_and_the_traffic_mean_the_same_bytes(tmp_path: Path) -> None:
         traffic_ledger.Acknowledged("orders", 3, 7, "plain-0", 2, traffic_ledger.NO_TRANSACTION, 20, 25),
         traffic_ledger.Acknowledged("orders", 3, 8, "transactional-0", 0, 5, 20, 25),
         traffic_ledger.TransactionEnded(5, traffic_ledger.Outcome.ABORTED, 19, 30, 31),
-        traffic_ledger.GroupCommitted("by-hand", "orders", 3, 8, 40),
+        traffic_ledger.GroupCommitted("by-hand", "orders", 3, 8, True, 40),
         traffic_ledger.Ended(50),
     )
     writer.close()
@@ -107,6 +107,7 @@ def test_the_reader_and_the_traffic_mean_the_same_bytes(tmp_path: Path) -> None:
     assert ledger.content(("orders", 3), plain) == (b"plain-0", traffic_records.value_of("run-1", record))
     assert (ledger.outcome(plain), ledger.outcome(in_transaction)) == ("committed", "aborted")
     assert ledger.commits == {("by-hand", "orders", 3): [8]}
+    assert ledger.one_at_a_time == {"by-hand"}
     assert ledger.ended
 
 
@@ -228,10 +229,10 @@ def test_deleted_topics_are_left_out_and_recreated_ones_count_from_their_mark(tm
         tmp_path,
         ack(0, "k", 0, topic="gone"),
         ack(0, "k", 0, topic="again", sent=10),
-        ["commit", "g", "again", 0, 1, 11],
+        ["commit", "g", "again", 0, 1, False, 11],
         ["mark", "AGAIN", 20],
         ack(0, "k", 1, topic="again", sent=30),
-        ["commit", "g", "again", 0, 1, 31],
+        ["commit", "g", "again", 0, 1, False, 31],
         deleted=("gone",),
         again="AGAIN",
     )
@@ -259,19 +260,24 @@ def test_records_of_others_are_counted_and_not_judged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("recorded", "found", "ended", "good"),
+    ("recorded", "found", "ended", "alone", "good"),
     [
-        ([3, 5], 5, True, True),
-        ([3, 5], 6, True, False),  # nobody was there to commit more
-        ([3, 5], 6, False, True),  # a killed group may have committed what it could not write down
-        ([3, 5], 4, False, False),
-        ([3, 5], -1001, True, False),  # none at all
-        ([5, 3, 6], 6, True, False),  # reset on the way
+        ([3, 5], 5, True, True, True),
+        ([3, 5], 6, True, True, False),  # nobody was there to commit more
+        ([3, 5], 6, False, True, True),  # a killed group may have committed what it could not write down
+        ([3, 5], 4, False, True, False),
+        ([3, 5], -1001, True, True, False),  # none at all
+        ([5, 3, 6], 6, True, True, False),  # reset on the way
+        ([3, 6, 5, 6], 6, True, False, True),  # two were under way, and the older one was repeated
+        ([3, 6, 5], 5, True, False, False),  # and it stayed
+        ([5, 3], 3, True, False, False),  # reset
     ],
 )
-def test_a_committed_offset_is_kept_and_never_reset(recorded: list[int], found: int, ended: bool, good: bool) -> None:
+def test_a_committed_offset_is_kept_and_never_reset(
+    recorded: list[int], found: int, ended: bool, alone: bool, good: bool
+) -> None:
     check = Check("committed group offsets")
-    judge_group_offset(check, "g a-0", recorded, found, ended)
+    judge_group_offset(check, "g a-0", recorded, found, ended=ended, one_at_a_time=alone)
     assert (check.failed == 0) is good
 
 

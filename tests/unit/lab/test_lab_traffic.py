@@ -45,7 +45,7 @@ EVERY_KIND: list[Entry] = [
     Acknowledged("orders", 3, 7, "plain-0", 2, NO_TRANSACTION, 20, 25),
     Failed("orders", 3, "plain-1", 2, 4, 20, 30, "_MSG_TIMED_OUT"),
     TransactionEnded(4, Outcome.ABORTED, 19, 30, 31),
-    GroupCommitted("by-hand", "orders", 3, 8, 40),
+    GroupCommitted("by-hand", "orders", 3, 8, True, 40),
     Marked('a "mark", with signs', 41),
     TopicDropped("orders", 42),
     Ended(50),
