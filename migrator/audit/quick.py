@@ -40,6 +40,7 @@ from migrator.audit.zk_source import (
     topic_rows,
 )
 from migrator.wire.records import decode_record
+from migrator.zk.passwords import PasswordEncoder
 from migrator.zk.session import UNLIMITED, ReadLimits
 
 SETTLE_S: Final = 0.5
@@ -55,9 +56,17 @@ def facts_of_values(values: Iterable[bytes]) -> LogFacts:
 
 
 def compare_sides(
-    session: Session, log: LogFacts, rules: Rules, limits: ReadLimits = UNLIMITED, seal: Seal | None = None
+    session: Session,
+    log: LogFacts,
+    rules: Rules,
+    limits: ReadLimits = UNLIMITED,
+    seal: Seal | None = None,
+    passwords: PasswordEncoder | None = None,
 ) -> Comparison:
-    """One pass over everything. ZooKeeper is read after `sync`, so that it is not older than the question."""
+    """One pass over everything. ZooKeeper is read after `sync`, so that it is not older than the question.
+
+    passwords: what decodes those of brokers; without it a broker that has one is not read.
+    """
     session.sync()
     topics = topic_names(session)
     known = replace(rules, topics=frozenset(topics) | frozenset(log.topics()))
@@ -66,7 +75,7 @@ def compare_sides(
     on_one = known.topics - on_both
     for family in RESOURCES:
         untold = on_one if family == TOPIC_CONFIGS else frozenset()
-        _compare_configs(session, log, family, untold, comparison, limits)
+        _compare_configs(session, log, family, untold, comparison, limits, passwords)
     row = producer_id_row(session)
     if not _unread(comparison, row):
         comparison.add(PRODUCER_IDS, PRODUCER_IDS_KEY, row.facts, log.producer_ids(), row.version)
@@ -82,13 +91,14 @@ def quick_audit(
     limits: ReadLimits = UNLIMITED,
     settle_s: float = SETTLE_S,
     zk: dict[str, Any] | None = None,
+    passwords: PasswordEncoder | None = None,
 ) -> Report:
-    """Audit a live or resting cluster. zk: what the report says of the tree."""
+    """Audit a live or resting cluster. zk: what the report says of the tree. passwords: as in `compare_sides`."""
     started = time.monotonic()
     seal = Seal()
     log, position = read_log()
     read = time.monotonic()
-    comparison = compare_sides(session, log, rules, limits, seal)
+    comparison = compare_sides(session, log, rules, limits, seal, passwords)
     compared = time.monotonic()
     for _ in range(1, LOOKS_MAX):
         if comparison.same or not comparison.complete:
@@ -96,7 +106,7 @@ def quick_audit(
         before = _texts(comparison.differences)
         time.sleep(settle_s)  # the cluster lives: what differed may have been on its way
         log, position = read_log()
-        comparison = compare_sides(session, log, rules, limits, seal)
+        comparison = compare_sides(session, log, rules, limits, seal, passwords)
         if _texts(comparison.differences) <= before:
             break
     done = time.monotonic()
@@ -109,10 +119,12 @@ def _texts(found: Iterable[Difference]) -> set[bytes]:
     return {msgspec.json.encode(each) for each in found}
 
 
-def audit_copy(session: Session, values: Iterable[bytes], producer_id_margin: int) -> Report:
+def audit_copy(
+    session: Session, values: Iterable[bytes], producer_id_margin: int, passwords: PasswordEncoder | None = None
+) -> Report:
     """The audit of a commit: what was encoded, read back as bytes, against ZooKeeper as it is now."""
     started = time.monotonic()
-    comparison = compare_sides(session, facts_of_values(values), Rules(producer_id_margin))
+    comparison = compare_sides(session, facts_of_values(values), Rules(producer_id_margin), passwords=passwords)
     seconds = {"total": time.monotonic() - started}
     return report(comparison, seconds=seconds, zk={}, kraft={}, engine="quick")
 
@@ -159,10 +171,11 @@ def _compare_configs(
     untold: Set[str],
     comparison: Comparison,
     limits: ReadLimits,
+    passwords: PasswordEncoder | None,
 ) -> None:
     """untold: keys that need not be told where one side has no such configuration, since their topic is told."""
     in_log = dict(log.configs(family))
-    for row in config_rows(session, family, config_names(session, family), limits):
+    for row in config_rows(session, family, config_names(session, family), limits, passwords):
         facts = in_log.pop(row.key, None)
         if not _unread(comparison, row) and (facts is not None or row.key not in untold):
             comparison.add(family, row.key, row.facts, facts, row.version)

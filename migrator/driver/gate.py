@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from migrator.driver.claim import Seen, refuse_claim
-from migrator.driver.tree import Tree, live_and_assigned
+from migrator.driver.tree import Tree, clear_broker_configs, live_and_assigned
 from migrator.errors import (
     ACLS_UNHEEDED,
     BROKER_ABSENT,
@@ -25,16 +25,16 @@ from migrator.errors import (
     MALFORMED_ZNODE,
     NOT_MIGRATED_YET,
     ORPHAN_CONFIG,
-    PASSWORD_CONFIG,
     REASSIGNMENT_RUNNING,
     TOO_BIG_FOR_ONE_REQUEST,
     Occurrence,
     Severity,
 )
 from migrator.model.image import METADATA_VERSION, Image
-from migrator.model.values import Broker, Partition, Recovery, is_password
+from migrator.model.values import Broker, Partition, Recovery
 from migrator.model.verdict import Check, Verdict
 from migrator.zk import paths
+from migrator.zk.passwords import PasswordEncoder, unreadable_later
 from migrator.zk.znodes import topic_id_text
 
 SUPPORTED_METADATA_VERSIONS: Final = range(21, 22)
@@ -56,6 +56,7 @@ class Evidence:
     estimated_ms:     how long the window will take, from the pre-copy.
     unasked:          brokers that did not say what they have, with the reason.
     authorizer:       whether this controller has one.
+    passwords:        what decodes brokers' passwords, None without a secret for it.
     exported:         where the checksummed ZooKeeper export of this attempt is, None while there is none.
     """
 
@@ -75,13 +76,14 @@ class Evidence:
     unasked: Mapping[int, str] = field(default_factory=dict)
     waived: Collection[str] = field(default_factory=frozenset)
     authorizer: bool = False
+    passwords: PasswordEncoder | None = None
 
 
 def takeover_verdict(evidence: Evidence) -> Verdict:
     """Every condition of the takeover, each as one check."""
     content = [
         found
-        for found in content_findings(evidence.tree, waived=evidence.waived)
+        for found in content_findings(evidence.tree, evidence.waived, evidence.passwords)
         if found.finding.severity is Severity.BLOCKS
     ]
     refused = refuse_claim(evidence.seen, evidence.voters, evidence.kraft_epoch)
@@ -214,7 +216,9 @@ def _levels(broker: Broker) -> tuple[int, int]:
 # --- content ----------------------------------------------------------------------------------------------
 
 
-def content_findings(tree: Tree, waived: Collection[str] = ()) -> list[Occurrence]:
+def content_findings(
+    tree: Tree, waived: Collection[str] = (), passwords: PasswordEncoder | None = None
+) -> list[Occurrence]:
     """Everything in the tree that blocks a takeover or deserves a warning, blocking ones first."""
     found = list(tree.problems)
     found += _shared_ids(tree)
@@ -222,6 +226,7 @@ def content_findings(tree: Tree, waived: Collection[str] = ()) -> list[Occurrenc
     found += _deletion_and_reassignment(tree)
     found += _broker_and_isr_findings(tree, waived)
     found += _config_findings(tree)
+    found += _password_findings(tree, passwords)
     found += _size_finding(tree)
     return sorted(found, key=lambda each: each.finding.severity is not Severity.BLOCKS)
 
@@ -285,11 +290,16 @@ def _healthy(partition: Partition) -> bool:
 
 
 def _config_findings(tree: Tree) -> list[Occurrence]:
-    found = [ORPHAN_CONFIG.found(path=paths.topic_config(name)) for name in sorted(tree.orphan_configs)]
-    for broker, values in sorted(tree.broker_configs.items()):
-        passwords = [key for key in sorted(values) if is_password(key)]
-        found += [PASSWORD_CONFIG.found(path=paths.broker_config(broker), key=key) for key in passwords]
-    return found
+    return [ORPHAN_CONFIG.found(path=paths.topic_config(name)) for name in sorted(tree.orphan_configs)]
+
+
+def _password_findings(tree: Tree, passwords: PasswordEncoder | None) -> list[Occurrence]:
+    """Passwords that would be garbled in the log, or in ZooKeeper by what dual-write puts there (F-25)."""
+    found = clear_broker_configs(tree, passwords).problems
+    if passwords is not None:
+        for broker, values in tree.broker_configs.items():
+            found += unreadable_later(paths.broker_config(broker), values, passwords)
+    return sorted(found, key=lambda each: (each.values["path"], each.values["key"]))
 
 
 def _size_finding(tree: Tree) -> list[Occurrence]:
