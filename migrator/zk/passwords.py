@@ -113,7 +113,7 @@ class PasswordEncoder:
             clear = _decrypted(cipher, parts, secret)
             if clear is not None:
                 return Decoded(clear, cipher.text, by_old_secret=secret != self.settings.secret)
-        raise Damaged("it was encoded under another password.encoder.secret, or it is damaged")
+        raise Damaged("it was encoded under another secret, or it is damaged")
 
 
 def why_not_usable(settings: EncoderSettings) -> tuple[str, str] | None:
