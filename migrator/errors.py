@@ -241,6 +241,14 @@ PASSWORD_CIPHERS_DIFFER = Finding(
     remedy="Give the controllers the brokers' password.encoder.cipher.algorithm, then check again.",
     cases=("F-25",),
 )
+PASSWORD_UNCERTAIN = Finding(
+    code="Z2K-1074",
+    says="{path}: the password {key} is encoded with {algorithm}, which does not tell whether the secret is right.",
+    means="A wrong secret would give another short text instead of an error, and nobody could see that it is garbled.",
+    remedy="Set the broker to a cipher with a padding or a tag (AES/CBC/PKCS5Padding is Kafka's own choice) and give "
+    "it its secret as password.encoder.old.secret too: at its restart it encodes the value again. Then check again.",
+    cases=("F-25",),
+)
 
 # --- 2xxx: driver and ZooKeeper ---------------------------------------------------------------------------
 

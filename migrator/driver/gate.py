@@ -34,7 +34,7 @@ from migrator.model.image import METADATA_VERSION, Image
 from migrator.model.values import Broker, Partition, Recovery
 from migrator.model.verdict import Check, Verdict
 from migrator.zk import paths
-from migrator.zk.passwords import PasswordEncoder, unreadable_later
+from migrator.zk.passwords import PasswordEncoder, reasons_to_wait
 from migrator.zk.znodes import topic_id_text
 
 SUPPORTED_METADATA_VERSIONS: Final = range(21, 22)
@@ -298,7 +298,7 @@ def _password_findings(tree: Tree, passwords: PasswordEncoder | None) -> list[Oc
     found = clear_broker_configs(tree, passwords).problems
     if passwords is not None:
         for broker, values in tree.broker_configs.items():
-            found += unreadable_later(paths.broker_config(broker), values, passwords)
+            found += reasons_to_wait(paths.broker_config(broker), values, passwords)
     return sorted(found, key=lambda each: (each.values["path"], each.values["key"]))
 
 

@@ -27,6 +27,7 @@ from migrator.errors import (
     PASSWORD_CIPHERS_DIFFER,
     PASSWORD_CONFIG,
     PASSWORD_OF_OLD_SECRET,
+    PASSWORD_UNCERTAIN,
     PASSWORD_UNDECODABLE,
     Occurrence,
 )
@@ -37,6 +38,9 @@ from migrator.zk.znodes import RECORD_TEXT_BYTES_MAX
 SALT_BYTES: Final = 256
 ITERATIONS_MAX: Final = 10_000_000
 """Some seconds of work; a text that wants more is damaged."""
+
+CERTAIN_BYTES: Final = 24
+"""So many bytes without a control sign among them are no accident: of bytes at random every third would pass."""
 
 KEPT: Final = 10_000
 """Texts whose clear values an encoder remembers: deriving a key takes milliseconds, and a tree is read many times."""
@@ -60,11 +64,12 @@ class EncoderSettings(msgspec.Struct, frozen=True, repr_omit_defaults=True):
 
 
 class Decoded(msgspec.Struct, frozen=True):
-    """A clear value, and how its text was encoded."""
+    """A clear value, and how its text was encoded. is_certain: a wrong secret would not have given any value."""
 
     clear: str
     cipher: str
     by_old_secret: bool
+    is_certain: bool
 
     def __repr__(self) -> str:
         return f"Decoded({self.cipher})"
@@ -112,7 +117,8 @@ class PasswordEncoder:
         for secret in secrets:
             clear = _decrypted(cipher, parts, secret)
             if clear is not None:
-                return Decoded(clear, cipher.text, by_old_secret=secret != self.settings.secret)
+                is_certain = cipher.tells_a_wrong_key or len(clear.encode()) >= CERTAIN_BYTES
+                return Decoded(clear, cipher.text, secret != self.settings.secret, is_certain)
         raise Damaged("it was encoded under another secret, or it is damaged")
 
 
@@ -151,8 +157,9 @@ def clear_config(
     return clear, problems
 
 
-def unreadable_later(path: str, values: Mapping[str, str], encoder: PasswordEncoder) -> list[Occurrence]:
-    """What can be decoded here, but whose broker could not decode what we would write in its place.
+def reasons_to_wait(path: str, values: Mapping[str, str], encoder: PasswordEncoder) -> list[Occurrence]:
+    """Of what can be decoded here: values that may be garbled, and those whose broker could not decode what we would
+    write in their place.
 
     Kafka's decoder takes the vector of AES/GCM, or any other, by its own settings and not by the text's.
     """
@@ -165,6 +172,8 @@ def unreadable_later(path: str, values: Mapping[str, str], encoder: PasswordEnco
             found.append(PASSWORD_OF_OLD_SECRET.found(path=path, key=key))
         elif decoded.cipher.startswith("AES/GCM/") != ours.startswith("AES/GCM/"):
             found.append(PASSWORD_CIPHERS_DIFFER.found(path=path, key=key, brokers=decoded.cipher, controllers=ours))
+        elif not decoded.is_certain:
+            found.append(PASSWORD_UNCERTAIN.found(path=path, key=key, algorithm=decoded.cipher))
     return found
 
 

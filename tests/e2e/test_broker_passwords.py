@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AlterConfigOpType,
@@ -52,12 +53,8 @@ PREFIX = "listener.name.external."
 JAAS = f"{PREFIX}plain.sasl.jaas.config"
 KEY_PASSWORD, STORE_PASSWORD = f"{PREFIX}ssl.key.password", f"{PREFIX}ssl.keystore.password"
 ENCODER = EncoderSettings("the-encoders-s3cret", cipher="AES/GCM/NoPadding", key_length=256, iterations=2_048)
-WITH_SECRET: dict[str, Value] = {
-    "password.encoder.secret": ENCODER.secret,
-    "password.encoder.cipher.algorithm": ENCODER.cipher,
-    "password.encoder.key.length": ENCODER.key_length,
-    "password.encoder.iterations": ENCODER.iterations,
-}
+NEXT_ENCODER = msgspec.structs.replace(ENCODER, secret="the-next-s3cret", old_secret=ENCODER.secret)
+"""The secret is changed while the cluster is in ZooKeeper mode, as Kafka's documentation says."""
 TOKEN_KEY = "s1gns-delegation-tokens"
 SCRAM_PASSWORD = "scr4m-of-alice"
 TOOL = "kafka.admin.ConfigCommand"
@@ -97,6 +94,7 @@ class SecuredCluster:
 
     def __init__(self, laboratory: Laboratory) -> None:
         self.laboratory = laboratory
+        self.encoder = ENCODER
         self.stores = Stores(laboratory.directory / "stores")
         first = self.stores.make("static")
         self.cluster = Cluster(laboratory, brokers=BROKERS)
@@ -110,7 +108,7 @@ class SecuredCluster:
                 "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,EXTERNAL:SSL,CONTROLLER:PLAINTEXT",
                 f"{PREFIX}ssl.keystore.type": "PKCS12",
                 **first.settings(),
-                **WITH_SECRET,
+                **lines_of(ENCODER),
                 "delegation.token.secret.key": TOKEN_KEY,
             }
             broker.spec = replace(broker.spec, extra=extra)
@@ -145,9 +143,9 @@ class SecuredCluster:
 
     def decoded(self, broker: int) -> dict[str, str]:
         """As ours decodes ZooKeeper's texts, and as Kafka does, which has to be the same."""
-        kept, encoder = self.in_zookeeper(broker), PasswordEncoder(ENCODER, os.urandom)
-        texts = {key: text for key, text in kept.items() if key.endswith(("password", "jaas.config"))}
-        answers = ask_kafka(self.laboratory, [Task("decode", ENCODER, text) for text in texts.values()])
+        kept, encoder = self.in_zookeeper(broker), PasswordEncoder(self.encoder, os.urandom)
+        texts = passwords_in(kept)
+        answers = ask_kafka(self.laboratory, [Task("decode", self.encoder, text) for text in texts.values()])
         clear = {key: encoder.decode(text).clear for key, text in texts.items()}
         assert list(clear.values()) == answers
         return {**kept, **clear}
@@ -169,6 +167,22 @@ class SecuredCluster:
             "her stored key": scram.stored_key,
             "her server key": scram.server_key,
         }
+
+
+def passwords_in(values: Mapping[str, str]) -> dict[str, str]:
+    return {key: text for key, text in values.items() if key.endswith(("password", "jaas.config"))}
+
+
+def lines_of(settings: EncoderSettings) -> dict[str, Value]:
+    """As they stand in a properties file."""
+    old = {} if settings.old_secret is None else {"password.encoder.old.secret": settings.old_secret}
+    return {
+        "password.encoder.secret": settings.secret,
+        "password.encoder.cipher.algorithm": settings.cipher,
+        "password.encoder.key.length": settings.key_length,
+        "password.encoder.iterations": settings.iterations,
+        **old,
+    }
 
 
 def run(*words: str | Path, exit_code: int = 0) -> str:
@@ -206,9 +220,8 @@ def test_passwords_are_copied_as_stock_copies_them_and_mirrored_so_that_brokers_
     secured.set(0, planted)
     secured.wait_serves(0, first)
     assert secured.decoded(0) == planted
-    texts = secured.in_zookeeper(0)
 
-    stock = cluster.quorum(1, extra=WITH_SECRET)
+    stock = cluster.quorum(1, extra=lines_of(ENCODER))
     cluster.restart_as(lambda spec: spec.as_migrating(stock.voters))
     cluster.wait_isr_whole(TOPICS)
     stock.start()
@@ -226,15 +239,23 @@ def test_passwords_are_copied_as_stock_copies_them_and_mirrored_so_that_brokers_
     stock.controllers[0].directory.rename(laboratory.directory / "stock")
     give_back(cluster)
 
-    ours = our_controller(cluster, {**WITH_SECRET, "password.encoder.secret": "the wrong one"})
-    cluster.restart_as(lambda spec: spec.as_migrating(ours.voters))
+    ours = our_controller(cluster, lines_of(NEXT_ENCODER))
+    write(ours.properties_file, ours.spec.properties())
+    check = ("check", "-z", cluster.zookeeper_connect, "--controllers", ours.properties_file)
+    assert run(*check, exit_code=2).count("Z2K-1072") == len(passwords_in(planted))
+    secured.encoder, extra = NEXT_ENCODER, lines_of(NEXT_ENCODER)
+    cluster.restart_as(lambda spec: replace(spec.as_migrating(ours.voters), extra={**spec.extra, **extra}))
     cluster.wait_isr_whole(TOPICS)
+    run(*check)
+    assert secured.decoded(0) == planted
+    texts = secured.in_zookeeper(0)
+    with_extra(ours, {**lines_of(ENCODER), "password.encoder.secret": "the wrong one"})
     ours.start()
     wait_for(lambda: None if "Z2K-1070" in str(ours.status()) else "no finding", 30, "a wrong secret closes the gate")
     assert "TAKING_OVER" not in ours.driver_states()
     assert (controller_of(cluster) or {})["kraftControllerEpoch"] == -1
     ours.stop()
-    with_extra(ours, WITH_SECRET)
+    with_extra(ours, extra)
     ours.start()
     ours.wait_dual_write(60)
     assert secured.in_zookeeper(0) == texts, "what is equal is not written again"
@@ -279,7 +300,8 @@ def test_passwords_are_copied_as_stock_copies_them_and_mirrored_so_that_brokers_
     secured.wait_serves(0, third)
     secured.wait_serves(1, second)
     text = ours.process.log.read_text(errors="replace")
-    assert held_by(text.encode(), {**secured.stores.passwords, "encoder": ENCODER.secret.encode()}) == []
+    encoders = {"encoder": ENCODER.secret.encode(), "next encoder": NEXT_ENCODER.secret.encode()}
+    assert held_by(text.encode(), {**secured.stores.passwords, **encoders}) == []
 
 
 def test_no_secret_is_written_in_clear_anywhere_but_into_the_log(laboratory: Laboratory, tmp_path: Path) -> None:
@@ -291,7 +313,7 @@ def test_no_secret_is_written_in_clear_anywhere_but_into_the_log(laboratory: Lab
     scram = f"SCRAM-SHA-256=[password={SCRAM_PASSWORD}]"
     laboratory.tool(TOOL, "--bootstrap-server", cluster.bootstrap_servers, "--alter", *words, scram)
     cluster.zk.create(TOKEN, TOKEN_DATA)
-    ours = our_controller(cluster, {**WITH_SECRET, **HELD, "delegation.token.secret.key": TOKEN_KEY})
+    ours = our_controller(cluster, {**lines_of(ENCODER), **HELD, "delegation.token.secret.key": TOKEN_KEY})
     cluster.restart_as(lambda spec: spec.as_migrating(ours.voters))
     cluster.wait_isr_whole(TOPICS)
     write(ours.properties_file, ours.spec.properties())

@@ -264,6 +264,7 @@ PASSWORDS: list[tuple[str, PasswordEncoder, set[str]]] = [
     (encoded().replace("AES/CBC", "Twofish/CBC"), an_encoder(), {"Z2K-1071"}),
     (encoded(secret="old"), an_encoder(old_secret="old"), {"Z2K-1072"}),
     (encoded(cipher="AES/GCM/NoPadding"), an_encoder(), {"Z2K-1073"}),
+    (encoded(cipher="AES/CTR/NoPadding"), an_encoder(), {"Z2K-1074"}),
 ]
 
 

@@ -21,7 +21,7 @@ from migrator.zk.passwords import (
     EncoderSettings,
     clear_config,
     encoded_config,
-    unreadable_later,
+    reasons_to_wait,
     why_not_usable,
 )
 from migrator.zk.znodes import config_data, parse_config
@@ -192,17 +192,21 @@ def test_a_password_that_cannot_be_decoded_is_told_by_znode_and_key(text: str, e
     assert SECRET not in json.dumps(found.as_json())
 
 
-def test_what_a_broker_could_not_read_later_is_told() -> None:
+def test_what_may_be_garbled_and_what_a_broker_could_not_read_later_is_told() -> None:
     gcm = "AES/GCM/NoPadding"
-    assert unreadable_later(PATH, {KEY: encoded(), "a": "b"}, an_encoder()) == []
-    assert unreadable_later(PATH, {KEY: encoded(cipher=gcm)}, an_encoder(cipher=gcm)) == []
-    (found,) = unreadable_later(PATH, {KEY: encoded(cipher=gcm)}, an_encoder())
+    assert reasons_to_wait(PATH, {KEY: encoded(), "a": "b"}, an_encoder()) == []
+    assert reasons_to_wait(PATH, {KEY: encoded(cipher=gcm)}, an_encoder(cipher=gcm)) == []
+    (found,) = reasons_to_wait(PATH, {KEY: encoded(cipher=gcm)}, an_encoder())
     assert (found.code, found.values["brokers"], found.values["controllers"]) == (
         "Z2K-1073", gcm, "AES/CBC/PKCS5Padding",
     )  # fmt: skip
-    (found,) = unreadable_later(PATH, {KEY: encoded(secret="old")}, an_encoder(old_secret="old"))
+    ctr = "AES/CTR/NoPadding"
+    (found,) = reasons_to_wait(PATH, {KEY: encoded("x" * 23, cipher=ctr)}, an_encoder())
+    assert (found.code, found.values["algorithm"]) == ("Z2K-1074", ctr)
+    assert reasons_to_wait(PATH, {KEY: encoded("x" * 24, cipher=ctr)}, an_encoder()) == []
+    (found,) = reasons_to_wait(PATH, {KEY: encoded(secret="old")}, an_encoder(old_secret="old"))
     assert found.code == "Z2K-1072"
-    assert unreadable_later(PATH, {KEY: "damaged"}, an_encoder()) == []  # told elsewhere
+    assert reasons_to_wait(PATH, {KEY: "damaged"}, an_encoder()) == []  # told elsewhere
 
 
 def test_a_text_may_be_longer_than_a_record_holds_when_what_is_in_it_is_not() -> None:
