@@ -13,15 +13,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from cryptography.exceptions import InvalidTag
+from cryptography.exceptions import InvalidTag, UnsupportedAlgorithm
 from cryptography.hazmat.decrepit.ciphers.algorithms import Blowfish, TripleDES
 from cryptography.hazmat.decrepit.ciphers.modes import CFB, CFB8, OFB
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers import Cipher, modes
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
+
+T = TypeVar("T")
 
 GCM_VECTOR_BYTES: Final = 12
 GCM_TAG_BITS: Final = 128
@@ -137,9 +139,9 @@ class CipherName:
     def encrypt(self, key: bytes, vector: bytes, clear: bytes, chance: Callable[[int], bytes]) -> bytes:
         """key and vector: of the sizes that this cipher takes."""
         if self.is_authenticated:
-            encryptor = Cipher(self.block.make(key), modes.GCM(vector)).encryptor()
-            return encryptor.update(clear) + encryptor.finalize() + encryptor.tag
-        encryptor = Cipher(self.block.make(key), _MODES[self.mode](vector)).encryptor()
+            sealing = Cipher(self.block.make(key), modes.GCM(vector)).encryptor()
+            return bytes(sealing.update(clear) + sealing.finalize() + sealing.tag)
+        encryptor = self._begin(Cipher(self.block.make(key), _MODES[self.mode](vector)).encryptor)
         return encryptor.update(self._padded(clear, chance)) + encryptor.finalize()
 
     def decrypt(self, key: bytes, vector: bytes, encrypted: bytes, tag_bits: int) -> bytes | None:
@@ -152,8 +154,15 @@ class CipherName:
             raise Damaged("its initializationVector is not one block long")
         if (self.mode == "CBC" or self.padding != _NO_PADDING) and len(encrypted) % self.block.size:
             raise Damaged("its encryptedPassword is not a number of whole blocks")
-        decryptor = Cipher(self.block.make(key), _MODES[self.mode](vector)).decryptor()
+        decryptor = self._begin(Cipher(self.block.make(key), _MODES[self.mode](vector)).decryptor)
         return self._unpadded(decryptor.update(encrypted) + decryptor.finalize())
+
+    def _begin(self, begin: Callable[[], T]) -> T:
+        """Raises `UnknownAlgorithm` for what this machine's cryptography library leaves out."""
+        try:
+            return begin()
+        except UnsupportedAlgorithm:
+            raise UnknownAlgorithm(self.text) from None
 
     def _opened(self, key: bytes, vector: bytes, encrypted: bytes, tag_bits: int) -> bytes | None:
         tag_bytes = tag_bits // 8

@@ -49,7 +49,7 @@ Chance = Callable[[int], bytes]
 """So many random bytes."""
 
 
-class EncoderSettings(msgspec.Struct, frozen=True, repr_omit_defaults=True):
+class EncoderSettings(msgspec.Struct, frozen=True):
     """`password.encoder.*` of a properties file. key_length in bits. Its text shows no secret."""
 
     secret: str
@@ -136,6 +136,10 @@ def why_not_usable(settings: EncoderSettings) -> tuple[str, str] | None:
         return "password.encoder.keyfactory.algorithm", f"{error} is not known here"
     if not cipher.takes_key(key):
         return "password.encoder.key.length", f"{settings.cipher} has no keys of {settings.key_length} bits"
+    try:
+        cipher.encrypt(key, bytes(cipher.vector_bytes), b"a trial", bytes)
+    except UnknownAlgorithm as error:
+        return "password.encoder.cipher.algorithm", f"{error} is not known here"
     return None
 
 

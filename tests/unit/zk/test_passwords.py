@@ -29,6 +29,7 @@ from tests.support.passwords import CLEAR, KEY, SECRET, an_encoder, encoded
 
 VECTORS = json.loads(Path(__file__).with_name("kafka_passwords.json").read_text())
 PATH = paths.broker_config("1")
+OF_DESEDE = encoded(cipher="DESede/CBC/PKCS5Padding", key_length=192)
 CIPHERS = [
     ("AES/CBC/PKCS5Padding", 256),
     ("AES/GCM/NoPadding", 128),
@@ -154,6 +155,7 @@ def test_a_cipher_that_is_not_known_is_told_by_its_name(cipher: str) -> None:
         ({"key_factory": "PBKDF2WithHmacMD5"}, "password.encoder.keyfactory.algorithm"),
         ({"key_length": 100}, "password.encoder.key.length"),
         ({"cipher": "DESede/CBC/PKCS5Padding"}, "password.encoder.key.length"),
+        ({"cipher": "DESede/CTR/NoPadding", "key_length": 192}, "password.encoder.cipher.algorithm"),
     ],
 )
 def test_settings_with_which_nothing_could_be_written_are_refused_by_their_key(
@@ -181,6 +183,13 @@ def test_a_configuration_goes_into_zookeeper_encrypted_and_comes_back() -> None:
         (CLEAR, an_encoder(), "Z2K-1070"),
         (encoded("x" * 32_768), an_encoder(), "Z2K-1070"),
         (with_part(encoded(), "cipherAlgorithm", "Twofish/CBC/PKCS5Padding"), an_encoder(), "Z2K-1071"),
+        (
+            with_part(
+                encoded(cipher="DESede/CBC/PKCS5Padding", key_length=192), "cipherAlgorithm", "DESede/CTR/NoPadding"
+            ),
+            an_encoder(),
+            "Z2K-1071",
+        ),
         (with_part(encoded(), "keyFactoryAlgorithm", "PBKDF2WithHmacSM3"), an_encoder(), "Z2K-1071"),
     ],
 )
