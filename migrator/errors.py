@@ -249,6 +249,16 @@ PASSWORD_UNCERTAIN = Finding(
     "it its secret as password.encoder.old.secret too: at its restart it encodes the value again. Then check again.",
     cases=("F-25",),
 )
+OLD_SECRET_LEFT = Finding(
+    code="Z2K-1075",
+    says="password.encoder.old.secret is set, and {count} brokers keep passwords in ZooKeeper, the first at {path}.",
+    means="A broker with this line writes its passwords again at every start, which Kafka refuses while a KRaft "
+    "controller rules: in dual-write such a broker would not start any more.",
+    remedy="Take password.encoder.old.secret out of the brokers' files before the takeover (no restart is needed for "
+    "that), then out of the controllers'.",
+    severity=Severity.WARNS,
+    cases=("F-25",),
+)
 
 # --- 2xxx: driver and ZooKeeper ---------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from migrator.errors import (
     LEADER_RECOVERING,
     MALFORMED_ZNODE,
     NOT_MIGRATED_YET,
+    OLD_SECRET_LEFT,
     ORPHAN_CONFIG,
     REASSIGNMENT_RUNNING,
     TOO_BIG_FOR_ONE_REQUEST,
@@ -31,7 +32,7 @@ from migrator.errors import (
     Severity,
 )
 from migrator.model.image import METADATA_VERSION, Image
-from migrator.model.values import Broker, Partition, Recovery
+from migrator.model.values import Broker, Partition, Recovery, is_password
 from migrator.model.verdict import Check, Verdict
 from migrator.zk import paths
 from migrator.zk.passwords import PasswordEncoder, reasons_to_wait
@@ -299,7 +300,11 @@ def _password_findings(tree: Tree, passwords: PasswordEncoder | None) -> list[Oc
     if passwords is not None:
         for broker, values in tree.broker_configs.items():
             found += reasons_to_wait(paths.broker_config(broker), values, passwords)
-    return sorted(found, key=lambda each: (each.values["path"], each.values["key"]))
+    found.sort(key=lambda each: (each.values["path"], each.values["key"]))
+    holders = sorted(broker for broker, values in tree.broker_configs.items() if any(map(is_password, values)))
+    if holders and passwords is not None and passwords.settings.old_secret:
+        found.append(OLD_SECRET_LEFT.found(count=len(holders), path=paths.broker_config(holders[0])))
+    return found
 
 
 def _size_finding(tree: Tree) -> list[Occurrence]:

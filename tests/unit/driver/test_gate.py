@@ -283,6 +283,16 @@ def test_a_password_opens_the_gate_only_when_brokers_will_read_it_from_both_side
         assert CLEAR not in check.seen
 
 
+def test_an_old_secret_that_is_left_is_a_warning_where_a_broker_has_a_password() -> None:
+    """Kafka lets no broker write its passwords again while a KRaft controller rules: it would not start."""
+    ensemble = a_zookeeper()
+    assert content_findings(read_tree(ensemble.session()), passwords=an_encoder(old_secret="old")) == []
+    ensemble.create("/config/brokers/1", config_json({KEY: encoded()}))
+    (found,) = content_findings(read_tree(ensemble.session()), passwords=an_encoder(old_secret="old"))
+    assert (found.code, found.values["path"]) == ("Z2K-1075", "/config/brokers/1")
+    assert takeover_verdict(the_evidence(ensemble, passwords=an_encoder(old_secret="old"))).holds
+
+
 @pytest.mark.parametrize(
     ("path", "data"),
     [
