@@ -71,6 +71,8 @@ class Victim:
 
     def brokers_are_well(self, name: str) -> None:
         """A topic can be made and written to, and everything is in sync."""
+        for broker in self.cluster.brokers:
+            broker.wait_ready()
         self.cluster.wait_whole()
         self.cluster.create_topics([name], partitions=1)
         self.cluster.wait_isr_whole([*TOPICS, name])

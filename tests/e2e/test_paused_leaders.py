@@ -98,9 +98,14 @@ class Quorum:
     def wait_ruling(self) -> None:
         wait_ruling(self.awake(), 30)
 
-    def wait_others_ended(self) -> None:
-        """The next leader finds a ZooKeeper broker in charge, so the log is retired and whoever knows it ends."""
-        wait_for(lambda: f"{len(self.awake())} run" if self.awake() else None, 60, "the others end")
+    def wait_others_retired(self) -> None:
+        """The next leader finds a ZooKeeper broker in charge, and the log is retired."""
+
+        def why_not() -> str | None:
+            states = [state_of(each) for each in self.ours if not each.is_running or not stopped(each)]
+            return None if set(states) <= {"RETIRED", "ended"} else str(states)
+
+        wait_for(why_not, 60, "the others are retired")
         wait_zookeeper_rules(self.cluster)
 
 
@@ -172,7 +177,7 @@ def test_a_leader_paused_in_the_window_or_while_aborting_changes_nothing_afterwa
         # Somebody deletes the claim, and a ZooKeeper broker rules.
         cluster.zk.delete("/controller")
         paused = quorum.pause_in("FENCED")
-        quorum.nothing_of_it_is_accepted(paused, quorum.wait_others_ended)
+        quorum.nothing_of_it_is_accepted(paused, quorum.wait_others_retired)
 
 
 def test_a_leader_paused_after_the_commit_changes_nothing_afterwards(laboratory: Laboratory, tmp_path: Path) -> None:
