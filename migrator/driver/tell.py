@@ -185,18 +185,6 @@ def _removal_orders(delta: Delta, claim: Claim, brokers: list[Broker], wanted: I
     return [_stop_replica(claim, broker, stops[broker.id]) for broker in brokers if broker.id in stops]
 
 
-def removed_replicas(delta: Delta) -> set[tuple[int, str, int]]:
-    """Broker, topic and partition of every replica that a reassignment took away in this delta."""
-    return {
-        (broker, topic.name, partition.id)
-        for topic, partition, before in _changed_partitions(
-            delta, [each for each in delta.topics if each in delta.before.topics]
-        )
-        if before is not None and before.replicas != partition.replicas
-        for broker in set(before.replicas) - set(partition.replicas)
-    }
-
-
 def _changed_partitions(delta: Delta, wanted: Iterable[bytes]) -> list[tuple[Topic, Partition, Partition | None]]:
     """Partitions of `wanted` topics that are new or differ, with what they were before; by topic name, then id."""
     found = []
@@ -300,8 +288,7 @@ def _offline(image: Image, partition: Partition) -> tuple[int, ...]:
 def _deleted_topic(image: Image, claim: Claim, topic: Topic) -> UpdateMetadataTopicState:
     """Leader -2 makes a broker forget the partition, the zero id makes it forget the topic's id.
 
-    offline_replicas names the replicas that are online, as stock controllers do; nobody reads it of a partition that
-    is gone.
+    offline_replicas means here what it means everywhere; stock names those that are online (K-19).
     """
     return UpdateMetadataTopicState(
         topic_name=topic.name,
@@ -315,7 +302,7 @@ def _deleted_topic(image: Image, claim: Claim, topic: Topic) -> UpdateMetadataTo
                 isr=partition.isr,
                 zk_version=0,
                 replicas=partition.replicas,
-                offline_replicas=tuple(each for each in partition.replicas if each not in _offline(image, partition)),
+                offline_replicas=_offline(image, partition),
             )
             for partition in topic.partitions
         ),

@@ -71,12 +71,15 @@ class BrokerChannels:
         *,
         security: ClientSecurity = PLAINTEXT,
         on_answer: Callable[[Order, str | None], None],
+        on_fault: Callable[[asyncio.Task[None]], None],
         now_ms: Callable[[], int],
     ) -> None:
+        """on_fault: told of a channel's task that ended, for whatever reason."""
         self._client_id = client_id
         self._listener = listener
         self._security = security
         self._on_answer = on_answer
+        self._on_fault = on_fault
         self._now_ms = now_ms
         self._channels: dict[int, _Channel] = {}
 
@@ -128,6 +131,7 @@ class BrokerChannels:
         connection = BrokerConnection(host, int(port), self._client_id, self._security)
         channel = _Channel(ChannelState(broker, address), connection)
         channel.task = asyncio.create_task(self._run(channel), name=f"broker-{broker}")
+        channel.task.add_done_callback(self._on_fault)
         self._channels[broker] = channel
 
     def _close(self, broker: int) -> None:

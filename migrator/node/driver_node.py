@@ -24,7 +24,7 @@ from migrator.driver.claim import Claim, Seen, still_ours
 from migrator.driver.copy import Copy
 from migrator.driver.guard import Survey
 from migrator.driver.machine import Happened, State, Window, entry, in_window, may_abort, move, writes_allowed
-from migrator.driver.tell import Kind, Order, reachable, removed_replicas
+from migrator.driver.tell import Kind, Order, reachable
 from migrator.driver.teller import Teller
 from migrator.driver.tree import Tree
 from migrator.errors import FENCED, HAND_BACK_NOT_POSSIBLE, TAKEOVER_ABORTED, FindingError, Occurrence
@@ -70,6 +70,7 @@ class DriverState:
     """What the driver knows. One act at a time changes it, on the loop's thread.
 
     wish_takeover, wish_hand_back: a person asked; kept until done.
+    trouble: what made the act of this state begin again, until the act ends; `finding` is about how states ended.
     """
 
     state: State = State.IDLE
@@ -85,6 +86,7 @@ class DriverState:
     exported: str | None = None
     audit: Report | None = None
     finding: Occurrence | None = None
+    trouble: Occurrence | None = None
     wish_takeover: bool = False
     wish_hand_back: bool = False
     fresh_copy: bool = False
@@ -126,6 +128,7 @@ class DriverNode:
             config.inter_broker_listener,
             security=self.to_brokers,
             on_answer=self._on_answer,
+            on_fault=self._watch_task,
             now_ms=self.now_ms,
         )
         self.backlog: list[Delta] = []
@@ -133,18 +136,15 @@ class DriverNode:
         self.untold: list[Delta] = []
         """Commits since the image of a full send that is being encoded."""
         self.unanswered_full: dict[int, int] = {}
-        self.deleted_topics: set[str] = set()
-        """Names of topics that the log removed; a broker that missed that may still have their logs."""
-        self.removed_replicas: set[tuple[int, str, int]] = set()
-        """Broker, topic, partition of replicas that a reassignment took away; the same holds."""
         self._refusals: dict[int, int] = {}
         self._retries: dict[int, asyncio.TimerHandle] = {}
         self._on_retired = on_retired
-        self._interrupts: asyncio.Queue[Happened] = asyncio.Queue()
+        self._interrupts: asyncio.Queue[Happened | BaseException] = asyncio.Queue()
         self._changed = asyncio.Event()
         self._epoch: int | None = None
         self._loop = asyncio.get_running_loop()
         self._claim_look: asyncio.TimerHandle | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._moves = 0
         controller.writes_allowed = self._may_write
 
@@ -168,8 +168,6 @@ class DriverNode:
     def led(self, epoch: int) -> None:
         """This node leads and its first records are committed."""
         self._epoch = epoch
-        self.deleted_topics |= self.controller.removed_topics
-        self.removed_replicas |= self.controller.removed_replicas
         image = self.controller.image
         self.interrupt(entry(image.migration, latched=Mark.TAKEOVER in image.marks))
 
@@ -184,6 +182,12 @@ class DriverNode:
 
     def interrupt(self, happened: Happened) -> None:
         self._interrupts.put_nowait(happened)
+
+    def _watch_task(self, task: asyncio.Task[None]) -> None:
+        """What nobody expected in the background ends `run`, and with it the process: it is never only logged (K-24)."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._interrupts.put_nowait(error)
 
     def ask_takeover(self) -> None:
         """A person wants the takeover. Asked once more when it is under way, this changes nothing."""
@@ -228,12 +232,7 @@ class DriverNode:
             self.untold.append(delta)
 
     def _note_what_surveys_miss(self, delta: Delta) -> None:
-        """Topics that are gone since brokers were asked; brokers that came back have to be asked again."""
-        for topic_id in delta.topics:
-            before = delta.before.topics.get(topic_id)
-            if before is not None and topic_id not in delta.after.topics:
-                self.deleted_topics.add(before.name)
-        self.removed_replicas |= removed_replicas(delta)
+        """Brokers that came back have to be asked again what they have."""
         for broker in delta.brokers:
             old, new = delta.before.brokers.get(broker), delta.after.brokers.get(broker)
             if old is None or new is None or old.epoch != new.epoch:
@@ -306,9 +305,11 @@ class DriverNode:
     def look_at_claim(self) -> None:
         """Look soon whether the claim is still ours; called from any thread's watch through the loop."""
         if self._claim_look is None and self.now.claim is not None:
-            self._claim_look = self._loop.call_later(
-                CLAIM_LOOK_S, lambda: asyncio.ensure_future(self._check_claim(), loop=self._loop)
-            )
+            self._claim_look = self._loop.call_later(CLAIM_LOOK_S, self._begin_claim_look)
+
+    def _begin_claim_look(self) -> None:
+        self._looking = self._loop.create_task(self._check_claim(), name="claim-look")
+        self._looking.add_done_callback(self._watch_task)
 
     def _watch_fired(self) -> None:
         self._loop.call_soon_threadsafe(self.look_at_claim)
@@ -417,6 +418,8 @@ class DriverNode:
                 done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 if interrupt in done:
                     happened = interrupt.result()
+                    if isinstance(happened, BaseException):
+                        raise happened
                     if move(self.now.state, happened) is not None:
                         return happened
                 else:
@@ -442,6 +445,7 @@ class DriverNode:
                     log.warning("window.failed", state=self.now.state.value, reason=str(error))
                     return Happened.WINDOW_FAILED
                 self.wait_because(str(error))
+                self.now.trouble = error.occurrence
                 if self.must_go_back():
                     self.now.finding = error.occurrence
                     return Happened.MUST_GO_BACK
@@ -450,6 +454,7 @@ class DriverNode:
     async def _enter(self, state: State, happened: Happened) -> None:
         before = self.now.state
         self.now.state = state
+        self.now.trouble = None
         self.now.since_ms = self.now_ms()
         keeps_reason = state in (State.ABORTING, State.HELD, State.FENCED, State.RETIRED)
         reason = self.now.reason if keeps_reason else happened.value

@@ -21,7 +21,7 @@ from migrator.driver.machine import Happened
 from migrator.driver.mirror import Shape, plan, state_creation
 from migrator.driver.tell import Order, reachable
 from migrator.driver.teller import Teller
-from migrator.driver.tree import Tree, as_image, changed_since, missing_states
+from migrator.driver.tree import Tree, as_image, changed_since, missing_states, problems_of
 from migrator.errors import ONLY_IN_ZOOKEEPER, ZOOKEEPER_LOST, FindingError, Occurrence
 from migrator.model.diff import diff
 from migrator.model.draft import Delta
@@ -71,8 +71,9 @@ class DualWriteActs:
         if await asyncio.to_thread(self._complete_creations, tree, target, claim):
             tree = await asyncio.to_thread(read_tree, d.session, UNLIMITED, tree)
             d.now.tree = tree
-        if tree.problems:
-            raise FindingError(tree.problems[0])
+        unclear = problems_of(tree, target)
+        if unclear:
+            raise FindingError(unclear[0])
         delta = await asyncio.to_thread(_difference, tree, target)
         self._refuse_to_delete_what_nobody_told_of(delta)
         shape = await asyncio.to_thread(self._shape, tree, delta)
@@ -105,7 +106,7 @@ class DualWriteActs:
         if Mark.TAKEOVER not in d.controller.image.marks:
             return
         names = {delta.before.topics[topic_id].name for topic_id in delta.topics if topic_id not in delta.after.topics}
-        foreign = sorted(names - d.deleted_topics)
+        foreign = sorted(names - d.controller.removals.topics.keys())
         if foreign:
             error = ONLY_IN_ZOOKEEPER.error(count=len(foreign), first=paths.topic(foreign[0]))
             d.now.finding = error.occurrence
@@ -126,14 +127,9 @@ class DualWriteActs:
         return True
 
     def _shape(self, tree: Tree, delta: Delta) -> Shape:
-        """Which configuration znodes exist, and what lies below topics that are to be deleted."""
-        gone = [
-            delta.before.topics[topic_id].name
-            for topic_id in delta.topics
-            if topic_id in delta.before.topics and topic_id not in delta.after.topics
-        ]
-        strays = {name: tuple(descendants(self.d.session, paths.partitions(name))) for name in gone}
-        return Shape(frozenset(tree.config_paths), strays)
+        """Which configuration znodes exist, and what lies below topics that go, or whose partitions come or go."""
+        read = {name: descendants(self.d.session, paths.topic(name)) for name in _names_to_look_below(delta)}
+        return Shape(frozenset(tree.config_paths), read)
 
     def _write(self, multis: tuple[Multi, ...]) -> None:
         """On a thread: all in flight, each answer looked at."""
@@ -214,8 +210,8 @@ class DualWriteActs:
         return orders, self._guard(orders)
 
     def _guard(self, orders: list[Order]) -> list[Occurrence]:
-        now, deleted, removed = self.d.now, self.d.deleted_topics, self.d.removed_replicas
-        return check_full_send(orders, now.surveys, deleted, removed, after_fail_over=not now.fresh_copy)
+        now, gone = self.d.now, self.d.controller.removals
+        return check_full_send(orders, now.surveys, gone.topics, gone.replicas, after_fail_over=not now.fresh_copy)
 
     def _tell(self, teller: Teller, orders: list[Order]) -> None:
         """From here on commits go to the teller; those that came while the full send was encoded go first."""
@@ -291,3 +287,12 @@ class DualWriteActs:
 
 def _difference(tree: Tree, target: Image) -> Delta:
     return diff(as_image(tree, target), target)
+
+
+def _names_to_look_below(delta: Delta) -> list[str]:
+    found = []
+    for topic_id in delta.topics:
+        before, after = delta.before.topics.get(topic_id), delta.after.topics.get(topic_id)
+        if before is not None and (after is None or len(before.partitions) != len(after.partitions)):
+            found.append(before.name)
+    return found

@@ -3,7 +3,7 @@
 What may differ, and why: ids that a controller draws (of topics made in dual-write, of brokers' incarnations); the
 producer ids that ours leaves out as a margin; the controller epoch inside a partition's state, where stock writes the
 epoch of its own quorum; who returns gets the FULL type from ours (R-866-06), INCREMENTAL from stock; ours repeats no
-partitions when only brokers changed.
+partitions when only brokers changed; of a deleted partition stock calls those replicas offline that are online (K-19).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from migrator.driver.claim import Claim
 from migrator.driver.copy import producer_id_margin
-from migrator.driver.tell import VERSIONS, Order, delta_orders, full_orders
+from migrator.driver.tell import DELETED_LEADER, VERSIONS, Order, delta_orders, full_orders
 from migrator.lab.changes import Plan
 from migrator.lab.cluster import Cluster
 from migrator.lab.frames import ControlType, Direction, Frame
@@ -213,10 +213,12 @@ def flat(message: Message) -> Told:
     return told
 
 
-def without_partition_controller_epochs(told: Told) -> Told:
+def without_what_stock_says_otherwise(told: Told) -> Told:
     for topic in told["topic_states"].values():
         for partition in topic["partition_states"].values():
             partition.pop("controller_epoch", None)
+            if partition.get("leader") == DELETED_LEADER:
+                partition.pop("offline_replicas", None)
     return told
 
 
@@ -251,9 +253,9 @@ def assert_equal_ours(recording: Recording, log: Path, *, stock: bool) -> int:
     if stock:
         for each in derived.values():
             for told in each:
-                without_partition_controller_epochs(told)
+                without_what_stock_says_otherwise(told)
     for frame, message in requests:
-        told = without_partition_controller_epochs(flat(message)) if stock else flat(message)
+        told = without_what_stock_says_otherwise(flat(message)) if stock else flat(message)
         candidates = derived[int(frame.tap.removeprefix("broker-")), frame.api_key]
         is_the_returner = stock and (frame.label, frame.tap) == ("start-broker", "broker-2")
         named = "/type" if is_the_returner else "nothing"

@@ -235,7 +235,7 @@ def test_a_deletion_says_leader_minus_two_and_the_zero_id_and_drops_each_log() -
     assert (topic.topic_name, topic.topic_id) == ("orders", ZERO_UUID)
     state = topic.partition_states[0]
     assert (state.leader, state.leader_epoch, state.zk_version, state.replicas) == (-2, 0, 0, (1, 2))
-    assert state.offline_replicas == (1, 2)  # as stock: of a deleted partition those that are online
+    assert state.offline_replicas == ()
     (stopped,) = stop.topic_states
     assert (stopped.topic_name, stopped.partition_states) == ("orders", (StopReplicaPartitionState(0, -2, True),))
     assert [type(request).__name__ for request in told_to(3, orders)] == ["UpdateMetadataRequest"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from migrator.controller.removals import Removals
 from migrator.driver.machine import Happened, State, Window
 from migrator.driver.teller import Teller
 from migrator.node import driver_node
@@ -25,11 +26,9 @@ def a_driver(state: State, **known: Any) -> Any:
     driver.hooks = Hooks()
     driver.mirror = driver.teller = None
     driver.unanswered_full = {}
-    driver.deleted_topics, driver.removed_replicas = set(), set()
     driver.backlog, driver.untold = [], []
     image = an_image(a_topic("orders"))
-    known_of_log: dict[str, Any] = {"removed_topics": set(), "removed_replicas": set()}
-    driver.controller = SimpleNamespace(image=image, newest=image, **known_of_log)  # type: ignore[assignment]
+    driver.controller = SimpleNamespace(image=image, newest=image, removals=Removals())  # type: ignore[assignment]
     driver._changed = asyncio.Event()
     driver._interrupts = asyncio.Queue()
     driver._refusals, driver._retries = {}, {}
