@@ -3,9 +3,9 @@
 In:   committed changes, or the marks of a snapshot.
 Out:  names of topics and places of replicas, oldest first; the records by which a snapshot repeats them.
 Elsewhere: what a full send may leave out because of them (driver.guard).
-A snapshot drops the records of a removal. Without this memory a broker that returns after it would be held up with a log
-that nobody can explain (Z2K-2010). The marks travel in NoOp records, which Kafka's readers skip, and are no part of the
-image.
+A snapshot drops the records of a removal. Without this memory a broker that returns after it would be held up with a
+log that nobody can explain (Z2K-2010). The marks travel in NoOp records, which Kafka's readers skip, and are no part of
+the image.
 """
 
 from __future__ import annotations

@@ -184,7 +184,7 @@ class DriverNode:
         self._interrupts.put_nowait(happened)
 
     def _watch_task(self, task: asyncio.Task[None]) -> None:
-        """What nobody expected in the background ends `run`, and with it the process: it is never only logged (K-24)."""
+        """What nobody expected in the background ends `run`, and with it the process; it is not only logged (K-24)."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._interrupts.put_nowait(error)
