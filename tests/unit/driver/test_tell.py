@@ -241,6 +241,13 @@ def test_a_deletion_says_leader_minus_two_and_the_zero_id_and_drops_each_log() -
     assert [type(request).__name__ for request in told_to(3, orders)] == ["UpdateMetadataRequest"]
 
 
+def test_k19_of_a_deleted_partition_those_replicas_are_offline_that_are_offline() -> None:
+    brokers = [1, a_broker(2, fenced=True), 3]
+    before = an_image(a_topic("orders", [a_partition(0, (1, 2, 4), (1,))]), brokers=brokers)
+    forget = told_to(1, changes(before, an_image(brokers=brokers)))[0]
+    assert forget.topic_states[0].partition_states[0].offline_replicas == (2, 4)
+
+
 def test_a_replica_that_a_reassignment_took_away_is_dropped_at_the_new_leader_epoch_after_the_others_know() -> None:
     """F-47: dropped with its log, so that nothing stray is left."""
     before = an_image(a_topic("orders", [a_partition(0, (1, 2, 3)), a_partition(1, (1, 2))]))
