@@ -45,7 +45,7 @@ def check_full_send(
         leader that died had told it to host them, with the id that is committed, and did not come to the rest.
     """
     found: list[Occurrence] = []
-    for order in orders:
+    for order in dict.fromkeys(orders):  # the same one may leave twice
         survey = surveys.get(order.broker)
         if order.kind is not Kind.FULL:
             continue

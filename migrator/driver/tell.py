@@ -85,11 +85,15 @@ def _by_id(broker: Broker) -> int:
 
 
 def full_orders(image: Image, claim: Claim, brokers: Collection[int], listener: str) -> list[Order]:
-    """Per broker: UpdateMetadata to know everybody, FULL LeaderAndIsr, FULL UpdateMetadata."""
+    """Per broker: FULL UpdateMetadata, FULL LeaderAndIsr, and the FULL UpdateMetadata again.
+
+    The first one comes before any leadership, since a coordinator that is made leader and finds a partition unknown
+    takes it for deleted. It is FULL, unlike stock's: brokers forget topics by their ids, and after any other request a
+    topic that was made again under its name would have its new id, and partitions of the old one for ever (K-20).
+    """
     topics = sorted(image.topics.values(), key=lambda topic: topic.name)
     states = [_metadata_topic(image, claim, topic, topic.partitions) for topic in topics]
     count = image.partition_count()
-    first = _Shared(_update_metadata(image, claim, states, Kind.UNKNOWN))
     complete = _Shared(_update_metadata(image, claim, states, Kind.FULL))
     hosted = _by_host((topic, partition) for topic in topics for partition in topic.partitions)
     orders = []
@@ -97,11 +101,8 @@ def full_orders(image: Image, claim: Claim, brokers: Collection[int], listener: 
         if broker.id not in brokers:
             continue
         mine = hosted.get(broker.id, {})
-        orders += [
-            first.order(broker, Kind.UNKNOWN, count),
-            _leader_and_isr(image, claim, broker, mine, Kind.FULL, listener),
-            complete.order(broker, Kind.FULL, count),
-        ]
+        everything = complete.order(broker, Kind.FULL, count)
+        orders += [everything, _leader_and_isr(image, claim, broker, mine, Kind.FULL, listener), everything]
     return orders
 
 

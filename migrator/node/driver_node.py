@@ -70,7 +70,8 @@ class DriverState:
     """What the driver knows. One act at a time changes it, on the loop's thread.
 
     wish_takeover, wish_hand_back: a person asked; kept until done.
-    trouble: what made the act of this state begin again, until the act ends; `finding` is about how states ended.
+    trouble: what holds up the act of this state, or what somebody should look at meanwhile; `finding` is about how
+        states ended.
     """
 
     state: State = State.IDLE

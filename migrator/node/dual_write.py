@@ -19,6 +19,7 @@ from migrator.driver.claim import Claim, still_ours
 from migrator.driver.guard import check_full_send
 from migrator.driver.machine import Happened
 from migrator.driver.mirror import Shape, plan, state_creation
+from migrator.driver.strangers import Strangers
 from migrator.driver.tell import Order, reachable
 from migrator.driver.teller import Teller
 from migrator.driver.tree import Tree, as_image, changed_since, missing_states, problems_of
@@ -38,6 +39,7 @@ from migrator.zk.session import UNLIMITED
 log = structlog.get_logger()
 
 GUARD_TRIES = 3
+STRANGERS_LOOK_MS = 5_000
 
 
 class DualWriteActs:
@@ -273,16 +275,30 @@ class DualWriteActs:
             await d.controller.mark(Mark.TAKEOVER, "")
         d.now.fresh_copy = False
         d.now.finding = None
+        strangers, looked_ms = Strangers(), 0
         while True:
             if d.mirror is None:  # it broke where nobody was listening, as during a hand-back that was refused
                 return Happened.MIRROR_BROKEN
             if d.now.wish_hand_back:
                 return Happened.HAND_BACK_ASKED
-            behind = d.mirror.behind
+            if d.now_ms() - looked_ms >= STRANGERS_LOOK_MS:
+                looked_ms = d.now_ms()
+                d.now.trouble = await self._look_for(strangers)
+            behind = 0 if d.mirror is None else d.mirror.behind
             d.now.reason = f"ZooKeeper has everything up to offset {d.now.dual_write_at.offset}" + (
                 f", {behind} writes on their way" if behind else ""
             )
             await d.changed(5.0)
+
+    async def _look_for(self, strangers: Strangers) -> Occurrence | None:
+        """Brokers in ZooKeeper that do not follow us; when it does not answer, the mirror hears of that."""
+        d = self.d
+        try:
+            names = await asyncio.to_thread(d.session.children, paths.BROKER_IDS)
+        except FindingError:
+            return d.now.trouble
+        live = {int(name) for name in names or () if name.isdecimal()}
+        return strangers.look(live, d.controller.image, d.now_ms())
 
 
 def _difference(tree: Tree, target: Image) -> Delta:

@@ -225,7 +225,7 @@ DRIVER_STATE: Final = "zk2kraft_driver_state"
 DRIVER_FINDING: Final = "zk2kraft_driver_finding"
 DRIVER_LABELLED: Final[Mapping[str, str]] = {
     DRIVER_STATE: "1 for the state that the driver is in",
-    DRIVER_FINDING: "1 for each finding that stands: why a state ended as it did, or why its act is tried again",
+    DRIVER_FINDING: "1 for each finding that stands: why a state ended as it did, or what troubles this one",
 }
 """Name and help of the two with a label of the driver: `state`, `code`."""
 

@@ -219,6 +219,14 @@ class Stage:
     def topics_known_by(self, servers: str) -> set[str]:
         return set(AdminClient({"bootstrap.servers": servers}).list_topics(timeout=10).topics)
 
+    def partitions_known(self, topic: str) -> dict[int, set[int]]:
+        """By broker: which partitions it tells clients of."""
+        found = {}
+        for broker in self.cluster.brokers:
+            admin = AdminClient({"bootstrap.servers": broker.address})
+            found[broker.broker_id] = set(admin.list_topics(topic, timeout=10).topics[topic].partitions)
+        return found
+
     def logs_of(self, topic: str, broker: int) -> list[str]:
         """Directories of its partitions on the broker's disk; those that were moved aside do not count."""
         found = self.cluster.brokers[broker].directory.glob(f"data-*/{topic}-*")

@@ -3,7 +3,8 @@
 What may differ, and why: ids that a controller draws (of topics made in dual-write, of brokers' incarnations); the
 producer ids that ours leaves out as a margin; the controller epoch inside a partition's state, where stock writes the
 epoch of its own quorum; who returns gets the FULL type from ours (R-866-06), INCREMENTAL from stock; ours repeats no
-partitions when only brokers changed; of a deleted partition stock calls those replicas offline that are online (K-19).
+partitions when only brokers changed; what comes before the FULL LeaderAndIsr is of the FULL type too (K-20); of a
+deleted partition stock calls those replicas offline that are online (K-19).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from migrator.driver.claim import Claim
 from migrator.driver.copy import producer_id_margin
-from migrator.driver.tell import DELETED_LEADER, VERSIONS, Order, delta_orders, full_orders
+from migrator.driver.tell import DELETED_LEADER, UPDATE_METADATA, VERSIONS, Kind, Order, delta_orders, full_orders
 from migrator.lab.changes import Plan
 from migrator.lab.cluster import Cluster
 from migrator.lab.frames import ControlType, Direction, Frame
@@ -182,14 +183,19 @@ def images_of(log: Path) -> Iterator[Image]:
         store.close()
 
 
-def ours_for(images: list[Image], claim: Claim) -> dict[tuple[int, int], list[Told]]:
-    """By broker and API: every request that our rules derive from these commits, alone or a few together."""
+def ours_for(images: list[Image], claim: Claim, *, stock: bool) -> dict[tuple[int, int], list[Told]]:
+    """By broker and API: every request that our rules derive from these commits, alone or a few together.
+
+    stock: a refresh may name every topic too, as the FULL request does.
+    """
     found: dict[tuple[int, int], list[Told]] = {}
 
     def add(orders: list[Order]) -> None:
         for order in orders:
             message = decode(REQUESTS[order.api_key], VERSIONS[order.api_key], order.body)
             found.setdefault((order.broker, order.api_key), []).append(flat(message))
+            if stock and order.api_key == UPDATE_METADATA and order.kind is Kind.FULL:
+                found[order.broker, order.api_key].append({**flat(message), "type": int(Kind.UNKNOWN)})
 
     for number, image in enumerate(images):
         brokers = frozenset(image.brokers)
@@ -249,7 +255,7 @@ def assert_equal_ours(recording: Recording, log: Path, *, stock: bool) -> int:
         migration_version=0,
         ephemeral=False,
     )
-    derived = ours_for(list(images_of(log)), claim)
+    derived = ours_for(list(images_of(log)), claim, stock=stock)
     if stock:
         for each in derived.values():
             for told in each:
