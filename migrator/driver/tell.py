@@ -106,6 +106,23 @@ def full_orders(image: Image, claim: Claim, brokers: Collection[int], listener: 
     return orders
 
 
+def healing_orders(
+    image: Image, claim: Claim, broker: Broker, listener: str, leftovers: Iterable[tuple[str, int]]
+) -> list[Order]:
+    """What a broker that refuses its FULL LeaderAndIsr gets before the next one.
+
+    It does so as long as one of its logs has no topic id, as when it was killed right after it made one. Those that it
+    does not host any more (`leftovers`: topic and partition) it drops; the others get their ids from a request that
+    only adds. Errors of single partitions (a log of an earlier topic of that name) end with the FULL request.
+    """
+    stops: dict[str, list[StopReplicaPartitionState]] = defaultdict(list)
+    for topic, partition in leftovers:
+        stops[topic].append(StopReplicaPartitionState(partition, DELETED_EPOCH, True))
+    hosted = _by_host(image.partitions()).get(broker.id, {})
+    orders = [_stop_replica(claim, broker, stops)] if stops else []
+    return [*orders, _leader_and_isr(image, claim, broker, hosted, Kind.INCREMENTAL, listener)]
+
+
 # --- what changed -----------------------------------------------------------------------------------------
 
 

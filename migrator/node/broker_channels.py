@@ -30,6 +30,8 @@ from migrator.wire.schema import Message
 log = structlog.get_logger()
 
 RETRY_S = 0.1
+UNKNOWN_SERVER_ERROR = -1
+"""The broker's own code failed at it."""
 ORDERS_MAX = 100_000
 """Orders that one unreachable broker may collect; beyond it they are dropped, and it gets everything once back."""
 
@@ -167,11 +169,15 @@ class BrokerChannels:
             self._on_answer(order, problem)
 
 
+def refused_whole(code: int) -> str:
+    return f"error {code} for the whole request"
+
+
 def problem_in(answer: Message) -> str | None:
     """The error of an answer, at its top or for a partition; None when there is none."""
     code = getattr(answer, "error_code", 0)
     if code:
-        return f"error {code} for the whole request"
+        return refused_whole(code)
     failed = []
     if isinstance(answer, LeaderAndIsrResponse):
         failed = [

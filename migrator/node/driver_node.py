@@ -22,9 +22,9 @@ import structlog
 from migrator.audit.compare import Report
 from migrator.driver.claim import Claim, Seen, still_ours
 from migrator.driver.copy import Copy
-from migrator.driver.guard import Survey
+from migrator.driver.guard import Survey, left_over
 from migrator.driver.machine import Happened, State, Window, entry, in_window, may_abort, move, writes_allowed
-from migrator.driver.tell import Kind, Order, reachable
+from migrator.driver.tell import LEADER_AND_ISR, Kind, Order, reachable
 from migrator.driver.teller import Teller
 from migrator.driver.tree import Tree
 from migrator.errors import FENCED, HAND_BACK_NOT_POSSIBLE, TAKEOVER_ABORTED, FindingError, Occurrence
@@ -33,13 +33,14 @@ from migrator.model.image import NOWHERE, Position
 from migrator.model.values import Mark, MigrationState
 from migrator.model.verdict import Verdict
 from migrator.node.active_controller import ActiveController, LeadershipLost
-from migrator.node.broker_channels import BrokerChannels
+from migrator.node.broker_channels import UNKNOWN_SERVER_ERROR, BrokerChannels, refused_whole
 from migrator.node.claims import read_claim
 from migrator.node.client_security import client_security
 from migrator.node.config import NodeConfig
 from migrator.node.hooks import Hooks
 from migrator.node.mirror_node import Mirror
 from migrator.node.storage import RetiredMark
+from migrator.node.survey import survey_brokers
 from migrator.node.voters_seen import QuorumView
 from migrator.zk.session import ZkSession
 
@@ -139,6 +140,9 @@ class DriverNode:
         self.unanswered_full: dict[int, int] = {}
         self._refusals: dict[int, int] = {}
         self._retries: dict[int, asyncio.TimerHandle] = {}
+        self._ill: set[int] = set()
+        """Brokers whose own code failed at a LeaderAndIsr: it does at a FULL one while a log has no topic id."""
+        self._healing: asyncio.Task[None] | None = None
         self._on_retired = on_retired
         self._interrupts: asyncio.Queue[Happened | BaseException] = asyncio.Queue()
         self._changed = asyncio.Event()
@@ -270,6 +274,8 @@ class DriverNode:
             return
         self.wait_because(f"broker {order.broker} refused a request: {problem}")
         self.look_at_claim()
+        if order.api_key == LEADER_AND_ISR and problem == refused_whole(UNKNOWN_SERVER_ERROR):
+            self._ill.add(order.broker)
         if order.broker not in self._retries:  # one refused send has many refused orders
             times = self._refusals[order.broker] = self._refusals.get(order.broker, 0) + 1
             pause_s = min(REFUSED_AGAIN_S * 2.0 ** (times - 1), REFUSED_AGAIN_MAX_S)
@@ -283,9 +289,30 @@ class DriverNode:
 
     def _tell_again(self, broker: int, broker_epoch: int) -> None:
         self._retries.pop(broker, None)
-        if self.teller is not None:
-            self.unanswered_full.pop(broker, None)
-            self.send(self.teller.refused(broker, broker_epoch))
+        if broker in self._ill:
+            self._ill.discard(broker)
+            self._healing = self._loop.create_task(self._heal(broker, broker_epoch), name=f"heal-{broker}")
+            self._healing.add_done_callback(self._watch_task)
+        else:
+            self._tell_everything(broker, broker_epoch)
+
+    def _tell_everything(self, broker: int, broker_epoch: int, leftovers: list[tuple[str, int]] | None = None) -> None:
+        """leftovers: given, what it has to be healed of first."""
+        if self.teller is None or self.teller.audience().get(broker) != broker_epoch:
+            return
+        first = [] if leftovers is None else self.teller.heal(broker, leftovers)
+        self.unanswered_full.pop(broker, None)
+        self.send([*first, *self.teller.refused(broker, broker_epoch)])
+
+    async def _heal(self, broker: int, broker_epoch: int) -> None:
+        """It refused the FULL LeaderAndIsr: what it has tells what it must be rid of before the next one."""
+        image, gone = self.controller.image, self.controller.removals
+        asked = [each for each in reachable(image) if each.id == broker]
+        listener = self.config.inter_broker_listener
+        surveys, _ = await survey_brokers(asked, listener, str(self.config.node_id), self.to_brokers)
+        found = [left_over(each, self.controller.image, gone.topics, gone.replicas) for each in surveys.values()]
+        log.info("broker.healed", broker=broker, leftovers=len(found[0]) if found else None)
+        self._tell_everything(broker, broker_epoch, found[0] if found else [])
 
     # --- the claim -----------------------------------------------------------------------------------------
 
@@ -503,6 +530,7 @@ class DriverNode:
             retry.cancel()
         self._retries.clear()
         self._refusals.clear()
+        self._ill.clear()
         await self.channels.close()
 
     async def changed(self, timeout_s: float) -> None:

@@ -315,7 +315,10 @@ def test_k18_a_dead_broker_is_not_shown_to_clients(stage: Stage) -> None:
 
 
 def test_k20_a_broker_that_was_away_keeps_nothing_of_what_was_deleted_without_it(stage: Stage) -> None:
-    """Also a topic made again under its name, and also when the log remembers the deletion in a snapshot only."""
+    """Also a topic made again under its name, and also when the log remembers the deletion in a snapshot only.
+
+    Two of its logs have no topic id, as after a kill right after they were made: it then fails at FULL requests.
+    """
     admin, away = stage.cluster.admin(), stage.cluster.brokers[2]
     assert stage.logs_of("gone", 2)
     assert stage.logs_of("again", 2)
@@ -325,6 +328,8 @@ def test_k20_a_broker_that_was_away_keeps_nothing_of_what_was_deleted_without_it
     stage.trim_log()
     assert not stage.deletions_in_log()
     stage.controller.kill()
+    for log in ("gone-0", "topic-0-0"):
+        (away.directory / "data-0" / log / "partition.metadata").unlink(missing_ok=True)
     with stage.about_to_compare():
         away.start()
         wait_for(lambda: None if stage.is_unfenced(2) else "fenced", 40, "the broker is back before anybody is told")
