@@ -8,7 +8,6 @@ Brokers have AclAuthorizer, and whoever nobody said anything about may do everyt
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,7 +28,6 @@ from migrator.errors import FindingError
 from migrator.lab.cluster import Cluster
 from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController
-from migrator.lab.tools import dump_metadata_log
 from migrator.zk.multi import Multi, Operation
 from migrator.zk.session import ZkSession
 from tests.e2e.support import ready_cluster, spoil, unspoil, wait_for
@@ -138,12 +136,6 @@ class Stage:
             entry = ConfigEntry(THROTTLED, long, incremental_operation=AlterConfigOpType.SET)
             resource = ConfigResource(ResourceType.TOPIC, TOPICS[0], incremental_configs=[entry])
             self.cluster.admin().incremental_alter_configs([resource])[resource].result(30)
-
-    def deletions_in_log(self) -> list[str]:
-        """What is deleted in the segments on disk."""
-        segments = sorted(self.controller.metadata_log.glob("*.log"))
-        text = dump_metadata_log(self.cluster.laboratory, *segments)
-        return re.findall(r"REMOVE_TOPIC_RECORD.*", text)
 
     def wait_trouble(self, code: str, state: str) -> dict[str, Any]:
         """The driver says what holds it up, in its status and to Prometheus."""
