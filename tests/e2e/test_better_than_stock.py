@@ -302,6 +302,7 @@ def test_k07_a_topic_that_was_made_again_while_nobody_wrote_to_zookeeper_is_repl
 
 def test_k18_a_dead_broker_is_not_shown_to_clients(stage: Stage) -> None:
     stage.cluster.create_topics(["gone"], partitions=1)
+    produce(stage.cluster, "gone", 10)
     away = stage.cluster.brokers[2]
     away.kill()
     others = ",".join(broker.address for broker in stage.cluster.brokers[:2])
