@@ -427,6 +427,16 @@ TAKEOVER_ABORTED = Finding(
     severity=Severity.WARNS,
 )
 
+BROKER_DOES_NOT_FOLLOW = Finding(
+    code="Z2K-2040",
+    says="Broker {broker} is in /brokers/ids and does not follow the controllers: {known} ({count} such brokers).",
+    means="It is told nothing: it leads no partition, and its metadata is what it knew before. Usually it was started "
+    "without the migration enabled, or with another quorum's voters.",
+    remedy="Start it with `zookeeper.metadata.migration.enable=true` and this quorum's `controller.quorum.voters`; "
+    "what else it may be is on this code's page.",
+    severity=Severity.WARNS,
+)
+
 # --- 3xxx: bytes, log and quorum --------------------------------------------------------------------------
 
 MALFORMED_BYTES = Finding(

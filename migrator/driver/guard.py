@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from migrator.driver.tell import LEADER_AND_ISR, UPDATE_METADATA, VERSIONS, Kind, Order
 from migrator.errors import FULL_SEND_INCOMPLETE, Occurrence
+from migrator.model.image import Image
 from migrator.wire.codec import decode
 from migrator.wire.messages.control import LeaderAndIsrRequest, UpdateMetadataRequest
 from migrator.wire.primitives import ZERO_UUID
@@ -45,7 +46,7 @@ def check_full_send(
         leader that died had told it to host them, with the id that is committed, and did not come to the rest.
     """
     found: list[Occurrence] = []
-    for order in orders:
+    for order in dict.fromkeys(orders):  # the same one may leave twice
         survey = surveys.get(order.broker)
         if order.kind is not Kind.FULL:
             continue
@@ -57,6 +58,18 @@ def check_full_send(
         elif order.api_key == UPDATE_METADATA:
             found += _check_topics(order, survey, deleted)
     return found
+
+
+def left_over(
+    survey: Survey, image: Image, deleted: Collection[str], removed: Collection[tuple[int, str, int]]
+) -> list[tuple[str, int]]:
+    """Topic and partition of logs that the broker does not host by the log, which also knows why it has them."""
+    hosted = {(topic.name, each.id) for topic, each in image.partitions() if survey.broker in each.replicas}
+    return sorted(
+        (topic, partition)
+        for topic, partition in survey.logs - hosted
+        if topic in deleted or (survey.broker, topic, partition) in removed
+    )
 
 
 def _check_logs(

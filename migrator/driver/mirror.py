@@ -67,12 +67,13 @@ class Shape:
     """What an image cannot tell of the tree: which znodes exist (an empty one looks like none).
 
     configs: of configurations, entities, ACLs and tokens, and of the znodes above them that a cluster may lack.
-    strays: by topic name, znodes below a topic that is to be deleted which its assignment does not name.
+    below: by topic name, every znode below the topic's own, where that was read. Of other topics there are exactly
+        those that the image has.
     unreadable: brokers with a password in ZooKeeper that cannot be decoded: their configuration stays as it is there.
     """
 
     configs: frozenset[str] = frozenset()
-    strays: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    below: Mapping[str, Collection[str]] = field(default_factory=dict)
     unreadable: frozenset[str] = frozenset()
 
 
@@ -96,7 +97,7 @@ def plan(
 
     Returns no multi at all for a delta that ZooKeeper has no form of (NoOps, broker registrations, features).
     """
-    writer = _Writer(claim, set(shape.configs), passwords)
+    writer = _Writer(claim, shape, passwords)
     deleted, created, changed = _sort_topics(delta)
     created_names = {topic.name for topic in created}
 
@@ -110,7 +111,7 @@ def plan(
         for key in sorted(delta.configs)
         if not (key.type == ConfigType.TOPIC and key.name in created_names) and not stays(key)
     ]
-    groups = [writer.delete_topic(topic, shape.strays.get(topic.name, ())) for topic in deleted]
+    groups = [writer.delete_topic(topic) for topic in deleted]
     groups += [writer.create_topic(topic, delta.after) for topic in created]
     groups += [writer.change_topic(before, after) for before, after in changed]
     groups += [writer.write_config(key, delta.after) for key in configs]
@@ -187,10 +188,11 @@ def _sort_topics(delta: Delta) -> tuple[list[Topic], list[Topic], list[tuple[Top
 class _Writer:
     """Operations per kind of change; keeps account of which znodes exist."""
 
-    def __init__(self, claim: Claim, configs: set[str], passwords: PasswordEncoder | None) -> None:
+    def __init__(self, claim: Claim, shape: Shape, passwords: PasswordEncoder | None) -> None:
         self._claim = claim
         self._passwords = passwords
-        self.configs = configs
+        self._below = shape.below
+        self.configs = set(shape.configs)
         self._dropped: set[str] = set()
 
     # --- topics --------------------------------------------------------------------------------------------
@@ -205,22 +207,32 @@ class _Writer:
             operations += self._create_partition(topic.name, partition)
         return operations
 
-    def delete_topic(self, topic: Topic, strays: Collection[str]) -> list[Operation]:
-        operations: list[Operation] = []
-        known = set()
-        for partition in topic.partitions:
-            for path in (paths.state(topic.name, partition.id), paths.partition(topic.name, partition.id)):
-                known.add(path)
-                operations.append(Delete(path))
-        deepest_first = sorted(set(strays) - known, key=lambda path: path.count("/"), reverse=True)
-        operations = [Delete(path) for path in deepest_first] + operations
-        operations.append(Delete(paths.partitions(topic.name)))
+    def delete_topic(self, topic: Topic) -> list[Operation]:
+        operations: list[Operation] = [Delete(path) for path in self._znodes_below(topic)]
         config = paths.topic_config(topic.name)
         if config in self.configs:
             self.configs.discard(config)
             operations.append(Delete(config))
         operations.append(Delete(paths.topic(topic.name)))
         return operations
+
+    def _znodes_below(self, topic: Topic) -> list[str]:
+        """Children before their parents: a znode with children cannot be deleted (K-09)."""
+        read = self._below.get(topic.name)
+        if read is not None:
+            return _deepest_first(read)
+        found = []
+        for partition in topic.partitions:
+            found += [paths.state(topic.name, partition.id), paths.partition(topic.name, partition.id)]
+        return [*found, paths.partitions(topic.name)]
+
+    def _delete_partition(self, topic: str, partition: int) -> list[Operation]:
+        """What is there of a partition: as read, or else its two znodes."""
+        path = paths.partition(topic, partition)
+        read = self._below.get(topic)
+        if read is None:
+            return [Delete(paths.state(topic, partition)), Delete(path)]
+        return [Delete(each) for each in _deepest_first(read) if each == path or each.startswith(f"{path}/")]
 
     def change_topic(self, before: Topic, after: Topic) -> list[Operation]:
         operations: list[Operation] = []
@@ -230,12 +242,13 @@ class _Writer:
         for partition in after.partitions:
             left = known.pop(partition.id, None)
             if left is None:
+                if after.name in self._below:  # somebody may have left znodes where the assignment names none
+                    operations += self._delete_partition(after.name, partition.id)
                 operations += self._create_partition(after.name, partition)
             elif not same_partition(left, partition):
                 operations += self._change_state(after.name, left, partition)
         for partition_id in known:
-            operations.append(Delete(paths.state(after.name, partition_id)))
-            operations.append(Delete(paths.partition(after.name, partition_id)))
+            operations += self._delete_partition(after.name, partition_id)
         return operations
 
     def _create_partition(self, topic: str, partition: Partition) -> list[Operation]:
@@ -358,6 +371,10 @@ class _Writer:
 
 
 _ALWAYS_THERE: Final = frozenset({paths.CONFIG, paths.USER_CONFIGS, paths.CLIENT_CONFIGS, paths.IP_CONFIGS})
+
+
+def _deepest_first(znodes: Iterable[str]) -> list[str]:
+    return sorted(znodes, key=lambda path: (-path.count("/"), path))
 
 
 def _credentials(entity: QuotaEntity, image: Image) -> dict[ScramMechanism, ScramCredential]:

@@ -85,11 +85,15 @@ def _by_id(broker: Broker) -> int:
 
 
 def full_orders(image: Image, claim: Claim, brokers: Collection[int], listener: str) -> list[Order]:
-    """Per broker: UpdateMetadata to know everybody, FULL LeaderAndIsr, FULL UpdateMetadata."""
+    """Per broker: FULL UpdateMetadata, FULL LeaderAndIsr, and the FULL UpdateMetadata again.
+
+    The first one comes before any leadership, since a coordinator that is made leader and finds a partition unknown
+    takes it for deleted. It is FULL, unlike stock's: brokers forget topics by their ids, and after any other request a
+    topic that was made again under its name would have its new id, and partitions of the old one for ever (K-20).
+    """
     topics = sorted(image.topics.values(), key=lambda topic: topic.name)
     states = [_metadata_topic(image, claim, topic, topic.partitions) for topic in topics]
     count = image.partition_count()
-    first = _Shared(_update_metadata(image, claim, states, Kind.UNKNOWN))
     complete = _Shared(_update_metadata(image, claim, states, Kind.FULL))
     hosted = _by_host((topic, partition) for topic in topics for partition in topic.partitions)
     orders = []
@@ -97,12 +101,26 @@ def full_orders(image: Image, claim: Claim, brokers: Collection[int], listener: 
         if broker.id not in brokers:
             continue
         mine = hosted.get(broker.id, {})
-        orders += [
-            first.order(broker, Kind.UNKNOWN, count),
-            _leader_and_isr(image, claim, broker, mine, Kind.FULL, listener),
-            complete.order(broker, Kind.FULL, count),
-        ]
+        everything = complete.order(broker, Kind.FULL, count)
+        orders += [everything, _leader_and_isr(image, claim, broker, mine, Kind.FULL, listener), everything]
     return orders
+
+
+def healing_orders(
+    image: Image, claim: Claim, broker: Broker, listener: str, leftovers: Iterable[tuple[str, int]]
+) -> list[Order]:
+    """What a broker that refuses its FULL LeaderAndIsr gets before the next one.
+
+    It does so as long as one of its logs has no topic id, as when it was killed right after it made one. Those that it
+    does not host any more (`leftovers`: topic and partition) it drops; the others get their ids from a request that
+    only adds. Errors of single partitions (a log of an earlier topic of that name) end with the FULL request.
+    """
+    stops: dict[str, list[StopReplicaPartitionState]] = defaultdict(list)
+    for topic, partition in leftovers:
+        stops[topic].append(StopReplicaPartitionState(partition, DELETED_EPOCH, True))
+    hosted = _by_host(image.partitions()).get(broker.id, {})
+    orders = [_stop_replica(claim, broker, stops)] if stops else []
+    return [*orders, _leader_and_isr(image, claim, broker, hosted, Kind.INCREMENTAL, listener)]
 
 
 # --- what changed -----------------------------------------------------------------------------------------
@@ -183,18 +201,6 @@ def _removal_orders(delta: Delta, claim: Claim, brokers: list[Broker], wanted: I
         for broker_id in set(before.replicas if before else ()) - set(partition.replicas):
             stops[broker_id][topic.name].append(StopReplicaPartitionState(partition.id, partition.leader_epoch, True))
     return [_stop_replica(claim, broker, stops[broker.id]) for broker in brokers if broker.id in stops]
-
-
-def removed_replicas(delta: Delta) -> set[tuple[int, str, int]]:
-    """Broker, topic and partition of every replica that a reassignment took away in this delta."""
-    return {
-        (broker, topic.name, partition.id)
-        for topic, partition, before in _changed_partitions(
-            delta, [each for each in delta.topics if each in delta.before.topics]
-        )
-        if before is not None and before.replicas != partition.replicas
-        for broker in set(before.replicas) - set(partition.replicas)
-    }
 
 
 def _changed_partitions(delta: Delta, wanted: Iterable[bytes]) -> list[tuple[Topic, Partition, Partition | None]]:
@@ -300,8 +306,7 @@ def _offline(image: Image, partition: Partition) -> tuple[int, ...]:
 def _deleted_topic(image: Image, claim: Claim, topic: Topic) -> UpdateMetadataTopicState:
     """Leader -2 makes a broker forget the partition, the zero id makes it forget the topic's id.
 
-    offline_replicas names the replicas that are online, as stock controllers do; nobody reads it of a partition that
-    is gone.
+    offline_replicas means here what it means everywhere; stock names those that are online (K-19).
     """
     return UpdateMetadataTopicState(
         topic_name=topic.name,
@@ -315,7 +320,7 @@ def _deleted_topic(image: Image, claim: Claim, topic: Topic) -> UpdateMetadataTo
                 isr=partition.isr,
                 zk_version=0,
                 replicas=partition.replicas,
-                offline_replicas=tuple(each for each in partition.replicas if each not in _offline(image, partition)),
+                offline_replicas=_offline(image, partition),
             )
             for partition in topic.partitions
         ),

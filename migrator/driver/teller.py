@@ -11,14 +11,14 @@ Source: R-866-06, R-866-07.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import msgspec
 
 from migrator.driver.claim import Claim
 from migrator.driver.mirror import needs_zookeeper_first
-from migrator.driver.tell import Order, delta_orders, full_orders, reachable
+from migrator.driver.tell import Order, delta_orders, full_orders, healing_orders, reachable
 from migrator.model.draft import Delta
 from migrator.model.image import Image, Position
 
@@ -102,6 +102,11 @@ class Teller:
             del self._told[broker]
         self._update_audience()
         return self._welcome()
+
+    def heal(self, broker: int, leftovers: Iterable[tuple[str, int]]) -> list[Order]:
+        """What has to come before the next FULL LeaderAndIsr of a broker that refused one."""
+        image = self._image_of_zookeeper()
+        return healing_orders(image, self._claim, image.brokers[broker], self._listener, leftovers)
 
     def audience(self) -> dict[int, int]:
         """Brokers that were told everything, with the epoch under which they were."""

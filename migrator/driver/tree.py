@@ -314,6 +314,27 @@ def missing_states(tree: Tree, target: Image) -> list[tuple[str, Partition]]:
     return found
 
 
+def problems_of(tree: Tree, target: Image) -> list[Occurrence]:
+    """What has to be understood before the tree can be brought to what the log says.
+
+    A state znode that is missing of a partition that the log does not have says nothing: a deletion in several multis
+    takes the states first, and was interrupted.
+    """
+    gone = {
+        paths.state(name, partition)
+        for name, reading in tree.topics.items()
+        if not reading.sound
+        for partition in range(len(reading.state_mzxids))
+        if not _has_partition(target, reading.topic.id, partition)
+    }
+    return [each for each in tree.problems if each.code != STATE_MISSING.code or str(each.values["path"]) not in gone]
+
+
+def _has_partition(image: Image, topic_id: bytes, partition: int) -> bool:
+    topic = image.topics.get(topic_id)
+    return topic is not None and topic.partition(partition) is not None
+
+
 def live_and_assigned(tree: Tree) -> tuple[set[int], Mapping[int, str]]:
     """Broker ids in `/brokers/ids`, and each id in any assignment with one topic that names it."""
     assigned: dict[int, str] = {}

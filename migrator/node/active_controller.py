@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from random import Random
 
 import structlog
@@ -29,6 +30,7 @@ from migrator.controller.elections import preferred_leaders
 from migrator.controller.features import activation_records, activation_refusal
 from migrator.controller.permissions import allowed_as_whole
 from migrator.controller.refusals import refuse
+from migrator.controller.removals import Removals
 from migrator.controller.replay import replay
 from migrator.controller.requests import decide
 from migrator.controller.snapshot import records_of
@@ -93,7 +95,7 @@ class ActiveController:
         self._serves_kraft = False
         self._raft = raft
         self._read_ahead: ReadAhead | None = read_ahead
-        self._replay = LogReplay(read_ahead.snapshot, read_ahead.begins_at)
+        self._replay = LogReplay(read_ahead.snapshot, read_ahead.begins_at, read_ahead.removals)
         self._applied = self._committed = read_ahead.begins_at
         self._applied_bytes = 0
         self._settled: tuple[int, Image] = (self._applied, self.image)
@@ -195,7 +197,8 @@ class ActiveController:
         """The records of everything applied; the image is kept as it is now, whoever reads it and when."""
         end, image = self._settled
         assert snapshot.end_offset == end, f"a snapshot at {snapshot.end_offset}, applied {end}"
-        return lambda: (encode_record(record, version) for record, version in records_of(image))
+        removed = self.removals.records()
+        return lambda: (encode_record(record, version) for record, version in chain(records_of(image), removed))
 
     # --- leadership ----------------------------------------------------------------------------------------
 
@@ -258,9 +261,7 @@ class ActiveController:
             for future, _ in self._steps.popleft().waiting:
                 future.cancel()
         self.newest = self.image
-        before, self._replay = self._replay, LogReplay(self.image, self._applied)
-        self._replay.removed_topics = before.removed_topics
-        self._replay.removed_replicas = before.removed_replicas
+        self._replay = LogReplay(self.image, self._applied, self.removals)
         self._on_lost(epoch)
         self._look_for_retirement()
         self._catch_up()
@@ -284,6 +285,7 @@ class ActiveController:
                 delta = step.delta if delta is None else join(delta, step.delta)
         if delta is not None:
             self.image = delta.after
+            self.removals.note(delta)
             self._on_publish(delta)
             self._raft.metrics.apply.observe(time.perf_counter() - began)
         for future, reply in done:
@@ -292,14 +294,9 @@ class ActiveController:
         self._tell_applied(self._applied, size)
 
     @property
-    def removed_topics(self) -> set[str]:
-        """Names of topics that the log removed before this node began to lead."""
-        return self._replay.removed_topics
-
-    @property
-    def removed_replicas(self) -> set[tuple[int, str, int]]:
-        """Broker, topic, partition of replicas that the log took away before this node began to lead."""
-        return self._replay.removed_replicas
+    def removals(self) -> Removals:
+        """What the log took away so far, before this node began to lead and since."""
+        return self._replay.removals
 
     # --- requests ------------------------------------------------------------------------------------------
 

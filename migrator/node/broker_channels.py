@@ -30,6 +30,8 @@ from migrator.wire.schema import Message
 log = structlog.get_logger()
 
 RETRY_S = 0.1
+UNKNOWN_SERVER_ERROR = -1
+"""The broker's own code failed at it."""
 ORDERS_MAX = 100_000
 """Orders that one unreachable broker may collect; beyond it they are dropped, and it gets everything once back."""
 
@@ -71,12 +73,15 @@ class BrokerChannels:
         *,
         security: ClientSecurity = PLAINTEXT,
         on_answer: Callable[[Order, str | None], None],
+        on_fault: Callable[[asyncio.Task[None]], None],
         now_ms: Callable[[], int],
     ) -> None:
+        """on_fault: told of a channel's task that ended, for whatever reason."""
         self._client_id = client_id
         self._listener = listener
         self._security = security
         self._on_answer = on_answer
+        self._on_fault = on_fault
         self._now_ms = now_ms
         self._channels: dict[int, _Channel] = {}
 
@@ -128,6 +133,7 @@ class BrokerChannels:
         connection = BrokerConnection(host, int(port), self._client_id, self._security)
         channel = _Channel(ChannelState(broker, address), connection)
         channel.task = asyncio.create_task(self._run(channel), name=f"broker-{broker}")
+        channel.task.add_done_callback(self._on_fault)
         self._channels[broker] = channel
 
     def _close(self, broker: int) -> None:
@@ -163,11 +169,15 @@ class BrokerChannels:
             self._on_answer(order, problem)
 
 
+def refused_whole(code: int) -> str:
+    return f"error {code} for the whole request"
+
+
 def problem_in(answer: Message) -> str | None:
     """The error of an answer, at its top or for a partition; None when there is none."""
     code = getattr(answer, "error_code", 0)
     if code:
-        return f"error {code} for the whole request"
+        return refused_whole(code)
     failed = []
     if isinstance(answer, LeaderAndIsrResponse):
         failed = [

@@ -22,9 +22,9 @@ import structlog
 from migrator.audit.compare import Report
 from migrator.driver.claim import Claim, Seen, still_ours
 from migrator.driver.copy import Copy
-from migrator.driver.guard import Survey
+from migrator.driver.guard import Survey, left_over
 from migrator.driver.machine import Happened, State, Window, entry, in_window, may_abort, move, writes_allowed
-from migrator.driver.tell import Kind, Order, reachable, removed_replicas
+from migrator.driver.tell import LEADER_AND_ISR, Kind, Order, reachable
 from migrator.driver.teller import Teller
 from migrator.driver.tree import Tree
 from migrator.errors import FENCED, HAND_BACK_NOT_POSSIBLE, TAKEOVER_ABORTED, FindingError, Occurrence
@@ -33,7 +33,7 @@ from migrator.model.image import NOWHERE, Position
 from migrator.model.values import Mark, MigrationState
 from migrator.model.verdict import Verdict
 from migrator.node.active_controller import ActiveController, LeadershipLost
-from migrator.node.broker_channels import BrokerChannels
+from migrator.node.broker_channels import UNKNOWN_SERVER_ERROR, BrokerChannels, refused_whole
 from migrator.node.claims import read_claim
 from migrator.node.client_security import client_security
 from migrator.node.config import NodeConfig
@@ -41,6 +41,7 @@ from migrator.node.encoder_config import encoder_of
 from migrator.node.hooks import Hooks
 from migrator.node.mirror_node import Mirror
 from migrator.node.storage import RetiredMark
+from migrator.node.survey import survey_brokers
 from migrator.node.voters_seen import QuorumView
 from migrator.zk.session import ZkSession
 
@@ -71,6 +72,8 @@ class DriverState:
     """What the driver knows. One act at a time changes it, on the loop's thread.
 
     wish_takeover, wish_hand_back: a person asked; kept until done.
+    trouble: what holds up the act of this state, or what somebody should look at meanwhile; `finding` is about how
+        states ended.
     """
 
     state: State = State.IDLE
@@ -86,6 +89,7 @@ class DriverState:
     exported: str | None = None
     audit: Report | None = None
     finding: Occurrence | None = None
+    trouble: Occurrence | None = None
     wish_takeover: bool = False
     wish_hand_back: bool = False
     fresh_copy: bool = False
@@ -130,6 +134,7 @@ class DriverNode:
             config.inter_broker_listener,
             security=self.to_brokers,
             on_answer=self._on_answer,
+            on_fault=self._watch_task,
             now_ms=self.now_ms,
         )
         self.backlog: list[Delta] = []
@@ -137,18 +142,18 @@ class DriverNode:
         self.untold: list[Delta] = []
         """Commits since the image of a full send that is being encoded."""
         self.unanswered_full: dict[int, int] = {}
-        self.deleted_topics: set[str] = set()
-        """Names of topics that the log removed; a broker that missed that may still have their logs."""
-        self.removed_replicas: set[tuple[int, str, int]] = set()
-        """Broker, topic, partition of replicas that a reassignment took away; the same holds."""
         self._refusals: dict[int, int] = {}
         self._retries: dict[int, asyncio.TimerHandle] = {}
+        self._ill: set[int] = set()
+        """Brokers whose own code failed at a LeaderAndIsr: it does at a FULL one while a log has no topic id."""
+        self._healing: asyncio.Task[None] | None = None
         self._on_retired = on_retired
-        self._interrupts: asyncio.Queue[Happened] = asyncio.Queue()
+        self._interrupts: asyncio.Queue[Happened | BaseException] = asyncio.Queue()
         self._changed = asyncio.Event()
         self._epoch: int | None = None
         self._loop = asyncio.get_running_loop()
         self._claim_look: asyncio.TimerHandle | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._moves = 0
         controller.writes_allowed = self._may_write
 
@@ -172,8 +177,6 @@ class DriverNode:
     def led(self, epoch: int) -> None:
         """This node leads and its first records are committed."""
         self._epoch = epoch
-        self.deleted_topics |= self.controller.removed_topics
-        self.removed_replicas |= self.controller.removed_replicas
         image = self.controller.image
         self.interrupt(entry(image.migration, latched=Mark.TAKEOVER in image.marks))
 
@@ -188,6 +191,12 @@ class DriverNode:
 
     def interrupt(self, happened: Happened) -> None:
         self._interrupts.put_nowait(happened)
+
+    def _watch_task(self, task: asyncio.Task[None]) -> None:
+        """What nobody expected in the background ends `run`, and with it the process; it is not only logged (K-24)."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._interrupts.put_nowait(error)
 
     def ask_takeover(self) -> None:
         """A person wants the takeover. Asked once more when it is under way, this changes nothing."""
@@ -232,12 +241,7 @@ class DriverNode:
             self.untold.append(delta)
 
     def _note_what_surveys_miss(self, delta: Delta) -> None:
-        """Topics that are gone since brokers were asked; brokers that came back have to be asked again."""
-        for topic_id in delta.topics:
-            before = delta.before.topics.get(topic_id)
-            if before is not None and topic_id not in delta.after.topics:
-                self.deleted_topics.add(before.name)
-        self.removed_replicas |= removed_replicas(delta)
+        """Brokers that came back have to be asked again what they have."""
         for broker in delta.brokers:
             old, new = delta.before.brokers.get(broker), delta.after.brokers.get(broker)
             if old is None or new is None or old.epoch != new.epoch:
@@ -274,6 +278,8 @@ class DriverNode:
             return
         self.wait_because(f"broker {order.broker} refused a request: {problem}")
         self.look_at_claim()
+        if order.api_key == LEADER_AND_ISR and problem == refused_whole(UNKNOWN_SERVER_ERROR):
+            self._ill.add(order.broker)
         if order.broker not in self._retries:  # one refused send has many refused orders
             times = self._refusals[order.broker] = self._refusals.get(order.broker, 0) + 1
             pause_s = min(REFUSED_AGAIN_S * 2.0 ** (times - 1), REFUSED_AGAIN_MAX_S)
@@ -287,9 +293,30 @@ class DriverNode:
 
     def _tell_again(self, broker: int, broker_epoch: int) -> None:
         self._retries.pop(broker, None)
-        if self.teller is not None:
-            self.unanswered_full.pop(broker, None)
-            self.send(self.teller.refused(broker, broker_epoch))
+        if broker in self._ill:
+            self._ill.discard(broker)
+            self._healing = self._loop.create_task(self._heal(broker, broker_epoch), name=f"heal-{broker}")
+            self._healing.add_done_callback(self._watch_task)
+        else:
+            self._tell_everything(broker, broker_epoch)
+
+    def _tell_everything(self, broker: int, broker_epoch: int, leftovers: list[tuple[str, int]] | None = None) -> None:
+        """leftovers: given, what it has to be healed of first."""
+        if self.teller is None or self.teller.audience().get(broker) != broker_epoch:
+            return
+        first = [] if leftovers is None else self.teller.heal(broker, leftovers)
+        self.unanswered_full.pop(broker, None)
+        self.send([*first, *self.teller.refused(broker, broker_epoch)])
+
+    async def _heal(self, broker: int, broker_epoch: int) -> None:
+        """It refused the FULL LeaderAndIsr: what it has tells what it must be rid of before the next one."""
+        image, gone = self.controller.image, self.controller.removals
+        asked = [each for each in reachable(image) if each.id == broker]
+        listener = self.config.inter_broker_listener
+        surveys, _ = await survey_brokers(asked, listener, str(self.config.node_id), self.to_brokers)
+        found = [left_over(each, self.controller.image, gone.topics, gone.replicas) for each in surveys.values()]
+        log.info("broker.healed", broker=broker, leftovers=len(found[0]) if found else None)
+        self._tell_everything(broker, broker_epoch, found[0] if found else [])
 
     # --- the claim -----------------------------------------------------------------------------------------
 
@@ -310,9 +337,11 @@ class DriverNode:
     def look_at_claim(self) -> None:
         """Look soon whether the claim is still ours; called from any thread's watch through the loop."""
         if self._claim_look is None and self.now.claim is not None:
-            self._claim_look = self._loop.call_later(
-                CLAIM_LOOK_S, lambda: asyncio.ensure_future(self._check_claim(), loop=self._loop)
-            )
+            self._claim_look = self._loop.call_later(CLAIM_LOOK_S, self._begin_claim_look)
+
+    def _begin_claim_look(self) -> None:
+        self._looking = self._loop.create_task(self._check_claim(), name="claim-look")
+        self._looking.add_done_callback(self._watch_task)
 
     def _watch_fired(self) -> None:
         self._loop.call_soon_threadsafe(self.look_at_claim)
@@ -421,6 +450,8 @@ class DriverNode:
                 done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 if interrupt in done:
                     happened = interrupt.result()
+                    if isinstance(happened, BaseException):
+                        raise happened
                     if move(self.now.state, happened) is not None:
                         return happened
                 else:
@@ -446,6 +477,7 @@ class DriverNode:
                     log.warning("window.failed", state=self.now.state.value, reason=str(error))
                     return Happened.WINDOW_FAILED
                 self.wait_because(str(error))
+                self.now.trouble = error.occurrence
                 if self.must_go_back():
                     self.now.finding = error.occurrence
                     return Happened.MUST_GO_BACK
@@ -454,6 +486,7 @@ class DriverNode:
     async def _enter(self, state: State, happened: Happened) -> None:
         before = self.now.state
         self.now.state = state
+        self.now.trouble = None
         self.now.since_ms = self.now_ms()
         keeps_reason = state in (State.ABORTING, State.HELD, State.FENCED, State.RETIRED)
         reason = self.now.reason if keeps_reason else happened.value
@@ -501,6 +534,7 @@ class DriverNode:
             retry.cancel()
         self._retries.clear()
         self._refusals.clear()
+        self._ill.clear()
         await self.channels.close()
 
     async def changed(self, timeout_s: float) -> None:

@@ -19,9 +19,10 @@ from migrator.driver.claim import Claim, still_ours
 from migrator.driver.guard import check_full_send
 from migrator.driver.machine import Happened
 from migrator.driver.mirror import Shape, plan, state_creation
+from migrator.driver.strangers import Strangers
 from migrator.driver.tell import Order, reachable
 from migrator.driver.teller import Teller
-from migrator.driver.tree import Tree, as_image, changed_since, clear_broker_configs, missing_states
+from migrator.driver.tree import Tree, as_image, changed_since, clear_broker_configs, missing_states, problems_of
 from migrator.errors import ONLY_IN_ZOOKEEPER, ZOOKEEPER_LOST, FindingError, Occurrence
 from migrator.model.diff import diff
 from migrator.model.draft import Delta
@@ -39,6 +40,7 @@ from migrator.zk.session import UNLIMITED
 log = structlog.get_logger()
 
 GUARD_TRIES = 3
+STRANGERS_LOOK_MS = 5_000
 
 
 class DualWriteActs:
@@ -72,8 +74,9 @@ class DualWriteActs:
         if await asyncio.to_thread(self._complete_creations, tree, target, claim):
             tree = await asyncio.to_thread(read_tree, d.session, UNLIMITED, tree)
             d.now.tree = tree
-        if tree.problems:
-            raise FindingError(tree.problems[0])
+        unclear = problems_of(tree, target)
+        if unclear:
+            raise FindingError(unclear[0])
         delta = await asyncio.to_thread(_difference, tree, target, d.passwords)
         self._refuse_to_delete_what_nobody_told_of(delta)
         shape = await asyncio.to_thread(self._shape, tree, delta)
@@ -106,7 +109,7 @@ class DualWriteActs:
         if Mark.TAKEOVER not in d.controller.image.marks:
             return
         names = {delta.before.topics[topic_id].name for topic_id in delta.topics if topic_id not in delta.after.topics}
-        foreign = sorted(names - d.deleted_topics)
+        foreign = sorted(names - d.controller.removals.topics.keys())
         if foreign:
             error = ONLY_IN_ZOOKEEPER.error(count=len(foreign), first=paths.topic(foreign[0]))
             d.now.finding = error.occurrence
@@ -127,14 +130,12 @@ class DualWriteActs:
         return True
 
     def _shape(self, tree: Tree, delta: Delta) -> Shape:
-        """Which configuration znodes exist, which cannot be read, and what lies below topics that are to be deleted."""
-        gone = [
-            delta.before.topics[topic_id].name
-            for topic_id in delta.topics
-            if topic_id in delta.before.topics and topic_id not in delta.after.topics
-        ]
-        strays = {name: tuple(descendants(self.d.session, paths.partitions(name))) for name in gone}
-        return Shape(frozenset(tree.config_paths), strays, self._unreadable(tree))
+        """Which configuration znodes exist, which cannot be read, and what lies below topics that change their shape.
+
+        Topics that go, or whose partitions come or go.
+        """
+        read = {name: descendants(self.d.session, paths.topic(name)) for name in _names_to_look_below(delta)}
+        return Shape(frozenset(tree.config_paths), read, self._unreadable(tree))
 
     def _unreadable(self, tree: Tree) -> frozenset[str]:
         """Brokers whose passwords were encrypted by somebody else meanwhile: we neither write nor forget them."""
@@ -224,8 +225,8 @@ class DualWriteActs:
         return orders, self._guard(orders)
 
     def _guard(self, orders: list[Order]) -> list[Occurrence]:
-        now, deleted, removed = self.d.now, self.d.deleted_topics, self.d.removed_replicas
-        return check_full_send(orders, now.surveys, deleted, removed, after_fail_over=not now.fresh_copy)
+        now, gone = self.d.now, self.d.controller.removals
+        return check_full_send(orders, now.surveys, gone.topics, gone.replicas, after_fail_over=not now.fresh_copy)
 
     def _tell(self, teller: Teller, orders: list[Order]) -> None:
         """From here on commits go to the teller; those that came while the full send was encoded go first."""
@@ -287,17 +288,40 @@ class DualWriteActs:
             await d.controller.mark(Mark.TAKEOVER, "")
         d.now.fresh_copy = False
         d.now.finding = d.now.unreadable
+        strangers, looked_ms = Strangers(), 0
         while True:
             if d.mirror is None:  # it broke where nobody was listening, as during a hand-back that was refused
                 return Happened.MIRROR_BROKEN
             if d.now.wish_hand_back:
                 return Happened.HAND_BACK_ASKED
-            behind = d.mirror.behind
+            if d.now_ms() - looked_ms >= STRANGERS_LOOK_MS:
+                looked_ms = d.now_ms()
+                d.now.trouble = await self._look_for(strangers)
+            behind = 0 if d.mirror is None else d.mirror.behind
             d.now.reason = f"ZooKeeper has everything up to offset {d.now.dual_write_at.offset}" + (
                 f", {behind} writes on their way" if behind else ""
             )
             await d.changed(5.0)
 
+    async def _look_for(self, strangers: Strangers) -> Occurrence | None:
+        """Brokers in ZooKeeper that do not follow us; when it does not answer, the mirror hears of that."""
+        d = self.d
+        try:
+            names = await asyncio.to_thread(d.session.children, paths.BROKER_IDS)
+        except FindingError:
+            return d.now.trouble
+        live = {int(name) for name in names or () if name.isdecimal()}
+        return strangers.look(live, d.controller.image, d.now_ms())
+
 
 def _difference(tree: Tree, target: Image, passwords: PasswordEncoder | None) -> Delta:
     return diff(as_image(tree, target, passwords=passwords), target)
+
+
+def _names_to_look_below(delta: Delta) -> list[str]:
+    found = []
+    for topic_id in delta.topics:
+        before, after = delta.before.topics.get(topic_id), delta.after.topics.get(topic_id)
+        if before is not None and (after is None or len(before.partitions) != len(after.partitions)):
+            found.append(before.name)
+    return found

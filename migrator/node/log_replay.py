@@ -10,10 +10,11 @@ Source: Kafka 3.9 `MetadataBatchLoader`, `OffsetControlManager`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from migrator.controller.decision import Record
+from migrator.controller.removals import Removals
 from migrator.controller.replay import replay
 from migrator.errors import DIRECTORY_UNUSABLE, FindingError
 from migrator.model.draft import Draft
@@ -24,6 +25,7 @@ from migrator.wire.messages.metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
+    NoOpRecord,
     PartitionChangeRecord,
     RemoveTopicRecord,
 )
@@ -37,17 +39,15 @@ class LogReplay:
     image, end: where to begin, when records before `end` are in the image already.
     """
 
-    def __init__(self, image: Image = EMPTY, end: int = 0) -> None:
+    def __init__(self, image: Image = EMPTY, end: int = 0, removals: Removals | None = None) -> None:
         self.image = image
         self.end = end
         self._begins_at = end
         self.settled_end = end
         """Up to here everything is in the image; behind it an open transaction may wait."""
         self.data_records = 0 if image.is_empty else 1
-        self.removed_topics: set[str] = set()
-        """Names of topics that the log removed at some time."""
-        self.removed_replicas: set[tuple[int, str, int]] = set()
-        """Broker, topic and partition of replicas that a reassignment took away at some time."""
+        self.removals = Removals() if removals is None else removals
+        """What the log took away at some time, also before the snapshot that this began with."""
         self._open: list[Message] | None = None
 
     @property
@@ -89,12 +89,11 @@ class LogReplay:
 
     def _replay(self, draft: Draft, record: Message) -> None:
         if isinstance(record, RemoveTopicRecord) and (name := draft.topic_name(record.topic_id)) is not None:
-            self.removed_topics.add(name)
+            self.removals.topic_gone(name)
         if isinstance(record, PartitionChangeRecord) and record.replicas is not None:
             name = draft.topic_name(record.topic_id) or ""
             before = draft.partition(record.topic_id, record.partition_id).replicas
-            gone = set(before) - set(record.replicas)
-            self.removed_replicas |= {(broker, name, record.partition_id) for broker in gone}
+            self.removals.replicas_gone(name, record.partition_id, sorted(set(before) - set(record.replicas)))
         replay(draft, record)
 
 
@@ -112,13 +111,15 @@ class ReadAhead:
     """The whole log of a node, replayed before it takes part: of use when all of it turns out to be committed.
 
     size: bytes of the log. generation: of the log view that it was made with; a cut makes it worthless.
-    snapshot, begins_at: what it began with, which is committed in any case: an empty image and 0 without a snapshot.
+    snapshot, begins_at, removals: what it began with, which is committed in any case; without a snapshot an empty
+        image, 0 and nothing.
     """
 
     replay: LogReplay
     size: int
     snapshot: Image = EMPTY
     begins_at: int = 0
+    removals: Removals = field(default_factory=Removals)
     generation: int = 0
 
     @property
@@ -129,24 +130,28 @@ class ReadAhead:
 def read_ahead(pieces: Iterable[bytes], begin: LogReplay | None = None) -> ReadAhead:
     """Replay pieces of a log, on any thread. begin: a snapshot's, where the log does not begin at 0."""
     loader = begin or LogReplay()
-    snapshot, begins_at = loader.image, loader.end
+    snapshot, begins_at, removals = loader.image, loader.end, loader.removals.copy()
     size = 0
     for piece in pieces:
         if piece:
             loader.apply(piece)
             size += len(piece)
-    return ReadAhead(loader, size, snapshot, begins_at)
+    return ReadAhead(loader, size, snapshot, begins_at, removals)
 
 
 def read_snapshot(path: Path, snapshot: SnapshotId) -> LogReplay:
     """The image of a snapshot. Raises Z2K-3001 or Z2K-3013 when the file is damaged."""
     draft = Draft(EMPTY)
-    loader = LogReplay()
+    removals = Removals()
+    records = 0
     for batch in read_batches(path.read_bytes()):
         for value in batch.values:
-            replay(draft, decode_record(value))
-            loader.data_records += 1
-    loader.image = draft.finish(Position(snapshot.epoch, snapshot.end_offset - 1)).after
-    beginning = LogReplay(loader.image, snapshot.end_offset)
-    beginning.data_records = loader.data_records
+            record = decode_record(value)
+            replay(draft, record)
+            if isinstance(record, NoOpRecord):
+                removals.take(record)
+            records += 1
+    image = draft.finish(Position(snapshot.epoch, snapshot.end_offset - 1)).after
+    beginning = LogReplay(image, snapshot.end_offset, removals)
+    beginning.data_records = records
     return beginning

@@ -166,6 +166,8 @@ class Metrics:
         for counter in (self.fetches, self.fetched_bytes):
             yield counter.family()
         yield _role(self._status)
+        if "driver" in self._status:
+            yield from _driver(self._status["driver"])
         for name, (help_text, read) in GAUGES.items():
             value = read(self._status)
             if value is not None:
@@ -186,6 +188,17 @@ def _role(status: Mapping[str, Any]) -> Metric:
     return family
 
 
+def _driver(driver: Mapping[str, Any]) -> Iterator[Metric]:
+    """Where the driver is, and what it has found: a migration that stands still can be alarmed on (K-24)."""
+    state = GaugeMetricFamily(DRIVER_STATE, DRIVER_LABELLED[DRIVER_STATE], labels=["state"])
+    state.add_metric([driver["state"]], 1.0)
+    yield state
+    found = GaugeMetricFamily(DRIVER_FINDING, DRIVER_LABELLED[DRIVER_FINDING], labels=["code"])
+    for code in sorted({each["code"] for each in (driver["finding"], driver["trouble"]) if each is not None}):
+        found.add_metric([code], 1.0)
+    yield found
+
+
 def _quorum(key: str) -> Callable[[Mapping[str, Any]], Any]:
     return lambda status: status.get("quorum", {}).get(key)
 
@@ -200,9 +213,21 @@ def _of_driver(read: Callable[[Mapping[str, Any]], float | None]) -> Callable[[M
     return lambda status: read(status) if "driver" in status else None
 
 
+def _refusing(status: Mapping[str, Any]) -> float:
+    return float(sum(each["problem"] is not None for each in status["brokers"]))
+
+
 def _without_controller(status: Mapping[str, Any]) -> float:
     return float(status["driver"]["without_controller_ms"] or 0) / 1000
 
+
+DRIVER_STATE: Final = "zk2kraft_driver_state"
+DRIVER_FINDING: Final = "zk2kraft_driver_finding"
+DRIVER_LABELLED: Final[Mapping[str, str]] = {
+    DRIVER_STATE: "1 for the state that the driver is in",
+    DRIVER_FINDING: "1 for each finding that stands: why a state ended as it did, or what troubles this one",
+}
+"""Name and help of the two with a label of the driver: `state`, `code`."""
 
 GAUGES: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], float | None]]]] = {
     "zk2kraft_leader": ("node id of the leader as this node knows it; -1: none", _quorum("leader")),
@@ -224,6 +249,14 @@ GAUGES: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], float | None
     "zk2kraft_without_controller_seconds": (
         "how long nobody has answered for the cluster, by this node's takeover; 0: somebody does",
         _of_driver(_without_controller),
+    ),
+    "zk2kraft_driver_state_seconds": (
+        "how long the driver has been in its state",
+        _of_driver(lambda status: status["driver"]["since_ms"] / 1000),
+    ),
+    "zk2kraft_brokers_refusing": (
+        "brokers whose last answer to what they were told was an error, or who do not answer",
+        _of_driver(_refusing),
     ),
     "zk2kraft_migrating_brokers": (
         "registered brokers in ZooKeeper mode",

@@ -3,7 +3,8 @@
 What may differ, and why: ids that a controller draws (of topics made in dual-write, of brokers' incarnations); the
 producer ids that ours leaves out as a margin; the controller epoch inside a partition's state, where stock writes the
 epoch of its own quorum; who returns gets the FULL type from ours (R-866-06), INCREMENTAL from stock; ours repeats no
-partitions when only brokers changed.
+partitions when only brokers changed; what comes before the FULL LeaderAndIsr is of the FULL type too (K-20); of a
+deleted partition stock calls those replicas offline that are online (K-19).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from migrator.driver.claim import Claim
 from migrator.driver.copy import producer_id_margin
-from migrator.driver.tell import VERSIONS, Order, delta_orders, full_orders
+from migrator.driver.tell import DELETED_LEADER, UPDATE_METADATA, VERSIONS, Kind, Order, delta_orders, full_orders
 from migrator.lab.changes import Plan
 from migrator.lab.cluster import Cluster
 from migrator.lab.frames import ControlType, Direction, Frame
@@ -182,14 +183,19 @@ def images_of(log: Path) -> Iterator[Image]:
         store.close()
 
 
-def ours_for(images: list[Image], claim: Claim) -> dict[tuple[int, int], list[Told]]:
-    """By broker and API: every request that our rules derive from these commits, alone or a few together."""
+def ours_for(images: list[Image], claim: Claim, *, stock: bool) -> dict[tuple[int, int], list[Told]]:
+    """By broker and API: every request that our rules derive from these commits, alone or a few together.
+
+    stock: a refresh may name every topic too, as the FULL request does.
+    """
     found: dict[tuple[int, int], list[Told]] = {}
 
     def add(orders: list[Order]) -> None:
         for order in orders:
             message = decode(REQUESTS[order.api_key], VERSIONS[order.api_key], order.body)
             found.setdefault((order.broker, order.api_key), []).append(flat(message))
+            if stock and order.api_key == UPDATE_METADATA and order.kind is Kind.FULL:
+                found[order.broker, order.api_key].append({**flat(message), "type": int(Kind.UNKNOWN)})
 
     for number, image in enumerate(images):
         brokers = frozenset(image.brokers)
@@ -213,10 +219,12 @@ def flat(message: Message) -> Told:
     return told
 
 
-def without_partition_controller_epochs(told: Told) -> Told:
+def without_what_stock_says_otherwise(told: Told) -> Told:
     for topic in told["topic_states"].values():
         for partition in topic["partition_states"].values():
             partition.pop("controller_epoch", None)
+            if partition.get("leader") == DELETED_LEADER:
+                partition.pop("offline_replicas", None)
     return told
 
 
@@ -247,13 +255,13 @@ def assert_equal_ours(recording: Recording, log: Path, *, stock: bool) -> int:
         migration_version=0,
         ephemeral=False,
     )
-    derived = ours_for(list(images_of(log)), claim)
+    derived = ours_for(list(images_of(log)), claim, stock=stock)
     if stock:
         for each in derived.values():
             for told in each:
-                without_partition_controller_epochs(told)
+                without_what_stock_says_otherwise(told)
     for frame, message in requests:
-        told = without_partition_controller_epochs(flat(message)) if stock else flat(message)
+        told = without_what_stock_says_otherwise(flat(message)) if stock else flat(message)
         candidates = derived[int(frame.tap.removeprefix("broker-")), frame.api_key]
         is_the_returner = stock and (frame.label, frame.tap) == ("start-broker", "broker-2")
         named = "/type" if is_the_returner else "nothing"

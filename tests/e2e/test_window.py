@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from migrator.lab.laboratory import Laboratory
+from migrator.lab.traffic_control import Traffic
+from migrator.lab.traffic_proof import prove
 from migrator.zk.multi import Create, Multi
 from migrator.zk.session import ZkSession
 from tests.e2e.support import (
@@ -19,6 +21,7 @@ from tests.e2e.support import (
     wait_for,
     wait_zookeeper_rules,
 )
+from tests.e2e.test_lab_traffic import RECORDS, assert_all_good, assert_nothing_lost
 
 pytestmark = pytest.mark.lab
 
@@ -46,8 +49,13 @@ def test_a_stalled_copy_is_given_back_at_the_deadline_and_not_tried_again(
 
 
 def test_a_broker_that_dies_in_the_window_ends_it_and_nothing_is_lost(laboratory: Laboratory, tmp_path: Path) -> None:
-    mark = tmp_path / "mark"
-    with ready_cluster(laboratory, extra={"zk2kraft.takeover.max.ms": 60000}) as (cluster, controller):
+    """Nobody can shrink an ISR then, and producers want two replicas in sync."""
+    mark, topics = tmp_path / "mark", [f"topic-{number}" for number in range(3)]
+    limit = {"zk2kraft.takeover.max.ms": 60000}
+    with ready_cluster(laboratory, extra=limit, broker_extra={"min.insync.replicas": 2}) as (cluster, controller):
+        traffic = Traffic(laboratory, cluster.bootstrap_servers)
+        traffic.start(topics)
+        traffic.wait_flowing()
         spoil(controller, mark, stall_before="audit")
         controller.launch()
         stalled(mark)
@@ -58,7 +66,10 @@ def test_a_broker_that_dies_in_the_window_ends_it_and_nothing_is_lost(laboratory
         assert controller.status()["driver"]["finding"]["code"] == "Z2K-2016"
         dying.start()
         dying.wait_ready()
-        cluster.wait_isr_whole([f"topic-{number}" for number in range(3)])
+        cluster.wait_isr_whole(topics)
+        traffic.wait_acknowledged(RECORDS, deadline_s=60)
+        assert_nothing_lost(traffic.stop())
+        assert_all_good(prove(cluster, traffic.ledger))
 
 
 def test_a_write_between_copy_and_audit_makes_the_migration_hand_back_by_itself(

@@ -71,6 +71,7 @@ def an_image(
     scram: Mapping[ScramKey, ScramCredential] | None = None,
     acls: Sequence[Acl] = (),
     tokens: Sequence[DelegationToken] = (),
+    marks: Mapping[str, str] | None = None,
     migration: MigrationState = MigrationState.MIGRATION,
     offset: int = 1000,
     epoch: int = 1,
@@ -96,6 +97,8 @@ def an_image(
         draft.put_acl(an_id(repr(acl)), acl)
     for token in tokens:
         draft.put_token(token)
+    for mark, text in (marks or {}).items():
+        draft.set_mark(mark, text)
     if next_producer_id is not None:
         draft.set_next_producer_id(next_producer_id)
     return draft.finish(Position(epoch, offset)).after

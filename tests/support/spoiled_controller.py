@@ -6,6 +6,7 @@ The environment variable SPOIL holds JSON:
   plan          a file that may hold the name of an effect: whoever comes to it first takes the file (renamed to .taken,
                 with its own properties file as the content) and waits before it, until the same name with .go exists
   drop          {"topic": t, "partition": p}: leave one partition out of every FULL LeaderAndIsr
+  lose_answer   a file: the first multi that takes `/controller` is applied, its answer is lost, and the file says so
   fetch_errors  codes that fetches are answered with, each once, with `mark` as their record
 """
 
@@ -21,6 +22,7 @@ from typing import Any
 
 from api.main import start_logging
 from migrator.driver.tell import LEADER_AND_ISR, VERSIONS, Kind, Order
+from migrator.errors import ZOOKEEPER_LOST
 from migrator.node.config import read_config
 from migrator.node.hooks import Hooks
 from migrator.node.process import run_controller
@@ -28,6 +30,9 @@ from migrator.raft.effects import AnswerFetch
 from migrator.raft.types import Error
 from migrator.wire.codec import decode, encode
 from migrator.wire.messages.control import LeaderAndIsrRequest
+from migrator.zk.multi import Create, Multi
+from migrator.zk.paths import CONTROLLER
+from migrator.zk.session import Outcome, ZkSession
 
 SPOIL: dict[str, Any] = json.loads(os.environ.get("SPOIL", "{}"))
 
@@ -100,7 +105,22 @@ def spoil_fetch(answer: AnswerFetch) -> AnswerFetch:
     return replace(answer, error=Error(code), read_from=None)
 
 
+def lose_the_answer_of_the_claim(mark: Path) -> None:
+    apply = ZkSession.apply
+
+    def forgetful(session: ZkSession, multi: Multi) -> Outcome:
+        outcome = apply(session, multi)
+        if not mark.exists() and any(isinstance(each, Create) and each.path == CONTROLLER for each in multi.operations):
+            mark.write_text(f"applied: {outcome.applied}")
+            raise ZOOKEEPER_LOST.error(path="multi", reason="the answer is lost")
+        return outcome
+
+    ZkSession.apply = forgetful  # type: ignore[method-assign]
+
+
 if __name__ == "__main__":
     start_logging()
+    if "lose_answer" in SPOIL:
+        lose_the_answer_of_the_claim(Path(SPOIL["lose_answer"]))
     hooks = Hooks(before=stall, full_orders=drop, answer_fetch=spoil_fetch)
     sys.exit(run_controller(read_config(Path(sys.argv[2])), hooks))

@@ -64,8 +64,7 @@ class ToldBroker:
     def _update_metadata(self, request: UpdateMetadataRequest) -> None:
         self.alive = {broker.id for broker in request.live_brokers}
         if request.type == Kind.FULL:
-            self.metadata.clear()
-            self.topic_ids.clear()
+            self._forget_ids_other_than({topic.topic_id for topic in request.topic_states})
         for topic in request.topic_states:
             for partition in topic.partition_states:
                 if partition.leader == DELETED_LEADER:
@@ -76,6 +75,13 @@ class ToldBroker:
                 self.topic_ids.pop(topic.topic_name, None)
             else:
                 self.topic_ids[topic.topic_name] = topic.topic_id
+
+    def _forget_ids_other_than(self, named: set[bytes]) -> None:
+        """Topics go by their ids; partitions of a topic that stays are never taken away."""
+        for topic, topic_id in list(self.topic_ids.items()):
+            if topic_id not in named:
+                del self.topic_ids[topic]
+                self.metadata = {log: state for log, state in self.metadata.items() if log[0] != topic}
 
     def _leader_and_isr(self, request: LeaderAndIsrRequest) -> None:
         named = {}

@@ -152,8 +152,8 @@ def test_a_broker_that_was_not_asked_gets_nothing() -> None:
 
 
 def test_a_request_that_only_adds_needs_no_survey() -> None:
-    adding = [order for order in the_send(an_image()) if order.kind is not Kind.FULL]
-    assert len(adding) == 3
+    adding = [replace(order, kind=Kind.INCREMENTAL) for order in the_send(an_image())]
+    assert len(adding) == 9
     assert check_full_send(adding, {}) == check_full_send(adding, what_brokers_have()) == []
 
 

@@ -26,7 +26,7 @@ from migrator.model.values import (
     ScramMechanism,
 )
 from migrator.node.claims import read_claim
-from migrator.node.tree_reader import read_tree
+from migrator.node.tree_reader import descendants, read_tree
 from migrator.zk import paths
 from migrator.zk.acl_znodes import acl_data, token_data
 from migrator.zk.entity_znodes import entity_data
@@ -119,8 +119,8 @@ def test_znodes_that_no_assignment_names_do_not_stop_a_deletion() -> None:
     before = an_image(a_topic("orders", 1))
     claim, shape = mirror(session, claim, diff(EMPTY, before), Shape())
     ensemble.create("/brokers/topics/orders/partitions/7/state", b"old")
-    strays = {"orders": ("/brokers/topics/orders/partitions/7", "/brokers/topics/orders/partitions/7/state")}
-    mirror(session, claim, diff(before, an_image()), Shape(shape.configs, strays))
+    below = {"orders": descendants(session, "/brokers/topics/orders")}
+    mirror(session, claim, diff(before, an_image()), Shape(shape.configs, below))
     assert not [path for path in ensemble.nodes if "orders" in path]
 
 

@@ -64,13 +64,13 @@ def kinds(orders: list[Order]) -> list[tuple[int, int, Kind, int]]:
 # --- everything -------------------------------------------------------------------------------------------
 
 
-def test_a_broker_first_learns_who_is_there_then_what_it_hosts_then_everything() -> None:
-    """The first UpdateMetadata makes the sender its controller; a FULL one needs the logs in place."""
+def test_a_broker_learns_everything_then_what_it_hosts_then_everything_again() -> None:
+    """It has to know a partition before it becomes coordinator of its transactions, and forgets topics by their ids."""
     assert kinds(everything()) == [
-        (1, UPDATE_METADATA, Kind.UNKNOWN, 3),
+        (1, UPDATE_METADATA, Kind.FULL, 3),
         (1, LEADER_AND_ISR, Kind.FULL, 3),
         (1, UPDATE_METADATA, Kind.FULL, 3),
-        (2, UPDATE_METADATA, Kind.UNKNOWN, 3),
+        (2, UPDATE_METADATA, Kind.FULL, 3),
         (2, LEADER_AND_ISR, Kind.FULL, 2),
         (2, UPDATE_METADATA, Kind.FULL, 3),
     ]
@@ -96,7 +96,7 @@ def test_only_unfenced_brokers_in_zookeeper_mode_are_told() -> None:
 
 def test_update_metadata_holds_every_partition_with_its_epochs() -> None:
     (first, _, full) = told_to(1, everything())
-    assert first.topic_states == full.topic_states
+    assert first == full
     assert [(topic.topic_name, topic.topic_id) for topic in full.topic_states] == [
         ("orders", an_id("orders")),
         ("payments", an_id("payments")),
@@ -235,10 +235,17 @@ def test_a_deletion_says_leader_minus_two_and_the_zero_id_and_drops_each_log() -
     assert (topic.topic_name, topic.topic_id) == ("orders", ZERO_UUID)
     state = topic.partition_states[0]
     assert (state.leader, state.leader_epoch, state.zk_version, state.replicas) == (-2, 0, 0, (1, 2))
-    assert state.offline_replicas == (1, 2)  # as stock: of a deleted partition those that are online
+    assert state.offline_replicas == ()
     (stopped,) = stop.topic_states
     assert (stopped.topic_name, stopped.partition_states) == ("orders", (StopReplicaPartitionState(0, -2, True),))
     assert [type(request).__name__ for request in told_to(3, orders)] == ["UpdateMetadataRequest"]
+
+
+def test_k19_of_a_deleted_partition_those_replicas_are_offline_that_are_offline() -> None:
+    brokers = [1, a_broker(2, fenced=True), 3]
+    before = an_image(a_topic("orders", [a_partition(0, (1, 2, 4), (1,))]), brokers=brokers)
+    forget = told_to(1, changes(before, an_image(brokers=brokers)))[0]
+    assert forget.topic_states[0].partition_states[0].offline_replicas == (2, 4)
 
 
 def test_a_replica_that_a_reassignment_took_away_is_dropped_at_the_new_leader_epoch_after_the_others_know() -> None:

@@ -44,7 +44,7 @@ def heads(orders: Sequence[Order]) -> list[tuple[int, int, Kind]]:
     return [(order.broker, order.api_key, order.kind) for order in orders]
 
 
-EVERYTHING = [(UPDATE_METADATA, Kind.UNKNOWN), (LEADER_AND_ISR, Kind.FULL), (UPDATE_METADATA, Kind.FULL)]
+EVERYTHING = [(UPDATE_METADATA, Kind.FULL), (LEADER_AND_ISR, Kind.FULL), (UPDATE_METADATA, Kind.FULL)]
 
 
 def everything_for(*brokers: int) -> list[tuple[int, int, Kind]]:
@@ -271,3 +271,13 @@ def test_a_topic_made_again_under_its_name_is_dropped_before_it_is_made() -> Non
     told.hear(teller.mirrored(again.position))
     for broker in (1, 2, 3):
         assert_knows(told.brokers[broker], broker, again)
+
+
+def test_k20_a_full_send_leaves_no_partition_of_an_earlier_topic_of_that_name() -> None:
+    """A broker forgets topics by their ids: the old one's id has to be there until the FULL request comes."""
+    told = ToldBrokers()
+    told.follow(ORDERS)
+    told.hear(a_teller(at(an_image(a_topic("orders", 4, an_id("orders before"))), 1001)).everything())
+    told.hear(a_teller(ORDERS).everything())
+    for broker in (1, 2, 3):
+        assert_knows(told.brokers[broker], broker, ORDERS)

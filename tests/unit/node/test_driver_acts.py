@@ -9,13 +9,18 @@ from typing import Any
 
 import pytest
 
+from migrator.controller.removals import Removals
+from migrator.driver.guard import Survey
 from migrator.driver.machine import Happened, State, Window
+from migrator.driver.tell import LEADER_AND_ISR, STOP_REPLICA, Kind, Order
 from migrator.driver.teller import Teller
 from migrator.node import driver_node
+from migrator.node.broker_channels import UNKNOWN_SERVER_ERROR, refused_whole
 from migrator.node.driver_node import DriverNode, DriverState
 from migrator.node.dual_write import DualWriteActs
 from migrator.node.hooks import Hooks
 from tests.support.builders import a_claim, a_topic, an_image
+from tests.support.told_brokers import request_of
 
 
 def a_driver(state: State, **known: Any) -> Any:
@@ -25,14 +30,12 @@ def a_driver(state: State, **known: Any) -> Any:
     driver.hooks = Hooks()
     driver.mirror = driver.teller = driver.passwords = None
     driver.unanswered_full = {}
-    driver.deleted_topics, driver.removed_replicas = set(), set()
     driver.backlog, driver.untold = [], []
     image = an_image(a_topic("orders"))
-    known_of_log: dict[str, Any] = {"removed_topics": set(), "removed_replicas": set()}
-    driver.controller = SimpleNamespace(image=image, newest=image, **known_of_log)  # type: ignore[assignment]
+    driver.controller = SimpleNamespace(image=image, newest=image, removals=Removals())  # type: ignore[assignment]
     driver._changed = asyncio.Event()
     driver._interrupts = asyncio.Queue()
-    driver._refusals, driver._retries = {}, {}
+    driver._refusals, driver._retries, driver._ill = {}, {}, set()
     driver._loop = asyncio.get_running_loop()
     for name, value in known.items():
         setattr(driver, name, value)
@@ -97,6 +100,43 @@ def test_a_broker_that_refuses_everything_gets_one_full_send_at_a_time_and_ever_
             assert len(refused) == 3
         assert asyncio.get_running_loop().time() - began >= 0.02 * (1 + 2 + 4 + 8)
         assert len(sends) == 4
+
+    story(told)
+
+
+def test_a_broker_whose_code_fails_at_a_full_request_is_healed_before_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A log without topic id, of a topic that was deleted while it was away: it would refuse for ever."""
+    monkeypatch.setattr(driver_node, "REFUSED_AGAIN_S", 0.01)
+
+    async def survey(brokers: Any, *_: object) -> tuple[dict[int, Survey], dict[int, str]]:
+        logs = frozenset({("orders", 0), ("gone", 3), ("unexplained", 1)})
+        return {broker.id: Survey(broker.id, logs) for broker in brokers}, {}
+
+    monkeypatch.setattr(driver_node, "survey_brokers", survey)
+
+    async def told() -> None:
+        sends: list[list[Order]] = []
+        config = SimpleNamespace(inter_broker_listener="PLAINTEXT", node_id=3000)
+        channels = SimpleNamespace(send=lambda orders: sends.append(orders))
+        driver = a_driver(State.TELLING_BROKERS, channels=channels, config=config, to_brokers=None)
+        driver.look_at_claim = lambda: None
+        driver.controller.removals.topic_gone("gone")
+        driver.teller = Teller(a_claim(), "PLAINTEXT", driver.controller.image)
+        refused = [each for each in driver.teller.everything() if each.broker == 1]
+        driver._on_answer(refused[1], refused_whole(UNKNOWN_SERVER_ERROR))
+        while not sends:
+            await asyncio.sleep(0.005)
+        stop, add, *full = sends[0]
+        assert [(each.api_key, each.kind) for each in (stop, add)] == [
+            (STOP_REPLICA, Kind.INCREMENTAL),
+            (LEADER_AND_ISR, Kind.INCREMENTAL),
+        ]
+        (dropped,) = request_of(stop).topic_states
+        assert (dropped.topic_name, [each.partition_index for each in dropped.partition_states]) == ("gone", [3])
+        assert full == refused
+        assert driver.unanswered_full[1] == 3
 
     story(told)
 

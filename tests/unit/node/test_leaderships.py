@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from migrator.controller.removals import Removals
 from migrator.driver.claim import NOBODYS, Seen
 from migrator.driver.machine import Happened, State
 from migrator.model.values import Mark, MigrationState
@@ -235,7 +236,7 @@ def a_controller_about_to_resign() -> ActiveController:
     known = {
         "_raft": raft, "image": image, "newest": image, "epoch": 5, "_steps": deque(), "_resumed": resumed,
         "_elected": None, "_applied": 10, "_on_lost": lambda epoch: None, "_catch_up": lambda: None,
-        "_replay": SimpleNamespace(removed_topics=set(), removed_replicas=set()), "_last_append_ms": 0,
+        "_replay": SimpleNamespace(removals=Removals()), "_last_append_ms": 0,
     }  # fmt: skip
     for name, value in known.items():
         setattr(controller, name, value)

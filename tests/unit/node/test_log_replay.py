@@ -73,8 +73,9 @@ def test_replicas_that_a_reassignment_took_away_are_remembered() -> None:
         PartitionChangeRecord(partition_id=4, topic_id=an_id("a"), replicas=replicas)
         for replicas in [(5, 1, 2, 3), (5, 1, 2), (1, 5)]
     ]
-    assert replay_all(a_log([topic("a"), partition], changes[:1])).removed_replicas == set()
-    assert replay_all(a_log([topic("a"), partition], changes)).removed_replicas == {(3, "a", 4), (2, "a", 4)}
+    assert replay_all(a_log([topic("a"), partition], changes[:1])).removals.replicas == {}
+    gone = replay_all(a_log([topic("a"), partition], changes)).removals
+    assert list(gone.replicas) == [(3, "a", 4), (2, "a", 4)]
 
 
 def test_a_control_batch_moves_the_position_and_nothing_else() -> None:

@@ -26,9 +26,15 @@ STATUS: dict[str, Any] = {
     "loop_delay_ms": 12.5,
 }
 DRIVER: dict[str, Any] = {
-    "driver": {"state": "DUAL_WRITE", "without_controller_ms": None},
+    "driver": {
+        "state": "DUAL_WRITE",
+        "since_ms": 1500,
+        "without_controller_ms": None,
+        "finding": None,
+        "trouble": {"code": "Z2K-2004"},
+    },
     "dual_write": {"lag_records": 3},
-    "brokers": [{"mode": "ZooKeeper"}, {"mode": "KRaft"}],
+    "brokers": [{"mode": "ZooKeeper", "problem": "error 31"}, {"mode": "KRaft", "problem": None}],
 }
 
 
@@ -137,6 +143,9 @@ def test_a_scrape_shows_where_the_node_stands() -> None:
     assert found["zk2kraft_loop_delay_seconds", ""] == 0.0125
     assert found["zk2kraft_snapshot_end_offset", ""] == 100
     assert found["zk2kraft_migrating_brokers", ""] == found["zk2kraft_dual_write", ""] == 1
+    assert found["zk2kraft_driver_state", "DUAL_WRITE"] == found["zk2kraft_driver_finding", "Z2K-2004"] == 1
+    assert found["zk2kraft_driver_state_seconds", ""] == 1.5
+    assert found["zk2kraft_brokers_refusing", ""] == 1
 
 
 def test_a_controller_without_the_migration_shows_nothing_of_a_driver() -> None:

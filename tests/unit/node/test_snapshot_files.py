@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from migrator.controller.removals import Removals
 from migrator.controller.snapshot import records_of
-from migrator.node.log_replay import read_snapshot
+from migrator.model.diff import diff
+from migrator.model.values import Mark
+from migrator.node.log_replay import read_ahead, read_snapshot
 from migrator.node.snapshot_files import SnapshotFiles
 from migrator.raft.types import SnapshotId
 from migrator.wire.batch import read_batches
 from migrator.wire.messages.control_records import SnapshotFooterRecord, SnapshotHeaderRecord
 from migrator.wire.records import encode_record
-from tests.support.builders import a_topic, an_image
+from tests.support.builders import a_partition, a_topic, an_image
 
 AT = SnapshotId(1001, 4)
 IMAGE = an_image(
@@ -70,3 +73,22 @@ def test_older_snapshots_are_forgotten_and_the_bootstrap_one_is_not_among_them(t
     assert files.stored() == [SnapshotId(20, 1), SnapshotId(30, 1)]
     assert len(list(tmp_path.iterdir())) == 3
     assert [each.snapshot for each in files.measured()] == files.stored()
+
+
+def test_a_snapshot_remembers_what_the_log_took_away_and_its_image_does_not(tmp_path: Path) -> None:
+    """A broker that was away since before it may return with these logs."""
+    before = an_image(a_topic("gone", 2), a_topic("moved", [a_partition(0, (1, 2, 3))]))
+    after = an_image(a_topic("moved", [a_partition(0, (1, 2))]), marks={Mark.MIGRATION: "77"})
+    removals = Removals()
+    removals.note(diff(before, after))
+    for number in range(1_500):
+        removals.topic_gone(f"topic-{number}")
+    files = SnapshotFiles(tmp_path)
+    records = [*records_of(after), *removals.records()]
+    files.write(AT, [encode_record(record, version) for record, version in records], 77)
+    loader = read_snapshot(files.path(AT), AT)
+    assert list(loader.removals.topics) == ["gone", *(f"topic-{number}" for number in range(1_500))]
+    assert list(loader.removals.replicas) == [(3, "moved", 0)]
+    assert dict(loader.image.marks) == {Mark.MIGRATION: "77"}
+    begun = read_ahead([], loader)
+    assert list(begun.removals.topics) == list(loader.removals.topics)

@@ -109,6 +109,7 @@ class FakeController:
                 "can_hand_back": self.state == "DUAL_WRITE",
                 "held": self.state == "HELD",
                 "finding": self.finding,
+                "trouble": None,
                 "history": self.history[-50:],
             },
             "log": {

@@ -85,6 +85,7 @@ class Driver:
                 "state": self.state.value,
                 "reason": "as it is",
                 "finding": None,
+                "trouble": None,
                 "can_abort": False,
                 "can_hand_back": self.state is State.DUAL_WRITE,
                 "history": self.history[-keep:],
