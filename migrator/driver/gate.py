@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from migrator.driver.claim import Seen, refuse_claim
+from migrator.driver.content import oddities
+from migrator.driver.settings import ControllerSettings, broker_findings, controller_findings
 from migrator.driver.tree import Tree, live_and_assigned
 from migrator.errors import (
-    ACLS_UNHEEDED,
     BROKER_ABSENT,
     CLUSTER_ID_DIFFERS,
     DELETION_PENDING,
@@ -55,7 +56,9 @@ class Evidence:
     waived:           names of partitions whose incomplete ISR was accepted.
     estimated_ms:     how long the window will take, from the pre-copy.
     unasked:          brokers that did not say what they have, with the reason.
-    authorizer:       whether this controller has one.
+    ours:             what this controller's file says, as far as the brokers' settings have to go with it.
+    broker_settings:  by broker, what somebody set (settings.ASKED).
+    settings_unread:  brokers that did not say how they are set, with the reason.
     exported:         where the checksummed ZooKeeper export of this attempt is, None while there is none.
     """
 
@@ -74,7 +77,9 @@ class Evidence:
     cluster_id: str
     unasked: Mapping[int, str] = field(default_factory=dict)
     waived: Collection[str] = field(default_factory=frozenset)
-    authorizer: bool = False
+    ours: ControllerSettings = field(default_factory=ControllerSettings)
+    broker_settings: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    settings_unread: Mapping[int, str] = field(default_factory=dict)
 
 
 def takeover_verdict(evidence: Evidence) -> Verdict:
@@ -96,7 +101,7 @@ def takeover_verdict(evidence: Evidence) -> Verdict:
                 _listed([found.text for found in content]),
                 tuple(sorted({found.code for found in content})),
             ),
-            _acls_check(evidence),
+            *settings_checks(evidence),
             Check(
                 "/migration and /controller may be claimed",
                 refused is None,
@@ -126,14 +131,26 @@ def _listed(texts: list[str], shown: int = 2) -> str:
     return f"{len(texts)} found: " + " ".join(texts[:shown]) + more
 
 
-def _acls_check(evidence: Evidence) -> Check:
-    """Without an authorizer what brokers pass on would be carried out for everybody."""
-    held = sorted(evidence.tree.families.acls)
-    name = "the controllers heed the ACLs in ZooKeeper"
-    if not held or evidence.authorizer:
-        return Check(name, True, f"{len(held)} resources")
-    found = ACLS_UNHEEDED.found(count=len(held), first=held[0].name)
-    return Check(name, False, found.text, (found.code,))
+def settings_checks(evidence: Evidence) -> tuple[Check, ...]:
+    """What was set on controllers and brokers goes together (F-18, F-37, F-38, F-50); what is for later is told."""
+    ours, families = evidence.ours, evidence.tree.families
+    found = list(controller_findings(evidence.tree, ours))
+    for broker in sorted(evidence.broker_settings):
+        found += broker_findings(broker, evidence.broker_settings[broker], ours)
+    blocking = [each for each in found if each.finding.severity is Severity.BLOCKS]
+    warning = [each for each in found if each.finding.severity is not Severity.BLOCKS]
+    unread = {broker: evidence.settings_unread[broker] for broker in sorted(evidence.settings_unread)}
+    held = f"{len(families.acls)} resources with ACLs, {len(families.tokens)} tokens"
+    return (
+        Check("every broker said how it is set", not unread, f"not: {unread}" if unread else "all did"),
+        Check(
+            "what is set on brokers and controllers goes together",
+            not blocking,
+            _listed([each.text for each in blocking]) if blocking else held,
+            tuple(sorted({each.code for each in blocking})),
+        ),
+        Check("what brokers need for KRaft mode is known", True, _listed([each.text for each in warning])),
+    )
 
 
 def quorum_checks(evidence: Evidence) -> tuple[Check, ...]:
@@ -223,6 +240,7 @@ def content_findings(tree: Tree, waived: Collection[str] = ()) -> list[Occurrenc
     found += _broker_and_isr_findings(tree, waived)
     found += _config_findings(tree)
     found += _size_finding(tree)
+    found += oddities(tree)
     return sorted(found, key=lambda each: each.finding.severity is not Severity.BLOCKS)
 
 

@@ -47,9 +47,10 @@ from migrator.errors import (
 from migrator.model.image import Position
 from migrator.model.values import Mark
 from migrator.node.claims import read_claim
+from migrator.node.config import controller_settings
 from migrator.node.driver_node import LOOK_S, DriverNode
-from migrator.node.survey import survey_brokers
-from migrator.node.tree_reader import moved_since, read_tree
+from migrator.node.survey import ask_settings, survey_brokers
+from migrator.node.tree_reader import moved_since, read_guards, read_tree
 from migrator.zk import paths
 from migrator.zk.backup import export
 from migrator.zk.multi import Multi
@@ -137,9 +138,9 @@ class TakeoverActs:
         brokers = reachable(d.controller.image)
         if d.now_ms() - self._exported_ms > EXPORT_FRESH_MS:
             d.now.exported = None  # what is kept from days ago is no way back from what is claimed today
-        d.now.surveys, failed = await survey_brokers(
-            brokers, d.config.inter_broker_listener, str(d.config.node_id), d.to_brokers
-        )
+        whom = (brokers, d.config.inter_broker_listener, str(d.config.node_id), d.to_brokers)
+        d.now.surveys, failed = await survey_brokers(*whom)
+        settings, silent = await ask_settings(*whom)
         return Evidence(
             tree=d.now.tree,
             seen=seen,
@@ -156,7 +157,9 @@ class TakeoverActs:
             unasked=failed,
             cluster_id=d.controller.settings.cluster_id,
             waived=d.config.waived,
-            authorizer=d.config.authorizer is not None,
+            ours=controller_settings(d.config),
+            broker_settings=settings,
+            settings_unread=silent,
         )
 
     def _read_ahead(self) -> None:
@@ -170,6 +173,7 @@ class TakeoverActs:
         now.tree = tree
         self._read_ms = int((read - started) * 1000)
         self._encode_ms = max(self._encode_ms, int((time.monotonic() - read) * 1000))
+        read_guards(self.d.session, tree)
 
     async def _export(self) -> None:
         d = self.d

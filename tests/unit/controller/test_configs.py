@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from migrator.controller.configs import Operation, alter_configs, incremental_alter_configs
 from migrator.controller.decision import Decision, Error, Situation
-from migrator.controller.topic_configs import TOPIC_CONFIGS, Source, effective, is_list, refuse_topic_config
+from migrator.model.topic_configs import TOPIC_CONFIGS, Source, effective, is_list, refuse_topic_config
 from migrator.model.values import ConfigType, MigrationState
 from migrator.wire.messages.configs import (
     AlterableConfig,

@@ -18,6 +18,7 @@ from migrator.driver.gate import (
     full_request_bytes,
     takeover_verdict,
 )
+from migrator.driver.settings import ControllerSettings
 from migrator.driver.tell import full_orders
 from migrator.driver.tree import as_image
 from migrator.model.draft import Draft
@@ -89,7 +90,7 @@ def test_a_healthy_cluster_passes_and_every_check_says_what_it_saw() -> None:
     assert verdict.holds, verdict.reason()
     assert verdict.reason() == "every check holds"
     assert all(check.seen for check in verdict.checks)
-    assert len({check.name for check in verdict.checks}) == len(verdict.checks) == 19
+    assert len({check.name for check in verdict.checks}) == len(verdict.checks) == 21
 
 
 def test_acls_that_nobody_would_heed_close_the_gate() -> None:
@@ -102,7 +103,7 @@ def test_acls_that_nobody_would_heed_close_the_gate() -> None:
     (failed,) = verdict.failed
     assert failed.codes == ("Z2K-1020",)
     assert "ACLs of 1 resources, the first of orders" in failed.seen
-    assert takeover_verdict(replace(evidence, authorizer=True)).holds
+    assert takeover_verdict(replace(evidence, ours=ControllerSettings(authorizer=True))).holds
 
 
 # --- the quorum and the brokers ---------------------------------------------------------------------------

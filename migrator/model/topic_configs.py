@@ -2,7 +2,7 @@
 
 In:   names and values as text.
 Out:  the reason why a value is refused, and the effective configuration of a topic with the source of each value.
-Elsewhere: who may change it and how it is stored (configs.py).
+Elsewhere: who may change it and how it is stored (controller.configs), the same of brokers (broker_configs.py).
 Source: Kafka 3.9 `LogConfig`, `ServerTopicConfigSynonyms`. Remote storage is validated by the broker that has it.
 """
 
@@ -116,7 +116,7 @@ def refuse_topic_config(values: Mapping[str, str | None]) -> str | None:
         rule = TOPIC_CONFIGS.get(name)
         if rule is None:
             return f"Unknown topic config name: {name}"
-        refusal = _refuse_value(name, value or "", rule)
+        refusal = refuse_value(name, value or "", rule)
         if refusal is not None:
             return refusal
     low, high = (
@@ -128,7 +128,8 @@ def refuse_topic_config(values: Mapping[str, str | None]) -> str | None:
     return None
 
 
-def _refuse_value(name: str, value: str, rule: Rule) -> str | None:
+def refuse_value(name: str, value: str, rule: Rule) -> str | None:
+    """Why this key may not have this value; None when it may."""
     text = value.strip()
     match rule.kind:
         case "int" | "long" | "double":
