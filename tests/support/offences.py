@@ -48,11 +48,10 @@ class Offence:
 def place_of(found: Occurrence | dict[str, Any]) -> str:
     """The one value of a finding that says where: a path, or what its kind of finding names instead of one."""
     values = found.values if isinstance(found, Occurrence) else found
-    return str(
-        next(
-            values[key] for key in ("path", "partition", "first", "broker", "brokers", "node", "found") if key in values
-        )
-    )
+    return str(next((values[key] for key in _SAYS_WHERE if key in values), values))
+
+
+_SAYS_WHERE: Final = ("path", "partition", "first", "broker", "brokers", "node", "found", "file")
 
 
 def t(number: int) -> str:
@@ -67,7 +66,8 @@ def _state(**changes: Any) -> bytes:
     return json.dumps({**json.loads(state_json()), **changes}).encode()
 
 
-def _broker(number: int, version: int = 5) -> bytes:
+def a_registration(number: int, version: int = 5) -> bytes:
+    """A broker of /brokers/ids."""
     endpoints = [f"PLAINTEXT://127.0.0.1:{19_090 + number % 10}"]
     return json.dumps({"version": version, "endpoints": endpoints, "host": "127.0.0.1", "port": 19_090}).encode()
 
@@ -120,8 +120,8 @@ OFFENCES: Final = (
     ),
     _znode("Z2K-1035", paths.topic(t(9)), _topic(9, partitions={})),
     Offence("Z2K-1036", paths.CONTROLLER_EPOCH, {paths.state(t(10), 1): _state(controller_epoch=40)}),
-    Offence("Z2K-1039", "[1001]", {"/brokers/ids/1001": _broker(1001)}),
-    _znode("Z2K-1040", "/brokers/ids/2", _broker(2, version=4)),
+    Offence("Z2K-1039", "[1001]", {"/brokers/ids/1001": a_registration(1001)}),
+    _znode("Z2K-1040", "/brokers/ids/2", a_registration(2, version=4)),
     _znode("Z2K-1041", "/config/brokers/77", config_json({"log.cleaner.threads": "1"})),
     _znode("Z2K-1042", "/config/client-metrics/push", config_json({"interval.ms": "1000"})),
     _znode("Z2K-1048", "/consumers/old-app", b""),
@@ -147,10 +147,10 @@ CLAIMED: Final = (
 )
 """What stands of somebody's claim."""
 
-FOR_FILES: Final = {
-    "/kafka-acl/Topic/orders": acls_json("Read"),
-    "/delegation_token/tokens/abc": token_json("abc"),
-}
+FOR_FILES: Final = (
+    Offence("Z2K-1020", "orders", {"/kafka-acl/Topic/orders": acls_json("Read")}),
+    Offence("Z2K-1044", "{'count': 1}", {"/delegation_token/tokens/abc": token_json("abc")}),
+)
 """Nothing wrong with them, but controllers without an authorizer and a key could not take care of them."""
 
 
