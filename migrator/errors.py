@@ -532,7 +532,7 @@ BROKER_SETTING_FOR_LATER = Finding(
     means="It does no harm now. It has to be changed before this broker is restarted in KRaft mode.",
     remedy="Follow this code's page for the key when the broker's file for KRaft mode is written.",
     severity=Severity.WARNS,
-    cases=("F-13", "F-37", "F-53"),
+    cases=("F-37", "F-53"),
 )
 
 TAKEOVER_ABORTED = Finding(
