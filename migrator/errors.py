@@ -524,7 +524,7 @@ BROKER_SETTING_FORBIDS = Finding(
     means="The broker's own setting and the controllers' do not go together; in dual-write or after it requests would "
     "be judged, sent or stored differently from now.",
     remedy="Follow this code's page for the key: change the broker's file and restart it, or the controllers' files.",
-    cases=("F-18", "F-37", "F-38", "F-39", "F-50"),
+    cases=("F-09", "F-18", "F-37", "F-38", "F-39", "F-50", "F-54"),
 )
 BROKER_SETTING_FOR_LATER = Finding(
     code="Z2K-1051",

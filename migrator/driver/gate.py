@@ -15,7 +15,7 @@ from typing import Final
 
 from migrator.driver.claim import Seen, refuse_claim
 from migrator.driver.content import oddities
-from migrator.driver.settings import ControllerSettings, broker_findings, controller_findings
+from migrator.driver.settings import ControllerSettings, broker_findings, controller_findings, request_limit_findings
 from migrator.driver.tree import Tree, live_and_assigned
 from migrator.errors import (
     BROKER_ABSENT,
@@ -135,8 +135,11 @@ def settings_checks(evidence: Evidence) -> tuple[Check, ...]:
     """What was set on controllers and brokers goes together (F-18, F-37, F-38, F-50); what is for later is told."""
     ours, families = evidence.ours, evidence.tree.families
     found = list(controller_findings(evidence.tree, ours))
+    size = full_request_bytes(evidence.tree)
     for broker in sorted(evidence.broker_settings):
-        found += broker_findings(broker, evidence.broker_settings[broker], ours)
+        settings = evidence.broker_settings[broker]
+        found += broker_findings(broker, settings, ours)
+        found += request_limit_findings(broker, settings, size, REQUEST_SHARE)
     blocking = [each for each in found if each.finding.severity is Severity.BLOCKS]
     warning = [each for each in found if each.finding.severity is not Severity.BLOCKS]
     unread = {broker: evidence.settings_unread[broker] for broker in sorted(evidence.settings_unread)}

@@ -33,7 +33,7 @@ _TOKEN_KEYS: Final = ("delegation.token.secret.key", "delegation.token.master.ke
 
 ASKED: Final = (
     *(_AUTHORIZER, *_POLICIES, *_TOKEN_KEYS, "control.plane.listener.name", "principal.builder.class"),
-    *("zookeeper.connect", "zookeeper.set.acl"),
+    *("socket.request.max.bytes", "zookeeper.connect", "zookeeper.set.acl"),
 )
 """Keys that brokers are asked for."""
 HIDDEN: Final = "(hidden)"
@@ -63,6 +63,15 @@ def controller_findings(tree: Tree, ours: ControllerSettings) -> Iterator[Occurr
         yield AUTHORIZER_ABSENT.found(path=paths.ACLS, file=ours.file)
     if tree.families.tokens and not ours.token_key:
         yield TOKENS_WITHOUT_KEY.found(count=len(tree.families.tokens))
+
+
+def request_limit_findings(broker: int, settings: Mapping[str, str], bytes_: int, share: float) -> Iterator[Occurrence]:
+    """A broker closes the connection on a larger request. bytes_: of the full one; share: how much it may take."""
+    key = "socket.request.max.bytes"
+    limit = settings.get(key)
+    if limit is not None and bytes_ > share * int(limit):
+        reason = f"the full UpdateMetadata takes about {bytes_} bytes"
+        yield BROKER_SETTING_FORBIDS.found(broker=broker, key=key, value=limit, reason=reason)
 
 
 def broker_findings(broker: int, settings: Mapping[str, str], ours: ControllerSettings) -> Iterator[Occurrence]:

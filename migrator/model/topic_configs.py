@@ -22,6 +22,10 @@ NUMBER_LENGTH_MAX: Final = 100
 """No number that means something is longer; a text of thousands of digits is not even looked at."""
 
 
+_DOUBLE: Final = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[dDfF]?"
+"""As Java reads it, but for hexadecimal digits, infinity and NaN."""
+
+
 class Source(IntEnum):
     """Where an effective value comes from; Kafka's numbers in DescribeConfigs and CreateTopics."""
 
@@ -143,10 +147,10 @@ def refuse_value(name: str, value: str, rule: Rule) -> str | None:
 
 
 def _refuse_number(name: str, text: str, rule: Rule) -> str | None:
-    shape = r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?" if rule.kind == "double" else r"[+-]?\d+"
+    shape = _DOUBLE if rule.kind == "double" else r"[+-]?\d+"
     if len(text) > NUMBER_LENGTH_MAX or re.fullmatch(shape, text) is None:
         return _invalid(name, text, f"Not a number of type {rule.kind.upper()}")
-    number = float(text) if rule.kind == "double" else int(text)
+    number = float(text.rstrip("dDfF")) if rule.kind == "double" else int(text)
     if rule.low is not None and number < rule.low:
         return _invalid(name, text, f"Value must be at least {rule.low:g}")
     if rule.high is not None and number > rule.high:
@@ -155,6 +159,9 @@ def _refuse_number(name: str, text: str, rule: Rule) -> str | None:
 
 
 def _refuse_list(name: str, text: str, rule: Rule) -> str | None:
+    """An empty list is one, whatever it could contain."""
+    if not text:
+        return None
     for part in (each.strip() for each in text.split(",")):
         if rule.choices and part not in rule.choices:
             return _invalid(name, text, _one_of(rule))

@@ -45,6 +45,7 @@ def read_tree(session: ZkSession, limits: ReadLimits = UNLIMITED, before: Tree |
     tree = Tree()
     _read_cluster(session, tree)
     _read_topics(session, limits, tree, {} if before is None else before.topics)
+    _read_controller_epoch(session, tree)
     _read_broker_configs(session, limits, tree)
     _read_families(session, limits, tree)
     _read_features(session, tree)
@@ -106,7 +107,7 @@ def descendants(session: ZkSession, path: str) -> list[str]:
 
 
 def _read_cluster(session: ZkSession, tree: Tree) -> None:
-    """Cluster id, live brokers, and the three znodes of the claim."""
+    """Cluster id, live brokers, `/controller` and `/migration`."""
     with _Problems(tree.problems):
         znode = session.get(paths.CLUSTER_ID)
         if znode is not None:
@@ -121,16 +122,20 @@ def _read_cluster(session: ZkSession, tree: Tree) -> None:
         znode = session.get(paths.CONTROLLER)
         if znode is not None:
             tree.controller = parse(ControllerZnode, paths.CONTROLLER, znode.data)
-    with _Problems(tree.problems):
-        znode = session.get(paths.CONTROLLER_EPOCH)
-        if znode is not None:
-            tree.controller_epoch = parse_controller_epoch(paths.CONTROLLER_EPOCH, znode.data)
     znode = session.get(paths.MIGRATION)
     tree.migration_present = znode is not None
     if znode is not None and znode.data:
         with _Problems(tree.problems):
             tree.migration = parse_migration(paths.MIGRATION, znode.data)
     _read_pending(session, tree)
+
+
+def _read_controller_epoch(session: ZkSession, tree: Tree) -> None:
+    """After the states, so that a controller that was elected meanwhile is not behind what it wrote."""
+    with _Problems(tree.problems):
+        znode = session.get(paths.CONTROLLER_EPOCH)
+        if znode is not None:
+            tree.controller_epoch = parse_controller_epoch(paths.CONTROLLER_EPOCH, znode.data)
 
 
 def _broker_number(name: str) -> int:

@@ -71,6 +71,14 @@ def test_a_setting_that_forbids_closes_the_gate_and_one_for_later_is_told() -> N
     assert "Broker 2 runs with control.plane.listener.name=CONTROL" in later
 
 
+@pytest.mark.parametrize(("limit", "holds"), [("100", False), ("104857600", True)])
+def test_a_broker_that_would_not_take_the_full_request_closes_the_gate(limit: str, holds: bool) -> None:
+    """F-54: it would close the connection, again and again, inside the window."""
+    verdict = takeover_verdict(the_evidence(broker_settings={3: {"socket.request.max.bytes": limit}}))
+    assert verdict.holds == holds
+    assert holds or "Broker 3 runs with socket.request.max.bytes=100: the full" in verdict.failed[0].seen
+
+
 def test_a_broker_that_does_not_say_how_it_is_set_closes_the_gate() -> None:
     (failed,) = takeover_verdict(the_evidence(settings_unread={2: "TimeoutError: "})).failed
     assert failed.seen == "not: {2: 'TimeoutError: '}"
