@@ -10,7 +10,7 @@ Source: Kafka 3.9 `Topic`, `ControllerConfigurationValidator`, `DynamicBrokerCon
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 from typing import Final
 
@@ -41,8 +41,8 @@ REGISTRATION_VERSION: Final = 5
 RESERVED_BROKER_MAX_ID: Final = 1_000
 """Kafka's default of `reserved.broker.max.id`: ZooKeeper generates ids above it."""
 METADATA_TOPIC: Final = "__cluster_metadata"
-CONFIGS_REMEMBERED: Final = 4_096
-"""Thousands of topics share few configurations, and the gate is asked again and again."""
+CONFIGS_REMEMBERED: Final = 32_768
+"""Topics share configurations, and the same ones are asked about again and again, once inside the window."""
 
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _BROKER_ID: Final = re.compile("0|[1-9][0-9]{0,9}")
@@ -53,9 +53,11 @@ def oddities(tree: Tree) -> Iterator[Occurrence]:
     for path, acl in tree.guarded.items():
         yield ZNODE_GUARDED.found(path=path, acl=acl)
     yield from _epoch(tree)
-    yield from _brokers(tree)
+    live, assigned = live_and_assigned(tree)
+    known = live | assigned.keys()
+    yield from _brokers(tree, known)
     yield from _topics(tree)
-    yield from _broker_configs(tree)
+    yield from _broker_configs(tree, known)
     for path in tree.uncopied_configs:
         yield CONFIG_FAMILY_NOT_COPIED.found(path=path)
     if tree.consumer_groups:
@@ -74,12 +76,12 @@ def _epoch(tree: Tree) -> Iterator[Occurrence]:
     )
 
 
-def _brokers(tree: Tree) -> Iterator[Occurrence]:
+def _brokers(tree: Tree, known: Collection[int]) -> Iterator[Occurrence]:
+    """known: ids that live or are in an assignment."""
     for broker, znode in sorted(tree.brokers.items()):
         if znode.version < REGISTRATION_VERSION:
             yield BROKER_TOO_OLD.found(path=paths.broker_id(broker), version=znode.version)
-    live, assigned = live_and_assigned(tree)
-    above = sorted(broker for broker in live | assigned.keys() if broker > RESERVED_BROKER_MAX_ID)
+    above = sorted(broker for broker in known if broker > RESERVED_BROKER_MAX_ID)
     if above:
         yield BROKER_IDS_ABOVE_RESERVED.found(brokers=above)
 
@@ -95,7 +97,8 @@ def _topics(tree: Tree) -> Iterator[Occurrence]:
         if reason is not None:
             yield TOPIC_NAME_IMPOSSIBLE.found(path=paths.topic(name), reason=reason)
         yield from _assignment(name, reading, fine)
-        yield from _topic_config(name, reading.config)
+        if reading.config:
+            yield from _topic_config(name, reading.config)
 
 
 def refuse_topic_name(name: str) -> str | None:
@@ -112,7 +115,7 @@ def _assignment(name: str, reading: TopicReading, fine: set[tuple[int, ...]]) ->
         yield ASSIGNMENT_IMPOSSIBLE.found(path=paths.topic(name), reason="it has no partition")
     for partition in reading.topic.partitions:
         if partition.replicas in fine:
-            continue
+            continue  # the way of nearly every partition
         reason = _refuse_replicas(partition.replicas)
         if reason is None:
             fine.add(partition.replicas)
@@ -130,29 +133,29 @@ def _refuse_replicas(replicas: tuple[int, ...]) -> str | None:
 
 
 def _topic_config(name: str, values: dict[str, str]) -> Iterator[Occurrence]:
-    unknown = sorted(values.keys() - TOPIC_CONFIGS.keys())
+    unknown, reason = _judged(frozenset(values.items()))
     if unknown:
         yield TOPIC_CONFIG_UNKNOWN.found(path=paths.topic_config(name), keys=", ".join(unknown))
-    reason = _refuse_config(frozenset((key, values[key]) for key in values.keys() & TOPIC_CONFIGS.keys()))
     if reason is not None:
         yield TOPIC_CONFIG_REFUSED.found(path=paths.topic_config(name), reason=reason)
 
 
 @lru_cache(CONFIGS_REMEMBERED)
-def _refuse_config(values: frozenset[tuple[str, str]]) -> str | None:
-    return refuse_topic_config(dict(sorted(values)))
+def _judged(values: frozenset[tuple[str, str]]) -> tuple[tuple[str, ...], str | None]:
+    """Keys that Kafka does not know, and why it would refuse the others."""
+    known = {key: value for key, value in sorted(values) if key in TOPIC_CONFIGS}
+    return tuple(sorted(key for key, _ in values if key not in TOPIC_CONFIGS)), refuse_topic_config(known)
 
 
 # --- brokers' configuration -------------------------------------------------------------------------------
 
 
-def _broker_configs(tree: Tree) -> Iterator[Occurrence]:
-    live, assigned = live_and_assigned(tree)
+def _broker_configs(tree: Tree, known: Collection[int]) -> Iterator[Occurrence]:
     for broker, values in sorted(tree.broker_configs.items()):
         path = paths.broker_config(broker)
         if broker and not _BROKER_ID.fullmatch(broker):
             yield MALFORMED_ZNODE.found(path=path, reason="its name is not the id of a broker")
-        elif broker and values and int(broker) not in live | assigned.keys():
+        elif broker and values and int(broker) not in known:
             yield BROKER_CONFIG_UNUSED.found(path=path, broker=broker)
         for key in LISTENER_KEYS:
             if key in values:

@@ -9,7 +9,8 @@ Rule: no path avoids this gate; what a waiver can lift is named where it is aske
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import functools
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -84,11 +85,7 @@ class Evidence:
 
 def takeover_verdict(evidence: Evidence) -> Verdict:
     """Every condition of the takeover, each as one check."""
-    content = [
-        found
-        for found in content_findings(evidence.tree, waived=evidence.waived)
-        if found.finding.severity is Severity.BLOCKS
-    ]
+    content, warnings = _by_severity(content_findings(evidence.tree, waived=evidence.waived))
     refused = refuse_claim(evidence.seen, evidence.voters, evidence.kraft_epoch)
     half = evidence.takeover_max_ms // 2
     return Verdict(
@@ -98,7 +95,7 @@ def takeover_verdict(evidence: Evidence) -> Verdict:
             Check(
                 "no finding in ZooKeeper's content blocks",
                 not content,
-                _listed([found.text for found in content]),
+                _listed([found.text for found in content]) if content else _warned(len(warnings)),
                 tuple(sorted({found.code for found in content})),
             ),
             *settings_checks(evidence),
@@ -124,6 +121,19 @@ def takeover_verdict(evidence: Evidence) -> Verdict:
     )
 
 
+def _by_severity(found: Iterable[Occurrence]) -> tuple[list[Occurrence], list[Occurrence]]:
+    """Those that block, and those that warn."""
+    blocking: list[Occurrence] = []
+    warning: list[Occurrence] = []
+    for each in found:
+        (blocking if each.finding.severity is Severity.BLOCKS else warning).append(each)
+    return blocking, warning
+
+
+def _warned(count: int) -> str:
+    return f"none blocks; `zk2kraft check` names {count} that warn" if count else "none found"
+
+
 def _listed(texts: list[str], shown: int = 2) -> str:
     if not texts:
         return "none found"
@@ -135,13 +145,12 @@ def settings_checks(evidence: Evidence) -> tuple[Check, ...]:
     """What was set on controllers and brokers goes together (F-18, F-37, F-38, F-50); what is for later is told."""
     ours, families = evidence.ours, evidence.tree.families
     found = list(controller_findings(evidence.tree, ours))
-    size = full_request_bytes(evidence.tree)
+    size = functools.cache(lambda: full_request_bytes(evidence.tree))  # few brokers have a limit of their own
     for broker in sorted(evidence.broker_settings):
         settings = evidence.broker_settings[broker]
         found += broker_findings(broker, settings, ours)
         found += request_limit_findings(broker, settings, size, REQUEST_SHARE)
-    blocking = [each for each in found if each.finding.severity is Severity.BLOCKS]
-    warning = [each for each in found if each.finding.severity is not Severity.BLOCKS]
+    blocking, warning = _by_severity(found)
     unread = {broker: evidence.settings_unread[broker] for broker in sorted(evidence.settings_unread)}
     held = f"{len(families.acls)} resources with ACLs, {len(families.tokens)} tokens"
     return (

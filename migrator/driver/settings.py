@@ -10,7 +10,7 @@ Source: Kafka 3.9 `KafkaConfig`, `ServerConfigs`, `ZkConfigs`; docs/cases.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -65,12 +65,14 @@ def controller_findings(tree: Tree, ours: ControllerSettings) -> Iterator[Occurr
         yield TOKENS_WITHOUT_KEY.found(count=len(tree.families.tokens))
 
 
-def request_limit_findings(broker: int, settings: Mapping[str, str], bytes_: int, share: float) -> Iterator[Occurrence]:
-    """A broker closes the connection on a larger request. bytes_: of the full one; share: how much it may take."""
+def request_limit_findings(
+    broker: int, settings: Mapping[str, str], size: Callable[[], int], share: float
+) -> Iterator[Occurrence]:
+    """A broker closes the connection on a larger request. size: bytes of the full one; share: how much it may take."""
     key = "socket.request.max.bytes"
     limit = settings.get(key)
-    if limit is not None and bytes_ > share * int(limit):
-        reason = f"the full UpdateMetadata takes about {bytes_} bytes"
+    if limit is not None and size() > share * int(limit):
+        reason = f"the full UpdateMetadata takes about {size()} bytes"
         yield BROKER_SETTING_FORBIDS.found(broker=broker, key=key, value=limit, reason=reason)
 
 

@@ -102,7 +102,7 @@ class TakeoverActs:
                 await self.d.changed(LOOK_S)
                 continue
             evidence = await self._evidence()
-            verdict = takeover_verdict(evidence)
+            verdict = await asyncio.to_thread(takeover_verdict, evidence)  # it goes through every partition
             self.d.now.verdict = verdict
             if [check.name for check in verdict.failed] == ["a ZooKeeper export is taken"]:
                 await self._export()
@@ -294,9 +294,8 @@ class TakeoverActs:
             tree = await asyncio.to_thread(read_tree, d.session, UNLIMITED, tree)
         else:
             raise MOVED_WHILE_COPIED.error(count=len(moved), first=moved[0])
-        blocking = [
-            each for each in content_findings(tree, d.config.waived) if each.finding.severity is Severity.BLOCKS
-        ]
+        found = await asyncio.to_thread(content_findings, tree, d.config.waived)
+        blocking = [each for each in found if each.finding.severity is Severity.BLOCKS]
         if blocking:
             raise FindingError(blocking[0])
         read = d.now_ms()

@@ -169,8 +169,9 @@ def test_a_topic_that_waits_for_its_deletion_blocks(laboratory: Laboratory) -> N
 
 
 def test_brokers_with_an_authorizer_that_the_controllers_lack_block(laboratory: Laboratory) -> None:
-    """F-37: no ACL in ZooKeeper says so, the brokers themselves do."""
-    authorizer = {"authorizer.class.name": ACL_AUTHORIZER, "super.users": "User:ANONYMOUS"}
+    """F-37, F-38: nothing in ZooKeeper says so, the brokers themselves do."""
+    key = {"delegation.token.secret.key": "a secret of the laboratory"}
+    authorizer = {"authorizer.class.name": ACL_AUTHORIZER, "super.users": "User:ANONYMOUS", **key}
     with ready_cluster(laboratory, topics=1, broker_extra=authorizer) as (cluster, controller):
         zookeepers = controller_of(cluster)
         controller.start()
@@ -178,6 +179,8 @@ def test_brokers_with_an_authorizer_that_the_controllers_lack_block(laboratory: 
         blocked(controller, cluster, Plant("authorizer", says, lambda _: [], lambda _, __: []), zookeepers)
         (failed,) = (each for each in controller.status()["gate"]["checks"] if not each["holds"] and each["codes"])
         assert failed["codes"] == ["Z2K-1050"]
+        assert "Broker 0 runs with delegation.token.secret.key=(hidden)" in failed["seen"]
+        assert "a secret of" not in json.dumps(controller.status())
 
 
 def test_a_broker_at_another_ibp_is_kept_out(laboratory: Laboratory) -> None:

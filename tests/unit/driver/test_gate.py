@@ -299,6 +299,15 @@ def test_configuration_of_a_topic_that_does_not_exist_is_said_and_does_not_block
     assert [each.code for each in found] == ["Z2K-1005", "Z2K-1011"]  # what blocks comes first
 
 
+def test_warnings_are_counted_where_nothing_blocks() -> None:
+    ensemble = a_zookeeper()
+    ensemble.create(paths.topic_config("gone"), config_json({"a": "b"}))
+    ensemble.create("/consumers/old-app")
+    (check,) = (each for each in takeover_verdict(the_evidence(ensemble)).checks if "content blocks" in each.name)
+    assert (check.holds, check.codes) == (True, ())
+    assert check.seen == "none blocks; `zk2kraft check` names 2 that warn"
+
+
 def test_a_waiver_lifts_the_named_partition_and_no_other() -> None:
     ensemble = a_zookeeper()
     for partition in (0, 1):
