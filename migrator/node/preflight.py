@@ -25,6 +25,7 @@ from migrator.errors import (
     Severity,
 )
 from migrator.node.config import NodeConfig, controller_settings, read_config
+from migrator.node.encoder_config import encoder_of
 from migrator.node.storage import read_meta_properties
 from migrator.node.tree_reader import read_guards, read_tree
 from migrator.node.zookeeper_clients import foreign_sessions
@@ -39,12 +40,14 @@ def check(
     """Everything that can be known without a running quorum. clients: also look who else has a session."""
     tree = read_tree(session, limits)
     read_guards(session, tree)
-    found = content_findings(tree)
+    configs, faults = _read_files(controllers)
+    first = configs[0] if configs else None
+    found = content_findings(tree, passwords=encoder_of(None if first is None else first.passwords))
     if tree.cluster_id is None and not any(each.values.get("path") == paths.CLUSTER_ID for each in found):
         reason = f"it does not exist; is the chroot right?{_clusters_elsewhere(session)}"
         found.append(MALFORMED_ZNODE.found(path=paths.CLUSTER_ID, reason=reason))
-    found += _claim_findings(tree)
-    found += _controller_findings(tree, controllers, paths.chroot_of(session.connect))
+    found += [*_claim_findings(tree), *faults]
+    found += _controller_findings(tree, configs, paths.chroot_of(session.connect))
     found += foreign_sessions(session) if clients else ()
     return tree, sorted(found, key=lambda each: each.finding.severity is not Severity.BLOCKS)
 
@@ -77,14 +80,20 @@ def _claim_findings(tree: Tree) -> Iterator[Occurrence]:
         yield KRAFT_RULES_ALREADY.found(node=held.brokerid, epoch=held.kraft_epoch, migration=migration)
 
 
-def _controller_findings(tree: Tree, files: Sequence[Path], chroot: str) -> Iterator[Occurrence]:
-    said: set[str] = set()
+def _read_files(files: Sequence[Path]) -> tuple[list[NodeConfig], list[Occurrence]]:
+    """Those that can be read, and what is wrong with the others."""
     configs: list[NodeConfig] = []
+    faults: list[Occurrence] = []
     for file in files:
         try:
             configs.append(read_config(file))
         except FindingError as error:
-            yield error.occurrence
+            faults.append(error.occurrence)
+    return configs, faults
+
+
+def _controller_findings(tree: Tree, configs: Sequence[NodeConfig], chroot: str) -> Iterator[Occurrence]:
+    said: set[str] = set()
     for config in configs:
         yield from _file_findings(tree, config, chroot)
         for each in controller_findings(tree, controller_settings(config)):
@@ -93,6 +102,9 @@ def _controller_findings(tree: Tree, files: Sequence[Path], chroot: str) -> Iter
                 yield each
         if config.voters != configs[0].voters:
             reason = f"controller.quorum.voters differs from {configs[0].file}"
+            yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=reason)
+        if config.passwords != configs[0].passwords:
+            reason = f"password.encoder.* differs from {configs[0].file}"
             yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=reason)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import structlog
 
 from migrator.audit.compare import Report
-from migrator.audit.quick import audit_copy
+from migrator.audit.proofs import Proofs
 from migrator.driver.claim import (
     Claim,
     left_controller,
@@ -76,7 +76,9 @@ class TakeoverActs:
         self._read_ms = 0
         self._encode_ms = 0
         self._exported_ms = 0
+        self._look_ms = 0
         self._audit_session: ZkSession | None = None
+        self._proofs = Proofs(driver.passwords)
         self._guard_task: asyncio.Task[None] | None = None
 
     # --- waiting -------------------------------------------------------------------------------------------
@@ -112,7 +114,7 @@ class TakeoverActs:
                 return Happened.GATE_OPENED
             held = "the takeover is held (zk2kraft.gates=hold); `zk2kraft advance` lets it begin"
             self.d.wait_because(held if verdict.holds else verdict.reason())
-            await self.d.changed(max(READ_AGAIN_S, READ_SHARE * self._read_ms / 1000))
+            await self.d.changed(max(READ_AGAIN_S, READ_SHARE * self._look_ms / 1000))
 
     async def _missing_brokers(self) -> str | None:
         wanted = await self._live_brokers()
@@ -160,19 +162,26 @@ class TakeoverActs:
             ours=controller_settings(d.config),
             broker_settings=settings,
             settings_unread=silent,
+            passwords=d.passwords,
         )
 
     def _read_ahead(self) -> None:
-        """On a thread: the tree and its records, reusing what did not move."""
+        """On a thread: the tree, its records and the proof of both, reusing what did not move."""
         now = self.d.now
         limits = UNLIMITED if now.tree is not None else CONSIDERATE
         started = time.monotonic()
         tree = read_tree(self.d.session, limits, now.tree)
         read = time.monotonic()
-        now.copy = make_copy(tree, now.copy)
+        now.copy = make_copy(tree, now.copy, self.d.passwords)
         now.tree = tree
         self._read_ms = int((read - started) * 1000)
         self._encode_ms = max(self._encode_ms, int((time.monotonic() - read) * 1000))
+        if self._audit_session is None:
+            self._audit_session = self._open_audit_session()
+        # What differs now was on its way; the audit that decides comes after the claim, and reads everything again.
+        margin = producer_id_margin(len(tree.brokers))
+        self._proofs.audit(self._audit_session, now.copy.by_topic(), now.copy.rest, margin, limits)
+        self._look_ms = int((time.monotonic() - started) * 1000)
         read_guards(self.d.session, tree)
 
     async def _export(self) -> None:
@@ -192,8 +201,6 @@ class TakeoverActs:
         """Latch, then claim. Every voter keeps the latch: no second attempt happens by itself, whoever leads then."""
         d = self.d
         await d.hooks.before("latch")
-        if self._audit_session is None:
-            self._audit_session = await asyncio.to_thread(self._open_audit_session)
         await d.controller.mark(Mark.TAKEOVER, json.dumps({"epoch": d.epoch, "at": time.time()}))
         seen = await asyncio.to_thread(read_claim, d.session)
         refused = refuse_claim(seen, d.config.voter_ids, d.epoch)
@@ -294,13 +301,13 @@ class TakeoverActs:
             tree = await asyncio.to_thread(read_tree, d.session, UNLIMITED, tree)
         else:
             raise MOVED_WHILE_COPIED.error(count=len(moved), first=moved[0])
-        found = await asyncio.to_thread(content_findings, tree, d.config.waived)
+        found = await asyncio.to_thread(content_findings, tree, d.config.waived, d.passwords)
         blocking = [each for each in found if each.finding.severity is Severity.BLOCKS]
         if blocking:
             raise FindingError(blocking[0])
         read = d.now_ms()
         await d.hooks.before("encode")
-        copy = await asyncio.to_thread(make_copy, tree, d.now.copy)
+        copy = await asyncio.to_thread(make_copy, tree, d.now.copy, d.passwords)
         d.now.tree, d.now.copy = tree, copy
         log.info(
             "copy.finished",
@@ -336,7 +343,7 @@ class TakeoverActs:
         seen = read_claim(session)
         if not claim_still_ours(seen, claim):
             raise COPY_DIFFERS.error(different=1, first="the claim itself")
-        return audit_copy(session, copy.values(), margin)
+        return self._proofs.audit(session, copy.by_topic(), copy.rest, margin)
 
     async def commit(self) -> Happened:
         """Append the transaction in one run, wait for its commit, heal leaderships, make the claim last."""
