@@ -129,13 +129,13 @@ def _plain(value: Any) -> Any:
 COULD_NOT_CHECK = 3
 
 
-def check(zookeeper: str, controllers: list[Path], *, as_json: bool) -> int:
+def check(zookeeper: str, controllers: list[Path], *, clients: bool, as_json: bool) -> int:
     from migrator.node import preflight
     from migrator.zk.session import CONSIDERATE, ZkSession
 
     try:
         with ZkSession(zookeeper) as session:
-            tree, found = preflight.check(session, controllers, CONSIDERATE)
+            tree, found = preflight.check(session, controllers, CONSIDERATE, clients=clients)
     except FindingError as error:
         if as_json:
             _print_json({"exit": COULD_NOT_CHECK, "findings": [error.occurrence.as_json()]})

@@ -419,6 +419,178 @@ ACLS_UNHEEDED = Finding(
     remedy="Set authorizer.class.name and super.users in every controller's file (docs/requests.md, Permissions).",
 )
 
+TOPIC_CONFIG_REFUSED = Finding(
+    code="Z2K-1030",
+    says="{path}: {reason}.",
+    means="Kafka's own rules refuse this value. It would be copied as it is; then a broker may not be able to open the "
+    "topic's logs, and every later change of the topic's configuration is refused.",
+    remedy="Delete or correct the key with kafka-configs --entity-type topics, then run `zk2kraft check` again.",
+    cases=("F-39",),
+)
+TOPIC_CONFIG_UNKNOWN = Finding(
+    code="Z2K-1031",
+    says="{path} has keys that Kafka 3.9 does not know: {keys}.",
+    means="They are copied and do nothing. As long as they are there, every change of the topic's configuration is "
+    "refused (INVALID_CONFIG), with KRaft as with ZooKeeper.",
+    remedy="Delete the keys with kafka-configs --entity-type topics --delete-config, if nobody needs them.",
+    severity=Severity.WARNS,
+    cases=("F-39",),
+)
+BROKER_CONFIG_REFUSED = Finding(
+    code="Z2K-1032",
+    says="{path}: {reason}.",
+    means="Brokers pass over a dynamic value that they cannot read and run with their file's; every later change of "
+    "this configuration is refused. It is copied as it is.",
+    remedy="Delete or correct the key with kafka-configs --entity-type brokers, then run `zk2kraft check` again.",
+    severity=Severity.WARNS,
+    cases=("F-39",),
+)
+LISTENERS_DYNAMIC = Finding(
+    code="Z2K-1033",
+    says="{path} sets {key} dynamically.",
+    means="A broker in KRaft mode does not change its listeners while it runs: it passes over everything that its "
+    "dynamic configuration says, and clients are sent to the addresses of its file.",
+    remedy="Put the value into the broker's properties file, delete the key with kafka-configs --entity-type brokers, "
+    "restart the broker, then run `zk2kraft check` again.",
+    cases=("F-58",),
+)
+TOPIC_NAME_IMPOSSIBLE = Finding(
+    code="Z2K-1034",
+    says="{path} is a topic whose name KRaft does not take: {reason}.",
+    means="No tool of Kafka can have made it. It could be copied, and after that neither changed nor deleted.",
+    remedy="Find out who wrote the znode. If nobody needs the topic, remove its znodes while no takeover is wanted, "
+    "then run `zk2kraft check` again.",
+)
+ASSIGNMENT_IMPOSSIBLE = Finding(
+    code="Z2K-1035",
+    says="{path} cannot be an assignment: {reason}.",
+    means="Controllers and brokers count replicas as a set of brokers. Copied, such a list makes partitions that can "
+    "never be in sync.",
+    remedy="Set the assignment right with kafka-reassign-partitions, or delete the topic; then run `zk2kraft check` "
+    "again.",
+)
+EPOCH_BEHIND_STATES = Finding(
+    code="Z2K-1036",
+    says="{path} is {epoch}, but states of {topic} were written by controller epoch {highest}.",
+    means="The znode was set back: by a restored backup, or a rollback that left the epoch of a KRaft controller "
+    "behind. Brokers ignore a controller of a lower epoch, so such partitions have none.",
+    remedy="Follow this code's page: raise the epoch above the highest one, let another broker become controller, then "
+    "run `zk2kraft check` again.",
+    cases=("F-40",),
+)
+KRAFT_RULES_ALREADY = Finding(
+    code="Z2K-1037",
+    says="/controller is held by node {node} under KRaft epoch {epoch}, and /migration {migration}.",
+    means="A KRaft controller rules this cluster, or was taken away without giving it back. ZooKeeper brokers do not "
+    "elect a controller while this znode is there.",
+    remedy="If those controllers run, this is their migration: leave it. If none runs, `zk2kraft release -z ...` shows "
+    "what stands and gives the cluster back.",
+    cases=("F-43", "F-49"),
+)
+BROKER_IDS_ABOVE_RESERVED = Finding(
+    code="Z2K-1039",
+    says="Brokers {brokers} have ids above 1000.",
+    means="Ids above 1000 are those that ZooKeeper generates. KRaft generates none, and a broker with migration "
+    "enabled does not start while its file leaves the id to ZooKeeper.",
+    remedy="In each of their files set broker.id to this number and broker.id.generation.enable=false (or raise "
+    "reserved.broker.max.id), before the migration is enabled there.",
+    severity=Severity.WARNS,
+    cases=("F-13",),
+)
+BROKER_TOO_OLD = Finding(
+    code="Z2K-1040",
+    says="{path} is a registration of version {version}; brokers that can be migrated write 5.",
+    means="The broker runs with an inter.broker.protocol.version below 2.7. Such a broker does not talk to KRaft.",
+    remedy="Upgrade the broker and every broker's inter.broker.protocol.version to 3.9, then run `zk2kraft check` "
+    "again.",
+    cases=("F-11", "F-12"),
+)
+BROKER_CONFIG_UNUSED = Finding(
+    code="Z2K-1041",
+    says="{path} configures broker {broker}, which is not alive and has no replica.",
+    means="It is copied. If it is left from a broker that was taken away, the next broker of that id gets it.",
+    remedy="None needed; delete it with kafka-configs --entity-type brokers if nobody wants it.",
+    severity=Severity.WARNS,
+)
+CONFIG_FAMILY_NOT_COPIED = Finding(
+    code="Z2K-1042",
+    says="{path} is configuration of a kind that brokers in ZooKeeper mode do not have.",
+    means="Neither stock nor this program copies it, so it would be missing after the takeover.",
+    remedy="Find out who wrote it. Keep its value in your notes, remove the znode, and set it again when the cluster "
+    "runs in KRaft mode.",
+    cases=("F-51",),
+)
+AUTHORIZER_ABSENT = Finding(
+    code="Z2K-1043",
+    says="Brokers have or had an authorizer ({path} exists, without entries), and {file} sets none.",
+    means="Brokers pass administrative requests on before they look at permissions. With an authorizer on brokers and "
+    "none on controllers everybody may change the cluster in dual-write.",
+    remedy="If brokers still have an authorizer, set authorizer.class.name and super.users in every controller's file "
+    "(docs/requests.md, Permissions).",
+    severity=Severity.WARNS,
+    cases=("F-09", "F-37"),
+)
+TOKENS_WITHOUT_KEY = Finding(
+    code="Z2K-1044",
+    says="ZooKeeper holds {count} delegation tokens, and the controllers have no delegation.token.secret.key.",
+    means="A token's secret is made of its id and that key. Without the brokers' key controllers refuse to make, renew "
+    "or end tokens in dual-write, and brokers in KRaft mode refuse to check them.",
+    remedy="Set delegation.token.secret.key in every controller's file to what the brokers have.",
+    cases=("F-38",),
+)
+ZNODE_GUARDED = Finding(
+    code="Z2K-1045",
+    says="{path} has an access list ({acl}).",
+    means="This release has no ZooKeeper identity. It could read this znode and then not write it, which would be "
+    "seen only inside the window.",
+    remedy="Follow this code's page: lift the access lists with Kafka's zookeeper-security-migration tool, or wait for "
+    "a release that logs in to ZooKeeper.",
+    cases=("F-18",),
+)
+FOREIGN_SESSIONS = Finding(
+    code="Z2K-1046",
+    says="{count} sessions of ZooKeeper are of no broker: {clients}.",
+    means="Tools that speak to ZooKeeper and not to Kafka do not see what a KRaft controller does, and what they write "
+    "is set back or gives the cluster back.",
+    remedy="Find the programs at these addresses (old consumers, Cruise Control, --zookeeper scripts, exporters) and "
+    "switch them to bootstrap servers before the takeover.",
+    severity=Severity.WARNS,
+    cases=("F-57",),
+)
+SESSIONS_NOT_READ = Finding(
+    code="Z2K-1047",
+    says="{server} does not tell its sessions: {reason}.",
+    means="Nobody looked whether other programs use this ZooKeeper.",
+    remedy="Add cons to 4lw.commands.whitelist of every ZooKeeper server, or look at its connections yourself.",
+    severity=Severity.WARNS,
+    cases=("F-57",),
+)
+GROUPS_IN_ZOOKEEPER = Finding(
+    code="Z2K-1048",
+    says="{count} consumer groups keep their offsets in ZooKeeper, the first is {path}.",
+    means="They are of consumers from before Kafka 0.9, or left of them. They are neither copied nor touched; such a "
+    "consumer ends with ZooKeeper.",
+    remedy="Make sure that no such consumer runs any more; the znodes do no harm.",
+    severity=Severity.WARNS,
+    cases=("F-57",),
+)
+BROKER_SETTING_FORBIDS = Finding(
+    code="Z2K-1050",
+    says="Broker {broker} runs with {key}={value}: {reason}.",
+    means="The broker's own setting and the controllers' do not go together; in dual-write or after it requests would "
+    "be judged, sent or stored differently from now.",
+    remedy="Follow this code's page for the key: change the broker's file and restart it, or the controllers' files.",
+    cases=("F-09", "F-18", "F-37", "F-38", "F-39", "F-50", "F-54"),
+)
+BROKER_SETTING_FOR_LATER = Finding(
+    code="Z2K-1051",
+    says="Broker {broker} runs with {key}={value}: {reason}.",
+    means="It does no harm now. It has to be changed before this broker is restarted in KRaft mode.",
+    remedy="Follow this code's page for the key when the broker's file for KRaft mode is written.",
+    severity=Severity.WARNS,
+    cases=("F-37", "F-53"),
+)
+
 TAKEOVER_ABORTED = Finding(
     code="Z2K-2020",
     says="The takeover was aborted by a person: {reason}.",

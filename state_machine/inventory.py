@@ -22,6 +22,7 @@ from migrator.errors import (
 )
 from migrator.node.config import NodeConfig, read_config
 from migrator.node.storage import RetiredMark, read_meta_properties
+from migrator.zk import paths
 
 
 class ControllerEntry(msgspec.Struct, frozen=True):
@@ -95,8 +96,5 @@ def _contradiction(inventory: Inventory, entry: ControllerEntry, config: NodeCon
 
 def _same_ensemble(left: str, right: str) -> bool:
     """The same chroot, and at least one server in common (each side may name only some of them)."""
-    left_hosts, _, left_root = left.partition("/")
-    right_hosts, _, right_root = right.partition("/")
-    return left_root.strip("/") == right_root.strip("/") and bool(
-        set(left_hosts.split(",")) & set(right_hosts.split(","))
-    )
+    servers = (set(each.partition("/")[0].split(",")) for each in (left, right))
+    return paths.chroot_of(left) == paths.chroot_of(right) and bool(set.intersection(*servers))

@@ -2,7 +2,7 @@
 
 In:   IncrementalAlterConfigs (some keys), AlterConfigs (everything; keys left out go back to their default).
 Out:  Config records; each resource is all or nothing, resources are independent.
-Elsewhere: which values a topic may have (topic_configs.py). Values of brokers are validated by brokers.
+Elsewhere: which values a topic may have (model.topic_configs). Values of brokers are validated by brokers.
 Source: Kafka 3.9 `ConfigurationControlManager`, `ControllerConfigurationValidator`.
 """
 
@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
 from migrator.controller.decision import Decision, Error, Record, Situation
-from migrator.controller.topic_configs import TOPIC_CONFIGS, is_list, refuse_topic_config
 from migrator.model.image import NO_CONFIG
+from migrator.model.topic_configs import TOPIC_CONFIGS, is_list, refuse_topic_config
 from migrator.model.values import ConfigKey, ConfigType, MigrationState, is_password
 from migrator.wire.messages.configs import (
     AlterConfigsRequest,

@@ -2,7 +2,7 @@
 
 In:   CreateTopics, DeleteTopics, CreatePartitions.
 Out:  Topic, Config, Partition and RemoveTopic records, all of one request in one batch; a result per topic.
-Elsewhere: placement (placement.py), what a topic may be configured to (topic_configs.py).
+Elsewhere: placement (placement.py), what a topic may be configured to (model.topic_configs).
 Source: Kafka 3.9 `ReplicationControlManager`. Deletion is direct, since topics have ids (R-866-08).
 """
 
@@ -23,8 +23,8 @@ from migrator.controller.decision import (
     partition_version,
 )
 from migrator.controller.placement import PlacementRefused, default_directory, manual_problem, place
-from migrator.controller.topic_configs import effective, refuse_topic_config
 from migrator.model.image import Image
+from migrator.model.topic_configs import effective, refuse_topic_config
 from migrator.model.values import ZERO_ID, ConfigType, Topic
 from migrator.wire.messages.metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from migrator.wire.messages.topics import (

@@ -9,14 +9,16 @@ Rule: no path avoids this gate; what a waiver can lift is named where it is aske
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import functools
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from migrator.driver.claim import Seen, refuse_claim
+from migrator.driver.content import oddities
+from migrator.driver.settings import ControllerSettings, broker_findings, controller_findings, request_limit_findings
 from migrator.driver.tree import Tree, clear_broker_configs, live_and_assigned
 from migrator.errors import (
-    ACLS_UNHEEDED,
     BROKER_ABSENT,
     CLUSTER_ID_DIFFERS,
     DELETION_PENDING,
@@ -56,7 +58,9 @@ class Evidence:
     waived:           names of partitions whose incomplete ISR was accepted.
     estimated_ms:     how long the window will take, from the pre-copy.
     unasked:          brokers that did not say what they have, with the reason.
-    authorizer:       whether this controller has one.
+    ours:             what this controller's file says, as far as the brokers' settings have to go with it.
+    broker_settings:  by broker, what somebody set (settings.ASKED).
+    settings_unread:  brokers that did not say how they are set, with the reason.
     passwords:        what decodes brokers' passwords, None without a secret for it.
     exported:         where the checksummed ZooKeeper export of this attempt is, None while there is none.
     """
@@ -76,17 +80,15 @@ class Evidence:
     cluster_id: str
     unasked: Mapping[int, str] = field(default_factory=dict)
     waived: Collection[str] = field(default_factory=frozenset)
-    authorizer: bool = False
+    ours: ControllerSettings = field(default_factory=ControllerSettings)
+    broker_settings: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    settings_unread: Mapping[int, str] = field(default_factory=dict)
     passwords: PasswordEncoder | None = None
 
 
 def takeover_verdict(evidence: Evidence) -> Verdict:
     """Every condition of the takeover, each as one check."""
-    content = [
-        found
-        for found in content_findings(evidence.tree, evidence.waived, evidence.passwords)
-        if found.finding.severity is Severity.BLOCKS
-    ]
+    content, warnings = _by_severity(content_findings(evidence.tree, evidence.waived, evidence.passwords))
     refused = refuse_claim(evidence.seen, evidence.voters, evidence.kraft_epoch)
     half = evidence.takeover_max_ms // 2
     return Verdict(
@@ -96,10 +98,10 @@ def takeover_verdict(evidence: Evidence) -> Verdict:
             Check(
                 "no finding in ZooKeeper's content blocks",
                 not content,
-                _listed([found.text for found in content]),
+                _listed([found.text for found in content]) if content else _warned(len(warnings)),
                 tuple(sorted({found.code for found in content})),
             ),
-            _acls_check(evidence),
+            *settings_checks(evidence),
             Check(
                 "/migration and /controller may be claimed",
                 refused is None,
@@ -122,6 +124,19 @@ def takeover_verdict(evidence: Evidence) -> Verdict:
     )
 
 
+def _by_severity(found: Iterable[Occurrence]) -> tuple[list[Occurrence], list[Occurrence]]:
+    """Those that block, and those that warn."""
+    blocking: list[Occurrence] = []
+    warning: list[Occurrence] = []
+    for each in found:
+        (blocking if each.finding.severity is Severity.BLOCKS else warning).append(each)
+    return blocking, warning
+
+
+def _warned(count: int) -> str:
+    return f"none blocks; `zk2kraft check` names {count} that warn" if count else "none found"
+
+
 def _listed(texts: list[str], shown: int = 2) -> str:
     if not texts:
         return "none found"
@@ -129,14 +144,28 @@ def _listed(texts: list[str], shown: int = 2) -> str:
     return f"{len(texts)} found: " + " ".join(texts[:shown]) + more
 
 
-def _acls_check(evidence: Evidence) -> Check:
-    """Without an authorizer what brokers pass on would be carried out for everybody."""
-    held = sorted(evidence.tree.families.acls)
-    name = "the controllers heed the ACLs in ZooKeeper"
-    if not held or evidence.authorizer:
-        return Check(name, True, f"{len(held)} resources")
-    found = ACLS_UNHEEDED.found(count=len(held), first=held[0].name)
-    return Check(name, False, found.text, (found.code,))
+def settings_checks(evidence: Evidence) -> tuple[Check, ...]:
+    """What was set on controllers and brokers goes together (F-18, F-37, F-38, F-50); what is for later is told."""
+    ours, families = evidence.ours, evidence.tree.families
+    found = list(controller_findings(evidence.tree, ours))
+    size = functools.cache(lambda: full_request_bytes(evidence.tree))  # few brokers have a limit of their own
+    for broker in sorted(evidence.broker_settings):
+        settings = evidence.broker_settings[broker]
+        found += broker_findings(broker, settings, ours)
+        found += request_limit_findings(broker, settings, size, REQUEST_SHARE)
+    blocking, warning = _by_severity(found)
+    unread = {broker: evidence.settings_unread[broker] for broker in sorted(evidence.settings_unread)}
+    held = f"{len(families.acls)} resources with ACLs, {len(families.tokens)} tokens"
+    return (
+        Check("every broker said how it is set", not unread, f"not: {unread}" if unread else "all did"),
+        Check(
+            "what is set on brokers and controllers goes together",
+            not blocking,
+            _listed([each.text for each in blocking]) if blocking else held,
+            tuple(sorted({each.code for each in blocking})),
+        ),
+        Check("what brokers need for KRaft mode is known", True, _listed([each.text for each in warning])),
+    )
 
 
 def quorum_checks(evidence: Evidence) -> tuple[Check, ...]:
@@ -229,6 +258,7 @@ def content_findings(
     found += _config_findings(tree)
     found += _password_findings(tree, passwords)
     found += _size_finding(tree)
+    found += oddities(tree)
     return sorted(found, key=lambda each: each.finding.severity is not Severity.BLOCKS)
 
 

@@ -103,6 +103,12 @@ class Tree:
     families: Families = field(default_factory=Families)
     features: list[str] = field(default_factory=list)
     """Names of finalized features: nothing in the log says them."""
+    uncopied_configs: list[str] = field(default_factory=list)
+    """Paths below `/config` of a kind that ZooKeeper-mode brokers do not have."""
+    consumer_groups: list[str] = field(default_factory=list)
+    """Groups of consumers that keep their offsets in ZooKeeper."""
+    guarded: dict[str, str] = field(default_factory=dict)
+    """Access lists by path, where there is one; looked at where a takeover writes (`node.tree_reader.read_guards`)."""
     problems: list[Occurrence] = field(default_factory=list)
     znodes: int = 0
 

@@ -18,11 +18,13 @@ from typing import Final, NoReturn
 import javaproperties
 
 from migrator.controller.authorizer import ANONYMOUS, STANDARD_AUTHORIZER, Rules, TokenRules
+from migrator.driver.settings import ControllerSettings
 from migrator.errors import CONFIG_MISSING, CONFIG_NOT_HONOURED
 from migrator.model.values import Listener, SecurityProtocol
 from migrator.node.encoder_config import read_encoder
 from migrator.node.security import BETWEEN_VOTERS, TO_BROKERS, ListenerSecurity, read_security
 from migrator.raft.roles import Settings as QuorumSettings
+from migrator.zk import paths
 from migrator.zk.passwords import EncoderSettings
 
 NO_LIMIT: Final = 2**62
@@ -99,6 +101,16 @@ class NodeConfig:
     @property
     def voter_ids(self) -> tuple[int, ...]:
         return tuple(voter.id for voter in self.voters)
+
+
+def controller_settings(config: NodeConfig) -> ControllerSettings:
+    """The part of it that brokers' settings are compared with."""
+    return ControllerSettings(
+        file=config.file,
+        chroot=paths.chroot_of(config.zookeeper_connect or ""),
+        authorizer=config.authorizer is not None,
+        token_key=config.tokens is not None,
+    )
 
 
 def read_config(path: Path) -> NodeConfig:
@@ -247,6 +259,9 @@ class _Parser:
             self._refuse("zookeeper.ssl.client.enable", "TLS to ZooKeeper is not supported yet")
         if self._bool("zookeeper.set.acl", False):
             self._refuse("zookeeper.set.acl", "access lists on znodes are not supported yet")
+        for key in ("alter.config.policy.class.name", "create.topic.policy.class.name"):
+            if self._given.get(key):
+                self._refuse(key, "policy classes are Java and are not run here")
         if self._given.get("config.providers"):
             self._refuse("config.providers", "values are taken as they stand in the file")
         if self._given.get("control.plane.listener.name"):

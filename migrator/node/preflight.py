@@ -2,7 +2,8 @@
 
 In:   a ZooKeeper session, and the properties files of the controllers to be.
 Out:  occurrences of findings, those that block first; the same content findings as the takeover gate's.
-Elsewhere: the findings of the content (driver.gate), what only a running quorum can see (its gate).
+Elsewhere: the findings of the content (driver.gate, driver.content), the brokers' settings, which only the gate asks
+for, and what only a running quorum can see (its gate).
 """
 
 from __future__ import annotations
@@ -11,37 +12,43 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from migrator.driver.gate import content_findings
-from migrator.driver.tree import Tree
+from migrator.driver.settings import controller_findings
+from migrator.driver.tree import Tree, live_and_assigned
 from migrator.errors import (
     CLUSTER_ID_DIFFERS,
     CONTROLLER_FILES_DISAGREE,
     FOREIGN_MIGRATION,
+    KRAFT_RULES_ALREADY,
     MALFORMED_ZNODE,
     FindingError,
     Occurrence,
     Severity,
 )
-from migrator.node.config import NodeConfig, read_config
+from migrator.node.config import NodeConfig, controller_settings, read_config
 from migrator.node.encoder_config import encoder_of
 from migrator.node.storage import read_meta_properties
-from migrator.node.tree_reader import read_tree
+from migrator.node.tree_reader import read_guards, read_tree
+from migrator.node.zookeeper_clients import foreign_sessions
 from migrator.zk import paths
 from migrator.zk.session import ReadLimits, ZkSession
 from migrator.zk.znodes import migration_data
 
 
-def check(session: ZkSession, controllers: Sequence[Path], limits: ReadLimits) -> tuple[Tree, list[Occurrence]]:
-    """Everything that can be known without a running quorum."""
+def check(
+    session: ZkSession, controllers: Sequence[Path], limits: ReadLimits, *, clients: bool = False
+) -> tuple[Tree, list[Occurrence]]:
+    """Everything that can be known without a running quorum. clients: also look who else has a session."""
     tree = read_tree(session, limits)
+    read_guards(session, tree)
     configs, faults = _read_files(controllers)
     first = configs[0] if configs else None
     found = content_findings(tree, passwords=encoder_of(None if first is None else first.passwords))
     if tree.cluster_id is None and not any(each.values.get("path") == paths.CLUSTER_ID for each in found):
-        found.append(MALFORMED_ZNODE.found(path=paths.CLUSTER_ID, reason="it does not exist; is the chroot right?"))
-    if tree.migration_present:
-        text = "null or unreadable" if tree.migration is None else migration_data(tree.migration).decode()
-        found.append(FOREIGN_MIGRATION.found(found=text))
-    found += [*faults, *_controller_findings(tree, configs)]
+        reason = f"it does not exist; is the chroot right?{_clusters_elsewhere(session)}"
+        found.append(MALFORMED_ZNODE.found(path=paths.CLUSTER_ID, reason=reason))
+    found += [*_claim_findings(tree), *faults]
+    found += _controller_findings(tree, configs, paths.chroot_of(session.connect))
+    found += foreign_sessions(session) if clients else ()
     return tree, sorted(found, key=lambda each: each.finding.severity is not Severity.BLOCKS)
 
 
@@ -50,6 +57,27 @@ def exit_code(found: Sequence[Occurrence]) -> int:
     if any(each.finding.severity is Severity.BLOCKS for each in found):
         return 2
     return 1 if found else 0
+
+
+def _clusters_elsewhere(session: ZkSession) -> str:
+    """Chroots of Kafka clusters not deeper than two levels below this one, as a hint (F-50)."""
+    top = [f"/{name}" for name in session.children("/") or [] if name != "zookeeper"]
+    below = zip(top, session.children_many(top), strict=True)
+    places = [*top, *(f"{parent}/{name}" for parent, names in below for name in sorted(names or ()))]
+    ids = session.get_many(each + paths.CLUSTER_ID for each in places)
+    found = [place for place, znode in zip(places, ids, strict=True) if znode is not None]
+    return f" There is a cluster in {', '.join(found)}" if found else ""
+
+
+def _claim_findings(tree: Tree) -> Iterator[Occurrence]:
+    """What stands of a claim: before there is a quorum of ours, all of it is foreign."""
+    if tree.migration_present:
+        text = "null or unreadable" if tree.migration is None else migration_data(tree.migration).decode()
+        yield FOREIGN_MIGRATION.found(found=text)
+    held = tree.controller
+    if held is not None and held.kraft_epoch > 0:
+        migration = "exists" if tree.migration_present else "does not exist"
+        yield KRAFT_RULES_ALREADY.found(node=held.brokerid, epoch=held.kraft_epoch, migration=migration)
 
 
 def _read_files(files: Sequence[Path]) -> tuple[list[NodeConfig], list[Occurrence]]:
@@ -64,9 +92,14 @@ def _read_files(files: Sequence[Path]) -> tuple[list[NodeConfig], list[Occurrenc
     return configs, faults
 
 
-def _controller_findings(tree: Tree, configs: Sequence[NodeConfig]) -> Iterator[Occurrence]:
+def _controller_findings(tree: Tree, configs: Sequence[NodeConfig], chroot: str) -> Iterator[Occurrence]:
+    said: set[str] = set()
     for config in configs:
-        yield from _file_findings(tree, config)
+        yield from _file_findings(tree, config, chroot)
+        for each in controller_findings(tree, controller_settings(config)):
+            if each.code not in said:  # once, not for each file
+                said.add(each.code)
+                yield each
         if config.voters != configs[0].voters:
             reason = f"controller.quorum.voters differs from {configs[0].file}"
             yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=reason)
@@ -75,12 +108,16 @@ def _controller_findings(tree: Tree, configs: Sequence[NodeConfig]) -> Iterator[
             yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=reason)
 
 
-def _file_findings(tree: Tree, config: NodeConfig) -> Iterator[Occurrence]:
-    taken = sorted(set(config.voter_ids) & set(tree.brokers))
+def _file_findings(tree: Tree, config: NodeConfig, chroot: str) -> Iterator[Occurrence]:
+    live, assigned = live_and_assigned(tree)
+    taken = sorted(set(config.voter_ids) & (live | set(assigned)))
     if taken:
         yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=f"node ids {taken} are brokers' ids")
     if not config.migration_enabled:
         reason = "zookeeper.metadata.migration.enable is not true"
+        yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=reason)
+    if paths.chroot_of(config.zookeeper_connect or "") != chroot:
+        reason = f"zookeeper.connect is {config.zookeeper_connect}, the cluster that is checked is in {chroot or '/'}"
         yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=reason)
     for broker, znode in sorted(tree.brokers.items()):
         names = [endpoint.partition("://")[0] for endpoint in znode.endpoints]

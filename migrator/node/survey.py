@@ -1,24 +1,34 @@
-"""Ask each broker what it has: the replicas on its disks, and the topics it knows with their ids.
+"""Ask each broker what it has (replicas on its disks, topics that it knows with their ids) and how it is set.
 
 In:   the brokers to ask, on the inter-broker listener.
-Out:  one `Survey` (driver.guard) per broker that answered, and the reason for each that did not.
-Elsewhere: what the answers are compared with (driver.guard).
-Source: DescribeLogDirs version 4, Metadata version 12. Replicas that will replace others (`future`) are logs as well;
-stray and deleted directories are not listed by a broker.
+Out:  one `Survey` (driver.guard) or its settings per broker that answered, and the reason for each that did not.
+Elsewhere: what the answers are compared with (driver.guard, driver.settings).
+Source: DescribeLogDirs version 4, Metadata version 12, DescribeConfigs version 4. Replicas that will replace others
+(`future`) are logs as well; stray and deleted directories are not listed by a broker.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
 
 from migrator.driver.guard import Survey
-from migrator.model.values import Broker
+from migrator.driver.settings import ASKED, HIDDEN
+from migrator.model.topic_configs import Source
+from migrator.model.values import Broker, ConfigType
 from migrator.node.broker_client import BrokerConnection
 from migrator.node.client_security import PLAINTEXT, ClientSecurity
-from migrator.wire.messages.configs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from migrator.wire.messages.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
 from migrator.wire.messages.topics import MetadataRequest, MetadataResponse
 
+Answer = TypeVar("Answer")
 ASK_TIMEOUT_S = 10.0
 BROKERS_AT_ONCE = 16
 
@@ -27,35 +37,71 @@ async def survey_brokers(
     brokers: Iterable[Broker], listener: str, client_id: str, security: ClientSecurity = PLAINTEXT
 ) -> tuple[dict[int, Survey], dict[int, str]]:
     """Surveys by broker id, and by broker id why there is none."""
-    limit = asyncio.Semaphore(BROKERS_AT_ONCE)
+    return await _ask_all(_survey, brokers, listener, client_id, security)
 
-    async def one(broker: Broker) -> tuple[int, Survey | str]:
+
+async def ask_settings(
+    brokers: Iterable[Broker], listener: str, client_id: str, security: ClientSecurity = PLAINTEXT
+) -> tuple[dict[int, dict[str, str]], dict[int, str]]:
+    """What somebody set of `driver.settings.ASKED`, by broker id, and by broker id why nothing is known."""
+    return await _ask_all(_settings, brokers, listener, client_id, security)
+
+
+async def _ask_all(
+    ask: Callable[[Broker, BrokerConnection], Awaitable[Answer]],
+    brokers: Iterable[Broker],
+    listener: str,
+    client_id: str,
+    security: ClientSecurity,
+) -> tuple[dict[int, Answer], dict[int, str]]:
+    limit = asyncio.Semaphore(BROKERS_AT_ONCE)
+    answers: dict[int, Answer] = {}
+    failed: dict[int, str] = {}
+
+    async def one(broker: Broker) -> None:
         async with limit:
             try:
-                return broker.id, await _survey(broker, listener, client_id, security)
+                answers[broker.id] = await _ask_one(ask, broker, listener, client_id, security)
             except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
-                return broker.id, f"{type(error).__name__}: {error}"
+                failed[broker.id] = f"{type(error).__name__}: {error}"
 
-    found = await asyncio.gather(*(one(broker) for broker in brokers))
-    surveys = {broker: each for broker, each in found if isinstance(each, Survey)}
-    failed = {broker: each for broker, each in found if isinstance(each, str)}
-    return surveys, failed
+    await asyncio.gather(*(one(broker) for broker in brokers))
+    return answers, failed
 
 
-async def _survey(broker: Broker, listener: str, client_id: str, security: ClientSecurity) -> Survey:
+async def _ask_one(
+    ask: Callable[[Broker, BrokerConnection], Awaitable[Answer]],
+    broker: Broker,
+    listener: str,
+    client_id: str,
+    security: ClientSecurity,
+) -> Answer:
     endpoint = broker.listener(listener)
     if endpoint is None:
         raise OSError(f"it has no listener {listener}")
     connection = BrokerConnection(endpoint.host, endpoint.port, client_id, security)
     try:
-        directories = await connection.ask(
-            DescribeLogDirsRequest(topics=None), 4, DescribeLogDirsResponse, ASK_TIMEOUT_S
-        )
-        metadata = await connection.ask(
-            MetadataRequest(topics=None, allow_auto_topic_creation=False), 12, MetadataResponse, ASK_TIMEOUT_S
-        )
+        return await ask(broker, connection)
     finally:
         connection.close()
+
+
+async def _settings(broker: Broker, connection: BrokerConnection) -> dict[str, str]:
+    """Without defaults; a secret that is set is `HIDDEN`, as brokers do not show it."""
+    whom = DescribeConfigsResource(ConfigType.BROKER, str(broker.id), ASKED)
+    request = DescribeConfigsRequest(resources=(whom,))
+    (result,) = (await connection.ask(request, 4, DescribeConfigsResponse, ASK_TIMEOUT_S)).results
+    if result.error_code:
+        raise OSError(f"DescribeConfigs answered error {result.error_code} ({result.error_message})")
+    given = (each for each in result.configs if each.config_source != Source.DEFAULT)
+    return {each.name: HIDDEN if each.is_sensitive else each.value or "" for each in given}
+
+
+async def _survey(broker: Broker, connection: BrokerConnection) -> Survey:
+    directories = await connection.ask(DescribeLogDirsRequest(topics=None), 4, DescribeLogDirsResponse, ASK_TIMEOUT_S)
+    metadata = await connection.ask(
+        MetadataRequest(topics=None, allow_auto_topic_creation=False), 12, MetadataResponse, ASK_TIMEOUT_S
+    )
     if directories.error_code or any(each.error_code for each in directories.results):
         codes = [directories.error_code, *(each.error_code for each in directories.results)]
         raise OSError(f"DescribeLogDirs answered errors {codes}")

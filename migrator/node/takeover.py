@@ -47,9 +47,10 @@ from migrator.errors import (
 from migrator.model.image import Position
 from migrator.model.values import Mark
 from migrator.node.claims import read_claim
+from migrator.node.config import controller_settings
 from migrator.node.driver_node import LOOK_S, DriverNode
-from migrator.node.survey import survey_brokers
-from migrator.node.tree_reader import moved_since, read_tree
+from migrator.node.survey import ask_settings, survey_brokers
+from migrator.node.tree_reader import moved_since, read_guards, read_tree
 from migrator.zk import paths
 from migrator.zk.backup import export
 from migrator.zk.multi import Multi
@@ -103,7 +104,7 @@ class TakeoverActs:
                 await self.d.changed(LOOK_S)
                 continue
             evidence = await self._evidence()
-            verdict = takeover_verdict(evidence)
+            verdict = await asyncio.to_thread(takeover_verdict, evidence)  # it goes through every partition
             self.d.now.verdict = verdict
             if [check.name for check in verdict.failed] == ["a ZooKeeper export is taken"]:
                 await self._export()
@@ -139,9 +140,9 @@ class TakeoverActs:
         brokers = reachable(d.controller.image)
         if d.now_ms() - self._exported_ms > EXPORT_FRESH_MS:
             d.now.exported = None  # what is kept from days ago is no way back from what is claimed today
-        d.now.surveys, failed = await survey_brokers(
-            brokers, d.config.inter_broker_listener, str(d.config.node_id), d.to_brokers
-        )
+        whom = (brokers, d.config.inter_broker_listener, str(d.config.node_id), d.to_brokers)
+        d.now.surveys, failed = await survey_brokers(*whom)
+        settings, silent = await ask_settings(*whom)
         return Evidence(
             tree=d.now.tree,
             seen=seen,
@@ -158,7 +159,9 @@ class TakeoverActs:
             unasked=failed,
             cluster_id=d.controller.settings.cluster_id,
             waived=d.config.waived,
-            authorizer=d.config.authorizer is not None,
+            ours=controller_settings(d.config),
+            broker_settings=settings,
+            settings_unread=silent,
             passwords=d.passwords,
         )
 
@@ -179,6 +182,7 @@ class TakeoverActs:
         margin = producer_id_margin(len(tree.brokers))
         self._proofs.audit(self._audit_session, now.copy.by_topic(), now.copy.rest, margin, limits)
         self._look_ms = int((time.monotonic() - started) * 1000)
+        read_guards(self.d.session, tree)
 
     async def _export(self) -> None:
         d = self.d
@@ -297,7 +301,7 @@ class TakeoverActs:
             tree = await asyncio.to_thread(read_tree, d.session, UNLIMITED, tree)
         else:
             raise MOVED_WHILE_COPIED.error(count=len(moved), first=moved[0])
-        found = content_findings(tree, d.config.waived, d.passwords)
+        found = await asyncio.to_thread(content_findings, tree, d.config.waived, d.passwords)
         blocking = [each for each in found if each.finding.severity is Severity.BLOCKS]
         if blocking:
             raise FindingError(blocking[0])

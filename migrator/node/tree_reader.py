@@ -45,11 +45,20 @@ def read_tree(session: ZkSession, limits: ReadLimits = UNLIMITED, before: Tree |
     tree = Tree()
     _read_cluster(session, tree)
     _read_topics(session, limits, tree, {} if before is None else before.topics)
+    _read_controller_epoch(session, tree)
     _read_broker_configs(session, limits, tree)
     _read_families(session, limits, tree)
     _read_features(session, tree)
+    _read_what_is_not_copied(session, tree)
     _read_producer_ids(session, tree)
     return tree
+
+
+def read_guards(session: ZkSession, tree: Tree) -> None:
+    """Look for access lists where a takeover and dual-write write: on what brokers make first, and on one topic."""
+    topic = next(iter(tree.topics), None)
+    places = [*_WRITTEN_TO, *([] if topic is None else [paths.topic(topic), paths.partitions(topic)])]
+    tree.guarded = {path: acl for path in places if (acl := session.guarded_by(path)) is not None}
 
 
 def moved_since(session: ZkSession, tree: Tree) -> list[str]:
@@ -98,7 +107,7 @@ def descendants(session: ZkSession, path: str) -> list[str]:
 
 
 def _read_cluster(session: ZkSession, tree: Tree) -> None:
-    """Cluster id, live brokers, and the three znodes of the claim."""
+    """Cluster id, live brokers, `/controller` and `/migration`."""
     with _Problems(tree.problems):
         znode = session.get(paths.CLUSTER_ID)
         if znode is not None:
@@ -113,16 +122,20 @@ def _read_cluster(session: ZkSession, tree: Tree) -> None:
         znode = session.get(paths.CONTROLLER)
         if znode is not None:
             tree.controller = parse(ControllerZnode, paths.CONTROLLER, znode.data)
-    with _Problems(tree.problems):
-        znode = session.get(paths.CONTROLLER_EPOCH)
-        if znode is not None:
-            tree.controller_epoch = parse_controller_epoch(paths.CONTROLLER_EPOCH, znode.data)
     znode = session.get(paths.MIGRATION)
     tree.migration_present = znode is not None
     if znode is not None and znode.data:
         with _Problems(tree.problems):
             tree.migration = parse_migration(paths.MIGRATION, znode.data)
     _read_pending(session, tree)
+
+
+def _read_controller_epoch(session: ZkSession, tree: Tree) -> None:
+    """After the states, so that a controller that was elected meanwhile is not behind what it wrote."""
+    with _Problems(tree.problems):
+        znode = session.get(paths.CONTROLLER_EPOCH)
+        if znode is not None:
+            tree.controller_epoch = parse_controller_epoch(paths.CONTROLLER_EPOCH, znode.data)
 
 
 def _broker_number(name: str) -> int:
@@ -289,6 +302,24 @@ def _read_features(session: ZkSession, tree: Tree) -> None:
             tree.features = sorted(parse(FeatureZnode, paths.FEATURE, znode.data).features)
 
 
+_WRITTEN_TO: Final = (
+    *("/", paths.CONTROLLER_EPOCH, paths.CONTROLLER, paths.TOPICS, paths.TOPIC_CONFIGS, paths.BROKER_CONFIGS),
+    *(paths.CONFIG_CHANGES, paths.USER_CONFIGS, paths.CLIENT_CONFIGS, paths.IP_CONFIGS, paths.PRODUCER_IDS),
+    *(paths.ACLS, paths.ACL_CHANGES, paths.TOKENS, paths.DELETE_TOPICS),
+)
+
+_CONFIGS_OF_ZOOKEEPER: Final = frozenset({"brokers", "changes", "clients", "ips", "topics", "users"})
+
+
+def _read_what_is_not_copied(session: ZkSession, tree: Tree) -> None:
+    """Names alone: what `/config` holds of kinds that nobody copies, and consumers that keep offsets here."""
+    others = [f"{paths.CONFIG}/{name}" for name in session.children(paths.CONFIG) or []]
+    others = [path for path in others if path.rpartition("/")[2] not in _CONFIGS_OF_ZOOKEEPER]
+    below = zip(others, session.children_many(others), strict=True)
+    tree.uncopied_configs = [f"{path}/{name}" for path, names in below for name in sorted(names or ())]
+    tree.consumer_groups = session.children(paths.CONSUMERS) or []
+
+
 class _Problems:
     """`with _Problems(list):` turns a finding raised inside into an entry of the list."""
 
@@ -305,4 +336,4 @@ class _Problems:
         return False
 
 
-__all__ = ["descendants", "moved_since", "read_tree"]
+__all__ = ["descendants", "moved_since", "read_guards", "read_tree"]

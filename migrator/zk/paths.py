@@ -18,6 +18,7 @@ REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
 PRODUCER_IDS: Final = "/latest_producer_id_block"
 FEATURE: Final = "/feature"
 CONFIG: Final = "/config"
+CONSUMERS: Final = "/consumers"
 CONFIG_CHANGES: Final = "/config/changes"
 CONFIG_CHANGE_PREFIX: Final = "/config/changes/config_change_"
 TOPIC_CONFIGS: Final = "/config/topics"
@@ -68,3 +69,8 @@ def token(token_id: str) -> str:
 
 def broker_id(broker: int | str) -> str:
     return f"/brokers/ids/{broker}"
+
+
+def chroot_of(connect: str) -> str:
+    """The chroot of a connect string, "" for none: all servers of one string share it."""
+    return f"/{connect.partition('/')[2]}".rstrip("/")

@@ -37,6 +37,7 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.serialization import multiheader_struct, read_buffer, write_string
+from kazoo.security import OPEN_ACL_UNSAFE
 
 from migrator.errors import ZOOKEEPER_LOST, ZOOKEEPER_REFUSES, ZOOKEEPER_UNREACHABLE, FindingError
 from migrator.zk.multi import Check, Create, Delete, Multi, SetData
@@ -210,6 +211,17 @@ class ZkSession:
         """The same one for the same watch: kazoo keeps each that it does not know until it fires."""
         return self._listeners.setdefault(watch, lambda _event: watch())
 
+    def guarded_by(self, path: str) -> str | None:
+        """The access list of a znode as text; None where everybody may do everything, or it does not exist."""
+        with _translated(path):
+            try:
+                entries, _ = self._client.get_acls(path)
+            except NoNodeError:
+                return None
+        if any(each == OPEN_ACL_UNSAFE[0] for each in entries):
+            return None
+        return "; ".join(map(_entry_text, entries))
+
     def sync(self, path: str = "/") -> None:
         """Wait until this server has everything that was committed before now."""
         with _translated(path):
@@ -305,6 +317,12 @@ class ZkSession:
     def ensure_path(self, path: str) -> None:
         with _translated(path):
             self._client.ensure_path(path)
+
+
+def _entry_text(entry: Any) -> str:
+    """One entry of an access list, without the hash of a password."""
+    whom = entry.id.id.partition(":")[0] if entry.id.scheme == "digest" else entry.id.id
+    return f"{entry.id.scheme}:{whom} may {'+'.join(sorted(entry.acl_list)) or 'nothing'}"
 
 
 class _translated:

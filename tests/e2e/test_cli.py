@@ -7,22 +7,29 @@ from __future__ import annotations
 
 import itertools
 import json
+import socket
+import struct
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from kazoo.security import READ_ACL_UNSAFE, make_digest_acl
 
 from migrator.lab.artifacts import Artifacts
 from migrator.lab.laboratory import Laboratory
 from migrator.lab.zookeeper import ZooKeeper
 from migrator.node.storage import LOG_NAME
 from migrator.node.tree_reader import descendants
+from migrator.zk import paths
 from migrator.zk.multi import Create, Delete, Multi, Operation, SetData
 from migrator.zk.session import ZkSession
 from migrator.zk.znodes import MigrationZnode, controller_data, migration_data
+from tests.support.offences import CLAIMED, FOR_FILES, OFFENCES, a_registration, place_of, plant_for_real
+from tests.support.offences import TREE as OFFENDED
 from tests.support.seeded_tree import SeededTree, config_json, state_json
 
 pytestmark = pytest.mark.lab
@@ -116,7 +123,7 @@ def a_controller_file(directory: Path, node: int = 3000, **changes: str) -> Path
 
 
 def test_a_clean_cluster_may_go(cluster: Place) -> None:
-    file = a_controller_file(cluster.directory)
+    file = a_controller_file(cluster.directory, zookeeper__connect=cluster.connect)
     said = cluster.run("check", "-z", cluster.connect, "--controllers", str(file)).stdout
     assert said == "4 topics, 8 partitions, brokers [1, 2, 3]\ngo: nothing stands in the way\n"
     ran = cluster.run("check", "-z", cluster.connect, "--json")
@@ -151,7 +158,7 @@ PLANTED: dict[str, tuple[str, Operation]] = {
 def test_everything_that_stands_in_the_way_is_said_with_its_code_and_place(cluster: Place) -> None:
     cluster.change(*(operation for _, operation in PLANTED.values()))
     before = tree_of(cluster.connect)
-    file = a_controller_file(cluster.directory, node=2)
+    file = a_controller_file(cluster.directory, node=2, zookeeper__connect=cluster.connect)
     words = ("check", "-z", cluster.connect, "--controllers", str(file))
     text = cluster.run(*words, exit_code=2).stdout
     ran = cluster.run(*words, "--json", exit_code=2)
@@ -167,6 +174,45 @@ def test_everything_that_stands_in_the_way_is_said_with_its_code_and_place(clust
     assert text.endswith("\nblocked\n")
     assert all(Path(each["runbook"]).name == f"{each['code']}.md" for each in document["findings"])
     assert tree_of(cluster.connect) == before
+
+
+def test_every_offence_of_the_content_is_named_with_its_exact_place(place: Place) -> None:
+    """All of them at once: none hides another, and nothing that is right is named."""
+    with ZkSession(place.connect) as session:
+        OFFENDED.seed(session)
+        plant_for_real(session, (*OFFENCES, *CLAIMED, *FOR_FILES))
+        guard(session, paths.IP_CONFIGS)
+    before = tree_of(place.connect)
+    file = a_controller_file(place.directory, zookeeper__connect=place.root)
+    ran = place.run("check", "-z", place.connect, "--controllers", str(file), "--json", exit_code=2)
+    document = json.loads(ran.stdout)
+    found = Counter((each["code"], place_of(each["values"])) for each in document["findings"])
+    expected = Counter((each.code, each.place) for each in (*OFFENCES, *CLAIMED, *FOR_FILES))
+    others = Counter({("Z2K-1045", paths.IP_CONFIGS): 1, ("Z2K-1014", str(file)): 1})  # the file has no chroot
+    assert found == expected + others
+    assert document["exit"] == 2
+    assert {each["severity"] for each in document["findings"]} == {"blocks", "warns"}
+    assert tree_of(place.connect) == before
+
+
+def guard(session: ZkSession, path: str) -> None:
+    """Everybody may read, only whoever logs in as kafka may write: what zookeeper.set.acl makes."""
+    acl = [make_digest_acl("kafka", "secret", all=True), *READ_ACL_UNSAFE]
+    session._client.set_acls(path, acl)
+
+
+def test_another_program_with_a_session_is_told_by_its_address(cluster: Place) -> None:
+    """F-57: on loopback every program has the brokers' address, so this one comes from another."""
+    with ZkSession(cluster.connect) as session, socket.socket() as other:
+        session.apply(Multi((Create("/brokers/ids/9", a_registration(9), ephemeral=True),)))
+        assert cluster.run("check", "-z", cluster.connect, "--clients", exit_code=0).stdout.count("Z2K") == 0
+        other.bind(("127.0.0.2", 0))
+        host, port = cluster.root.split(":")
+        other.connect((host, int(port)))
+        other.sendall(struct.pack(">iiqiqi16s?", 45, 0, 0, 10_000, 0, 16, bytes(16), False))
+        assert len(other.recv(64)) > 8
+        said = cluster.run("check", "-z", cluster.connect, "--clients", exit_code=1).stdout
+    assert "Z2K-1046  1 sessions of ZooKeeper are of no broker: 127.0.0.2 (session 0x" in said
 
 
 def test_a_warning_alone_has_an_exit_code_of_its_own(cluster: Place) -> None:

@@ -35,8 +35,9 @@ WITH_SECURITY = {
 HEEDING_ACLS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
+    "delegation.token.secret.key": WITH_SECURITY["delegation.token.secret.key"],
 }
-"""Without it the gate stays closed over ACLs (Z2K-1020)."""
+"""Without it the gate stays closed over ACLs (Z2K-1020) and tokens (Z2K-1044)."""
 
 PASSWORD = "hunter2-of-the-laboratory"
 

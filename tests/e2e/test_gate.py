@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from migrator.driver.settings import ACL_AUTHORIZER
 from migrator.lab.cluster import Cluster
 from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController, our_controller
@@ -81,6 +82,9 @@ FOREIGN = (
 )
 PASSWORD = b'{"version":1,"config":{"listener.name.x.ssl.keystore.password":"secret"}}'
 
+WRONG = {"retention.ms": "soon"}
+LISTENERS = b'{"version":1,"config":{"advertised.listeners":"PLAINTEXT://elsewhere:9092"}}'
+
 PLANTS = [
     Plant("null migration", "/migration exists", *created("/migration", b"")),
     Plant("acl", "/kafka-acl/Topic/orders cannot be read", *created("/kafka-acl/Topic/orders", ACL)),
@@ -96,6 +100,10 @@ PLANTS = [
     Plant("small isr", "in sync", *changed(state(3), lambda found: {**found, "isr": found["isr"][:1]})),
     Plant("reassignment", "reassigned", *changed(TOPIC_1, lambda found: {**found, "adding_replicas": {"0": [1]}})),
     Plant("absent broker", "is not in /brokers/ids", *changed(TOPIC_2, with_absent_broker)),
+    Plant("config", "Invalid value soon", *changed("/config/topics/topic-1", lambda found: {**found, "config": WRONG})),
+    Plant("listeners", "advertised.listeners dynamically", *created("/config/brokers/2", LISTENERS)),
+    Plant("client metrics", "/config/client-metrics/push", *created("/config/client-metrics/push", LISTENERS)),
+    Plant("late epoch", "/controller_epoch is", *changed(state(1), lambda found: {**found, "controller_epoch": 400})),
     Plant("foreign migration", "/migration exists", *created("/migration", FOREIGN)),
     Plant("other cluster", "of one cluster", *changed("/cluster/id", lambda found: {**found, "id": "A" * 22})),
 ]  # fmt: skip
@@ -158,6 +166,21 @@ def test_a_topic_that_waits_for_its_deletion_blocks(laboratory: Laboratory) -> N
         controller.start()
         waiting = Plant("deletion", "wait for deletion", lambda _: [], lambda _, __: [])
         blocked(controller, cluster, waiting, zookeepers)
+
+
+def test_brokers_with_an_authorizer_that_the_controllers_lack_block(laboratory: Laboratory) -> None:
+    """F-37, F-38: nothing in ZooKeeper says so, the brokers themselves do."""
+    key = {"delegation.token.secret.key": "a secret of the laboratory"}
+    authorizer = {"authorizer.class.name": ACL_AUTHORIZER, "super.users": "User:ANONYMOUS", **key}
+    with ready_cluster(laboratory, topics=1, broker_extra=authorizer) as (cluster, controller):
+        zookeepers = controller_of(cluster)
+        controller.start()
+        says = f"Broker 0 runs with authorizer.class.name={ACL_AUTHORIZER}"
+        blocked(controller, cluster, Plant("authorizer", says, lambda _: [], lambda _, __: []), zookeepers)
+        (failed,) = (each for each in controller.status()["gate"]["checks"] if not each["holds"] and each["codes"])
+        assert failed["codes"] == ["Z2K-1050"]
+        assert "Broker 0 runs with delegation.token.secret.key=(hidden)" in failed["seen"]
+        assert "a secret of" not in json.dumps(controller.status())
 
 
 def test_a_broker_at_another_ibp_is_kept_out(laboratory: Laboratory) -> None:

@@ -40,6 +40,8 @@ class FakeEnsemble:
     sessions: int = 0
     log: list[Multi] = field(default_factory=list)
     """Every multi that was applied."""
+    guards: dict[str, str] = field(default_factory=dict)
+    """Access lists as text, by path."""
 
     def session(self) -> FakeSession:
         self.sessions += 1
@@ -125,6 +127,7 @@ class FakePending(_Pending):
 class FakeSession(_ZkSession):
     ensemble: FakeEnsemble
     session_id: int
+    connect: str = "zk:2181"
 
     def get(self, path: str, watch: Callable[[], None] | None = None) -> Znode | None:
         node = self.ensemble.nodes.get(path)
@@ -136,6 +139,9 @@ class FakeSession(_ZkSession):
         prefix = "/" if path == "/" else path + "/"
         below = (other[len(prefix) :] for other in self.ensemble.nodes if other.startswith(prefix))
         return sorted({name for name in below if name and "/" not in name})
+
+    def guarded_by(self, path: str) -> str | None:
+        return self.ensemble.guards.get(path) if path in self.ensemble.nodes else None
 
     def get_many(self, paths: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[Znode | None]:
         return map(self.get, paths)

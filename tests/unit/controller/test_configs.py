@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from migrator.controller.configs import Operation, alter_configs, incremental_alter_configs
 from migrator.controller.decision import Decision, Error, Situation
-from migrator.controller.topic_configs import TOPIC_CONFIGS, Source, effective, is_list, refuse_topic_config
+from migrator.model.topic_configs import TOPIC_CONFIGS, Source, effective, is_list, refuse_topic_config
 from migrator.model.values import ConfigType, MigrationState
 from migrator.wire.messages.configs import (
     AlterableConfig,
@@ -211,9 +211,13 @@ def test_a_trial_is_judged_and_not_written() -> None:
         ("retention.bytes", ["-1", "-99", "1"], ["1k"]),
         ("segment.bytes", ["14", str(2**31 - 1)], ["13", str(2**31), "1e9"]),
         ("min.insync.replicas", ["1", "3"], ["0"]),
-        ("min.cleanable.dirty.ratio", ["0", "1", "0.5", "1e-3"], ["1.1", "-0.1", "half"]),
+        ("min.cleanable.dirty.ratio", ["0", "1", "0.5", ".5", "1.", "0.5d", "1e-3"], ["1.1", "-0.1", "half", "."]),
         ("preallocate", ["true", "FALSE"], ["yes", "1", ""]),
-        ("cleanup.policy", ["compact", "delete", "compact,delete", "compact, delete"], ["compact,shrink", ""]),
+        (
+            "cleanup.policy",
+            ["compact", "delete", "compact,delete", "compact, delete", ""],
+            ["compact,shrink", "compact,"],
+        ),
         ("compression.type", ["zstd", "producer"], ["brotli", "ZSTD"]),
         ("compression.gzip.level", ["-1", "9"], ["10"]),
         ("message.timestamp.type", ["CreateTime"], ["createtime"]),

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, Decision, Error, Situation
-from migrator.controller.topic_configs import Source
 from migrator.controller.topics import create_partitions, create_topics, delete_topics
 from migrator.model.image import METADATA_VERSION
+from migrator.model.topic_configs import Source
 from migrator.model.values import UNASSIGNED_DIRECTORY, ZERO_ID, Broker, ConfigType
 from migrator.wire.messages.metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from migrator.wire.messages.topics import (

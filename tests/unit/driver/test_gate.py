@@ -18,6 +18,7 @@ from migrator.driver.gate import (
     full_request_bytes,
     takeover_verdict,
 )
+from migrator.driver.settings import ControllerSettings
 from migrator.driver.tell import full_orders
 from migrator.driver.tree import as_image
 from migrator.model.draft import Draft
@@ -91,7 +92,7 @@ def test_a_healthy_cluster_passes_and_every_check_says_what_it_saw() -> None:
     assert verdict.holds, verdict.reason()
     assert verdict.reason() == "every check holds"
     assert all(check.seen for check in verdict.checks)
-    assert len({check.name for check in verdict.checks}) == len(verdict.checks) == 19
+    assert len({check.name for check in verdict.checks}) == len(verdict.checks) == 21
 
 
 def test_acls_that_nobody_would_heed_close_the_gate() -> None:
@@ -104,7 +105,7 @@ def test_acls_that_nobody_would_heed_close_the_gate() -> None:
     (failed,) = verdict.failed
     assert failed.codes == ("Z2K-1020",)
     assert "ACLs of 1 resources, the first of orders" in failed.seen
-    assert takeover_verdict(replace(evidence, authorizer=True)).holds
+    assert takeover_verdict(replace(evidence, ours=ControllerSettings(authorizer=True))).holds
 
 
 # --- the quorum and the brokers ---------------------------------------------------------------------------
@@ -333,6 +334,15 @@ def test_configuration_of_a_topic_that_does_not_exist_is_said_and_does_not_block
     ensemble.create(f"{paths.DELETE_TOPICS}/old")
     found = content_findings(read_tree(ensemble.session()))
     assert [each.code for each in found] == ["Z2K-1005", "Z2K-1011"]  # what blocks comes first
+
+
+def test_warnings_are_counted_where_nothing_blocks() -> None:
+    ensemble = a_zookeeper()
+    ensemble.create(paths.topic_config("gone"), config_json({"a": "b"}))
+    ensemble.create("/consumers/old-app")
+    (check,) = (each for each in takeover_verdict(the_evidence(ensemble)).checks if "content blocks" in each.name)
+    assert (check.holds, check.codes) == (True, ())
+    assert check.seen == "none blocks; `zk2kraft check` names 2 that warn"
 
 
 def test_a_waiver_lifts_the_named_partition_and_no_other() -> None:

@@ -172,6 +172,8 @@ def test_a_key_is_honoured(keys: dict[str, str | None], field: str, value: objec
         ({"listeners": "CONTROLLER://:99999"}, "listeners", "host:port"),
         ({"listeners": "CONTROLLER:9093"}, "listeners", "host:port"),
         ({"listener__security__protocol__map": "CONTROLLER:TLS"}, "listener.security.protocol.map", "'TLS'"),
+        ({"alter__config__policy__class__name": "a.Policy"}, "alter.config.policy.class.name", "policy classes"),
+        ({"create__topic__policy__class__name": "a.Policy"}, "create.topic.policy.class.name", "policy classes"),
         ({"config__providers": "file"}, "config.providers", "as they stand"),
         ({"inter__broker__listener__name": "INSIDE"}, "inter.broker.listener.name", "not in listener.security"),  # F-16
         ({"controller__quorum__voters": "3001@h:1"}, "controller.quorum.voters", "this node (3000)"),  # F-14

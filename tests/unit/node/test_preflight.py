@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from migrator.controller.authorizer import STANDARD_AUTHORIZER
 from migrator.errors import CATALOGUE, Occurrence
 from migrator.node.preflight import check, exit_code
 from migrator.node.storage import MetaProperties, write_meta_properties
 from migrator.zk import paths
 from migrator.zk.session import UNLIMITED
-from migrator.zk.znodes import MigrationZnode, migration_data
-from tests.support.fake_zookeeper import FakeEnsemble
+from migrator.zk.znodes import MigrationZnode, controller_data, migration_data
+from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
 from tests.support.passwords import KEY, SECRET, encoded
-from tests.support.seeded_tree import SeededTree, config_json
+from tests.support.seeded_tree import SeededTree, acls_json, config_json, token_json
 
 CLUSTER = "AAAAAAAAQAqAAAAAAAAAAA"
 
@@ -117,6 +118,11 @@ def test_a_broker_whose_name_is_no_id_is_named() -> None:
             "Z2K-1014",
             "has no listener INSIDE (it has ['PLAINTEXT'])",
         ),  # F-16
+        (
+            {"zookeeper__connect": "zk:2181/kafka"},
+            "Z2K-1014",
+            "zookeeper.connect is zk:2181/kafka, the cluster that is checked is in /",
+        ),  # F-50
         ({"process__roles": "broker,controller"}, "Z2K-3010", "combined mode"),
         ({"node__id": "x"}, "Z2K-3010", "node.id=x"),
     ],
@@ -128,6 +134,80 @@ def test_a_controller_file_that_does_not_fit_blocks(
     assert set(codes(found)) == {code}
     assert any(says in each.text for each in found)
     assert exit_code(found) == 2
+
+
+def test_the_id_of_a_broker_that_is_down_is_taken_too(tmp_path: Path) -> None:
+    """F-14: it is in assignments, and comes back."""
+    ensemble = a_cluster()
+    del ensemble.nodes["/brokers/ids/3"]
+    found = checked(ensemble, a_file(tmp_path, controller__quorum__voters="3000@a:9093,3@b:9093"))
+    assert [(each.code, each.text) for each in found if each.code == "Z2K-1014"] == [
+        ("Z2K-1014", f"{tmp_path / 'controller-3000.properties'}: node ids [3] are brokers' ids.")
+    ]
+
+
+def test_the_chroot_of_the_files_is_that_of_the_cluster(tmp_path: Path) -> None:
+    """F-50: servers may be named otherwise, the chroot may not."""
+    session = FakeSession(a_cluster(), 1, connect="zk1:2181,zk2:2181/kafka")
+    fits = a_file(tmp_path, 3000, zookeeper__connect="zk3:2181/kafka/")
+    _, found = check(session, [fits], UNLIMITED)
+    assert found == []
+    _, found = check(session, [a_file(tmp_path, 3000)], UNLIMITED)
+    assert codes(found) == ["Z2K-1014"]
+
+
+@pytest.mark.parametrize("place", ["/kafka", "/clusters/blue"])
+def test_a_cluster_below_the_chroot_is_told_as_a_hint(place: str) -> None:
+    """F-50."""
+    ensemble = FakeEnsemble()
+    ensemble.create(place + paths.CLUSTER_ID, b"{}")
+    (found,) = checked(ensemble)
+    assert found.code == "Z2K-1001"
+    assert f"There is a cluster in {place}." in found.text
+
+
+@pytest.mark.parametrize(
+    ("znodes", "expected"),
+    [
+        ({paths.CONTROLLER: controller_data(1, -1, 1)}, []),
+        ({paths.CONTROLLER: controller_data(4000, 7, 1)}, ["Z2K-1037"]),
+        (
+            {paths.CONTROLLER: controller_data(4000, 7, 1), paths.MIGRATION: migration_data(MigrationZnode(4000, 7))},
+            ["Z2K-2006", "Z2K-1037"],
+        ),
+    ],
+)
+def test_a_kraft_controller_that_rules_already_is_named(znodes: dict[str, bytes], expected: list[str]) -> None:
+    """F-43, F-49."""
+    ensemble = a_cluster()
+    for path, data in znodes.items():
+        ensemble.create(path, data)
+    assert codes(checked(ensemble)) == expected
+
+
+AUTHORIZED = {"authorizer__class__name": STANDARD_AUTHORIZER, "super__users": "User:ANONYMOUS"}
+
+
+@pytest.mark.parametrize(
+    ("znodes", "changes", "expected"),
+    [
+        ({"/kafka-acl/Topic/orders": acls_json("Read")}, {}, ["Z2K-1020"]),
+        ({"/kafka-acl/Topic/orders": acls_json("Read")}, AUTHORIZED, []),
+        ({"/kafka-acl/Topic": b""}, {}, ["Z2K-1043"]),
+        ({"/kafka-acl/Topic": b""}, AUTHORIZED, []),
+        ({"/delegation_token/tokens/abc": token_json("abc")}, {}, ["Z2K-1044"]),
+        ({"/delegation_token/tokens/abc": token_json("abc")}, {"delegation__token__secret__key": "k"}, []),
+    ],
+)
+def test_what_controllers_could_not_take_care_of_is_said_once(
+    tmp_path: Path, znodes: dict[str, bytes], changes: dict[str, str], expected: list[str]
+) -> None:
+    """F-37, F-38, F-09."""
+    ensemble = a_cluster()
+    for path, data in znodes.items():
+        ensemble.create(path, data)
+    files = [a_file(tmp_path, node, **changes) for node in (3000, 3001, 3002)]
+    assert codes(checked(ensemble, *files)) == expected
 
 
 def test_controller_files_have_to_name_the_same_quorum(tmp_path: Path) -> None:

@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 
 from migrator.driver.guard import Survey
+from migrator.driver.settings import HIDDEN
 from migrator.model.values import Broker, Listener
 from migrator.node import survey as surveying
-from migrator.node.survey import BROKERS_AT_ONCE, survey_brokers
+from migrator.node.survey import BROKERS_AT_ONCE, ask_settings, survey_brokers
 from migrator.wire.messages.configs import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -64,7 +68,7 @@ class Connection:
         found = self.brokers.by_port.get(self.port, LOGS)
         if isinstance(found, BaseException):
             raise found
-        return found if isinstance(request, DescribeLogDirsRequest) else TOPICS
+        return TOPICS if isinstance(request, MetadataRequest) else found
 
     def close(self) -> None:
         self.brokers.open -= 1
@@ -114,6 +118,39 @@ def test_a_broker_that_does_not_say_what_it_has_is_named_and_the_others_count(
     assert sorted(surveys) == [1, 3]
     assert list(failed) == [2]
     assert reason in failed[2]
+    assert network.open == 0
+
+
+def a_setting(name: str, value: str | None, source: int = 4, *, secret: bool = False) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(name=name, value=value, config_source=source, is_sensitive=secret)
+
+
+def test_brokers_tell_what_was_set_and_of_a_secret_that_it_was(network: Brokers) -> None:
+    network.by_port[9091] = DescribeConfigsResponse(
+        results=(
+            DescribeConfigsResult(
+                configs=(
+                    a_setting("zookeeper.connect", "zk:2181/kafka"),
+                    a_setting("zookeeper.set.acl", "false", source=5),
+                    a_setting("delegation.token.secret.key", None, secret=True),
+                    a_setting("delegation.token.master.key", None, source=5, secret=True),
+                    a_setting("control.plane.listener.name", None),
+                )
+            ),
+        )
+    )
+    network.by_port[9092] = DescribeConfigsResponse(results=(DescribeConfigsResult(error_code=31),))
+    network.by_port[9093] = TimeoutError()
+    settings, failed = asyncio.run(ask_settings(map(a_broker, (1, 2, 3)), "PLAINTEXT", "a test"))
+    assert settings == {
+        1: {
+            "zookeeper.connect": "zk:2181/kafka",
+            "delegation.token.secret.key": HIDDEN,
+            "control.plane.listener.name": "",
+        }
+    }
+    assert sorted(failed) == [2, 3]
+    assert "error 31" in failed[2]
     assert network.open == 0
 
 

@@ -21,6 +21,7 @@ from kazoo.exceptions import (
     SessionExpiredError,
     UnimplementedError,
 )
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
 
 from migrator.errors import FindingError
 from migrator.zk.multi import Check, Create, Delete, Multi, SetData, describe
@@ -121,6 +122,7 @@ class Client:
     refuses: dict[str, Exception] = field(default_factory=dict)
     bulk: list[list[str]] = field(default_factory=list)
     singles: list[str] = field(default_factory=list)
+    acls: dict[str, list[Any]] = field(default_factory=dict)
     handler: Any = field(default_factory=lambda: SimpleNamespace(async_result=Result))
 
     def _call(self, request: Any, result: Result) -> None:
@@ -135,6 +137,11 @@ class Client:
     def _znode(self, path: str) -> Znode | None:
         data = self.nodes.get(path or "/")
         return None if data is None else Znode(data, 0, 1, 1, 0)
+
+    def get_acls(self, path: str) -> tuple[list[Any], None]:
+        if path not in self.acls:
+            raise NoNodeError
+        return self.acls[path], None
 
     def get_async(self, path: str) -> Result:
         self.singles.append(path)
@@ -201,6 +208,22 @@ def test_one_znode_that_may_not_be_read_stops_the_read_with_its_path(multi_read:
         list(a_session(client).get_many(WANTED))
     assert raised.value.code == "Z2K-2004"
     assert raised.value.occurrence.values["path"] == "/n0003"
+
+
+@pytest.mark.parametrize(
+    ("acl", "text"),
+    [
+        (OPEN_ACL_UNSAFE, None),
+        ([*CREATOR_ALL_ACL, *READ_ACL_UNSAFE], "auth: may ALL; world:anyone may READ"),
+        ([make_digest_acl("kafka", "secret", read=True)], "digest:kafka may READ"),
+        ([], ""),
+    ],
+)
+def test_an_access_list_is_told_without_the_hash_of_a_password(acl: list[Any], text: str | None) -> None:
+    """F-18."""
+    client = Client({"/a": b""}, acls={"/a": acl})
+    assert a_session(client).guarded_by("/a") == text
+    assert a_session(client).guarded_by("/absent") is None
 
 
 @pytest.mark.parametrize("error", [ConnectionLoss(), SessionExpiredError()])

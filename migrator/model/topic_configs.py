@@ -2,7 +2,7 @@
 
 In:   names and values as text.
 Out:  the reason why a value is refused, and the effective configuration of a topic with the source of each value.
-Elsewhere: who may change it and how it is stored (configs.py).
+Elsewhere: who may change it and how it is stored (controller.configs), the same of brokers (broker_configs.py).
 Source: Kafka 3.9 `LogConfig`, `ServerTopicConfigSynonyms`. Remote storage is validated by the broker that has it.
 """
 
@@ -20,6 +20,10 @@ HOUR_MS: Final = 3_600_000
 WEEK_MS: Final = 168 * HOUR_MS
 NUMBER_LENGTH_MAX: Final = 100
 """No number that means something is longer; a text of thousands of digits is not even looked at."""
+
+
+_DOUBLE: Final = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[dDfF]?"
+"""As Java reads it, but for hexadecimal digits, infinity and NaN."""
 
 
 class Source(IntEnum):
@@ -116,7 +120,7 @@ def refuse_topic_config(values: Mapping[str, str | None]) -> str | None:
         rule = TOPIC_CONFIGS.get(name)
         if rule is None:
             return f"Unknown topic config name: {name}"
-        refusal = _refuse_value(name, value or "", rule)
+        refusal = refuse_value(name, value or "", rule)
         if refusal is not None:
             return refusal
     low, high = (
@@ -128,7 +132,8 @@ def refuse_topic_config(values: Mapping[str, str | None]) -> str | None:
     return None
 
 
-def _refuse_value(name: str, value: str, rule: Rule) -> str | None:
+def refuse_value(name: str, value: str, rule: Rule) -> str | None:
+    """Why this key may not have this value; None when it may."""
     text = value.strip()
     match rule.kind:
         case "int" | "long" | "double":
@@ -142,10 +147,10 @@ def _refuse_value(name: str, value: str, rule: Rule) -> str | None:
 
 
 def _refuse_number(name: str, text: str, rule: Rule) -> str | None:
-    shape = r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?" if rule.kind == "double" else r"[+-]?\d+"
+    shape = _DOUBLE if rule.kind == "double" else r"[+-]?\d+"
     if len(text) > NUMBER_LENGTH_MAX or re.fullmatch(shape, text) is None:
         return _invalid(name, text, f"Not a number of type {rule.kind.upper()}")
-    number = float(text) if rule.kind == "double" else int(text)
+    number = float(text.rstrip("dDfF")) if rule.kind == "double" else int(text)
     if rule.low is not None and number < rule.low:
         return _invalid(name, text, f"Value must be at least {rule.low:g}")
     if rule.high is not None and number > rule.high:
@@ -154,6 +159,9 @@ def _refuse_number(name: str, text: str, rule: Rule) -> str | None:
 
 
 def _refuse_list(name: str, text: str, rule: Rule) -> str | None:
+    """An empty list is one, whatever it could contain."""
+    if not text:
+        return None
     for part in (each.strip() for each in text.split(",")):
         if rule.choices and part not in rule.choices:
             return _invalid(name, text, _one_of(rule))

@@ -1,0 +1,166 @@
+"""What a tree holds that Kafka could read and KRaft would refuse, lose or trip over: each a finding with its path.
+
+In:   a reading of ZooKeeper.
+Out:  occurrences of findings; those that block are for the takeover gate as for `zk2kraft check`.
+Elsewhere: what cannot be read at all (tree.py, families.py), whether the cluster is healthy (gate.py), the settings of
+brokers and controllers (settings.py). Which case each answers: docs/cases.md.
+Source: Kafka 3.9 `Topic`, `ControllerConfigurationValidator`, `DynamicBrokerConfig`, `ZkConfigMigrationClient`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from functools import lru_cache
+from typing import Final
+
+from migrator.driver.tree import TopicReading, Tree, live_and_assigned
+from migrator.errors import (
+    ASSIGNMENT_IMPOSSIBLE,
+    BROKER_CONFIG_REFUSED,
+    BROKER_CONFIG_UNUSED,
+    BROKER_IDS_ABOVE_RESERVED,
+    BROKER_TOO_OLD,
+    CONFIG_FAMILY_NOT_COPIED,
+    EPOCH_BEHIND_STATES,
+    GROUPS_IN_ZOOKEEPER,
+    LISTENERS_DYNAMIC,
+    MALFORMED_ZNODE,
+    TOPIC_CONFIG_REFUSED,
+    TOPIC_CONFIG_UNKNOWN,
+    TOPIC_NAME_IMPOSSIBLE,
+    ZNODE_GUARDED,
+    Occurrence,
+)
+from migrator.model.broker_configs import LISTENER_KEYS, refuse_broker_config
+from migrator.model.topic_configs import TOPIC_CONFIGS, refuse_topic_config
+from migrator.zk import paths
+
+REGISTRATION_VERSION: Final = 5
+"""Of `/brokers/ids/N` from inter.broker.protocol.version 2.7 on."""
+RESERVED_BROKER_MAX_ID: Final = 1_000
+"""Kafka's default of `reserved.broker.max.id`: ZooKeeper generates ids above it."""
+METADATA_TOPIC: Final = "__cluster_metadata"
+CONFIGS_REMEMBERED: Final = 32_768
+"""Topics share configurations, and the same ones are asked about again and again, once inside the window."""
+
+_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_BROKER_ID: Final = re.compile("0|[1-9][0-9]{0,9}")
+
+
+def oddities(tree: Tree) -> Iterator[Occurrence]:
+    """Everything of this kind, in a stable order."""
+    for path, acl in tree.guarded.items():
+        yield ZNODE_GUARDED.found(path=path, acl=acl)
+    yield from _epoch(tree)
+    live, assigned = live_and_assigned(tree)
+    known = live | assigned.keys()
+    yield from _brokers(tree, known)
+    yield from _topics(tree)
+    yield from _broker_configs(tree, known)
+    for path in tree.uncopied_configs:
+        yield CONFIG_FAMILY_NOT_COPIED.found(path=path)
+    if tree.consumer_groups:
+        first = f"{paths.CONSUMERS}/{tree.consumer_groups[0]}"
+        yield GROUPS_IN_ZOOKEEPER.found(count=len(tree.consumer_groups), path=first)
+
+
+def _epoch(tree: Tree) -> Iterator[Occurrence]:
+    """Brokers do not listen to a controller below the epoch in a partition's state (F-40)."""
+    highest = tree.highest_controller_epoch()
+    if tree.controller_epoch is None or highest <= tree.controller_epoch:
+        return
+    name = min(name for name, each in tree.topics.items() if each.controller_epoch_max == highest)
+    yield EPOCH_BEHIND_STATES.found(
+        path=paths.CONTROLLER_EPOCH, epoch=tree.controller_epoch, topic=paths.topic(name), highest=highest
+    )
+
+
+def _brokers(tree: Tree, known: Collection[int]) -> Iterator[Occurrence]:
+    """known: ids that live or are in an assignment."""
+    for broker, znode in sorted(tree.brokers.items()):
+        if znode.version < REGISTRATION_VERSION:
+            yield BROKER_TOO_OLD.found(path=paths.broker_id(broker), version=znode.version)
+    above = sorted(broker for broker in known if broker > RESERVED_BROKER_MAX_ID)
+    if above:
+        yield BROKER_IDS_ABOVE_RESERVED.found(brokers=above)
+
+
+# --- topics -----------------------------------------------------------------------------------------------
+
+
+def _topics(tree: Tree) -> Iterator[Occurrence]:
+    fine: set[tuple[int, ...]] = set()
+    for name in sorted(tree.topics):
+        reading = tree.topics[name]
+        reason = refuse_topic_name(name)
+        if reason is not None:
+            yield TOPIC_NAME_IMPOSSIBLE.found(path=paths.topic(name), reason=reason)
+        yield from _assignment(name, reading, fine)
+        if reading.config:
+            yield from _topic_config(name, reading.config)
+
+
+def refuse_topic_name(name: str) -> str | None:
+    if name == METADATA_TOPIC:
+        return "it is that of the metadata log"
+    if name in (".", "..") or not _TOPIC_NAME.fullmatch(name):
+        return "a name has 1 to 249 of the letters a-z, A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'"
+    return None
+
+
+def _assignment(name: str, reading: TopicReading, fine: set[tuple[int, ...]]) -> Iterator[Occurrence]:
+    """fine: replica lists that were looked at already; a million partitions share few."""
+    if not reading.topic.partitions and reading.sound:
+        yield ASSIGNMENT_IMPOSSIBLE.found(path=paths.topic(name), reason="it has no partition")
+    for partition in reading.topic.partitions:
+        if partition.replicas in fine:
+            continue  # the way of nearly every partition
+        reason = _refuse_replicas(partition.replicas)
+        if reason is None:
+            fine.add(partition.replicas)
+        else:
+            reason = f"partition {partition.id} is on {list(partition.replicas)}, {reason}"
+            yield ASSIGNMENT_IMPOSSIBLE.found(path=paths.topic(name), reason=reason)
+
+
+def _refuse_replicas(replicas: tuple[int, ...]) -> str | None:
+    if not replicas:
+        return "on no broker"
+    if min(replicas) < 0:
+        return "and ids are not negative"
+    return "a broker twice" if len(set(replicas)) != len(replicas) else None
+
+
+def _topic_config(name: str, values: dict[str, str]) -> Iterator[Occurrence]:
+    unknown, reason = _judged(frozenset(values.items()))
+    if unknown:
+        yield TOPIC_CONFIG_UNKNOWN.found(path=paths.topic_config(name), keys=", ".join(unknown))
+    if reason is not None:
+        yield TOPIC_CONFIG_REFUSED.found(path=paths.topic_config(name), reason=reason)
+
+
+@lru_cache(CONFIGS_REMEMBERED)
+def _judged(values: frozenset[tuple[str, str]]) -> tuple[tuple[str, ...], str | None]:
+    """Keys that Kafka does not know, and why it would refuse the others."""
+    known = {key: value for key, value in sorted(values) if key in TOPIC_CONFIGS}
+    return tuple(sorted(key for key, _ in values if key not in TOPIC_CONFIGS)), refuse_topic_config(known)
+
+
+# --- brokers' configuration -------------------------------------------------------------------------------
+
+
+def _broker_configs(tree: Tree, known: Collection[int]) -> Iterator[Occurrence]:
+    for broker, values in sorted(tree.broker_configs.items()):
+        path = paths.broker_config(broker)
+        if broker and not _BROKER_ID.fullmatch(broker):
+            yield MALFORMED_ZNODE.found(path=path, reason="its name is not the id of a broker")
+        elif broker and values and int(broker) not in known:
+            yield BROKER_CONFIG_UNUSED.found(path=path, broker=broker)
+        for key in LISTENER_KEYS:
+            if key in values:
+                yield LISTENERS_DYNAMIC.found(path=path, key=key)
+        for key, value in sorted(values.items()):
+            reason = refuse_broker_config(key, value)
+            if reason is not None:
+                yield BROKER_CONFIG_REFUSED.found(path=path, reason=reason)

@@ -1,0 +1,112 @@
+"""Do the settings of controllers and brokers go together, and with what ZooKeeper holds?
+
+In:   what this controller's file says (`ControllerSettings`), what each broker says that it was set to, the tree.
+Out:  occurrences of findings; what only has to change before a broker runs in KRaft mode is a warning.
+Elsewhere: asking brokers (node.survey), reading files (node.config), the configuration in ZooKeeper (content.py).
+Limits: brokers do not show values of keys that Kafka has no type for (`super.users`), nor secrets; of a secret it is
+seen whether it is set.
+Source: Kafka 3.9 `KafkaConfig`, `ServerConfigs`, `ZkConfigs`; docs/cases.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from migrator.driver.tree import Tree
+from migrator.errors import (
+    ACLS_UNHEEDED,
+    AUTHORIZER_ABSENT,
+    BROKER_SETTING_FOR_LATER,
+    BROKER_SETTING_FORBIDS,
+    TOKENS_WITHOUT_KEY,
+    Occurrence,
+)
+from migrator.zk import paths
+
+ACL_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
+DEFAULT_PRINCIPALS: Final = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+_AUTHORIZER: Final = "authorizer.class.name"
+_POLICIES: Final = ("alter.config.policy.class.name", "create.topic.policy.class.name")
+_TOKEN_KEYS: Final = ("delegation.token.secret.key", "delegation.token.master.key")
+
+ASKED: Final = (
+    *(_AUTHORIZER, *_POLICIES, *_TOKEN_KEYS, "control.plane.listener.name", "principal.builder.class"),
+    *("socket.request.max.bytes", "zookeeper.connect", "zookeeper.set.acl"),
+)
+"""Keys that brokers are asked for."""
+HIDDEN: Final = "(hidden)"
+"""Stands for a secret that is set."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """What the brokers' settings are compared with.
+
+    file: where it is said, for reports. chroot: of zookeeper.connect, "" for none.
+    authorizer, token_key: whether there is one.
+    """
+
+    file: str = "the controllers' files"
+    chroot: str = ""
+    authorizer: bool = False
+    token_key: bool = False
+
+
+def controller_findings(tree: Tree, ours: ControllerSettings) -> Iterator[Occurrence]:
+    """What ZooKeeper holds and these controllers could not take care of."""
+    held = sorted(tree.families.acls)
+    if held and not ours.authorizer:
+        yield ACLS_UNHEEDED.found(count=len(held), first=held[0].name)
+    elif paths.ACLS in tree.config_paths and not ours.authorizer:
+        yield AUTHORIZER_ABSENT.found(path=paths.ACLS, file=ours.file)
+    if tree.families.tokens and not ours.token_key:
+        yield TOKENS_WITHOUT_KEY.found(count=len(tree.families.tokens))
+
+
+def request_limit_findings(
+    broker: int, settings: Mapping[str, str], size: Callable[[], int], share: float
+) -> Iterator[Occurrence]:
+    """A broker closes the connection on a larger request. size: bytes of the full one; share: how much it may take."""
+    key = "socket.request.max.bytes"
+    limit = settings.get(key)
+    if limit is not None and size() > share * int(limit):
+        reason = f"the full UpdateMetadata takes about {size()} bytes"
+        yield BROKER_SETTING_FORBIDS.found(broker=broker, key=key, value=limit, reason=reason)
+
+
+def broker_findings(broker: int, settings: Mapping[str, str], ours: ControllerSettings) -> Iterator[Occurrence]:
+    """settings: what somebody set, by key; defaults are left out, and secrets are `HIDDEN`."""
+    for key, reason in _forbidding(settings, ours):
+        yield BROKER_SETTING_FORBIDS.found(broker=broker, key=key, value=settings[key], reason=reason)
+    for key, reason in _for_later(settings):
+        yield BROKER_SETTING_FOR_LATER.found(broker=broker, key=key, value=settings[key], reason=reason)
+
+
+def _forbidding(settings: Mapping[str, str], ours: ControllerSettings) -> Iterator[tuple[str, str]]:
+    connect = settings.get("zookeeper.connect")
+    if connect is not None and paths.chroot_of(connect) != ours.chroot:
+        yield "zookeeper.connect", f"the controllers use the chroot {ours.chroot or '/'}"
+    if settings.get("zookeeper.set.acl") == "true":
+        yield "zookeeper.set.acl", "what it creates has access lists, and the controllers have no ZooKeeper identity"
+    authorizer = settings.get(_AUTHORIZER)
+    if authorizer and authorizer != ACL_AUTHORIZER:
+        yield _AUTHORIZER, "nobody knows where this class keeps its ACLs and what becomes of them in KRaft mode"
+    elif authorizer and not ours.authorizer:
+        yield _AUTHORIZER, f"{ours.file} sets no authorizer, so in dual-write everybody could change the cluster"
+    for key in _POLICIES:
+        if settings.get(key):
+            yield key, "in dual-write controllers decide on such requests, and this release runs no policy class"
+    for key in _TOKEN_KEYS:
+        if settings.get(key) and not ours.token_key:
+            yield key, f"{ours.file} sets no key, so in dual-write tokens could not be made, renewed or ended"
+    if settings.get("principal.builder.class", DEFAULT_PRINCIPALS) != DEFAULT_PRINCIPALS:
+        yield "principal.builder.class", "controllers read the principals of Kafka's own builder only"
+
+
+def _for_later(settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    if settings.get("control.plane.listener.name"):
+        yield "control.plane.listener.name", "a broker in KRaft mode does not start with it"
+    if settings.get(_AUTHORIZER) == ACL_AUTHORIZER:
+        yield _AUTHORIZER, "in KRaft mode it has to be Kafka's StandardAuthorizer, with the same super.users"

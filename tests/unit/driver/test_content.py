@@ -1,0 +1,158 @@
+"""What a tree may not hold: each offence alone is named once, with its exact place; all together, each is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from migrator.driver.content import refuse_topic_name
+from migrator.driver.gate import content_findings
+from migrator.errors import CATALOGUE, Severity
+from migrator.model.broker_configs import refuse_broker_config
+from migrator.node.tree_reader import read_guards, read_tree
+from migrator.zk import paths
+from tests.support.fake_zookeeper import FakeEnsemble
+from tests.support.offences import OFFENCES, TREE, Offence, place_of, plant, t
+from tests.support.seeded_tree import config_json, state_json, topic_json
+
+
+def a_zookeeper(*offences: Offence) -> FakeEnsemble:
+    ensemble = FakeEnsemble()
+    TREE.plant(ensemble)
+    plant(ensemble, offences)
+    return ensemble
+
+
+def found_in(ensemble: FakeEnsemble) -> Counter[tuple[str, str]]:
+    session = ensemble.session()
+    tree = read_tree(session)
+    read_guards(session, tree)
+    return Counter((each.code, place_of(each)) for each in content_findings(tree))
+
+
+def test_a_tree_as_kafka_writes_it_holds_nothing_against_a_migration() -> None:
+    assert found_in(a_zookeeper()) == {}
+
+
+@pytest.mark.parametrize("offence", OFFENCES, ids=str)
+def test_one_offence_alone_is_named_once_with_its_place(offence: Offence) -> None:
+    assert found_in(a_zookeeper(offence)) == {(offence.code, offence.place): 1}
+
+
+def test_all_offences_at_once_are_all_named_and_nothing_else_is() -> None:
+    assert found_in(a_zookeeper(*OFFENCES)) == Counter((each.code, each.place) for each in OFFENCES)
+
+
+def test_what_blocks_comes_before_every_warning() -> None:
+    severities = [each.finding.severity for each in content_findings(read_tree(a_zookeeper(*OFFENCES).session()))]
+    assert severities == sorted(severities, key=lambda each: each is not Severity.BLOCKS)
+    assert set(severities) == set(Severity)
+
+
+def test_a_znode_that_only_somebody_else_may_write_is_named_before_the_window() -> None:
+    """F-18: most of a protected tree can be read by everybody."""
+    ensemble = a_zookeeper()
+    ensemble.guards = dict.fromkeys((paths.CONTROLLER_EPOCH, paths.topic(t(0)), "/elsewhere"), "sasl:kafka may ALL")
+    assert found_in(ensemble) == {("Z2K-1045", paths.CONTROLLER_EPOCH): 1, ("Z2K-1045", paths.topic(t(0))): 1}
+    assert CATALOGUE["Z2K-1045"].severity is Severity.BLOCKS
+
+
+@pytest.mark.parametrize(
+    ("name", "fits"),
+    [
+        ("orders", True),
+        ("a.b_c-9", True),
+        ("x" * 249, True),
+        ("__consumer_offsets", True),
+        ("x" * 250, False),
+        (".", False),
+        ("..", False),
+        ("two words", False),
+        ("späti", False),
+        ("__cluster_metadata", False),
+    ],
+)
+def test_a_topic_has_a_name_that_kafka_allows(name: str, fits: bool) -> None:
+    assert (refuse_topic_name(name) is None) == fits
+
+
+@pytest.mark.parametrize(
+    ("replicas", "reason"),
+    [([], "on no broker"), ([1, 1], "a broker twice"), ([-1, 2], "not negative")],
+)
+def test_an_assignment_is_a_set_of_brokers(replicas: list[int], reason: str) -> None:
+    ensemble = a_zookeeper()
+    ensemble.create(paths.topic(t(0)), topic_json(t(0), range(2), tuple(replicas)))
+    found = [each for each in content_findings(read_tree(ensemble.session())) if each.code == "Z2K-1035"]
+    assert [each.values["path"] for each in found] == [paths.topic(t(0))] * 2
+    assert reason in found[0].text
+
+
+@pytest.mark.parametrize(
+    ("values", "code", "says"),
+    [
+        ({"retention.ms": "-2"}, "Z2K-1030", "at least -1"),
+        ({"cleanup.policy": "compact,shrink"}, "Z2K-1030", "one of: compact, delete"),
+        ({"min.insync.replicas": "0"}, "Z2K-1030", "at least 1"),
+        ({"unclean.leader.election.enable": "perhaps"}, "Z2K-1030", "true or false"),
+        ({"vendor.a": "1", "vendor.b": "2"}, "Z2K-1031", "vendor.a, vendor.b"),
+        ({"cleanup.policy": "compact,delete", "retention.ms": "-1", "max.message.bytes": "1"}, None, ""),
+        ({"leader.replication.throttled.replicas": "*", "compression.type": "zstd"}, None, ""),
+    ],
+)
+def test_the_configuration_of_a_topic_is_judged_as_kafka_judges_it(
+    values: dict[str, str], code: str | None, says: str
+) -> None:
+    """F-39: what is copied unseen is refused at the next change."""
+    ensemble = a_zookeeper()
+    ensemble.create(paths.topic_config(t(0)), config_json(values))
+    found = content_findings(read_tree(ensemble.session()))
+    assert [each.code for each in found] == ([] if code is None else [code])
+    assert says in "".join(each.text for each in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "fits"),
+    [
+        ("log.retention.ms", "-1", True),
+        ("log.retention.ms", "week", False),
+        ("log.cleaner.io.max.bytes.per.second", "1.7976931348623157E308", True),
+        ("max.connections", "-1", False),
+        ("listener.name.external.max.connections", "x", False),
+        ("listener.name.external.max.connections", "7", True),
+        ("leader.replication.throttled.rate", "10485760", True),
+        ("num.io.threads", "0", False),
+        ("a.setting.of.a.plugin", "whatever", True),
+    ],
+)
+def test_a_brokers_dynamic_value_is_of_its_type(name: str, value: str, fits: bool) -> None:
+    assert (refuse_broker_config(name, value) is None) == fits
+
+
+@pytest.mark.parametrize("key", ["advertised.listeners", "listeners", "listener.security.protocol.map"])
+def test_listeners_of_dynamic_configuration_block(key: str) -> None:
+    """F-58."""
+    ensemble = a_zookeeper()
+    ensemble.create("/config/brokers/3", config_json({key: "x"}))
+    (found,) = content_findings(read_tree(ensemble.session()))
+    assert (found.code, found.values) == ("Z2K-1033", {"path": "/config/brokers/3", "key": key})
+    assert found.finding.severity is Severity.BLOCKS
+
+
+@pytest.mark.parametrize(("epoch", "state_epoch", "behind"), [(1, 1, False), (7, 3, False), (3, 7, True)])
+def test_an_epoch_that_was_set_back_is_seen_by_the_states(epoch: int, state_epoch: int, behind: bool) -> None:
+    """F-40."""
+    ensemble = a_zookeeper()
+    ensemble.create(paths.CONTROLLER_EPOCH, str(epoch).encode())
+    for number in range(TREE.topics):
+        for partition in range(TREE.partitions):
+            state = state_json().replace(b'"controller_epoch":1', f'"controller_epoch":{state_epoch}'.encode())
+            ensemble.create(paths.state(t(number), partition), state)
+    found = content_findings(read_tree(ensemble.session()))
+    wanted: list[Mapping[str, Any]] = [
+        {"path": paths.CONTROLLER_EPOCH, "epoch": epoch, "topic": paths.topic(t(0)), "highest": state_epoch}
+    ]
+    assert [each.values for each in found] == (wanted if behind else [])

@@ -1,0 +1,84 @@
+"""Settings of brokers and controllers that do not go together, each alone, and in the gate."""
+
+from __future__ import annotations
+
+import pytest
+
+from migrator.driver.gate import takeover_verdict
+from migrator.driver.settings import ACL_AUTHORIZER, DEFAULT_PRINCIPALS, HIDDEN, ControllerSettings, broker_findings
+from tests.unit.driver.test_gate import the_evidence
+
+OURS = ControllerSettings(file="c.properties", chroot="/kafka", authorizer=True, token_key=True)
+FITTING = {
+    "zookeeper.connect": "zk1:2181,zk2:2181/kafka",
+    "zookeeper.set.acl": "false",
+    "delegation.token.secret.key": HIDDEN,
+    "principal.builder.class": DEFAULT_PRINCIPALS,
+}
+
+
+def codes(settings: dict[str, str], ours: ControllerSettings = OURS) -> list[tuple[str, str]]:
+    found = list(broker_findings(4, {**FITTING, **settings}, ours))
+    assert all(each.values["broker"] == 4 for each in found)
+    return [(each.code, each.values["key"]) for each in found]
+
+
+def test_settings_that_fit_are_no_finding() -> None:
+    assert codes({}) == []
+    assert list(broker_findings(4, {}, ControllerSettings())) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "code"),
+    [
+        ("zookeeper.connect", "zk1:2181", "Z2K-1050"),  # F-50
+        ("zookeeper.connect", "zk1:2181/kafka2", "Z2K-1050"),
+        ("zookeeper.set.acl", "true", "Z2K-1050"),  # F-18
+        ("authorizer.class.name", "com.vendor.Authorizer", "Z2K-1050"),  # F-37
+        ("authorizer.class.name", ACL_AUTHORIZER, "Z2K-1051"),
+        ("alter.config.policy.class.name", "a.Policy", "Z2K-1050"),  # F-39
+        ("create.topic.policy.class.name", "a.Policy", "Z2K-1050"),
+        ("principal.builder.class", "a.Builder", "Z2K-1050"),  # F-09
+        ("control.plane.listener.name", "CONTROL", "Z2K-1051"),  # F-53
+    ],
+)
+def test_one_setting_that_does_not_fit_is_named_with_its_broker_and_key(key: str, value: str, code: str) -> None:
+    assert codes({key: value}) == [(code, key)]
+
+
+def test_what_brokers_have_and_controllers_lack_is_named() -> None:
+    """F-37, F-38."""
+    bare = ControllerSettings(chroot="/kafka")
+    assert codes({"authorizer.class.name": ACL_AUTHORIZER}, bare) == [
+        ("Z2K-1050", "authorizer.class.name"),
+        ("Z2K-1050", "delegation.token.secret.key"),
+        ("Z2K-1051", "authorizer.class.name"),
+    ]
+
+
+def test_no_secret_is_in_what_is_said() -> None:
+    (found,) = broker_findings(4, {"delegation.token.secret.key": HIDDEN}, ControllerSettings())
+    assert found.text.startswith("Broker 4 runs with delegation.token.secret.key=(hidden): ")
+
+
+def test_a_setting_that_forbids_closes_the_gate_and_one_for_later_is_told() -> None:
+    settings = {1: {"zookeeper.set.acl": "true"}, 2: {"control.plane.listener.name": "CONTROL"}}
+    verdict = takeover_verdict(the_evidence(broker_settings=settings))
+    (failed,) = verdict.failed
+    assert (failed.name, failed.codes) == ("what is set on brokers and controllers goes together", ("Z2K-1050",))
+    assert "Broker 1 runs with zookeeper.set.acl=true" in failed.seen
+    (later,) = [each.seen for each in verdict.checks if each.name == "what brokers need for KRaft mode is known"]
+    assert "Broker 2 runs with control.plane.listener.name=CONTROL" in later
+
+
+@pytest.mark.parametrize(("limit", "holds"), [("100", False), ("104857600", True)])
+def test_a_broker_that_would_not_take_the_full_request_closes_the_gate(limit: str, holds: bool) -> None:
+    """F-54: it would close the connection, again and again, inside the window."""
+    verdict = takeover_verdict(the_evidence(broker_settings={3: {"socket.request.max.bytes": limit}}))
+    assert verdict.holds == holds
+    assert holds or "Broker 3 runs with socket.request.max.bytes=100: the full" in verdict.failed[0].seen
+
+
+def test_a_broker_that_does_not_say_how_it_is_set_closes_the_gate() -> None:
+    (failed,) = takeover_verdict(the_evidence(settings_unread={2: "TimeoutError: "})).failed
+    assert failed.seen == "not: {2: 'TimeoutError: '}"
