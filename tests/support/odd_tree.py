@@ -171,7 +171,7 @@ def _leftovers() -> dict[str, bytes]:
         "/isr_change_notification/isr_change_0000000007": b'{"version":1,"partitions":[]}',
         "/consumers": b"",
         "/consumers/old": b"",
-        "/config/changes/config_change_0000000003": b'{"version":2,"entity_path":"topics/gone"}',
+        "/config/changes/config_change_0000000000": b'{"version":2,"entity_path":"topics/gone"}',
     }
 
 
@@ -197,7 +197,7 @@ def _entities(chance: Random) -> dict[str, bytes]:
                 found[f"/config/users/{name}/clients/{client}"] = config_json(_rates(chance))
     for client in ("<default>", *map(sanitise, NAMES)):
         found[f"/config/clients/{client}"] = config_json(_rates(chance))
-    for address in ("<default>", "127.0.0.1", sanitise("::1"), "host.example"):
+    for address in ("<default>", "127.0.0.1", sanitise("::1"), "localhost"):
         found[f"/config/ips/{address}"] = config_json({"connection_creation_rate": str(chance.randint(0, 2**31 - 1))})
     found["/config/users/nothing"] = b""
     found["/config/users/nothing-more"] = config_json({})
