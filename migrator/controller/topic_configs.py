@@ -154,7 +154,7 @@ def _refuse_number(name: str, text: str, rule: Rule) -> str | None:
 
 
 def _refuse_list(name: str, text: str, rule: Rule) -> str | None:
-    for part in (each.strip() for each in text.split(",")):
+    for part in (each.strip() for each in text.split(",") if text):
         if rule.choices and part not in rule.choices:
             return _invalid(name, text, _one_of(rule))
         if rule.pattern and re.fullmatch(rule.pattern, part) is None:

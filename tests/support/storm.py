@@ -2,7 +2,7 @@
 
 In:   a seed, how many operations of each kind.
 Out:  waves of operations. Those of one wave touch nothing in common, so they may be sent together; what they lead to
-      is the same whatever their order. `before`: topics that have to exist, with their replicas.
+      is the same whatever their order. The first wave makes the topics that the next ones are about.
 Elsewhere: sending them (storm_sender.py), what becomes of them (tests/e2e/test_storm.py).
 Everything is decided by the seed: replicas are given, never placed; a wave begins when the one before it has ended,
 its moves included. About one in twelve is refused, on purpose. Of an entity that is no user the last quota stays: at
@@ -67,7 +67,7 @@ Binding = tuple[int, str, int, str, str, int, int]
 Entity = tuple[tuple[str, str | None], ...]
 
 ANY_BROKER: Final = -1
-OPERATIONS_PER_WAVE: Final = 50
+OPERATIONS_PER_WAVE: Final = 60
 FIRST_TOPICS: Final = 40
 REFUSED: Final = 1 / 12
 BROKERS: Final = (0, 1)
@@ -144,8 +144,6 @@ class Storm:
         self._chance = Random(self.seed)
         self._numbers = 0
         self._busy: set[object] = set()
-        self.before = {f"storm-{number:04}": LAYOUTS[number % 4] for number in range(FIRST_TOPICS)}
-        self.topics = {name: [(replicas, replicas[0])] for name, replicas in self.before.items()}
         self._makers: dict[str, Callable[[str, bool], Operation | None]] = {
             "create a topic": self._create_topic,
             "create a topic again": self._create_again,
@@ -178,6 +176,7 @@ class Storm:
         return list(self._makers)
 
     def waves(self) -> Iterator[list[Operation]]:
+        yield [self._creation("create a topic", f"storm-{number:04}") for number in range(FIRST_TOPICS)]
         deck = [kind for kind in self._makers for _ in range(self.of_each)]
         self._chance.shuffle(deck)
         while deck:
@@ -270,10 +269,15 @@ class Storm:
         return Operation(kind, DeleteTopicsRequest((DeleteTopicState(name),), timeout_ms=30_000), 6)
 
     def _add_partitions(self, kind: str, bad: bool) -> Operation | None:
-        name = self._free_topic()
+        """With as many replicas as the partitions that are there. Where those have not all as many, stock compares
+        with any of them.
+        """
+        alike = [name for name, partitions in self.topics.items() if len({len(each) for each, _ in partitions}) == 1]
+        name = self._free(alike, "topic")
         if name is None:
             return None
-        replicas = self._chance.choice(LAYOUTS)
+        factor = len(self.topics[name][0][0])
+        replicas = self._chance.choice([each for each in LAYOUTS if len(each) == factor])
         count = len(self.topics[name]) + (0 if bad else 1)
         if not bad:
             self.topics[name].append((replicas, replicas[0]))

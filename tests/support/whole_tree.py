@@ -1,7 +1,7 @@
 """A cluster's whole tree in words that two clusters share when the same was done to both.
 
 In:   a session.
-Out:  path to what the znode says, and the data version where it means something (a partition's state).
+Out:  path to what the znode says; apart from it the data versions of partitions' states, and the notifications.
 What is left out, and why: znodes of processes and of the claim; epochs of a controller; ids that a controller draws
 (of topics, of tokens), which are checked to be there; times; producer ids (a margin); the order in which an ISR or the
 ACLs of a resource are listed; sequence numbers of notifications; an entity without values, which stock leaves where
@@ -59,6 +59,15 @@ def notifications(session: ZkSession) -> dict[str, Counter[str]]:
     return found
 
 
+def state_versions(session: ZkSession) -> dict[str, int]:
+    """The data version of each partition's state, which is its partition epoch."""
+    topics = session.children("/brokers/topics") or []
+    parents = [f"/brokers/topics/{name}/partitions" for name in topics]
+    below = zip(parents, session.children_many(parents), strict=True)
+    paths = [f"{parent}/{number}/state" for parent, numbers in below for number in numbers or ()]
+    return {path: each.version for path, each in zip(paths, session.get_many(paths), strict=True) if each is not None}
+
+
 def _canonical(text: str) -> str:
     return json.dumps(json.loads(text), sort_keys=True) if text.startswith("{") else text
 
@@ -69,7 +78,7 @@ def _told(session: ZkSession) -> Iterator[tuple[str, Any]]:
         paths = [path for path in below if path not in OF_NO_INTEREST and path not in NOTIFICATIONS]
         for path, znode in zip(paths, session.get_many(paths), strict=True):
             if znode is not None:
-                yield _said(path, (znode.data or b"").decode(), znode.version)
+                yield _said(path, (znode.data or b"").decode())
         below = [
             f"{path}/{name}"
             for path, names in zip(paths, session.children_many(paths), strict=True)
@@ -77,7 +86,7 @@ def _told(session: ZkSession) -> Iterator[tuple[str, Any]]:
         ]
 
 
-def _said(path: str, text: str, version: int) -> tuple[str, Any]:
+def _said(path: str, text: str) -> tuple[str, Any]:
     if not text.startswith("{"):
         return path, text
     found = json.loads(text)
@@ -86,7 +95,7 @@ def _said(path: str, text: str, version: int) -> tuple[str, Any]:
     elif path.endswith("/state"):
         del found["controller_epoch"]
         found["isr"] = sorted(found["isr"])
-        return path, {**found, "partition_epoch": version}
+        return path, found
     elif path.startswith(TOKENS):
         assert found.pop("tokenId") == path.removeprefix(TOKENS)
         lives = found.pop("maxTimestamp") - found.pop("issueTimestamp")

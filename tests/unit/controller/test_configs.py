@@ -210,7 +210,7 @@ def test_a_trial_is_judged_and_not_written() -> None:
         ("min.insync.replicas", ["1", "3"], ["0"]),
         ("min.cleanable.dirty.ratio", ["0", "1", "0.5", "1e-3"], ["1.1", "-0.1", "half"]),
         ("preallocate", ["true", "FALSE"], ["yes", "1", ""]),
-        ("cleanup.policy", ["compact", "delete", "compact,delete", "compact, delete"], ["compact,shrink", ""]),
+        ("cleanup.policy", ["compact", "delete", "compact,delete", "compact, delete", ""], ["compact,shrink", ","]),
         ("compression.type", ["zstd", "producer"], ["brotli", "ZSTD"]),
         ("compression.gzip.level", ["-1", "9"], ["10"]),
         ("message.timestamp.type", ["CreateTime"], ["createtime"]),
