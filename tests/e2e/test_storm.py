@@ -83,8 +83,6 @@ def weather(laboratory: Laboratory, make: Callable[[Cluster], ControllerUnderTes
         found = Weathered(answers, whole_tree(session), state_versions(session), notifications(session), seconds)
     if isinstance(controller, OurController):
         assert_same(cluster, controller.data)
-
-    Path(f"/tmp/w/{type(controller).__name__}.pickle").write_bytes(pickle.dumps(found))
     for broker in cluster.brokers:
         broker.process.kill()  # without a controller a clean stop would wait for one
     controller.stop()
