@@ -6,7 +6,7 @@ PYTHON ?= $(or $(firstword $(foreach candidate,python3 python3.14 python3.13 pyt
 SETUP = @$(PYTHON) migrator/lab/bootstrap.py setup
 BIN = .venv/bin
 
-.PHONY: setup check test sim model lab demo takeover bench-quorum bench-fail-over
+.PHONY: setup check test sim model lab demo takeover bench-quorum bench-fail-over bench-copy bench-dual-write
 
 setup:  ## make .venv what uv.lock says
 	$(SETUP)
@@ -49,3 +49,11 @@ bench-quorum:  ## ZooKeeper, stock KRaft and ours under the same metadata load; 
 bench-fail-over:  ## kill active controllers, ours and stock's, measured
 	$(SETUP) --with-java
 	$(BIN)/python -m benchmarks.fail_over
+
+bench-copy:  ## the same tree taken over by ours and by stock, measured (10 minutes); TOPICS says how many
+	$(SETUP) --with-java
+	$(BIN)/python -m benchmarks.copy --topics $(or $(TOPICS),10000)
+
+bench-dual-write:  ## changes after the takeover, ours and stock, measured (10 minutes)
+	$(SETUP) --with-java
+	$(BIN)/python -m benchmarks.dual_write

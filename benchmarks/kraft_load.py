@@ -74,14 +74,16 @@ class Load(Protocol):
 class Creations:
     """One topic each. tag: what makes the names of this cell its own."""
 
-    def __init__(self, tag: str) -> None:
+    def __init__(self, tag: str, partitions: int = PARTITIONS, replicas: int = REPLICAS) -> None:
         self._tag = tag
+        self._partitions = partitions
+        self._replicas = replicas
         self.names: list[str] = []
 
     def frame(self, number: int) -> bytes:
         name = f"{self._tag}-{number}"
         self.names.append(name)
-        topic = CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=REPLICAS)
+        topic = CreatableTopic(name=name, num_partitions=self._partitions, replication_factor=self._replicas)
         request = CreateTopicsRequest(topics=(topic,), timeout_ms=REQUEST_TIMEOUT_MS)
         return encode_request(request, 7, correlation_id=number, client_id=CLIENT_ID)
 

@@ -85,6 +85,17 @@ class FamilyCount(msgspec.Struct):
     different: int = 0
     not_read: int = 0
 
+    def of(self, outcome: Outcome) -> int:
+        match outcome:
+            case Outcome.EQUAL:
+                return self.equal
+            case Outcome.EXPECTED:
+                return self.expected
+            case Outcome.DIFFERENT:
+                return self.different
+            case Outcome.NOT_READ:
+                return self.not_read
+
     def count(self, outcome: Outcome, keys: int = 1) -> None:
         self.compared += keys
         match outcome:
@@ -160,6 +171,14 @@ class Comparison:
             self.differences += found
         else:
             self.expected += found
+
+    def take(self, other: Comparison) -> None:
+        """What was compared elsewhere, by the same rules."""
+        for family, counts in other.counts.items():
+            for outcome in Outcome:
+                self.counts[family].count(outcome, counts.of(outcome))
+        self.differences += other.differences
+        self.expected += other.expected
 
     def not_read(self, family: str, key: str, reason: str) -> None:
         self.counts[family].count(Outcome.NOT_READ)

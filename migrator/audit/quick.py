@@ -2,7 +2,7 @@
 
 In:   a ZooKeeper session of its own, and `LogFacts`.
 Out:  a `Report`. Of a live cluster a difference counts when two looks at both sides, one after the other, show it.
-Elsewhere: the same question asked by Spark (spark_job.py), the commit that waits for the answer (node.driver_node).
+Elsewhere: the same question asked by Spark (spark_job.py), with a memory by the commit that waits for it (proofs.py).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import msgspec
 
 from migrator.audit.compare import LOOKS_MAX, Comparison, Difference, Report, Rules, report
 from migrator.audit.normalise import (
+    BROKER_CONFIGS,
     PARTITIONS,
     PRODUCER_IDS,
     PRODUCER_IDS_KEY,
-    RESOURCES,
     TOPIC_CONFIGS,
     TOPICS,
     LogFacts,
@@ -62,15 +62,10 @@ def compare_sides(
     topics = topic_names(session)
     known = replace(rules, topics=frozenset(topics) | frozenset(log.topics()))
     comparison = Comparison(known, seal=seal or Seal())
-    on_both = _compare_topics(session, log, topics, comparison, limits)
+    on_both = compare_topics(session, log, topics, comparison, limits)
     on_one = known.topics - on_both
-    for family in RESOURCES:
-        untold = on_one if family == TOPIC_CONFIGS else frozenset()
-        _compare_configs(session, log, family, untold, comparison, limits)
-    row = producer_id_row(session)
-    if not _unread(comparison, row):
-        comparison.add(PRODUCER_IDS, PRODUCER_IDS_KEY, row.facts, log.producer_ids(), row.version)
-    _compare_security(session, log, comparison, limits)
+    compare_configs(session, log, TOPIC_CONFIGS, config_names(session, TOPIC_CONFIGS), comparison, limits, on_one)
+    compare_others(session, log, comparison, limits)
     return comparison
 
 
@@ -109,19 +104,11 @@ def _texts(found: Iterable[Difference]) -> set[bytes]:
     return {msgspec.json.encode(each) for each in found}
 
 
-def audit_copy(session: Session, values: Iterable[bytes], producer_id_margin: int) -> Report:
-    """The audit of a commit: what was encoded, read back as bytes, against ZooKeeper as it is now."""
-    started = time.monotonic()
-    comparison = compare_sides(session, facts_of_values(values), Rules(producer_id_margin))
-    seconds = {"total": time.monotonic() - started}
-    return report(comparison, seconds=seconds, zk={}, kraft={}, engine="quick")
-
-
 # --- the families -----------------------------------------------------------------------------------------
 
 
-def _compare_topics(
-    session: Session, log: LogFacts, topics: list[str], comparison: Comparison, limits: ReadLimits
+def compare_topics(
+    session: Session, log: LogFacts, topics: Iterable[str], comparison: Comparison, limits: ReadLimits = UNLIMITED
 ) -> set[str]:
     """Returns the topics that both sides have."""
     seen, on_both = set(), set()
@@ -152,23 +139,34 @@ def _compare_partitions(rows: TopicRows, log: LogFacts, comparison: Comparison, 
         comparison.add(PARTITIONS, key, None, facts)
 
 
-def _compare_configs(
+def compare_configs(
     session: Session,
     log: LogFacts,
     family: str,
-    untold: Set[str],
+    znodes: Iterable[str],
     comparison: Comparison,
-    limits: ReadLimits,
+    limits: ReadLimits = UNLIMITED,
+    untold: Set[str] = frozenset(),
 ) -> None:
-    """untold: keys that need not be told where one side has no such configuration, since their topic is told."""
+    """znodes: their names.  untold: keys that need not be told where one side has no such configuration, since their
+    topic is told."""
     in_log = dict(log.configs(family))
-    for row in config_rows(session, family, config_names(session, family), limits):
+    for row in config_rows(session, family, znodes, limits):
         facts = in_log.pop(row.key, None)
         if not _unread(comparison, row) and (facts is not None or row.key not in untold):
             comparison.add(family, row.key, row.facts, facts, row.version)
     for key, facts in in_log.items():
         if key not in untold:
             comparison.add(family, key, None, facts)
+
+
+def compare_others(session: Session, log: LogFacts, comparison: Comparison, limits: ReadLimits) -> None:
+    """What belongs to no topic."""
+    compare_configs(session, log, BROKER_CONFIGS, config_names(session, BROKER_CONFIGS), comparison, limits)
+    row = producer_id_row(session)
+    if not _unread(comparison, row):
+        comparison.add(PRODUCER_IDS, PRODUCER_IDS_KEY, row.facts, log.producer_ids(), row.version)
+    _compare_security(session, log, comparison, limits)
 
 
 def _compare_security(session: Session, log: LogFacts, comparison: Comparison, limits: ReadLimits) -> None:

@@ -54,6 +54,10 @@ class Copy:
             yield from self.topics[name][1]
         yield from self.rest
 
+    def by_topic(self) -> dict[str, tuple[bytes, ...]]:
+        """The records of each topic; the same tuple as before for one that did not move."""
+        return {name: values for name, (_, values) in self.topics.items()}
+
     def record_count(self) -> int:
         return sum(len(values) for _, values in self.topics.values()) + len(self.rest)
 

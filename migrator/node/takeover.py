@@ -17,7 +17,7 @@ from pathlib import Path
 import structlog
 
 from migrator.audit.compare import Report
-from migrator.audit.quick import audit_copy
+from migrator.audit.proofs import Proofs
 from migrator.driver.claim import (
     Claim,
     left_controller,
@@ -76,7 +76,9 @@ class TakeoverActs:
         self._read_ms = 0
         self._encode_ms = 0
         self._exported_ms = 0
+        self._look_ms = 0
         self._audit_session: ZkSession | None = None
+        self._proofs = Proofs()
         self._guard_task: asyncio.Task[None] | None = None
 
     # --- waiting -------------------------------------------------------------------------------------------
@@ -112,7 +114,7 @@ class TakeoverActs:
                 return Happened.GATE_OPENED
             held = "the takeover is held (zk2kraft.gates=hold); `zk2kraft advance` lets it begin"
             self.d.wait_because(held if verdict.holds else verdict.reason())
-            await self.d.changed(max(READ_AGAIN_S, READ_SHARE * self._read_ms / 1000))
+            await self.d.changed(max(READ_AGAIN_S, READ_SHARE * self._look_ms / 1000))
 
     async def _missing_brokers(self) -> str | None:
         wanted = await self._live_brokers()
@@ -163,7 +165,7 @@ class TakeoverActs:
         )
 
     def _read_ahead(self) -> None:
-        """On a thread: the tree and its records, reusing what did not move."""
+        """On a thread: the tree, its records and the proof of both, reusing what did not move."""
         now = self.d.now
         limits = UNLIMITED if now.tree is not None else CONSIDERATE
         started = time.monotonic()
@@ -173,6 +175,12 @@ class TakeoverActs:
         now.tree = tree
         self._read_ms = int((read - started) * 1000)
         self._encode_ms = max(self._encode_ms, int((time.monotonic() - read) * 1000))
+        if self._audit_session is None:
+            self._audit_session = self._open_audit_session()
+        # What differs now was on its way; the audit that decides comes after the claim, and reads everything again.
+        margin = producer_id_margin(len(tree.brokers))
+        self._proofs.audit(self._audit_session, now.copy.by_topic(), now.copy.rest, margin, limits)
+        self._look_ms = int((time.monotonic() - started) * 1000)
 
     async def _export(self) -> None:
         d = self.d
@@ -191,8 +199,6 @@ class TakeoverActs:
         """Latch, then claim. Every voter keeps the latch: no second attempt happens by itself, whoever leads then."""
         d = self.d
         await d.hooks.before("latch")
-        if self._audit_session is None:
-            self._audit_session = await asyncio.to_thread(self._open_audit_session)
         await d.controller.mark(Mark.TAKEOVER, json.dumps({"epoch": d.epoch, "at": time.time()}))
         seen = await asyncio.to_thread(read_claim, d.session)
         refused = refuse_claim(seen, d.config.voter_ids, d.epoch)
@@ -337,7 +343,7 @@ class TakeoverActs:
         seen = read_claim(session)
         if not claim_still_ours(seen, claim):
             raise COPY_DIFFERS.error(different=1, first="the claim itself")
-        return audit_copy(session, copy.values(), margin)
+        return self._proofs.audit(session, copy.by_topic(), copy.rest, margin)
 
     async def commit(self) -> Happened:
         """Append the transaction in one run, wait for its commit, heal leaderships, make the claim last."""

@@ -22,7 +22,7 @@ from migrator.zk.multi import Multi, SetData
 from migrator.zk.session import ZkSession
 from tests.e2e.support import wait_for
 from tests.e2e.test_stock_equality import copied_records, differences
-from tests.support.broker_stand_in import BrokerStandIns
+from tests.support.broker_stand_in import stand_in_brokers
 from tests.support.odd_tree import BROKERS, OddTree, odd_tree
 
 pytestmark = pytest.mark.lab
@@ -52,10 +52,10 @@ def planted(zookeeper: ZooKeeper, chroot: str, odd: OddTree) -> str:
     return connect
 
 
-def stock_copies(laboratory: Laboratory, connect: str) -> dict[str, Any]:
+def stock_copies(laboratory: Laboratory, connect: str, odd: OddTree) -> dict[str, Any]:
     (spec,) = quorum_specs(laboratory, count=1, zookeeper_connect=connect, extra=HEEDING_ACLS)
     quorum = Quorum([Controller(laboratory, spec, CLUSTER_ID)])
-    with BrokerStandIns(BROKERS, CLUSTER_ID, spec.port):
+    with stand_in_brokers(odd.tree, connect, CLUSTER_ID, spec.port):
         quorum.start()
         quorum.wait_dual_write(90)
         found = copied_records(laboratory, quorum.controllers[0].metadata_log)
@@ -75,13 +75,13 @@ def test_an_odd_tree_is_copied_as_stock_copies_it(seed: int, laboratory: Laborat
     odd = odd_tree(seed)
     zookeeper = ZooKeeper(laboratory)
     zookeeper.start(60)
-    theirs = stock_copies(laboratory, planted(zookeeper, "/stock", odd))
+    theirs = stock_copies(laboratory, planted(zookeeper, "/stock", odd), odd)
 
     connect = planted(zookeeper, "/ours", odd)
     extra = {**HEEDING_ACLS, "zk2kraft.waive": ",".join(odd.waived)}
     (spec,) = quorum_specs(laboratory, count=1, zookeeper_connect=connect, extra=extra)
     ours = OurController(laboratory, spec, CLUSTER_ID)
-    with BrokerStandIns(BROKERS, CLUSTER_ID, spec.port):
+    with stand_in_brokers(odd.tree, connect, CLUSTER_ID, spec.port):
         ours.start()
         ours.wait_dual_write(60)
         mine = copied_records(laboratory, ours.metadata_log)

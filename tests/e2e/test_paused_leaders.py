@@ -1,4 +1,6 @@
-"""A leader that is stopped for ten seconds before any effect of its driver: what it does afterwards changes nothing.
+"""A leader that is stopped for ten seconds in any state of its driver: what it does afterwards changes nothing.
+
+Where a state has effects, before each of them.
 
 (A broker whose forwarded request the paused one holds waits for its own time-out of 30 s, with stock too.)
 """
@@ -39,15 +41,25 @@ class Quorum:
         for each in ours:
             spoil(each, plan, plan=str(plan))
 
+    def awake(self) -> list[OurController]:
+        return [each for each in self.ours if each.is_running and not stopped(each)]
+
     def leader(self) -> OurController:
         """Who leads, as those see it who are not paused; never the paused one."""
-        alive = [each for each in self.ours if not stopped(each)]
-        ids = {each.spec.node_id for each in alive}
-        wait_for(lambda: None if leading(alive) in ids else "nobody leads", 30, "somebody leads")
-        return next(each for each in alive if each.spec.node_id == leading(alive))
+        awake = self.awake()
+        ids = {each.spec.node_id for each in awake}
+        wait_for(lambda: None if leading(awake) in ids else "nobody leads", 30, "somebody leads")
+        return next(each for each in awake if each.spec.node_id == leading(awake))
 
     def claim(self) -> list[bytes | None]:
         return [self.cluster.zk.read(path) for path in ("/controller", "/controller_epoch")]
+
+    def pause_in(self, state: str) -> OurController:
+        """Pause the leader while its driver rests in this state."""
+        leader = self.leader()
+        leader.wait_state(state)
+        pause(leader)
+        return leader
 
     def pause_before(self, effect: str, cause: Callable[[], None]) -> OurController:
         """Whoever comes to the effect stands still before it, as a process, and goes right on when it is resumed."""
@@ -77,14 +89,21 @@ class Quorum:
 
     def wait_held(self) -> None:
         def why_not() -> str | None:
-            states = [each.state() for each in self.ours if not stopped(each)]
+            states = [each.state() for each in self.awake()]
             return None if "HELD" in states else str(states)
 
         wait_for(why_not, 30, "another one holds")
         wait_zookeeper_rules(self.cluster)
 
     def wait_ruling(self) -> None:
-        wait_ruling([each for each in self.ours if not stopped(each)], 30)
+        wait_ruling(self.awake(), 30)
+
+    def wait_fenced(self) -> None:
+        def why_not() -> str | None:
+            states = [each.state() for each in self.awake()]
+            return None if "FENCED" in states else str(states)
+
+        wait_for(why_not, 30, "another one is fenced")
 
 
 def pause(controller: OurController) -> None:
@@ -108,7 +127,13 @@ def test_a_leader_paused_in_the_window_or_while_aborting_changes_nothing_afterwa
     """K-01, F-41: before the commit the cluster goes back to ZooKeeper, whoever wakes up later."""
     with three_controllers(laboratory, {"zk2kraft.gates": "hold"}) as (cluster, ours):
         quorum = Quorum(cluster, ours, tmp_path / "plan")
-        start(ours)
+        start(ours[:2])  # the leader waits for the third
+        paused = quorum.pause_in("WAIT_QUORUM")
+        start(ours[2:])
+        quorum.nothing_of_it_is_accepted(paused, quorum.leader)
+        ready_for_takeover(quorum)
+        paused = quorum.pause_in("WAIT_BROKERS")
+        quorum.nothing_of_it_is_accepted(paused, quorum.leader)
         ready_for_takeover(quorum)
         for effect in IN_THE_WINDOW:
             leader = quorum.leader()
@@ -116,6 +141,10 @@ def test_a_leader_paused_in_the_window_or_while_aborting_changes_nothing_afterwa
             quorum.nothing_of_it_is_accepted(paused, quorum.leader if effect == "latch" else quorum.wait_held)
             ready_for_takeover(quorum)
             assert sum(map(copies, ours)) == 0
+
+        paused = quorum.pause_in("HELD")
+        quorum.nothing_of_it_is_accepted(paused, quorum.wait_held)
+        ready_for_takeover(quorum)
 
         # The successor of one that died in COPYING is paused while it gives back.
         leader = quorum.leader()
@@ -134,6 +163,12 @@ def test_a_leader_paused_in_the_window_or_while_aborting_changes_nothing_afterwa
         quorum.nothing_of_it_is_accepted(paused, quorum.wait_ruling)
         assert sum(map(copies, ours)) == 1
         assert_same(cluster, quorum.leader().data)
+
+        # Somebody deletes the claim, and a ZooKeeper broker rules.
+        cluster.zk.delete("/controller")
+        paused = quorum.pause_in("FENCED")
+        quorum.nothing_of_it_is_accepted(paused, quorum.wait_fenced)
+        wait_zookeeper_rules(cluster)
 
 
 def test_a_leader_paused_after_the_commit_changes_nothing_afterwards(laboratory: Laboratory, tmp_path: Path) -> None:
@@ -172,8 +207,7 @@ def ready_for_takeover(quorum: Quorum) -> None:
     """Somebody leads, and the gate would open."""
 
     def why_not() -> str | None:
-        alive = [each for each in quorum.ours if not stopped(each)]
-        reasons = {each.state(): str(each.status()["driver"]["reason"]) for each in alive}
+        reasons = {each.state(): str(each.status()["driver"]["reason"]) for each in quorum.awake()}
         if "HELD" in reasons:
             return None
         return None if "zk2kraft advance" in reasons.get("WAIT_BROKERS", "") else str(reasons)

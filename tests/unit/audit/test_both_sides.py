@@ -12,8 +12,9 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from migrator.audit.compare import Report
-from migrator.audit.quick import audit_copy
+from migrator.audit.compare import Difference, Report, Rules, report
+from migrator.audit.proofs import Proofs
+from migrator.audit.quick import compare_sides, facts_of_values
 from migrator.driver.copy import make_copy, producer_id_margin
 from migrator.driver.mirror import Shape, plan
 from migrator.model.diff import diff
@@ -22,7 +23,7 @@ from migrator.node.tree_reader import read_tree
 from tests.support.arbitrary_images import images
 from tests.support.builders import a_claim
 from tests.support.fake_zookeeper import FakeEnsemble
-from tests.support.seeded_tree import ROOTS, an_id, id_text
+from tests.support.seeded_tree import ROOTS, SeededTree, an_id, id_text
 
 NAMES = st.from_regex(r"[a-zA-Z0-9._-]{1,12}", fullmatch=True).filter(lambda name: name not in (".", ".."))
 REPLICAS = st.lists(st.integers(0, 5), min_size=1, max_size=4, unique=True)
@@ -110,8 +111,25 @@ def encoded(value: Any) -> bytes:
 
 
 def audited(copy_of: FakeEnsemble, now: FakeEnsemble) -> Report:
+    """By an audit that looked before, by one that looks for the first time, and in one pass without a memory."""
     copy = make_copy(read_tree(copy_of.session()))
-    return audit_copy(now.session(), copy.values(), producer_id_margin(brokers=0))
+    margin = producer_id_margin(brokers=0)
+    records = copy.by_topic(), copy.rest, margin
+    proofs = Proofs()
+    proofs.audit(copy_of.session(), *records)
+    remembering = proofs.audit(now.session(), *records)
+    plain = compare_sides(now.session(), facts_of_values(copy.values()), Rules(margin))
+    in_one_pass = report(plain, seconds={}, zk={}, kraft={}, engine="quick")
+    for each in (remembering, Proofs().audit(now.session(), *records)):
+        assert each.families == in_one_pass.families
+        assert named(each.differences) == named(in_one_pass.differences)
+        assert named(each.expected) == named(in_one_pass.expected)
+    return remembering
+
+
+def named(found: list[Difference]) -> list[tuple[str, ...]]:
+    """Without the values, of which some are sealed with a key of each audit's own."""
+    return [(each.family, each.key, each.field_, each.kind, each.rule) for each in found]
 
 
 @settings(max_examples=150, deadline=None)
@@ -174,3 +192,36 @@ def meaning(cluster: dict[str, Any]) -> dict[str, Any]:
 
 
 NOTHING = b'{"version":1,"config":{}}'
+
+
+def test_records_that_do_not_come_apart_by_topic_are_compared_all_at_once() -> None:
+    """A topic's records that speak of another family are no proof of that topic."""
+    cluster = {"topics": {}, "brokers": {}, "block_end": 999, "security": {}}
+    ensemble = written(cluster)
+    ensemble.create(
+        "/brokers/topics/t", encoded({"version": 3, "topic_id": "AAAAAAAAQAqAAAAAAAAAAA", "partitions": {}})
+    )
+    copy = make_copy(read_tree(ensemble.session()))
+    proofs = Proofs()
+    foreign = {"t": (*copy.by_topic()["t"], *copy.rest)}
+    found = proofs.audit(ensemble.session(), foreign, (), producer_id_margin(brokers=0))
+    assert found.same
+    again = proofs.audit(ensemble.session(), copy.by_topic(), (), producer_id_margin(brokers=0))
+    assert [each.family for each in again.differences] == ["producer ids"]
+
+
+def test_a_proof_ends_with_the_topic_s_records() -> None:
+    ensemble = FakeEnsemble()
+    SeededTree(topics=3, partitions=2).plant(ensemble)
+    copy = make_copy(read_tree(ensemble.session()))
+    proofs = Proofs()
+    margin = producer_id_margin(brokers=3)
+    assert proofs.audit(ensemble.session(), copy.by_topic(), copy.rest, margin).same
+    spoiled = copy.by_topic() | {"t000001": copy.by_topic()["t000001"][:-1]}
+    found = proofs.audit(ensemble.session(), spoiled, copy.rest, margin)
+    assert [(each.family, each.key) for each in found.differences] == [("partitions", "t000001-1")]
+    without = {name: values for name, values in copy.by_topic().items() if name != "t000002"}
+    found = proofs.audit(ensemble.session(), without, copy.rest, margin)
+    assert [(each.family, each.key, each.kind) for each in found.differences] == [
+        ("topics", "t000002", "missing in log")
+    ]

@@ -1,0 +1,196 @@
+"""The audit of a commit, begun before the window: what was once compared and found equal is not parsed a second time.
+
+In:   a session of its own, the records to be committed, by topic and the rest.
+Out:  a `Report` with the counts and differences of `compare_sides`.
+Elsewhere: what equal means (compare.py), one pass without a memory (quick.py).
+Rule: ZooKeeper is read whole every time, with versions. A topic counts as equal unparsed only while its records are the
+very ones, and the digest over all its znodes is the one, with which it was compared field by field and found equal.
+Whatever is new, moved or odd is compared as if nobody had ever looked.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from itertools import chain, islice
+from typing import Final, NamedTuple
+
+from migrator.audit.compare import Comparison, Outcome, Report, Rules, report
+from migrator.audit.normalise import PARTITIONS, TOPIC_CONFIGS, TOPICS, LogFacts, zk_topic
+from migrator.audit.quick import compare_configs, compare_others, compare_sides, compare_topics, facts_of_values
+from migrator.audit.zk_source import TOPICS_AT_ONCE, Session, config_names, topic_names
+from migrator.errors import FindingError
+from migrator.zk import paths
+from migrator.zk.session import UNLIMITED, ReadLimits, Znode
+
+_LENGTH_AND_VERSION: Final = struct.Struct(">ii")
+_NO_ZNODE: Final = _LENGTH_AND_VERSION.pack(-1, -1)
+
+
+class Proof(NamedTuple):
+    """A topic that was found equal. values: its records.  head, znodes: digests.  partitions: whose states to read."""
+
+    values: Sequence[bytes]
+    head: bytes
+    partitions: tuple[int, ...]
+    znodes: bytes
+    topic_id: str
+    configured: bool
+
+
+class Proofs:
+    """Grows with every audit; topics that are gone are forgotten."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, Proof] = {}
+
+    def audit(
+        self,
+        session: Session,
+        by_topic: Mapping[str, Sequence[bytes]],
+        rest: Sequence[bytes],
+        producer_id_margin: int,
+        limits: ReadLimits = UNLIMITED,
+    ) -> Report:
+        """Compare all of ZooKeeper, read now, with these records; remember what was found equal."""
+        started = time.monotonic()
+        comparison = self._compare(session, by_topic, rest, Rules(producer_id_margin), limits)
+        if comparison is None:
+            facts = facts_of_values(chain(*by_topic.values(), rest))
+            comparison = compare_sides(session, facts, Rules(producer_id_margin), limits)
+        seconds = {"total": time.monotonic() - started}
+        return report(comparison, seconds=seconds, zk={}, kraft={}, engine="quick")
+
+    def _compare(
+        self,
+        session: Session,
+        by_topic: Mapping[str, Sequence[bytes]],
+        rest: Sequence[bytes],
+        rules: Rules,
+        limits: ReadLimits,
+    ) -> Comparison | None:
+        """None: the records do not come apart by topic, so nothing can be said of one topic alone."""
+        others = facts_of_values(rest)
+        if others.topics() or others.configs(TOPIC_CONFIGS):
+            return None
+        session.sync()
+        names = topic_names(session)
+        comparison = Comparison(replace(rules, topics=frozenset(names) | by_topic.keys()))
+        proofs: dict[str, Proof] = {}
+        remaining = iter(names)
+        while chunk := list(islice(remaining, TOPICS_AT_ONCE)):
+            for seen in self._read(session, chunk, limits):
+                try:
+                    proof = self._judge(seen, by_topic.get(seen.name, ()), comparison)
+                except _NotOfOneTopicError:
+                    return None
+                if proof is not None:
+                    proofs[seen.name] = proof
+        self._of = proofs
+        if len({proof.topic_id for proof in proofs.values()}) < len(proofs):
+            return None
+        for name in sorted(by_topic.keys() - set(names)):
+            compare_topics(_Seen(name), facts_of_values(by_topic[name]), [], comparison)
+        orphans = sorted(set(config_names(session, TOPIC_CONFIGS)) - set(names))
+        compare_configs(session, LogFacts(), TOPIC_CONFIGS, orphans, comparison, limits, by_topic.keys())
+        compare_others(session, others, comparison, limits)
+        return comparison
+
+    # --- one topic -----------------------------------------------------------------------------------------
+
+    def _read(self, session: Session, names: list[str], limits: ReadLimits) -> Iterator[_Seen]:
+        """Topics with all their znodes; one that is gone is left out."""
+        heads = session.get_many(map(paths.topic, names), limits)
+        configs = session.get_many(map(paths.topic_config, names), limits)
+        seen = [_Seen(*each) for each in zip(names, heads, configs, strict=True) if each[1] is not None]
+        for each in seen:
+            each.partitions = self._partitions(each)
+        wanted = (paths.state(each.name, partition) for each in seen for partition in each.partitions)
+        states = session.get_many(wanted, limits)
+        for each in seen:
+            each.states = list(islice(states, len(each.partitions)))
+            yield each
+
+    def _partitions(self, seen: _Seen) -> tuple[int, ...]:
+        proof = self._of.get(seen.name)
+        if proof is not None and proof.head == digest([seen.head]):
+            return proof.partitions
+        try:
+            return tuple(zk_topic(paths.topic(seen.name), seen.head.data if seen.head else None)[1])
+        except FindingError:
+            return ()
+
+    def _judge(self, seen: _Seen, values: Sequence[bytes], comparison: Comparison) -> Proof | None:
+        znodes = digest([seen.head, seen.config, *seen.states])
+        proof = self._of.get(seen.name)
+        if proof is not None and proof.values is values and proof.znodes == znodes:
+            comparison.counts[TOPICS].count(Outcome.EQUAL)
+            comparison.counts[PARTITIONS].count(Outcome.EQUAL, len(proof.partitions))
+            comparison.counts[TOPIC_CONFIGS].count(Outcome.EQUAL, int(proof.configured))
+            return proof
+        alone = Comparison(comparison.rules, seal=comparison.seal)
+        facts = facts_of_values(values)
+        if not _only_a_topic(facts):
+            raise _NotOfOneTopicError
+        on_both = compare_topics(seen, facts, [seen.name], alone)
+        znode = [] if seen.config is None else [seen.name]
+        compare_configs(seen, facts, TOPIC_CONFIGS, znode, alone, untold={seen.name} - on_both)
+        comparison.take(alone)
+        topic = facts.topic(seen.name)
+        if topic is None or not alone.same or alone.expected:
+            return None
+        configured = bool(facts.configs(TOPIC_CONFIGS))
+        return Proof(values, digest([seen.head]), seen.partitions, znodes, topic["id"], configured)
+
+
+class _NotOfOneTopicError(Exception):
+    """The records of a topic say something of another family."""
+
+
+def _only_a_topic(facts: LogFacts) -> bool:
+    families = {family for family, _, _ in facts.rows()}
+    return families <= {TOPICS, PARTITIONS, TOPIC_CONFIGS}
+
+
+class _Seen:
+    """The znodes of one topic as they were read, in the place of a session: what is compared is what was digested."""
+
+    def __init__(self, name: str, head: Znode | None = None, config: Znode | None = None) -> None:
+        self.name = name
+        self.head = head
+        self.config = config
+        self.partitions: tuple[int, ...] = ()
+        self.states: list[Znode | None] = []
+
+    def get(self, path: str) -> Znode | None:
+        raise NotImplementedError(path)
+
+    def children(self, path: str) -> list[str]:
+        raise NotImplementedError(path)
+
+    def get_many(self, wanted: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[Znode | None]:
+        known = {paths.topic(self.name): self.head, paths.topic_config(self.name): self.config}
+        for partition, state in zip(self.partitions, self.states, strict=True):
+            known[paths.state(self.name, partition)] = state
+        return map(known.__getitem__, wanted)
+
+    def children_many(self, wanted: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[list[str] | None]:
+        raise NotImplementedError(str(wanted))
+
+    def sync(self, path: str = "/") -> None:
+        """Was done before it was read."""
+
+
+def digest(znodes: Iterable[Znode | None]) -> bytes:
+    """Of content and data versions, in this order."""
+    parts: list[bytes] = []
+    for znode in znodes:
+        if znode is None:
+            parts.append(_NO_ZNODE)
+        else:
+            data = znode.data or b""
+            parts += (_LENGTH_AND_VERSION.pack(len(data), znode.version), data)
+    return blake2b(b"".join(parts), digest_size=16).digest()
