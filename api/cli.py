@@ -33,6 +33,10 @@ DEMO_DIR = Path("zk2kraft-demo")
 ZooKeeper = Annotated[str, typer.Option("-z", "--zookeeper", help="HOST:PORT[,HOST:PORT][/chroot]")]
 AsJson = Annotated[bool, typer.Option("--json", help="one JSON document on standard output and nothing else")]
 Properties = Annotated[Path, typer.Argument(help="the properties file of a stock Kafka controller")]
+Controller = Annotated[
+    Path | None,
+    typer.Option(help="a controller's properties file: its password.encoder.* decode brokers' passwords"),
+]
 ConfigFile = Annotated[Path, typer.Option("-c", "--config", help="the controller's properties file")]
 
 
@@ -89,12 +93,13 @@ def check(
 def rehearse(
     zookeeper: ZooKeeper,
     out: Annotated[Path, typer.Option(help="an empty directory for the metadata log")],
+    controller: Controller = None,
     as_json: AsJson = False,
 ) -> None:
     """Copy ZooKeeper into a metadata log directory, without touching the cluster."""
     from api import main
 
-    raise typer.Exit(main.rehearse(zookeeper, out, as_json=as_json))
+    raise typer.Exit(main.rehearse(zookeeper, out, controller, as_json=as_json))
 
 
 @app.command()
@@ -107,12 +112,14 @@ def audit(
     allow_moved: Annotated[
         bool, typer.Option("--allow-moved", help="a rehearsal: what ZooKeeper changed after it was read is expected")
     ] = False,
+    controller: Controller = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare ZooKeeper with the metadata log. Exit: 0 same, 1 diverged, 2 could not read all."""
     from api import main
 
-    raise typer.Exit(main.audit(zookeeper, kraft, engine, master, out, allow_moved=allow_moved, as_json=as_json))
+    code = main.audit(zookeeper, kraft, engine, master, out, controller, allow_moved=allow_moved, as_json=as_json)
+    raise typer.Exit(code)
 
 
 @app.command()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from migrator.audit.compare import Difference
+    from migrator.zk.passwords import EncoderSettings
     from state_machine.settings import Settings
 
 
@@ -82,7 +83,7 @@ def storage_info(file: Path) -> int:
 
 
 def dump_log(path: Path, *, as_json: bool) -> int:
-    """One line per record: offset, epoch, type, and its fields (ids as Kafka writes them)."""
+    """One line per record: offset, epoch, type, and its fields (ids as Kafka writes them, secrets left out)."""
     from migrator.audit.log_source import log_directory
     from migrator.wire.batch import read_batches
     from migrator.wire.records import decode_versioned_record
@@ -105,7 +106,10 @@ def dump_log(path: Path, *, as_json: bool) -> int:
 
 
 def _document(offset: int, epoch: int, record: msgspec.Struct, version: int) -> dict[str, Any]:
-    data = {name: _plain(getattr(record, name)) for name in record.__struct_fields__}
+    from migrator.audit.seal import without_secrets
+
+    shown = without_secrets(record)
+    data = {name: _plain(getattr(shown, name)) for name in record.__struct_fields__}
     return {"offset": offset, "epoch": epoch, "type": type(record).__name__, "version": version, "data": data}
 
 
@@ -150,12 +154,12 @@ def check(zookeeper: str, controllers: list[Path], *, as_json: bool) -> int:
     return code
 
 
-def rehearse(zookeeper: str, out: Path, *, as_json: bool) -> int:
+def rehearse(zookeeper: str, out: Path, controller: Path | None, *, as_json: bool) -> int:
     from migrator.node.rehearsal import rehearse as run
     from migrator.zk.session import CONSIDERATE, ZkSession
 
     with ZkSession(zookeeper) as session:
-        result = run(session, out, CONSIDERATE)
+        result = run(session, out, CONSIDERATE, _encoder_settings(controller))
     if as_json:
         _print_json(result)
     else:
@@ -167,13 +171,36 @@ def rehearse(zookeeper: str, out: Path, *, as_json: bool) -> int:
     return 0
 
 
+def _encoder_settings(controller: Path | None) -> EncoderSettings | None:
+    """`password.encoder.*` of a controller's file: how brokers encrypt their passwords in ZooKeeper."""
+    from migrator.node.config import read_config
+
+    return None if controller is None else read_config(controller).passwords
+
+
 def audit(
-    zookeeper: str, kraft: str, engine: str, master: str, out: Path | None, *, allow_moved: bool, as_json: bool
+    zookeeper: str,
+    kraft: str,
+    engine: str,
+    master: str,
+    out: Path | None,
+    controller: Path | None,
+    *,
+    allow_moved: bool,
+    as_json: bool,
 ) -> int:
     from migrator.audit.compare import table
     from migrator.audit.run import run_audit
 
-    report = run_audit(zookeeper, kraft, engine=engine, master=master, out=out, allow_moved=allow_moved)
+    report = run_audit(
+        zookeeper,
+        kraft,
+        engine=engine,
+        master=master,
+        out=out,
+        allow_moved=allow_moved,
+        passwords=_encoder_settings(controller),
+    )
     if as_json:
         _print_json(report)
     else:

@@ -180,9 +180,11 @@ LEADER_RECOVERING = Finding(
 )
 PASSWORD_CONFIG = Finding(
     code="Z2K-1010",
-    says="{path} holds the password {key}.",
-    means="Passwords are encrypted in ZooKeeper and must be decrypted for KRaft; this release does not do that.",
-    remedy="Move the setting into the broker's properties file for the time of the migration.",
+    says="{path} holds the password {key}, and no password.encoder.secret is known here.",
+    means="Passwords are encrypted in ZooKeeper and clear in KRaft. Without the brokers' secret the encrypted text "
+    "would become the password.",
+    remedy="Give every controller's properties file the password.encoder.* settings of the brokers (and `rehearse` and "
+    "`audit` that file, with --controller); then check again.",
     cases=("F-25",),
 )
 ORPHAN_CONFIG = Finding(
@@ -214,6 +216,60 @@ CLUSTER_ID_DIFFERS = Finding(
     means="Brokers refuse to register with controllers of another cluster.",
     remedy="Format fresh controller directories with the id of /cluster/id.",
     cases=("F-15",),
+)
+
+PASSWORD_UNDECODABLE = Finding(
+    code="Z2K-1070",
+    says="{path}: the password {key} cannot be decoded: {reason}.",
+    means="It would be garbled in KRaft, and a broker's listener would not start with it. Nothing is copied. In "
+    "dual-write this broker's configuration stays in ZooKeeper as it is.",
+    remedy="Give the controllers the password.encoder.secret with which this broker runs. If the broker cannot read "
+    "the value either (its log says `could not be decoded`), set it once more through that broker; then check again.",
+    cases=("F-25",),
+)
+PASSWORD_ALGORITHM_UNKNOWN = Finding(
+    code="Z2K-1071",
+    says="{path}: the password {key} is encoded with {algorithm}, which this release does not know.",
+    means="It cannot be decoded, so nothing is copied. In dual-write this broker's configuration stays in ZooKeeper as "
+    "it is.",
+    remedy="Give this broker an algorithm that is known (AES/CBC/PKCS5Padding and PBKDF2WithHmacSHA512 are Kafka's own "
+    "choice), restart it, and set the value once more through it; then check again.",
+    cases=("F-25",),
+)
+PASSWORD_OF_OLD_SECRET = Finding(
+    code="Z2K-1072",
+    says="{path}: the password {key} is still encoded under password.encoder.old.secret.",
+    means="This broker was not restarted with the new secret, so it could not read what dual-write puts into "
+    "ZooKeeper.",
+    remedy="Restart the broker with both secrets in its properties file: it encodes its values again by itself. Then "
+    "check again.",
+    cases=("F-25",),
+)
+PASSWORD_CIPHERS_DIFFER = Finding(
+    code="Z2K-1073",
+    says="{path}: the password {key} is encoded with {brokers}, and the controllers would write {controllers}.",
+    means="A broker that is set to AES/GCM reads nothing else, and one that is not cannot read AES/GCM, whatever the "
+    "text says of itself. It could not read what dual-write puts into ZooKeeper.",
+    remedy="Give the controllers the brokers' password.encoder.cipher.algorithm, then check again.",
+    cases=("F-25",),
+)
+PASSWORD_UNCERTAIN = Finding(
+    code="Z2K-1074",
+    says="{path}: the password {key} is encoded with {algorithm}, which does not tell whether the secret is right.",
+    means="A wrong secret would give another short text instead of an error, and nobody could see that it is garbled.",
+    remedy="Set the broker to a cipher with a padding or a tag (AES/CBC/PKCS5Padding is Kafka's own choice) and give "
+    "it its secret as password.encoder.old.secret too: at its restart it encodes the value again. Then check again.",
+    cases=("F-25",),
+)
+OLD_SECRET_LEFT = Finding(
+    code="Z2K-1075",
+    says="password.encoder.old.secret is set, and {count} brokers keep passwords in ZooKeeper, the first at {path}.",
+    means="A broker with this line writes its passwords again at every start, which Kafka refuses while a KRaft "
+    "controller rules: in dual-write such a broker would not start any more.",
+    remedy="Take password.encoder.old.secret out of the brokers' files before the takeover (no restart is needed for "
+    "that), then out of the controllers'.",
+    severity=Severity.WARNS,
+    cases=("F-25",),
 )
 
 # --- 2xxx: driver and ZooKeeper ---------------------------------------------------------------------------

@@ -115,7 +115,8 @@ class Inspections:
             copy = home / str(run.id) / "log"
             home.mkdir(parents=True, exist_ok=True, mode=0o700)
             await asyncio.to_thread(_tidy, home)
-            result = await self._run("rehearse", "-z", snapshot.inventory.zookeeper, "--out", str(copy))
+            words = ("rehearse", "-z", snapshot.inventory.zookeeper, "--out", str(copy))
+            result = await self._run(*words, *_secrets_of(snapshot.inventory))
             if result.exit_code != 0 or not isinstance(result.document, dict):
                 raise INSPECTION_FAILED.error(command="rehearse", reason=result.words)
             await asyncio.to_thread(audit_rows.note_rehearsal, self._store, run.id, result.document)
@@ -134,7 +135,7 @@ class Inspections:
         master = ("--master", self._settings.spark_master) if run.engine == "spark" else ()
         moved = ("--allow-moved",) if run.purpose == "rehearsal" else ()
         words = ("audit", "-z", inventory.zookeeper, "--kraft", str(kraft), "--engine", run.engine, "--out", str(out))
-        result = await self._run(*words, *master, *moved)
+        result = await self._run(*words, *master, *moved, *_secrets_of(inventory))
         if not isinstance(result.document, dict):
             raise INSPECTION_FAILED.error(command="audit", reason=result.words)
         await asyncio.to_thread(audit_rows.finish, self._store, run.id, result.document, at=self._clock())
@@ -169,6 +170,11 @@ class _Recorded:
                 return False
             case _:
                 return False
+
+
+def _secrets_of(inventory: Inventory) -> tuple[str, ...]:
+    """Where a command finds the brokers' secret; `check` makes sure that all controllers have the same."""
+    return "--controller", inventory.controllers[0].properties
 
 
 def _tidy(home: Path) -> None:

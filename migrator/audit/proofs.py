@@ -24,6 +24,7 @@ from migrator.audit.quick import compare_configs, compare_others, compare_sides,
 from migrator.audit.zk_source import TOPICS_AT_ONCE, Session, config_names, topic_names
 from migrator.errors import FindingError
 from migrator.zk import paths
+from migrator.zk.passwords import PasswordEncoder
 from migrator.zk.session import UNLIMITED, ReadLimits, Znode
 
 _LENGTH_AND_VERSION: Final = struct.Struct(">ii")
@@ -42,10 +43,11 @@ class Proof(NamedTuple):
 
 
 class Proofs:
-    """Grows with every audit; topics that are gone are forgotten."""
+    """Grows with every audit; topics that are gone are forgotten. passwords: what decodes those of brokers."""
 
-    def __init__(self) -> None:
+    def __init__(self, passwords: PasswordEncoder | None = None) -> None:
         self._of: dict[str, Proof] = {}
+        self._passwords = passwords
 
     def audit(
         self,
@@ -60,7 +62,8 @@ class Proofs:
         comparison = self._compare(session, by_topic, rest, Rules(producer_id_margin), limits)
         if comparison is None:
             facts = facts_of_values(chain(*by_topic.values(), rest))
-            comparison = compare_sides(session, facts, Rules(producer_id_margin), limits)
+            rules = Rules(producer_id_margin)
+            comparison = compare_sides(session, facts, rules, limits, passwords=self._passwords)
         seconds = {"total": time.monotonic() - started}
         return report(comparison, seconds=seconds, zk={}, kraft={}, engine="quick")
 
@@ -96,7 +99,7 @@ class Proofs:
             compare_topics(_Seen(name), facts_of_values(by_topic[name]), [], comparison)
         orphans = sorted(set(config_names(session, TOPIC_CONFIGS)) - set(names))
         compare_configs(session, LogFacts(), TOPIC_CONFIGS, orphans, comparison, limits, by_topic.keys())
-        compare_others(session, others, comparison, limits)
+        compare_others(session, others, comparison, limits, self._passwords)
         return comparison
 
     # --- one topic -----------------------------------------------------------------------------------------

@@ -40,6 +40,7 @@ from migrator.audit.zk_source import (
     topic_rows,
 )
 from migrator.wire.records import decode_record
+from migrator.zk.passwords import PasswordEncoder
 from migrator.zk.session import UNLIMITED, ReadLimits
 
 SETTLE_S: Final = 0.5
@@ -55,9 +56,17 @@ def facts_of_values(values: Iterable[bytes]) -> LogFacts:
 
 
 def compare_sides(
-    session: Session, log: LogFacts, rules: Rules, limits: ReadLimits = UNLIMITED, seal: Seal | None = None
+    session: Session,
+    log: LogFacts,
+    rules: Rules,
+    limits: ReadLimits = UNLIMITED,
+    seal: Seal | None = None,
+    passwords: PasswordEncoder | None = None,
 ) -> Comparison:
-    """One pass over everything. ZooKeeper is read after `sync`, so that it is not older than the question."""
+    """One pass over everything. ZooKeeper is read after `sync`, so that it is not older than the question.
+
+    passwords: what decodes those of brokers; without it a broker that has one is not read.
+    """
     session.sync()
     topics = topic_names(session)
     known = replace(rules, topics=frozenset(topics) | frozenset(log.topics()))
@@ -65,7 +74,7 @@ def compare_sides(
     on_both = compare_topics(session, log, topics, comparison, limits)
     on_one = known.topics - on_both
     compare_configs(session, log, TOPIC_CONFIGS, config_names(session, TOPIC_CONFIGS), comparison, limits, on_one)
-    compare_others(session, log, comparison, limits)
+    compare_others(session, log, comparison, limits, passwords)
     return comparison
 
 
@@ -77,13 +86,14 @@ def quick_audit(
     limits: ReadLimits = UNLIMITED,
     settle_s: float = SETTLE_S,
     zk: dict[str, Any] | None = None,
+    passwords: PasswordEncoder | None = None,
 ) -> Report:
-    """Audit a live or resting cluster. zk: what the report says of the tree."""
+    """Audit a live or resting cluster. zk: what the report says of the tree. passwords: as in `compare_sides`."""
     started = time.monotonic()
     seal = Seal()
     log, position = read_log()
     read = time.monotonic()
-    comparison = compare_sides(session, log, rules, limits, seal)
+    comparison = compare_sides(session, log, rules, limits, seal, passwords)
     compared = time.monotonic()
     for _ in range(1, LOOKS_MAX):
         if comparison.same or not comparison.complete:
@@ -91,7 +101,7 @@ def quick_audit(
         before = _texts(comparison.differences)
         time.sleep(settle_s)  # the cluster lives: what differed may have been on its way
         log, position = read_log()
-        comparison = compare_sides(session, log, rules, limits, seal)
+        comparison = compare_sides(session, log, rules, limits, seal, passwords)
         if _texts(comparison.differences) <= before:
             break
     done = time.monotonic()
@@ -147,11 +157,12 @@ def compare_configs(
     comparison: Comparison,
     limits: ReadLimits = UNLIMITED,
     untold: Set[str] = frozenset(),
+    passwords: PasswordEncoder | None = None,
 ) -> None:
     """znodes: their names.  untold: keys that need not be told where one side has no such configuration, since their
     topic is told."""
     in_log = dict(log.configs(family))
-    for row in config_rows(session, family, znodes, limits):
+    for row in config_rows(session, family, znodes, limits, passwords):
         facts = in_log.pop(row.key, None)
         if not _unread(comparison, row) and (facts is not None or row.key not in untold):
             comparison.add(family, row.key, row.facts, facts, row.version)
@@ -160,9 +171,16 @@ def compare_configs(
             comparison.add(family, key, None, facts)
 
 
-def compare_others(session: Session, log: LogFacts, comparison: Comparison, limits: ReadLimits) -> None:
+def compare_others(
+    session: Session,
+    log: LogFacts,
+    comparison: Comparison,
+    limits: ReadLimits,
+    passwords: PasswordEncoder | None = None,
+) -> None:
     """What belongs to no topic."""
-    compare_configs(session, log, BROKER_CONFIGS, config_names(session, BROKER_CONFIGS), comparison, limits)
+    brokers = config_names(session, BROKER_CONFIGS)
+    compare_configs(session, log, BROKER_CONFIGS, brokers, comparison, limits, passwords=passwords)
     row = producer_id_row(session)
     if not _unread(comparison, row):
         comparison.add(PRODUCER_IDS, PRODUCER_IDS_KEY, row.facts, log.producer_ids(), row.version)

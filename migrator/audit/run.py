@@ -7,6 +7,7 @@ Elsewhere: the engines (quick.py, spark_job.py).
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from migrator.audit.normalise import LogFacts
 from migrator.audit.quick import quick_audit
 from migrator.audit.zk_source import describe_tree
 from migrator.errors import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE, FindingError
+from migrator.zk.passwords import EncoderSettings, PasswordEncoder
 from migrator.zk.session import CONSIDERATE, ZkSession
 
 REHEARSAL = "zk2kraft-rehearsal"
@@ -30,11 +32,19 @@ REPORT_FILE = "report.json"
 
 
 def run_audit(
-    zookeeper: str, kraft: str, *, engine: str, master: str, out: Path | None, allow_moved: bool = False
+    zookeeper: str,
+    kraft: str,
+    *,
+    engine: str,
+    master: str,
+    out: Path | None,
+    allow_moved: bool = False,
+    passwords: EncoderSettings | None = None,
 ) -> Report:
     """kraft: a metadata log directory, or host:port[,host:port] of controllers. out: must not hold anything.
 
     allow_moved: of a rehearsal, what ZooKeeper changed after it was read is expected.
+    passwords:   the brokers' settings; None: a broker with a password in ZooKeeper is not read.
     """
     started = time.monotonic()
     try:
@@ -43,7 +53,7 @@ def run_audit(
         rules = rules_of(kraft)
         if not allow_moved:
             rules = replace(rules, copied_zxid=NOT_A_COPY)
-        report = _run(zookeeper, kraft, engine, master, out, rules)
+        report = _run(zookeeper, kraft, engine, master, out, rules, passwords)
     except FindingError as error:
         report = unread_report(error, engine, {"total": time.monotonic() - started})
         if error.code == AUDIT_OUT_UNUSABLE.code:
@@ -53,19 +63,27 @@ def run_audit(
     return report
 
 
-def _run(zookeeper: str, kraft: str, engine: str, master: str, out: Path | None, rules: Rules) -> Report:
+def _run(
+    zookeeper: str,
+    kraft: str,
+    engine: str,
+    master: str,
+    out: Path | None,
+    rules: Rules,
+    passwords: EncoderSettings | None,
+) -> Report:
     match engine:
         case "quick":
-            return _quick(zookeeper, kraft, rules)
+            return _quick(zookeeper, kraft, rules, passwords)
         case "spark":
             from migrator.audit.spark_job import spark_audit
 
-            return spark_audit(zookeeper, kraft, master=master, out=out, rules=rules)
+            return spark_audit(zookeeper, kraft, master=master, out=out, rules=rules, passwords=passwords)
         case _:
             raise AUDIT_CANNOT_READ.error(what=f"engine {engine}", reason="it is neither spark nor quick")
 
 
-def _quick(zookeeper: str, kraft: str, rules: Rules) -> Report:
+def _quick(zookeeper: str, kraft: str, rules: Rules, passwords: EncoderSettings | None) -> Report:
     with ZkSession(zookeeper) as session:
         return quick_audit(
             session,
@@ -73,6 +91,7 @@ def _quick(zookeeper: str, kraft: str, rules: Rules) -> Report:
             rules=rules,
             limits=CONSIDERATE,
             zk=describe_tree(session, zookeeper),
+            passwords=None if passwords is None else PasswordEncoder(passwords, os.urandom),
         )
 
 

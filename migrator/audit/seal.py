@@ -15,6 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
+from migrator.wire.messages.metadata import ConfigRecord, UserScramCredentialRecord
+
 SENSITIVE_SUFFIXES: Final = (
     "password",
     "secret",
@@ -29,6 +31,7 @@ SENSITIVE_SUFFIXES: Final = (
 the parts of a SCRAM credential, and who is behind a delegation token.
 """
 
+HIDDEN: Final = "(hidden)"
 KEY_BYTES: Final = 32
 HASH_DIGITS: Final = 32
 PREFIX: Final = "hmac-sha256:"
@@ -36,6 +39,17 @@ PREFIX: Final = "hmac-sha256:"
 
 def is_sensitive(name: str) -> bool:
     return name.lower().endswith(SENSITIVE_SUFFIXES)
+
+
+def without_secrets(record: msgspec.Struct) -> msgspec.Struct:
+    """A record as it may be shown to somebody: values of password-like keys and credentials are not."""
+    match record:
+        case ConfigRecord() if record.value is not None and is_sensitive(record.name):
+            return msgspec.structs.replace(record, value=HIDDEN)
+        case UserScramCredentialRecord():
+            return msgspec.structs.replace(record, salt=HIDDEN, stored_key=HIDDEN, server_key=HIDDEN)
+        case _:
+            return record
 
 
 class Seal:

@@ -55,6 +55,7 @@ from migrator.audit.spark_sources import (
 )
 from migrator.audit.zk_source import describe_tree, topic_names
 from migrator.errors import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE
+from migrator.zk.passwords import EncoderSettings
 from migrator.zk.session import ZkSession
 
 RECORDS_PER_TASK: Final = 50_000
@@ -79,9 +80,16 @@ class Kept(msgspec.Struct):
 
 
 def spark_audit(
-    zookeeper: str, kraft: str, *, master: str, out: Path | None, rules: Rules = NO_RULES, settle_s: float = SETTLE_S
+    zookeeper: str,
+    kraft: str,
+    *,
+    master: str,
+    out: Path | None,
+    rules: Rules = NO_RULES,
+    settle_s: float = SETTLE_S,
+    passwords: EncoderSettings | None = None,
 ) -> Report:
-    """out: an empty directory that keeps the audit; None: nothing is kept."""
+    """out: an empty directory that keeps the audit; None: nothing is kept. passwords: the brokers' settings."""
     clock = _Clock()
     with _directory(out) as directory, _scratch(directory) as scratch:
         with ZkSession(zookeeper) as session:
@@ -95,7 +103,7 @@ def spark_audit(
             readers = int(spark.sparkContext.defaultParallelism)
             tasks = max(TASKS_PER_CORE * readers, -(-log.plan.records // RECORDS_PER_TASK))
             kept = Kept(tree, {}, rules.producer_id_margin, rules.copied_zxid, tasks)
-            reading = ZkReading.shared(zookeeper, seal, readers)
+            reading = ZkReading.shared(zookeeper, seal, readers, passwords)
             audit = _Audit(spark, directory, kept, clock)
             audit.look_at_all(reading, names, log)
             while audit.wants_another_look():

@@ -12,6 +12,7 @@ directory of the log, and reaches ZooKeeper.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -47,6 +48,7 @@ from migrator.audit.zk_source import (
 )
 from migrator.errors import FindingError
 from migrator.zk import paths
+from migrator.zk.passwords import EncoderSettings, PasswordEncoder
 from migrator.zk.session import CONSIDERATE, ReadLimits, ZkSession
 
 ROWS_PER_BATCH: Final = 10_000
@@ -82,7 +84,10 @@ _RECORD_ARROW: Final = pa.schema(
 )
 
 SEAL_OPTION: Final = "seal_secret"
-"""Spark hides the values of options with such a name in everything that it prints."""
+ENCODER_OPTION: Final = "encoder_secret"
+"""Spark hides the values of options with such names in everything that it prints."""
+
+Rows = Callable[[Session, ReadLimits, PasswordEncoder | None], Iterator[SideRow]]
 
 
 # --- rows as Arrow ----------------------------------------------------------------------------------------
@@ -134,50 +139,57 @@ ZkPart = TopicRange | Others
 
 
 class ZkReading(msgspec.Struct, frozen=True):
-    """How tasks read ZooKeeper. Each takes its share of the limits."""
+    """How tasks read ZooKeeper. Each takes its share of the limits. passwords: what decodes those of brokers."""
 
     connect: str
     seal_hex: str
     in_flight: int
     per_second: int
+    passwords: EncoderSettings | None = None
 
     @classmethod
-    def shared(cls, connect: str, seal: Seal, readers: int) -> ZkReading:
+    def shared(cls, connect: str, seal: Seal, readers: int, passwords: EncoderSettings | None = None) -> ZkReading:
         """readers: tasks that run at the same time."""
         per_second = (CONSIDERATE.per_second or 0) // readers
-        return cls(connect, seal.key_hex, max(1, CONSIDERATE.in_flight // readers), max(1, per_second))
+        return cls(connect, seal.key_hex, max(1, CONSIDERATE.in_flight // readers), max(1, per_second), passwords)
 
-    def batches(self, what: str, rows: Callable[[Session, ReadLimits], Iterator[SideRow]]) -> Iterator[pa.RecordBatch]:
+    def batches(self, what: str, rows: Rows) -> Iterator[pa.RecordBatch]:
         """What `rows` reads from a session; `what` names it should that fail."""
         logging.getLogger("kazoo").setLevel(logging.CRITICAL)
         limits = ReadLimits(self.in_flight, self.per_second)
+        encoder = None if self.passwords is None else PasswordEncoder(self.passwords, os.urandom)
         try:
             with ZkSession(self.connect) as session:
                 session.sync()
-                yield from side_batches(rows(session, limits), Seal.from_hex(self.seal_hex))
+                yield from side_batches(rows(session, limits, encoder), Seal.from_hex(self.seal_hex))
         except FindingError as error:
             yield from side_batches([not_read(what, str(error))])
 
 
-def _rows_of_part(part: ZkPart, session: Session, limits: ReadLimits) -> Iterator[SideRow]:
+def _rows_of_part(
+    part: ZkPart, session: Session, limits: ReadLimits, passwords: PasswordEncoder | None
+) -> Iterator[SideRow]:
     match part:
         case TopicRange():
             topics = _within(topic_names(session), part)
             configs = _within(config_names(session, TOPIC_CONFIGS), part)
             yield from _topics_and_configs(session, topics, configs, limits)
         case Others():
-            yield from config_rows(session, BROKER_CONFIGS, config_names(session, BROKER_CONFIGS), limits)
+            brokers = config_names(session, BROKER_CONFIGS)
+            yield from config_rows(session, BROKER_CONFIGS, brokers, limits, passwords)
             yield producer_id_row(session)
             yield from security_rows(session, security_paths(session, limits), limits)
         case _:
             assert_never(part)
 
 
-def _rows_of_subjects(subjects: list[str], session: Session, limits: ReadLimits) -> Iterator[SideRow]:
+def _rows_of_subjects(
+    subjects: list[str], session: Session, limits: ReadLimits, passwords: PasswordEncoder | None
+) -> Iterator[SideRow]:
     topics = _named(subjects, TOPIC_SUBJECT)
     brokers = [name or paths.DEFAULT_ENTITY for name in _named(subjects, BROKER_SUBJECT)]
     yield from _topics_and_configs(session, topics, topics, limits)
-    yield from config_rows(session, BROKER_CONFIGS, brokers, limits)
+    yield from config_rows(session, BROKER_CONFIGS, brokers, limits, passwords)
     if PRODUCER_IDS_SUBJECT in subjects:
         yield producer_id_row(session)
     yield from security_rows(session, _named(subjects, ZNODE_SUBJECT), limits)
@@ -212,8 +224,9 @@ def plan_parts(names: Sequence[str], count: int) -> list[ZkPart]:
 
 
 def zookeeper_options(reading: ZkReading, parts: list[ZkPart]) -> dict[str, str]:
-    hidden = msgspec.structs.replace(reading, seal_hex="")
-    return {"reading": _text(hidden), "parts": _text(parts), SEAL_OPTION: reading.seal_hex}
+    hidden = msgspec.structs.replace(reading, seal_hex="", passwords=None)
+    secrets = {SEAL_OPTION: reading.seal_hex, ENCODER_OPTION: _text(reading.passwords)}
+    return {"reading": _text(hidden), "parts": _text(parts), **secrets}
 
 
 class ZooKeeperSource(DataSource):
@@ -233,7 +246,8 @@ class ZooKeeperSource(DataSource):
 class _ZooKeeperReader(DataSourceReader):
     def __init__(self, options: Mapping[str, str]) -> None:
         reading = msgspec.json.decode(options["reading"], type=ZkReading)
-        self._reading = msgspec.structs.replace(reading, seal_hex=options[SEAL_OPTION])
+        passwords = msgspec.json.decode(options[ENCODER_OPTION], type=EncoderSettings | None)
+        self._reading = msgspec.structs.replace(reading, seal_hex=options[SEAL_OPTION], passwords=passwords)
         self._parts = msgspec.json.decode(options["parts"], type=list[ZkPart])
 
     def partitions(self) -> list[InputPartition]:

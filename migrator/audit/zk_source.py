@@ -31,6 +31,7 @@ from migrator.audit.rows import SideRow, subject_of, topic_subject
 from migrator.audit.security_facts import ACL_ROOTS, ENTITY_ROOTS, TOKEN_ROOT, families_at, zk_facts
 from migrator.errors import AUDIT_CANNOT_READ, FindingError
 from migrator.zk import paths
+from migrator.zk.passwords import PasswordEncoder, clear_config
 from migrator.zk.session import UNLIMITED, ReadLimits, Znode
 
 TOPICS_AT_ONCE: Final = 1_000
@@ -94,17 +95,36 @@ def _partition(topic: str, partition: int, assignment: Facts, assigned_at: int, 
 
 
 def config_rows(
-    session: Session, family: str, names: Iterable[str], limits: ReadLimits = UNLIMITED
+    session: Session,
+    family: str,
+    names: Iterable[str],
+    limits: ReadLimits = UNLIMITED,
+    passwords: PasswordEncoder | None = None,
 ) -> Iterator[SideRow]:
-    """Configurations by znode name; one without values says nothing and is left out."""
+    """Configurations by znode name; one without values says nothing and is left out.
+
+    passwords: what decodes those of brokers; a broker with one that cannot be decoded is not read.
+    """
     root, wanted = _ROOTS[family], list(names)
+
+    def parse(path: str, data: bytes | None) -> Facts:
+        facts = zk_config(path, data)
+        return facts if family != BROKER_CONFIGS else _clear(path, facts, passwords)
+
     for name, znode in zip(wanted, session.get_many((f"{root}/{name}" for name in wanted), limits), strict=True):
         key = "" if family == BROKER_CONFIGS and name == paths.DEFAULT_ENTITY else name
         if znode is None:
             continue
-        row = _single(family, key, znode, f"{root}/{name}", zk_config)
+        row = _single(family, key, znode, f"{root}/{name}", parse)
         if row.facts or row.problem:
             yield row
+
+
+def _clear(path: str, facts: Facts, passwords: PasswordEncoder | None) -> Facts:
+    clear, problems = clear_config(path, facts, passwords)
+    if problems:
+        raise FindingError(problems[0])
+    return dict(clear)
 
 
 def producer_id_row(session: Session) -> SideRow:

@@ -143,10 +143,15 @@ def _check_resource(situation: Situation, key: ConfigKey) -> None:
 
 
 def _check_passwords(situation: Situation, key: ConfigKey, touched: Iterable[str]) -> None:
-    """While ZooKeeper is written as well: there passwords are encrypted, and we have no key for that."""
+    """While ZooKeeper is written as well: there passwords are encrypted, which takes the brokers' secret."""
+    if situation.settings.encodes_passwords or situation.image.migration != MigrationState.MIGRATION:
+        return
     passwords = [name for name in touched if is_password(name)]
-    if key.type == ConfigType.BROKER and passwords and situation.image.migration == MigrationState.MIGRATION:
-        text = f"{passwords[0]} cannot be changed while the cluster is migrated: use the broker's properties file."
+    if key.type == ConfigType.BROKER and passwords:
+        text = (
+            f"{passwords[0]} cannot be changed while the cluster is migrated: the controllers have no "
+            "password.encoder.secret with which ZooKeeper-mode brokers could read it."
+        )
         raise _Refused(Error.INVALID_CONFIG, text)
 
 

@@ -96,6 +96,8 @@ class Settings:
     """None: everybody may do everything, and ACLs cannot be changed."""
     tokens: TokenRules | None = None
     """None: delegation tokens are switched off."""
+    encodes_passwords: bool = False
+    """Whether brokers' passwords can be written into ZooKeeper: encrypted, under the brokers' secret."""
     static: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The whole properties file, for defaults of topic configuration."""
 

@@ -11,11 +11,11 @@ Source: Kafka 3.9 `ZkMigrationClient`; R-866-02 (the order is the names' own, so
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from migrator.driver.families import acl_values, quota_and_scram_values, token_values
-from migrator.driver.tree import TopicReading, Tree
+from migrator.driver.tree import TopicReading, Tree, clear_broker_configs
 from migrator.model.draft import Delta, Draft
 from migrator.model.image import Image, Position
 from migrator.model.values import ConfigKey, ConfigType, MigrationState
@@ -30,6 +30,7 @@ from migrator.wire.messages.metadata import (
     ZkMigrationStateRecord,
 )
 from migrator.wire.records import encode_record
+from migrator.zk.passwords import PasswordEncoder
 
 PRODUCER_ID_BLOCK = 1_000
 RECORDS_PER_BATCH = 1_000
@@ -42,11 +43,16 @@ PARTITION_RECORD_VERSION = 0
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Encoded records by topic, then the rest. `topics` keeps the reading that each was made from."""
+    """Encoded records by topic, then the rest. `topics` keeps the reading that each was made from.
+
+    broker_configs: with passwords in clear; without the brokers that have one which cannot be decoded (the gate is
+                    closed then).
+    """
 
     tree: Tree
     topics: dict[str, tuple[TopicReading, tuple[bytes, ...]]]
-    rest: tuple[bytes, ...]
+    rest: tuple[bytes, ...] = field(repr=False)
+    broker_configs: dict[str, dict[str, str]] = field(repr=False)
     next_producer_id: int
 
     def values(self) -> Iterator[bytes]:
@@ -62,7 +68,7 @@ class Copy:
         return sum(len(values) for _, values in self.topics.values()) + len(self.rest)
 
 
-def make_copy(tree: Tree, before: Copy | None = None) -> Copy:
+def make_copy(tree: Tree, before: Copy | None = None, passwords: PasswordEncoder | None = None) -> Copy:
     """Encode every topic that is not the one already encoded."""
     known = {} if before is None else before.topics
     topics: dict[str, tuple[TopicReading, tuple[bytes, ...]]] = {}
@@ -73,14 +79,15 @@ def make_copy(tree: Tree, before: Copy | None = None) -> Copy:
         else:
             topics[name] = (reading, topic_values(reading))
     next_producer_id = max(tree.next_producer_id(), 0) + producer_id_margin(len(tree.brokers))
+    broker_configs = clear_broker_configs(tree, passwords).values
     rest = [
-        *broker_config_values(tree),
+        *broker_config_values(broker_configs),
         *quota_and_scram_values(tree.families),
         producer_id_value(tree, next_producer_id),
         *acl_values(tree.families),
         *token_values(tree.families),
     ]
-    return Copy(tree, topics, tuple(rest), next_producer_id)
+    return Copy(tree, topics, tuple(rest), broker_configs, next_producer_id)
 
 
 def producer_id_margin(brokers: int) -> int:
@@ -117,8 +124,8 @@ def topic_values(reading: TopicReading) -> tuple[bytes, ...]:
     return tuple(values)
 
 
-def broker_config_values(tree: Tree) -> Iterator[bytes]:
-    for broker, config in sorted(tree.broker_configs.items()):
+def broker_config_values(configs: Mapping[str, Mapping[str, str]]) -> Iterator[bytes]:
+    for broker, config in sorted(configs.items()):
         for name, value in sorted(config.items()):
             record = ConfigRecord(resource_type=ConfigType.BROKER, resource_name=broker, name=name, value=value)
             yield encode_record(record, 0)
@@ -168,7 +175,7 @@ def copied(copy: Copy, base: Image, position: Position) -> Delta:
         draft.put_topic(reading.topic)
         if reading.config:
             draft.put_config(ConfigKey(ConfigType.TOPIC, reading.topic.name), reading.config.items())
-    for broker, config in copy.tree.broker_configs.items():
+    for broker, config in copy.broker_configs.items():
         if config:
             draft.put_config(ConfigKey(ConfigType.BROKER, broker), config.items())
     copy.tree.families.put_into(draft)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from migrator.driver.claim import Seen, refuse_claim
-from migrator.driver.tree import Tree, live_and_assigned
+from migrator.driver.tree import Tree, clear_broker_configs, live_and_assigned
 from migrator.errors import (
     ACLS_UNHEEDED,
     BROKER_ABSENT,
@@ -24,8 +24,8 @@ from migrator.errors import (
     LEADER_RECOVERING,
     MALFORMED_ZNODE,
     NOT_MIGRATED_YET,
+    OLD_SECRET_LEFT,
     ORPHAN_CONFIG,
-    PASSWORD_CONFIG,
     REASSIGNMENT_MALFORMED,
     REASSIGNMENT_RUNNING,
     TOO_BIG_FOR_ONE_REQUEST,
@@ -36,6 +36,7 @@ from migrator.model.image import METADATA_VERSION, Image
 from migrator.model.values import Broker, Partition, Recovery, is_password
 from migrator.model.verdict import Check, Verdict
 from migrator.zk import paths
+from migrator.zk.passwords import PasswordEncoder, reasons_to_wait
 from migrator.zk.znodes import topic_id_text
 
 SUPPORTED_METADATA_VERSIONS: Final = range(21, 22)
@@ -57,6 +58,7 @@ class Evidence:
     estimated_ms:     how long the window will take, from the pre-copy.
     unasked:          brokers that did not say what they have, with the reason.
     authorizer:       whether this controller has one.
+    passwords:        what decodes brokers' passwords, None without a secret for it.
     exported:         where the checksummed ZooKeeper export of this attempt is, None while there is none.
     """
 
@@ -76,13 +78,14 @@ class Evidence:
     unasked: Mapping[int, str] = field(default_factory=dict)
     waived: Collection[str] = field(default_factory=frozenset)
     authorizer: bool = False
+    passwords: PasswordEncoder | None = None
 
 
 def takeover_verdict(evidence: Evidence) -> Verdict:
     """Every condition of the takeover, each as one check."""
     content = [
         found
-        for found in content_findings(evidence.tree, waived=evidence.waived)
+        for found in content_findings(evidence.tree, evidence.waived, evidence.passwords)
         if found.finding.severity is Severity.BLOCKS
     ]
     refused = refuse_claim(evidence.seen, evidence.voters, evidence.kraft_epoch)
@@ -215,7 +218,9 @@ def _levels(broker: Broker) -> tuple[int, int]:
 # --- content ----------------------------------------------------------------------------------------------
 
 
-def content_findings(tree: Tree, waived: Collection[str] = ()) -> list[Occurrence]:
+def content_findings(
+    tree: Tree, waived: Collection[str] = (), passwords: PasswordEncoder | None = None
+) -> list[Occurrence]:
     """Everything in the tree that blocks a takeover or deserves a warning, blocking ones first."""
     found = list(tree.problems)
     found += _shared_ids(tree)
@@ -223,6 +228,7 @@ def content_findings(tree: Tree, waived: Collection[str] = ()) -> list[Occurrenc
     found += _deletion_and_reassignment(tree)
     found += _broker_and_isr_findings(tree, waived)
     found += _config_findings(tree)
+    found += _password_findings(tree, passwords)
     found += _size_finding(tree)
     return sorted(found, key=lambda each: each.finding.severity is not Severity.BLOCKS)
 
@@ -309,10 +315,19 @@ def _healthy(partition: Partition) -> bool:
 
 
 def _config_findings(tree: Tree) -> list[Occurrence]:
-    found = [ORPHAN_CONFIG.found(path=paths.topic_config(name)) for name in sorted(tree.orphan_configs)]
-    for broker, values in sorted(tree.broker_configs.items()):
-        passwords = [key for key in sorted(values) if is_password(key)]
-        found += [PASSWORD_CONFIG.found(path=paths.broker_config(broker), key=key) for key in passwords]
+    return [ORPHAN_CONFIG.found(path=paths.topic_config(name)) for name in sorted(tree.orphan_configs)]
+
+
+def _password_findings(tree: Tree, passwords: PasswordEncoder | None) -> list[Occurrence]:
+    """Passwords that would be garbled in the log, or in ZooKeeper by what dual-write puts there (F-25)."""
+    found = clear_broker_configs(tree, passwords).problems
+    if passwords is not None:
+        for broker, values in tree.broker_configs.items():
+            found += reasons_to_wait(paths.broker_config(broker), values, passwords)
+    found.sort(key=lambda each: (each.values["path"], each.values["key"]))
+    holders = sorted(broker for broker, values in tree.broker_configs.items() if any(map(is_password, values)))
+    if holders and passwords is not None and passwords.settings.old_secret:
+        found.append(OLD_SECRET_LEFT.found(count=len(holders), path=paths.broker_config(holders[0])))
     return found
 
 

@@ -6,9 +6,10 @@ Out:  multis in order. Each begins with a check of `/controller_epoch` and a che
       `/migration` instead. So a stale writer fails at its first operation, many can be in flight, and `/migration`
       moves only when everything before it was applied.
 Elsewhere: sending, and what to do when one is refused (node.mirror_node); reading ZooKeeper (node.tree_reader).
-Rules: the same delta gives the same multis (R-866-02). A topic's creation or deletion is one multi where it fits.
-Deletions come first, so that a name can be taken again (K-07). The data version of each `state` znode is kept equal
-to its partition epoch: after a hand-back the ZooKeeper controller and the brokers go on with these versions.
+Rules: the same delta gives the same multis (R-866-02), but for the salts of passwords. A topic's creation or deletion
+is one multi where it fits. Deletions come first, so that a name can be taken again (K-07). The data version of each
+`state` znode is kept equal to its partition epoch: after a hand-back the ZooKeeper controller and the brokers go on
+with these versions.
 An entity without quotas and credentials loses its znode, as when a ZooKeeper-mode controller takes them away, and
 brokers hear of tokens too (K-10, K-13).
 Source: KIP-866; Kafka 3.9 `KRaftMigrationZkWriter`, `ZkTopicMigrationClient`, `ZkConfigMigrationClient`,
@@ -41,6 +42,7 @@ from migrator.zk import paths
 from migrator.zk.acl_znodes import acl_change, acl_data, acl_path, token_change, token_data
 from migrator.zk.entity_znodes import entity_data, entity_path
 from migrator.zk.multi import Check, Create, Delete, Multi, Operation, SetData
+from migrator.zk.passwords import PasswordEncoder, encoded_config
 from migrator.zk.znodes import (
     MigrationZnode,
     config_change_data,
@@ -66,10 +68,12 @@ class Shape:
 
     configs: of configurations, entities, ACLs and tokens, and of the znodes above them that a cluster may lack.
     strays: by topic name, znodes below a topic that is to be deleted which its assignment does not name.
+    unreadable: brokers with a password in ZooKeeper that cannot be decoded: their configuration stays as it is there.
     """
 
     configs: frozenset[str] = frozenset()
     strays: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unreadable: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +87,28 @@ class MirrorPlan:
     """Znode writes without the checks and without `/migration`."""
 
 
-def plan(delta: Delta, claim: Claim, at: Position, shape: Shape) -> MirrorPlan:
+def plan(
+    delta: Delta, claim: Claim, at: Position, shape: Shape, passwords: PasswordEncoder | None = None
+) -> MirrorPlan:
     """Turn one delta into multis; `at` is what `/migration` shall say afterwards.
+
+    passwords: None when there is no secret to encode them with.
 
     Returns no multi at all for a delta that ZooKeeper has no form of (NoOps, broker registrations, features).
     """
-    writer = _Writer(claim, set(shape.configs))
+    writer = _Writer(claim, set(shape.configs), passwords)
     deleted, created, changed = _sort_topics(delta)
     created_names = {topic.name for topic in created}
+
+    def stays(key: ConfigKey) -> bool:
+        """In ZooKeeper as it is: neither are passwords told to everybody, nor are they taken from a broker."""
+        by_name = key.type == ConfigType.BROKER and key.name in shape.unreadable
+        return by_name or (passwords is None and _holds_passwords(delta, key))
+
     configs = [
         key
         for key in sorted(delta.configs)
-        if not (key.type == ConfigType.TOPIC and key.name in created_names) and not _holds_passwords(delta, key)
+        if not (key.type == ConfigType.TOPIC and key.name in created_names) and not stays(key)
     ]
     groups = [writer.delete_topic(topic, shape.strays.get(topic.name, ())) for topic in deleted]
     groups += [writer.create_topic(topic, delta.after) for topic in created]
@@ -147,10 +161,7 @@ def _replicas_change(delta: Delta, topic_id: bytes) -> bool:
 
 
 def _holds_passwords(delta: Delta, key: ConfigKey) -> bool:
-    """A broker's passwords are clear in the log and encrypted in ZooKeeper, and we have no key for that.
-
-    Such a resource stays in ZooKeeper as it is: neither are passwords told to everybody, nor taken from a broker.
-    """
+    """A broker's passwords are clear in the log and encrypted in ZooKeeper."""
     sides = delta.before.configs.get(key, NO_CONFIG), delta.after.configs.get(key, NO_CONFIG)
     return key.type == ConfigType.BROKER and any(is_password(name) for side in sides for name in side)
 
@@ -183,8 +194,9 @@ def _sort_topics(delta: Delta) -> tuple[list[Topic], list[Topic], list[tuple[Top
 class _Writer:
     """Operations per kind of change; keeps account of which znodes exist."""
 
-    def __init__(self, claim: Claim, configs: set[str]) -> None:
+    def __init__(self, claim: Claim, configs: set[str], passwords: PasswordEncoder | None) -> None:
         self._claim = claim
+        self._passwords = passwords
         self.configs = configs
         self._dropped: set[str] = set()
 
@@ -266,6 +278,8 @@ class _Writer:
             return self._drop(paths.topic_config(key.name))
         path = paths.topic_config(key.name) if is_topic else paths.broker_config(key.name)
         values = dict(image.configs.get(key, {}))
+        if not is_topic:
+            values = encoded_config(values, self._passwords)
         writes = [self._put_config(path, values)] if values else self._drop(path)
         if not writes:
             return []

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -23,6 +23,7 @@ from migrator.model.draft import Draft
 from migrator.model.image import EMPTY, Image, Position
 from migrator.model.values import ConfigKey, ConfigType, Partition, Topic
 from migrator.zk import paths
+from migrator.zk.passwords import PasswordEncoder, clear_config
 from migrator.zk.znodes import (
     UNREADABLE,
     BrokerZnode,
@@ -85,7 +86,7 @@ class Tree:
     cluster_id: str | None = None
     topics: dict[str, TopicReading] = field(default_factory=dict)
     broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)
-    """By broker id as text; "" is the default of all brokers."""
+    """By broker id as text; "" is the default of all brokers. Passwords are encrypted, as they were read."""
     orphan_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     """Configuration of topics that do not exist, by topic name."""
     config_paths: set[str] = field(default_factory=set)
@@ -232,18 +233,47 @@ def read_config(path: str, znode: Read | None, problems: list[Occurrence]) -> tu
 # --- the tree as an image ---------------------------------------------------------------------------------
 
 
-def as_image(tree: Tree, base: Image = EMPTY, position: Position | None = None) -> Image:
+class ClearConfigs(NamedTuple):
+    """Configurations of brokers with their passwords in clear.
+
+    problems: passwords that cannot be decoded; the configuration of such a broker is left out as a whole.
+    unreadable: these brokers.
+    """
+
+    values: dict[str, dict[str, str]]
+    problems: list[Occurrence]
+    unreadable: frozenset[str]
+
+
+def clear_broker_configs(tree: Tree, passwords: PasswordEncoder | None) -> ClearConfigs:
+    """passwords: None when no secret is known; then every password is a problem."""
+    found = ClearConfigs({}, [], frozenset())
+    unreadable = set()
+    for broker, values in tree.broker_configs.items():
+        clear, problems = clear_config(paths.broker_config(broker), values, passwords)
+        found.problems.extend(problems)
+        if problems:
+            unreadable.add(broker)
+        else:
+            found.values[broker] = clear
+    return found._replace(unreadable=frozenset(unreadable))
+
+
+def as_image(
+    tree: Tree, base: Image = EMPTY, position: Position | None = None, passwords: PasswordEncoder | None = None
+) -> Image:
     """What ZooKeeper says, in the shape in which the log says it, so that the two can be compared.
 
     Brokers, controllers and features come from `base`: ZooKeeper has no form of them that we mirror. Configuration
-    of topics that do not exist stays where it is, in ZooKeeper only.
+    of topics that do not exist stays where it is, in ZooKeeper only. A broker with a password that cannot be decoded
+    has no configuration here.
     """
     draft = Draft(msgspec.structs.replace(EMPTY, brokers=base.brokers, controllers=base.controllers))
     for reading in tree.topics.values():
         draft.put_topic(reading.topic)
         if reading.config:
             draft.put_config(ConfigKey(ConfigType.TOPIC, reading.topic.name), reading.config.items())
-    for broker, config in tree.broker_configs.items():
+    for broker, config in clear_broker_configs(tree, passwords).values.items():
         if config:
             draft.put_config(ConfigKey(ConfigType.BROKER, broker), config.items())
     tree.families.put_into(draft)

@@ -13,15 +13,17 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 import javaproperties
 
 from migrator.controller.authorizer import ANONYMOUS, STANDARD_AUTHORIZER, Rules, TokenRules
 from migrator.errors import CONFIG_MISSING, CONFIG_NOT_HONOURED
 from migrator.model.values import Listener, SecurityProtocol
+from migrator.node.encoder_config import read_encoder
 from migrator.node.security import BETWEEN_VOTERS, TO_BROKERS, ListenerSecurity, read_security
 from migrator.raft.roles import Settings as QuorumSettings
+from migrator.zk.passwords import EncoderSettings
 
 NO_LIMIT: Final = 2**62
 TAKEOVER_MAX_MS: Final = 60_000
@@ -82,6 +84,8 @@ class NodeConfig:
     """Who may do everything, and what holds where no ACL is; None without an authorizer."""
     tokens: TokenRules | None = None
     token_check_interval_ms: int = 3_600_000
+    passwords: EncoderSettings | None = None
+    """How brokers encrypt their passwords in ZooKeeper; None when this file has no secret for it."""
     # --- ours
     gates: str = "auto"
     takeover_max_ms: int = 15_000
@@ -175,6 +179,7 @@ class _Parser:
             authorizer=self._authorizer({listener.protocol for listener in listeners}),
             tokens=self._tokens(),
             token_check_interval_ms=self._int("delegation.token.expiry.check.interval.ms", 3_600_000, at_least=1),
+            passwords=read_encoder(self._given, self._int, self._refuse),
             gates=self._one_of("zk2kraft.gates", "auto", ("auto", "hold")),
             takeover_max_ms=self._int("zk2kraft.takeover.max.ms", 15_000, at_least=1, at_most=TAKEOVER_MAX_MS),
             control_address=self._given.get("zk2kraft.control.address", "127.0.0.1:0"),
@@ -247,7 +252,7 @@ class _Parser:
         if self._given.get("control.plane.listener.name"):
             self._refuse("control.plane.listener.name", "KRaft controllers have none (as stock)")
 
-    def _refuse(self, key: str, reason: str) -> None:
+    def _refuse(self, key: str, reason: str) -> NoReturn:
         value = "(hidden)" if is_secret(key) else self._given.get(key, "")
         raise CONFIG_NOT_HONOURED.error(file=self._file, key=key, value=value, reason=reason)
 

@@ -37,6 +37,7 @@ from migrator.node.broker_channels import BrokerChannels
 from migrator.node.claims import read_claim
 from migrator.node.client_security import client_security
 from migrator.node.config import NodeConfig
+from migrator.node.encoder_config import encoder_of
 from migrator.node.hooks import Hooks
 from migrator.node.mirror_node import Mirror
 from migrator.node.storage import RetiredMark
@@ -90,6 +91,8 @@ class DriverState:
     fresh_copy: bool = False
     dual_write_at: Position = NOWHERE
     reconciled_writes: int | None = None
+    unreadable: Occurrence | None = None
+    """A password in ZooKeeper that cannot be decoded: its broker's configuration is not written there."""
     history: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -120,6 +123,7 @@ class DriverNode:
         self.now = DriverState()
         self.mirror: Mirror | None = None
         self.teller: Teller | None = None
+        self.passwords = encoder_of(config.passwords)
         self.to_brokers = client_security(config.security.get(config.inter_broker_listener))
         self.channels = BrokerChannels(
             str(config.node_id),

@@ -21,7 +21,7 @@ from migrator.driver.machine import Happened
 from migrator.driver.mirror import Shape, plan, plan_orders_taken, state_creation
 from migrator.driver.tell import Order, reachable
 from migrator.driver.teller import Teller
-from migrator.driver.tree import Tree, as_image, changed_since, missing_states
+from migrator.driver.tree import Tree, as_image, changed_since, clear_broker_configs, missing_states
 from migrator.errors import ONLY_IN_ZOOKEEPER, ZOOKEEPER_LOST, FindingError, Occurrence
 from migrator.model.diff import diff
 from migrator.model.draft import Delta
@@ -33,6 +33,7 @@ from migrator.node.survey import survey_brokers
 from migrator.node.tree_reader import descendants, read_tree
 from migrator.zk import paths
 from migrator.zk.multi import Multi
+from migrator.zk.passwords import PasswordEncoder
 from migrator.zk.session import UNLIMITED
 from migrator.zk.znodes import parse_ordered_moves
 
@@ -75,16 +76,16 @@ class DualWriteActs:
             d.now.tree = tree
         if tree.problems:
             raise FindingError(tree.problems[0])
-        delta = await asyncio.to_thread(_difference, tree, target)
+        delta = await asyncio.to_thread(_difference, tree, target, d.passwords)
         self._refuse_to_delete_what_nobody_told_of(delta)
         shape = await asyncio.to_thread(self._shape, tree, delta)
-        planned = await asyncio.to_thread(plan, delta, claim, target.position, shape)
+        planned = await asyncio.to_thread(plan, delta, claim, target.position, shape, d.passwords)
         await asyncio.to_thread(self._write, planned.multis)
         if ordered:
             await asyncio.to_thread(self._write, (plan_orders_taken(claim),))
         d.now.reconciled_writes = planned.writes
         log.info("zk.reconciled", writes=planned.writes, multis=len(planned.multis))
-        self._start_mirror(planned.claim, target, Shape(planned.configs))
+        self._start_mirror(planned.claim, target, Shape(planned.configs, unreadable=shape.unreadable))
         if d.mirror is None:
             raise ZOOKEEPER_LOST.error(path=paths.TOPICS, reason="a write was refused; reading and comparing again")
         if d.teller is None:
@@ -146,14 +147,22 @@ class DualWriteActs:
         return True
 
     def _shape(self, tree: Tree, delta: Delta) -> Shape:
-        """Which configuration znodes exist, and what lies below topics that are to be deleted."""
+        """Which configuration znodes exist, which cannot be read, and what lies below topics that are to be deleted."""
         gone = [
             delta.before.topics[topic_id].name
             for topic_id in delta.topics
             if topic_id in delta.before.topics and topic_id not in delta.after.topics
         ]
         strays = {name: tuple(descendants(self.d.session, paths.partitions(name))) for name in gone}
-        return Shape(frozenset(tree.config_paths), strays)
+        return Shape(frozenset(tree.config_paths), strays, self._unreadable(tree))
+
+    def _unreadable(self, tree: Tree) -> frozenset[str]:
+        """Brokers whose passwords were encrypted by somebody else meanwhile: we neither write nor forget them."""
+        found = clear_broker_configs(tree, self.d.passwords)
+        self.d.now.unreadable = next(iter(found.problems), None)
+        for each in found.problems:
+            log.warning("zk.password_unreadable", code=each.code, reason=each.text)
+        return found.unreadable
 
     def _write(self, multis: tuple[Multi, ...]) -> None:
         """On a thread: all in flight, each answer looked at."""
@@ -173,6 +182,7 @@ class DualWriteActs:
             claim,
             image,
             shape,
+            passwords=d.passwords,
             on_applied=d.on_applied,
             on_broken=d.on_broken,
             on_claim=d.on_claim,
@@ -296,7 +306,7 @@ class DualWriteActs:
         if Mark.TAKEOVER in d.controller.newest.marks:
             await d.controller.mark(Mark.TAKEOVER, "")
         d.now.fresh_copy = False
-        d.now.finding = None
+        d.now.finding = d.now.unreadable
         while True:
             if d.mirror is None:  # it broke where nobody was listening, as during a hand-back that was refused
                 return Happened.MIRROR_BROKEN
@@ -309,5 +319,5 @@ class DualWriteActs:
             await d.changed(5.0)
 
 
-def _difference(tree: Tree, target: Image) -> Delta:
-    return diff(as_image(tree, target), target)
+def _difference(tree: Tree, target: Image, passwords: PasswordEncoder | None) -> Delta:
+    return diff(as_image(tree, target, passwords=passwords), target)

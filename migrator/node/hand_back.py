@@ -16,7 +16,7 @@ from contextlib import closing
 import msgspec
 import structlog
 
-from migrator.audit.compare import Report, Rules
+from migrator.audit.compare import Kind, Report, Rules
 from migrator.audit.compare import report as make_report
 from migrator.audit.log_source import CommittedRecords, read_directory
 from migrator.audit.normalise import LogFacts
@@ -178,7 +178,8 @@ class HandBackActs:
             d.now.audit = report
             if not report.same:
                 first = report.differences[0]
-                raise HAND_BACK_NOT_POSSIBLE.error(reason=f"the audit found {first.family} {first.key} different")
+                what = f"not readable: {first.rule}" if first.kind == Kind.NOT_READ else "different"
+                raise HAND_BACK_NOT_POSSIBLE.error(reason=f"the audit found {first.family} {first.key} {what}")
         except FindingError as error:
             d.now.finding = error.occurrence
             d.wait_because(str(error))
@@ -216,7 +217,7 @@ class HandBackActs:
         records, facts = CommittedRecords(), LogFacts()
         for record in read_directory(self.d.config.metadata_log_dir, records):
             facts.apply(record)
-        comparison = compare_sides(self.d.session, facts, Rules())
+        comparison = compare_sides(self.d.session, facts, Rules(), passwords=self.d.passwords)
         tree = read_tree(self.d.session, before=self.d.now.tree)
         report = make_report(
             comparison,

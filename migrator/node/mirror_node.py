@@ -23,6 +23,7 @@ from migrator.errors import FindingError
 from migrator.model.draft import Delta
 from migrator.model.image import Image, Position
 from migrator.zk.multi import Multi
+from migrator.zk.passwords import PasswordEncoder
 from migrator.zk.session import Outcome
 
 log = structlog.get_logger()
@@ -66,6 +67,7 @@ class Mirror:
         image: Image,
         shape: Shape,
         *,
+        passwords: PasswordEncoder | None = None,
         on_applied: Callable[[Position], None],
         on_broken: Callable[[str], None],
         on_claim: Callable[[Claim], None],
@@ -74,7 +76,9 @@ class Mirror:
         """What ZooKeeper has for certain."""
         self._session = session
         self._planned_claim = claim
+        self._passwords = passwords
         self._configs = shape.configs
+        self._unreadable = shape.unreadable
         self._sent: deque[_Sent] = deque()
         self._on_applied = on_applied
         self._on_broken = on_broken
@@ -93,7 +97,8 @@ class Mirror:
         if self._broken:
             return
         position = delta.after.position
-        planned = plan(delta, self._planned_claim, position, Shape(self._configs))
+        shape = Shape(self._configs, unreadable=self._unreadable)
+        planned = plan(delta, self._planned_claim, position, shape, self._passwords)
         if not planned.multis:
             if not self._sent:
                 self.image = delta.after

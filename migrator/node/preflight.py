@@ -22,6 +22,7 @@ from migrator.errors import (
     Severity,
 )
 from migrator.node.config import NodeConfig, read_config
+from migrator.node.encoder_config import encoder_of
 from migrator.node.storage import read_meta_properties
 from migrator.node.tree_reader import read_tree
 from migrator.zk import paths
@@ -32,13 +33,15 @@ from migrator.zk.znodes import migration_data
 def check(session: ZkSession, controllers: Sequence[Path], limits: ReadLimits) -> tuple[Tree, list[Occurrence]]:
     """Everything that can be known without a running quorum."""
     tree = read_tree(session, limits)
-    found = content_findings(tree)
+    configs, faults = _read_files(controllers)
+    first = configs[0] if configs else None
+    found = content_findings(tree, passwords=encoder_of(None if first is None else first.passwords))
     if tree.cluster_id is None and not any(each.values.get("path") == paths.CLUSTER_ID for each in found):
         found.append(MALFORMED_ZNODE.found(path=paths.CLUSTER_ID, reason="it does not exist; is the chroot right?"))
     if tree.migration_present:
         text = "null or unreadable" if tree.migration is None else migration_data(tree.migration).decode()
         found.append(FOREIGN_MIGRATION.found(found=text))
-    found += _controller_findings(tree, controllers)
+    found += [*faults, *_controller_findings(tree, configs)]
     return tree, sorted(found, key=lambda each: each.finding.severity is not Severity.BLOCKS)
 
 
@@ -49,17 +52,26 @@ def exit_code(found: Sequence[Occurrence]) -> int:
     return 1 if found else 0
 
 
-def _controller_findings(tree: Tree, files: Sequence[Path]) -> Iterator[Occurrence]:
+def _read_files(files: Sequence[Path]) -> tuple[list[NodeConfig], list[Occurrence]]:
+    """Those that can be read, and what is wrong with the others."""
     configs: list[NodeConfig] = []
+    faults: list[Occurrence] = []
     for file in files:
         try:
             configs.append(read_config(file))
         except FindingError as error:
-            yield error.occurrence
+            faults.append(error.occurrence)
+    return configs, faults
+
+
+def _controller_findings(tree: Tree, configs: Sequence[NodeConfig]) -> Iterator[Occurrence]:
     for config in configs:
         yield from _file_findings(tree, config)
         if config.voters != configs[0].voters:
             reason = f"controller.quorum.voters differs from {configs[0].file}"
+            yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=reason)
+        if config.passwords != configs[0].passwords:
+            reason = f"password.encoder.* differs from {configs[0].file}"
             yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=reason)
 
 

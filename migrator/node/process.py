@@ -287,6 +287,7 @@ class ControllerProcess:
             unclean_leader_election=config.unclean_leader_election,
             authorizer=config.authorizer,
             tokens=config.tokens,
+            encodes_passwords=config.passwords is not None,
             static=config.given,
         )
 

@@ -19,7 +19,9 @@ import msgspec
 from migrator.audit.run import REHEARSAL, RehearsalMark
 from migrator.controller.features import activation_records
 from migrator.driver.copy import make_copy, producer_id_margin, transaction_batches
+from migrator.driver.tree import clear_broker_configs
 from migrator.errors import DIRECTORY_UNUSABLE, FindingError
+from migrator.node.encoder_config import encoder_of
 from migrator.node.formatting import LATEST, bootstrap_checkpoint
 from migrator.node.log_replay import read_bootstrap
 from migrator.node.log_store import LogStore
@@ -29,6 +31,7 @@ from migrator.raft.types import ElectionState
 from migrator.wire.batch import build_batch, build_control_batch
 from migrator.wire.messages.control_records import LeaderChangeMessage, LeaderChangeVoter
 from migrator.wire.records import encode_record
+from migrator.zk.passwords import EncoderSettings
 from migrator.zk.session import ReadLimits, ZkSession
 
 REHEARSAL_NODE: Final = 0
@@ -51,8 +54,13 @@ class RehearsalResult(msgspec.Struct):
     directory: str
 
 
-def rehearse(session: ZkSession, directory: Path, limits: ReadLimits) -> RehearsalResult:
-    """Raises Z2K-3012 when the directory holds anything, and the first finding of an unreadable tree."""
+def rehearse(
+    session: ZkSession, directory: Path, limits: ReadLimits, passwords: EncoderSettings | None = None
+) -> RehearsalResult:
+    """Raises Z2K-3012 when the directory holds anything, and the first finding of an unreadable tree.
+
+    passwords: the brokers' settings; None: a tree with passwords cannot be read.
+    """
     if directory.exists() and not directory.is_dir():
         raise DIRECTORY_UNUSABLE.error(directory=str(directory), reason="it is not a directory")
     if directory.exists() and any(directory.iterdir()):
@@ -62,11 +70,11 @@ def rehearse(session: ZkSession, directory: Path, limits: ReadLimits) -> Rehears
     started = time.monotonic()
     session.sync()
     copied_zxid = session.last_zxid()
-    tree = read_tree(session, limits)
-    if tree.problems:
-        raise FindingError(tree.problems[0])
+    tree, encoder = read_tree(session, limits), encoder_of(passwords)
+    for problem in (*tree.problems, *clear_broker_configs(tree, encoder).problems):
+        raise FindingError(problem)
     read = time.monotonic()
-    copy = make_copy(tree)
+    copy = make_copy(tree, passwords=encoder)
     encoded = time.monotonic()
     cluster_id = tree.cluster_id or "unknown"
     format_directory(directory, cluster_id, REHEARSAL_NODE, bootstrap_checkpoint(LATEST))

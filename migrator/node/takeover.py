@@ -78,7 +78,7 @@ class TakeoverActs:
         self._exported_ms = 0
         self._look_ms = 0
         self._audit_session: ZkSession | None = None
-        self._proofs = Proofs()
+        self._proofs = Proofs(driver.passwords)
         self._guard_task: asyncio.Task[None] | None = None
 
     # --- waiting -------------------------------------------------------------------------------------------
@@ -162,6 +162,7 @@ class TakeoverActs:
             cluster_id=d.controller.settings.cluster_id,
             waived=d.config.waived,
             authorizer=d.config.authorizer is not None,
+            passwords=d.passwords,
         )
 
     def _read_ahead(self) -> None:
@@ -171,7 +172,7 @@ class TakeoverActs:
         started = time.monotonic()
         tree = read_tree(self.d.session, limits, now.tree)
         read = time.monotonic()
-        now.copy = make_copy(tree, now.copy)
+        now.copy = make_copy(tree, now.copy, self.d.passwords)
         now.tree = tree
         self._read_ms = int((read - started) * 1000)
         self._encode_ms = max(self._encode_ms, int((time.monotonic() - read) * 1000))
@@ -299,14 +300,13 @@ class TakeoverActs:
             tree = await asyncio.to_thread(read_tree, d.session, UNLIMITED, tree)
         else:
             raise MOVED_WHILE_COPIED.error(count=len(moved), first=moved[0])
-        blocking = [
-            each for each in content_findings(tree, d.config.waived) if each.finding.severity is Severity.BLOCKS
-        ]
+        found = content_findings(tree, d.config.waived, d.passwords)
+        blocking = [each for each in found if each.finding.severity is Severity.BLOCKS]
         if blocking:
             raise FindingError(blocking[0])
         read = d.now_ms()
         await d.hooks.before("encode")
-        copy = await asyncio.to_thread(make_copy, tree, d.now.copy)
+        copy = await asyncio.to_thread(make_copy, tree, d.now.copy, d.passwords)
         d.removed_replicas |= replicas_gone(d.now.tree, tree)
         d.now.tree, d.now.copy = tree, copy
         log.info(

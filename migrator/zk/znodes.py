@@ -17,7 +17,8 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 
 from migrator.errors import MALFORMED_ZNODE
-from migrator.model.values import ZERO_ID, Listener, Partition, Recovery, SecurityProtocol, Topic
+from migrator.model.values import ZERO_ID, Listener, Partition, Recovery, SecurityProtocol, Topic, is_password
+from migrator.zk.paths import BROKER_CONFIGS
 
 T = TypeVar("T")
 
@@ -227,7 +228,8 @@ def parse_config(path: str, data: bytes | None) -> dict[str, str]:
     if znode.version != 1:
         raise MALFORMED_ZNODE.error(path=path, reason=f"version {znode.version} of a configuration is not known")
     for key, value in znode.config.items():
-        longest = max(len(key.encode()), len(value.encode()))
+        is_encrypted = path.startswith(BROKER_CONFIGS) and is_password(key)  # and shorter when it is decoded
+        longest = max(len(key.encode()), 0 if is_encrypted else len(value.encode()))
         if longest > RECORD_TEXT_BYTES_MAX:
             reason = f"{key[:60]} takes {longest} bytes, a metadata record holds {RECORD_TEXT_BYTES_MAX}"
             raise MALFORMED_ZNODE.error(path=path, reason=reason)

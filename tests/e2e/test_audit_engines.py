@@ -52,8 +52,10 @@ from migrator.wire.messages.shared import ClientQuotaEntity
 from migrator.wire.schema import Message
 from migrator.zk.multi import Create, Delete, Multi, SetData
 from migrator.zk.session import UNLIMITED, ZkSession
+from tests.e2e.test_cli import a_controller_file
 from tests.support.fetch_stand_in import a_controller
 from tests.support.kept_logs import as_snapshot, batches_of, with_records
+from tests.support.passwords import an_encoder, encoded
 from tests.support.seeded_tree import (
     EVERY_SECURITY_FAMILY,
     OTHER_SALT,
@@ -75,15 +77,16 @@ OF_A_TOKEN = ("owner-of-a-token", "renewer-of-a-token", "somebody-else")
 IN_BASE64 = [
     base64.b64encode(text.encode()).decode().rstrip("=") for text in (OTHER_SECRET, "stored key", "server key")
 ]
-SECRETS = (SECRET, OTHER_SECRET, SALT, OTHER_SALT, *OF_A_TOKEN, *IN_BASE64)
+ENCODER = an_encoder().settings
+SECRETS = (ENCODER.secret, SECRET, OTHER_SECRET, SALT, OTHER_SALT, *OF_A_TOKEN, *IN_BASE64)
 PASSWORD = "listener.name.external.ssl.key.password"
 TREE = SeededTree(
     topics=12,
     partitions=3,
     broker_configs={
         "<default>": {"log.cleaner.threads": "2"},
-        "1": {"log.cleaner.threads": "3", PASSWORD: SECRET},
-        "2": {PASSWORD: SECRET},
+        "1": {"log.cleaner.threads": "3", PASSWORD: encoded(SECRET)},
+        "2": {PASSWORD: encoded(SECRET)},
     },
     security=EVERY_SECURITY_FAMILY,
 )
@@ -103,7 +106,8 @@ class Cluster:
     log: Path
     directory: Path
 
-    def audit(self, engine: str, log: Path | None = None, out: Path | None = None, **options: bool) -> Report:
+    def audit(self, engine: str, log: Path | None = None, out: Path | None = None, **options: Any) -> Report:
+        options = {"passwords": ENCODER, **options}
         return run_audit(self.connect, str(log or self.log), engine=engine, master="local[2]", out=out, **options)
 
     def change(self, *changes: Change) -> None:
@@ -126,7 +130,7 @@ def seeded(laboratory: Laboratory, directory: Path, chroot: str) -> Cluster:
     connect = zookeeper.hosts + chroot
     with ZkSession(connect) as session:
         TREE.seed(session)
-        rehearse(session, directory / "log", UNLIMITED)
+        rehearse(session, directory / "log", UNLIMITED, ENCODER)
     return Cluster(zookeeper, connect, directory / "log", directory)
 
 
@@ -153,7 +157,9 @@ def test_the_command_says_same_of_a_rehearsal_below_a_chroot(
     cluster = seeded(laboratory, tmp_path, chroot="/kafka/prod")
     somewhere = tmp_path / "somewhere"
     somewhere.mkdir()
-    ran = command(somewhere, "-z", cluster.connect, "--kraft", str(cluster.log), "--engine", engine)
+    file = a_controller_file(tmp_path, password__encoder__secret=ENCODER.secret)
+    words = ("--kraft", str(cluster.log), "--engine", engine, "--controller", str(file))
+    ran = command(somewhere, "-z", cluster.connect, *words)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     said = json.loads(ran.stdout)
     assert said["same"] is True
@@ -215,6 +221,9 @@ def applied(session: ZkSession, *operations: Any) -> None:
     assert session.apply(Multi(operations)).applied
 
 
+ENCODED_AGAIN = put("/config/brokers/2", config_json({PASSWORD: encoded(SECRET, seed=2)}))
+"""The same value with another salt: no difference."""
+
 B_AT_B, TOKEN = "/config/users/b%40b", "/delegation_token/tokens/abc"
 ZOOKEEPER_PLANTS: list[tuple[Key, Change]] = [
     ((TOPICS, TREE.name(0)), put(topic_path(0), topic_json("another id", range(3)))),
@@ -223,7 +232,7 @@ ZOOKEEPER_PLANTS: list[tuple[Key, Change]] = [
     ((TOPIC_CONFIGS, TREE.name(2)), delete(f"/config/topics/{TREE.name(2)}")),
     (
         (BROKER_CONFIGS, "1"),
-        put("/config/brokers/1", config_json({"log.cleaner.threads": "3", PASSWORD: OTHER_SECRET})),
+        put("/config/brokers/1", config_json({"log.cleaner.threads": "3", PASSWORD: encoded(OTHER_SECRET)})),
     ),
     ((PRODUCER_IDS, "next"), put("/latest_producer_id_block", b'{"block_end":"999999"}')),
     ((QUOTAS, "/config/ips/<default>"), put("/config/ips/<default>", config_json({"connection_creation_rate": "6"}))),
@@ -237,7 +246,7 @@ ZOOKEEPER_PLANTS: list[tuple[Key, Change]] = [
 
 
 def test_plants_in_zookeeper_are_named_by_both_engines_and_can_be_replayed(cluster: Cluster, tmp_path: Path) -> None:
-    cluster.change(*(change for _, change in ZOOKEEPER_PLANTS))
+    cluster.change(ENCODED_AGAIN, *(change for _, change in ZOOKEEPER_PLANTS))
     out = tmp_path / "out"
     quick, spark = cluster.audit("quick"), cluster.audit("spark", out=out)
     for report in (quick, spark):
@@ -379,7 +388,12 @@ def test_a_live_log_that_catches_up_between_two_looks_is_the_same(cluster: Clust
         behind = leader.high_watermark = leader.high_watermark - 1
         leader.before_answer = lambda: catch_up(leader, out / "look-1" / "judged" / "_SUCCESS", behind + 1)
         report = spark_audit(
-            cluster.connect, leader.address, master="local[2]", out=out, rules=Rules(producer_id_margin=4_000)
+            cluster.connect,
+            leader.address,
+            master="local[2]",
+            out=out,
+            rules=Rules(producer_id_margin=4_000),
+            passwords=ENCODER,
         )
     assert report.exit_code == 0, report.differences
     assert report.kraft["offset"] == behind
@@ -398,12 +412,16 @@ def catch_up(leader: Any, first_look: Path, high_watermark: int) -> None:
 def test_a_malformed_znode_is_not_read_in_spark_and_a_snapshot_is_where_the_log_begins(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    cluster.change(put(topic_path(5), b"{"), put(state_path(6, 0), b"not json"))
+    in_clear = put("/config/brokers/1", config_json({PASSWORD: SECRET}))
+    cluster.change(put(topic_path(5), b"{"), put(state_path(6, 0), b"not json"), in_clear)
     log = as_snapshot(cluster.log, tmp_path / "cut")
     quick, spark = cluster.audit("quick", log), cluster.audit("spark", log)
     for report in (quick, spark):
         assert report.exit_code == 2
-        assert keys(report) == {(TOPICS, TREE.name(5)), (PARTITIONS, f"{TREE.name(6)}-0")}
+        unread = {(TOPICS, TREE.name(5)), (PARTITIONS, f"{TREE.name(6)}-0"), (BROKER_CONFIGS, "1")}
+        assert keys(report) == unread
+        assert PASSWORD in report.differences[2].rule
+        assert SECRET not in str(report)
         assert topic_path(5) in report.differences[0].rule
         assert state_path(6, 0) in report.differences[1].rule
     assert quick.families == spark.families

@@ -37,14 +37,23 @@ STEP_DEADLINE_S = 40.0
 class ServiceUnderTest:
     """`zk2kraft serve`, its REST, and the one migration that it looks after."""
 
-    def __init__(self, laboratory: Laboratory, cluster: Cluster, controller: OurController) -> None:
+    def __init__(
+        self,
+        laboratory: Laboratory,
+        cluster: Cluster,
+        controller: OurController,
+        *,
+        engine: str = "quick",
+        deadline_s: float = STEP_DEADLINE_S,
+    ) -> None:
+        self.deadline_s = deadline_s
         self.laboratory = laboratory
         self.cluster = cluster
         self.controller = controller
         self.directory = laboratory.directory / "service"
         self.config = laboratory.directory / "serve.toml"
         self.config.write_text(
-            f'port = 0\ndirectory = "{self.directory}"\naudit_engine = "quick"\nlook_every_s = 0.2\n'
+            f'port = 0\ndirectory = "{self.directory}"\naudit_engine = "{engine}"\nlook_every_s = 0.2\n'
         )
         self.process: Process | None = None
         self.http = httpx.Client(trust_env=False, timeout=10)
@@ -115,7 +124,7 @@ class ServiceUnderTest:
             view = self.get()
             return None if view["phase"] == phase else f"{view['phase']}: {view['waiting']}"
 
-        wait_for(why_not, STEP_DEADLINE_S, phase)
+        wait_for(why_not, self.deadline_s, phase)
 
     def wait_open(self, signal_: str) -> None:
         """Until the gate of a step is open."""
@@ -124,7 +133,7 @@ class ServiceUnderTest:
             edge = next(each for each in self.get("/gates")["items"] if each["signal"] == signal_)
             return None if edge["holds"] else str([check for check in edge["checks"] if not check["holds"]])
 
-        wait_for(why_not, STEP_DEADLINE_S, f"{signal_} is open")
+        wait_for(why_not, self.deadline_s, f"{signal_} is open")
 
     def to_ready(self) -> None:
         self.step("advance", "PREFLIGHT", to="PREFLIGHT")

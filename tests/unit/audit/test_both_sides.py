@@ -20,9 +20,11 @@ from migrator.driver.mirror import Shape, plan
 from migrator.model.diff import diff
 from migrator.model.image import EMPTY, Position
 from migrator.node.tree_reader import read_tree
+from migrator.zk.passwords import encoded_config
 from tests.support.arbitrary_images import images
 from tests.support.builders import a_claim
 from tests.support.fake_zookeeper import FakeEnsemble
+from tests.support.passwords import an_encoder
 from tests.support.seeded_tree import ROOTS, SeededTree, an_id, id_text
 
 NAMES = st.from_regex(r"[a-zA-Z0-9._-]{1,12}", fullmatch=True).filter(lambda name: name not in (".", ".."))
@@ -72,6 +74,7 @@ def security(draw: st.DrawFn) -> dict[str, bytes]:
     return {path: data for path, data in ensemble.tree().items() if path.startswith(roots) and "change" not in path}
 
 
+WRITER, READER = an_encoder(), an_encoder()
 CLUSTERS = st.fixed_dictionaries(
     {
         "topics": st.dictionaries(NAMES, topics(), max_size=4),
@@ -97,7 +100,8 @@ def written(cluster: dict[str, Any]) -> FakeEnsemble:
         if topic["config"] is not None:
             ensemble.create(f"/config/topics/{name}", encoded({"version": 1, "config": topic["config"]}))
     for broker, config in cluster["brokers"].items():
-        ensemble.create(f"/config/brokers/{broker}", encoded({"version": 1, "config": config}))
+        kept = encoded_config(config, WRITER)
+        ensemble.create(f"/config/brokers/{broker}", encoded({"version": 1, "config": kept}))
     if cluster["block_end"] is not None:
         block = {"version": 1, "broker": 1, "block_start": "0", "block_end": str(cluster["block_end"])}
         ensemble.create("/latest_producer_id_block", encoded(block))
@@ -112,15 +116,15 @@ def encoded(value: Any) -> bytes:
 
 def audited(copy_of: FakeEnsemble, now: FakeEnsemble) -> Report:
     """By an audit that looked before, by one that looks for the first time, and in one pass without a memory."""
-    copy = make_copy(read_tree(copy_of.session()))
+    copy = make_copy(read_tree(copy_of.session()), passwords=READER)
     margin = producer_id_margin(brokers=0)
     records = copy.by_topic(), copy.rest, margin
-    proofs = Proofs()
+    proofs = Proofs(READER)
     proofs.audit(copy_of.session(), *records)
     remembering = proofs.audit(now.session(), *records)
-    plain = compare_sides(now.session(), facts_of_values(copy.values()), Rules(margin))
+    plain = compare_sides(now.session(), facts_of_values(copy.values()), Rules(margin), passwords=READER)
     in_one_pass = report(plain, seconds={}, zk={}, kraft={}, engine="quick")
-    for each in (remembering, Proofs().audit(now.session(), *records)):
+    for each in (remembering, Proofs(READER).audit(now.session(), *records)):
         assert each.families == in_one_pass.families
         assert named(each.differences) == named(in_one_pass.differences)
         assert named(each.expected) == named(in_one_pass.expected)

@@ -27,7 +27,9 @@ from migrator.wire.messages.metadata import (
 )
 from migrator.wire.messages.shared import ClientQuotaEntity
 from migrator.wire.schema import Message
+from migrator.zk.passwords import PasswordEncoder
 from tests.support.fake_zookeeper import FakeEnsemble
+from tests.support.passwords import CLEAR, KEY, an_encoder, encoded
 from tests.support.seeded_tree import (
     EVERY_SECURITY_FAMILY,
     OTHER_SALT,
@@ -71,6 +73,31 @@ class Cluster:
 
     def change(self, path: str, data: bytes) -> None:
         self.ensemble.nodes[path].data = data
+
+
+def test_passwords_are_compared_decoded_and_told_as_hashes() -> None:
+    """Another salt is no difference; another value is one; one that cannot be decoded was not read."""
+    ensemble = FakeEnsemble()
+    SeededTree(topics=1, partitions=1).plant(ensemble)
+    log = facts_of_values(make_copy(read_tree(ensemble.session())).values())
+    log.apply(ConfigRecord(resource_type=4, resource_name="7", name=KEY, value=CLEAR))
+
+    def audited(text: str, passwords: PasswordEncoder | None) -> tuple[bool, set[str], str]:
+        ensemble.create("/config/brokers/7", config_json({KEY: text}))
+        rules = Rules(producer_id_margin=4_000)
+        report = quick_audit(ensemble.session(), lambda: (log, POSITION), rules=rules, settle_s=0, passwords=passwords)
+        told = msgspec.json.encode(report).decode()
+        assert not [each for each in (CLEAR, "another value", text) if each in told]
+        return report.same, {each.kind for each in report.differences}, told
+
+    assert audited(encoded(), an_encoder())[:2] == (True, set())
+    same, kinds, told = audited(encoded("another value"), an_encoder())
+    assert (same, kinds) == (False, {"changed"})
+    assert told.count("hmac-sha256:") == 2
+    for text, passwords, code in ((encoded(), None, "password.encoder.secret"), (CLEAR, an_encoder(), "decoded")):
+        same, kinds, told = audited(text, passwords)
+        assert (same, kinds) == (False, {"not read"})
+        assert code in told
 
 
 def keys(report: Report) -> set[tuple[str, str]]:

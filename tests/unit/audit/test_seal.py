@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.audit.seal import Seal, is_sensitive
+from migrator.audit.seal import HIDDEN, Seal, is_sensitive, without_secrets
 from migrator.model.values import PASSWORD_SUFFIXES
+from migrator.wire.messages.metadata import ConfigRecord, NoOpRecord, UserScramCredentialRecord
 
 
 @pytest.mark.parametrize("suffix", PASSWORD_SUFFIXES)
@@ -39,3 +40,14 @@ def test_a_secret_that_is_not_set_is_told_as_such() -> None:
 def test_the_key_is_not_printed_with_the_seal() -> None:
     seal = Seal()
     assert seal.key_hex not in repr(seal)
+
+
+def test_a_record_that_is_shown_to_somebody_shows_no_secret() -> None:
+    password = ConfigRecord(4, "1", "listener.name.x.ssl.key.password", "hunter2")
+    assert without_secrets(password) == ConfigRecord(4, "1", "listener.name.x.ssl.key.password", HIDDEN)
+    gone = ConfigRecord(4, "1", "listener.name.x.ssl.key.password", None)
+    plain = ConfigRecord(2, "orders", "retention.ms", "1")
+    for record in (gone, plain, NoOpRecord()):
+        assert without_secrets(record) is record
+    shown = without_secrets(UserScramCredentialRecord("alice", 2, b"salty", b"stored", b"server", 4096))
+    assert shown == UserScramCredentialRecord("alice", 2, HIDDEN, HIDDEN, HIDDEN, 4096)  # type: ignore[arg-type]

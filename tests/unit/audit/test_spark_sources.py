@@ -16,6 +16,7 @@ from migrator.audit.rows import SideRow, facts_text
 from migrator.audit.seal import Seal
 from migrator.audit.security_facts import zk_facts
 from migrator.audit.spark_sources import (
+    ENCODER_OPTION,
     ROWS_PER_BATCH,
     SEAL_OPTION,
     TOPICS_PER_RANGE_MAX,
@@ -39,6 +40,7 @@ from migrator.wire.messages.metadata import (
 from migrator.wire.records import encode_record
 from migrator.zk.acl_znodes import token_data
 from migrator.zk.entity_znodes import entity_data, user_path
+from migrator.zk.passwords import EncoderSettings
 from migrator.zk.session import CONSIDERATE
 
 
@@ -67,7 +69,9 @@ def test_tasks_that_read_side_by_side_share_what_one_considerate_reader_may_ask_
 
 
 def test_the_key_of_the_seal_is_in_no_option_but_the_one_that_spark_hides() -> None:
-    seal = Seal()
+    seal, passwords = Seal(), EncoderSettings("the brokers' secret")
+    given_ = zookeeper_options(ZkReading.shared("host:2181", seal, 1, passwords), plan_parts([], 1))
+    assert [name for name, value in given_.items() if "the brokers' secret" in value] == [ENCODER_OPTION]
     for options in (
         zookeeper_options(ZkReading.shared("host:2181", seal, 1), plan_parts([], 1)),
         log_options([LogSplit("file", 0, 1)], seal),

@@ -161,7 +161,7 @@ def test_a_resource_has_to_exist(type_: int, name: str, error: Error) -> None:
     assert bool(decision.records) == (error is Error.NONE)
 
 
-def test_a_password_of_a_broker_is_not_changed_while_zookeeper_is_written_as_well() -> None:
+def test_a_password_of_a_broker_is_changed_in_dual_write_only_with_the_brokers_secret() -> None:
     """It would stand in ZooKeeper in clear, where brokers expect it encrypted."""
     key = "listener.name.external.ssl.key.password"
     for operation, value in ((SET, "hunter2"), (DELETE, None)):
@@ -170,6 +170,9 @@ def test_a_password_of_a_broker_is_not_changed_while_zookeeper_is_written_as_wel
         assert key in (result.error_message or "")
         assert "hunter2" not in (result.error_message or "")
         assert not decision.records
+    known = a_situation(an_image(), encodes_passwords=True)
+    (result,), decision = alter(known, a_resource((key, SET, "hunter2"), type_=ConfigType.BROKER, name="1"))
+    assert (result.error_code, len(decision.records)) == (Error.NONE, 1)
     finalized = a_situation(an_image(migration=MigrationState.POST_MIGRATION))
     (result,), decision = alter(finalized, a_resource((key, SET, "x"), type_=ConfigType.BROKER, name="1"))
     assert (result.error_code, len(decision.records)) == (Error.NONE, 1)

@@ -39,9 +39,11 @@ from migrator.model.values import (
 from migrator.node.claims import read_claim
 from migrator.node.tree_reader import read_tree
 from migrator.zk import paths
+from migrator.zk.passwords import PasswordEncoder
 from migrator.zk.znodes import MigrationZnode, controller_data, migration_data
 from tests.support.builders import a_broker, a_claim, an_id, an_image
 from tests.support.fake_zookeeper import FakeEnsemble
+from tests.support.passwords import CLEAR, KEY, an_encoder, encoded
 from tests.support.seeded_tree import SeededTree, config_json, state_json, topic_json
 
 VOTERS = (3000, 3001, 3002)
@@ -258,6 +260,41 @@ def test_one_finding_in_the_content_closes_the_gate(plant: Plant, code: str, say
     assert says in check.seen
     # An absent broker is missing among the registered ones as well.
     assert [each.seen for each in failed.values()] == (["2/3, missing [3]"] if code == "Z2K-1007" else [])
+
+
+PASSWORDS: list[tuple[str, PasswordEncoder, set[str]]] = [
+    (encoded(), an_encoder(), set()),
+    (encoded(), an_encoder("another"), {"Z2K-1070"}),
+    (encoded().replace("AES/CBC", "Twofish/CBC"), an_encoder(), {"Z2K-1071"}),
+    (encoded(secret="old"), an_encoder(old_secret="old"), {"Z2K-1072"}),
+    (encoded(cipher="AES/GCM/NoPadding"), an_encoder(), {"Z2K-1073"}),
+    (encoded(cipher="AES/CTR/NoPadding"), an_encoder(), {"Z2K-1074"}),
+]
+
+
+@pytest.mark.parametrize(("text", "encoder", "codes"), PASSWORDS)
+def test_a_password_opens_the_gate_only_when_brokers_will_read_it_from_both_sides(
+    text: str, encoder: PasswordEncoder, codes: set[str]
+) -> None:
+    """F-25: before the claim, with znode and key, without the value."""
+    ensemble = a_zookeeper()
+    ensemble.create("/config/brokers/1", config_json({KEY: text}))
+    verdict = takeover_verdict(the_evidence(ensemble, passwords=encoder))
+    assert {code for check in verdict.failed for code in check.codes} == codes
+    for check in verdict.failed:
+        assert "/config/brokers/1" in check.seen
+        assert KEY in check.seen
+        assert CLEAR not in check.seen
+
+
+def test_an_old_secret_that_is_left_is_a_warning_where_a_broker_has_a_password() -> None:
+    """Kafka lets no broker write its passwords again while a KRaft controller rules: it would not start."""
+    ensemble = a_zookeeper()
+    assert content_findings(read_tree(ensemble.session()), passwords=an_encoder(old_secret="old")) == []
+    ensemble.create("/config/brokers/1", config_json({KEY: encoded()}))
+    (found,) = content_findings(read_tree(ensemble.session()), passwords=an_encoder(old_secret="old"))
+    assert (found.code, found.values["path"]) == ("Z2K-1075", "/config/brokers/1")
+    assert takeover_verdict(the_evidence(ensemble, passwords=an_encoder(old_secret="old"))).holds
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from migrator.driver.mirror import (
     plan_orders_taken,
     state_creation,
 )
-from migrator.driver.tree import as_image, changed_since, missing_states
+from migrator.driver.tree import as_image, changed_since, clear_broker_configs, missing_states
 from migrator.model.diff import diff
 from migrator.model.draft import Delta
 from migrator.model.image import EMPTY, Image, Position
@@ -40,9 +40,12 @@ from migrator.zk import paths
 from migrator.zk.acl_znodes import acl_data, token_data
 from migrator.zk.entity_znodes import entity_data
 from migrator.zk.multi import Check, Multi, SetData
+from migrator.zk.znodes import config_data
 from tests.support.arbitrary_images import images
 from tests.support.builders import a_partition, a_topic, an_id, an_image
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
+from tests.support.passwords import CLEAR, an_encoder, encoded
+from tests.support.passwords import KEY as KEY_PASSWORD
 
 AT = Position(epoch=5, offset=2000)
 
@@ -319,6 +322,36 @@ def test_a_brokers_configuration_that_holds_passwords_stays_in_zookeeper_as_it_i
     assert ensemble.tree()["/config/brokers/1"] == encrypted
     assert b"hunter2" not in b"".join(ensemble.tree().values())
     assert "/config/brokers/<default>" in ensemble.nodes
+
+
+def test_a_brokers_passwords_are_mirrored_encrypted_and_equal_ones_are_not_written_again() -> None:
+    image = an_image(broker_configs={"1": {KEY_PASSWORD: CLEAR, "log.cleaner.threads": "2"}})
+    ensemble, session, claim = a_cluster()
+    planned = plan(diff(EMPTY, image), claim, AT, Shape(), an_encoder())
+    for multi in planned.multis:
+        assert session.apply(multi).applied
+        assert CLEAR not in str(multi.describe())
+    assert CLEAR.encode() not in b"".join(data for data in ensemble.tree().values())
+    tree = read_tree(session)
+    assert diff(as_image(tree, image, passwords=an_encoder(seed=2)), image).is_empty  # another salt is no difference
+    changed = an_image(broker_configs={"1": {KEY_PASSWORD: "another", "log.cleaner.threads": "2"}})
+    delta = diff(as_image(tree, changed, passwords=an_encoder()), changed)
+    assert delta.configs == {ConfigKey(ConfigType.BROKER, "1")}
+
+
+def test_a_broker_whose_password_cannot_be_decoded_keeps_what_zookeeper_has_whatever_changes() -> None:
+    """It was restarted with another secret: what we would write it could not read."""
+    ensemble, session, claim = a_cluster()
+    ensemble.create("/config/brokers/1", config_data({KEY_PASSWORD: encoded(secret="another")}))
+    in_log = an_image(broker_configs={"1": {"log.cleaner.threads": "2"}, "2": {KEY_PASSWORD: CLEAR}})
+    tree = read_tree(session)
+    found = clear_broker_configs(tree, an_encoder())
+    assert ([each.code for each in found.problems], found.unreadable) == (["Z2K-1070"], {"1"})
+    shape = Shape(frozenset(tree.config_paths), unreadable=found.unreadable)
+    delta = diff(as_image(tree, in_log, passwords=an_encoder()), in_log)
+    written = [each for multi in plan(delta, claim, AT, shape, an_encoder()).multis for each in multi.describe()]
+    assert not [each for each in written if "/config/brokers/1" in each]
+    assert [each for each in written if "/config/brokers/2" in each]
 
 
 def test_no_secret_is_in_what_a_log_says_of_an_operation() -> None:

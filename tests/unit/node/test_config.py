@@ -10,6 +10,7 @@ from migrator.controller.authorizer import STANDARD_AUTHORIZER, Rules, TokenRule
 from migrator.errors import FindingError
 from migrator.model.values import Listener, SecurityProtocol
 from migrator.node.config import NodeConfig, Voter, is_known, parse_config, read_config
+from migrator.zk.passwords import EncoderSettings
 
 STOCK = """\
 # Licensed to the Apache Software Foundation (ASF) under one or more
@@ -126,6 +127,20 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
             "tokens",
             TokenRules("new", 9, 5),
         ),
+        ({"password__encoder__iterations": "2048"}, "passwords", None),
+        ({"password__encoder__secret": "s"}, "passwords", EncoderSettings("s")),
+        (
+            {
+                "password__encoder__secret": "s",
+                "password__encoder__old__secret": "o",
+                "password__encoder__keyfactory__algorithm": "PBKDF2WithHmacSHA1",
+                "password__encoder__cipher__algorithm": "AES/GCM/NoPadding",
+                "password__encoder__key__length": "256",
+                "password__encoder__iterations": "2048",
+            },
+            "passwords",
+            EncoderSettings("s", "o", "PBKDF2WithHmacSHA1", "AES/GCM/NoPadding", 256, 2048),
+        ),
         ({"zk2kraft__gates": "hold"}, "gates", "hold"),
         ({"zk2kraft__takeover__max__ms": "60000"}, "takeover_max_ms", 60_000),
         ({"zk2kraft__waive": "orders-7, orders-9"}, "waived", frozenset({"orders-7", "orders-9"})),
@@ -186,6 +201,21 @@ def test_a_key_that_cannot_be_honoured_stops_the_start_by_its_name(
     assert (error.code, found["key"]) == ("Z2K-3010", key)
     assert reason in found["reason"]
     assert found["value"] == (keys.get(key.replace(".", "__")) or "").replace("\\u0663", "\u0663")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("password.encoder.cipher.algorithm", "AES/ECB/PKCS5Padding"),
+        ("password.encoder.keyfactory.algorithm", "PBEWithMD5AndDES"),
+        ("password.encoder.key.length", "100"),
+        ("password.encoder.iterations", "1023"),
+    ],
+)
+def test_an_encoder_that_could_not_write_a_password_stops_the_start(key: str, value: str) -> None:
+    error = refusal(with_keys(password__encoder__secret="s3cret", **{key.replace(".", "__"): value}))
+    assert (error.code, error.occurrence.values["key"]) == ("Z2K-3010", key)
+    assert "s3cret" not in str(error)
 
 
 @pytest.mark.parametrize(

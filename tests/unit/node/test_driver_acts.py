@@ -23,7 +23,7 @@ def a_driver(state: State, **known: Any) -> Any:
     driver = DriverNode.__new__(DriverNode)
     driver.now = DriverState(state=state)
     driver.hooks = Hooks()
-    driver.mirror = driver.teller = None
+    driver.mirror = driver.teller = driver.passwords = None
     driver.unanswered_full = {}
     driver.deleted_topics, driver.removed_replicas = set(), set()
     driver.backlog, driver.untold = [], []

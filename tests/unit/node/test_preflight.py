@@ -13,6 +13,7 @@ from migrator.zk import paths
 from migrator.zk.session import UNLIMITED
 from migrator.zk.znodes import MigrationZnode, migration_data
 from tests.support.fake_zookeeper import FakeEnsemble
+from tests.support.passwords import KEY, SECRET, encoded
 from tests.support.seeded_tree import SeededTree, config_json
 
 CLUSTER = "AAAAAAAAQAqAAAAAAAAAAA"
@@ -51,6 +52,20 @@ def a_file(directory: Path, node: int = 3000, **changes: str) -> Path:
     file = directory / f"controller-{node}.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
     return file
+
+
+def test_passwords_are_looked_at_with_the_controllers_secret_which_is_one(tmp_path: Path) -> None:
+    ensemble = a_cluster()
+    ensemble.create("/config/brokers/1", config_json({KEY: encoded()}))
+    secret = {"password__encoder__secret": SECRET}
+    assert codes(checked(ensemble)) == ["Z2K-1010"]
+    assert codes(checked(ensemble, a_file(tmp_path))) == ["Z2K-1010"]
+    first = a_file(tmp_path, **secret)
+    assert checked(ensemble, first) == []
+    found = checked(ensemble, first, a_file(tmp_path, 3001, password__encoder__secret="another"))
+    assert codes(found) == ["Z2K-1014"]
+    assert "password.encoder.* differs from" in found[0].text
+    assert "another" not in found[0].text
 
 
 def test_a_clean_cluster_with_files_that_fit_may_go(tmp_path: Path) -> None:

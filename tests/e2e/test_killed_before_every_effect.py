@@ -1,0 +1,136 @@
+"""kill -9 of a single controller right before each effect of its driver, with a broker restarting meanwhile.
+
+Before the commit the cluster goes back to ZooKeeper, afterwards the next
+life goes on, and a hand-back that is marked is finished.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from migrator.lab.cluster import Cluster
+from migrator.lab.laboratory import Laboratory
+from migrator.lab.ours import OurController
+from migrator.node.hooks import EFFECTS
+from tests.e2e.support import (
+    assert_same,
+    controller_of,
+    copies,
+    produce,
+    ready_cluster,
+    spoil,
+    unspoil,
+    wait_for,
+    wait_zookeeper_rules,
+)
+
+pytestmark = pytest.mark.lab
+
+BEFORE_THE_COMMIT = ("latch", "claim", "read", "encode", "audit", "append")
+AFTER_THE_COMMIT = ("settle", "reconcile", "tell", "enter dual-write")
+GIVING_BACK = ("give back",)
+GOING_BACK = ("mark handed back", "close listener", "hand back")
+SETTINGS = {"zookeeper.session.timeout.ms": 6000, "zk2kraft.gates": "hold"}
+TOPICS = [f"topic-{number}" for number in range(3)]
+
+
+def test_every_effect_is_killed_here() -> None:
+    assert {*BEFORE_THE_COMMIT, *AFTER_THE_COMMIT, *GIVING_BACK, *GOING_BACK} == set(EFFECTS)
+
+
+class Victim:
+    """A controller that dies right before an effect, and brokers of which one after the other restarts then."""
+
+    def __init__(self, cluster: Cluster, controller: OurController, mark: Path) -> None:
+        self.cluster = cluster
+        self.controller = controller
+        self._mark = mark
+        self._kills = 0
+
+    def die_before(self, effect: str, wish: str | None = None, state: str | None = None) -> None:
+        """wish: what is asked for, once the driver is in `state` or holds."""
+        self._mark.unlink(missing_ok=True)
+        spoil(self.controller, self._mark, stall_before=effect)
+        self.controller.launch()
+        self.controller.wait_ready()
+        if wish is not None:
+            self.controller.wait_state(*([state] if state else ["WAIT_BROKERS", "HELD"]))
+            self.controller.ask(wish)
+        wait_for(lambda: None if self._mark.exists() else "not yet", 60, f"it comes to {effect!r}")
+        self.controller.kill()
+        broker = self.cluster.brokers[self._kills % len(self.cluster.brokers)]
+        self._kills += 1
+        broker.kill()
+        broker.start()
+        unspoil(self.controller)
+
+    def live(self) -> None:
+        self.controller.start()
+
+    def brokers_are_well(self, name: str) -> None:
+        """A topic can be made and written to, and everything is in sync."""
+        self.cluster.wait_whole()
+        self.cluster.create_topics([name], partitions=1)
+        self.cluster.wait_isr_whole([*TOPICS, name])
+        produce(self.cluster, name, 20)
+
+
+def test_whoever_comes_after_a_kill_finishes_or_backs_out(laboratory: Laboratory, tmp_path: Path) -> None:
+    with ready_cluster(laboratory, extra=SETTINGS) as (cluster, controller):
+        victim = Victim(cluster, controller, tmp_path / "mark")
+        for effect in BEFORE_THE_COMMIT:
+            victim.die_before(effect, "takeover")
+            wait_zookeeper_rules(cluster, deadline_s=20)
+            victim.brokers_are_well(f"after-{effect}")
+            assert copies(controller) == 0
+
+        # It was asked to abort, and dies before it gives back what it claimed.
+        give_back_late(victim)
+        wait_zookeeper_rules(cluster, deadline_s=20)
+        assert copies(controller) == 0
+
+        victim.die_before("settle", "takeover")
+        for effect in AFTER_THE_COMMIT[1:]:
+            victim.die_before(effect)
+            assert controller_of(cluster)["kraftControllerEpoch"] > 0, "the cluster stays with whom it was committed"  # type: ignore[index]
+        victim.live()
+        controller.wait_dual_write(60)
+        victim.brokers_are_well("after-the-commit")
+        assert copies(controller) == 1
+        assert_same(cluster, controller.data)
+        controller.kill()
+
+        victim.die_before("mark handed back", "hand-back", "DUAL_WRITE")
+        victim.live()
+        controller.wait_dual_write(60)
+        victim.brokers_are_well("not-handed-back-yet")
+        assert_same(cluster, controller.data)
+        controller.kill()
+
+        # The mark is committed: the next life finishes the hand-back and ends.
+        victim.die_before("close listener", "hand-back", "DUAL_WRITE")
+        controller.launch()
+        wait_zookeeper_rules(cluster, deadline_s=20)
+        assert controller.process.wait_for_exit(15)
+        assert controller.process.exit_code not in (0, None)
+        victim.brokers_are_well("handed-back")
+
+
+def give_back_late(victim: Victim) -> None:
+    """Stop it in the window, ask for an abort, and kill it before it gives back."""
+    controller = victim.controller
+    go = controller.directory / "go"
+    mark = controller.directory / "encoding"
+    spoil(controller, mark, stall_before="encode", go=str(go), then_stall="give back")
+    controller.launch()
+    controller.wait_ready()
+    controller.wait_state("WAIT_BROKERS", "HELD")
+    controller.ask("takeover")
+    wait_for(lambda: None if mark.exists() else "not yet", 60, "it encodes")
+    controller.ask("abort")
+    go.touch()
+    wait_for(lambda: None if mark.read_text() == "give back" else "not yet", 60, "it comes to 'give back'")
+    controller.kill()
+    unspoil(controller)
