@@ -150,8 +150,10 @@ DELETION_PENDING = Finding(
 REASSIGNMENT_RUNNING = Finding(
     code="Z2K-1006",
     says="{count} partitions are being reassigned, the first is {first}.",
-    means="A takeover in the middle of a reassignment can leave stray replicas.",
-    remedy="Wait for the reassignment to finish or cancel it with kafka-reassign-partitions, then check again.",
+    means="The moves are taken over as they are and go on under the new controller; a hand-back gives them back.",
+    remedy="None needed. A takeover has less to carry when they have ended: kafka-reassign-partitions --list names "
+    "what moves, --cancel takes it back.",
+    severity=Severity.WARNS,
     cases=("F-47",),
 )
 BROKER_ABSENT = Finding(
@@ -171,8 +173,10 @@ ISR_INCOMPLETE = Finding(
 LEADER_RECOVERING = Finding(
     code="Z2K-1009",
     says="{path}: the leader is recovering from an unclean election.",
-    means="Records may be lost already; the state is not copied by this release.",
-    remedy="Let the leader finish (restart it if it does not), then check again.",
+    means="Records may be lost already. The state is copied, and its leader reports to the new controller when it has "
+    "recovered.",
+    remedy="None needed for the migration; find out which records the partition lost.",
+    severity=Severity.WARNS,
 )
 PASSWORD_CONFIG = Finding(
     code="Z2K-1010",
@@ -189,6 +193,14 @@ ORPHAN_CONFIG = Finding(
     means="It is not copied and stays in ZooKeeper. A topic created later under this name replaces it.",
     remedy="None needed; remove the znode if nobody wants it.",
     severity=Severity.WARNS,
+)
+REASSIGNMENT_MALFORMED = Finding(
+    code="Z2K-1080",
+    says="The reassignment of {partition} cannot be understood: {reason}.",
+    means="The topic's znode names replicas as being added or removed in a way that no controller writes, so nobody "
+    "could end this move. Copying it would carry it into KRaft for ever.",
+    remedy="Order the replicas that the partition shall have with kafka-reassign-partitions, wait until that has "
+    "ended, then run `zk2kraft check` again.",
 )
 TOO_BIG_FOR_ONE_REQUEST = Finding(
     code="Z2K-1012",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
+from itertools import chain
 
 from migrator.controller.decision import (
     Decision,
@@ -20,7 +21,7 @@ from migrator.controller.decision import (
     register_broker_version,
     registration_change_version,
 )
-from migrator.controller.elections import badly_led, decide_again, with_broker_in_isr, without_leader
+from migrator.controller.elections import arrived, badly_led, decide_again, with_broker_in_isr, without_leader
 from migrator.model.image import METADATA_VERSION
 from migrator.model.values import Broker, MigrationState
 from migrator.wire.messages.brokers import (
@@ -300,5 +301,9 @@ def fence_longest_silent(situation: Situation) -> tuple[int, list[Record]] | Non
 
 
 def heal_leaderships(situation: Situation) -> list[Record]:
-    """Elections for partitions that are led by nobody or by a broker that may not lead: asked once after the copy."""
-    return list(decide_again(situation, badly_led(situation.image)))
+    """Partitions that are led by nobody or by a broker that may not lead, and moves that can end: asked once after the
+    copy.
+    """
+    image = situation.image
+    found = {(topic.id, each.id): (topic, each) for topic, each in chain(badly_led(image), arrived(image))}
+    return list(decide_again(situation, found.values()))

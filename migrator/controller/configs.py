@@ -15,13 +15,14 @@ from enum import IntEnum
 
 from migrator.controller.decision import Decision, Error, Record, Situation
 from migrator.model.image import NO_CONFIG
-from migrator.model.topic_configs import TOPIC_CONFIGS, is_list, refuse_topic_config
+from migrator.model.topic_configs import effective, is_list, refuse_topic_config
 from migrator.model.values import ConfigKey, ConfigType, MigrationState, is_password
 from migrator.wire.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
+    IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
     IncrementalAlterConfigsResourceResponse,
@@ -89,8 +90,7 @@ def _alter(situation: Situation, asked: IncrementalAlterConfigsResource) -> list
     now = situation.image.configs.get(key, NO_CONFIG)
     touched: dict[str, str | None] = {}
     for config in asked.configs:  # a key that is named twice: the last one counts
-        value = _new_value(now.get(config.name), config.name, config.config_operation, config.value, key)
-        touched[config.name] = value
+        touched[config.name] = _new_value(situation, now.get(config.name), config, key)
     return _written(situation, key, touched)
 
 
@@ -155,19 +155,20 @@ def _check_passwords(situation: Situation, key: ConfigKey, touched: Iterable[str
         raise _Refused(Error.INVALID_CONFIG, text)
 
 
-def _new_value(now: str | None, name: str, operation: int, given: str | None, key: ConfigKey) -> str | None:
+def _new_value(situation: Situation, now: str | None, asked: IncrementalAlterableConfig, key: ConfigKey) -> str | None:
+    name, operation = asked.name, asked.config_operation
     match operation:
         case Operation.SET:
-            return given
+            return asked.value
         case Operation.DELETE:
             return None
         case Operation.APPEND | Operation.SUBTRACT:
             if key.type != ConfigType.TOPIC or not is_list(name):
                 text = f"Can't {Operation(operation).name} to key {name} because its type is not LIST."
                 raise _Refused(Error.INVALID_CONFIG, text)
-            default = TOPIC_CONFIGS[name].default
-            parts = [part for part in (default if now is None else now).split(",") if part]
-            for part in (given or "").split(","):
+            before = effective({}, {}, situation.settings.static)[name][0] if now is None else now
+            parts = [part for part in before.split(",") if part]
+            for part in (asked.value or "").split(","):
                 if operation == Operation.APPEND and part not in parts:
                     parts.append(part)
                 elif operation == Operation.SUBTRACT and part in parts:

@@ -215,6 +215,15 @@ def badly_led(image: Image) -> Iterator[tuple[Topic, Partition]]:
     return ((topic, partition) for topic, partition in image.partitions() if partition.leader not in active)
 
 
+def arrived(image: Image) -> Iterator[tuple[Topic, Partition]]:
+    """Partitions whose reassignment could end and has not: their controller was gone before it saw that."""
+    return (
+        (topic, each)
+        for topic, each in image.partitions()
+        if (each.adding or each.removing) and set(each.replicas) - set(each.removing) <= set(each.isr)
+    )
+
+
 def unclean_enabled(situation: Situation, topic: str) -> bool:
     """The effective `unclean.leader.election.enable`: topic, all brokers, this node's file, false."""
     key = "unclean.leader.election.enable"

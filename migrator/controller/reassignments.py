@@ -1,7 +1,8 @@
 """Replicas move: a reassignment begins, is looked at, is taken back.
 
 In:   AlterPartitionReassignments (replicas None: take it back), ListPartitionReassignments.
-Out:  one PartitionChangeRecord per partition that changes; an answer per partition; what is under way.
+Out:  one PartitionChangeRecord per partition that changes; an answer per partition; what is under way; at a takeover
+      the same records for moves that were ordered through ZooKeeper.
 Elsewhere: its end (elections.py: with the record that brings the last new replica in sync, so mostly
 alter_partition.py), what ZooKeeper and brokers hear of it (driver).
 Rules: replicas wanted come first, those that will go behind them. Every replica that is neither wanted nor was there
@@ -12,6 +13,9 @@ that the newer request wants to keep, and takes back to replicas that were never
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, TOO_MANY, Decision, Error, Record, Situation
 from migrator.controller.elections import Assignment, Election, active_brokers, change, unclean_enabled
@@ -151,6 +155,35 @@ def wanted_assignment(image: Image, partition: Partition, replicas: tuple[int, .
         adding=adding,
         directories={broker: default_directory(image.brokers[broker]) for broker in new},
     )
+
+
+def begin_ordered(situation: Situation, ordered: Iterable[OrderedMove]) -> list[Record]:
+    """Moves that were ordered through ZooKeeper and that nobody began there; what cannot be done is left out, as
+    ZooKeeper's controller does.
+    """
+    moves = _Moves(situation)
+    for each in ordered:
+        topic = situation.image.topic(each.topic)
+        partition = None if topic is None else topic.partition(each.partition)
+        if partition is not None and not _is_begun(partition, each.replicas):
+            moves.answer(each.topic, ReassignablePartition(each.partition, each.replicas))
+    return moves.records
+
+
+def _is_begun(partition: Partition, wanted: Sequence[int]) -> bool:
+    stay = tuple(each for each in partition.replicas if each not in partition.removing)
+    return stay == tuple(wanted)
+
+
+class OrderedMove(Protocol):
+    """New replicas for one partition."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def replicas(self) -> Sequence[int]: ...
 
 
 # --- what is under way ------------------------------------------------------------------------------------

@@ -50,6 +50,11 @@ class Removals:
         for broker in brokers:
             _remember(self.replicas, (broker, topic, partition))
 
+    def take_places(self, places: Iterable[tuple[int, str, int]]) -> None:
+        """Broker, topic, partition of replicas that went before the log began to tell of it."""
+        for broker, topic, partition in sorted(places):
+            self.replicas_gone(topic, partition, (broker,))
+
     def note(self, delta: Delta) -> None:
         """What a committed change took away."""
         for topic_id in delta.topics:

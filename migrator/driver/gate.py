@@ -28,6 +28,7 @@ from migrator.errors import (
     NOT_MIGRATED_YET,
     OLD_SECRET_LEFT,
     ORPHAN_CONFIG,
+    REASSIGNMENT_MALFORMED,
     REASSIGNMENT_RUNNING,
     TOO_BIG_FOR_ONE_REQUEST,
     Occurrence,
@@ -286,15 +287,32 @@ def _deletion_and_reassignment(tree: Tree) -> list[Occurrence]:
     if tree.pending_deletions:
         found.append(DELETION_PENDING.found(count=len(tree.pending_deletions), first=tree.pending_deletions[0]))
     moving = [
-        f"{reading.topic.name}-{partition.id}"
+        (reading.topic.name, partition)
         for reading in tree.topics.values()
         for partition in reading.topic.partitions
         if partition.adding or partition.removing
     ]
-    if moving or tree.pending_reassignments:
-        first = moving[0] if moving else paths.REASSIGN_PARTITIONS
-        found.append(REASSIGNMENT_RUNNING.found(count=max(len(moving), 1), first=first))
+    names = [f"{topic}-{partition.id}" for topic, partition in moving]
+    names += [f"{each.topic}-{each.partition}" for each in tree.ordered_moves]
+    if names:
+        found.append(REASSIGNMENT_RUNNING.found(count=len(set(names)), first=names[0]))
+    for topic, partition in moving:
+        reason = _why_no_move(partition)
+        if reason is not None:
+            found.append(REASSIGNMENT_MALFORMED.found(partition=f"{topic}-{partition.id}", reason=reason))
     return found
+
+
+def _why_no_move(partition: Partition) -> str | None:
+    """Why nobody could end this reassignment; stock copies it all the same."""
+    for what, brokers in (("added", partition.adding), ("removed", partition.removing)):
+        if len(set(brokers)) != len(brokers):
+            return f"a replica is {what} twice: {brokers}"
+        if not set(brokers) <= set(partition.replicas):
+            return f"{brokers} are being {what}, and the replicas are {partition.replicas}"
+    if set(partition.replicas) <= set(partition.removing):
+        return f"every replica is being removed: {partition.replicas}"
+    return None
 
 
 def _broker_and_isr_findings(tree: Tree, waived: Collection[str]) -> list[Occurrence]:
@@ -315,9 +333,15 @@ def _broker_and_isr_findings(tree: Tree, waived: Collection[str]) -> list[Occurr
 
 
 def _healthy(partition: Partition) -> bool:
+    """Led by a replica in sync, and all are in sync; while replicas move, all that had it before or all that stay."""
+    if partition.leader not in partition.isr:
+        return False
     if partition.isr == partition.replicas:
-        return partition.leader in partition.isr
-    return partition.leader in partition.isr and set(partition.isr) == set(partition.replicas)
+        return True
+    in_sync, replicas = set(partition.isr), set(partition.replicas)
+    if not in_sync <= replicas:
+        return False
+    return replicas - set(partition.adding) <= in_sync or replicas - set(partition.removing) <= in_sync
 
 
 def _config_findings(tree: Tree) -> list[Occurrence]:

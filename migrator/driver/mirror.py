@@ -140,6 +140,13 @@ def state_creation(missing: Iterable[tuple[str, Partition]], existing: Collectio
     return [Multi((check, *packed)) for packed in _pack([[operation] for operation in operations])]
 
 
+def plan_orders_taken(claim: Claim) -> Multi:
+    """Every move ordered through ZooKeeper is in the topics' znodes now, where a later controller finds it. Left
+    there, the order would be carried out once more after a hand-back, whatever was ordered since.
+    """
+    return Multi((Check(paths.CONTROLLER_EPOCH, claim.epoch_version), Delete(paths.REASSIGN_PARTITIONS)))
+
+
 def needs_zookeeper_first(delta: Delta) -> frozenset[bytes]:
     """Topics of which brokers may hear only after ZooKeeper has them: a broker that creates, drops or moves a
     replica reads the topic's configuration there. Leader and ISR changes wait for nothing.
@@ -198,13 +205,17 @@ class _Writer:
     # --- topics --------------------------------------------------------------------------------------------
 
     def create_topic(self, topic: Topic, image: Image) -> list[Operation]:
-        """The whole topic: its configuration first, since a broker reads it when it creates the log."""
+        """The whole topic: its configuration first, since a broker reads it when it creates the log. Not all of it
+        then (throttled replicas): the notification makes it read that too.
+        """
         values = dict(image.config(ConfigType.TOPIC, topic.name))
         operations = [self._put_config(paths.topic_config(topic.name), values)]
         operations.append(Create(paths.topic(topic.name), topic_data(topic)))
         operations.append(Create(paths.partitions(topic.name), b""))
         for partition in topic.partitions:
             operations += self._create_partition(topic.name, partition)
+        if values:
+            operations.append(_config_changed(paths.topic_config(topic.name)))
         return operations
 
     def delete_topic(self, topic: Topic) -> list[Operation]:
@@ -279,14 +290,13 @@ class _Writer:
         if is_topic and key.name not in image.topic_ids:
             return self._drop(paths.topic_config(key.name))
         path = paths.topic_config(key.name) if is_topic else paths.broker_config(key.name)
-        entity = path.removeprefix(paths.CONFIG + "/")
         values = dict(image.configs.get(key, {}))
         if not is_topic:
             values = encoded_config(values, self._passwords)
         writes = [self._put_config(path, values)] if values else self._drop(path)
         if not writes:
             return []
-        return [*writes, Create(paths.CONFIG_CHANGE_PREFIX, config_change_data(entity), sequence=True)]
+        return [*writes, _config_changed(path)]
 
     def _put_config(self, path: str, values: dict[str, str]) -> Operation:
         return self._put(path, config_data(dict(sorted(values.items()))))
@@ -331,8 +341,7 @@ class _Writer:
             writes = self._drop_entity(path, entity, image)
         if not writes and path not in self._dropped:
             return []
-        told = config_change_data(path.removeprefix(paths.CONFIG + "/"))
-        return [*writes, Create(paths.CONFIG_CHANGE_PREFIX, told, sequence=True)]
+        return [*writes, _config_changed(path)]
 
     def _drop_entity(self, path: str, entity: QuotaEntity, image: Image) -> list[Operation]:
         """The znode, and those above it that are left with nothing; one with clients below stays, without values."""
@@ -368,6 +377,12 @@ class _Writer:
 
     def _notified(self, writes: list[Operation], path: str, told: bytes) -> list[Operation]:
         return [*writes, *self._parents(path), Create(path, told, sequence=True)] if writes else []
+
+
+def _config_changed(path: str) -> Create:
+    """The notification by which brokers read a configuration again."""
+    told = config_change_data(path.removeprefix(paths.CONFIG + "/"))
+    return Create(paths.CONFIG_CHANGE_PREFIX, told, sequence=True)
 
 
 _ALWAYS_THERE: Final = frozenset({paths.CONFIG, paths.USER_CONFIGS, paths.CLIENT_CONFIGS, paths.IP_CONFIGS})

@@ -29,6 +29,7 @@ from migrator.zk.znodes import (
     BrokerZnode,
     ControllerZnode,
     MigrationZnode,
+    OrderedMove,
     ProducerIdBlock,
     StateZnode,
     TopicZnode,
@@ -99,7 +100,8 @@ class Tree:
     migration: MigrationZnode | None = None
     migration_present: bool = False
     pending_deletions: list[str] = field(default_factory=list)
-    pending_reassignments: bool = False
+    ordered_moves: tuple[OrderedMove, ...] = ()
+    """What `/admin/reassign_partitions` says, begun or not."""
     families: Families = field(default_factory=Families)
     features: list[str] = field(default_factory=list)
     """Names of finalized features: nothing in the log says them."""
@@ -135,13 +137,17 @@ def read_head(name: str, znode: Read) -> TopicHead:
     replicas = replica_lists(path, parsed.partitions)
     if list(replicas) != list(range(len(replicas))):
         raise MALFORMED_ZNODE.error(path=path, reason=f"partition ids are {list(replicas)}, not 0 to n-1")
+    adding, removing = replica_lists(path, parsed.adding_replicas), replica_lists(path, parsed.removing_replicas)
+    unknown = (adding.keys() | removing.keys()) - replicas.keys()
+    if unknown:
+        raise MALFORMED_ZNODE.error(path=path, reason=f"partitions {sorted(unknown)} are reassigned and do not exist")
     return TopicHead(
         name=name,
         mzxid=znode.mzxid,
         topic_id=topic_id_bytes(path, parsed.topic_id),
         replicas=replicas,
-        adding=replica_lists(path, parsed.adding_replicas),
-        removing=replica_lists(path, parsed.removing_replicas),
+        adding=adding,
+        removing=removing,
     )
 
 
@@ -339,6 +345,21 @@ def problems_of(tree: Tree, target: Image) -> list[Occurrence]:
 def _has_partition(image: Image, topic_id: bytes, partition: int) -> bool:
     topic = image.topics.get(topic_id)
     return topic is not None and topic.partition(partition) is not None
+
+
+def replicas_gone(before: Tree | None, after: Tree) -> set[tuple[int, str, int]]:
+    """Broker, topic, partition of replicas that ZooKeeper's controller took away between two readings.
+
+    The request that deletes such a log may be lost with that controller.
+    """
+    gone: set[tuple[int, str, int]] = set()
+    for name, now in after.topics.items():
+        known = None if before is None else before.topics.get(name)
+        if known is None or known is now or known.topic.id != now.topic.id:
+            continue
+        for left, right in zip(known.topic.partitions, now.topic.partitions, strict=False):
+            gone |= {(broker, name, right.id) for broker in set(left.replicas) - set(right.replicas)}
+    return gone
 
 
 def live_and_assigned(tree: Tree) -> tuple[set[int], Mapping[int, str]]:

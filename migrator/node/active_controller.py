@@ -29,6 +29,7 @@ from migrator.controller.decision import Decision, Error, Record, Settings, Situ
 from migrator.controller.elections import preferred_leaders
 from migrator.controller.features import activation_records, activation_refusal
 from migrator.controller.permissions import allowed_as_whole
+from migrator.controller.reassignments import OrderedMove, begin_ordered
 from migrator.controller.refusals import refuse
 from migrator.controller.removals import Removals
 from migrator.controller.replay import replay
@@ -426,10 +427,18 @@ class ActiveController:
         return self._raft.voter.log.end
 
     def heal(self) -> int:
-        """Elections for partitions that nobody able leads; returns how many changed."""
+        """Elections for partitions that nobody able leads, and ends of moves; returns how many changed."""
         records = heal_leaderships(self._situation())
         if records:
             self._append(records)
+        return len(records)
+
+    async def begin(self, ordered: Iterable[OrderedMove]) -> int:
+        """Move replicas as ordered through ZooKeeper; returns how many partitions, when that is committed."""
+        records = begin_ordered(self._situation(), ordered)
+        if records:
+            self._append(records)
+            await self.settled()
         return len(records)
 
     async def mark(self, mark: Mark, text: str) -> None:

@@ -18,7 +18,7 @@ import structlog
 from migrator.driver.claim import Claim, still_ours
 from migrator.driver.guard import check_full_send
 from migrator.driver.machine import Happened
-from migrator.driver.mirror import Shape, plan, state_creation
+from migrator.driver.mirror import Shape, plan, plan_orders_taken, state_creation
 from migrator.driver.strangers import Strangers
 from migrator.driver.tell import Order, reachable
 from migrator.driver.teller import Teller
@@ -36,6 +36,7 @@ from migrator.zk import paths
 from migrator.zk.multi import Multi
 from migrator.zk.passwords import PasswordEncoder
 from migrator.zk.session import UNLIMITED
+from migrator.zk.znodes import parse_ordered_moves
 
 log = structlog.get_logger()
 
@@ -62,6 +63,7 @@ class DualWriteActs:
             d.claim_touched(seen)
             return Happened.CLAIM_TOUCHED
         claim = replace(claim, migration_version=seen.migration_version)
+        ordered = await self._begin_ordered()
         target = d.controller.image
         d.backlog.clear()
         tree = await asyncio.to_thread(read_tree, d.session, UNLIMITED, d.now.tree)
@@ -82,6 +84,8 @@ class DualWriteActs:
         shape = await asyncio.to_thread(self._shape, tree, delta)
         planned = await asyncio.to_thread(plan, delta, claim, target.position, shape, d.passwords)
         await asyncio.to_thread(self._write, planned.multis)
+        if ordered:
+            await asyncio.to_thread(self._write, (plan_orders_taken(claim),))
         d.now.reconciled_writes = planned.writes
         log.info("zk.reconciled", writes=planned.writes, multis=len(planned.multis))
         self._start_mirror(planned.claim, target, Shape(planned.configs, unreadable=shape.unreadable))
@@ -91,6 +95,22 @@ class DualWriteActs:
             return Happened.RECONCILED
         d.send(d.teller.mirrored(target.position))
         return Happened.RECONCILED if self._untold(d.teller) else Happened.RECONCILED_AGAIN
+
+    async def _begin_ordered(self) -> bool:
+        """Until dual-write is entered: what `/admin/reassign_partitions` orders is ours to do. True when it is there.
+
+        Later nobody reads that znode but a ZooKeeper controller, after a hand-back.
+        """
+        d = self.d
+        if Mark.TAKEOVER not in d.controller.image.marks:
+            return False
+        znode = await asyncio.to_thread(d.session.get, paths.REASSIGN_PARTITIONS)
+        if znode is None:
+            return False
+        begun = await d.controller.begin(parse_ordered_moves(paths.REASSIGN_PARTITIONS, znode.data))
+        if begun:
+            log.info("moves.begun", partitions=begun)
+        return True
 
     def _foreign_since_copy(self, tree: Tree) -> Occurrence | None:
         """Right after the commit nobody but us may have changed what was copied: no broker takes our word yet."""

@@ -32,6 +32,7 @@ from migrator.driver.copy import Copy, copied, make_copy, producer_id_margin, tr
 from migrator.driver.gate import Evidence, content_findings, takeover_verdict
 from migrator.driver.machine import Happened, Window, may_abort
 from migrator.driver.tell import reachable
+from migrator.driver.tree import replicas_gone
 from migrator.errors import (
     BROKER_LOST_IN_WINDOW,
     COPY_DIFFERS,
@@ -134,8 +135,10 @@ class TakeoverActs:
     async def _evidence(self) -> Evidence:
         """Read, encode and ask everything that the gate wants to know."""
         d = self.d
+        before = d.now.tree
         await asyncio.to_thread(self._read_ahead)
         assert d.now.tree is not None
+        d.controller.removals.take_places(replicas_gone(before, d.now.tree))
         seen = await asyncio.to_thread(read_claim, d.session)
         brokers = reachable(d.controller.image)
         if d.now_ms() - self._exported_ms > EXPORT_FRESH_MS:
@@ -308,6 +311,7 @@ class TakeoverActs:
         read = d.now_ms()
         await d.hooks.before("encode")
         copy = await asyncio.to_thread(make_copy, tree, d.now.copy, d.passwords)
+        d.controller.removals.take_places(replicas_gone(d.now.tree, tree))
         d.now.tree, d.now.copy = tree, copy
         log.info(
             "copy.finished",

@@ -36,6 +36,7 @@ from migrator.zk.znodes import (
     parse,
     parse_controller_epoch,
     parse_migration,
+    parse_ordered_moves,
     parse_producer_ids,
 )
 
@@ -146,8 +147,9 @@ def _broker_number(name: str) -> int:
 
 def _read_pending(session: ZkSession, tree: Tree) -> None:
     tree.pending_deletions = session.children(paths.DELETE_TOPICS) or []
-    znode = session.get(paths.REASSIGN_PARTITIONS)
-    tree.pending_reassignments = znode is not None and bool(znode.data)
+    with _Problems(tree.problems):
+        znode = session.get(paths.REASSIGN_PARTITIONS)
+        tree.ordered_moves = parse_ordered_moves(paths.REASSIGN_PARTITIONS, None if znode is None else znode.data)
 
 
 @dataclass(slots=True)

@@ -91,6 +91,21 @@ class ProducerIdBlock(msgspec.Struct, frozen=True, gc=False):
     version: int = 1
 
 
+class OrderedMove(msgspec.Struct, frozen=True, gc=False):
+    """New replicas for one partition, ordered through ZooKeeper."""
+
+    topic: str
+    partition: Int32
+    replicas: list[Int32]
+
+
+class ReassignZnode(msgspec.Struct, gc=False):
+    """`/admin/reassign_partitions`: what was ordered there. What moves already is in the topics' own znodes."""
+
+    version: int
+    partitions: list[OrderedMove]
+
+
 class ClusterIdZnode(msgspec.Struct, gc=False):
     version: str
     id: str
@@ -122,6 +137,7 @@ _DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {
         ControllerZnode,
         MigrationZnode,
         ProducerIdBlock,
+        ReassignZnode,
         ClusterIdZnode,
         BrokerZnode,
         FeatureZnode,
@@ -166,6 +182,16 @@ def replica_lists(path: str, assignment: dict[str, list[int]]) -> dict[int, tupl
 
 _PARTITION_ID: Final = re.compile("0|[1-9][0-9]{0,9}")
 """In one form only: "1" and "01" would be one partition with two assignments."""
+
+
+def parse_ordered_moves(path: str, data: bytes | None) -> tuple[OrderedMove, ...]:
+    """What `/admin/reassign_partitions` orders; without data nothing. Raises Z2K-1001."""
+    if not data:
+        return ()
+    znode = parse(ReassignZnode, path, data)
+    if znode.version != 1:
+        raise MALFORMED_ZNODE.error(path=path, reason=f"version {znode.version} of a reassignment is not known")
+    return tuple(znode.partitions)
 
 
 def topic_data(topic: Topic) -> bytes:

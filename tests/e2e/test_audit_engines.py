@@ -239,6 +239,9 @@ ZOOKEEPER_PLANTS: list[tuple[Key, Change]] = [
     ((SCRAM, B_AT_B), put(B_AT_B, config_json({"SCRAM-SHA-256": scram_text(OTHER_SALT)}))),
     ((ACLS, "/kafka-acl/Topic/*"), put("/kafka-acl/Topic/*", acls_json("Read"))),
     ((TOKENS, TOKEN), put(TOKEN, token_json("abc", "User%3Asomebody-else"))),
+    ((PARTITIONS, f"{TREE.name(9)}-1"), put(topic_path(9), topic_json(TREE.name(9), range(3), adding={"1": [3]}))),
+    ((PARTITIONS, f"{TREE.name(10)}-0"), put(topic_path(10), topic_json(TREE.name(10), range(3), removing={"0": [2]}))),
+    ((PARTITIONS, f"{TREE.name(11)}-2"), put(state_path(11, 2), state_json(recovery=1))),
 ]
 
 
@@ -328,6 +331,9 @@ LOG_PLANTS: list[tuple[Key, Message]] = [
     ((SCRAM, B_AT_B), UserScramCredentialRecord("b@b", 1, OTHER_SECRET.encode(), b"stored", b"server", 4096)),
     ((ACLS, "/kafka-acl/Cluster/kafka-cluster"), RemoveAccessControlEntryRecord(acl_id(CLUSTER_ACL))),
     ((TOKENS, TOKEN), DelegationTokenRecord("User:" + OTHER_SECRET, "User:a", (), 1, 3, 2, "abc")),
+    ((PARTITIONS, f"{TREE.name(9)}-0"), PartitionChangeRecord(0, topic_id(9), adding_replicas=(3,))),
+    ((PARTITIONS, f"{TREE.name(10)}-1"), PartitionChangeRecord(1, topic_id(10), removing_replicas=(1, 2))),
+    ((PARTITIONS, f"{TREE.name(11)}-0"), PartitionChangeRecord(0, topic_id(11), leader_recovery_state=1)),
 ]
 
 UNDONE: list[list[Message]] = [

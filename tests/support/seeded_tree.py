@@ -113,16 +113,25 @@ def id_text(topic_id: bytes) -> str:
     return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
 
 
-def topic_json(name: str, partitions: range | list[int], replicas: tuple[int, ...] = (1, 2, 3)) -> bytes:
+Moves = Mapping[str, list[int]]
+
+
+def topic_json(
+    name: str,
+    partitions: range | list[int],
+    replicas: tuple[int, ...] = (1, 2, 3),
+    *,
+    adding: Moves | None = None,
+    removing: Moves | None = None,
+) -> bytes:
     assignment = {str(each): list(replicas) for each in partitions}
     found = {"version": 3, "topic_id": id_text(an_id(name)), "partitions": assignment}
-    return _json({**found, "adding_replicas": {}, "removing_replicas": {}})
+    return _json({**found, "adding_replicas": adding or {}, "removing_replicas": removing or {}})
 
 
-def state_json(isr: tuple[int, ...] = (1, 2, 3), leader: int = 1, leader_epoch: int = 0) -> bytes:
-    return _json(
-        {"controller_epoch": 1, "leader": leader, "version": 1, "leader_epoch": leader_epoch, "isr": list(isr)}
-    )
+def state_json(isr: tuple[int, ...] = (1, 2, 3), leader: int = 1, leader_epoch: int = 0, recovery: int = 0) -> bytes:
+    found = {"controller_epoch": 1, "leader": leader, "version": 1, "leader_epoch": leader_epoch, "isr": list(isr)}
+    return _json({**found, "leader_recovery_state": recovery} if recovery else found)
 
 
 def config_json(values: Mapping[str, str]) -> bytes:

@@ -78,12 +78,21 @@ def topic_after(before: Mapping[str, str], *asked: Asked) -> dict[str, str]:
         ({THROTTLED: "0:1"}, [(THROTTLED, APPEND, "0:2,0:1,0:3")], {THROTTLED: "0:1,0:2,0:3"}),
         ({THROTTLED: "0:1,0:2"}, [(THROTTLED, SUBTRACT, "0:1,9:9")], {THROTTLED: "0:2"}),
         ({THROTTLED: "0:1"}, [(THROTTLED, SUBTRACT, "0:1")], {THROTTLED: ""}),
+        ({}, [("cleanup.policy", SUBTRACT, "delete")], {"cleanup.policy": ""}),
     ],
 )
 def test_an_operation_leaves_what_stock_leaves(
     before: dict[str, str], asked: list[Asked], expected: dict[str, str]
 ) -> None:
     assert topic_after(before, *asked) == expected
+
+
+def test_what_is_appended_to_begins_with_the_value_of_the_controllers_file() -> None:
+    situation = a_situation(an_image(a_topic("orders")), static={"log.cleanup.policy": "compact"})
+    _, decision = alter(situation, a_resource(("cleanup.policy", APPEND, "delete")))
+    (record,) = messages(decision)
+    assert isinstance(record, ConfigRecord)
+    assert record.value == "compact,delete"
 
 
 @given(st.lists(st.tuples(st.sampled_from([APPEND, SUBTRACT]), st.sampled_from(["0:1", "0:2", "1:1,0:1"])), max_size=6))
@@ -216,7 +225,7 @@ def test_a_trial_is_judged_and_not_written() -> None:
         (
             "cleanup.policy",
             ["compact", "delete", "compact,delete", "compact, delete", ""],
-            ["compact,shrink", "compact,"],
+            ["compact,shrink", "compact,", ","],
         ),
         ("compression.type", ["zstd", "producer"], ["brotli", "ZSTD"]),
         ("compression.gzip.level", ["-1", "9"], ["10"]),

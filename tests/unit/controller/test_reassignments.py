@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from migrator.controller.alter_partition import alter_partition
-from migrator.controller.brokers import fence_longest_silent
+from migrator.controller.brokers import fence_longest_silent, heal_leaderships
 from migrator.controller.decision import Decision, Error, Situation
-from migrator.controller.reassignments import alter_reassignments, list_reassignments
+from migrator.controller.reassignments import alter_reassignments, begin_ordered, list_reassignments
 from migrator.model.image import Image
 from migrator.model.values import Broker, Partition
 from migrator.wire.messages.metadata import PartitionChangeRecord
@@ -30,6 +30,7 @@ from migrator.wire.messages.partitions import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from migrator.zk.znodes import OrderedMove
 from tests.support.builders import a_broker, a_partition, a_topic, an_id, an_image
 from tests.support.situations import a_situation, after, messages
 
@@ -339,3 +340,46 @@ def test_what_moves_is_listed_and_nothing_else() -> None:
     assert listed(situation, (ListPartitionReassignmentsTopics("orders", (0,)),)) == []
     assert listed(situation, (ListPartitionReassignmentsTopics("nobody", (0,)),)) == []
     assert listed(situation, ()) == []
+
+
+# --- what a takeover finds --------------------------------------------------------------------------------
+
+
+def test_a_move_that_had_arrived_when_its_controller_went_is_ended_by_the_takeover() -> None:
+    """No AlterPartition would come: the leader has nothing to say any more."""
+    arrived = a_partition(0, (4, 2, 3, 1), isr=(2, 3, 4, 1), leader=1, adding=(4,), removing=(1,))
+    on_its_way = a_partition(1, (4, 2, 3, 1), isr=(2, 3, 1), leader=1, adding=(4,), removing=(1,))
+    situation = a_situation(a_cluster(arrived, on_its_way))
+    ended = after(situation, heal_leaderships(situation))
+    partition = the_partition(ended)
+    assert (partition.replicas, partition.adding, partition.removing) == ((4, 2, 3), (), ())
+    assert (partition.isr, partition.leader, partition.leader_epoch) == ((2, 3, 4), 4, arrived.leader_epoch + 1)
+    assert the_partition(ended, 1) == on_its_way
+
+
+def test_an_arrived_move_of_a_partition_without_a_leader_is_one_record() -> None:
+    partition = a_partition(0, (4, 1), isr=(4, 1), leader=-1, adding=(4,), removing=(1,))
+    situation = a_situation(a_cluster(partition))
+    records = heal_leaderships(situation)
+    assert len(records) == 1
+    ended = the_partition(after(situation, records))
+    assert (ended.replicas, ended.isr, ended.leader) == ((4,), (4,), 4)
+
+
+def test_moves_ordered_through_zookeeper_and_not_begun_there_are_begun() -> None:
+    at_rest = a_partition(0, (1, 2, 3))
+    begun = a_partition(1, (4, 2, 3, 1), isr=(1, 2, 3), adding=(4,), removing=(1,))
+    done = a_partition(2, (5, 4))
+    situation = a_situation(a_cluster(at_rest, begun, done))
+    ordered = [
+        OrderedMove("orders", 0, [4, 2, 3]),
+        OrderedMove("orders", 1, [4, 2, 3]),
+        OrderedMove("orders", 2, [5, 4]),
+        OrderedMove("orders", 0, [9]),  # no such broker
+        OrderedMove("orders", 7, [1]),
+        OrderedMove("gone", 0, [1]),
+    ]
+    records = begin_ordered(situation, ordered)
+    assert [record.partition_id for record, _ in records if isinstance(record, PartitionChangeRecord)] == [0]
+    partition = the_partition(after(situation, records))
+    assert (partition.replicas, partition.adding, partition.removing) == ((4, 2, 3, 1), (4,), (1,))

@@ -21,6 +21,7 @@ from migrator.driver.gate import (
 from migrator.driver.settings import ControllerSettings
 from migrator.driver.tell import full_orders
 from migrator.driver.tree import as_image
+from migrator.errors import Severity
 from migrator.model.draft import Draft
 from migrator.model.image import METADATA_VERSION, Image, Position
 from migrator.model.values import (
@@ -226,16 +227,19 @@ BLOCKING: list[tuple[Plant, str, str]] = [
     (put("/delegation_token/tokens/abc", b"{}"), "Z2K-1001", "/delegation_token/tokens/abc"),
     (put("/feature", b'{"version":2,"status":1,"features":{"x":{"max_version_level":1}}}'), "Z2K-1004", "first at x"),
     (put(f"{paths.DELETE_TOPICS}/old"), "Z2K-1005", "the first is old"),  # F-27
-    (put(paths.topic("t000000"), assigned(adding_replicas={"1": [3]})), "Z2K-1006", "t000000-1"),  # F-47
-    (put(paths.topic("t000000"), assigned(removing_replicas={"0": [3]})), "Z2K-1006", "t000000-0"),
-    (put(paths.REASSIGN_PARTITIONS, b'{"version":1,"partitions":[]}'), "Z2K-1006", paths.REASSIGN_PARTITIONS),
+    (put(paths.topic("t000000"), assigned(adding_replicas={"1": [4]})), "Z2K-1080", "t000000-1"),
+    (put(paths.topic("t000000"), assigned(removing_replicas={"0": [3, 3]})), "Z2K-1080", "removed twice"),
+    (put(paths.topic("t000000"), assigned(removing_replicas={"0": [3, 2, 1]})), "Z2K-1080", "every replica"),
+    (put(paths.topic("t000000"), assigned(adding_replicas={"7": [1]})), "Z2K-1001", "[7] are reassigned and do not"),
+    (put(paths.REASSIGN_PARTITIONS, b'{"version":1,"partitions":7}'), "Z2K-1001", paths.REASSIGN_PARTITIONS),
+    (put(paths.REASSIGN_PARTITIONS, b'{"version":2,"partitions":[]}'), "Z2K-1001", paths.REASSIGN_PARTITIONS),
     (drop("/brokers/ids/3"), "Z2K-1007", "Broker 3"),  # F-01
     (put(paths.state("t000000", 0), state_json((1, 2))), "Z2K-1008", "t000000-0"),
     (put(paths.state("t000000", 0), state_json(leader=-1)), "Z2K-1008", "leader -1"),
     (put(paths.state("t000000", 0), state_json((1, 2, 3, 9))), "Z2K-1008", "in sync (1, 2, 3, 9)"),
     (
-        put(paths.state("t000000", 0), state_json()[:-1] + b',"leader_recovery_state":1}'),
-        "Z2K-1009",
+        put(paths.state("t000000", 0), state_json()[:-1] + b',"leader_recovery_state":2}'),
+        "Z2K-1001",
         paths.state("t000000", 0),
     ),
     (
@@ -326,6 +330,80 @@ def test_a_warning_or_an_empty_leftover_does_not_close_the_gate(path: str, data:
     ensemble = a_zookeeper()
     ensemble.create(path, data)
     assert takeover_verdict(the_evidence(ensemble)).holds
+
+
+MOVING = {"partitions": {"0": [4, 2, 1, 3], "1": [1, 2, 3]}, "adding_replicas": {"0": [4]}}
+MOVING_AWAY = {**MOVING, "removing_replicas": {"0": [1, 3]}}
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "code", "says"),
+    [
+        (
+            paths.topic("t000000"),
+            assigned(**MOVING),
+            "Z2K-1006",
+            "1 partitions are being reassigned, the first is t000",
+        ),
+        (paths.topic("t000000"), assigned(**MOVING_AWAY), "Z2K-1006", "t000000-0"),  # F-47
+        (
+            paths.REASSIGN_PARTITIONS,
+            b'{"version":1,"partitions":[{"topic":"t000001","partition":1,"replicas":[3,2]}]}',
+            "Z2K-1006",
+            "t000001-1",
+        ),
+        (
+            paths.state("t000000", 0),
+            state_json()[:-1] + b',"leader_recovery_state":1}',
+            "Z2K-1009",
+            paths.state("t000000", 0),
+        ),
+    ],
+)
+def test_what_is_copied_as_it_is_and_deserves_a_word(path: str, data: bytes, code: str, says: str) -> None:
+    ensemble = with_broker_4()
+    ensemble.create(path, data)
+    evidence = the_evidence(
+        ensemble, image=a_quorum(brokers=tuple(map(a_broker, (1, 2, 3, 4)))), heartbeat_age_ms=FRESH
+    )
+    assert takeover_verdict(evidence).holds
+    (found,) = content_findings(evidence.tree)
+    assert (found.code, found.finding.severity) == (code, Severity.WARNS)
+    assert says in found.text
+
+
+FRESH = dict.fromkeys((1, 2, 3, 4), 0)
+
+
+def with_broker_4() -> FakeEnsemble:
+    ensemble = FakeEnsemble()
+    replace(TREE, brokers=(1, 2, 3, 4)).plant(ensemble)
+    for topic in ("t000000", "t000001"):
+        ensemble.create(paths.topic(topic), topic_json(topic, range(2)))
+        for partition in range(2):
+            ensemble.create(paths.state(topic, partition), state_json())
+    ensemble.create(paths.CONTROLLER, controller_data(1, -1, 1))
+    return ensemble
+
+
+@pytest.mark.parametrize(
+    ("isr", "healthy"),
+    [
+        ((1, 2, 3), True),  # nobody has come yet
+        ((1, 2, 3, 4), True),
+        ((2, 4), True),  # those who leave are out of it already; the leader is one of those who stay
+        ((1, 2), False),  # neither all that were there nor all that shall stay
+        ((1, 2, 3, 9), False),
+    ],
+)
+def test_a_partition_that_moves_is_healthy_when_all_before_or_all_after_are_in_sync(
+    isr: tuple[int, ...], *, healthy: bool
+) -> None:
+    ensemble = with_broker_4()
+    ensemble.create(paths.topic("t000000"), assigned(**MOVING_AWAY))
+    ensemble.create(paths.state("t000000", 0), state_json(isr, leader=isr[0]))
+    codes = [each.code for each in content_findings(read_tree(ensemble.session()))]
+    assert codes == (["Z2K-1006"] if healthy else ["Z2K-1008", "Z2K-1006"])
 
 
 def test_configuration_of_a_topic_that_does_not_exist_is_said_and_does_not_block() -> None:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 from hypothesis import given, settings
 
 from migrator.driver.claim import Claim, plan_claim
-from migrator.driver.mirror import BYTES_MAX, Shape, needs_zookeeper_first, plan, state_creation
+from migrator.driver.mirror import (
+    BYTES_MAX,
+    Shape,
+    needs_zookeeper_first,
+    plan,
+    plan_orders_taken,
+    state_creation,
+)
 from migrator.driver.tree import as_image, changed_since, clear_broker_configs, missing_states
 from migrator.model.diff import diff
 from migrator.model.draft import Delta
@@ -80,6 +89,23 @@ def test_a_new_topic_appears_with_its_configuration_in_one_multi() -> None:
     mirror(session, claim, diff(EMPTY, image), Shape())
     assert_mirrored(session, image)
     assert ensemble.nodes[paths.topic_config("orders")].data == b'{"version":1,"config":{"retention.ms":"1000"}}'
+    assert told(ensemble, paths.CONFIG_CHANGES) == [b'{"version":2,"entity_path":"topics/orders"}']
+
+
+def test_nobody_is_notified_of_a_new_topic_without_configuration() -> None:
+    ensemble, session, claim = a_cluster()
+    mirror(session, claim, diff(EMPTY, an_image(a_topic("orders", 3))), Shape())
+    assert told(ensemble, paths.CONFIG_CHANGES) == []
+
+
+def test_an_order_that_was_begun_is_taken_away_while_the_claim_stands() -> None:
+    ensemble, session, claim = a_cluster()
+    ensemble.create(paths.REASSIGN_PARTITIONS, b"{}")
+    multi = plan_orders_taken(claim)
+    assert not session.apply(plan_orders_taken(replace(claim, epoch_version=claim.epoch_version + 1))).applied
+    assert paths.REASSIGN_PARTITIONS in ensemble.nodes
+    assert session.apply(multi).applied
+    assert paths.REASSIGN_PARTITIONS not in ensemble.nodes
 
 
 def test_the_version_of_a_state_znode_follows_the_partition_epoch() -> None:

@@ -16,6 +16,7 @@ from migrator.driver.tree import (
     live_and_assigned,
     read_config,
     read_head,
+    replicas_gone,
 )
 from migrator.errors import FindingError, Occurrence
 from migrator.model.diff import diff
@@ -216,3 +217,15 @@ def test_the_highest_controller_epoch_is_that_of_any_state() -> None:
     assert Tree(topics={"a": one, "b": other}).highest_controller_epoch() == 30
     assert Tree().highest_controller_epoch() == -1
     assert an_id("orders") == one.topic.id
+
+
+def test_replicas_that_went_between_two_readings_are_known() -> None:
+    def a_tree(*replicas: tuple[int, ...], topic: str = "orders") -> Tree:
+        partitions = [a_partition(number, each) for number, each in enumerate(replicas)]
+        reading = TopicReading(a_topic("orders", partitions, an_id(topic)), {}, 1, 1, (), 0)
+        return Tree(topics={"orders": reading})
+
+    before = a_tree((1, 2, 3), (2, 3))
+    assert replicas_gone(before, a_tree((1, 4), (3, 2, 1))) == {(2, "orders", 0), (3, "orders", 0)}
+    assert replicas_gone(before, a_tree((1,), topic="another one of that name")) == set()
+    assert replicas_gone(before, before) == replicas_gone(None, before) == replicas_gone(before, Tree()) == set()

@@ -35,14 +35,14 @@ def attempt(message: type[Message], version: int, data: bytes) -> None:
 @pytest.mark.parametrize("pair", every_version(), ids=named)
 def test_damaged_messages_are_read_or_refused(pair: tuple[type[Message], int]) -> None:
     chance = random.Random(named(pair))
-    began = time.monotonic()
+    began = time.process_time()
     for _ in range(3):
         whole = encode(arbitrary(chance, *pair), pair[1])
         for _ in range(20):
             attempt(*pair, whole[: chance.randrange(len(whole) + 1)])
             attempt(*pair, flipped(chance, whole))
             attempt(*pair, chance.randbytes(chance.randrange(60)))
-    assert time.monotonic() - began < SECONDS_MAX
+    assert time.process_time() - began < SECONDS_MAX
 
 
 @pytest.mark.parametrize("pair", every_version(), ids=named)
@@ -50,7 +50,7 @@ def test_a_huge_count_costs_neither_time_nor_memory(pair: tuple[type[Message], i
     chance = random.Random(named(pair))
     whole = encode(arbitrary(chance, *pair), pair[1])[:2000]
     attempt(*pair, whole)  # builds the codec before the memory is counted
-    began = time.monotonic()
+    began = time.process_time()
     tracemalloc.start()
     for _ in range(40):
         place = chance.randrange(len(whole) + 1)
@@ -58,7 +58,7 @@ def test_a_huge_count_costs_neither_time_nor_memory(pair: tuple[type[Message], i
     _now, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < MEMORY_BYTES_MAX
-    assert time.monotonic() - began < SECONDS_MAX
+    assert time.process_time() - began < SECONDS_MAX
 
 
 def flipped(chance: random.Random, whole: bytes) -> bytes:
@@ -77,10 +77,10 @@ def test_a_count_that_the_bytes_could_just_hold_is_believed_no_further_than_they
 
 
 def test_a_million_unknown_tags_are_stepped_over_or_refused_quickly() -> None:
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(FindingError, match="tagged fields"):
         decode(FetchResponse, 12, bytes(10) + b"\x01" + b"\xc0\x84\x3d" + b"\x05\x00" * 500_000)
-    assert time.monotonic() - began < SECONDS_MAX
+    assert time.process_time() - began < SECONDS_MAX
 
 
 @pytest.mark.parametrize("seed", range(20))

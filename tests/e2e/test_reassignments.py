@@ -1,0 +1,119 @@
+"""Replicas that move while the controller changes: begun under ZooKeeper, ended by ours; begun anywhere, ended after
+the way back.
+
+A move is kept from ending by Kafka's own replication throttle, which is configuration and is copied like any other.
+"""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from migrator.lab.cluster import Cluster
+from migrator.lab.laboratory import Laboratory
+from migrator.lab.tools import cancel_reassignment, list_reassignments, reassign
+from tests.e2e.support import assert_same, ready_cluster, wait_for
+from tests.e2e.test_admin_requests import (
+    assert_all_there,
+    assignment,
+    at_rest,
+    create,
+    hand_back,
+    leaders,
+    wait_assignment,
+    wait_logs,
+)
+
+pytestmark = pytest.mark.lab
+
+MOVED = "moved"
+RECORDS = 6_000
+PADDING = b" " * 1_500
+"""Of one partition far more than a follower takes with its first, unthrottled fetch (1 MiB)."""
+REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+
+
+def fill(cluster: Cluster, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "linger.ms": 20})
+    for number in range(RECORDS):
+        producer.produce(topic, str(number).encode(), partition=number % 3, headers={"padding": PADDING})
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def alter(cluster: Cluster, resource: ConfigResource, kind: AlterConfigOpType, **values: str) -> None:
+    for name, value in values.items():
+        entry = ConfigEntry(name.replace("_", "."), value, incremental_operation=kind)
+        resource.add_incremental_config(entry)
+    cluster.admin().incremental_alter_configs([resource])[resource].result(30)
+
+
+def throttle(cluster: Cluster, topic: str) -> None:
+    for broker in cluster.brokers:
+        named = {name.replace(".", "_"): "1000" for name in RATES}
+        alter(cluster, ConfigResource(ResourceType.BROKER, str(broker.broker_id)), AlterConfigOpType.SET, **named)
+    named = {name.replace(".", "_"): "*" for name in REPLICAS}
+    alter(cluster, ConfigResource(ResourceType.TOPIC, topic), AlterConfigOpType.SET, **named)
+
+
+def let_go(cluster: Cluster, topic: str) -> None:
+    """Fetches that are held back now come to an end in a while: the rate of the last seconds has to fall."""
+    named = {name.replace(".", "_"): "" for name in REPLICAS}
+    alter(cluster, ConfigResource(ResourceType.TOPIC, topic), AlterConfigOpType.DELETE, **named)
+    for broker in cluster.brokers:
+        rates = {name.replace(".", "_"): "1000000000" for name in RATES}
+        alter(cluster, ConfigResource(ResourceType.BROKER, str(broker.broker_id)), AlterConfigOpType.SET, **rates)
+
+
+MOVING = {
+    "partitions": {"0": [0, 2, 1], "1": [2, 0, 1], "2": [2, 1, 0]},
+    "adding_replicas": {"0": [2], "1": [2], "2": [2]},
+    "removing_replicas": {"0": [1], "1": [1], "2": [0]},
+}
+
+
+def begin_to_move(cluster: Cluster) -> None:
+    """Three partitions get a replica on broker 2, which gets a part of it only. By ZooKeeper's controller."""
+    create(cluster, MOVED, (0, 1), (1, 0), (0, 1))
+    fill(cluster, MOVED)
+    throttle(cluster, MOVED)
+    plan = {(MOVED, 0): (0, 2), (MOVED, 1): (2, 0), (MOVED, 2): (2, 1)}
+    reassign(cluster.laboratory, cluster.bootstrap_servers, plan)
+    wait_for(lambda: None if assignment(cluster, MOVED) == MOVING else "not yet", 30, "the moves are in ZooKeeper")
+
+
+def test_moves_that_run_at_the_takeover_are_copied_and_ended(laboratory: Laboratory) -> None:
+    with ready_cluster(laboratory, topics=1) as (cluster, controller):
+        begin_to_move(cluster)
+        controller.start()
+        controller.wait_dual_write(60)
+        assert assignment(cluster, MOVED) == MOVING
+        assert_same(cluster, controller.data)
+        text = list_reassignments(laboratory, cluster.bootstrap_servers)
+        assert "moved-0: replicas: 0,2,1. adding: 2. removing: 1." in text, text
+
+        cancel_reassignment(laboratory, cluster.bootstrap_servers, {(MOVED, 2): (2, 1)})
+        let_go(cluster, MOVED)
+        wait_assignment(cluster, MOVED, at_rest(p0=(0, 2), p1=(2, 0), p2=(1, 0)))
+        wait_logs(cluster, MOVED, 0, {0, 2})
+        wait_logs(cluster, MOVED, 2, {0, 1})
+        assert leaders(cluster, MOVED, 3)[0] == 0
+        assert not cluster.zk.exists("/admin/reassign_partitions")
+        assert_same(cluster, controller.data)
+        assert_all_there(cluster, MOVED, 3, RECORDS)
+
+
+def test_moves_outlive_the_takeover_and_the_hand_back(laboratory: Laboratory) -> None:
+    with ready_cluster(laboratory, topics=1) as (cluster, controller):
+        begin_to_move(cluster)
+        controller.start()
+        controller.wait_dual_write(60)
+        hand_back(cluster, controller)
+        assert assignment(cluster, MOVED) == MOVING
+
+        let_go(cluster, MOVED)  # by ZooKeeper's own controller
+        wait_assignment(cluster, MOVED, at_rest(p0=(0, 2), p1=(2, 0), p2=(2, 1)))
+        wait_logs(cluster, MOVED, 1, {0, 2})
+        assert_all_there(cluster, MOVED, 3, RECORDS)
