@@ -16,12 +16,14 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import dropwhile
 from pathlib import Path
 from typing import Final
 
 from benchmarks.kraft_load import Address
-from benchmarks.stand_in_broker import StandInBroker, until
+from benchmarks.stand_in_broker import Order, StandInBroker, until
 from benchmarks.systems import KAFKA_FLAGS
+from migrator.driver.tell import LEADER_AND_ISR
 from migrator.lab.classes import prepared
 from migrator.lab.controller import DUAL_WRITE, Controller, ControllerSpec, quorum_specs
 from migrator.lab.laboratory import Laboratory
@@ -132,13 +134,19 @@ class Running:
         return found.get("brokerid", -1), found.get("kraftControllerEpoch", -1)
 
     async def told(self) -> float:
-        """When the broker had answered the last of a full send, which is its full UpdateMetadata."""
+        """When the broker had answered the last of a full send: the full UpdateMetadata after the LeaderAndIsr."""
 
         async def look() -> bool:
-            return any(each.is_full_metadata for each in self.broker.told)
+            return self._last_of_full_send() is not None
 
         await until(look, "the full send", DEADLINE_S, LOOK_S)
-        return next(each.answered for each in self.broker.told if each.is_full_metadata)
+        last = self._last_of_full_send()
+        assert last is not None
+        return last.answered
+
+    def _last_of_full_send(self) -> Order | None:
+        after = dropwhile(lambda each: each.api_key != LEADER_AND_ISR, self.broker.told)
+        return next((each for each in after if each.is_full_metadata), None)
 
     async def in_dual_write(self) -> System:
         """Wait until one of the controllers is; returns it."""
@@ -153,7 +161,8 @@ class Running:
 
     def told_partitions(self) -> int:
         """How many partitions the full UpdateMetadata names."""
-        full = next(each for each in self.broker.told if each.is_full_metadata)
+        full = self._last_of_full_send()
+        assert full is not None
         return sum(len(topic.partition_states) for topic in full.body().topic_states)
 
 
