@@ -88,8 +88,8 @@ def test_whoever_comes_after_a_kill_finishes_or_backs_out(laboratory: Laboratory
             victim.brokers_are_well(f"after-{effect}")
             assert copies(controller) == 0
 
-        # It was asked to abort, and dies before it gives back what it claimed.
-        give_back_late(victim)
+        # The next life gives back what the last one may have claimed, and dies before it does.
+        victim.die_before("give back")
         wait_zookeeper_rules(cluster, deadline_s=20)
         assert copies(controller) == 0
 
@@ -118,21 +118,3 @@ def test_whoever_comes_after_a_kill_finishes_or_backs_out(laboratory: Laboratory
         assert controller.process.wait_for_exit(15)
         assert controller.process.exit_code not in (0, None)
         victim.brokers_are_well("handed-back")
-
-
-def give_back_late(victim: Victim) -> None:
-    """Stop it in the window, ask for an abort, and kill it before it gives back."""
-    controller = victim.controller
-    go = controller.directory / "go"
-    mark = controller.directory / "encoding"
-    spoil(controller, mark, stall_before="encode", go=str(go), then_stall="give back")
-    controller.launch()
-    controller.wait_ready()
-    controller.wait_state("WAIT_BROKERS", "HELD")
-    controller.ask("takeover")
-    wait_for(lambda: None if mark.exists() else "not yet", 60, "it encodes")
-    controller.ask("abort")
-    go.touch()
-    wait_for(lambda: None if mark.read_text() == "give back" else "not yet", 60, "it comes to 'give back'")
-    controller.kill()
-    unspoil(controller)
