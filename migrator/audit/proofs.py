@@ -170,23 +170,11 @@ class _Seen:
         self.partitions: tuple[int, ...] = ()
         self.states: list[Znode | None] = []
 
-    def get(self, path: str) -> Znode | None:
-        raise NotImplementedError(path)
-
-    def children(self, path: str) -> list[str]:
-        raise NotImplementedError(path)
-
     def get_many(self, wanted: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[Znode | None]:
         known = {paths.topic(self.name): self.head, paths.topic_config(self.name): self.config}
         for partition, state in zip(self.partitions, self.states, strict=True):
             known[paths.state(self.name, partition)] = state
         return map(known.__getitem__, wanted)
-
-    def children_many(self, wanted: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[list[str] | None]:
-        raise NotImplementedError(str(wanted))
-
-    def sync(self, path: str = "/") -> None:
-        """Was done before it was read."""
 
 
 def digest(znodes: Iterable[Znode | None]) -> bytes:
