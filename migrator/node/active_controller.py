@@ -93,6 +93,7 @@ class ActiveController:
         self.contacts = Contacts()
         self.epoch: int | None = None
         self.writes_allowed: Callable[[], bool] = lambda: False
+        self.blocked: Callable[[], str | None] = lambda: None
         self._serves_kraft = False
         self._raft = raft
         self._read_ahead: ReadAhead | None = read_ahead
@@ -307,7 +308,8 @@ class ActiveController:
         await self._resumed.wait()
         if self.epoch is None:
             return refuse(request, Error.NOT_CONTROLLER)
-        decision = decide(self._situation(asker), request, version, writes_allowed=self._may_write())
+        situation = self._situation(asker)
+        decision = decide(situation, request, version, writes_allowed=self._may_write(), blocked=self.blocked())
         future = self._carry_out(decision)
         if future is None:
             return decision.reply

@@ -37,6 +37,7 @@ from migrator.node.broker_channels import UNKNOWN_SERVER_ERROR, BrokerChannels, 
 from migrator.node.claims import read_claim
 from migrator.node.client_security import client_security
 from migrator.node.config import NodeConfig
+from migrator.node.divergence_watch import DivergenceWatch
 from migrator.node.encoder_config import encoder_of
 from migrator.node.hooks import Hooks
 from migrator.node.mirror_node import Mirror
@@ -56,6 +57,9 @@ HAND_BACK_CAN_BE_ASKED = frozenset(
     {State.COMMITTING, State.RESUMING, State.SYNCING, State.TELLING_BROKERS, State.DUAL_WRITE}
 )
 """A wish that comes at any other time is not kept: it would be carried out when nobody means it any more."""
+
+MIRRORS = frozenset({State.SYNCING, State.TELLING_BROKERS, State.DUAL_WRITE})
+"""Where ZooKeeper is being brought to what the log says."""
 
 SPREAD_S = 2.0
 """How long a hand-back waits for voters that lag: a majority has the mark in any case."""
@@ -156,6 +160,8 @@ class DriverNode:
         self._looking: asyncio.Task[None] | None = None
         self._moves = 0
         controller.writes_allowed = self._may_write
+        self.divergence = DivergenceWatch(config.divergence, self.behind, self.now_ms)
+        controller.blocked = self.divergence.refusal
 
     # --- what others see -----------------------------------------------------------------------------------
 
@@ -165,6 +171,11 @@ class DriverNode:
 
     def _may_write(self) -> bool:
         return writes_allowed(self.now.state)
+
+    def behind(self) -> int:
+        """Records that ZooKeeper should have and lacks; 0 where it is not written."""
+        mirrors = self.now.state in MIRRORS and self.now.claim is not None and self.now.dual_write_at.offset >= 0
+        return max(0, self.controller.image.position.offset - self.now.dual_write_at.offset) if mirrors else 0
 
     def wait_because(self, reason: str) -> None:
         """Name what is waited for; logged when it changes."""
@@ -512,6 +523,7 @@ class DriverNode:
         """What this node held, learned or was asked for as a leader means nothing when it leads again."""
         now = self.now
         now.claim = now.window = None
+        now.dual_write_at = NOWHERE
         now.wish_takeover = now.wish_hand_back = now.fresh_copy = False
         now.surveys.clear()
 
