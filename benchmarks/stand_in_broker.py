@@ -31,6 +31,8 @@ from migrator.wire.messages.brokers import (
     RegistrationListener,
 )
 from migrator.wire.messages.configs import (
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
     DescribeLogDirsPartition,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
@@ -45,6 +47,8 @@ from migrator.zk.session import ZkSession
 from tests.support.seeded_tree import SeededTree, an_id
 
 METADATA: Final = 3
+BROKER_RESOURCE: Final = 4
+DESCRIBE_CONFIGS: Final = 32
 DESCRIBE_LOG_DIRS: Final = 35
 ORDERS: Final = {
     LEADER_AND_ISR: LeaderAndIsrResponse(),
@@ -89,6 +93,7 @@ class StandInBroker:
         self._answers: dict[int, bytes] = {
             DESCRIBE_LOG_DIRS: _encoded(_log_dirs(tree), 4),
             METADATA: _encoded(_metadata(tree), 12),
+            DESCRIBE_CONFIGS: _encoded(_nothing_set(broker), 4),
         }
         self._epoch: int | None = None
         self._server: asyncio.Server | None = None
@@ -199,6 +204,11 @@ async def until(condition: Callable[[], Awaitable[bool]], what: str, deadline_s:
 def _encoded(response: Message, version: int) -> bytes:
     """Encoded once, it is large: length, correlation id, the rest."""
     return encode_response(response, version, correlation_id=0)
+
+
+def _nothing_set(broker: int) -> DescribeConfigsResponse:
+    """Of what a controller asks, everything is as Kafka's defaults make it."""
+    return DescribeConfigsResponse(results=(DescribeConfigsResult(0, None, BROKER_RESOURCE, str(broker)),))
 
 
 def _log_dirs(tree: SeededTree) -> DescribeLogDirsResponse:

@@ -83,6 +83,7 @@ class Proofs:
         names = topic_names(session)
         comparison = Comparison(replace(rules, topics=frozenset(names) | by_topic.keys()))
         proofs: dict[str, Proof] = {}
+        there: set[str] = set()
         remaining = iter(names)
         while chunk := list(islice(remaining, TOPICS_AT_ONCE)):
             for seen in self._read(session, chunk, limits):
@@ -90,14 +91,15 @@ class Proofs:
                     proof = self._judge(seen, by_topic.get(seen.name, ()), comparison)
                 except _NotOfOneTopicError:
                     return None
+                there.add(seen.name)
                 if proof is not None:
                     proofs[seen.name] = proof
         self._of = proofs
         if len({proof.topic_id for proof in proofs.values()}) < len(proofs):
             return None
-        for name in sorted(by_topic.keys() - set(names)):
+        for name in sorted(by_topic.keys() - there):
             compare_topics(_Seen(name), facts_of_values(by_topic[name]), [], comparison)
-        orphans = sorted(set(config_names(session, TOPIC_CONFIGS)) - set(names))
+        orphans = sorted(set(config_names(session, TOPIC_CONFIGS)) - there)
         compare_configs(session, LogFacts(), TOPIC_CONFIGS, orphans, comparison, limits, by_topic.keys())
         compare_others(session, others, comparison, limits, self._passwords)
         return comparison
@@ -168,23 +170,11 @@ class _Seen:
         self.partitions: tuple[int, ...] = ()
         self.states: list[Znode | None] = []
 
-    def get(self, path: str) -> Znode | None:
-        raise NotImplementedError(path)
-
-    def children(self, path: str) -> list[str]:
-        raise NotImplementedError(path)
-
     def get_many(self, wanted: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[Znode | None]:
         known = {paths.topic(self.name): self.head, paths.topic_config(self.name): self.config}
         for partition, state in zip(self.partitions, self.states, strict=True):
             known[paths.state(self.name, partition)] = state
         return map(known.__getitem__, wanted)
-
-    def children_many(self, wanted: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[list[str] | None]:
-        raise NotImplementedError(str(wanted))
-
-    def sync(self, path: str = "/") -> None:
-        """Was done before it was read."""
 
 
 def digest(znodes: Iterable[Znode | None]) -> bytes:

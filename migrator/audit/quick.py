@@ -29,6 +29,7 @@ from migrator.audit.rows import SideRow
 from migrator.audit.seal import Seal
 from migrator.audit.security_facts import SECURITY_FAMILIES
 from migrator.audit.zk_source import (
+    Reader,
     Session,
     TopicRows,
     config_names,
@@ -118,7 +119,7 @@ def _texts(found: Iterable[Difference]) -> set[bytes]:
 
 
 def compare_topics(
-    session: Session, log: LogFacts, topics: Iterable[str], comparison: Comparison, limits: ReadLimits = UNLIMITED
+    session: Reader, log: LogFacts, topics: Iterable[str], comparison: Comparison, limits: ReadLimits = UNLIMITED
 ) -> set[str]:
     """Returns the topics that both sides have."""
     seen, on_both = set(), set()
@@ -150,7 +151,7 @@ def _compare_partitions(rows: TopicRows, log: LogFacts, comparison: Comparison, 
 
 
 def compare_configs(
-    session: Session,
+    session: Reader,
     log: LogFacts,
     family: str,
     znodes: Iterable[str],

@@ -40,10 +40,15 @@ TOPICS_AT_ONCE: Final = 1_000
 _ROOTS: Final = {TOPIC_CONFIGS: paths.TOPIC_CONFIGS, BROKER_CONFIGS: paths.BROKER_CONFIGS}
 
 
-class Session(Protocol):
+class Reader(Protocol):
+    """Gives znodes whose paths are known."""
+
+    def get_many(self, paths: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[Znode | None]: ...
+
+
+class Session(Reader, Protocol):
     def get(self, path: str) -> Znode | None: ...
     def children(self, path: str) -> list[str] | None: ...
-    def get_many(self, paths: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[Znode | None]: ...
     def children_many(self, paths: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[list[str] | None]: ...
     def sync(self, path: str = "/") -> None: ...
 
@@ -55,14 +60,14 @@ class TopicRows(NamedTuple):
     partitions: list[SideRow]
 
 
-def topic_rows(session: Session, names: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[TopicRows]:
+def topic_rows(session: Reader, names: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[TopicRows]:
     """In the order of `names`; a topic that does not exist (any more) is left out."""
     remaining = iter(names)
     while chunk := list(islice(remaining, TOPICS_AT_ONCE)):
         yield from _chunk_of_topics(session, chunk, limits)
 
 
-def _chunk_of_topics(session: Session, names: list[str], limits: ReadLimits) -> Iterator[TopicRows]:
+def _chunk_of_topics(session: Reader, names: list[str], limits: ReadLimits) -> Iterator[TopicRows]:
     heads = []
     for name, znode in zip(names, session.get_many(map(paths.topic, names), limits), strict=True):
         if znode is not None:
@@ -95,7 +100,7 @@ def _partition(topic: str, partition: int, assignment: Facts, assigned_at: int, 
 
 
 def config_rows(
-    session: Session,
+    session: Reader,
     family: str,
     names: Iterable[str],
     limits: ReadLimits = UNLIMITED,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import Final, TypeVar
 
 from migrator.controller.decision import Record
@@ -23,7 +22,7 @@ from migrator.wire.messages.metadata import NoOpRecord
 REMOVALS_MAX: Final = 100_000
 """Of each kind, the newest: some megabytes. A broker that missed an older one needs a person."""
 
-PER_RECORD: Final = 1_000
+BYTES_PER_RECORD: Final = 16_384
 
 Key = TypeVar("Key")
 
@@ -95,10 +94,24 @@ def _remember(known: dict[Key, None], key: Key) -> None:
 
 
 def _parts(known: Iterable[object]) -> Iterator[list[object]]:
-    remaining = iter(known)
-    while part := list(islice(remaining, PER_RECORD)):
+    """Cut by bytes: the text of a mark is a string of Kafka's protocol, which ends at 32,767 of them."""
+    part: list[object] = []
+    size = 0
+    for each in known:
+        added = len(_text(each))
+        if part and size + added > BYTES_PER_RECORD:
+            yield part
+            part, size = [], 0
+        part.append(each)
+        size += added + 1
+    if part:
         yield part
 
 
 def _mark(name: str, part: list[object]) -> Record:
-    return NoOpRecord(mark=name, mark_text=json.dumps(part, separators=(",", ":"))), 0
+    return NoOpRecord(mark=name, mark_text=_text(part)), 0
+
+
+def _text(value: object) -> str:
+    """ASCII, so that its length is that of its bytes."""
+    return json.dumps(value, separators=(",", ":"))

@@ -104,9 +104,15 @@ class Teller:
         return self._welcome()
 
     def heal(self, broker: int, leftovers: Iterable[tuple[str, int]]) -> list[Order]:
-        """What has to come before the next FULL LeaderAndIsr of a broker that refused one."""
+        """What has to come before the next FULL LeaderAndIsr of a broker that refused one.
+
+        leftovers: what it does not host by the log. Where brokers were not told yet that it does not, because ZooKeeper
+        has to know first, it keeps its log: the others still follow it.
+        """
         image = self._image_of_zookeeper()
-        return healing_orders(image, self._claim, image.brokers[broker], self._listener, leftovers)
+        hosted = {(topic.name, each.id) for topic, each in image.partitions() if broker in each.replicas}
+        unused = [each for each in leftovers if each not in hosted]
+        return healing_orders(image, self._claim, image.brokers[broker], self._listener, unused)
 
     def audience(self) -> dict[int, int]:
         """Brokers that were told everything, with the epoch under which they were."""

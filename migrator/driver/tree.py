@@ -293,7 +293,8 @@ def changed_since(copied: Tree, now: Tree, log: Image = EMPTY) -> list[str]:
     """Names of what is not what was copied: topics, configurations, and the families of security.
 
     Partition states are not looked at. A credential that the log has is ours: those that Kafka's format tool put into
-    it were written into ZooKeeper after the copy.
+    it were written into ZooKeeper after the copy. So is an assignment that the log has: moves that had arrived are
+    ended right after the commit, and those that were only ordered begin then.
     """
 
     def told(tree: Tree) -> dict[str, object]:
@@ -303,7 +304,12 @@ def changed_since(copied: Tree, now: Tree, log: Image = EMPTY) -> list[str]:
 
     before, after = told(copied), told(now)
     ours = credentials_told(log.scram)
-    changed = (path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+    changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+    for name, reading in now.topics.items():
+        path, was = paths.topic(name), copied.topics.get(name)
+        by_log = log.topics.get(reading.topic.id)
+        if path in changed and was is not None and by_log is not None:
+            ours[path] = (_assigned(by_log), was.config)
     return sorted(path for path in changed if path not in after or ours.get(path) != after[path])
 
 
@@ -357,8 +363,10 @@ def replicas_gone(before: Tree | None, after: Tree) -> set[tuple[int, str, int]]
         known = None if before is None else before.topics.get(name)
         if known is None or known is now or known.topic.id != now.topic.id:
             continue
-        for left, right in zip(known.topic.partitions, now.topic.partitions, strict=False):
-            gone |= {(broker, name, right.id) for broker in set(left.replicas) - set(right.replicas)}
+        for partition in now.topic.partitions:
+            was = known.topic.partition(partition.id)
+            if was is not None and was.replicas != partition.replicas:
+                gone |= {(broker, name, partition.id) for broker in set(was.replicas) - set(partition.replicas)}
     return gone
 
 

@@ -29,6 +29,7 @@ from migrator.lab.frames import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, D
 from migrator.lab.tools import elect_preferred_leaders, reassign
 
 SETTLE_DEADLINE_S: Final = 60.0
+QUIET_S: Final = 1.0
 TOPICS_PER_REQUEST: Final = 200
 """What a ZooKeeper controller creates well within the request timeout."""
 
@@ -148,6 +149,7 @@ class Changes:
         returner.wait_ready()
         self._wait_told(LEADER_AND_ISR, self.plan.grown, [returner.broker_id])
         self.cluster.wait_isr_whole(self._topics(), SETTLE_DEADLINE_S)
+        self._wait_quiet()
 
     def elect_leaders(self) -> None:
         """Leadership goes back to each partition's first replica; whoever is elsewhere is told to everybody."""
@@ -208,6 +210,13 @@ class Changes:
 
     def _wait(self, why_not: Callable[[], str | None], name: str) -> None:
         self.cluster.laboratory.wait(why_not, name=name, deadline_s=SETTLE_DEADLINE_S, poll_every_s=0.05)
+
+    def _wait_quiet(self) -> None:
+        """Until nobody has been told anything for a moment: the end of what a returner is told has no other sign."""
+        deadline, seen = time.monotonic() + SETTLE_DEADLINE_S, -1
+        while time.monotonic() < deadline and (now := len(self.recorder.frames())) != seen:
+            seen = now
+            time.sleep(QUIET_S)
 
     def _wait_told(self, api_key: int, topic: str, brokers: Iterable[int]) -> None:
         """Wait until each of these brokers got such a request that names the topic, in this step."""

@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Final, assert_never
@@ -162,6 +162,8 @@ class Run:
         if self.tally.added(topic):
             self.here.topics.returns += 1
         self.ledger.write(TopicAdded(topic, now_us()))
+        counts = self.here.topics.counts
+        self._use(counts, self.wanted - counts.keys())
 
     def _drop(self, topic: str) -> None:
         self.wanted.discard(topic)
@@ -178,11 +180,12 @@ class Run:
         except KafkaException as error:
             self.tally.error(f"metadata {error.args[0].name()}")
             return
-        found = {topic: len(named[topic].partitions) for topic in self.wanted if topic in named}
+        counted = {topic: len(named[topic].partitions) for topic in self.wanted if topic in named}
+        found = {topic: count for topic, count in counted.items() if count}
         known = {topic: count for topic, count in self.here.topics.counts.items() if topic in self.wanted}
-        self._use(known | {topic: count for topic, count in found.items() if count}, self.wanted - found.keys())
+        self._use(known | found, self.wanted - found.keys())
 
-    def _use(self, counts: dict[str, int], missing: Iterable[str]) -> None:
+    def _use(self, counts: Mapping[str, int], missing: Iterable[str]) -> None:
         if counts != self.here.topics.counts:
             self.here.topics.counts = counts
         self.tally.set_topics(counts, missing)

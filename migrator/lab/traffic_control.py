@@ -118,11 +118,13 @@ class Traffic:
         self._process = self.laboratory.processes.start(self.name, command)
 
     def wait_flowing(self, deadline_s: float = FLOW_DEADLINE_S) -> float:
-        """Wait until every partition has an acknowledged record. Returns the seconds. Raises Z2K-6003."""
+        """Wait until each partition of each topic has an acknowledged record. Returns the seconds. Raises Z2K-6003."""
 
         def why_not(status: TrafficStatus) -> str | None:
             if status.state is not State.RUNNING:
                 return status.state
+            if status.missing_topics:
+                return f"no broker names {', '.join(status.missing_topics)}"
             silent = f"{status.silent_partitions} of {status.partitions} partitions have no record yet"
             return silent if status.silent_partitions or not status.partitions else None
 

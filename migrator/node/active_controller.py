@@ -437,9 +437,15 @@ class ActiveController:
 
     async def begin(self, ordered: Iterable[OrderedMove]) -> int:
         """Move replicas as ordered through ZooKeeper; returns how many partitions, when that is committed."""
+        await self._resumed.wait()
+        if self.epoch is None:
+            raise LeadershipLost
+        epoch = self.epoch
         records = begin_ordered(self._situation(), ordered)
         if records:
             self._append(records)
+            if self.epoch != epoch:
+                raise LeadershipLost
             await self.settled()
         return len(records)
 

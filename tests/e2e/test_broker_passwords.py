@@ -174,13 +174,14 @@ def passwords_in(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def lines_of(settings: EncoderSettings) -> dict[str, Value]:
-    """As they stand in a properties file."""
+    """As they stand in a properties file, with the key that the brokers have for tokens."""
     old = {} if settings.old_secret is None else {"password.encoder.old.secret": settings.old_secret}
     return {
         "password.encoder.secret": settings.secret,
         "password.encoder.cipher.algorithm": settings.cipher,
         "password.encoder.key.length": settings.key_length,
         "password.encoder.iterations": settings.iterations,
+        "delegation.token.secret.key": TOKEN_KEY,
         **old,
     }
 

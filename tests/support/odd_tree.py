@@ -41,6 +41,9 @@ class OddTree:
     ordered: str
 
 
+CONTROLLER_EPOCH: Final = 40
+
+
 def odd_tree(seed: int) -> OddTree:
     chance = Random(seed)
     topics = _Topics(chance)
@@ -51,6 +54,7 @@ def odd_tree(seed: int) -> OddTree:
         brokers=BROKERS,
         broker_configs=_broker_configs(chance),
         producer_block_end=chance.choice(BLOCK_ENDS),
+        controller_epoch=CONTROLLER_EPOCH,
         security={**topics.znodes, **_entities(chance), **_acls(chance), **_tokens(chance), **_leftovers()},
     )
     return OddTree(tree, tuple(topics.waived), topics.ordered)
@@ -76,11 +80,11 @@ class _Topics:
         self._topic("empty-config", config=config_json({}))
         self._topic("a.b_c-D", config=_json({"config": {"retention.ms": "-1"}, "version": 1, **OTHERS}))
         self._topic("n" * 249, config=config_json({"cleanup.policy": "compact,delete"}))
-        self._topic("...", config=config_json({"no.such.key": "kept", "max.message.bytes": "not validated", "k": ""}))
+        self._topic("...", config=config_json({"no.such.key": "kept", "k": ""}))
         self._topic(
-            "größe-日本", config=config_json({"confluent.placement": '{"a":"ü\\n\\"q\\" \U0001f600"}', "l": LONG})
+            "words.of-all_kinds",
+            config=config_json({"confluent.placement": '{"a":"ü\\n\\"q\\" \U0001f600"}', "l": LONG}),
         )
-        self._topic("without-partitions", partitions={})
         self._topic("_")
         self._topic("written-by-2.4", version=2, without=("removing_replicas",))
         self._topic("without-moves", without=("adding_replicas", "removing_replicas"))
@@ -140,7 +144,7 @@ class _Topics:
                 "leader": in_sync[0] if leader is None else leader,
                 "isr": list(in_sync),
                 "leader_epoch": self._chance.randint(0, 70_000) if leader_epoch is None else leader_epoch,
-                "controller_epoch": self._chance.randint(1, 40),
+                "controller_epoch": self._chance.randint(1, CONTROLLER_EPOCH),
                 "version": 1,
                 **({"leader_recovery_state": recovery} if recovery or self._chance.random() < 0.2 else {}),
                 **(more or {}),

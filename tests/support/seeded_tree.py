@@ -49,6 +49,7 @@ class SeededTree:
         default_factory=lambda: {"<default>": {"log.cleaner.threads": "2"}, "1": {"log.cleaner.threads": "3"}}
     )
     producer_block_end: int = 5_999
+    controller_epoch: int = 1
     security: Mapping[str, bytes] = field(default_factory=dict)
     """Znodes of quotas, credentials, ACLs and tokens, parents first: `EVERY_SECURITY_FAMILY`, or none."""
 
@@ -84,7 +85,7 @@ class SeededTree:
 
     def _cluster(self) -> Iterator[Create]:
         yield Create("/cluster/id", b'{"version":"1","id":"AAAAAAAAQAqAAAAAAAAAAA"}')
-        yield Create("/controller_epoch", b"1")
+        yield Create("/controller_epoch", str(self.controller_epoch).encode())
         block = {"version": 1, "broker": 1, "block_start": str(self.producer_block_end - 999)}
         yield Create("/latest_producer_id_block", _json({**block, "block_end": str(self.producer_block_end)}))
         for broker in self.brokers:

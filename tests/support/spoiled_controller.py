@@ -2,7 +2,6 @@
 
 The environment variable SPOIL holds JSON:
   stall_before  name of an effect (migrator.node.hooks.EFFECTS): write `mark` and wait there, until `go` exists
-  then_stall    name of another effect: the same before it, for good
   plan          a file that may hold the name of an effect: whoever comes to it first takes the file (renamed to .taken,
                 with its own properties file as the content) and waits before it, until the same name with .go exists
   drop          {"topic": t, "partition": p}: leave one partition out of every FULL LeaderAndIsr
@@ -39,10 +38,10 @@ SPOIL: dict[str, Any] = json.loads(os.environ.get("SPOIL", "{}"))
 
 async def stall(effect: str) -> None:
     await take_plan(effect)
-    if effect not in (SPOIL.get("stall_before"), SPOIL.get("then_stall")):
+    if effect != SPOIL.get("stall_before"):
         return
     Path(SPOIL["mark"]).write_text(effect)
-    while effect == SPOIL.get("then_stall") or not Path(SPOIL.get("go", "/nowhere")).exists():
+    while not Path(SPOIL.get("go", "/nowhere")).exists():
         await asyncio.sleep(0.02)
 
 

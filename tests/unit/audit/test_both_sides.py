@@ -229,3 +229,24 @@ def test_a_proof_ends_with_the_topic_s_records() -> None:
     assert [(each.family, each.key, each.kind) for each in found.differences] == [
         ("topics", "t000002", "missing in log")
     ]
+
+
+def test_a_topic_that_goes_while_zookeeper_is_read_is_only_in_the_log() -> None:
+    ensemble = FakeEnsemble()
+    SeededTree(topics=3, partitions=1).plant(ensemble)
+    copy = make_copy(read_tree(ensemble.session()))
+    session = ensemble.session()
+    there = session.children
+
+    def listed_and_gone(path: str) -> list[str] | None:
+        names = there(path)
+        if path == "/brokers/topics" and "/brokers/topics/t000001" in ensemble.nodes:
+            for each in sorted((node for node in ensemble.nodes if f"{node}/".startswith(f"{path}/t000001/")), key=len):
+                del ensemble.nodes[each]
+        return names
+
+    session.children = listed_and_gone  # type: ignore[method-assign]
+    found = Proofs().audit(session, copy.by_topic(), copy.rest, producer_id_margin(brokers=3))
+    assert [(each.family, each.key, each.kind) for each in found.differences] == [
+        ("topics", "t000001", "missing in zookeeper")
+    ]

@@ -458,6 +458,17 @@ def test_what_somebody_else_changed_after_the_copy_is_named_and_what_we_changed_
     claim, shape = mirror(session, claim, diff(image, healed), shape)
     assert changed_since(copied, read_tree(session)) == []
 
+    moved = an_image(
+        a_topic("orders", [a_partition(replicas=(2, 1), leader=2, leader_epoch=1, partition_epoch=1)]),
+        a_topic("payments"),
+        topic_configs={"orders": {"retention.ms": "1"}},
+        broker_configs={"1": {"a": "1"}},
+    )
+    claim, shape = mirror(session, claim, diff(healed, moved), shape)
+    assert changed_since(copied, read_tree(session), moved) == []
+    assert changed_since(copied, read_tree(session), healed) == ["/brokers/topics/orders"]
+    claim, shape = mirror(session, claim, diff(moved, healed), shape)
+
     with_ours = an_image(scram={KEY: KEPT})  # put into the log by Kafka's format tool, before any copy
     claim, shape = mirror(session, claim, diff(an_image(), with_ours), shape)
     assert changed_since(copied, read_tree(session), with_ours) == []

@@ -281,3 +281,18 @@ def test_k20_a_full_send_leaves_no_partition_of_an_earlier_topic_of_that_name() 
     told.hear(a_teller(ORDERS).everything())
     for broker in (1, 2, 3):
         assert_knows(told.brokers[broker], broker, ORDERS)
+
+
+def test_a_broker_is_not_healed_of_a_replica_that_the_others_still_follow() -> None:
+    """The removal waits for ZooKeeper: until then the broker leads it, and its log is all that there is."""
+    before = an_image(a_topic("orders", [a_partition(replicas=(1, 2, 3), isr=(1, 2, 3), leader=2)]))
+    after = at(an_image(a_topic("orders", [a_partition(replicas=(1, 3), isr=(1, 3), leader=1, leader_epoch=1)])), 1001)
+    teller = a_teller(before)
+    teller.everything()
+    assert teller.published(change(before, after)) == []
+    healing = teller.heal(2, [("orders", 0), ("gone", 1)])
+    assert heads(healing) == [(2, STOP_REPLICA, Kind.INCREMENTAL), (2, LEADER_AND_ISR, Kind.INCREMENTAL)]
+    assert [each.topic_name for each in request_of(healing[0]).topic_states] == ["gone"]
+    teller.mirrored(after.position)
+    stopped = request_of(teller.heal(2, [("orders", 0)])[0])
+    assert [each.topic_name for each in stopped.topic_states] == ["orders"]

@@ -75,19 +75,23 @@ def test_older_snapshots_are_forgotten_and_the_bootstrap_one_is_not_among_them(t
     assert [each.snapshot for each in files.measured()] == files.stored()
 
 
+LONGEST_NAME = 249
+
+
 def test_a_snapshot_remembers_what_the_log_took_away_and_its_image_does_not(tmp_path: Path) -> None:
     """A broker that was away since before it may return with these logs."""
     before = an_image(a_topic("gone", 2), a_topic("moved", [a_partition(0, (1, 2, 3))]))
     after = an_image(a_topic("moved", [a_partition(0, (1, 2))]), marks={Mark.MIGRATION: "77"})
     removals = Removals()
     removals.note(diff(before, after))
-    for number in range(1_500):
-        removals.topic_gone(f"topic-{number}")
+    names = [f"{number:04}-".ljust(LONGEST_NAME, "x") for number in range(1_500)]
+    for name in names:
+        removals.topic_gone(name)
     files = SnapshotFiles(tmp_path)
     records = [*records_of(after), *removals.records()]
     files.write(AT, [encode_record(record, version) for record, version in records], 77)
     loader = read_snapshot(files.path(AT), AT)
-    assert list(loader.removals.topics) == ["gone", *(f"topic-{number}" for number in range(1_500))]
+    assert list(loader.removals.topics) == ["gone", *names]
     assert list(loader.removals.replicas) == [(3, "moved", 0)]
     assert dict(loader.image.marks) == {Mark.MIGRATION: "77"}
     begun = read_ahead([], loader)
