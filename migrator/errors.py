@@ -623,8 +623,8 @@ BROKER_DOES_NOT_FOLLOW = Finding(
 
 ZOOKEEPER_FALLS_BEHIND = Finding(
     code="Z2K-2041",
-    says="ZooKeeper lacks {records} records, and has been behind for {seconds} s; the limits are {max_records} records "
-    "and {max_seconds} s.",
+    says="ZooKeeper lacks {records} records, the oldest for {seconds} s; the limits are {max_records} records and "
+    "{max_seconds} s.",
     means="Writes to ZooKeeper do not get through, or not fast enough. Nothing is lost: the log has everything, and "
     "ZooKeeper is caught up as soon as it takes writes. Until then a hand-back has to wait.",
     remedy="Look why ZooKeeper does not take writes (`zk2kraft status` names the reason). At a limit, changes of "

@@ -93,7 +93,6 @@ OF_ADMINISTRATORS: Final = (
     CreatePartitionsRequest,
     IncrementalAlterConfigsRequest,
     AlterConfigsRequest,
-    ElectLeadersRequest,
     AlterPartitionReassignmentsRequest,
     AlterClientQuotasRequest,
     AlterUserScramCredentialsRequest,
@@ -103,7 +102,7 @@ OF_ADMINISTRATORS: Final = (
     RenewDelegationTokenRequest,
     ExpireDelegationTokenRequest,
 )
-"""What can wait while ZooKeeper is too far behind. What brokers need to serve clients cannot (ISRs, producer ids)."""
+"""What can wait while ZooKeeper is too far behind. What clients are served with cannot: leaders, ISRs, producer ids."""
 
 
 def decide(
@@ -113,12 +112,12 @@ def decide(
 
     blocked: why changes of administrators are refused now, in words for them (R-866-12).
     """
-    if blocked is not None and isinstance(request, OF_ADMINISTRATORS):
-        return Decision(refuse(request, Error.POLICY_VIOLATION, blocked))
     if not writes_allowed and not isinstance(request, BEFORE_MIGRATION):
         return Decision(refuse(request, Error.NOT_CONTROLLER, "The controller does not change metadata now."))
     if not writes_allowed and situation.image.migration is MigrationState.MIGRATION:
         return _while_leaving(situation, request)
+    if blocked is not None and isinstance(request, OF_ADMINISTRATORS):
+        return Decision(refuse(request, Error.POLICY_VIOLATION, blocked))
     return decide_allowed(situation, request, lambda allowed: _decide(situation, allowed, version))
 
 

@@ -1,15 +1,17 @@
 """How far ZooKeeper may be behind the log before somebody hears of it, and what happens then (R-866-12).
 
-In:   the declared limits, and at every look: the time, and how many records ZooKeeper lacks.
-Out:  a `Level`: NEAR from half of a limit on, OVER at it.
-Elsewhere: who looks (node.driver_node), what a refused administrator is told (controller.requests).
+In:   the declared limits; what was committed and what ZooKeeper has, by the offset of the last record.
+Out:  a `Level`: NEAR from half of a limit on, OVER at it. Measured are how many records ZooKeeper lacks, and the age of
+      the oldest of them.
+Elsewhere: who looks (node.divergence_watch), what a refused administrator is told (controller.requests).
 Rule: nothing is lost by being behind. The log is the truth, and ZooKeeper is caught up afterwards. What grows with the
 distance is what a hand-back would have to wait for, and what ZooKeeper-mode brokers that restart would not know.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
@@ -28,35 +30,79 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """policy: what happens at a limit: changes of administrators are refused ("block"), or only said ("alarm")."""
+    """policy: what happens at a limit: changes of administrators are refused ("block"), or only said ("alarm").
+
+    records: a restarted broker moves every leader of a large cluster at once; that is no divergence yet.
+    """
 
     seconds: int = 60
-    records: int = 10_000
+    records: int = 100_000
     policy: str = BLOCK
 
 
 @dataclass(slots=True)
+class _Commits:
+    """Commits that ZooKeeper does not have, up to the record `last`; the oldest of them came at `at_ms`."""
+
+    last: int
+    at_ms: int
+
+
+@dataclass(slots=True)
 class Divergence:
-    """Remembers since when ZooKeeper has been behind without a pause."""
+    """Of one leadership. Times are of one monotonic clock.
+
+    records:     how many ZooKeeper lacks.
+    behind_ms:   how long it has lacked the oldest of them.
+    blocking_ms: how long administrators have had to wait.
+    """
 
     limits: Limits
     level: Level = Level.WITHIN
     records: int = 0
     behind_ms: int = 0
     blocking_ms: int = 0
-    """How long administrators have had to wait."""
-    _since_ms: int | None = None
+    _lacking: deque[_Commits] = field(default_factory=deque)
+    _newest: int = -1
+    _written: int = -1
     _blocking_since_ms: int | None = None
 
-    def look(self, now_ms: int, records: int) -> Level:
-        """records: how many of the log's records ZooKeeper does not have; 0 ends the time."""
-        self.records = records
-        if records <= 0:
-            self._since_ms = None
-        elif self._since_ms is None:
-            self._since_ms = now_ms
-        self.behind_ms = 0 if self._since_ms is None else now_ms - self._since_ms
-        share = max(self.behind_ms / (1_000 * self.limits.seconds), records / self.limits.records)
+    def committed(self, offset: int, now_ms: int) -> None:
+        """The log has records up to `offset`. Commits within a hundredth of the limit are kept as one."""
+        if self._written < 0:
+            self._written = offset - 1
+        self._newest = offset
+        if self._lacking and now_ms - self._lacking[-1].at_ms < 10 * self.limits.seconds:
+            self._lacking[-1].last = offset
+        else:
+            self._lacking.append(_Commits(offset, now_ms))
+
+    def written(self, offset: int) -> None:
+        """ZooKeeper has everything up to `offset`."""
+        self._written = max(self._written, offset)
+        while self._lacking and self._lacking[0].last <= offset:
+            self._lacking.popleft()
+
+    def lacked(self, offset: int, since_ms: int) -> None:
+        """An earlier leader left ZooKeeper without the record `offset` and what followed."""
+        self._written = offset - 1
+        self.committed(offset, since_ms)
+
+    def forget(self) -> None:
+        """ZooKeeper is not this node's to bring up any more."""
+        self._lacking.clear()
+        self._newest = self._written = -1
+
+    @property
+    def first_lacking(self) -> int:
+        """The offset of the oldest record that ZooKeeper does not have."""
+        return self._written + 1
+
+    def look(self, now_ms: int) -> Level:
+        """Where ZooKeeper stands now."""
+        self.records = self._newest - self._written if self._lacking else 0
+        self.behind_ms = now_ms - self._lacking[0].at_ms if self._lacking else 0
+        share = max(self.behind_ms / (1_000 * self.limits.seconds), self.records / self.limits.records)
         self.level = Level.OVER if share >= 1 else Level.NEAR if share >= 0.5 else Level.WITHIN
         if not self.blocks:
             self._blocking_since_ms = None

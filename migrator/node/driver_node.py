@@ -58,8 +58,8 @@ HAND_BACK_CAN_BE_ASKED = frozenset(
 )
 """A wish that comes at any other time is not kept: it would be carried out when nobody means it any more."""
 
-MIRRORS = frozenset({State.SYNCING, State.TELLING_BROKERS, State.DUAL_WRITE})
-"""Where ZooKeeper is being brought to what the log says."""
+MIRRORS = frozenset({State.SYNCING, State.TELLING_BROKERS, State.DUAL_WRITE, State.HANDING_BACK})
+"""Where ZooKeeper is brought to what the log says."""
 
 SPREAD_S = 2.0
 """How long a hand-back waits for voters that lag: a majority has the mark in any case."""
@@ -69,6 +69,10 @@ LOOK_S = 0.5
 
 CLAIM_LOOK_S = 0.05
 """Our own writes wake the watch on /migration; looks closer together than this are joined."""
+
+
+def wall_ms() -> int:
+    return int(time.time() * 1000)
 
 
 @dataclass(slots=True)
@@ -160,7 +164,9 @@ class DriverNode:
         self._looking: asyncio.Task[None] | None = None
         self._moves = 0
         controller.writes_allowed = self._may_write
-        self.divergence = DivergenceWatch(config.divergence, self.behind, self.now_ms)
+        self.divergence = DivergenceWatch(
+            config.divergence, controller, now_ms=self.now_ms, wall_ms=wall_ms, may_mark=self._may_write
+        )
         controller.blocked = self.divergence.refusal
 
     # --- what others see -----------------------------------------------------------------------------------
@@ -171,11 +177,6 @@ class DriverNode:
 
     def _may_write(self) -> bool:
         return writes_allowed(self.now.state)
-
-    def behind(self) -> int:
-        """Records that ZooKeeper should have and lacks; 0 where it is not written."""
-        mirrors = self.now.state in MIRRORS and self.now.claim is not None and self.now.dual_write_at.offset >= 0
-        return max(0, self.controller.image.position.offset - self.now.dual_write_at.offset) if mirrors else 0
 
     def wait_because(self, reason: str) -> None:
         """Name what is waited for; logged when it changes."""
@@ -241,6 +242,8 @@ class DriverNode:
         self._note_what_surveys_miss(delta)
         if self.now.claim is None or self.controller.image.migration is not MigrationState.MIGRATION:
             return
+        if self.now.state in MIRRORS and not self.now.fresh_copy:  # a copy came from ZooKeeper
+            self.divergence.committed(delta.after.position.offset)
         if self.mirror is not None:
             self.mirror.publish(delta)
         else:
@@ -258,8 +261,13 @@ class DriverNode:
             if old is None or new is None or old.epoch != new.epoch:
                 self.now.surveys.pop(broker, None)
 
-    def on_applied(self, position: Position) -> None:
+    def wrote(self, position: Position) -> None:
+        """ZooKeeper has everything up to here."""
         self.now.dual_write_at = position
+        self.divergence.written(position.offset)
+
+    def on_applied(self, position: Position) -> None:
+        self.wrote(position)
         if self.teller is not None:
             self.send(self.teller.mirrored(position))
         self._changed.set()
@@ -511,6 +519,8 @@ class DriverNode:
             await self._stop_telling()
         if state is State.IDLE:
             self._forget_leadership()
+        if state is State.RESUMING:
+            self.divergence.resume()
         if state is State.ABORTING:
             self.now.wish_takeover = False
             self.now.exported = None
@@ -539,6 +549,7 @@ class DriverNode:
             self.mirror.stop()
             self.mirror = None
         self.teller = None
+        self.divergence.forget()
         self.backlog.clear()
         self.untold.clear()
         self.unanswered_full.clear()

@@ -177,7 +177,7 @@ class DualWriteActs:
     def _start_mirror(self, claim: Claim, image: Image, shape: Shape) -> None:
         d = self.d
         d.now.claim = claim
-        d.now.dual_write_at = image.position
+        d.wrote(image.position)
         d.mirror = Mirror(
             d.session,
             claim,

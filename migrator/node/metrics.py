@@ -248,7 +248,7 @@ GAUGES: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], float | None
         _of_driver(lambda status: status["dual_write"]["lag_records"]),
     ),
     "zk2kraft_zk_behind_seconds": (
-        "how long ZooKeeper has been behind without a pause; 0: it is not",
+        "age of the oldest record that ZooKeeper does not have yet; 0: it has all of them",
         _of_driver(lambda status: status["dual_write"]["behind_ms"] / 1000),
     ),
     "kafka_controller_kafkacontroller_zkwritebehindlag": (

@@ -4,59 +4,107 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.controller.refusals import is_refusable
-from migrator.controller.requests import OF_ADMINISTRATORS
 from migrator.driver.divergence import ALARM, Divergence, Level, Limits
-from migrator.node.divergence_watch import DivergenceWatch
 
 LIMITS = Limits(seconds=10, records=100)
 
+Step = tuple[str, int, int]
+"""What happened, the last offset that it is about, and when (ms)."""
+
+
+def after(*steps: Step, limits: Limits = LIMITS) -> Divergence:
+    divergence = Divergence(limits)
+    now_ms = 0
+    for what, offset, now_ms in steps:
+        match what:
+            case "committed":
+                divergence.committed(offset, now_ms)
+            case "written":
+                divergence.written(offset)
+            case "lacked":
+                divergence.lacked(offset, now_ms)
+            case "looked":
+                divergence.look(now_ms)
+    divergence.look(now_ms)
+    return divergence
+
 
 @pytest.mark.parametrize(
-    ("looks", "level"),
+    ("steps", "level"),
     [
-        ([(0, 0)], Level.WITHIN),
-        ([(0, 49)], Level.WITHIN),
-        ([(0, 50)], Level.NEAR),
-        ([(0, 100)], Level.OVER),
-        ([(0, 1), (4_999, 1)], Level.WITHIN),
-        ([(0, 1), (5_000, 1)], Level.NEAR),
-        ([(0, 1), (10_000, 1)], Level.OVER),
-        ([(0, 1), (9_000, 0), (18_000, 1)], Level.WITHIN),  # it was caught up in between
-        ([(0, 1), (10_000, 1), (10_001, 0)], Level.WITHIN),
+        ([("written", 9, 0)], Level.WITHIN),
+        ([("written", 9, 0), ("committed", 58, 1)], Level.WITHIN),
+        ([("written", 9, 0), ("committed", 59, 1)], Level.NEAR),
+        ([("written", 9, 0), ("committed", 109, 1)], Level.OVER),
+        ([("written", 9, 0), ("committed", 109, 1), ("written", 30, 2)], Level.NEAR),
+        ([("written", 9, 0), ("committed", 10, 0), ("looked", 0, 4_999)], Level.WITHIN),
+        ([("written", 9, 0), ("committed", 10, 0), ("looked", 0, 5_000)], Level.NEAR),
+        ([("written", 9, 0), ("committed", 10, 0), ("looked", 0, 10_000)], Level.OVER),
+        ([("written", 9, 0), ("committed", 10, 0), ("looked", 0, 10_000), ("written", 10, 10_001)], Level.WITHIN),
+        # it goes on writing, and what it lacks now is young, although it was never without anything to write
+        ([("written", 9, 0), ("committed", 10, 0), ("committed", 11, 9_000), ("written", 10, 9_900)], Level.WITHIN),
+        # the oldest counts, not the newest
+        ([("written", 9, 0), ("committed", 10, 0), ("committed", 11, 9_000), ("looked", 0, 10_000)], Level.OVER),
+        # a later write says nothing about what follows it
+        ([("written", 9, 0), ("committed", 10, 0), ("committed", 11, 2_000), ("written", 10, 3_000)], Level.WITHIN),
+        # a leader before this one left it behind
+        ([("lacked", 10, 0), ("looked", 0, 10_000)], Level.OVER),
+        ([("lacked", 10, 0), ("committed", 30, 9_000), ("written", 30, 10_000)], Level.WITHIN),
     ],
 )
-def test_the_level_is_that_of_the_nearer_limit(looks: list[tuple[int, int]], level: Level) -> None:
+def test_the_level_is_that_of_the_nearer_limit(steps: list[Step], level: Level) -> None:
+    assert after(*steps).level is level
+
+
+def test_the_records_that_zookeeper_lacks_are_counted_and_the_oldest_is_timed() -> None:
+    divergence = after(
+        ("written", 9, 0),
+        ("committed", 14, 1_000),
+        ("committed", 20, 3_000),
+        ("written", 14, 4_000),
+        ("looked", 0, 4_500),
+    )
+    assert (divergence.records, divergence.behind_ms, divergence.first_lacking) == (6, 1_500, 15)
+
+
+def test_a_cluster_that_never_rests_is_not_behind_while_each_write_arrives() -> None:
     divergence = Divergence(LIMITS)
-    for now_ms, records in looks:
-        divergence.look(now_ms, records)
-    assert divergence.level is level
+    for now_ms in range(0, 60_000, 10):  # a commit every 10 ms, each written 20 ms later: one is always on its way
+        divergence.committed(now_ms // 10, now_ms)
+        divergence.written(now_ms // 10 - 2)
+        assert divergence.look(now_ms) is Level.WITHIN
+    assert divergence.records == 2
+    assert len(divergence._lacking) <= 2
 
 
-def test_administrators_wait_at_the_limit_and_not_longer() -> None:
-    now, behind = [0], [200]
-    watch = DivergenceWatch(LIMITS, lambda: behind[0], lambda: now[0])
-    assert watch.refusal() is None
-    watch.look()
-    refusal = watch.refusal()
-    assert refusal is not None
-    assert refusal.startswith("Z2K-2041")
-    now[0] = 1_500
-    watch.look()
-    assert watch.now.blocking_ms == 1_500
-    behind[0] = 60
-    watch.look()
-    assert watch.refusal() is None
-    assert watch.finding is not None, "half of the limit is still worth an alarm"
-    assert watch.now.blocking_ms == 0
+def test_long_behind_keeps_no_more_than_a_hundred_times_for_each_limit_of_time() -> None:
+    divergence = Divergence(LIMITS)
+    for offset in range(10_000):
+        divergence.committed(offset, now_ms=offset)
+    assert len(divergence._lacking) <= 101
+
+
+def test_administrators_wait_from_the_limit_on_and_not_longer() -> None:
+    divergence = after(("written", 9, 0), ("committed", 109, 0))
+    assert divergence.blocks
+    divergence.look(1_500)
+    assert divergence.blocking_ms == 1_500
+    divergence.written(40)
+    divergence.look(1_600)
+    assert divergence.level is Level.NEAR, "half of the limit is still worth an alarm"
+    assert not divergence.blocks
+    assert divergence.blocking_ms == 0
 
 
 def test_with_the_policy_alarm_nobody_waits() -> None:
-    watch = DivergenceWatch(Limits(seconds=10, records=100, policy=ALARM), lambda: 100, lambda: 0)
-    watch.look()
-    assert watch.finding is not None
-    assert watch.refusal() is None
+    divergence = after(("written", 9, 0), ("committed", 109, 0), limits=Limits(10, 100, ALARM))
+    assert divergence.level is Level.OVER
+    assert not divergence.blocks
 
 
-def test_every_request_that_can_be_held_up_has_an_answer_for_it() -> None:
-    assert all(map(is_refusable, OF_ADMINISTRATORS))
+def test_what_was_lacking_is_forgotten_with_the_leadership() -> None:
+    divergence = after(("written", 9, 0), ("committed", 500, 0))
+    divergence.forget()
+    assert divergence.look(60_000) is Level.WITHIN
+    divergence.committed(900, 60_000)  # under the next leadership, whoever wrote what lies between
+    assert (divergence.look(60_000), divergence.records) == (Level.WITHIN, 1)

@@ -25,6 +25,7 @@ def a_controller_that_commits_nothing() -> Any:
     controller._carry_out = lambda decision: _waiting(controller, decision)  # type: ignore[method-assign]
     controller._situation = lambda *_: None  # type: ignore[method-assign,assignment,return-value]
     controller._may_write = lambda: True  # type: ignore[method-assign]
+    controller.blocked = lambda: None
     return controller
 
 
