@@ -71,7 +71,7 @@ class DivergenceWatch:
         before = seen.level
         if seen.look(self._now_ms()) is not before:
             say = log.info if seen.level is Level.WITHIN else log.warning
-            say("zk.divergence", level=seen.level.name, records=seen.records, behind_ms=seen.behind_ms)
+            say("zk.divergence", stands=seen.level.name, records=seen.records, behind_ms=seen.behind_ms)
         return seen
 
     @property
