@@ -89,9 +89,7 @@ class DivergenceWatch:
     def refusal(self) -> str | None:
         """In words for an administrator; None while changes are taken."""
         finding = self.finding
-        if finding is None or not self._divergence.blocks:
-            return None
-        return f"{finding.code} {finding.text} {finding.finding.remedy}"
+        return finding.in_full if finding is not None and self._divergence.blocks else None
 
     # --- on the clock --------------------------------------------------------------------------------------
 

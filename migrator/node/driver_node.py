@@ -41,9 +41,11 @@ from migrator.node.divergence_watch import DivergenceWatch
 from migrator.node.encoder_config import encoder_of
 from migrator.node.hooks import Hooks
 from migrator.node.mirror_node import Mirror
+from migrator.node.password_writes import unmirrored
 from migrator.node.storage import RetiredMark
 from migrator.node.survey import survey_brokers
 from migrator.node.voters_seen import QuorumView
+from migrator.wire.schema import Message
 from migrator.zk.session import ZkSession
 
 log = structlog.get_logger()
@@ -103,8 +105,8 @@ class DriverState:
     fresh_copy: bool = False
     dual_write_at: Position = NOWHERE
     reconciled_writes: int | None = None
-    unreadable: Occurrence | None = None
-    """A password in ZooKeeper that cannot be decoded: its broker's configuration is not written there."""
+    unreadable: Mapping[str, Occurrence] = field(default_factory=dict)
+    """Brokers with a password in ZooKeeper that cannot be decoded: their configuration is not written there."""
     history: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -168,6 +170,7 @@ class DriverNode:
             config.divergence, controller, now_ms=self.now_ms, wall_ms=wall_ms, may_mark=self._may_write
         )
         controller.blocked = self.divergence.refusal
+        controller.unmirrored = self._unmirrored
 
     # --- what others see -----------------------------------------------------------------------------------
 
@@ -177,6 +180,9 @@ class DriverNode:
 
     def _may_write(self) -> bool:
         return writes_allowed(self.now.state)
+
+    async def _unmirrored(self, request: Message) -> Mapping[str, Occurrence]:
+        return await unmirrored(request, self.controller.newest, self.passwords, self.now.unreadable)
 
     def wait_because(self, reason: str) -> None:
         """Name what is waited for; logged when it changes."""
@@ -535,6 +541,7 @@ class DriverNode:
         now.claim = now.window = None
         now.dual_write_at = NOWHERE
         now.wish_takeover = now.wish_hand_back = now.fresh_copy = False
+        now.unreadable = {}
         now.surveys.clear()
 
     def _close_window(self) -> None:
