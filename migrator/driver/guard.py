@@ -16,8 +16,13 @@ from dataclasses import dataclass, field
 from migrator.driver.tell import LEADER_AND_ISR, UPDATE_METADATA, VERSIONS, Kind, Order
 from migrator.errors import FULL_SEND_INCOMPLETE, Occurrence
 from migrator.model.image import Image
-from migrator.wire.codec import decode
-from migrator.wire.messages.control import LeaderAndIsrRequest, UpdateMetadataRequest
+from migrator.wire.codec import decode_each
+from migrator.wire.messages.control import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
 from migrator.wire.primitives import ZERO_UUID
 
 
@@ -79,18 +84,23 @@ def _check_logs(
     removed: Collection[tuple[int, str, int]],
     after_fail_over: bool,
 ) -> list[Occurrence]:
-    request = decode(LeaderAndIsrRequest, VERSIONS[LEADER_AND_ISR], order.body)
-    named = {
-        (topic.topic_name, partition.partition_index)
-        for topic in request.topic_states
-        for partition in topic.partition_states
-    }
-    ids = {topic.topic_name: topic.topic_id for topic in request.topic_states}
+    missing, there = set(survey.logs), set()
+    ids: dict[str, bytes] = {}
+
+    def take(topic: LeaderAndIsrTopicState) -> None:
+        name = topic.topic_name
+        ids[name] = topic.topic_id
+        named = {(name, partition.partition_index) for partition in topic.partition_states}
+        if not named.isdisjoint(missing):
+            there.add(name)
+            missing.difference_update(named)
+
+    decode_each(LeaderAndIsrRequest, VERSIONS[LEADER_AND_ISR], order.body, "topic_states", take)
     found = []
-    for topic, partition in sorted(survey.logs - named):
+    for topic, partition in sorted(missing):
         if topic not in deleted and (order.broker, topic, partition) not in removed:
             found.append(_missing(order, f"the log of {topic}-{partition}", "FULL LeaderAndIsr does not name it"))
-    for topic in sorted({topic for topic, _ in survey.logs & named}):
+    for topic in sorted(there):
         known = survey.topics.get(topic, ZERO_UUID)
         if after_fail_over and topic not in survey.topics:
             continue
@@ -102,8 +112,12 @@ def _check_logs(
 
 
 def _check_topics(order: Order, survey: Survey, deleted: Collection[str]) -> list[Occurrence]:
-    request = decode(UpdateMetadataRequest, VERSIONS[UPDATE_METADATA], order.body)
-    named = {topic.topic_name: topic.topic_id for topic in request.topic_states}
+    named: dict[str, bytes] = {}
+
+    def take(topic: UpdateMetadataTopicState) -> None:
+        named[topic.topic_name] = topic.topic_id
+
+    decode_each(UpdateMetadataRequest, VERSIONS[UPDATE_METADATA], order.body, "topic_states", take)
     found = []
     for topic, topic_id in sorted(survey.topics.items()):
         if topic in deleted:

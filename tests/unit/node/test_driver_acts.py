@@ -42,6 +42,7 @@ def a_driver(state: State, **known: Any) -> Any:
     driver._interrupts = asyncio.Queue()
     driver._refusals, driver._retries, driver._ill = {}, {}, set()
     driver._loop = asyncio.get_running_loop()
+    driver._calm = SimpleNamespace(begin=lambda: None, end=lambda: None)  # type: ignore[assignment]
     for name, value in known.items():
         setattr(driver, name, value)
     driver.divergence = DivergenceWatch(
