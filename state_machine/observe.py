@@ -46,7 +46,7 @@ class ControllerSeen(msgspec.Struct, frozen=True):
         """How a state of its driver ended, what holds one up, how far ZooKeeper is behind."""
         if self.status is None or self.driver is None:
             return []
-        driver, behind = self.driver, self.status["dual_write"].get("finding")
+        driver, behind = self.driver, self.status["dual_write"]["finding"]
         return [each for each in (driver["finding"], driver["trouble"], behind) if each is not None]
 
     @property
