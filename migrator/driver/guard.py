@@ -25,14 +25,31 @@ from migrator.wire.messages.control import (
 )
 from migrator.wire.primitives import ZERO_UUID
 
+Logs = Mapping[str, frozenset[int]]
+"""Topic to the partitions of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What one broker has. logs: (topic, partition) of every replica on its disks. topics: name to topic id."""
+    """What one broker has. logs: every replica on its disks. topics: name to topic id."""
 
     broker: int
-    logs: frozenset[tuple[str, int]] = frozenset()
+    logs: Logs = field(default_factory=dict)
     topics: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def logs_by_topic(logs: Iterable[tuple[str, Iterable[int]]]) -> Logs:
+    """A topic may come more than once. Equal sets of partitions are one value: of a million logs there are few."""
+    shared: dict[frozenset[int], frozenset[int]] = {}
+    found: dict[str, frozenset[int]] = {}
+    for topic, partitions in logs:
+        all_of_it = found.get(topic, frozenset()).union(partitions)
+        found[topic] = shared.setdefault(all_of_it, all_of_it)
+    return found
+
+
+def _one_by_one(logs: Logs) -> list[tuple[str, int]]:
+    return sorted((topic, partition) for topic, partitions in logs.items() for partition in partitions)
 
 
 def check_full_send(
@@ -70,11 +87,11 @@ def left_over(
 ) -> list[tuple[str, int]]:
     """Topic and partition of logs that the broker does not host by the log, which also knows why it has them."""
     hosted = {(topic.name, each.id) for topic, each in image.partitions() if survey.broker in each.replicas}
-    return sorted(
+    return [
         (topic, partition)
-        for topic, partition in survey.logs - hosted
-        if topic in deleted or (survey.broker, topic, partition) in removed
-    )
+        for topic, partition in _one_by_one(survey.logs)
+        if (topic, partition) not in hosted and (topic in deleted or (survey.broker, topic, partition) in removed)
+    ]
 
 
 def _check_logs(
@@ -84,20 +101,21 @@ def _check_logs(
     removed: Collection[tuple[int, str, int]],
     after_fail_over: bool,
 ) -> list[Occurrence]:
-    missing, there = set(survey.logs), set()
+    missing = dict(survey.logs)
+    there: set[str] = set()
     ids: dict[str, bytes] = {}
 
     def take(topic: LeaderAndIsrTopicState) -> None:
         name = topic.topic_name
         ids[name] = topic.topic_id
-        named = {(name, partition.partition_index) for partition in topic.partition_states}
-        if not named.isdisjoint(missing):
+        named = {partition.partition_index for partition in topic.partition_states}
+        if not named.isdisjoint(survey.logs.get(name, ())):
             there.add(name)
-            missing.difference_update(named)
+            missing[name] -= named
 
     decode_each(LeaderAndIsrRequest, VERSIONS[LEADER_AND_ISR], order.body, "topic_states", take)
     found = []
-    for topic, partition in sorted(missing):
+    for topic, partition in _one_by_one(missing):
         if topic not in deleted and (order.broker, topic, partition) not in removed:
             found.append(_missing(order, f"the log of {topic}-{partition}", "FULL LeaderAndIsr does not name it"))
     for topic in sorted(there):

@@ -11,6 +11,7 @@ missing znode (F-23, F-26).
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -69,7 +70,7 @@ class TopicReading(msgspec.Struct, gc=False):
     config: dict[str, str]
     mzxid: int
     config_mzxid: int
-    state_mzxids: tuple[int, ...]
+    state_mzxids: array[int]
     controller_epoch_max: int
     """The highest controller epoch in any of its states: the next claim must be above it."""
     sound: bool = True
@@ -209,7 +210,7 @@ class StateReader:
             )
         topic = Topic(head.name, head.topic_id, tuple(partitions))
         sound = len(problems) == before
-        return TopicReading(topic, config, head.mzxid, config_mzxid, tuple(mzxids), epoch_max, sound)
+        return TopicReading(topic, config, head.mzxid, config_mzxid, array("q", mzxids), epoch_max, sound)
 
 
 def head_again(before: TopicReading) -> TopicHead:

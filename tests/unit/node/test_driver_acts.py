@@ -120,7 +120,7 @@ def test_a_broker_whose_code_fails_at_a_full_request_is_healed_before_the_next_o
     monkeypatch.setattr(driver_node, "REFUSED_AGAIN_S", 0.01)
 
     async def survey(brokers: Any, *_: object) -> tuple[dict[int, Survey], dict[int, str]]:
-        logs = frozenset({("orders", 0), ("gone", 3), ("unexplained", 1)})
+        logs = {"orders": frozenset({0}), "gone": frozenset({3}), "unexplained": frozenset({1})}
         return {broker.id: Survey(broker.id, logs) for broker in brokers}, {}
 
     monkeypatch.setattr(driver_node, "survey_brokers", survey)
