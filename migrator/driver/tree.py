@@ -244,26 +244,25 @@ class ClearConfigs(NamedTuple):
     """Configurations of brokers with their passwords in clear.
 
     problems: passwords that cannot be decoded; the configuration of such a broker is left out as a whole.
-    unreadable: these brokers.
+    unreadable: these brokers, each with the first of its problems.
     """
 
     values: dict[str, dict[str, str]]
     problems: list[Occurrence]
-    unreadable: frozenset[str]
+    unreadable: dict[str, Occurrence]
 
 
 def clear_broker_configs(tree: Tree, passwords: PasswordEncoder | None) -> ClearConfigs:
     """passwords: None when no secret is known; then every password is a problem."""
-    found = ClearConfigs({}, [], frozenset())
-    unreadable = set()
+    found = ClearConfigs({}, [], {})
     for broker, values in tree.broker_configs.items():
         clear, problems = clear_config(paths.broker_config(broker), values, passwords)
         found.problems.extend(problems)
         if problems:
-            unreadable.add(broker)
+            found.unreadable[broker] = problems[0]
         else:
             found.values[broker] = clear
-    return found._replace(unreadable=frozenset(unreadable))
+    return found
 
 
 def as_image(

@@ -333,9 +333,10 @@ class ControllerProcess:
             State.HANDING_BACK: back.hand_back,
             State.GIVING_UP: back.give_up,
         }
-        task = asyncio.create_task(driver.run(table), name="driver")
-        task.add_done_callback(self._watch_task)
-        self._tasks.append(task)
+        for name, running in (("driver", driver.run(table)), ("divergence", driver.divergence.run())):
+            task = asyncio.create_task(running, name=name)
+            task.add_done_callback(self._watch_task)
+            self._tasks.append(task)
         return session, driver, acts
 
     def _watch_task(self, task: asyncio.Task[None]) -> None:
