@@ -54,6 +54,7 @@ class Evidence:
     waived:           names of partitions whose incomplete ISR was accepted.
     estimated_ms:     how long the window will take, from the pre-copy.
     unasked:          brokers that did not say what they have, with the reason.
+    unexplained:      what brokers have and would lose with a full send made of this tree (driver.guard).
     ours:             what this controller's file says, as far as the brokers' settings have to go with it.
     broker_settings:  by broker, what somebody set (settings.ASKED).
     settings_unread:  brokers that did not say how they are set, with the reason.
@@ -75,6 +76,7 @@ class Evidence:
     inter_broker_listener: str
     cluster_id: str
     unasked: Mapping[int, str] = field(default_factory=dict)
+    unexplained: Collection[Occurrence] = ()
     waived: Collection[str] = field(default_factory=frozenset)
     ours: ControllerSettings = field(default_factory=ControllerSettings)
     broker_settings: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
@@ -230,6 +232,12 @@ def broker_checks(evidence: Evidence) -> tuple[Check, ...]:
         ),
         Check("every broker has one log directory", not jbod, f"several: {jbod}" if jbod else "all one"),
         Check("every broker said what it has on its disks", not unasked, f"not: {unasked}" if unasked else "all did"),
+        Check(
+            "what every broker has on its disks is what ZooKeeper says",
+            not evidence.unexplained,
+            _listed([found.text for found in evidence.unexplained]),
+            tuple(sorted({found.code for found in evidence.unexplained})),
+        ),
         Check("no broker runs in KRaft mode yet", not kraft, f"KRaft: {kraft}" if kraft else "none"),
     )
 

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from migrator.driver.tell import LEADER_AND_ISR, UPDATE_METADATA, VERSIONS, Kind, Order
 from migrator.errors import FULL_SEND_INCOMPLETE, Occurrence
 from migrator.model.image import Image
+from migrator.model.values import Topic
 from migrator.wire.codec import decode_each
 from migrator.wire.messages.control import (
     LeaderAndIsrRequest,
@@ -24,6 +26,9 @@ from migrator.wire.messages.control import (
     UpdateMetadataTopicState,
 )
 from migrator.wire.primitives import ZERO_UUID
+
+NO_TOPIC_ID: Final = "the broker knows no topic id for them"
+OTHER_TOPIC_ID: Final = "the broker has them under another topic id"
 
 Logs = Mapping[str, frozenset[int]]
 """Topic to the partitions of it."""
@@ -82,6 +87,50 @@ def check_full_send(
     return found
 
 
+def without_ids(survey: Survey, topics: Mapping[str, Topic]) -> list[Occurrence]:
+    """Topics whose logs the broker would move aside, asked before the claim: the window would end with it.
+
+    topics: by name. A broker that has just started knows no topic ids until its controller told it; after the claim
+    nobody would.
+    """
+    shared = (
+        (name, topics[name].id, survey.topics.get(name, ZERO_UUID)) for name in sorted(survey.logs) if name in topics
+    )
+    return [
+        _would_lose(survey.broker, f"the logs of {name}", NO_TOPIC_ID if known == ZERO_UUID else OTHER_TOPIC_ID)
+        for name, wanted, known in shared
+        if known != wanted
+    ]
+
+
+def strays(
+    survey: Survey,
+    topics: Mapping[str, Topic],
+    deleted: Collection[str],
+    removed: Collection[tuple[int, str, int]],
+) -> list[Occurrence]:
+    """Logs and topics that the broker has and ZooKeeper does not assign to it; one look alone may have met a change."""
+    logs = [
+        (name, partition)
+        for name, partition in _one_by_one(survey.logs)
+        if name not in deleted and (survey.broker, name, partition) not in removed
+        if not _hosts(survey.broker, topics.get(name), partition)
+    ]
+    unknown = sorted(name for name in survey.topics if name not in topics and name not in deleted)
+    return [
+        *(
+            _would_lose(survey.broker, f"the log of {topic}-{partition}", "not assigned to it")
+            for topic, partition in logs
+        ),
+        *(_would_lose(survey.broker, f"topic {name}", "ZooKeeper does not have it") for name in unknown),
+    ]
+
+
+def _hosts(broker: int, topic: Topic | None, partition: int) -> bool:
+    found = None if topic is None else topic.partition(partition)
+    return found is not None and broker in found.replicas
+
+
 def left_over(
     survey: Survey, image: Image, deleted: Collection[str], removed: Collection[tuple[int, str, int]]
 ) -> list[tuple[str, int]]:
@@ -117,15 +166,17 @@ def _check_logs(
     found = []
     for topic, partition in _one_by_one(missing):
         if topic not in deleted and (order.broker, topic, partition) not in removed:
-            found.append(_missing(order, f"the log of {topic}-{partition}", "FULL LeaderAndIsr does not name it"))
+            found.append(
+                _would_lose(order.broker, f"the log of {topic}-{partition}", "FULL LeaderAndIsr does not name it")
+            )
     for topic in sorted(there):
         known = survey.topics.get(topic, ZERO_UUID)
         if after_fail_over and topic not in survey.topics:
             continue
         if known == ZERO_UUID:
-            found.append(_missing(order, f"the logs of {topic}", "the broker knows no topic id for them"))
+            found.append(_would_lose(order.broker, f"the logs of {topic}", NO_TOPIC_ID))
         elif known != ids[topic] and topic not in deleted:
-            found.append(_missing(order, f"the logs of {topic}", "the broker has them under another topic id"))
+            found.append(_would_lose(order.broker, f"the logs of {topic}", OTHER_TOPIC_ID))
     return found
 
 
@@ -141,11 +192,11 @@ def _check_topics(order: Order, survey: Survey, deleted: Collection[str]) -> lis
         if topic in deleted:
             continue
         if topic not in named:
-            found.append(_missing(order, f"topic {topic}", "FULL UpdateMetadata does not name it"))
+            found.append(_would_lose(order.broker, f"topic {topic}", "FULL UpdateMetadata does not name it"))
         elif topic_id not in (ZERO_UUID, named[topic]):
-            found.append(_missing(order, f"topic {topic}", "FULL UpdateMetadata gives it another id"))
+            found.append(_would_lose(order.broker, f"topic {topic}", "FULL UpdateMetadata gives it another id"))
     return found
 
 
-def _missing(order: Order, what: str, reason: str) -> Occurrence:
-    return FULL_SEND_INCOMPLETE.found(broker=order.broker, what=what, reason=reason)
+def _would_lose(broker: int, what: str, reason: str) -> Occurrence:
+    return FULL_SEND_INCOMPLETE.found(broker=broker, what=what, reason=reason)

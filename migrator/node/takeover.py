@@ -30,9 +30,10 @@ from migrator.driver.claim import (
 from migrator.driver.claim import still_ours as claim_still_ours
 from migrator.driver.copy import Copy, copied, make_copy, producer_id_margin, transaction_batches
 from migrator.driver.gate import Evidence, content_findings, takeover_verdict
+from migrator.driver.guard import strays, without_ids
 from migrator.driver.machine import Happened, Window, may_abort
 from migrator.driver.tell import reachable
-from migrator.driver.tree import replicas_gone
+from migrator.driver.tree import Tree, replicas_gone
 from migrator.errors import (
     BROKER_LOST_IN_WINDOW,
     COPY_DIFFERS,
@@ -78,6 +79,7 @@ class TakeoverActs:
         self._encode_ms = 0
         self._exported_ms = 0
         self._look_ms = 0
+        self._strays: set[str] = set()
         self._audit_session: ZkSession | None = None
         self._proofs = Proofs(driver.passwords)
         self._guard_task: asyncio.Task[None] | None = None
@@ -160,6 +162,7 @@ class TakeoverActs:
             exported=d.now.exported,
             inter_broker_listener=d.config.inter_broker_listener,
             unasked=failed,
+            unexplained=await asyncio.to_thread(self._unexplained, d.now.tree),
             cluster_id=d.controller.settings.cluster_id,
             waived=d.config.waived,
             ours=controller_settings(d.config),
@@ -167,6 +170,15 @@ class TakeoverActs:
             settings_unread=silent,
             passwords=d.passwords,
         )
+
+    def _unexplained(self, tree: Tree) -> list[Occurrence]:
+        """On a thread: what the full send of this tree would take from the brokers, today as at the look before."""
+        topics = {name: reading.topic for name, reading in tree.topics.items()}
+        gone, surveys = self.d.controller.removals, list(self.d.now.surveys.values())
+        seen = [found for each in surveys for found in strays(each, topics, gone.topics, gone.replicas)]
+        before, self._strays = self._strays, {found.text for found in seen}
+        lasting = [found for found in seen if found.text in before]
+        return [found for each in surveys for found in without_ids(each, topics)] + lasting
 
     def _read_ahead(self) -> None:
         """On a thread: the tree, its records and the proof of both, reusing what did not move."""

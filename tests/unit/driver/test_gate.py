@@ -20,7 +20,7 @@ from migrator.driver.gate import (
 from migrator.driver.settings import REQUEST_MAX_BYTES, ControllerSettings
 from migrator.driver.tell import full_orders
 from migrator.driver.tree import as_image
-from migrator.errors import Severity
+from migrator.errors import FULL_SEND_INCOMPLETE, Severity
 from migrator.model.draft import Draft
 from migrator.model.image import METADATA_VERSION, Image, Position
 from migrator.model.values import (
@@ -92,7 +92,7 @@ def test_a_healthy_cluster_passes_and_every_check_says_what_it_saw() -> None:
     assert verdict.holds, verdict.reason()
     assert verdict.reason() == "every check holds"
     assert all(check.seen for check in verdict.checks)
-    assert len({check.name for check in verdict.checks}) == len(verdict.checks) == 21
+    assert len({check.name for check in verdict.checks}) == len(verdict.checks) == 22
 
 
 def test_acls_that_nobody_would_heed_close_the_gate() -> None:
@@ -139,6 +139,11 @@ def with_broker_2(**changes: Any) -> Image:
         ({"image": with_broker_2(listeners=(Listener("EXTERNAL", "h", 1),))}, "listens on PLAINTEXT", "not: [2]"),
         ({"image": with_broker_2(log_dirs=(an_id("a"), an_id("b")))}, "one log directory", "several: [2]"),  # F-20
         ({"unasked": {2: "TimeoutError: "}}, "said what it has", "not: {2: 'TimeoutError: '}"),
+        (
+            {"unexplained": [FULL_SEND_INCOMPLETE.found(broker=2, what="the logs of orders", reason="no id")]},
+            "on its disks is what ZooKeeper says",
+            "1 found: The full send to broker 2 would drop the logs of orders: no id.",
+        ),
         (
             {"image": a_quorum(brokers=(*map(a_broker, (1, 2, 3)), a_broker(4, migrating=False)))},
             "KRaft mode",

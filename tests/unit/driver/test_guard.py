@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from migrator.driver.guard import Survey, check_full_send, logs_by_topic
+from migrator.driver.guard import Survey, check_full_send, logs_by_topic, strays, without_ids
 from migrator.driver.tell import LEADER_AND_ISR, UPDATE_METADATA, VERSIONS, Kind, Order, full_orders
 from migrator.errors import Occurrence
 from migrator.model.image import Image
@@ -203,3 +203,28 @@ def test_whatever_single_partition_is_left_out_is_found_and_nothing_else(image: 
         assert [(each, what) for each, what, _ in told(check_full_send(orders, surveys))] == [
             (broker, f"the log of {topic}-{partition}")
         ]
+
+
+def test_a_broker_that_knows_no_ids_yet_or_another_one_is_found_before_the_claim() -> None:
+    topics = {topic.name: topic for topic in IMAGE.topics.values()}
+    survey = what_brokers_have()[1]
+    assert without_ids(survey, topics) == []
+    survey = replace(survey, topics={"orders": ZERO_UUID, "payments": an_id("another")})
+    assert told(without_ids(survey, topics)) == [
+        (1, "the logs of orders", "the broker knows no topic id for them"),
+        (1, "the logs of payments", "the broker has them under another topic id"),
+    ]
+
+
+def test_what_a_broker_has_beyond_its_assignments_is_found_before_the_claim() -> None:
+    topics = {topic.name: topic for topic in IMAGE.topics.values()}
+    survey = what_brokers_have()[1]
+    assert strays(survey, topics, (), ()) == []
+    more = logs_by_topic([*survey.logs.items(), ("orders", [7]), ("gone", [0])])
+    survey = replace(survey, logs=more, topics={**survey.topics, "gone": an_id("gone")})
+    assert [what for _, what, _ in told(strays(survey, topics, (), ()))] == [
+        "the log of gone-0",
+        "the log of orders-7",
+        "topic gone",
+    ]
+    assert strays(survey, topics, {"gone"}, {(1, "orders", 7)}) == []
