@@ -152,6 +152,8 @@ class Client:
         stat = SimpleNamespace(version=0, mzxid=1, czxid=1, ephemeralOwner=0, aversion=0)
         return Result((self.nodes[path], stat))
 
+    exists_async = get_children_async = sync_async = ensure_path_async = get_async
+
 
 def a_session(client: Client) -> ZkSession:
     session = ZkSession("127.0.0.1:1")

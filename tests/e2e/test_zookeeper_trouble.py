@@ -1,0 +1,177 @@
+"""ZooKeeper in trouble while controllers stand in every phase of a migration: the table of docs/zookeeper-trouble.md.
+
+One ensemble of three for all; for each trouble ten controllers, each of a cluster of its own (trouble_stage.py). What
+should come of each is in tests/support/zookeeper_trouble.py.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.protocol.states import KeeperState
+
+from benchmarks.kraft_load import ConfigChanges
+from migrator.lab.artifacts import Artifacts
+from migrator.lab.laboratory import Laboratory
+from migrator.lab.ports import HOST
+from migrator.lab.server import start_together
+from migrator.lab.zookeeper import ZooKeeper, ZooKeeperServer
+from tests.e2e.support import wait_for
+from tests.e2e.trouble_stage import CLOSED, DEADLINE_S, Cell, Stage, a_stage, elect_broker
+from tests.support.zookeeper_trouble import ENDINGS, Phase, Trouble
+
+pytestmark = pytest.mark.lab
+
+LIMIT_S = 10.0
+SHORT_WINDOW = {"zk2kraft.takeover.max.ms": int(LIMIT_S * 1000)}
+LONG_WINDOW = {"zk2kraft.takeover.max.ms": 60_000}
+OUTAGE_S = 30.0
+EXPIRES = {"zookeeper.session.timeout.ms": 4_000}
+
+
+@pytest.fixture(scope="module")
+def ensemble(tmp_path_factory: pytest.TempPathFactory, kafka_artifacts: Artifacts) -> Iterator[ZooKeeper]:
+    with Laboratory(tmp_path_factory.mktemp("ensemble") / "lab", kafka_artifacts) as laboratory:
+        zookeeper = ZooKeeper(laboratory, servers=3, read_only=True)
+        zookeeper.start()
+        zookeeper.wait_led()
+        yield zookeeper
+
+
+def check_endings(stage: Stage, trouble: Trouble) -> None:
+    """Every controller comes to where the table says, and ZooKeeper says what it should then."""
+    for phase, cell in stage.cells.items():
+        ending = ENDINGS[phase, trouble]
+        cell.controller.wait_state(*ending.states, deadline_s=DEADLINE_S)
+        state = cell.controller.state()
+        if ending.code is not None and state in ("HELD", "RETIRED"):
+            assert cell.driver()["finding"]["code"] == ending.code, (phase, cell.driver())
+        cell.check(state)
+
+
+def while_away(stage: Stage) -> None:
+    """Each says that ZooKeeper is away, and what changes in dual-write meanwhile is answered."""
+    for cell in stage.all():
+        cell.wait_named("Z2K-2002")
+    stage.cells[Phase.DUAL_WRITE].create("made-meanwhile")
+
+
+def connections(cell: Cell) -> int:
+    events = cell.controller.events()
+    return sum(each.get("event") == "zookeeper.session" and each["state"] == "connected" for each in events)
+
+
+def test_every_server_restarts(laboratory: Laboratory, ensemble: ZooKeeper) -> None:
+    with a_stage(laboratory, ensemble, "restart", LONG_WINDOW) as stage:
+        stage.arrange()
+        kill(ensemble.servers)
+        stage.go()
+        while_away(stage)
+        start_together(ensemble.servers)
+        check_endings(stage, Trouble.RESTART)
+        stage.cells[Phase.DUAL_WRITE].wait_mirrored("made-meanwhile")
+
+
+def test_the_leader_of_the_ensemble_is_killed(laboratory: Laboratory, ensemble: ZooKeeper) -> None:
+    with a_stage(laboratory, ensemble, "leader", LONG_WINDOW) as stage:
+        stage.arrange()
+        ensemble.wait_led()
+        leader = ensemble.leader()
+        leader.kill()
+        stage.go()
+        stage.cells[Phase.DUAL_WRITE].create("made-meanwhile")
+        check_endings(stage, Trouble.LEADER_LOST)
+        stage.cells[Phase.DUAL_WRITE].wait_mirrored("made-meanwhile")
+    start_together([leader])
+    ensemble.wait_led()
+
+
+def test_a_session_expires_and_nothing_is_written_under_its_claim(laboratory: Laboratory, ensemble: ZooKeeper) -> None:
+    """The processes stand still for longer than their sessions live, and wake up right before their next effect."""
+    with a_stage(laboratory, ensemble, "expiry", LONG_WINDOW | EXPIRES) as stage:
+        stage.arrange()
+        stage.pause()
+        stage.go()
+        lost = [stage.cells[phase] for phase in (Phase.COPYING, Phase.AUDITING, Phase.COMMITTED)]
+        for cell in lost:
+            wait_for(lambda cell=cell: "it stands" if cell.holds_claim() else None, DEADLINE_S, "the claim is gone")  # type: ignore[misc]
+            elect_broker(cell.connect)
+        time.sleep(2.0)  # the other sessions end in the same tick, or the next
+        before = [cell.versions() for cell in lost]
+        stage.resume()
+        check_endings(stage, Trouble.EXPIRED)
+        assert [cell.versions() for cell in lost] == before
+
+
+def test_zookeeper_is_away_for_thirty_seconds(laboratory: Laboratory, ensemble: ZooKeeper) -> None:
+    with a_stage(laboratory, ensemble, "outage", SHORT_WINDOW) as stage:
+        stage.arrange()
+        kill(ensemble.servers)
+        began = time.monotonic()
+        stage.go()
+        while_away(stage)
+        time.sleep(max(0.0, OUTAGE_S - (time.monotonic() - began)))
+        start_together(ensemble.servers)
+        check_endings(stage, Trouble.OUTAGE)
+        stage.cells[Phase.DUAL_WRITE].wait_mirrored("made-meanwhile")
+
+
+def test_a_server_without_a_majority_is_not_connected_to(laboratory: Laboratory, ensemble: ZooKeeper) -> None:
+    """It would let itself be read by whoever says that he only reads."""
+    last, *others = ensemble.servers
+    with a_stage(laboratory, ensemble, "read-only", SHORT_WINDOW) as stage:
+        stage.arrange()
+        kill(others)
+        began = time.monotonic()
+        stage.go()
+        wait_for(lambda: None if last.mode() == "read-only" else last.mode() or "silent", DEADLINE_S, "it is read-only")
+        before = [connections(cell) for cell in stage.all()]
+        assert reader_state(last) == KeeperState.CONNECTED_RO
+        while_away(stage)
+        time.sleep(max(0.0, LIMIT_S + 2.0 - (time.monotonic() - began)))
+        assert [connections(cell) for cell in stage.all()] == before
+        start_together(others)
+        check_endings(stage, Trouble.READ_ONLY)
+        stage.cells[Phase.DUAL_WRITE].wait_mirrored("made-meanwhile")
+
+
+@pytest.mark.parametrize("trouble", [Trouble.NOT_READABLE, Trouble.NOT_WRITABLE])
+def test_one_topic_is_closed_by_an_access_list(laboratory: Laboratory, ensemble: ZooKeeper, trouble: Trouble) -> None:
+    with a_stage(laboratory, ensemble, trouble.name.lower(), SHORT_WINDOW) as stage:
+        stage.arrange()
+        for cell in stage.all():
+            cell.close_topic(readable=trouble is Trouble.NOT_WRITABLE)
+        stage.go()
+        written = stage.cells[Phase.DUAL_WRITE]
+        written.ask(ConfigChanges([CLOSED]))
+        for phase in (Phase.WAITING, Phase.DUAL_WRITE):
+            code = ENDINGS[phase, trouble].code
+            assert code is not None
+            stage.cells[phase].wait_named(code)
+            stage.cells[phase].wait_named(CLOSED)
+        for phase in list(Phase)[1:7]:
+            stage.cells[phase].controller.wait_state(*ENDINGS[phase, trouble].states, deadline_s=DEADLINE_S)
+        for cell in stage.all():
+            cell.open_topic()
+        check_endings(stage, trouble)
+        assert written.read(f"/config/topics/{CLOSED}")["config"]["retention.ms"] == "86400000"
+
+
+def kill(servers: list[ZooKeeperServer]) -> None:
+    for server in servers:
+        server.kill()
+
+
+def reader_state(server: ZooKeeperServer) -> str:
+    """What a client is connected as that is content with reading."""
+    client = KazooClient(hosts=f"{HOST}:{server.spec.port}", read_only=True)
+    client.start(timeout=15)
+    try:
+        assert client.get_children("/read-only")
+        return str(client.client_state)
+    finally:
+        client.stop()
+        client.close()
