@@ -631,11 +631,12 @@ CLAIM_EXPIRED = Finding(
 )
 TOLD_TOO_LATE = Finding(
     code="Z2K-2052",
-    says="The copy was committed, but after {limit_ms} ms (zk2kraft.takeover.max.ms) no broker had been told of it.",
+    says="The copy was committed, but after {limit_ms} ms (zk2kraft.takeover.max.ms) no broker had been told of it: "
+    "{reason}",
     means="The cluster must not stay without a controller, so it was given back to ZooKeeper. Nothing is lost; this "
     "log may not be used any more, and the driver ends in RETIRED.",
-    remedy="Find out what held it up (ZooKeeper, as a rule: the driver's history and log name it), format a fresh "
-    "quorum, restart the brokers, and take over again.",
+    remedy="Mend what the reason names (usually ZooKeeper), format a fresh quorum, restart the brokers, and take over "
+    "again.",
 )
 
 BROKER_DOES_NOT_FOLLOW = Finding(

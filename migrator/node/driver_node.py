@@ -533,8 +533,7 @@ class DriverNode:
                 self.wait_because(str(error))
                 self.now.trouble = error.occurrence
                 if self.must_go_back():
-                    self.now.finding = error.occurrence
-                    return Happened.MUST_GO_BACK
+                    return self.too_late()
                 await asyncio.sleep(pause_s)
                 pause_s = AGAIN_S if self.now.window is not None else min(2 * pause_s, AGAIN_MAX_S)
 
@@ -621,8 +620,10 @@ class DriverNode:
         return self.now.fresh_copy and window is not None and window.overdue(self.now_ms())
 
     def too_late(self) -> Happened:
-        """No broker was told within the limit, although nothing is in the way any more."""
-        self.now.finding = TOLD_TOO_LATE.found(limit_ms=self.config.takeover_max_ms)
+        """No broker was told within the limit, because of what is or was in the way."""
+        trouble, limit_ms = self.now.trouble, self.config.takeover_max_ms
+        reason = "no trouble was met; it only took long" if trouble is None else f"{trouble.code} {trouble.text}"
+        self.now.finding = TOLD_TOO_LATE.found(limit_ms=limit_ms, reason=reason)
         self.now.reason = self.now.finding.text
         return Happened.MUST_GO_BACK
 

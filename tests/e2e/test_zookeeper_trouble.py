@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
-from kazoo.protocol.states import KeeperState
 
 from benchmarks.kraft_load import ConfigChanges
 from migrator.lab.artifacts import Artifacts
+from migrator.lab.cluster import Cluster
 from migrator.lab.laboratory import Laboratory
-from migrator.lab.ports import HOST
+from migrator.lab.ours import OurController, ready_to_migrate
 from migrator.lab.server import start_together
+from migrator.lab.traffic_control import Traffic
+from migrator.lab.traffic_proof import prove
 from migrator.lab.zookeeper import ZooKeeper, ZooKeeperServer
-from tests.e2e.support import wait_for
+from tests.e2e.support import assert_same, copies, spoil, wait_for, wait_zookeeper_rules
+from tests.e2e.test_lab_traffic import assert_all_good, assert_nothing_lost
 from tests.e2e.trouble_stage import CLOSED, DEADLINE_S, Cell, Stage, a_stage, elect_broker
 from tests.support.zookeeper_trouble import ENDINGS, Phase, Trouble
 
@@ -29,6 +32,8 @@ LIMIT_S = 10.0
 SHORT_WINDOW = {"zk2kraft.takeover.max.ms": int(LIMIT_S * 1000)}
 LONG_WINDOW = {"zk2kraft.takeover.max.ms": 60_000}
 OUTAGE_S = 30.0
+TOPICS = [f"topic-{number}" for number in range(3)]
+RECORDS = 2_000
 EXPIRES = {"zookeeper.session.timeout.ms": 4_000}
 
 
@@ -129,7 +134,6 @@ def test_a_server_without_a_majority_is_not_connected_to(laboratory: Laboratory,
         stage.go()
         wait_for(lambda: None if last.mode() == "read-only" else last.mode() or "silent", DEADLINE_S, "it is read-only")
         before = [connections(cell) for cell in stage.all()]
-        assert reader_state(last) == KeeperState.CONNECTED_RO
         while_away(stage)
         time.sleep(max(0.0, LIMIT_S + 2.0 - (time.monotonic() - began)))
         assert [connections(cell) for cell in stage.all()] == before
@@ -153,7 +157,9 @@ def test_one_topic_is_closed_by_an_access_list(laboratory: Laboratory, ensemble:
             stage.cells[phase].wait_named(code)
             stage.cells[phase].wait_named(CLOSED)
         for phase in list(Phase)[1:7]:
-            stage.cells[phase].controller.wait_state(*ENDINGS[phase, trouble].states, deadline_s=DEADLINE_S)
+            ending = ENDINGS[phase, trouble]
+            stage.cells[phase].controller.wait_state(*ending.states, deadline_s=DEADLINE_S)
+            assert ending.code is None or CLOSED in stage.cells[phase].driver()["finding"]["says"]
         for cell in stage.all():
             cell.open_topic()
         check_endings(stage, trouble)
@@ -165,13 +171,73 @@ def kill(servers: list[ZooKeeperServer]) -> None:
         server.kill()
 
 
-def reader_state(server: ZooKeeperServer) -> str:
-    """What a client is connected as that is content with reading."""
-    client = KazooClient(hosts=f"{HOST}:{server.spec.port}", read_only=True)
-    client.start(timeout=15)
-    try:
-        assert client.get_children("/read-only")
-        return str(client.client_state)
-    finally:
-        client.stop()
-        client.close()
+def test_real_brokers_lose_nothing_while_zookeeper_loses_its_leader_and_then_everything(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
+    """In the window, in dual-write while a broker dies as well, and in the hand-back; under traffic."""
+    cluster = Cluster(laboratory, zookeepers=3, extra={"min.insync.replicas": 2})
+    cluster.start()
+    cluster.create_topics(TOPICS, partitions=4)
+    controller = ready_to_migrate(cluster, TOPICS, LONG_WINDOW)
+    zookeeper, plan = cluster.zookeeper, Plan(controller, tmp_path / "plan")
+    traffic = Traffic(laboratory, cluster.bootstrap_servers)
+    traffic.start(TOPICS)
+    traffic.wait_flowing()
+
+    plan.stand_before("audit")
+    controller.start()
+    plan.wait_standing()
+    dead = zookeeper.leader()
+    dead.kill()
+    plan.go()
+    controller.wait_dual_write(60)
+    assert copies(controller) == 1
+    start_together([dead])
+
+    dying = cluster.brokers[2]
+    kill(zookeeper.servers)
+    began = time.monotonic()
+    dying.kill()
+    before = traffic.status().acknowledged
+    traffic.wait_acknowledged(before + RECORDS, deadline_s=60)  # by leaders that ZooKeeper has not heard of
+    assert controller.state() == "SYNCING"
+    time.sleep(max(0.0, OUTAGE_S - (time.monotonic() - began)))
+    start_together(zookeeper.servers)
+    controller.wait_dual_write(60)
+    dying.start()
+    dying.wait_ready()
+    cluster.create_topics(["made-afterwards"])
+    cluster.wait_isr_whole([*TOPICS, "made-afterwards"])
+    assert_same(cluster, controller.data)
+
+    plan.stand_before("mark handed back")
+    controller.ask("hand-back")
+    plan.wait_standing()
+    zookeeper.wait_led()
+    zookeeper.leader().kill()
+    plan.go()
+    wait_zookeeper_rules(cluster, deadline_s=60)
+    controller.wait_state("RETIRED")
+    traffic.wait_acknowledged(traffic.status().acknowledged + RECORDS, deadline_s=60)
+    assert_nothing_lost(traffic.stop())
+    assert_all_good(prove(cluster, traffic.ledger))
+
+
+class Plan:
+    """Where a controller stands still next (tests/support/spoiled_controller.py)."""
+
+    def __init__(self, controller: OurController, file: Path) -> None:
+        self._file = file
+        spoil(controller, file, plan=str(file))
+
+    def stand_before(self, effect: str) -> None:
+        for suffix in (".taken", ".go"):
+            self._file.with_suffix(suffix).unlink(missing_ok=True)
+        self._file.write_text(effect)
+
+    def wait_standing(self) -> None:
+        taken = self._file.with_suffix(".taken")
+        wait_for(lambda: None if taken.exists() else "not there yet", DEADLINE_S, "it stands before the effect")
+
+    def go(self) -> None:
+        self._file.with_suffix(".go").touch()
