@@ -198,7 +198,7 @@ def test_real_brokers_lose_nothing_while_zookeeper_loses_its_leader_and_then_eve
     kill(zookeeper.servers)
     began = time.monotonic()
     dying.kill()
-    before = traffic.status().acknowledged
+    before = traffic.status.acknowledged
     traffic.wait_acknowledged(before + RECORDS, deadline_s=60)  # by leaders that ZooKeeper has not heard of
     assert controller.state() == "SYNCING"
     time.sleep(max(0.0, OUTAGE_S - (time.monotonic() - began)))
@@ -218,7 +218,7 @@ def test_real_brokers_lose_nothing_while_zookeeper_loses_its_leader_and_then_eve
     plan.go()
     wait_zookeeper_rules(cluster, deadline_s=60)
     controller.wait_state("RETIRED")
-    traffic.wait_acknowledged(traffic.status().acknowledged + RECORDS, deadline_s=60)
+    traffic.wait_acknowledged(traffic.status.acknowledged + RECORDS, deadline_s=60)
     assert_nothing_lost(traffic.stop())
     assert_all_good(prove(cluster, traffic.ledger))
 
