@@ -353,6 +353,8 @@ class DriverNode:
             except FindingError as error:
                 self.wait_because(f"ZooKeeper has to answer before the claim is known: {error}")
                 self.now.trouble = error.occurrence
+                self.backlog.clear()  # the comparison and the full send begin with what is committed then
+                self.untold.clear()
                 await asyncio.sleep(LOOK_S)
 
     def _read_claim_of_now(self) -> Seen:
@@ -431,7 +433,8 @@ class DriverNode:
         expected = "nobody" if claim is None else f"node {claim.node}, epoch {claim.zk_epoch}"
         log.error("claim.touched", found=holder, controller_epoch=seen.epoch, expected=expected)
         is_gone = seen.controller is None or seen.controller.kraft_epoch <= 0
-        if is_gone and claim is not None and claim.ephemeral:
+        is_way_back = may_abort(self.now.state) or self.now.fresh_copy
+        if is_gone and is_way_back and claim is not None and claim.ephemeral:
             self.now.finding = CLAIM_EXPIRED.found(controller=holder)
         else:
             self.now.finding = FENCED.found(found=f"{holder}, epoch {seen.epoch}", expected=expected)

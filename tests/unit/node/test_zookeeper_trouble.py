@@ -335,6 +335,26 @@ def test_a_hand_back_that_cannot_compare_is_refused_and_dual_write_goes_on() -> 
     story(told)
 
 
+def test_what_is_committed_while_zookeeper_is_away_is_not_kept_in_memory() -> None:
+    """The comparison reads the image of then; an outage may last for hours."""
+
+    async def told() -> None:
+        def away() -> None:
+            if not driver.backlog:
+                session.sync = lambda: None
+            raise ZOOKEEPER_LOST.error(path="/", reason="not connected")
+
+        session = Troubled(FakeEnsemble())
+        session.ensemble.create(paths.CONTROLLER_EPOCH, b"1")
+        session.sync = away  # type: ignore[assignment,method-assign]
+        driver = a_voters_driver(State.SYNCING, session=session)
+        driver.backlog = driver.untold = [diff(EMPTY, driver.controller.image)]
+        assert (await driver.seen_claim()).epoch == 1
+        assert driver.backlog == []
+
+    story(told)
+
+
 # --- access lists -----------------------------------------------------------------------------------------
 
 
