@@ -180,25 +180,29 @@ class ZooKeeper:
 
 
 class ZooKeeperClient:
-    """A look into ZooKeeper below a chroot, and the few writes that tests need. All calls block."""
+    """A look into ZooKeeper below a chroot, and the few writes that tests need. All calls block.
+
+    A read whose connection or session ended is made again; a write is not: it may have arrived.
+    """
 
     def __init__(self, hosts: str, chroot: str) -> None:
         self.connect = hosts + chroot
         self._chroot = chroot
-        self._kazoo = KazooClient(hosts=hosts, timeout=CLIENT_TIMEOUT_S, logger=logger)
+        again = {"max_tries": -1, "max_delay": 0.5, "deadline": CLIENT_TIMEOUT_S}
+        self._kazoo = KazooClient(hosts=hosts, timeout=CLIENT_TIMEOUT_S, logger=logger, command_retry=again)
         self._started = False
 
     def read(self, path: str) -> bytes | None:
         """The data of a znode; None when it does not exist."""
-        data: bytes | None = self._ask(lambda kazoo, full: kazoo.get(full)[0], path)
+        data: bytes | None = self._ask(lambda kazoo, full: kazoo.retry(kazoo.get, full)[0], path)
         return data
 
     def exists(self, path: str) -> bool:
-        return self._ask(lambda kazoo, full: kazoo.exists(full), path) is not None
+        return self._ask(lambda kazoo, full: kazoo.retry(kazoo.exists, full), path) is not None
 
     def children(self, path: str) -> list[str]:
         """The names below a znode, sorted; empty when it does not exist."""
-        return sorted(self._ask(lambda kazoo, full: kazoo.get_children(full), path) or [])
+        return sorted(self._ask(lambda kazoo, full: kazoo.retry(kazoo.get_children, full), path) or [])
 
     def delete(self, path: str) -> None:
         """Delete a znode if it is there."""
