@@ -208,8 +208,8 @@ def _read_states(session: ZkSession, limits: ReadLimits, tree: Tree, todo: list[
     states = session.get_many(wanted, limits)
     for each in todo:
         chunk = list(islice(states, len(each.head.replicas)))
-        name = each.head.name
-        _note_lists(tree, *((paths.state(name, p), z) for p, z in zip(each.head.replicas, chunk, strict=True) if z))
+        listed = [p for p, z in zip(each.head.replicas, chunk, strict=True) if z is not None and z.acl_changes]
+        tree.lists_changed += [paths.state(each.head.name, partition) for partition in listed]
         known = each.before
         if (
             known is not None
