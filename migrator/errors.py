@@ -618,6 +618,34 @@ TAKEOVER_ABORTED = Finding(
     severity=Severity.WARNS,
 )
 
+WRITE_NOT_ALLOWED = Finding(
+    code="Z2K-2050",
+    says="ZooKeeper does not let this controller change {path}: its access list, or that of the znode above it, "
+    "forbids it.",
+    means="Somebody set an access list after the gate was passed. In dual-write ZooKeeper is behind the log from here "
+    "on; leaders and in-sync sets go on changing, new topics and moved replicas reach brokers only after it.",
+    remedy="Open the path again for everybody (setAcl with ZooKeeper's shell, by the identity that closed it). The "
+    "controller tries again by itself and writes everything that is missing.",
+    cases=("F-18",),
+)
+CLAIM_EXPIRED = Finding(
+    code="Z2K-2051",
+    says="The claim in ZooKeeper ended before any broker was told of it: the controller is {controller} now.",
+    means="The session that held the claim ended, so a ZooKeeper-mode broker is controller again. Nothing is lost. "
+    "Before the commit the driver is HELD; after it this log may not be used any more, and the driver is RETIRED.",
+    remedy="Find out what ended the session (an ensemble without a leader, a controller that stood still). HELD: "
+    "allow another takeover with `zk2kraft advance`. RETIRED: format a fresh quorum, restart the brokers, take over.",
+)
+TOLD_TOO_LATE = Finding(
+    code="Z2K-2052",
+    says="The copy was committed, but after {limit_ms} ms (zk2kraft.takeover.max.ms) no broker had been told of it: "
+    "{reason}",
+    means="The cluster must not stay without a controller, so it was given back to ZooKeeper. Nothing is lost; this "
+    "log may not be used any more, and the driver ends in RETIRED.",
+    remedy="Mend what the reason names (usually ZooKeeper), format a fresh quorum, restart the brokers, and take over "
+    "again.",
+)
+
 BROKER_DOES_NOT_FOLLOW = Finding(
     code="Z2K-2040",
     says="Broker {broker} is in /brokers/ids and does not follow the controllers: {known} ({count} such brokers).",

@@ -97,6 +97,7 @@ TRANSITIONS: Final[dict[tuple[State, Happened], State]] = {
     (State.ABORTING, Happened.GIVEN_BACK): State.HELD,
     (State.HELD, Happened.UNLATCHED): State.WAIT_QUORUM,
     (State.COMMITTING, Happened.COMMITTED): State.SYNCING,
+    (State.COMMITTING, Happened.MUST_GO_BACK): State.GIVING_UP,
     (State.RESUMING, Happened.CLAIM_RESUMED): State.SYNCING,
     (State.RESUMING, Happened.CLAIM_TOUCHED): State.FENCED,
     (State.RESUMING, Happened.HANDED_BACK): State.RETIRED,
@@ -150,6 +151,11 @@ def entry(log: MigrationState, *, latched: bool) -> Happened:
 def may_abort(state: State) -> bool:
     """Abort is for the window before the commit; afterwards the way back is the hand-back."""
     return state in _BEFORE_COMMIT
+
+
+def in_copy(state: State) -> bool:
+    """The claim is ours, and all that is done is reading, which can be done again."""
+    return state in (State.COPYING, State.AUDITING)
 
 
 def writes_allowed(state: State) -> bool:

@@ -112,6 +112,8 @@ class Tree:
     """Groups of consumers that keep their offsets in ZooKeeper."""
     guarded: dict[str, str] = field(default_factory=dict)
     """Access lists by path, where there is one; looked at where a takeover writes (`node.tree_reader.read_guards`)."""
+    lists_changed: list[str] = field(default_factory=list)
+    """Znodes of topics, their configurations and states, and brokers' configurations whose access list was changed."""
     problems: list[Occurrence] = field(default_factory=list)
     znodes: int = 0
 

@@ -9,6 +9,7 @@ ZooKeeper's administrator guide ("srvr" answers with a line "Mode:" once the ser
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 import struct
@@ -50,6 +51,13 @@ def why_zookeeper_does_not_answer(port: int, host: str = HOST) -> str | None:
     if b"\nMode: " in answer:
         return None
     return f"port {port} answers, but does not serve requests yet"
+
+
+def zookeeper_mode(port: int, host: str = HOST) -> str | None:
+    """What the server says of itself: leader, follower, standalone or read-only; None when it does not serve."""
+    answer = _ask(host, port, b"srvr", enough=None, timeout_s=ZOOKEEPER_TIMEOUT_S)
+    found = None if isinstance(answer, str) else re.search(rb"^Mode: (\S+)", answer, re.MULTILINE)
+    return None if found is None else found[1].decode()
 
 
 def any_server(identity: Path | None) -> ssl.SSLContext:

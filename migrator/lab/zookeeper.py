@@ -20,7 +20,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from migrator.errors import PROCESS_NOT_READY
 from migrator.lab.laboratory import Laboratory
 from migrator.lab.ports import HOST
-from migrator.lab.probe import why_zookeeper_does_not_answer
+from migrator.lab.probe import why_zookeeper_does_not_answer, zookeeper_mode
 from migrator.lab.properties import Value
 from migrator.lab.server import READY_DEADLINE_S, Server, start_together
 
@@ -52,6 +52,8 @@ class ZooKeeperSpec:
     number: int = 1
     ensemble: tuple[EnsembleMember, ...] = ()
     heap_mb: int = 256
+    read_only: bool = False
+    """Without a majority, serve those who say that they only want to read."""
     extra: Mapping[str, Value] = field(default_factory=dict)
 
     def properties(self) -> dict[str, Value]:
@@ -89,8 +91,15 @@ class ZooKeeperServer(Server):
     def properties(self) -> dict[str, Value]:
         return self.spec.properties()
 
+    def jvm_options(self) -> tuple[str, ...]:
+        return ("-Dreadonlymode.enabled=true",) if self.spec.read_only else ()
+
     def why_not_ready(self) -> str | None:
         return why_zookeeper_does_not_answer(self.spec.port)
+
+    def mode(self) -> str | None:
+        """leader, follower, standalone or read-only, as it says itself; None while it serves nobody."""
+        return zookeeper_mode(self.spec.port)
 
     def before_start(self) -> None:
         super().before_start()
@@ -103,7 +112,8 @@ class ZooKeeperServer(Server):
 class ZooKeeper:
     """One ZooKeeper service of one or three servers.
 
-    servers: 1 or 3.   extra: further properties of every server.
+    servers: 1 or 3.   extra: further properties of every server.   read_only: a server that lost the majority serves
+    readers.
     """
 
     def __init__(
@@ -112,6 +122,7 @@ class ZooKeeper:
         *,
         servers: int = 1,
         extra: Mapping[str, Value] | None = None,
+        read_only: bool = False,
         name: str = "zookeeper",
     ) -> None:
         assert servers in (1, 3), f"an ensemble has 1 or 3 servers here, not {servers}"
@@ -126,6 +137,7 @@ class ZooKeeper:
                 data_directory=str(laboratory.directory / server_name / "data"),
                 number=member.number,
                 ensemble=members if servers > 1 else (),
+                read_only=read_only,
                 extra=extra or {},
             )
             self.servers.append(ZooKeeperServer(laboratory, server_name, spec))
@@ -144,6 +156,20 @@ class ZooKeeper:
             if server.is_running:
                 server.stop()
 
+    def leader(self) -> ZooKeeperServer:
+        """Of an ensemble that has one; wait for it with `wait_led`."""
+        return next(server for server in self.servers if server.is_running and server.mode() == "leader")
+
+    def wait_led(self, deadline_s: float = READY_DEADLINE_S) -> float:
+        """Wait until one leads and every other one that runs follows it."""
+
+        def why_not() -> str | None:
+            modes = [server.mode() for server in self.servers if server.is_running]
+            led = modes.count("leader") == 1 and modes.count("follower") == len(modes) - 1
+            return None if led else f"the servers are {modes}"
+
+        return self.laboratory.wait(why_not, name="the ensemble", deadline_s=deadline_s)
+
     def client(self, chroot: str = "") -> ZooKeeperClient:
         """A client below `chroot` ("" or "/kafka"), one per chroot; the laboratory closes it."""
         if chroot not in self._clients:
@@ -154,25 +180,29 @@ class ZooKeeper:
 
 
 class ZooKeeperClient:
-    """A look into ZooKeeper below a chroot, and the few writes that tests need. All calls block."""
+    """A look into ZooKeeper below a chroot, and the few writes that tests need. All calls block.
+
+    A read whose connection or session ended is made again; a write is not: it may have arrived.
+    """
 
     def __init__(self, hosts: str, chroot: str) -> None:
         self.connect = hosts + chroot
         self._chroot = chroot
-        self._kazoo = KazooClient(hosts=hosts, timeout=CLIENT_TIMEOUT_S, logger=logger)
+        again = {"max_tries": -1, "max_delay": 0.5, "deadline": CLIENT_TIMEOUT_S}
+        self._kazoo = KazooClient(hosts=hosts, timeout=CLIENT_TIMEOUT_S, logger=logger, command_retry=again)
         self._started = False
 
     def read(self, path: str) -> bytes | None:
         """The data of a znode; None when it does not exist."""
-        data: bytes | None = self._ask(lambda kazoo, full: kazoo.get(full)[0], path)
+        data: bytes | None = self._ask(lambda kazoo, full: kazoo.retry(kazoo.get, full)[0], path)
         return data
 
     def exists(self, path: str) -> bool:
-        return self._ask(lambda kazoo, full: kazoo.exists(full), path) is not None
+        return self._ask(lambda kazoo, full: kazoo.retry(kazoo.exists, full), path) is not None
 
     def children(self, path: str) -> list[str]:
         """The names below a znode, sorted; empty when it does not exist."""
-        return sorted(self._ask(lambda kazoo, full: kazoo.get_children(full), path) or [])
+        return sorted(self._ask(lambda kazoo, full: kazoo.retry(kazoo.get_children, full), path) or [])
 
     def delete(self, path: str) -> None:
         """Delete a znode if it is there."""

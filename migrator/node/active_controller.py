@@ -438,6 +438,8 @@ class ActiveController:
 
     def heal(self) -> int:
         """Elections for partitions that nobody able leads, and ends of moves; returns how many changed."""
+        if self.epoch is None:
+            raise LeadershipLost
         records = heal_leaderships(self._situation())
         if records:
             self._append(records)

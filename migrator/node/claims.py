@@ -1,4 +1,4 @@
-"""Read the three znodes of the claim.
+"""Read the three znodes of the claim, and say why a write was refused.
 
 In:   a session. Out: `Seen` (driver.claim). A znode that cannot be parsed counts as present and foreign.
 """
@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 from migrator.driver.claim import Seen
-from migrator.errors import FindingError
+from migrator.errors import WRITE_NOT_ALLOWED, ZOOKEEPER_LOST, FindingError, Occurrence
 from migrator.zk import paths
-from migrator.zk.session import Znode
+from migrator.zk.multi import Multi
+from migrator.zk.session import Outcome, Znode
 from migrator.zk.znodes import (
     ControllerZnode,
     MigrationZnode,
@@ -40,6 +41,14 @@ def read_claim(session: Reader, watch: Callable[[], None] | None = None) -> Seen
         migration_version=-1 if migration is None else migration.version,
         migration_born=-1 if migration is None else migration.czxid,
     )
+
+
+def refusal(multi: Multi, outcome: Outcome) -> Occurrence:
+    """Z2K-2050 with the path where an access list forbids it; else Z2K-2002, after which everything is read again."""
+    if outcome.error == "no_auth":
+        return WRITE_NOT_ALLOWED.found(path=multi.operations[outcome.failed_at].path)
+    refused = multi.describe()[outcome.failed_at]
+    return ZOOKEEPER_LOST.found(path=refused[:200], reason=f"{outcome.error}; reading and comparing again")
 
 
 def _controller(znode: Znode | None) -> ControllerZnode | None:

@@ -23,11 +23,30 @@ from migrator.audit.compare import Report
 from migrator.driver.claim import Claim, Seen, still_ours
 from migrator.driver.copy import Copy
 from migrator.driver.guard import Survey, left_over
-from migrator.driver.machine import Happened, State, Window, entry, in_window, may_abort, move, writes_allowed
+from migrator.driver.machine import (
+    Happened,
+    State,
+    Window,
+    entry,
+    in_copy,
+    in_window,
+    may_abort,
+    move,
+    writes_allowed,
+)
 from migrator.driver.tell import LEADER_AND_ISR, Kind, Order, reachable
 from migrator.driver.teller import Teller
 from migrator.driver.tree import Tree
-from migrator.errors import FENCED, HAND_BACK_NOT_POSSIBLE, TAKEOVER_ABORTED, FindingError, Occurrence
+from migrator.errors import (
+    CLAIM_EXPIRED,
+    FENCED,
+    HAND_BACK_NOT_POSSIBLE,
+    TAKEOVER_ABORTED,
+    TOLD_TOO_LATE,
+    ZOOKEEPER_LOST,
+    FindingError,
+    Occurrence,
+)
 from migrator.model.draft import Delta
 from migrator.model.image import NOWHERE, Position
 from migrator.model.values import Mark, MigrationState
@@ -66,6 +85,12 @@ MIRRORS = frozenset({State.SYNCING, State.TELLING_BROKERS, State.DUAL_WRITE, Sta
 
 SPREAD_S = 2.0
 """How long a hand-back waits for voters that lag: a majority has the mark in any case."""
+
+RIDE_AGAIN_S = 0.2
+"""Pause before something is read again within the window."""
+AGAIN_S = 1.0
+AGAIN_MAX_S = 10.0
+"""Pause before an act that met trouble is tried again: doubled with each time, unless a window is open."""
 
 LOOK_S = 0.5
 """Longest pause between two looks at something that nobody announces."""
@@ -355,6 +380,9 @@ class DriverNode:
                 return await asyncio.to_thread(self._read_claim_of_now)
             except FindingError as error:
                 self.wait_because(f"ZooKeeper has to answer before the claim is known: {error}")
+                self.now.trouble = error.occurrence
+                self.backlog.clear()  # the comparison and the full send begin with what is committed then
+                self.untold.clear()
                 await asyncio.sleep(LOOK_S)
 
     def _read_claim_of_now(self) -> Seen:
@@ -375,10 +403,20 @@ class DriverNode:
         self._loop.call_soon_threadsafe(self.look_at_claim)
 
     def session_changed(self, what: str) -> None:
-        """Called from the session's thread. After a reconnect every watch is gone, so look at once."""
+        """Called from the session's thread. After a reconnect every watch is gone, so look at once.
+
+        Nothing more is written for a session that ended: the claim is read again first, in SYNCING.
+        """
         log.info("zookeeper.session", state=what)
+        self._loop.call_soon_threadsafe(self._changed.set)
         if what == "connected":
             self._watch_fired()
+        elif what == "lost":
+            self._loop.call_soon_threadsafe(self._session_ended)
+
+    def _session_ended(self) -> None:
+        if self.mirror is not None:
+            self.mirror.break_off("the session with ZooKeeper ended")
 
     async def _check_claim(self) -> None:
         self._claim_look = None
@@ -412,18 +450,29 @@ class DriverNode:
             with suppress(LeadershipLost):  # then the next leader looks
                 await self.controller.mark(Mark.MIGRATION, born)
 
-    def claim_touched(self, seen: Seen) -> None:
+    def claim_touched(self, seen: Seen) -> Happened:
+        """What that means, also for an act that noticed it itself."""
         claim = self.now.claim
         if claim is not None and self._is_our_successor(seen, claim):
             log.warning("claim.succeeded", by=seen.controller.brokerid if seen.controller else -1)
             self.controller.resign()
-            self.lost_leadership()
-            return
+            return self._interrupted(Happened.LEADERSHIP_LOST)
         holder = "nobody" if seen.controller is None else f"node {seen.controller.brokerid}"
         expected = "nobody" if claim is None else f"node {claim.node}, epoch {claim.zk_epoch}"
-        self.now.finding = FENCED.found(found=f"{holder}, epoch {seen.epoch}", expected=expected)
         log.error("claim.touched", found=holder, controller_epoch=seen.epoch, expected=expected)
-        self.interrupt(Happened.CLAIM_TOUCHED)
+        is_gone = seen.controller is None or seen.controller.kraft_epoch <= 0
+        is_way_back = may_abort(self.now.state) or self.now.fresh_copy
+        if is_gone and is_way_back and claim is not None and claim.ephemeral:
+            self.now.finding = CLAIM_EXPIRED.found(controller=holder)
+        else:
+            self.now.finding = FENCED.found(found=f"{holder}, epoch {seen.epoch}", expected=expected)
+        self.now.reason = self.now.finding.text
+        no_broker_knows = is_gone and self.now.fresh_copy
+        return self._interrupted(Happened.MUST_GO_BACK if no_broker_knows else Happened.CLAIM_TOUCHED)
+
+    def _interrupted(self, happened: Happened) -> Happened:
+        self.interrupt(happened)
+        return happened
 
     def _is_our_successor(self, seen: Seen, claim: Claim) -> bool:
         """Another voter of this quorum was elected and has claimed; this node has not heard of it yet."""
@@ -492,13 +541,21 @@ class DriverNode:
                 await asyncio.gather(task, return_exceptions=True)
 
     async def _guarded(self, act: Callable[[], Awaitable[Happened]]) -> Happened:
-        """Expected trouble inside the window ends the window; elsewhere the act tries again after a second."""
+        """Expected trouble inside the window ends the window, or the window's guard does when ZooKeeper is away;
+        elsewhere the act is tried again.
+        """
+        pause_s = AGAIN_S
         while True:
             try:
                 return await act()
             except LeadershipLost:
                 return Happened.LEADERSHIP_LOST
             except FindingError as error:
+                if in_copy(self.now.state) and error.code == ZOOKEEPER_LOST.code:
+                    happened = await self._ride_out(error)
+                    if happened is None:
+                        continue
+                    return happened
                 if may_abort(self.now.state):
                     self.now.finding = error.occurrence
                     self.now.reason = str(error)
@@ -507,9 +564,23 @@ class DriverNode:
                 self.wait_because(str(error))
                 self.now.trouble = error.occurrence
                 if self.must_go_back():
-                    self.now.finding = error.occurrence
-                    return Happened.MUST_GO_BACK
-                await asyncio.sleep(1.0)
+                    return self.too_late()
+                await asyncio.sleep(pause_s)
+                pause_s = AGAIN_S if self.now.window is not None else min(2 * pause_s, AGAIN_MAX_S)
+
+    async def _ride_out(self, error: FindingError) -> Happened | None:
+        """Nothing is appended yet, so the same can be read once more, as long as the claim stands. None: do so."""
+        claim = self.now.claim
+        assert claim is not None
+        log.warning("window.interrupted", state=self.now.state.value, reason=str(error))
+        self.wait_because(str(error))
+        self.now.trouble = error.occurrence
+        await asyncio.sleep(RIDE_AGAIN_S)
+        seen = await self.seen_claim()
+        if not still_ours(seen, claim):
+            return self.claim_touched(seen)
+        self.now.trouble = None
+        return None
 
     async def _enter(self, state: State, happened: Happened) -> None:
         before = self.now.state
@@ -587,6 +658,14 @@ class DriverNode:
         """Committed, no broker was told, and the cluster has been without a controller for as long as is allowed."""
         window = self.now.window
         return self.now.fresh_copy and window is not None and window.overdue(self.now_ms())
+
+    def too_late(self) -> Happened:
+        """No broker was told within the limit, because of what is or was in the way."""
+        trouble, limit_ms = self.now.trouble, self.config.takeover_max_ms
+        reason = "no trouble was met; it only took long" if trouble is None else f"{trouble.code} {trouble.text}"
+        self.now.finding = TOLD_TOO_LATE.found(limit_ms=limit_ms, reason=reason)
+        self.now.reason = self.now.finding.text
+        return Happened.MUST_GO_BACK
 
     def without_controller_ms(self) -> int | None:
         """How long the cluster has had no controller; None outside the window."""

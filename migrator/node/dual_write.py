@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import structlog
 
-from migrator.driver.claim import Claim, still_ours
+from migrator.driver.claim import Claim, Seen, still_ours
 from migrator.driver.guard import check_full_send
 from migrator.driver.machine import Happened
 from migrator.driver.mirror import Shape, plan, plan_orders_taken, state_creation
@@ -28,6 +28,7 @@ from migrator.model.diff import diff
 from migrator.model.draft import Delta
 from migrator.model.image import Image
 from migrator.model.values import Mark
+from migrator.node.claims import refusal
 from migrator.node.driver_node import LOOK_S, DriverNode
 from migrator.node.mirror_node import Mirror
 from migrator.node.survey import survey_brokers
@@ -56,13 +57,15 @@ class DualWriteActs:
         """Read ZooKeeper, compare it with the log as images, write the differences; then mirror commit by commit."""
         d = self.d
         await d.hooks.before("reconcile")
-        seen = await self.d.seen_claim()
+        seen, session_id = await self._claim_in_one_session()
         claim = d.now.claim
         assert claim is not None
         if not still_ours(seen, claim):
-            d.claim_touched(seen)
-            return Happened.CLAIM_TOUCHED
+            return d.claim_touched(seen)
+        if d.must_go_back():
+            return d.too_late()
         claim = replace(claim, migration_version=seen.migration_version)
+        self._heal_leaders()
         ordered = await self._begin_ordered()
         target = d.controller.image
         d.backlog.clear()
@@ -88,13 +91,29 @@ class DualWriteActs:
             await asyncio.to_thread(self._write, (plan_orders_taken(claim),))
         d.now.reconciled_writes = planned.writes
         log.info("zk.reconciled", writes=planned.writes, multis=len(planned.multis))
-        self._start_mirror(planned.claim, target, Shape(planned.configs, unreadable=shape.unreadable))
+        self._start_mirror(planned.claim, target, Shape(planned.configs, unreadable=shape.unreadable), session_id)
         if d.mirror is None:
             raise ZOOKEEPER_LOST.error(path=paths.TOPICS, reason="a write was refused; reading and comparing again")
         if d.teller is None:
             return Happened.RECONCILED
         d.send(d.teller.mirrored(target.position))
         return Happened.RECONCILED if self._untold(d.teller) else Happened.RECONCILED_AGAIN
+
+    async def _claim_in_one_session(self) -> tuple[Seen, int]:
+        """The claim, and the session in which it was seen."""
+        while True:
+            session_id = self.d.session.session_id
+            seen = await self.d.seen_claim()
+            if session_id == self.d.session.session_id:
+                return seen, session_id
+
+    def _heal_leaders(self) -> None:
+        """Whoever committed the copy may have died before it healed what nobody able leads."""
+        d = self.d
+        if Mark.TAKEOVER in d.controller.image.marks:
+            healed = d.controller.heal()
+            if healed:
+                log.info("leaders.healed", partitions=healed)
 
     async def _begin_ordered(self) -> bool:
         """Until dual-write is entered: what `/admin/reassign_partitions` orders is ours to do. True when it is there.
@@ -171,10 +190,9 @@ class DualWriteActs:
         for multi, each in pending:
             outcome = each.outcome()
             if not outcome.applied:
-                refused = multi.describe()[outcome.failed_at]
-                raise ZOOKEEPER_LOST.error(path=refused[:200], reason=f"{outcome.error}; reading and comparing again")
+                raise FindingError(refusal(multi, outcome))
 
-    def _start_mirror(self, claim: Claim, image: Image, shape: Shape) -> None:
+    def _start_mirror(self, claim: Claim, image: Image, shape: Shape, session_id: int) -> None:
         d = self.d
         d.now.claim = claim
         d.wrote(image.position)
@@ -183,6 +201,7 @@ class DualWriteActs:
             claim,
             image,
             shape,
+            session_id=session_id,
             passwords=d.passwords,
             on_applied=d.on_applied,
             on_broken=d.on_broken,
@@ -217,6 +236,8 @@ class DualWriteActs:
             teller = Teller(claim, d.config.inter_broker_listener, d.controller.image)
             orders, findings = await asyncio.to_thread(self._guarded_orders, teller, silent)
             if not findings:
+                if d.must_go_back():
+                    return d.too_late()
                 self._tell(teller, orders)
                 return await self._told(teller, started)
             tries += 1
@@ -314,24 +335,32 @@ class DualWriteActs:
                 return Happened.MIRROR_BROKEN
             if d.now.wish_hand_back:
                 return Happened.HAND_BACK_ASKED
-            if d.now_ms() - looked_ms >= STRANGERS_LOOK_MS:
+            came_or_went = is_away(d.now.trouble) == d.session.connected
+            if d.now_ms() - looked_ms >= STRANGERS_LOOK_MS or came_or_went:
                 looked_ms = d.now_ms()
                 d.now.trouble = await self._look_for(strangers)
             behind = 0 if d.mirror is None else d.mirror.behind
-            d.now.reason = f"ZooKeeper has everything up to offset {d.now.dual_write_at.offset}" + (
-                f", {behind} writes on their way" if behind else ""
+            d.now.reason = (
+                f"ZooKeeper has everything up to offset {d.now.dual_write_at.offset}"
+                + (f", {behind} writes on their way" if behind else "")
+                + (f"; {d.now.trouble.text}" if is_away(d.now.trouble) and d.now.trouble is not None else "")
             )
-            await d.changed(5.0)
+            await d.changed(LOOK_S if is_away(d.now.trouble) else 5.0)
 
     async def _look_for(self, strangers: Strangers) -> Occurrence | None:
-        """Brokers in ZooKeeper that do not follow us; when it does not answer, the mirror hears of that."""
+        """Brokers in ZooKeeper that do not follow us, or that it does not answer."""
         d = self.d
         try:
             names = await asyncio.to_thread(d.session.children, paths.BROKER_IDS)
-        except FindingError:
-            return d.now.trouble
+        except FindingError as error:
+            return error.occurrence
         live = {int(name) for name in names or () if name.isdecimal()}
         return strangers.look(live, d.controller.image, d.now_ms())
+
+
+def is_away(trouble: Occurrence | None) -> bool:
+    """Whether it is that ZooKeeper does not answer."""
+    return trouble is not None and trouble.code == ZOOKEEPER_LOST.code
 
 
 def _difference(tree: Tree, target: Image, passwords: PasswordEncoder | None) -> Delta:

@@ -35,6 +35,8 @@ class Pending(Protocol):
 
 
 class Writer(Protocol):
+    @property
+    def session_id(self) -> int: ...
     def send(self, multi: Multi) -> Pending: ...
 
 
@@ -67,6 +69,7 @@ class Mirror:
         image: Image,
         shape: Shape,
         *,
+        session_id: int,
         passwords: PasswordEncoder | None = None,
         on_applied: Callable[[Position], None],
         on_broken: Callable[[str], None],
@@ -75,6 +78,8 @@ class Mirror:
         self.image = image
         """What ZooKeeper has for certain."""
         self._session = session
+        self._session_id = session_id
+        """In which the claim was seen: nothing is sent in a later one before it was seen again."""
         self._planned_claim = claim
         self._passwords = passwords
         self._configs = shape.configs
@@ -118,6 +123,9 @@ class Mirror:
         self._planned_claim, self._configs = planned.claim, planned.configs
         now = time.monotonic()
         batch = _Batch(position, delta.after, planned.claim, planned.writes, len(planned.multis), now)
+        if self._session.session_id != self._session_id:
+            self._break("the session in which the claim was seen ended")
+            return
         for index, multi in enumerate(planned.multis):
             last_one = index == len(planned.multis) - 1
             try:
@@ -127,6 +135,10 @@ class Mirror:
                 return
             self._sent.append(_Sent(multi, pending, batch if last_one else None))
             pending.when_done(self._answered)
+
+    def break_off(self, reason: str) -> None:
+        """What is on its way may be lost: nothing more is sent, and that is reported."""
+        self._break(reason)
 
     def stop(self) -> None:
         """Send nothing more and report nothing more (the claim is being given up)."""

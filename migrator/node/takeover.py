@@ -36,6 +36,7 @@ from migrator.driver.tell import reachable
 from migrator.driver.tree import Tree, replicas_gone
 from migrator.errors import (
     BROKER_LOST_IN_WINDOW,
+    CLAIM_NOT_POSSIBLE,
     COPY_DIFFERS,
     HANDED_BACK,
     LATCHED,
@@ -48,7 +49,7 @@ from migrator.errors import (
 )
 from migrator.model.image import Position
 from migrator.model.values import Mark
-from migrator.node.claims import read_claim
+from migrator.node.claims import read_claim, refusal
 from migrator.node.config import controller_settings
 from migrator.node.driver_node import LOOK_S, DriverNode, wall_ms
 from migrator.node.survey import ask_settings, survey_brokers
@@ -56,7 +57,7 @@ from migrator.node.tree_reader import moved_since, read_guards, read_tree
 from migrator.zk import paths
 from migrator.zk.backup import export
 from migrator.zk.multi import Multi
-from migrator.zk.session import CONSIDERATE, UNLIMITED, ZkSession
+from migrator.zk.session import CONSIDERATE, UNLIMITED, Outcome, ZkSession
 
 log = structlog.get_logger()
 
@@ -66,6 +67,7 @@ READ_SHARE = 10
 """While waiting, at most a tenth of the time is spent reading ZooKeeper."""
 EXPORT_FRESH_MS = 60 * 60 * 1_000
 GUARD_LOOK_S = 0.1
+SETTLE_AGAIN_S = 0.2
 SWEEPS_MAX = 3
 MISSED_HEARTBEATS = 2
 
@@ -103,10 +105,12 @@ class TakeoverActs:
                 return Happened.CLAIM_LEFT
             waiting = await self._missing_brokers()
             if waiting is not None:
+                self.d.now.trouble = None
                 self.d.wait_because(waiting)
                 await self.d.changed(LOOK_S)
                 continue
             evidence = await self._evidence()
+            self.d.now.trouble = None
             verdict = await asyncio.to_thread(takeover_verdict, evidence)  # it goes through every partition
             self.d.now.verdict = verdict
             if [check.name for check in verdict.failed] == ["a ZooKeeper export is taken"]:
@@ -215,24 +219,32 @@ class TakeoverActs:
     async def take_over(self) -> Happened:
         """Latch, then claim. Every voter keeps the latch: no second attempt happens by itself, whoever leads then."""
         d = self.d
+        d.now.finding = None
         await d.hooks.before("latch")
         await d.controller.mark(Mark.TAKEOVER, json.dumps({"epoch": d.epoch, "at": time.time()}))
-        seen = await asyncio.to_thread(read_claim, d.session)
+        try:
+            seen = await asyncio.to_thread(read_claim, d.session)
+        except FindingError as error:
+            return await self._not_claimed(error.occurrence)
         refused = refuse_claim(seen, d.config.voter_ids, d.epoch)
         if refused is not None:
-            await d.controller.mark(Mark.TAKEOVER, "")
-            d.now.finding = refused
-            return Happened.CLAIM_REFUSED
+            return await self._not_claimed(refused)
         await d.hooks.before("claim")
         multi, claim = plan_claim(seen, node=d.config.node_id, kraft_epoch=d.epoch, now_ms=wall_ms(), ephemeral=True)
         d.now.window = Window(d.now_ms(), d.config.takeover_max_ms)
         if not await self._claimed(multi, claim):
-            d.now.window = None
-            await d.controller.mark(Mark.TAKEOVER, "")
-            return Happened.CLAIM_REFUSED
+            return await self._not_claimed(d.now.trouble)
         self._hold_claim(claim)
         self._guard_task = asyncio.create_task(self._guard_window(), name="window-guard")
         return Happened.CLAIMED
+
+    async def _not_claimed(self, found: Occurrence | None) -> Happened:
+        """Nothing of it stands in ZooKeeper, so nothing has to be given back."""
+        d = self.d
+        d.now.window = None
+        await d.controller.mark(Mark.TAKEOVER, "")
+        d.now.finding = found
+        return Happened.CLAIM_REFUSED
 
     def _open_audit_session(self) -> ZkSession:
         assert self.d.config.zookeeper_connect is not None
@@ -245,11 +257,13 @@ class TakeoverActs:
         try:
             outcome = await asyncio.to_thread(self.d.session.apply, multi)
             applied, refused = outcome.applied, outcome.error
+            self.d.now.trouble = None if applied else _not_possible(multi, outcome)
         except FindingError as error:
             if error.code != ZOOKEEPER_LOST.code:
                 raise
             seen = await self.d.seen_claim()
             applied = recognise(seen, claim)
+            self.d.now.trouble = error.occurrence
             refused = "its answer was lost, and it was not applied"
         took = self.d.now_ms() - started
         if applied:
@@ -383,23 +397,37 @@ class TakeoverActs:
         return await self._settle(position)
 
     async def _settle(self, position: Position) -> Happened:
+        """Again and again, while the claim is ours and the window has time: until then it ends with our session, and
+        while that lives nobody else can be controller.
+        """
         d = self.d
         claim = d.now.claim
         assert claim is not None
-        multi, settled = plan_settle(claim, position, wall_ms())
-        try:
-            outcome = await asyncio.to_thread(d.session.apply, multi)
-            applied = outcome.applied
-        except FindingError as error:
-            if error.code != ZOOKEEPER_LOST.code:
-                raise
-            seen = await self.d.seen_claim()
-            applied = claim_still_ours(seen, settled) and seen.migration_version == settled.migration_version
-        if not applied:
-            d.claim_touched(await self.d.seen_claim())
-            return Happened.CLAIM_TOUCHED
+        while True:
+            multi, settled = plan_settle(claim, position, wall_ms())
+            refused = await self._refused(multi)
+            if refused is None:
+                break
+            seen = await d.seen_claim()
+            if not claim_still_ours(seen, claim):
+                return d.claim_touched(seen)
+            if seen.migration_version == settled.migration_version:
+                break  # applied, and the answer lost
+            d.now.trouble = refused
+            d.wait_because(refused.text)
+            if d.must_go_back():
+                return d.too_late()
+            await asyncio.sleep(SETTLE_AGAIN_S)
         d.now.claim = settled
         return Happened.COMMITTED
+
+    async def _refused(self, multi: Multi) -> Occurrence | None:
+        """Why it was not applied, or may not have been; None when it was."""
+        try:
+            outcome = await asyncio.to_thread(self.d.session.apply, multi)
+        except FindingError as error:
+            return error.occurrence
+        return None if outcome.applied else refusal(multi, outcome)
 
     # --- after a restart -----------------------------------------------------------------------------------
 
@@ -456,3 +484,10 @@ class TakeoverActs:
             self._guard_task.cancel()
         if self._audit_session is not None:
             await asyncio.to_thread(self._audit_session.close)
+
+
+def _not_possible(multi: Multi, outcome: Outcome) -> Occurrence:
+    found = refusal(multi, outcome)
+    if found.code != ZOOKEEPER_LOST.code:
+        return found
+    return CLAIM_NOT_POSSIBLE.found(reason=f"ZooKeeper moved meanwhile ({outcome.error})")

@@ -57,9 +57,14 @@ def read_tree(session: ZkSession, limits: ReadLimits = UNLIMITED, before: Tree |
 
 
 def read_guards(session: ZkSession, tree: Tree) -> None:
-    """Look for access lists where a takeover and dual-write write: on what brokers make first, and on one topic."""
+    """Look for access lists where a takeover and dual-write write.
+
+    On what brokers make first, on one topic, and where the reading found that a list was changed after its znode was
+    made: on a hundred such znodes at most.
+    """
     topic = next(iter(tree.topics), None)
     places = [*_WRITTEN_TO, *([] if topic is None else [paths.topic(topic), paths.partitions(topic)])]
+    places += [path for path in tree.lists_changed[:GUARDS_LOOKED_AT] if path not in places]
     tree.guarded = {path: acl for path in places if (acl := session.guarded_by(path)) is not None}
 
 
@@ -179,6 +184,7 @@ def _read_topics(session: ZkSession, limits: ReadLimits, tree: Tree, before: dic
     for name, znode, config_znode in zip(names, heads, configs, strict=True):
         if znode is None:
             continue  # deleted while we read
+        _note_lists(tree, (paths.topic(name), znode), (paths.topic_config(name), config_znode))
         with _Problems(tree.problems):
             known = before.get(name)
             known = known if known is not None and known.sound else None
@@ -202,6 +208,8 @@ def _read_states(session: ZkSession, limits: ReadLimits, tree: Tree, todo: list[
     states = session.get_many(wanted, limits)
     for each in todo:
         chunk = list(islice(states, len(each.head.replicas)))
+        listed = [p for p, z in zip(each.head.replicas, chunk, strict=True) if z is not None and z.acl_changes]
+        tree.lists_changed += [paths.state(each.head.name, partition) for partition in listed]
         known = each.before
         if (
             known is not None
@@ -214,6 +222,10 @@ def _read_states(session: ZkSession, limits: ReadLimits, tree: Tree, todo: list[
             reading = reader.read(each.head, iter(chunk), each.config, each.config_mzxid, tree.problems)
             reading.sound = reading.sound and each.sound
             tree.topics[each.head.name] = reading
+
+
+def _note_lists(tree: Tree, *read: tuple[str, Znode | None]) -> None:
+    tree.lists_changed += [path for path, znode in read if znode is not None and znode.acl_changes]
 
 
 def _read_orphans(session: ZkSession, limits: ReadLimits, tree: Tree, topics: set[str]) -> None:
@@ -232,6 +244,7 @@ def _read_broker_configs(session: ZkSession, limits: ReadLimits, tree: Tree) -> 
     for name, path, znode in zip(names, places, session.get_many(places, limits), strict=True):
         if znode is None:
             continue
+        _note_lists(tree, (path, znode))
         tree.config_paths.add(path)
         values, _ = read_config(path, znode, tree.problems)
         tree.broker_configs["" if name == paths.DEFAULT_ENTITY else name] = values
@@ -305,8 +318,11 @@ def _read_features(session: ZkSession, tree: Tree) -> None:
             tree.features = sorted(parse(FeatureZnode, paths.FEATURE, znode.data).features)
 
 
+GUARDS_LOOKED_AT: Final = 100
+
 _WRITTEN_TO: Final = (
-    *("/", paths.CONTROLLER_EPOCH, paths.CONTROLLER, paths.TOPICS, paths.TOPIC_CONFIGS, paths.BROKER_CONFIGS),
+    *("/", paths.CONTROLLER_EPOCH, paths.CONTROLLER, paths.MIGRATION),
+    *(paths.TOPICS, paths.TOPIC_CONFIGS, paths.BROKER_CONFIGS),
     *(paths.CONFIG_CHANGES, paths.USER_CONFIGS, paths.CLIENT_CONFIGS, paths.IP_CONFIGS, paths.PRODUCER_IDS),
     *(paths.ACLS, paths.ACL_CHANGES, paths.TOKENS, paths.DELETE_TOPICS),
 )

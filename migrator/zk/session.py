@@ -3,7 +3,9 @@
 In:   a connect string (with chroot), paths and `Multi` values.
 Out:  `Znode` values and `Outcome`s. All calls block; the node runs them on threads, never on its loop.
 Elsewhere: what the bytes mean (znodes.py), what is written and when (driver).
-Errors: Z2K-2001 when no server answers, Z2K-2002 when an answer was lost and the outcome of a write is unknown.
+Errors: Z2K-2001 when no server answers, Z2K-2002 when an answer was lost and the outcome of a write is unknown, or
+when nothing is connected: then nothing is asked. Nothing waits here for a connection that may come back, least of all
+a write, which would reach a later session than the one it was planned in.
 Source: ZooKeeper's client protocol; bulk reads are its multi-read (operation 22, servers from 3.6 on), older
 servers are read with pipelined single reads. A bulk read is not a snapshot: compare `mzxid`.
 """
@@ -15,6 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -34,9 +37,11 @@ from kazoo.exceptions import (
     NotEmptyError,
     SessionExpiredError,
     UnimplementedError,
+    WriterNotClosedException,
 )
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.serialization import multiheader_struct, read_buffer, write_string
+from kazoo.protocol.states import KeeperState
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from migrator.errors import ZOOKEEPER_LOST, ZOOKEEPER_REFUSES, ZOOKEEPER_UNREACHABLE, FindingError
@@ -51,13 +56,17 @@ CALL_TIMEOUT_S: Final = 30.0
 
 
 class Znode(msgspec.Struct, frozen=True, gc=False):
-    """One znode as read. `owner` is the session of an ephemeral one, else 0."""
+    """One znode as read. `owner` is the session of an ephemeral one, else 0.
+
+    acl_changes: how often its access list was changed since it was made; that does not move `mzxid`.
+    """
 
     data: bytes | None
     version: int
     mzxid: int
     czxid: int
     owner: int
+    acl_changes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +158,11 @@ class ZkSession:
         """End the session; its ephemeral znodes vanish at once."""
         if not self._closed:
             self._closed = True
-            self._client.stop()
-            self._client.close()
+            with suppress(
+                WriterNotClosedException
+            ):  # it hangs in a server that does not answer; its thread is a daemon
+                self._client.stop()
+                self._client.close()
 
     def __enter__(self) -> ZkSession:
         return self.start()
@@ -165,7 +177,8 @@ class ZkSession:
 
     @property
     def connected(self) -> bool:
-        return bool(self._client.state == KazooState.CONNECTED)
+        """To a server that takes writes: one without a majority, which would let itself be read, does not count."""
+        return bool(self._client.client_state == KeeperState.CONNECTED)
 
     @property
     def negotiated_timeout_ms(self) -> int:
@@ -189,23 +202,36 @@ class ZkSession:
         A watch does not outlive a lost connection: re-read whenever `on_change` says "connected".
         """
         listener = None if watch is None else self._listener(watch)
-        with _translated(path):
-            if listener is not None and self._client.exists(path, watch=listener) is None:
-                return None
-            try:
-                data, stat = self._client.get(path)
-            except NoNodeError:
-                return None
-        return Znode(data, stat.version, stat.mzxid, stat.czxid, stat.ephemeralOwner or 0)
+        if listener is not None and self._ask_for(path, self._client.exists_async, watch=listener) is None:
+            return None
+        found = self._ask_for(path, self._client.get_async)
+        return None if found is None else _znode(*found)
 
     def children(self, path: str, watch: Callable[[], None] | None = None) -> list[str] | None:
         """The names below `path` in ascending order, or None when it does not exist."""
         listener = None if watch is None else self._listener(watch)
+        names = self._ask_for(path, self._client.get_children_async, watch=listener)
+        return None if names is None else sorted(names)
+
+    def _ask(self, path: str, question: Callable[..., Any], **options: Any) -> Any:
+        """The answer of the server, at most `CALL_TIMEOUT_S` later; whatever else it is, is a finding with the path."""
         with _translated(path):
+            self._refuse_unconnected(path)
+            return question(path, **options).get(timeout=CALL_TIMEOUT_S)
+
+    def _ask_for(self, path: str, question: Callable[..., Any], **options: Any) -> Any:
+        """The same of what may be missing: then None."""
+        with _translated(path):
+            self._refuse_unconnected(path)
             try:
-                return sorted(self._client.get_children(path, watch=listener))
+                return question(path, **options).get(timeout=CALL_TIMEOUT_S)
             except NoNodeError:
                 return None
+
+    def _refuse_unconnected(self, path: str) -> None:
+        """kazoo would keep the request until it is connected again, however long that takes."""
+        if not self.connected:
+            raise ZOOKEEPER_LOST.error(path=path, reason="not connected to a server that takes writes")
 
     def _listener(self, watch: Callable[[], None]) -> Callable[[Any], None]:
         """The same one for the same watch: kazoo keeps each that it does not know until it fires."""
@@ -213,19 +239,17 @@ class ZkSession:
 
     def guarded_by(self, path: str) -> str | None:
         """The access list of a znode as text; None where everybody may do everything, or it does not exist."""
-        with _translated(path):
-            try:
-                entries, _ = self._client.get_acls(path)
-            except NoNodeError:
-                return None
+        found = self._ask_for(path, self._client.get_acls_async)
+        if found is None:
+            return None
+        entries, _ = found
         if any(each == OPEN_ACL_UNSAFE[0] for each in entries):
             return None
         return "; ".join(map(_entry_text, entries))
 
     def sync(self, path: str = "/") -> None:
         """Wait until this server has everything that was committed before now."""
-        with _translated(path):
-            self._client.sync(path)
+        self._ask(path, self._client.sync_async)
 
     def last_zxid(self) -> int:
         """The last transaction that the server had processed when it answered last."""
@@ -264,6 +288,7 @@ class ZkSession:
             yield from self._finish_read(result, chunk, one_by_one)
 
     def _send_read(self, chunk: list[str], request: Callable[[Sequence[str]], Any], one: Callable[[str], Any]) -> Any:
+        self._refuse_unconnected(chunk[0])
         if not self._has_multi_read:
             return [one(path) for path in chunk]
         root = self._client.chroot
@@ -296,6 +321,7 @@ class ZkSession:
 
     def send(self, multi: Multi) -> Pending:
         """Send a multi without waiting; a session's multis are applied in the order of sending."""
+        self._refuse_unconnected("multi")
         transaction: TransactionRequest = self._client.transaction()
         for operation in multi.operations:
             match operation:
@@ -315,8 +341,7 @@ class ZkSession:
         return self.send(multi).outcome()
 
     def ensure_path(self, path: str) -> None:
-        with _translated(path):
-            self._client.ensure_path(path)
+        self._ask(path, self._client.ensure_path_async)
 
 
 def _entry_text(entry: Any) -> str:
@@ -386,7 +411,7 @@ def _taken(paths: Sequence[str], results: Sequence[_Mapped]) -> list[Any]:
 
 
 def _znode(data: bytes, stat: Any) -> Znode:
-    return Znode(data, stat.version, stat.mzxid, stat.czxid, stat.ephemeralOwner or 0)
+    return Znode(data, stat.version, stat.mzxid, stat.czxid, stat.ephemeralOwner or 0, stat.aversion)
 
 
 def _outcome(results: Sequence[Any]) -> Outcome:
@@ -464,7 +489,7 @@ class _GetMany(_BulkRead):
             offset += max(length, 0)
             stat = unpack_stat(buffer, offset)
             offset += stat_size
-            found.append(Znode(data, stat[4], stat[1], stat[0], stat[7]))
+            found.append(Znode(data, stat[4], stat[1], stat[0], stat[7], stat[6]))
 
 
 class _ChildrenMany(_BulkRead):

@@ -41,10 +41,12 @@ BROKERS: Final = {
 CONTROLLER: Final = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
+    "zookeeper.session.timeout.ms": 60_000,
     "metadata.log.max.record.bytes.between.snapshots": 4_000,
     "metadata.max.retention.bytes": 20_000,
     "metadata.log.segment.bytes": 8_192,
 }
+"""Snapshots come early. A claim that is not settled yet outlives a kill until the next life, also on a busy machine."""
 THROTTLED: Final = "follower.replication.throttled.replicas"
 """Its value may be long."""
 SOMEBODY: Final = ("digest", "somebody:else")

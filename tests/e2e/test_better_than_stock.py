@@ -151,7 +151,7 @@ def test_k15_a_refused_write_of_acls_is_no_success_and_k24_whoever_watches_hears
     give_back = stage.keep_from_us(path, readable=True)
     moves = stage.moves()
     admin.create_acls([_acl("User:bob")])[_acl("User:bob")].result(30)
-    stage.wait_trouble("Z2K-2002", "SYNCING")
+    assert stage.wait_trouble("Z2K-2050", "SYNCING")["values"]["path"] == path
     assert stage.controller.metrics()["zk2kraft_dual_write"] == 0
     give_back()
     stage.wait_calm(moves)

@@ -28,13 +28,16 @@ def stand_in_brokers(tree: SeededTree, connect: str, cluster_id: str, controller
         brokers = [StandInBroker(each, tree) for each in tree.brokers]
         for each in brokers:
             await each.serve(connect)
-        lives = [asyncio.create_task(each.join([(HOST, controller_port)], cluster_id)) for each in brokers]
-        await over.wait()
-        for task in lives:
-            task.cancel()
-        await asyncio.gather(*lives, return_exceptions=True)
-        for each in brokers:
-            each.close()
+        async with asyncio.TaskGroup() as lives:
+            for each in brokers:
+                lives.create_task(each.join([(HOST, controller_port)], cluster_id))
+            await over.wait()
+            for each in brokers:
+                each.close()
+            ended = asyncio.all_tasks() - {asyncio.current_task()}  # answering tasks too: their loop ends with this
+            for task in ended:
+                task.cancel()
+        await asyncio.gather(*ended, return_exceptions=True)
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(live()), daemon=True)
     thread.start()

@@ -27,6 +27,7 @@ class _Node:
     mzxid: int = 0
     owner: int = 0
     sequence: int = 0
+    acl_changes: int = 0
 
 
 class _Refused(Exception):
@@ -128,10 +129,15 @@ class FakeSession(_ZkSession):
     ensemble: FakeEnsemble
     session_id: int
     connect: str = "zk:2181"
+    connected: bool = True
 
     def get(self, path: str, watch: Callable[[], None] | None = None) -> Znode | None:
         node = self.ensemble.nodes.get(path)
-        return None if node is None else Znode(node.data, node.version, node.mzxid, node.czxid, node.owner)
+        return (
+            None
+            if node is None
+            else Znode(node.data, node.version, node.mzxid, node.czxid, node.owner, node.acl_changes)
+        )
 
     def children(self, path: str, watch: Callable[[], None] | None = None) -> list[str] | None:
         if path not in self.ensemble.nodes:

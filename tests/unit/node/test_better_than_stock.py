@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from kazoo import exceptions
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KeeperState
 
 from migrator.driver.copy import Copy
 from migrator.driver.machine import Happened, State
@@ -173,6 +174,8 @@ class Failing:
 
     chroot = ""
 
+    client_state = KeeperState.CONNECTED
+
     def __init__(self, error: Exception) -> None:
         self.error = error
         self.handler = SimpleNamespace(async_result=lambda: SimpleNamespace(get=self.fail, rawlink=lambda _: None))
@@ -180,14 +183,12 @@ class Failing:
     def fail(self, *_: Any, **__: Any) -> Any:
         raise self.error
 
-    get = exists = get_children = sync = ensure_path = fail
-
     def _call(self, request: object, result: object) -> None: ...
 
-    def get_async(self, path: str) -> Any:
+    def get_async(self, path: str, **options: Any) -> Any:
         return SimpleNamespace(get=self.fail)
 
-    get_children_async = get_async
+    exists_async = get_children_async = sync_async = ensure_path_async = get_async
 
     def transaction(self) -> Any:
         return SimpleNamespace(create=lambda *_, **__: None, commit_async=self.fail)

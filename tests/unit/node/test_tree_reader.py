@@ -7,7 +7,7 @@ import pytest
 from migrator.driver.mirror import Shape, plan
 from migrator.model.diff import diff
 from migrator.model.image import EMPTY, Position
-from migrator.node.tree_reader import descendants, moved_since, read_tree
+from migrator.node.tree_reader import descendants, moved_since, read_guards, read_tree
 from migrator.zk import paths
 from migrator.zk.multi import Create
 from tests.support.builders import a_claim, a_topic, an_image
@@ -94,6 +94,26 @@ def test_nothing_that_the_claim_does_not_fence_may_move_unseen() -> None:
     ensemble.nodes["/kafka-acl/Topic/x"].mzxid += 1
     del ensemble.nodes["/delegation_token/tokens/t"]
     assert moved_since(session, again) == ["/delegation_token/tokens/t", "/kafka-acl/Topic/x"]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [paths.topic("payments"), paths.topic_config("payments"), paths.state("payments", 2), paths.broker_config("1")],
+)
+def test_an_access_list_that_was_set_on_one_path_is_found_before_the_takeover_also_when_nothing_else_moved(
+    place: str,
+) -> None:
+    """Setting a list does not count as a change of the znode (its mzxid stays)."""
+    ensemble, session = a_tree("orders", "payments")
+    ensemble.create(paths.broker_config("1"), b'{"version":1,"config":{"a":"b"}}')
+    tree = read_tree(session)
+    read_guards(session, tree)
+    assert tree.guarded == {}
+    ensemble.nodes[place].acl_changes = 1
+    ensemble.guards[place] = "digest:somebody may ALL"
+    again = read_tree(session, before=tree)
+    read_guards(session, again)
+    assert again.guarded == {place: "digest:somebody may ALL"}
 
 
 def test_everything_below_a_path_is_found_parents_first() -> None:

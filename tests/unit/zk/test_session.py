@@ -21,6 +21,7 @@ from kazoo.exceptions import (
     SessionExpiredError,
     UnimplementedError,
 )
+from kazoo.protocol.states import KeeperState
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
 
 from migrator.errors import FindingError
@@ -46,8 +47,8 @@ def text(value: str) -> bytes:
     return struct.pack(">i", len(value.encode())) + value.encode()
 
 
-def a_stat(version: int = 3, mzxid: int = 20, czxid: int = 10, owner: int = 0) -> bytes:
-    return STAT.pack(czxid, mzxid, 1, 2, version, 0, 0, owner, 5, 0, 30)
+def a_stat(version: int = 3, mzxid: int = 20, czxid: int = 10, owner: int = 0, acl_changes: int = 0) -> bytes:
+    return STAT.pack(czxid, mzxid, 1, 2, version, 0, acl_changes, owner, 5, 0, 30)
 
 
 # --- bytes ------------------------------------------------------------------------------------------------
@@ -65,7 +66,7 @@ def test_a_bulk_read_is_a_multi_of_single_reads_without_watches() -> None:
 def test_the_answers_of_a_bulk_read_are_in_the_order_of_the_paths() -> None:
     found = _GetMany.deserialize(
         b"before"
-        + HEADER.pack(4, False, 0) + struct.pack(">i", 2) + b"hi" + a_stat(owner=77)
+        + HEADER.pack(4, False, 0) + struct.pack(">i", 2) + b"hi" + a_stat(owner=77, acl_changes=4)
         + HEADER.pack(-1, False, -101) + struct.pack(">i", -101)
         + HEADER.pack(4, False, 0) + struct.pack(">i", -1) + a_stat(0, 21, 11)
         + HEADER.pack(4, False, 0) + struct.pack(">i", 0) + a_stat(0, 22, 12)
@@ -73,7 +74,7 @@ def test_the_answers_of_a_bulk_read_are_in_the_order_of_the_paths() -> None:
         6,
     )  # fmt: skip
     assert found == [
-        Znode(b"hi", version=3, mzxid=20, czxid=10, owner=77),
+        Znode(b"hi", version=3, mzxid=20, czxid=10, owner=77, acl_changes=4),
         None,
         Znode(None, version=0, mzxid=21, czxid=11, owner=0),
         Znode(b"", version=0, mzxid=22, czxid=12, owner=0),
@@ -123,6 +124,7 @@ class Client:
     bulk: list[list[str]] = field(default_factory=list)
     singles: list[str] = field(default_factory=list)
     acls: dict[str, list[Any]] = field(default_factory=dict)
+    client_state: str = KeeperState.CONNECTED
     handler: Any = field(default_factory=lambda: SimpleNamespace(async_result=Result))
 
     def _call(self, request: Any, result: Result) -> None:
@@ -138,10 +140,8 @@ class Client:
         data = self.nodes.get(path or "/")
         return None if data is None else Znode(data, 0, 1, 1, 0)
 
-    def get_acls(self, path: str) -> tuple[list[Any], None]:
-        if path not in self.acls:
-            raise NoNodeError
-        return self.acls[path], None
+    def get_acls_async(self, path: str) -> Result:
+        return Result((self.acls[path], None)) if path in self.acls else Result(error=NoNodeError())
 
     def get_async(self, path: str) -> Result:
         self.singles.append(path)
@@ -149,8 +149,10 @@ class Client:
             return Result(error=self.refuses[path])
         if path not in self.nodes:
             return Result(error=NoNodeError())
-        stat = SimpleNamespace(version=0, mzxid=1, czxid=1, ephemeralOwner=0)
+        stat = SimpleNamespace(version=0, mzxid=1, czxid=1, ephemeralOwner=0, aversion=0)
         return Result((self.nodes[path], stat))
+
+    exists_async = get_children_async = sync_async = ensure_path_async = get_async
 
 
 def a_session(client: Client) -> ZkSession:
@@ -231,6 +233,28 @@ def test_a_lost_connection_says_that_the_outcome_is_not_known(error: Exception) 
     with pytest.raises(FindingError) as raised:
         Pending(Result(error=error), 1).outcome()
     assert raised.value.code == "Z2K-2002"
+
+
+@pytest.mark.parametrize("state", [KeeperState.CONNECTING, KeeperState.CONNECTED_RO, KeeperState.EXPIRED_SESSION])
+def test_nothing_is_kept_for_a_connection_that_may_come_back(state: str) -> None:
+    """kazoo would send it whenever it is connected again, also in another session."""
+    client = Client(NODES, client_state=state)
+    session = a_session(client)
+    questions: list[Callable[[], object]] = [
+        lambda: session.get("/n0001"),
+        lambda: session.children("/"),
+        lambda: session.sync(),
+        lambda: session.guarded_by("/n0001"),
+        lambda: list(session.get_many(["/n0001"])),
+        lambda: list(session.children_many(["/n0001"])),
+        lambda: session.send(Multi((Create("/a", b""),))),
+        lambda: session.ensure_path("/a"),
+    ]
+    for question in questions:
+        with pytest.raises(FindingError, match=r"Z2K-2002.*takes writes"):
+            question()
+    assert not session.connected
+    assert client.bulk == client.singles == []
 
 
 @pytest.mark.parametrize("connect", ["", "/kafka", "h:port", "h:99999", "h:1,", "h:1/../x"])

@@ -1,0 +1,365 @@
+"""What the driver's acts make of a ZooKeeper that is away, forgot the session, or refuses: without any network.
+
+The same on real ensembles, phase by phase: tests/e2e/test_zookeeper_trouble.py.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from migrator.driver.claim import plan_claim
+from migrator.driver.guard import Survey
+from migrator.driver.machine import Happened, State, Window
+from migrator.driver.mirror import Shape
+from migrator.errors import ZOOKEEPER_LOST, ZOOKEEPER_REFUSES, Finding
+from migrator.model.diff import diff
+from migrator.model.image import EMPTY, Position
+from migrator.model.values import Mark
+from migrator.node import takeover
+from migrator.node.claims import read_claim, refusal
+from migrator.node.dual_write import DualWriteActs
+from migrator.node.hand_back import HandBackActs
+from migrator.node.mirror_node import Mirror
+from migrator.node.takeover import TakeoverActs
+from migrator.zk import paths
+from migrator.zk.multi import Check, Multi, SetData
+from migrator.zk.session import Outcome
+from tests.support.builders import a_topic, an_image
+from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
+from tests.unit.driver.test_mirror import a_cluster, mirror
+from tests.unit.node.test_driver_acts import story
+from tests.unit.node.test_leaderships import a_voters_driver
+
+NODES = {"voter_ids": (3000,), "node_id": 3000, "gates": "auto", "takeover_max_ms": 15_000}
+COMMITTED = Position(5, 40)
+
+
+class Troubled(FakeSession):
+    """A session in which the next writes go wrong: before they arrive, or on the way back."""
+
+    def __init__(self, ensemble: FakeEnsemble, *, lost_before: int = 0, lost_after: int = 0, **raised: Finding) -> None:
+        super().__init__(ensemble, ensemble.session().session_id)
+        self.lost_before, self.lost_after = lost_before, lost_after
+        self.raised = list(raised.values())
+        self.writes: list[Multi] = []
+
+    def apply(self, multi: Multi) -> Outcome:
+        self.writes.append(multi)
+        if self.raised:
+            raise self.raised.pop().error(path="/migration", reason="NoAuthError")
+        if self.lost_before:
+            self.lost_before -= 1
+            raise ZOOKEEPER_LOST.error(path="multi", reason="ConnectionLoss")
+        outcome = super().apply(multi)
+        if self.lost_after:
+            self.lost_after -= 1
+            raise ZOOKEEPER_LOST.error(path="multi", reason="ConnectionLoss")
+        return outcome
+
+
+def a_committed_driver(session: Troubled, *, opened_ms: int | None = None) -> Any:
+    """In COMMITTING, the copy appended, the claim still of the session."""
+    session.ensemble.create(paths.CONTROLLER_EPOCH, b"1")
+    seen = read_claim(session)
+    multi, claim = plan_claim(seen, node=3000, kraft_epoch=5, now_ms=0, ephemeral=True)
+    assert FakeSession.apply(session, multi).applied
+    driver = a_voters_driver(State.COMMITTING, session=session, config=SimpleNamespace(**NODES))
+    driver.now.claim = claim
+    driver.now.fresh_copy = True
+    driver.now.window = Window(driver.now_ms() if opened_ms is None else opened_ms, 15_000)
+    return driver
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(takeover, "SETTLE_AGAIN_S", 0.0)
+    monkeypatch.setattr("migrator.node.driver_node.RIDE_AGAIN_S", 0.0)
+    monkeypatch.setattr("migrator.node.driver_node.AGAIN_S", 0.0)
+    monkeypatch.setattr("migrator.node.driver_node.LOOK_S", 0.0)
+
+
+# --- before the claim -------------------------------------------------------------------------------------
+
+
+def test_a_claim_that_was_never_tried_leaves_no_mark_and_no_hold() -> None:
+    async def told() -> None:
+        marks: list[str] = []
+
+        async def mark(which: Mark, text: str) -> None:
+            marks.append(text)
+
+        def away(path: str, watch: object = None) -> None:
+            raise ZOOKEEPER_LOST.error(path=path, reason="not connected")
+
+        driver = a_voters_driver(State.TAKING_OVER, session=SimpleNamespace(get=away))
+        driver.controller.mark = mark  # type: ignore[method-assign]
+        assert await TakeoverActs(driver).take_over() is Happened.CLAIM_REFUSED
+        assert marks[-1] == ""
+        assert driver.now.finding is not None
+        assert driver.now.finding.code == "Z2K-2002"
+
+    story(told)
+
+
+# --- in the window ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", [State.COPYING, State.AUDITING])
+def test_what_was_being_read_in_the_window_is_read_again_while_the_claim_stands(state: State) -> None:
+    async def told() -> None:
+        driver = a_committed_driver(Troubled(FakeEnsemble()))
+        driver.now.state, driver.now.fresh_copy = state, False
+        tries: list[int] = []
+
+        async def act() -> Happened:
+            tries.append(1)
+            if len(tries) < 3:
+                raise ZOOKEEPER_LOST.error(path="/brokers/topics/a", reason="ConnectionLoss")
+            return Happened.COPIED
+
+        assert await driver._guarded(act) is Happened.COPIED
+        assert len(tries) == 3
+        assert driver.now.trouble is None
+
+    story(told)
+
+
+def test_nothing_is_read_again_for_a_claim_that_ended_with_its_session() -> None:
+    async def told() -> None:
+        session = Troubled(FakeEnsemble())
+        driver = a_committed_driver(session)
+        driver.now.state, driver.now.fresh_copy = State.COPYING, False
+        session.ensemble.expire(session.session_id)
+
+        async def act() -> Happened:
+            raise ZOOKEEPER_LOST.error(path="/brokers/topics/a", reason="SessionExpiredError")
+
+        assert await driver._guarded(act) is Happened.CLAIM_TOUCHED
+        assert driver.now.finding.code == "Z2K-2051"
+
+    story(told)
+
+
+# --- between the commit and the first word to a broker -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [{"lost_before": 2}, {"lost_after": 1}, {"refused": ZOOKEEPER_REFUSES}],
+    ids=lambda each: next(iter(each)),
+)
+def test_a_claim_that_is_ours_is_made_to_last_whatever_became_of_the_first_try(trouble: dict[str, Any]) -> None:
+    """A lost write was taken for somebody else's touch: FENCED, with a claim that kept every broker from the post."""
+
+    async def told() -> None:
+        session = Troubled(FakeEnsemble(), **trouble)
+        driver = a_committed_driver(session)
+        assert await TakeoverActs(driver)._settle(COMMITTED) is Happened.COMMITTED
+        assert not driver.now.claim.ephemeral
+        seen = read_claim(session)
+        assert seen.controller_owner == 0
+        assert seen.migration_version == driver.now.claim.migration_version
+        assert seen.migration is not None
+        assert seen.migration.kraft_metadata_offset == COMMITTED.offset
+
+    story(told)
+
+
+def test_a_claim_that_cannot_be_made_to_last_within_the_limit_is_given_up() -> None:
+    async def told() -> None:
+        driver = a_committed_driver(Troubled(FakeEnsemble(), lost_before=1), opened_ms=-20_000)
+        assert await TakeoverActs(driver)._settle(COMMITTED) is Happened.MUST_GO_BACK
+        assert driver.now.finding.code == "Z2K-2052"
+        assert "Z2K-2002" in driver.now.finding.text
+
+    story(told)
+
+
+def test_a_claim_whose_session_ended_after_the_commit_retires_the_log_and_needs_nobody() -> None:
+    async def told() -> None:
+        session = Troubled(FakeEnsemble())
+        driver = a_committed_driver(session)
+        session.ensemble.expire(session.session_id)
+        assert await TakeoverActs(driver)._settle(COMMITTED) is Happened.MUST_GO_BACK
+        assert driver.now.finding.code == "Z2K-2051"
+
+    story(told)
+
+
+def test_no_trouble_after_the_append_begins_the_commit_anew() -> None:
+    """The copy would be appended a second time."""
+
+    async def told() -> None:
+        appended: list[int] = []
+        driver = a_committed_driver(Troubled(FakeEnsemble(), first=ZOOKEEPER_REFUSES, second=ZOOKEEPER_REFUSES))
+        acts = TakeoverActs(driver)
+
+        async def commit() -> Happened:
+            appended.append(1)
+            return await acts._settle(COMMITTED)
+
+        assert await driver._guarded(commit) is Happened.COMMITTED
+        assert appended == [1]
+
+    story(told)
+
+
+def test_brokers_are_not_told_of_a_commit_when_the_window_is_over() -> None:
+    async def told() -> None:
+        driver = a_committed_driver(Troubled(FakeEnsemble()), opened_ms=-20_000)
+        driver.now.state, driver.mirror = State.TELLING_BROKERS, SimpleNamespace()
+        driver.config.inter_broker_listener, driver.to_brokers = "PLAINTEXT", None
+        driver.now.surveys = {broker: Survey(broker) for broker in driver.controller.image.brokers}
+        assert await DualWriteActs(driver).tell_brokers() is Happened.MUST_GO_BACK
+        assert driver.now.finding.code == "Z2K-2052"
+        assert driver.teller is None
+
+    story(told)
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_successor_heals_leaderships_until_dual_write_was_entered_once(*, marked: bool) -> None:
+    """Whoever committed the copy may have died between the commit and its own healing."""
+
+    async def told() -> None:
+        image = an_image(a_topic("orders"), marks={Mark.TAKEOVER: "epoch 4"} if marked else {})
+        _, session, claim = a_cluster()
+        claim, _ = mirror(session, claim, diff(EMPTY, image), Shape())
+        healed: list[int] = []
+        driver = a_voters_driver(State.SYNCING, session=session)
+        driver.controller.image = image
+        driver.controller.heal = lambda: healed.append(1) or 1  # type: ignore[method-assign]
+        driver.now.claim = claim
+        assert await DualWriteActs(driver).reconcile() is Happened.RECONCILED
+        assert healed == [1] * marked
+
+    story(told)
+
+
+# --- dual-write -------------------------------------------------------------------------------------------
+
+
+def a_mirror(session: FakeSession, broken: list[str]) -> Mirror:
+    return Mirror(
+        session,
+        read_and_claim(session),
+        EMPTY,
+        Shape(),
+        session_id=session.session_id,
+        on_applied=lambda position: None,
+        on_broken=broken.append,
+        on_claim=lambda claim: None,
+    )
+
+
+def read_and_claim(session: FakeSession) -> Any:
+    session.ensemble.create(paths.CONTROLLER_EPOCH, b"1")
+    multi, claim = plan_claim(read_claim(session), node=3000, kraft_epoch=5, now_ms=0, ephemeral=False)
+    assert session.apply(multi).applied
+    return claim
+
+
+def test_nothing_is_written_in_a_later_session_than_that_in_which_the_claim_was_seen() -> None:
+    async def told() -> None:
+        broken: list[str] = []
+        session = Troubled(FakeEnsemble())
+        writer = a_mirror(session, broken)
+        session.writes.clear()
+        session.session_id += 1  # it expired, and kazoo has another one
+        writer.publish(diff(EMPTY, an_image(a_topic("orders"))))
+        assert session.writes == []
+        assert len(broken) == 1
+
+    story(told)
+
+
+def test_a_mirror_whose_session_ended_says_so_once_and_writes_no_more() -> None:
+    async def told() -> None:
+        broken: list[str] = []
+        session = Troubled(FakeEnsemble())
+        writer = a_mirror(session, broken)
+        session.writes.clear()
+        writer.break_off("the session ended")
+        writer.break_off("again")
+        writer.publish(diff(EMPTY, an_image(a_topic("orders"))))
+        assert session.writes == []
+        assert broken == ["the session ended"]
+
+    story(told)
+
+
+def test_dual_write_says_that_zookeeper_is_away_until_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def told() -> None:
+        def children(path: str) -> list[str]:
+            if not session.connected:
+                raise ZOOKEEPER_LOST.error(path=path, reason="not connected")
+            return ["1"]
+
+        session = SimpleNamespace(connected=False, children=children)
+        driver = a_voters_driver(State.DUAL_WRITE, session=session)
+        driver.mirror = SimpleNamespace(behind=0)  # type: ignore[assignment]
+        said: list[tuple[str | None, bool]] = []
+
+        async def changed(timeout_s: float) -> None:
+            trouble = driver.now.trouble
+            said.append((None if trouble is None else trouble.code, "not connected" in driver.now.reason))
+            session.connected = True
+            driver.now.wish_hand_back = len(said) == 2
+
+        monkeypatch.setattr(driver, "changed", changed)
+        assert await DualWriteActs(driver).dual_write() is Happened.HAND_BACK_ASKED
+        assert said == [("Z2K-2002", True), (None, False)]
+
+    story(told)
+
+
+def test_a_hand_back_that_cannot_compare_is_refused_and_dual_write_goes_on() -> None:
+    async def told() -> None:
+        driver = a_voters_driver(State.HANDING_BACK)
+        driver._quorum = SimpleNamespace(stock_voters=tuple, foreign_voters=tuple)  # type: ignore[assignment]
+        acts = HandBackActs(driver)
+
+        async def quiet() -> None: ...
+
+        def compare() -> Any:
+            raise ZOOKEEPER_LOST.error(path="/brokers/topics/a", reason="not connected")
+
+        acts._quiet, acts._compare = quiet, compare  # type: ignore[method-assign]
+        assert await acts.hand_back() is Happened.HAND_BACK_REFUSED
+        assert driver.now.finding is not None
+        assert driver.now.finding.code == "Z2K-2002"
+
+    story(told)
+
+
+def test_what_is_committed_while_zookeeper_is_away_is_not_kept_in_memory() -> None:
+    """The comparison reads the image of then; an outage may last for hours."""
+
+    async def told() -> None:
+        def away() -> None:
+            if not driver.backlog:
+                session.sync = lambda: None
+            raise ZOOKEEPER_LOST.error(path="/", reason="not connected")
+
+        session = Troubled(FakeEnsemble())
+        session.ensemble.create(paths.CONTROLLER_EPOCH, b"1")
+        session.sync = away  # type: ignore[assignment,method-assign]
+        driver = a_voters_driver(State.SYNCING, session=session)
+        driver.backlog = driver.untold = [diff(EMPTY, driver.controller.image)]
+        assert (await driver.seen_claim()).epoch == 1
+        assert driver.backlog == []
+
+    story(told)
+
+
+# --- access lists -----------------------------------------------------------------------------------------
+
+
+def test_a_write_that_an_access_list_forbids_is_told_by_its_path_alone() -> None:
+    multi = Multi((Check(paths.CONTROLLER_EPOCH, 1), SetData("/config/users/alice", b"a secret", 3)))
+    found = refusal(multi, Outcome(failed_at=1, error="no_auth"))
+    assert (found.code, found.values) == ("Z2K-2050", {"path": "/config/users/alice"})
+    assert refusal(multi, Outcome(failed_at=0, error="bad_version")).code == "Z2K-2002"
