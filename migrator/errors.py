@@ -603,6 +603,27 @@ BROKER_SETTING_FOR_LATER = Finding(
     cases=("F-37", "F-53"),
 )
 
+IBP_DIFFERS = Finding(
+    code="Z2K-1090",
+    says="Broker {broker} runs at inter.broker.protocol.version {ibp}; this quorum began with metadata.version "
+    "{level}.",
+    means="A broker is registered at exactly the level of the quorum, or not at all, so this one stays outside and the "
+    "takeover stays closed. The level of a log cannot be changed during a migration.",
+    remedy="If every broker runs at that inter.broker.protocol.version: format the controllers anew with it (`zk2kraft "
+    "storage format -r`). If only this one does: give it the others' and restart it.",
+    cases=("F-12",),
+)
+
+LEVEL_WITHOUT_TOKENS = Finding(
+    code="Z2K-1091",
+    says="{count} delegation tokens are in ZooKeeper, and metadata.version {level} has none; 3.6-IV2 has.",
+    means="In dual-write tokens could not be made, renewed or ended, and a snapshot of Kafka's own controllers would "
+    "leave them out. Below that level ZooKeeper serves them and KRaft does not.",
+    remedy="Raise the brokers' inter.broker.protocol.version to 3.6-IV2 or later and format the controllers with the "
+    "same, or end the tokens with kafka-delegation-tokens.",
+    cases=("F-38",),
+)
+
 TAKEOVER_ABORTED = Finding(
     code="Z2K-2020",
     says="The takeover was aborted by a person: {reason}.",

@@ -20,9 +20,11 @@ from migrator.errors import (
     AUTHORIZER_ABSENT,
     BROKER_SETTING_FOR_LATER,
     BROKER_SETTING_FORBIDS,
+    LEVEL_WITHOUT_TOKENS,
     TOKENS_WITHOUT_KEY,
     Occurrence,
 )
+from migrator.model import levels
 from migrator.zk import paths
 
 ACL_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
@@ -46,12 +48,14 @@ class ControllerSettings:
 
     file: where it is said, for reports. chroot: of zookeeper.connect, "" for none.
     authorizer, token_key: whether there is one.
+    level: metadata.version of the quorum.
     """
 
     file: str = "the controllers' files"
     chroot: str = ""
     authorizer: bool = False
     token_key: bool = False
+    level: int = levels.LATEST
 
 
 def controller_findings(tree: Tree, ours: ControllerSettings) -> Iterator[Occurrence]:
@@ -61,7 +65,9 @@ def controller_findings(tree: Tree, ours: ControllerSettings) -> Iterator[Occurr
         yield ACLS_UNHEEDED.found(count=len(held), first=held[0].name)
     elif paths.ACLS in tree.config_paths and not ours.authorizer:
         yield AUTHORIZER_ABSENT.found(path=paths.ACLS, file=ours.file)
-    if tree.families.tokens and not ours.token_key:
+    if tree.families.tokens and ours.level < levels.TOKENS:
+        yield LEVEL_WITHOUT_TOKENS.found(count=len(tree.families.tokens), level=levels.level_name(ours.level))
+    elif tree.families.tokens and not ours.token_key:
         yield TOKENS_WITHOUT_KEY.found(count=len(tree.families.tokens))
 
 
@@ -99,7 +105,9 @@ def _forbidding(settings: Mapping[str, str], ours: ControllerSettings) -> Iterat
         if settings.get(key):
             yield key, "in dual-write controllers decide on such requests, and this release runs no policy class"
     for key in _TOKEN_KEYS:
-        if settings.get(key) and not ours.token_key:
+        if settings.get(key) and ours.level < levels.TOKENS:
+            yield key, f"metadata.version {levels.level_name(ours.level)} has no tokens; 3.6-IV2 has"
+        elif settings.get(key) and not ours.token_key:
             yield key, f"{ours.file} sets no key, so in dual-write tokens could not be made, renewed or ended"
     if settings.get("principal.builder.class", DEFAULT_PRINCIPALS) != DEFAULT_PRINCIPALS:
         yield "principal.builder.class", "controllers read the principals of Kafka's own builder only"

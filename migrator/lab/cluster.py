@@ -18,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but
     NewTopic,
 )
 
-from migrator.lab.broker import Broker, BrokerSpec
+from migrator.lab.broker import IBP, Broker, BrokerSpec
 from migrator.lab.controller import Controller, Quorum, quorum_specs
 from migrator.lab.frames import Recorder
 from migrator.lab.laboratory import Laboratory
@@ -38,6 +38,7 @@ class Cluster:
 
     chroot:   "" or "/name": where Kafka's tree hangs in ZooKeeper.
     recorder: given, every broker advertises a tap that records into it, named like its broker ("broker-0").
+    ibp:      inter.broker.protocol.version of every broker.
     extra:    further properties of every broker.
     """
 
@@ -50,6 +51,7 @@ class Cluster:
         chroot: str = "",
         recorder: Recorder | None = None,
         log_directories: int = 1,
+        ibp: str = IBP,
         extra: Mapping[str, Value] | None = None,
     ) -> None:
         self.laboratory = laboratory
@@ -69,6 +71,7 @@ class Cluster:
                 directory=laboratory.directory / f"broker-{broker_id}",
                 zookeeper_connect=self.zookeeper_connect,
                 log_directories=log_directories,
+                ibp=ibp,
                 replication=min(3, brokers),
                 extra=extra or {},
             )

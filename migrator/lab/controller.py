@@ -191,6 +191,7 @@ def quorum_specs(
     count: int,
     zookeeper_connect: str,
     migrating: bool = True,
+    release: str = IBP,
     extra: Mapping[str, Value] | None = None,
 ) -> list[ControllerSpec]:
     """Specs of a new quorum of `count` voters, with ports of their own; ours can be started from them as well."""
@@ -204,6 +205,7 @@ def quorum_specs(
             voters=voters,
             migrating=migrating,
             zookeeper_connect=zookeeper_connect,
+            release=release,
             extra=extra or {},
         )
         for node_id, port in ports.items()

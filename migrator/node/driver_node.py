@@ -22,6 +22,7 @@ import structlog
 from migrator.audit.compare import Report
 from migrator.driver.claim import Claim, Seen, still_ours
 from migrator.driver.copy import Copy
+from migrator.driver.gate import can_register, voters_enabled
 from migrator.driver.guard import Survey, left_over
 from migrator.driver.machine import Happened, State, Window, entry, in_window, may_abort, move, writes_allowed
 from migrator.driver.tell import LEADER_AND_ISR, Kind, Order, reachable
@@ -412,6 +413,12 @@ class DriverNode:
     def foreign_voters(self) -> tuple[str, ...]:
         """Voters that are not known to run our software now."""
         return self._quorum.foreign_voters()
+
+    async def voters_enabled(self) -> dict[int, bool]:
+        """Voters that are known, and whether each has the migration enabled (gate.voters_enabled)."""
+        image = self.controller.image
+        asked = {} if can_register(image) else await self._quorum.migration_enabled()
+        return voters_enabled(image, {self.config.node_id: self.config.migration_enabled, **asked})
 
     def refuse_beside_stock(self) -> None:
         """A stock voter does not know our marks: with this log it would take the cluster over again."""

@@ -306,7 +306,7 @@ class ControllerProcess:
             parts.controller,
             session,
             self._retired_mark,
-            QuorumView(parts.raft, parts.seen),
+            QuorumView(parts.raft, parts.seen, config.voters, self._to_voters),
             laboratory=os.environ.get(LABORATORY) == "1",
             on_retired=lambda finding: self._retired(parts, finding),
             close_listener=lambda: self._close_listeners(parts),

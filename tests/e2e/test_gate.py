@@ -192,10 +192,12 @@ def test_a_broker_at_another_ibp_is_kept_out(laboratory: Laboratory) -> None:
         controller.start()
 
         def why_not() -> str | None:
-            reason = controller.status()["driver"]["reason"]
-            return None if "brokers [2] are not registered" in reason else reason
+            trouble = controller.status()["driver"]["trouble"]
+            return None if trouble is not None and trouble["code"] == "Z2K-1090" else str(trouble)
 
         wait_for(why_not, 30, "the broker at IBP 3.8 is named")
+        reason = controller.status()["driver"]["reason"]
+        assert "Broker 2 runs at inter.broker.protocol.version 3.8-IV0 (20)" in reason
         assert (controller_of(cluster) or {}).get("kraftControllerEpoch") == -1
         assert zookeepers is not None
 

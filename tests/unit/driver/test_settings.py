@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from migrator.driver.gate import takeover_verdict
-from migrator.driver.settings import ACL_AUTHORIZER, DEFAULT_PRINCIPALS, HIDDEN, ControllerSettings, broker_findings
+from migrator.driver.settings import (
+    ACL_AUTHORIZER,
+    DEFAULT_PRINCIPALS,
+    HIDDEN,
+    ControllerSettings,
+    broker_findings,
+    controller_findings,
+)
+from migrator.model.values import DelegationToken
 from tests.unit.driver.test_gate import the_evidence
 
 OURS = ControllerSettings(file="c.properties", chroot="/kafka", authorizer=True, token_key=True)
@@ -21,6 +31,23 @@ def codes(settings: dict[str, str], ours: ControllerSettings = OURS) -> list[tup
     found = list(broker_findings(4, {**FITTING, **settings}, ours))
     assert all(each.values["broker"] == 4 for each in found)
     return [(each.code, each.values["key"]) for each in found]
+
+
+def test_a_level_without_tokens_is_said_as_the_reason() -> None:
+    (found,) = broker_findings(4, FITTING, replace(OURS, level=13))
+    assert found.code == "Z2K-1050"
+    assert "metadata.version 3.6-IV1 (13) has no tokens" in found.text
+    assert list(broker_findings(4, FITTING, replace(OURS, level=14))) == []
+
+
+def test_tokens_close_the_gate_of_a_level_that_has_none() -> None:
+    """F-38: brokers in ZooKeeper mode have tokens from 1.1 on, KRaft from 3.6-IV2."""
+    tree = the_evidence().tree
+    tree.families.tokens["t1"] = DelegationToken("t1", "User:a", "User:a", (), 0, 1, 1)
+    codes_at = {
+        level: [each.code for each in controller_findings(tree, replace(OURS, level=level))] for level in (13, 14)
+    }
+    assert codes_at == {13: ["Z2K-1091"], 14: []}
 
 
 def test_settings_that_fit_are_no_finding() -> None:
