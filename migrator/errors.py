@@ -513,8 +513,8 @@ BROKER_TOO_OLD = Finding(
     code="Z2K-1040",
     says="{path} is a registration of version {version}; brokers that can be migrated write 5.",
     means="The broker runs with an inter.broker.protocol.version below 2.7. Such a broker does not talk to KRaft.",
-    remedy="Upgrade the broker and every broker's inter.broker.protocol.version to 3.9, then run `zk2kraft check` "
-    "again.",
+    remedy="Upgrade the broker and every broker's inter.broker.protocol.version to 3.6 or later, then run "
+    "`zk2kraft check` again.",
     cases=("F-11", "F-12"),
 )
 BROKER_CONFIG_UNUSED = Finding(

@@ -414,7 +414,7 @@ class DriverNode:
         """Voters that are not known to run our software now."""
         return self._quorum.foreign_voters()
 
-    async def voters_enabled(self) -> dict[int, bool]:
+    async def voters_enabled(self) -> Mapping[int, bool]:
         """Voters that are known, and whether each has the migration enabled (gate.voters_enabled)."""
         image = self.controller.image
         asked = {} if can_register(image) else await self._quorum.migration_enabled()
