@@ -40,6 +40,7 @@ class Cluster:
     recorder: given, every broker advertises a tap that records into it, named like its broker ("broker-0").
     ibp:      inter.broker.protocol.version of every broker.
     extra:    further properties of every broker.
+    client:   how clients log in, as librdkafka's keys.
     """
 
     def __init__(
@@ -53,8 +54,10 @@ class Cluster:
         log_directories: int = 1,
         ibp: str = IBP,
         extra: Mapping[str, Value] | None = None,
+        client: Mapping[str, str] | None = None,
     ) -> None:
         self.laboratory = laboratory
+        self._client = dict(client or {})
         self.zookeeper = ZooKeeper(laboratory, servers=zookeepers)
         self.chroot = chroot
         self.recorder = recorder
@@ -90,6 +93,11 @@ class Cluster:
     @property
     def bootstrap_servers(self) -> str:
         return ",".join(broker.address for broker in self.brokers)
+
+    @property
+    def client(self) -> dict[str, str]:
+        """What a client is made with, as librdkafka's keys."""
+        return {"bootstrap.servers": self.bootstrap_servers, **self._client}
 
     @property
     def cluster_id(self) -> str:
@@ -146,7 +154,7 @@ class Cluster:
         if self._admin is None:
             self.laboratory.on_close.callback(self._forget_admin)
         if self._admin is None or now != self._admin_since:
-            self._admin = AdminClient({"bootstrap.servers": self.bootstrap_servers}, logger=logger)
+            self._admin = AdminClient(dict(self.client), logger=logger)
             self._admin_since = now
         return self._admin
 

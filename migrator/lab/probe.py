@@ -12,11 +12,13 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 from migrator.lab.ports import HOST
+from migrator.lab.properties import Value
 
 KAFKA_TIMEOUT_S: Final = 2.0
 ZOOKEEPER_TIMEOUT_S: Final = 0.5
@@ -50,6 +52,18 @@ def why_zookeeper_does_not_answer(port: int, host: str = HOST) -> str | None:
     if b"\nMode: " in answer:
         return None
     return f"port {port} answers, but does not serve requests yet"
+
+
+def tls_of(properties: Mapping[str, Value], port: int) -> ssl.SSLContext | None:
+    """How to be answered by who runs with these properties and listens on this port; None without TLS."""
+    names = [each.split("://")[0] for each in str(properties["listeners"]).split(",") if each.endswith(f":{port}")]
+    protocols = dict(
+        each.split(":") for each in str(properties.get("listener.security.protocol.map", "")).split(",") if each
+    )
+    if not any(protocols.get(name, name).endswith("SSL") for name in names):
+        return None
+    identity = properties.get("ssl.keystore.location")
+    return any_server(None if identity is None else Path(str(identity)))
 
 
 def any_server(identity: Path | None) -> ssl.SSLContext:
