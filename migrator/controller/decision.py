@@ -151,4 +151,5 @@ def partition_version(level: int) -> int:
 
 
 def registration_change_version(level: int) -> int:
-    return 2 if level >= levels.DIRECTORIES else 1 if level >= 7 else 0
+    """Of a change that says `in_controlled_shutdown`; the version with directories is for changes of these."""
+    return 1 if level >= 7 else 0

@@ -225,7 +225,6 @@ def broker_checks(evidence: Evidence) -> tuple[Check, ...]:
     other_levels = {broker: _levels(registered[broker]) for broker in sorted(ready)}
     other_levels = {broker: levels for broker, levels in other_levels.items() if levels != (level, level)}
     deaf = sorted(broker for broker in ready if registered[broker].listener(evidence.inter_broker_listener) is None)
-    jbod = sorted(broker for broker in ready if len(registered[broker].log_dirs) > 1)
     unasked = {broker: evidence.unasked[broker] for broker in sorted(evidence.unasked)}
     kraft = sorted(broker for broker, each in registered.items() if not each.migrating and not each.fenced)
     return (
@@ -247,7 +246,6 @@ def broker_checks(evidence: Evidence) -> tuple[Check, ...]:
             not deaf,
             f"not: {deaf}" if deaf else "all do",
         ),
-        Check("every broker has one log directory", not jbod, f"several: {jbod}" if jbod else "all one"),
         Check("every broker said what it has on its disks", not unasked, f"not: {unasked}" if unasked else "all did"),
         Check("no broker runs in KRaft mode yet", not kraft, f"KRaft: {kraft}" if kraft else "none"),
     )

@@ -35,7 +35,7 @@ _TOKEN_KEYS: Final = ("delegation.token.secret.key", "delegation.token.master.ke
 
 ASKED: Final = (
     *(_AUTHORIZER, *_POLICIES, *_TOKEN_KEYS, "control.plane.listener.name", "principal.builder.class"),
-    *("socket.request.max.bytes", "zookeeper.connect", "zookeeper.set.acl"),
+    *("log.dirs", "socket.request.max.bytes", "zookeeper.connect", "zookeeper.set.acl"),
 )
 """Keys that brokers are asked for."""
 HIDDEN: Final = "(hidden)"
@@ -109,6 +109,8 @@ def _forbidding(settings: Mapping[str, str], ours: ControllerSettings) -> Iterat
             yield key, f"metadata.version {levels.level_name(ours.level)} has no tokens; 3.6-IV2 has"
         elif settings.get(key) and not ours.token_key:
             yield key, f"{ours.file} sets no key, so in dual-write tokens could not be made, renewed or ended"
+    if "," in settings.get("log.dirs", "") and ours.level < levels.DIRECTORIES:
+        yield "log.dirs", f"metadata.version {levels.level_name(ours.level)} knows no directories; 3.7-IV2 does"
     if settings.get("principal.builder.class", DEFAULT_PRINCIPALS) != DEFAULT_PRINCIPALS:
         yield "principal.builder.class", "controllers read the principals of Kafka's own builder only"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from migrator.lab.broker import IBP
 from migrator.lab.cluster import Cluster
-from migrator.lab.controller import quorum_specs
+from migrator.lab.controller import ControllerSpec, quorum_specs
 from migrator.lab.ours import OurController
 from migrator.lab.properties import Value
 from tests.e2e.quorums import start, wait_ruling
@@ -25,10 +25,10 @@ from tests.e2e.support import (
 TOPICS = ["topic-0", "topic-1"]
 
 
-def waiting(
+def waiting_brokers(
     cluster: Cluster, *, voters: int = 1, ibp: str = IBP, extra: Mapping[str, Value] | None = None
-) -> list[OurController]:
-    """Start these brokers, in migration mode at once, make topics, and format controllers without starting them.
+) -> list[ControllerSpec]:
+    """Start these brokers, in migration mode at once, and make topics; for controllers of anybody.
 
     extra: further properties of the controllers.
     """
@@ -38,7 +38,15 @@ def waiting(
         broker.spec = broker.spec.as_migrating(specs[0].voters)
     cluster.start()
     cluster.create_topics(TOPICS, partitions=2)
-    ours = [OurController(laboratory, spec, cluster.cluster_id) for spec in specs]
+    return specs
+
+
+def waiting(
+    cluster: Cluster, *, voters: int = 1, ibp: str = IBP, extra: Mapping[str, Value] | None = None
+) -> list[OurController]:
+    """Waiting brokers, and ours for them, formatted and not started."""
+    specs = waiting_brokers(cluster, voters=voters, ibp=ibp, extra=extra)
+    ours = [OurController(cluster.laboratory, spec, cluster.cluster_id) for spec in specs]
     for each in ours:
         each.prepare()
     return ours

@@ -40,6 +40,15 @@ def test_a_level_without_tokens_is_said_as_the_reason() -> None:
     assert list(broker_findings(4, FITTING, replace(OURS, level=14))) == []
 
 
+def test_several_log_directories_are_refused_below_the_level_that_knows_them() -> None:
+    """F-20: brokers themselves do not start in migration mode then; those of later releases may."""
+    settings = {**FITTING, "log.dirs": "/data/a,/data/b"}
+    (found,) = broker_findings(4, settings, replace(OURS, level=16))
+    assert "log.dirs=/data/a,/data/b: metadata.version 3.7-IV1 (16) knows no directories" in found.text
+    assert list(broker_findings(4, settings, replace(OURS, level=17))) == []
+    assert list(broker_findings(4, {**FITTING, "log.dirs": "/data/a"}, replace(OURS, level=16))) == []
+
+
 def test_tokens_close_the_gate_of_a_level_that_has_none() -> None:
     """F-38: brokers in ZooKeeper mode have tokens from 1.1 on, KRaft from 3.6-IV2."""
     tree = the_evidence().tree
