@@ -552,11 +552,10 @@ TOKENS_WITHOUT_KEY = Finding(
 )
 ZNODE_GUARDED = Finding(
     code="Z2K-1045",
-    says="{path} has an access list ({acl}).",
-    means="This release has no ZooKeeper identity. It could read this znode and then not write it, which would be "
-    "seen only inside the window.",
-    remedy="Follow this code's page: lift the access lists with Kafka's zookeeper-security-migration tool, or wait for "
-    "a release that logs in to ZooKeeper.",
+    says="{path} has an access list ({acl}) that does not let this process write.",
+    means="It could read this znode and then not write it, which would be seen only inside the window.",
+    remedy="Log in to ZooKeeper as the brokers do (KAFKA_OPTS, docs/drop-in.md). Otherwise follow this code's page: "
+    "lift the access lists with Kafka's zookeeper-security-migration tool.",
     cases=("F-18",),
 )
 FOREIGN_SESSIONS = Finding(
@@ -622,6 +621,16 @@ LEVEL_WITHOUT_TOKENS = Finding(
     remedy="Raise the brokers' inter.broker.protocol.version to 3.6-IV2 or later and format the controllers with the "
     "same, or end the tokens with kafka-delegation-tokens.",
     cases=("F-38",),
+)
+
+ZOOKEEPER_LOGIN_UNUSABLE = Finding(
+    code="Z2K-1092",
+    says="The login for ZooKeeper in {file} cannot be used: {reason}.",
+    means="KAFKA_OPTS names a JAAS file, as for Kafka's own processes, and without the login in it this process would "
+    "be nobody for ZooKeeper. It does not begin.",
+    remedy="Correct the file (section Client, ZooKeeper's DigestLoginModule, username and password as the brokers have "
+    "them), or take -Djava.security.auth.login.config from KAFKA_OPTS where ZooKeeper wants no login.",
+    cases=("F-18",),
 )
 
 TAKEOVER_ABORTED = Finding(

@@ -48,6 +48,7 @@ class ControllerSettings:
 
     file: where it is said, for reports. chroot: of zookeeper.connect, "" for none.
     authorizer, token_key: whether there is one.
+    set_acl: whether what they make in ZooKeeper has access lists.
     level: metadata.version of the quorum.
     """
 
@@ -55,6 +56,7 @@ class ControllerSettings:
     chroot: str = ""
     authorizer: bool = False
     token_key: bool = False
+    set_acl: bool = False
     level: int = levels.LATEST
 
 
@@ -94,8 +96,10 @@ def _forbidding(settings: Mapping[str, str], ours: ControllerSettings) -> Iterat
     connect = settings.get("zookeeper.connect")
     if connect is not None and paths.chroot_of(connect) != ours.chroot:
         yield "zookeeper.connect", f"the controllers use the chroot {ours.chroot or '/'}"
-    if settings.get("zookeeper.set.acl") == "true":
-        yield "zookeeper.set.acl", "what it creates has access lists, and the controllers have no ZooKeeper identity"
+    if settings.get("zookeeper.set.acl") == "true" and not ours.set_acl:
+        yield "zookeeper.set.acl", f"what it creates has access lists, and {ours.file} does not set the same"
+    if settings.get("zookeeper.set.acl", "false") == "false" and ours.set_acl:
+        yield "zookeeper.set.acl", f"{ours.file} sets it, and this broker could not change what the controllers create"
     authorizer = settings.get(_AUTHORIZER)
     if authorizer and authorizer != ACL_AUTHORIZER:
         yield _AUTHORIZER, "nobody knows where this class keeps its ACLs and what becomes of them in KRaft mode"

@@ -49,6 +49,16 @@ def test_several_log_directories_are_refused_below_the_level_that_knows_them() -
     assert list(broker_findings(4, {**FITTING, "log.dirs": "/data/a"}, replace(OURS, level=16))) == []
 
 
+def test_brokers_and_controllers_guard_what_they_make_in_zookeeper_or_both_do_not() -> None:
+    """F-18: whoever goes on after a takeover or a hand-back has to be able to change what the other one made."""
+    guarding = replace(OURS, set_acl=True)
+    unset = {key: value for key, value in FITTING.items() if key != "zookeeper.set.acl"}
+    assert list(broker_findings(4, {**FITTING, "zookeeper.set.acl": "true"}, guarding)) == []
+    for settings in (FITTING, unset):
+        (found,) = broker_findings(4, {"zookeeper.set.acl": "false", **settings}, guarding)
+        assert "this broker could not change what the controllers create" in found.text
+
+
 def test_tokens_close_the_gate_of_a_level_that_has_none() -> None:
     """F-38: brokers in ZooKeeper mode have tokens from 1.1 on, KRaft from 3.6-IV2."""
     tree = the_evidence().tree
