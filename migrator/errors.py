@@ -520,8 +520,8 @@ BROKER_TOO_OLD = Finding(
     code="Z2K-1040",
     says="{path} is a registration of version {version}; brokers that can be migrated write 5.",
     means="The broker runs with an inter.broker.protocol.version below 2.7. Such a broker does not talk to KRaft.",
-    remedy="Upgrade the broker and every broker's inter.broker.protocol.version to 3.9, then run `zk2kraft check` "
-    "again.",
+    remedy="Upgrade the broker and every broker's inter.broker.protocol.version to 3.6 or later, then run "
+    "`zk2kraft check` again.",
     cases=("F-11", "F-12"),
 )
 BROKER_CONFIG_UNUSED = Finding(
@@ -559,11 +559,10 @@ TOKENS_WITHOUT_KEY = Finding(
 )
 ZNODE_GUARDED = Finding(
     code="Z2K-1045",
-    says="{path} has an access list ({acl}).",
-    means="This release has no ZooKeeper identity. It could read this znode and then not write it, which would be "
-    "seen only inside the window.",
-    remedy="Follow this code's page: lift the access lists with Kafka's zookeeper-security-migration tool, or wait for "
-    "a release that logs in to ZooKeeper.",
+    says="{path} has an access list ({acl}) that does not let this process write.",
+    means="It could read this znode and then not write it, which would be seen only inside the window.",
+    remedy="Log in to ZooKeeper as the brokers do (KAFKA_OPTS, docs/drop-in.md). Otherwise follow this code's page: "
+    "lift the access lists with Kafka's zookeeper-security-migration tool.",
     cases=("F-18",),
 )
 FOREIGN_SESSIONS = Finding(
@@ -608,6 +607,37 @@ BROKER_SETTING_FOR_LATER = Finding(
     remedy="Follow this code's page for the key when the broker's file for KRaft mode is written.",
     severity=Severity.WARNS,
     cases=("F-37", "F-53"),
+)
+
+IBP_DIFFERS = Finding(
+    code="Z2K-1090",
+    says="Broker {broker} runs at inter.broker.protocol.version {ibp}; this quorum began with metadata.version "
+    "{level}.",
+    means="A broker is registered at exactly the level of the quorum, or not at all, so this one stays outside and the "
+    "takeover stays closed. The level of a log cannot be changed during a migration.",
+    remedy="If every broker runs at that inter.broker.protocol.version: format the controllers anew with it (`zk2kraft "
+    "storage format -r`). If only this one does: give it the others' and restart it.",
+    cases=("F-12",),
+)
+
+LEVEL_WITHOUT_TOKENS = Finding(
+    code="Z2K-1091",
+    says="{count} delegation tokens are in ZooKeeper, and metadata.version {level} has none; 3.6-IV2 has.",
+    means="In dual-write tokens could not be made, renewed or ended, and a snapshot of Kafka's own controllers would "
+    "leave them out. Below that level ZooKeeper serves them and KRaft does not.",
+    remedy="Raise the brokers' inter.broker.protocol.version to 3.6-IV2 or later and format the controllers with the "
+    "same, or end the tokens with kafka-delegation-tokens.",
+    cases=("F-38",),
+)
+
+ZOOKEEPER_LOGIN_UNUSABLE = Finding(
+    code="Z2K-1092",
+    says="The login for ZooKeeper in {file} cannot be used: {reason}.",
+    means="KAFKA_OPTS names a JAAS file, as for Kafka's own processes, and without the login in it this process would "
+    "be nobody for ZooKeeper. It does not begin.",
+    remedy="Correct the file (section Client, ZooKeeper's DigestLoginModule, username and password as the brokers have "
+    "them), or take -Djava.security.auth.login.config from KAFKA_OPTS where ZooKeeper wants no login.",
+    cases=("F-18",),
 )
 
 TAKEOVER_ABORTED = Finding(

@@ -22,6 +22,7 @@ from migrator.controller.decision import (
     registration_change_version,
 )
 from migrator.controller.elections import arrived, badly_led, decide_again, with_broker_in_isr, without_leader
+from migrator.model import levels
 from migrator.model.image import METADATA_VERSION
 from migrator.model.values import Broker, MigrationState
 from migrator.wire.messages.brokers import (
@@ -45,9 +46,6 @@ from migrator.wire.messages.metadata import (
     UnregisterBrokerRecord,
 )
 
-LEVEL_MIGRATION = 8
-LEVEL_CONTROLLER_REGISTRATION = 15
-LEVEL_DIRECTORIES = 17
 _FIRST_RANDOM_DIRECTORY = 100
 """Directory ids whose number is below this one are reserved by Kafka."""
 
@@ -80,7 +78,7 @@ def _refuse_registration(situation: Situation, request: BrokerRegistrationReques
     if another and situation.contacts.session_stands(request.broker_id, situation.now_ms, settings.session_timeout_ms):
         return Error.DUPLICATE_BROKER_REGISTRATION
     if request.is_migrating_zk_broker:
-        if not settings.migration_enabled or level < LEVEL_MIGRATION:
+        if not settings.migration_enabled or level < levels.MIGRATION:
             return Error.BROKER_ID_NOT_REGISTERED
         if image.migration not in (MigrationState.PRE_MIGRATION, MigrationState.MIGRATION):
             return Error.BROKER_ID_NOT_REGISTERED
@@ -88,9 +86,10 @@ def _refuse_registration(situation: Situation, request: BrokerRegistrationReques
             return Error.INVALID_REGISTRATION
     elif image.migration is MigrationState.PRE_MIGRATION:
         return Error.BROKER_ID_NOT_REGISTERED
-    if level >= LEVEL_DIRECTORIES and not _directories_fit(image.brokers.values(), request):
+    if level >= levels.DIRECTORIES and not _directories_fit(image.brokers.values(), request):
         return Error.INVALID_REGISTRATION
     if not _features_fit(image.features.items(), request):
+        situation.contacts.kept_out[request.broker_id] = _levels(request)
         return Error.UNSUPPORTED_VERSION
     return Error.NONE
 
@@ -110,6 +109,12 @@ def _features_fit(finalized: Iterable[tuple[str, int]], request: BrokerRegistrat
         if not low <= level <= high:
             return False
     return True
+
+
+def _levels(request: BrokerRegistrationRequest) -> tuple[int, int]:
+    """Lowest and highest metadata.version; of a broker in ZooKeeper mode both are its IBP."""
+    found = next((each for each in request.features if each.name == METADATA_VERSION), None)
+    return (1, 1) if found is None else (found.min_supported_version, found.max_supported_version)
 
 
 def _registration_record(
@@ -133,13 +138,13 @@ def _registration_record(
         rack=request.rack,
         fenced=True if before is None else before.fenced,
         in_controlled_shutdown=False if before is None else before.in_controlled_shutdown,
-        log_dirs=tuple(request.log_dirs) if level >= LEVEL_DIRECTORIES else (),
+        log_dirs=tuple(request.log_dirs) if level >= levels.DIRECTORIES else (),
     )
 
 
 def register_controller(situation: Situation, request: ControllerRegistrationRequest) -> Decision:
     """A controller makes itself known; the newest registration of an id counts."""
-    if situation.image.metadata_version < LEVEL_CONTROLLER_REGISTRATION:
+    if situation.image.metadata_version < levels.CONTROLLER_REGISTRATION:
         return Decision(ControllerRegistrationResponse(error_code=Error.UNSUPPORTED_VERSION, error_message=None))
     record = RegisterControllerRecord(
         controller_id=request.controller_id,

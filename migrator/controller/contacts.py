@@ -1,7 +1,7 @@
 """When did each broker last report, and how far had it read? Known to the active controller only, never in the log.
 
 In:   contacts with their time (milliseconds of any steady clock).
-Out:  who is silent for too long, whose session stands, how far the slowest active broker is.
+Out:  who is silent for too long, whose session stands, how far the slowest active broker is, who was kept out.
 Elsewhere: what follows from silence (brokers.py).
 Source: Kafka 3.9 `BrokerHeartbeatManager`. A new active controller starts empty and gives everybody a fresh session.
 """
@@ -27,15 +27,19 @@ class Contacts:
 
     def __init__(self) -> None:
         self._contacts: dict[int, Contact] = {}
+        self.kept_out: dict[int, tuple[int, int]] = {}
+        """Brokers whose latest registration was refused for their levels of metadata.version, with these levels."""
 
     def clear(self, brokers: Iterable[int], now_ms: int) -> None:
         """A new leadership: every registered broker gets a fresh session."""
         self._contacts = {broker: Contact(now_ms) for broker in brokers}
+        self.kept_out = {}
 
     def get(self, broker: int) -> Contact | None:
         return self._contacts.get(broker)
 
     def registered(self, broker: int, register_offset: int, now_ms: int, *, new_incarnation: bool) -> None:
+        self.kept_out.pop(broker, None)
         if new_incarnation or broker not in self._contacts:
             self._contacts[broker] = Contact(now_ms)
         contact = self._contacts[broker]
@@ -57,6 +61,7 @@ class Contacts:
 
     def remove(self, broker: int) -> None:
         self._contacts.pop(broker, None)
+        self.kept_out.pop(broker, None)
 
     def age_ms(self, broker: int, now_ms: int) -> int | None:
         contact = self._contacts.get(broker)

@@ -15,6 +15,7 @@ from random import Random
 from migrator.controller.authorizer import Asker, Rules, TokenRules
 from migrator.controller.contacts import Contacts
 from migrator.errors import Occurrence
+from migrator.model import levels
 from migrator.model.image import Image
 from migrator.wire.schema import Message
 
@@ -144,13 +145,14 @@ class Decision:
 
 
 def register_broker_version(level: int) -> int:
-    return 3 if level >= 17 else 2 if level >= 8 else 1 if level >= 7 else 0
+    return 3 if level >= levels.DIRECTORIES else 2 if level >= levels.MIGRATION else 1 if level >= 7 else 0
 
 
 def partition_version(level: int) -> int:
     """Of PartitionRecord and PartitionChangeRecord: directories come with 3.7-IV2."""
-    return 1 if level >= 17 else 0
+    return 1 if level >= levels.DIRECTORIES else 0
 
 
 def registration_change_version(level: int) -> int:
-    return 2 if level >= 17 else 1 if level >= 7 else 0
+    """Of a change that says `in_controlled_shutdown`; the version with directories is for changes of these."""
+    return 1 if level >= 7 else 0

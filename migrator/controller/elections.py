@@ -19,12 +19,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from migrator.controller.decision import Record, Situation, partition_version
+from migrator.model import levels
 from migrator.model.image import Image
 from migrator.model.values import NO_LEADER, ZERO_ID, ConfigType, Partition, Recovery, Topic
 from migrator.wire.messages.metadata import NO_LEADER_CHANGE, NO_RECOVERY_CHANGE, PartitionChangeRecord
 
 LEVEL_ISR_SHRINK_NEEDS_NO_BUMP = 12
-LEVEL_DIRECTORIES = 17
 
 
 class Election(Enum):
@@ -144,7 +144,7 @@ def _ended(to: Assignment, isr: tuple[int, ...]) -> tuple[Assignment, tuple[int,
 def _assigned(partition: Partition, to: Assignment, level: int) -> dict[str, Any]:
     """The fields of a change record by which a partition gets this assignment."""
     fields: dict[str, Any] = {}
-    if level >= LEVEL_DIRECTORIES:
+    if level >= levels.DIRECTORIES:
         unknown = (ZERO_ID,) * len(partition.replicas)
         before = partition.directories or unknown
         known = dict(zip(partition.replicas, before, strict=True))

@@ -13,6 +13,7 @@ from typing import Final
 
 from migrator.controller.decision import Error, Record
 from migrator.errors import CANNOT_ACTIVATE, Occurrence
+from migrator.model import levels
 from migrator.model.image import METADATA_VERSION, Image
 from migrator.model.values import Listener, MigrationState
 from migrator.wire.frames import API_KEYS
@@ -36,10 +37,6 @@ from migrator.wire.messages.metadata import (
 )
 
 LOWEST_LEVEL: Final = 1
-HIGHEST_LEVEL: Final = 21
-"""metadata.version 3.9-IV0, the highest that we write; a stock 3.9 controller dies on a higher one."""
-
-LEVEL_TRANSACTIONS: Final = 13
 KRAFT_VERSION: Final = "kraft.version"
 KRAFT_VERSIONS: Final = (0, 1)
 
@@ -55,7 +52,7 @@ FORWARDABLE: Final = frozenset({19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 45, 
 
 def api_versions(image: Image, version: int, *, migration_enabled: bool) -> ApiVersionsResponse:
     """Ranges that start at 0 are shown from version 4 on only: older readers refuse them."""
-    supported = [SupportedFeatureKey(METADATA_VERSION, LOWEST_LEVEL, HIGHEST_LEVEL)]
+    supported = [SupportedFeatureKey(METADATA_VERSION, LOWEST_LEVEL, levels.LATEST)]
     if version >= 4:
         supported.append(SupportedFeatureKey(KRAFT_VERSION, *KRAFT_VERSIONS))
     return ApiVersionsResponse(
@@ -84,7 +81,7 @@ def supported_features() -> tuple[RegistrationFeature, ...]:
     """What this controller registers as its range."""
     return (
         RegistrationFeature(KRAFT_VERSION, *KRAFT_VERSIONS),
-        RegistrationFeature(METADATA_VERSION, LOWEST_LEVEL, HIGHEST_LEVEL),
+        RegistrationFeature(METADATA_VERSION, LOWEST_LEVEL, levels.LATEST),
     )
 
 
@@ -126,7 +123,7 @@ def activation_refusal(
     Stock finalizes the migration when a node without the flag becomes active (F-48). Here that needs an approval.
     """
     if log_is_empty:
-        if migration_enabled and bootstrap_level < LEVEL_TRANSACTIONS:
+        if migration_enabled and bootstrap_level < levels.TRANSACTIONS:
             reason = f"the bootstrap metadata.version {bootstrap_level} does not support migrations (3.6-IV1 does)"
             return CANNOT_ACTIVATE.found(reason=reason)
         return None

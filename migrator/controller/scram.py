@@ -17,6 +17,7 @@ from typing import Final
 
 from migrator.controller.decision import Decision, Error, Record, Situation
 from migrator.controller.snapshot import scram_record
+from migrator.model import levels
 from migrator.model.image import Image
 from migrator.model.values import ScramCredential, ScramKey, ScramMechanism
 from migrator.wire.messages.metadata import RemoveUserScramCredentialRecord
@@ -28,7 +29,6 @@ from migrator.wire.messages.security import (
     ScramCredentialUpsertion,
 )
 
-LEVEL_SCRAM: Final = 11
 ITERATIONS_MIN: Final = 4_096
 ITERATIONS_MAX: Final = 16_384
 HASHES: Final = {ScramMechanism.SHA_256: "sha256", ScramMechanism.SHA_512: "sha512"}
@@ -65,7 +65,7 @@ def alter_scram(situation: Situation, request: AlterUserScramCredentialsRequest)
 
 
 def _check(image: Image, change: Change) -> None:
-    if image.metadata_version < LEVEL_SCRAM:
+    if image.metadata_version < levels.SCRAM:
         raise _Refused(Error.UNSUPPORTED_VERSION, "The current metadata.version does not support SCRAM")
     if not change.name:
         raise _Refused(Error.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from migrator.controller.authorizer import ANONYMOUS, Asker, TokenRules, is_allowed
 from migrator.controller.decision import Decision, Error, Record, Situation
 from migrator.controller.snapshot import token_record
+from migrator.model import levels
 from migrator.model.values import AclOperation, AclResourceType, DelegationToken
 from migrator.wire.messages.metadata import RemoveDelegationTokenRecord
 from migrator.wire.messages.security import (
@@ -31,7 +32,6 @@ from migrator.wire.messages.security import (
     RenewDelegationTokenResponse,
 )
 
-LEVEL_TOKENS: Final = 14
 VERSION_REQUESTER: Final = 3
 """From this version on the answer says who asked, and an owner can be named."""
 NO_TIME: Final = -1
@@ -144,7 +144,7 @@ def _enabled(situation: Situation) -> TokenRules:
     rules = situation.settings.tokens
     if rules is None:
         raise _Refused(Error.DELEGATION_TOKEN_AUTH_DISABLED)
-    if situation.image.metadata_version < LEVEL_TOKENS:
+    if situation.image.metadata_version < levels.TOKENS:
         raise _Refused(Error.UNSUPPORTED_VERSION)
     return rules
 

@@ -21,6 +21,7 @@ from migrator.errors import (
     BROKER_ABSENT,
     CLUSTER_ID_DIFFERS,
     DELETION_PENDING,
+    IBP_DIFFERS,
     ISR_INCOMPLETE,
     LEADER_RECOVERING,
     MALFORMED_ZNODE,
@@ -32,6 +33,7 @@ from migrator.errors import (
     Occurrence,
     Severity,
 )
+from migrator.model import levels
 from migrator.model.image import METADATA_VERSION, Image
 from migrator.model.values import Broker, Partition, Recovery, is_password
 from migrator.model.verdict import Check, Verdict
@@ -39,8 +41,8 @@ from migrator.zk import paths
 from migrator.zk.passwords import PasswordEncoder, reasons_to_wait
 from migrator.zk.znodes import topic_id_text
 
-SUPPORTED_METADATA_VERSIONS: Final = range(21, 22)
-"""Levels with which this release migrates: 3.9-IV0."""
+SUPPORTED_METADATA_VERSIONS: Final = range(levels.TRANSACTIONS, levels.LATEST + 1)
+"""Levels with which this release migrates."""
 
 HEARTBEAT_FRESH_MS: Final = 3_000
 VOTERS_MIN: Final = 3
@@ -50,6 +52,7 @@ VOTERS_MIN: Final = 3
 class Evidence:
     """What the node knows at the moment of the question.
 
+    voters_enabled:   by voter that is known, whether it has the migration enabled.
     heartbeat_age_ms: by broker id; absent means never heard.
     waived:           names of partitions whose incomplete ISR was accepted.
     estimated_ms:     how long the window will take, from the pre-copy.
@@ -66,6 +69,7 @@ class Evidence:
     seen: Seen
     image: Image
     voters: tuple[int, ...]
+    voters_enabled: Mapping[int, bool]
     foreign_voters: tuple[str, ...]
     kraft_epoch: int
     heartbeat_age_ms: Mapping[int, int]
@@ -166,15 +170,25 @@ def settings_checks(evidence: Evidence) -> tuple[Check, ...]:
     )
 
 
+def can_register(image: Image) -> bool:
+    """Whether the log has a record in which a controller makes itself known (from 3.7-IV0 on)."""
+    return image.metadata_version >= levels.CONTROLLER_REGISTRATION
+
+
+def voters_enabled(image: Image, asked: Mapping[int, bool]) -> Mapping[int, bool]:
+    """By voter that is known, whether it has the migration enabled: as it registered, or where nobody can register, as
+    it answered. (Stock asks nobody then, and would copy beside a voter that finalizes.)
+    """
+    if not can_register(image):
+        return asked
+    return {each.id: each.zk_migration_ready for each in image.controllers.values()}
+
+
 def quorum_checks(evidence: Evidence) -> tuple[Check, ...]:
     """Every voter is ours, registered and ready. One voter is for the laboratory only (F-59)."""
     enough = len(evidence.voters) >= VOTERS_MIN or evidence.laboratory
-    missing = [voter for voter in evidence.voters if voter not in evidence.image.controllers]
-    unready = [
-        voter
-        for voter in evidence.voters
-        if voter in evidence.image.controllers and not evidence.image.controllers[voter].zk_migration_ready
-    ]
+    missing = [voter for voter in evidence.voters if voter not in evidence.voters_enabled]
+    unready = [voter for voter in evidence.voters if not evidence.voters_enabled.get(voter, True)]
     level = evidence.image.metadata_version
     return (
         Check("there are at least 3 voters", enough, f"{len(evidence.voters)} voters"),
@@ -184,14 +198,14 @@ def quorum_checks(evidence: Evidence) -> tuple[Check, ...]:
             f"not known to be ours: {', '.join(evidence.foreign_voters)}" if evidence.foreign_voters else "all ours",
         ),
         Check(
-            "every voter is registered and has the migration enabled",
+            "every voter is known and has the migration enabled",
             not missing and not unready,
-            f"not registered: {missing}, not enabled: {unready}" if missing or unready else "all ready",
+            f"not known: {missing}, not enabled: {unready}" if missing or unready else "all ready",
         ),
         Check(
             "this release migrates at the quorum's metadata.version",
             level in SUPPORTED_METADATA_VERSIONS,
-            f"level {level}",
+            levels.level_name(level),
         ),
     )
 
@@ -208,7 +222,6 @@ def broker_checks(evidence: Evidence) -> tuple[Check, ...]:
     other_levels = {broker: _levels(registered[broker]) for broker in sorted(ready)}
     other_levels = {broker: levels for broker, levels in other_levels.items() if levels != (level, level)}
     deaf = sorted(broker for broker in ready if registered[broker].listener(evidence.inter_broker_listener) is None)
-    jbod = sorted(broker for broker in ready if len(registered[broker].log_dirs) > 1)
     unasked = {broker: evidence.unasked[broker] for broker in sorted(evidence.unasked)}
     kraft = sorted(broker for broker, each in registered.items() if not each.migrating and not each.fenced)
     return (
@@ -223,14 +236,13 @@ def broker_checks(evidence: Evidence) -> tuple[Check, ...]:
         Check(
             "every broker's IBP is the quorum's metadata.version",
             not other_levels,
-            f"differing: {other_levels}" if other_levels else f"level {level}",
+            f"differing: {other_levels}" if other_levels else levels.level_name(level),
         ),
         Check(
             f"every broker listens on {evidence.inter_broker_listener}",
             not deaf,
             f"not: {deaf}" if deaf else "all do",
         ),
-        Check("every broker has one log directory", not jbod, f"several: {jbod}" if jbod else "all one"),
         Check("every broker said what it has on its disks", not unasked, f"not: {unasked}" if unasked else "all did"),
         Check(
             "what every broker has on its disks is what ZooKeeper says",
@@ -240,6 +252,15 @@ def broker_checks(evidence: Evidence) -> tuple[Check, ...]:
         ),
         Check("no broker runs in KRaft mode yet", not kraft, f"KRaft: {kraft}" if kraft else "none"),
     )
+
+
+def ibp_differs(kept_out: Mapping[int, tuple[int, int]], image: Image) -> Occurrence | None:
+    """The first broker in ZooKeeper mode that was refused for its level. kept_out: lowest and highest, by broker."""
+    for broker, (lowest, highest) in sorted(kept_out.items()):
+        if lowest == highest:
+            level = levels.level_name(image.metadata_version)
+            return IBP_DIFFERS.found(broker=broker, ibp=levels.level_name(highest), level=level)
+    return None
 
 
 def _levels(broker: Broker) -> tuple[int, int]:

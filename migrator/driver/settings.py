@@ -21,10 +21,12 @@ from migrator.errors import (
     AUTHORIZER_ABSENT,
     BROKER_SETTING_FOR_LATER,
     BROKER_SETTING_FORBIDS,
+    LEVEL_WITHOUT_TOKENS,
     TOKENS_WITHOUT_KEY,
     TOO_BIG_FOR_ONE_REQUEST,
     Occurrence,
 )
+from migrator.model import levels
 from migrator.zk import paths
 
 ACL_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
@@ -35,7 +37,7 @@ _TOKEN_KEYS: Final = ("delegation.token.secret.key", "delegation.token.master.ke
 
 ASKED: Final = (
     *(_AUTHORIZER, *_POLICIES, *_TOKEN_KEYS, "control.plane.listener.name", "principal.builder.class"),
-    *("socket.request.max.bytes", "zookeeper.connect", "zookeeper.set.acl"),
+    *("log.dirs", "socket.request.max.bytes", "zookeeper.connect", "zookeeper.set.acl"),
 )
 """Keys that brokers are asked for."""
 REQUEST_MAX_BYTES: Final = 104_857_600
@@ -51,12 +53,16 @@ class ControllerSettings:
 
     file: where it is said, for reports. chroot: of zookeeper.connect, "" for none.
     authorizer, token_key: whether there is one.
+    set_acl: whether what they make in ZooKeeper has access lists.
+    level: metadata.version of the quorum.
     """
 
     file: str = "the controllers' files"
     chroot: str = ""
     authorizer: bool = False
     token_key: bool = False
+    set_acl: bool = False
+    level: int = levels.LATEST
 
 
 def controller_findings(tree: Tree, ours: ControllerSettings) -> Iterator[Occurrence]:
@@ -66,7 +72,9 @@ def controller_findings(tree: Tree, ours: ControllerSettings) -> Iterator[Occurr
         yield ACLS_UNHEEDED.found(count=len(held), first=held[0].name)
     elif paths.ACLS in tree.config_paths and not ours.authorizer:
         yield AUTHORIZER_ABSENT.found(path=paths.ACLS, file=ours.file)
-    if tree.families.tokens and not ours.token_key:
+    if tree.families.tokens and ours.level < levels.TOKENS:
+        yield LEVEL_WITHOUT_TOKENS.found(count=len(tree.families.tokens), level=levels.level_name(ours.level))
+    elif tree.families.tokens and not ours.token_key:
         yield TOKENS_WITHOUT_KEY.found(count=len(tree.families.tokens))
 
 
@@ -95,8 +103,10 @@ def _forbidding(settings: Mapping[str, str], ours: ControllerSettings) -> Iterat
     connect = settings.get("zookeeper.connect")
     if connect is not None and paths.chroot_of(connect) != ours.chroot:
         yield "zookeeper.connect", f"the controllers use the chroot {ours.chroot or '/'}"
-    if settings.get("zookeeper.set.acl") == "true":
-        yield "zookeeper.set.acl", "what it creates has access lists, and the controllers have no ZooKeeper identity"
+    if settings.get("zookeeper.set.acl") == "true" and not ours.set_acl:
+        yield "zookeeper.set.acl", f"what it creates has access lists, and {ours.file} does not set the same"
+    if settings.get("zookeeper.set.acl", "false") == "false" and ours.set_acl:
+        yield "zookeeper.set.acl", f"{ours.file} sets it, and this broker could not change what the controllers create"
     authorizer = settings.get(_AUTHORIZER)
     if authorizer and authorizer != ACL_AUTHORIZER:
         yield _AUTHORIZER, "nobody knows where this class keeps its ACLs and what becomes of them in KRaft mode"
@@ -106,8 +116,12 @@ def _forbidding(settings: Mapping[str, str], ours: ControllerSettings) -> Iterat
         if settings.get(key):
             yield key, "in dual-write controllers decide on such requests, and this release runs no policy class"
     for key in _TOKEN_KEYS:
-        if settings.get(key) and not ours.token_key:
+        if settings.get(key) and ours.level < levels.TOKENS:
+            yield key, f"metadata.version {levels.level_name(ours.level)} has no tokens; 3.6-IV2 has"
+        elif settings.get(key) and not ours.token_key:
             yield key, f"{ours.file} sets no key, so in dual-write tokens could not be made, renewed or ended"
+    if "," in settings.get("log.dirs", "") and ours.level < levels.DIRECTORIES:
+        yield "log.dirs", f"metadata.version {levels.level_name(ours.level)} knows no directories; 3.7-IV2 does"
     if settings.get("principal.builder.class", DEFAULT_PRINCIPALS) != DEFAULT_PRINCIPALS:
         yield "principal.builder.class", "controllers read the principals of Kafka's own builder only"
 

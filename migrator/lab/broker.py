@@ -17,7 +17,7 @@ from typing import Final, assert_never
 
 from migrator.lab.laboratory import Laboratory
 from migrator.lab.ports import HOST
-from migrator.lab.probe import why_kafka_does_not_answer
+from migrator.lab.probe import tls_of, why_kafka_does_not_answer
 from migrator.lab.properties import Value
 from migrator.lab.server import READY_DEADLINE_S, Server
 from migrator.lab.zookeeper import ZooKeeperClient
@@ -180,7 +180,7 @@ class Broker(Server):
 
     def why_not_ready(self) -> str | None:
         """It answers ApiVersions and, in both ZooKeeper modes, is registered in ZooKeeper."""
-        reason = why_kafka_does_not_answer(self.spec.port)
+        reason = why_kafka_does_not_answer(self.spec.port, tls=tls_of(self.properties(), self.spec.port))
         if reason is None and self._is_in_zookeeper and not self.is_registered():
             return f"not in {self._registration}"
         return reason

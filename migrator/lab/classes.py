@@ -73,6 +73,7 @@ def _run_once(laboratory: Laboratory, draft: Path) -> None:
         port=laboratory.ports.reserve(),
         directory=laboratory.directory / "broker-0",
         zookeeper_connect=zookeeper.hosts,
+        ibp=".".join(laboratory.artifacts.version.split(".")[:2]),
     )
     broker = _TrainingBroker(laboratory, spec.as_migrating(NO_VOTER), zookeeper.client())
     broker.draft = draft

@@ -18,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but
     NewTopic,
 )
 
-from migrator.lab.broker import Broker, BrokerSpec
+from migrator.lab.broker import IBP, Broker, BrokerSpec
 from migrator.lab.controller import Controller, Quorum, quorum_specs
 from migrator.lab.frames import Recorder
 from migrator.lab.laboratory import Laboratory
@@ -38,7 +38,9 @@ class Cluster:
 
     chroot:   "" or "/name": where Kafka's tree hangs in ZooKeeper.
     recorder: given, every broker advertises a tap that records into it, named like its broker ("broker-0").
+    ibp:      inter.broker.protocol.version of every broker.
     extra:    further properties of every broker.
+    client:   how clients log in, as librdkafka's keys.
     """
 
     def __init__(
@@ -50,9 +52,12 @@ class Cluster:
         chroot: str = "",
         recorder: Recorder | None = None,
         log_directories: int = 1,
+        ibp: str = IBP,
         extra: Mapping[str, Value] | None = None,
+        client: Mapping[str, str] | None = None,
     ) -> None:
         self.laboratory = laboratory
+        self._client = dict(client or {})
         self.zookeeper = ZooKeeper(laboratory, servers=zookeepers)
         self.chroot = chroot
         self.recorder = recorder
@@ -69,6 +74,7 @@ class Cluster:
                 directory=laboratory.directory / f"broker-{broker_id}",
                 zookeeper_connect=self.zookeeper_connect,
                 log_directories=log_directories,
+                ibp=ibp,
                 replication=min(3, brokers),
                 extra=extra or {},
             )
@@ -87,6 +93,11 @@ class Cluster:
     @property
     def bootstrap_servers(self) -> str:
         return ",".join(broker.address for broker in self.brokers)
+
+    @property
+    def client(self) -> dict[str, str]:
+        """What a client is made with, as librdkafka's keys."""
+        return {"bootstrap.servers": self.bootstrap_servers, **self._client}
 
     @property
     def cluster_id(self) -> str:
@@ -143,7 +154,7 @@ class Cluster:
         if self._admin is None:
             self.laboratory.on_close.callback(self._forget_admin)
         if self._admin is None or now != self._admin_since:
-            self._admin = AdminClient({"bootstrap.servers": self.bootstrap_servers}, logger=logger)
+            self._admin = AdminClient(dict(self.client), logger=logger)
             self._admin_since = now
         return self._admin
 

@@ -17,7 +17,7 @@ from typing import Final
 from migrator.lab.broker import CONTROLLER_LISTENER, IBP, LISTENER, PROTOCOL_MAP
 from migrator.lab.laboratory import Laboratory
 from migrator.lab.ports import HOST
-from migrator.lab.probe import any_server, why_kafka_does_not_answer
+from migrator.lab.probe import tls_of, why_kafka_does_not_answer
 from migrator.lab.properties import Value, write
 from migrator.lab.server import READY_DEADLINE_S, Server, start_together
 from migrator.lab.tools import format_storage
@@ -49,12 +49,7 @@ class ControllerSpec:
 
     def why_not_answering(self) -> str | None:
         """None when whoever runs with this spec answers on its port; with TLS where the spec says so."""
-        tls = None
-        protocols = str(self.properties()["listener.security.protocol.map"]).split(",")
-        if {f"{CONTROLLER_LISTENER}:SSL", f"{CONTROLLER_LISTENER}:SASL_SSL"} & set(protocols):
-            identity = self.extra.get("ssl.keystore.location")
-            tls = any_server(None if identity is None else Path(str(identity)))
-        return why_kafka_does_not_answer(self.port, tls=tls)
+        return why_kafka_does_not_answer(self.port, tls=tls_of(self.properties(), self.port))
 
     def properties(self) -> dict[str, Value]:
         properties: dict[str, Value] = {
@@ -191,6 +186,7 @@ def quorum_specs(
     count: int,
     zookeeper_connect: str,
     migrating: bool = True,
+    release: str = IBP,
     extra: Mapping[str, Value] | None = None,
 ) -> list[ControllerSpec]:
     """Specs of a new quorum of `count` voters, with ports of their own; ours can be started from them as well."""
@@ -204,6 +200,7 @@ def quorum_specs(
             voters=voters,
             migrating=migrating,
             zookeeper_connect=zookeeper_connect,
+            release=release,
             extra=extra or {},
         )
         for node_id, port in ports.items()

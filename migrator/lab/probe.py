@@ -13,11 +13,13 @@ import re
 import socket
 import ssl
 import struct
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 from migrator.lab.ports import HOST
+from migrator.lab.properties import Value
 
 KAFKA_TIMEOUT_S: Final = 2.0
 ZOOKEEPER_TIMEOUT_S: Final = 0.5
@@ -58,6 +60,18 @@ def zookeeper_mode(port: int, host: str = HOST) -> str | None:
     answer = _ask(host, port, b"srvr", enough=None, timeout_s=ZOOKEEPER_TIMEOUT_S)
     found = None if isinstance(answer, str) else re.search(rb"^Mode: (\S+)", answer, re.MULTILINE)
     return None if found is None else found[1].decode()
+
+
+def tls_of(properties: Mapping[str, Value], port: int) -> ssl.SSLContext | None:
+    """How to be answered by who runs with these properties and listens on this port; None without TLS."""
+    names = [each.split("://")[0] for each in str(properties["listeners"]).split(",") if each.endswith(f":{port}")]
+    protocols = dict(
+        each.split(":") for each in str(properties.get("listener.security.protocol.map", "")).split(",") if each
+    )
+    if not any(protocols.get(name, name).endswith("SSL") for name in names):
+        return None
+    identity = properties.get("ssl.keystore.location")
+    return any_server(None if identity is None else Path(str(identity)))
 
 
 def any_server(identity: Path | None) -> ssl.SSLContext:

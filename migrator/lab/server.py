@@ -33,6 +33,8 @@ class Server(ABC):
         self.directory = laboratory.directory / name
         self.kafka: Artifacts | None = None
         """Another version than the laboratory's, from the next start on."""
+        self.options: tuple[str, ...] = ()
+        """Flags of its JVM, from the next start on."""
         self._process: Process | None = None
 
     @abstractmethod
@@ -99,7 +101,7 @@ class Server(ABC):
         self.directory.mkdir(parents=True, exist_ok=True)
 
     def jvm_options(self) -> tuple[str, ...]:
-        return ()
+        return self.options
 
     def log_levels(self) -> Mapping[str, str]:
         return {}

@@ -519,6 +519,10 @@ class ActiveController:
         ages = {broker: self.contacts.age_ms(broker, now) for broker in self.newest.brokers}
         return {broker: age for broker, age in ages.items() if age is not None}
 
+    def kept_out(self) -> dict[int, tuple[int, int]]:
+        """Brokers that were refused for their levels of metadata.version, with these levels."""
+        return dict(self.contacts.kept_out)
+
 
 def _level_of(bootstrap: list[Record]) -> int:
     levels = [

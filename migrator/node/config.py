@@ -65,6 +65,7 @@ class NodeConfig:
     migration_enabled: bool
     inter_broker_listener: str
     inter_broker_protocol: SecurityProtocol
+    zookeeper_set_acl: bool = False
     zookeeper_session_timeout_ms: int = 18_000
     zookeeper_connection_timeout_ms: int = 18_000
     append_linger_ms: int = 25
@@ -112,6 +113,7 @@ def controller_settings(config: NodeConfig) -> ControllerSettings:
         chroot=paths.chroot_of(config.zookeeper_connect or ""),
         authorizer=config.authorizer is not None,
         token_key=config.tokens is not None,
+        set_acl=config.zookeeper_set_acl,
     )
 
 
@@ -171,6 +173,7 @@ class _Parser:
             metadata_log_dir=metadata_log_dir,
             log_dirs=log_dirs,
             zookeeper_connect=self._given.get("zookeeper.connect"),
+            zookeeper_set_acl=self._bool("zookeeper.set.acl", False),
             migration_enabled=migration,
             inter_broker_listener=inter_broker,
             inter_broker_protocol=protocol,
@@ -264,8 +267,6 @@ class _Parser:
             self._refuse("controller.quorum.bootstrap.servers", "dynamic voters (kraft.version 1) are not supported")
         if self._bool("zookeeper.ssl.client.enable", False):
             self._refuse("zookeeper.ssl.client.enable", "TLS to ZooKeeper is not supported yet")
-        if self._bool("zookeeper.set.acl", False):
-            self._refuse("zookeeper.set.acl", "access lists on znodes are not supported yet")
         for key in ("alter.config.policy.class.name", "create.topic.policy.class.name"):
             if self._given.get(key):
                 self._refuse(key, "policy classes are Java and are not run here")

@@ -22,6 +22,7 @@ import structlog
 from migrator.audit.compare import Report
 from migrator.driver.claim import Claim, Seen, still_ours
 from migrator.driver.copy import Copy
+from migrator.driver.gate import can_register, voters_enabled
 from migrator.driver.guard import Survey, left_over
 from migrator.driver.machine import (
     Happened,
@@ -489,6 +490,12 @@ class DriverNode:
     def foreign_voters(self) -> tuple[str, ...]:
         """Voters that are not known to run our software now."""
         return self._quorum.foreign_voters()
+
+    async def voters_enabled(self) -> Mapping[int, bool]:
+        """Voters that are known, and whether each has the migration enabled (gate.voters_enabled)."""
+        image = self.controller.image
+        asked = {} if can_register(image) else await self._quorum.migration_enabled()
+        return voters_enabled(image, {self.config.node_id: self.config.migration_enabled, **asked})
 
     def refuse_beside_stock(self) -> None:
         """A stock voter does not know our marks: with this log it would take the cluster over again."""

@@ -13,6 +13,7 @@ from typing import Final
 
 from migrator.errors import DIRECTORY_UNUSABLE, UNKNOWN_RELEASE
 from migrator.model.image import METADATA_VERSION
+from migrator.model.levels import LATEST, LEVELS
 from migrator.node.config import NodeConfig
 from migrator.node.storage import format_directory, is_formatted, read_meta_properties
 from migrator.wire.batch import build_batch, build_control_batch
@@ -20,14 +21,6 @@ from migrator.wire.messages.control_records import SnapshotFooterRecord, Snapsho
 from migrator.wire.messages.metadata import FeatureLevelRecord
 from migrator.wire.records import encode_record
 
-LEVELS: Final = {
-    1: "3.0-IV1", 2: "3.1-IV0", 3: "3.2-IV0", 4: "3.3-IV0", 5: "3.3-IV1", 6: "3.3-IV2", 7: "3.3-IV3",
-    8: "3.4-IV0", 9: "3.5-IV0", 10: "3.5-IV1", 11: "3.5-IV2", 12: "3.6-IV0", 13: "3.6-IV1", 14: "3.6-IV2",
-    15: "3.7-IV0", 16: "3.7-IV1", 17: "3.7-IV2", 18: "3.7-IV3", 19: "3.7-IV4", 20: "3.8-IV0", 21: "3.9-IV0",
-}  # fmt: skip
-"""metadata.version levels and their names, as far as a 3.9 controller knows them."""
-
-LATEST: Final = 21
 LOWEST_BOOTSTRAP: Final = 4
 
 

@@ -22,7 +22,7 @@ import structlog
 from migrator.controller.decision import Settings
 from migrator.controller.features import supported_features
 from migrator.driver.machine import Happened, State
-from migrator.errors import HANDED_BACK, FindingError, Occurrence
+from migrator.errors import CONFIG_NOT_HONOURED, HANDED_BACK, FindingError, Occurrence
 from migrator.model.values import Listener
 from migrator.node.active_controller import ActiveController
 from migrator.node.calm import Calm
@@ -58,7 +58,7 @@ from migrator.node.voters_seen import QuorumView, VotersSeen
 from migrator.raft.epochs import EpochCache
 from migrator.raft.voter import LogView, Voter
 from migrator.wire.messages.brokers import ControllerRegistrationRequest, RegistrationListener
-from migrator.zk.session import ZkSession
+from migrator.zk.session import ZkSession, process_login
 
 log = structlog.get_logger()
 
@@ -107,6 +107,9 @@ class ControllerProcess:
         self._control: ControlPort | None = None
         for security in config.security.values():
             check_stores(security)  # before anything is written
+        if config.zookeeper_set_acl and config.migration_enabled and process_login() is None:
+            reason = "it needs a login for ZooKeeper, and KAFKA_OPTS names none (-Djava.security.auth.login.config)"
+            raise CONFIG_NOT_HONOURED.error(file=config.file, key="zookeeper.set.acl", value="true", reason=reason)
         self._to_voters = client_security(config.security.get(config.controller_listener) if asks else None)
 
     async def run(self) -> int:
@@ -300,6 +303,7 @@ class ControllerProcess:
         session = ZkSession(
             config.zookeeper_connect,
             session_timeout_ms=config.zookeeper_session_timeout_ms,
+            set_acl=config.zookeeper_set_acl,
             on_change=lambda what: told[0].session_changed(what) if told else None,
         )
         await asyncio.to_thread(session.start, config.zookeeper_connection_timeout_ms / 1000)
@@ -308,7 +312,7 @@ class ControllerProcess:
             parts.controller,
             session,
             self._retired_mark,
-            QuorumView(parts.raft, parts.seen),
+            QuorumView(parts.raft, parts.seen, config.voters, self._to_voters),
             laboratory=os.environ.get(LABORATORY) == "1",
             on_retired=lambda finding: self._retired(parts, finding),
             close_listener=lambda: self._close_listeners(parts),

@@ -13,6 +13,7 @@ from typing import Final
 
 import structlog
 
+from migrator.model.levels import CONTROLLER_REGISTRATION
 from migrator.node.active_controller import ActiveController
 from migrator.node.broker_client import BrokerConnection
 from migrator.node.client_security import PLAINTEXT, ClientSecurity
@@ -40,6 +41,7 @@ async def stay_registered(
         known = controller.image.controllers.get(request.controller_id)
         leader = next((voter for voter in voters if voter.id == raft.voter.leader), None)
         has_it = known is not None and known.incarnation == request.incarnation_id
+        has_it |= controller.image.metadata_version < CONTROLLER_REGISTRATION  # nobody can, and nobody looks for it
         if has_it or leader is None or leader.id == request.controller_id or not controller.is_current:
             await asyncio.sleep(LOOK_S)
             continue

@@ -21,8 +21,9 @@ from migrator.controller.features import activation_records
 from migrator.driver.copy import make_copy, producer_id_margin, transaction_batches
 from migrator.driver.tree import clear_broker_configs
 from migrator.errors import DIRECTORY_UNUSABLE, FindingError
+from migrator.model.levels import LATEST
 from migrator.node.encoder_config import encoder_of
-from migrator.node.formatting import LATEST, bootstrap_checkpoint
+from migrator.node.formatting import bootstrap_checkpoint
 from migrator.node.log_replay import read_bootstrap
 from migrator.node.log_store import LogStore
 from migrator.node.storage import BOOTSTRAP, LOG_NAME, format_directory, write_durably, write_election_state

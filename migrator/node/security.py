@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from migrator.errors import SASL_NOT_USABLE, TLS_NOT_USABLE
+from migrator.model.jaas import parse_login_module
 from migrator.model.values import SecurityProtocol
-from migrator.node.jaas import parse_login_module
 from migrator.node.sasl import MECHANISMS, PLAIN, SCRAM_HASHES
 
 PEM: Final = "PEM"

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -29,7 +30,7 @@ from migrator.driver.claim import (
 )
 from migrator.driver.claim import still_ours as claim_still_ours
 from migrator.driver.copy import Copy, copied, make_copy, producer_id_margin, transaction_batches
-from migrator.driver.gate import Evidence, content_findings, takeover_verdict
+from migrator.driver.gate import Evidence, content_findings, ibp_differs, takeover_verdict
 from migrator.driver.guard import strays, without_ids
 from migrator.driver.machine import Happened, Window, may_abort
 from migrator.driver.tell import reachable
@@ -91,11 +92,11 @@ class TakeoverActs:
     async def wait_quorum(self) -> Happened:
         """Every voter is registered with the migration enabled."""
         while True:
-            known = self.d.controller.image.controllers
+            known = await self.d.voters_enabled()
             missing = [voter for voter in self.d.config.voter_ids if voter not in known]
             if not missing:
                 return Happened.QUORUM_READY
-            self.d.wait_because(f"controllers {missing} are not registered yet")
+            self.d.wait_because(f"controllers {missing} did not make themselves known yet")
             await self.d.changed(LOOK_S)
 
     async def wait_brokers(self) -> Happened:
@@ -124,13 +125,18 @@ class TakeoverActs:
             await self.d.changed(max(READ_AGAIN_S, READ_SHARE * self._look_ms / 1000))
 
     async def _missing_brokers(self) -> str | None:
+        d = self.d
         wanted = await self._live_brokers()
-        image = self.d.controller.image
+        image = d.controller.image
+        d.now.trouble = None
         ready = {broker.id for broker in image.brokers.values() if broker.migrating and not broker.fenced}
         missing = sorted(wanted - ready)
         if not wanted:
             return f"no broker is in {paths.BROKER_IDS}"
         if missing:
+            d.now.trouble = ibp_differs(d.controller.kept_out(), image)
+            if d.now.trouble is not None:
+                return d.now.trouble.text
             return f"brokers {missing} are not registered and unfenced yet ({len(wanted & ready)}/{len(wanted)})"
         return None
 
@@ -158,6 +164,7 @@ class TakeoverActs:
             image=d.controller.image,
             voters=d.config.voter_ids,
             foreign_voters=d.foreign_voters(),
+            voters_enabled=await d.voters_enabled(),
             kraft_epoch=d.epoch,
             heartbeat_age_ms=d.controller.heartbeat_ages_ms(),
             estimated_ms=3 * self._read_ms + self._encode_ms,
@@ -169,7 +176,7 @@ class TakeoverActs:
             unexplained=await asyncio.to_thread(self._unexplained, d.now.tree),
             cluster_id=d.controller.settings.cluster_id,
             waived=d.config.waived,
-            ours=controller_settings(d.config),
+            ours=replace(controller_settings(d.config), level=d.controller.image.metadata_version),
             broker_settings=settings,
             settings_unread=silent,
             passwords=d.passwords,

@@ -1,7 +1,8 @@
 """Which software the other voters run, as far as this node can tell from their fetches.
 
 In:   the name that a connection's ApiVersions gave, with each fetch of a voter that came over it.
-Out:  the voters that are not ours: stock ones, and those of which nothing was heard lately.
+Out:  the voters that are not ours: stock ones, and those of which nothing was heard lately; which of them have the
+migration enabled, by asking them.
 Elsewhere: what follows from it (driver.gate before a takeover, driver_node.py before a hand-back).
 Rules: a registration in the log may be of a process that is gone; only a fetch says who runs now.
 """
@@ -13,13 +14,18 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from migrator.node.active_controller import LeadershipLost
-from migrator.node.peers import OUR_SOFTWARE
+from migrator.node.broker_client import BrokerConnection
+from migrator.node.client_security import PLAINTEXT, ClientSecurity
+from migrator.node.config import Voter
+from migrator.node.peers import API_VERSIONS_VERSION, OUR_SOFTWARE
 from migrator.node.raft_node import RaftNode
+from migrator.wire.messages.handshake import ApiVersionsRequest, ApiVersionsResponse
 
 HEARD_MS: Final = 3_000
 """A follower fetches at least every half second."""
 
 SPREAD_LOOK_S: Final = 0.02
+ASK_VOTER_S: Final = 2.0
 
 
 class VotersSeen:
@@ -51,9 +57,14 @@ class VotersSeen:
 class QuorumView:
     """What the driver of one node sees of the other voters."""
 
-    def __init__(self, raft: RaftNode, seen: VotersSeen) -> None:
+    def __init__(
+        self, raft: RaftNode, seen: VotersSeen, voters: Iterable[Voter] = (), security: ClientSecurity = PLAINTEXT
+    ) -> None:
+        """voters, security: where and how the others are asked."""
         self._raft = raft
         self._seen = seen
+        self._asked = [voter for voter in voters if voter.id != raft.voter.node_id]
+        self._security = security
         self._others = [voter for voter in raft.voter.voters if voter != raft.voter.node_id]
 
     def foreign_voters(self) -> tuple[str, ...]:
@@ -61,6 +72,22 @@ class QuorumView:
 
     def stock_voters(self) -> list[int]:
         return self._seen.stock(self._others)
+
+    async def migration_enabled(self) -> dict[int, bool]:
+        """What each other voter that answers says now: whether it runs with the migration enabled."""
+        answers = await asyncio.gather(*(self._is_enabled(voter) for voter in self._asked))
+        return {voter: enabled for voter, enabled in answers if enabled is not None}
+
+    async def _is_enabled(self, voter: Voter) -> tuple[int, bool | None]:
+        connection = BrokerConnection(voter.host, voter.port, f"controller-{self._raft.voter.node_id}", self._security)
+        request = ApiVersionsRequest(client_software_name=OUR_SOFTWARE, client_software_version="1")
+        try:
+            answer = await connection.ask(request, API_VERSIONS_VERSION, ApiVersionsResponse, ASK_VOTER_S)
+            return voter.id, None if answer.error_code else answer.zk_migration_ready
+        except (OSError, TimeoutError, EOFError):
+            return voter.id, None
+        finally:
+            connection.close()
 
     async def known_to_all(self, timeout_s: float, wait_because: Callable[[str], None]) -> None:
         """Wait until every voter has fetched twice past what is committed now: with the first it has the records,

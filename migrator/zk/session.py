@@ -12,6 +12,7 @@ servers are read with pipelined single reads. A bulk read is not a snapshot: com
 
 from __future__ import annotations
 
+import os
 import struct
 import threading
 import time
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -42,9 +44,16 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.serialization import multiheader_struct, read_buffer, write_string
 from kazoo.protocol.states import KeeperState
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Permissions
 
-from migrator.errors import ZOOKEEPER_LOST, ZOOKEEPER_REFUSES, ZOOKEEPER_UNREACHABLE, FindingError
+from migrator.errors import (
+    ZOOKEEPER_LOGIN_UNUSABLE,
+    ZOOKEEPER_LOST,
+    ZOOKEEPER_REFUSES,
+    ZOOKEEPER_UNREACHABLE,
+    FindingError,
+)
+from migrator.zk.login import OPEN, Login, is_sensitive, login_in, login_place
 from migrator.zk.multi import Check, Create, Delete, Multi, SetData
 
 READS_PER_REQUEST: Final = 250
@@ -124,13 +133,20 @@ class ZkSession:
         *,
         session_timeout_ms: int = 18_000,
         on_change: Callable[[str], None] | None = None,
+        set_acl: bool = False,
     ) -> None:
-        """Raises Z2K-2001 when `connect` is no address."""
+        """set_acl: what is made can be changed by this login only, as Kafka's brokers make it (zookeeper.set.acl).
+
+        Raises Z2K-2001 when `connect` is no address, Z2K-1092 when the process' login cannot be used.
+        """
         self.connect = connect
+        self._login = process_login()
+        self._set_acl = set_acl
         try:
             self._client = KazooClient(
                 hosts=connect,
                 timeout=session_timeout_ms / 1000,
+                sasl_options=None if self._login is None else _sasl_options(self._login),
                 connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 1.5, "max_delay": 2.0},
             )
         except ValueError as error:
@@ -150,8 +166,10 @@ class ZkSession:
         try:
             self._client.start(timeout=timeout_s)
         except KazooTimeoutError as error:
+            refused = self._client.client_state == KeeperState.AUTH_FAILED
             self.close()
-            raise ZOOKEEPER_UNREACHABLE.error(connect=self.connect, reason=f"no answer in {timeout_s} s") from error
+            reason = "it refuses our login" if refused else f"no answer in {timeout_s} s"
+            raise ZOOKEEPER_UNREACHABLE.error(connect=self.connect, reason=reason) from error
         return self
 
     def close(self) -> None:
@@ -238,14 +256,24 @@ class ZkSession:
         return self._listeners.setdefault(watch, lambda _event: watch())
 
     def guarded_by(self, path: str) -> str | None:
-        """The access list of a znode as text; None where everybody may do everything, or it does not exist."""
+        """The access list of a znode as text; None where this session may do everything, or it does not exist."""
         found = self._ask_for(path, self._client.get_acls_async)
         if found is None:
             return None
         entries, _ = found
-        if any(each == OPEN_ACL_UNSAFE[0] for each in entries):
+        if any(each == OPEN_ACL_UNSAFE[0] or self._is_ours(each) for each in entries):
             return None
         return "; ".join(map(_entry_text, entries))
+
+    def _is_ours(self, entry: Any) -> bool:
+        whom = None if self._login is None else ("sasl", self._login.user)
+        return entry.perms == Permissions.ALL and (entry.id.scheme, entry.id.id) == whom
+
+    def _acl(self, path: str) -> list[Any] | None:
+        """What Kafka's brokers would give a znode that they make; None: everybody may do everything."""
+        if not self._set_acl or path == OPEN:
+            return None
+        return list(CREATOR_ALL_ACL) if is_sensitive(path) else [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
 
     def sync(self, path: str = "/") -> None:
         """Wait until this server has everything that was committed before now."""
@@ -328,7 +356,7 @@ class ZkSession:
                 case Check(path, version):
                     transaction.check(path, version)
                 case Create(path, data, ephemeral, sequence):
-                    transaction.create(path, data, ephemeral=ephemeral, sequence=sequence)
+                    transaction.create(path, data, acl=self._acl(path), ephemeral=ephemeral, sequence=sequence)
                 case SetData(path, data, version):
                     transaction.set_data(path, data, version)
                 case Delete(path, version):
@@ -342,6 +370,22 @@ class ZkSession:
 
     def ensure_path(self, path: str) -> None:
         self._ask(path, self._client.ensure_path_async)
+
+
+def process_login() -> Login | None:
+    """Who this process is for ZooKeeper. Raises Z2K-1092 when that is said and cannot be used."""
+    place = login_place(os.environ)
+    if place is None:
+        return None
+    try:
+        text = Path(place.file).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ZOOKEEPER_LOGIN_UNUSABLE.error(file=place.file, reason=str(error)) from error
+    return login_in(place, text)
+
+
+def _sasl_options(login: Login) -> dict[str, str]:
+    return {"mechanism": "DIGEST-MD5", "username": login.user, "password": login.password}
 
 
 def _entry_text(entry: Any) -> str:

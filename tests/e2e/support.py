@@ -98,7 +98,7 @@ def assert_same(cluster: Cluster, kraft: Path | str) -> None:
 def produce(cluster: Cluster, topic: str, count: int) -> None:
     """Acknowledged by all, or the test fails."""
     failed: list[str] = []
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "enable.idempotence": True})
+    producer = Producer({**cluster.client, "acks": "all", "enable.idempotence": True})
     for number in range(count):
         producer.produce(topic, f"{number}", on_delivery=lambda error, _: failed.append(str(error)) if error else None)
     assert producer.flush(60) == 0

@@ -80,7 +80,7 @@ def test_k22_a_password_that_is_encrypted_in_zookeeper_is_not_copied_as_if_it_we
 
 
 def test_k14_an_ensemble_with_access_lists_is_refused_and_nothing_is_made_in_it(stage: Stage) -> None:
-    """We have no identity there, so what we made below would be readable by everybody."""
+    """Without a login there (tests/e2e/test_zookeeper_acls.py has one) what we made would be readable by everybody."""
     stage.block(stage.keep_from_us("/config/users", readable=False))
     trouble = stage.wait_trouble("Z2K-2004", "WAIT_BROKERS")
     assert "/config/users" in trouble["says"]

@@ -206,9 +206,11 @@ def test_a_broker_whose_software_does_not_fit_the_finalized_levels_stays_out(
     """R-866-10, R-778-05."""
     image = msgspec.structs.replace(an_image(), features=an_image().features.update(finalized))
     features = tuple(RegistrationFeature(name, low, high) for name, (low, high) in given.items())
-    reply, records = registered(a_situation(image), a_registration(features=features))
+    situation = a_situation(image)
+    reply, records = registered(situation, a_registration(features=features))
     assert reply.error_code == (Error.NONE if fits else Error.UNSUPPORTED_VERSION)
     assert bool(records) == fits
+    assert situation.contacts.kept_out == ({} if fits else {4: given.get(METADATA_VERSION, (1, 1))})
 
 
 @pytest.mark.parametrize(("level", "version"), [(1, 0), (7, 1), (8, 2), (16, 2), (17, 3), (21, 3)])

@@ -10,7 +10,6 @@ from migrator.controller.decision import Error, Record
 from migrator.controller.features import (
     CONTROLLER_APIS,
     FORWARDABLE,
-    HIGHEST_LEVEL,
     KRAFT_VERSION,
     LOWEST_LEVEL,
     activation_records,
@@ -20,6 +19,7 @@ from migrator.controller.features import (
     supported_features,
     unknown_api_versions,
 )
+from migrator.model import levels
 from migrator.model.draft import Draft
 from migrator.model.image import EMPTY, METADATA_VERSION, Image
 from migrator.model.values import Controller, Listener, MigrationState
@@ -68,13 +68,13 @@ def test_versions_tell_supported_and_finalized_features_with_their_epoch() -> No
     image = an_image(offset=77)
     answer = api_versions(image, 4, migration_enabled=True)
     assert {each.name: (each.min_version, each.max_version) for each in answer.supported_features} == {
-        METADATA_VERSION: (LOWEST_LEVEL, HIGHEST_LEVEL),
+        METADATA_VERSION: (LOWEST_LEVEL, levels.LATEST),
         KRAFT_VERSION: (0, 1),
     }
     assert answer.finalized_features == (FinalizedFeatureKey(METADATA_VERSION, 21, 21),)
     assert (answer.finalized_features_epoch, answer.zk_migration_ready) == (77, True)
     registered = {each.name: (each.min_supported_version, each.max_supported_version) for each in supported_features()}
-    assert registered == {METADATA_VERSION: (LOWEST_LEVEL, HIGHEST_LEVEL), KRAFT_VERSION: (0, 1)}
+    assert registered == {METADATA_VERSION: (LOWEST_LEVEL, levels.LATEST), KRAFT_VERSION: (0, 1)}
 
 
 def test_old_readers_are_not_shown_a_range_that_begins_at_zero() -> None:

@@ -15,7 +15,9 @@ from migrator.driver.gate import (
     Evidence,
     content_findings,
     full_request_bytes,
+    ibp_differs,
     takeover_verdict,
+    voters_enabled,
 )
 from migrator.driver.settings import REQUEST_MAX_BYTES, ControllerSettings
 from migrator.driver.tell import full_orders
@@ -84,7 +86,8 @@ def the_evidence(ensemble: FakeEnsemble | None = None, **changes: Any) -> Eviden
         "inter_broker_listener": "PLAINTEXT",
         "cluster_id": CLUSTER_ID,
     }
-    return Evidence(**{**fields, **changes})
+    given = {**fields, **changes}
+    return Evidence(**{"voters_enabled": voters_enabled(given["image"], {}), **given})
 
 
 def test_a_healthy_cluster_passes_and_every_check_says_what_it_saw() -> None:
@@ -92,7 +95,7 @@ def test_a_healthy_cluster_passes_and_every_check_says_what_it_saw() -> None:
     assert verdict.holds, verdict.reason()
     assert verdict.reason() == "every check holds"
     assert all(check.seen for check in verdict.checks)
-    assert len({check.name for check in verdict.checks}) == len(verdict.checks) == 22
+    assert len({check.name for check in verdict.checks}) == len(verdict.checks) == 21
 
 
 def test_acls_that_nobody_would_heed_close_the_gate() -> None:
@@ -124,8 +127,8 @@ def with_broker_2(**changes: Any) -> Image:
             "every voter runs this program",
             "not known to be ours: 3001 (silent)",
         ),
-        ({"image": a_quorum(voters=(3000, 3002))}, "voter is registered", "not registered: [3001]"),  # F-03
-        ({"image": a_quorum(ready=False)}, "voter is registered", "not enabled: [3000, 3001, 3002]"),
+        ({"image": a_quorum(voters=(3000, 3002))}, "voter is known", "not known: [3001]"),  # F-03
+        ({"image": a_quorum(ready=False)}, "voter is known", "not enabled: [3000, 3001, 3002]"),
         ({"image": a_quorum(brokers=(a_broker(1), a_broker(3)))}, "in migration mode", "2/3, missing [2]"),  # F-02
         ({"image": with_broker_2(fenced=True)}, "no broker is fenced", "fenced: [2]"),
         ({"heartbeat_age_ms": {1: 0, 2: 0, 3: 3_000}}, "heartbeat", "older: [3]"),
@@ -137,7 +140,6 @@ def with_broker_2(**changes: Any) -> Image:
         ),  # F-12
         ({"image": with_broker_2(features=())}, "every broker's IBP", "differing: {2: (1, 1)}"),
         ({"image": with_broker_2(listeners=(Listener("EXTERNAL", "h", 1),))}, "listens on PLAINTEXT", "not: [2]"),
-        ({"image": with_broker_2(log_dirs=(an_id("a"), an_id("b")))}, "one log directory", "several: [2]"),  # F-20
         ({"unasked": {2: "TimeoutError: "}}, "said what it has", "not: {2: 'TimeoutError: '}"),
         (
             {"unexplained": [FULL_SEND_INCOMPLETE.found(broker=2, what="the logs of orders", reason="no id")]},
@@ -163,12 +165,48 @@ def test_one_condition_alone_closes_the_gate(changes: dict[str, Any], check: str
     assert seen in verdict.reason()
 
 
-def test_a_metadata_version_that_this_release_does_not_migrate_closes_the_gate() -> None:
+def at_level(level: int, *, voters: tuple[int, ...] = VOTERS) -> Image:
+    """A quorum at another metadata.version, with brokers of the same."""
+    brokers = tuple(a_broker(each, features=(FeatureRange(METADATA_VERSION, level, level),)) for each in (1, 2, 3))
+    draft = Draft(a_quorum(brokers=brokers, voters=voters))
+    draft.set_feature(METADATA_VERSION, level)
+    return draft.finish(Position(1, 1002)).after
+
+
+@pytest.mark.parametrize(("level", "name"), [(12, "3.6-IV0 (12)"), (22, "22")])
+def test_a_metadata_version_that_this_release_does_not_migrate_closes_the_gate(level: int, name: str) -> None:
     """R-866-10: nothing below or above is tried."""
-    draft = Draft(with_broker_2())
-    draft.set_feature(METADATA_VERSION, 20)
-    verdict = takeover_verdict(the_evidence(image=draft.finish(Position(1, 1002)).after))
-    assert [each.seen for each in verdict.failed] == ["level 20", "differing: {1: (21, 21), 2: (21, 21), 3: (21, 21)}"]
+    enabled = dict.fromkeys(VOTERS, True)
+    verdict = takeover_verdict(the_evidence(image=at_level(level), voters_enabled=enabled))
+    assert [each.seen for each in verdict.failed] == [name]
+
+
+def test_several_log_directories_are_no_obstacle() -> None:
+    assert takeover_verdict(the_evidence(image=with_broker_2(log_dirs=(an_id("a"), an_id("b"))))).holds
+
+
+@pytest.mark.parametrize("level", range(13, 22))
+def test_every_level_with_metadata_transactions_is_migrated(level: int) -> None:
+    assert takeover_verdict(the_evidence(image=at_level(level), voters_enabled=dict.fromkeys(VOTERS, True))).holds
+
+
+def test_below_3_7_no_controller_registers_and_each_is_asked_whether_the_migration_is_enabled() -> None:
+    """F-03: stock asks nobody there, and copies beside a controller that would finalize."""
+    image, asked = at_level(14, voters=()), {3000: True, 3001: False}
+    assert voters_enabled(image, asked) == asked
+    verdict = takeover_verdict(the_evidence(image=image, voters_enabled=asked))
+    assert [each.seen for each in verdict.failed] == ["not known: [3002], not enabled: [3001]"]
+    assert voters_enabled(at_level(15), asked) == dict.fromkeys(VOTERS, True)
+
+
+def test_a_broker_that_was_refused_for_its_ibp_is_named_with_both_levels() -> None:
+    found = ibp_differs({2: (20, 20), 1: (1, 21)}, a_quorum())
+    assert found is not None
+    assert found.text == (
+        "Broker 2 runs at inter.broker.protocol.version 3.8-IV0 (20); this quorum began with metadata.version "
+        "3.9-IV0 (21)."
+    )
+    assert ibp_differs({1: (1, 21)}, a_quorum()) is None
 
 
 def test_a_cluster_without_brokers_is_not_taken_over() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from migrator.driver.gate import takeover_verdict
@@ -12,9 +14,11 @@ from migrator.driver.settings import (
     REQUEST_MAX_BYTES,
     ControllerSettings,
     broker_findings,
+    controller_findings,
     needed_limit,
     request_limit_finding,
 )
+from migrator.model.values import DelegationToken
 from tests.unit.driver.test_gate import the_evidence
 
 OURS = ControllerSettings(file="c.properties", chroot="/kafka", authorizer=True, token_key=True)
@@ -30,6 +34,42 @@ def codes(settings: dict[str, str], ours: ControllerSettings = OURS) -> list[tup
     found = list(broker_findings(4, {**FITTING, **settings}, ours))
     assert all(each.values["broker"] == 4 for each in found)
     return [(each.code, each.values["key"]) for each in found]
+
+
+def test_a_level_without_tokens_is_said_as_the_reason() -> None:
+    (found,) = broker_findings(4, FITTING, replace(OURS, level=13))
+    assert found.code == "Z2K-1050"
+    assert "metadata.version 3.6-IV1 (13) has no tokens" in found.text
+    assert list(broker_findings(4, FITTING, replace(OURS, level=14))) == []
+
+
+def test_several_log_directories_are_refused_below_the_level_that_knows_them() -> None:
+    """F-20: brokers themselves do not start in migration mode then; those of later releases may."""
+    settings = {**FITTING, "log.dirs": "/data/a,/data/b"}
+    (found,) = broker_findings(4, settings, replace(OURS, level=16))
+    assert "log.dirs=/data/a,/data/b: metadata.version 3.7-IV1 (16) knows no directories" in found.text
+    assert list(broker_findings(4, settings, replace(OURS, level=17))) == []
+    assert list(broker_findings(4, {**FITTING, "log.dirs": "/data/a"}, replace(OURS, level=16))) == []
+
+
+def test_brokers_and_controllers_guard_what_they_make_in_zookeeper_or_both_do_not() -> None:
+    """F-18: whoever goes on after a takeover or a hand-back has to be able to change what the other one made."""
+    guarding = replace(OURS, set_acl=True)
+    unset = {key: value for key, value in FITTING.items() if key != "zookeeper.set.acl"}
+    assert list(broker_findings(4, {**FITTING, "zookeeper.set.acl": "true"}, guarding)) == []
+    for settings in (FITTING, unset):
+        (found,) = broker_findings(4, {"zookeeper.set.acl": "false", **settings}, guarding)
+        assert "this broker could not change what the controllers create" in found.text
+
+
+def test_tokens_close_the_gate_of_a_level_that_has_none() -> None:
+    """F-38: brokers in ZooKeeper mode have tokens from 1.1 on, KRaft from 3.6-IV2."""
+    tree = the_evidence().tree
+    tree.families.tokens["t1"] = DelegationToken("t1", "User:a", "User:a", (), 0, 1, 1)
+    codes_at = {
+        level: [each.code for each in controller_findings(tree, replace(OURS, level=level))] for level in (13, 14)
+    }
+    assert codes_at == {13: ["Z2K-1091"], 14: []}
 
 
 def test_settings_that_fit_are_no_finding() -> None:

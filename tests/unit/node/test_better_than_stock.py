@@ -204,6 +204,7 @@ def test_k16_every_error_of_zookeeper_is_expected_trouble_that_names_a_path(
     session._client = Failing(error())
     session._has_multi_read = error is not exceptions.UnimplementedError
     session._listeners = {}
+    session._login, session._set_acl = None, False
     with pytest.raises(FindingError, match=r"Z2K-200[24]"):
         OPERATIONS[operation](session)
 

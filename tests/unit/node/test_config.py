@@ -165,7 +165,6 @@ def test_a_key_is_honoured(keys: dict[str, str | None], field: str, value: objec
         ),
         ({"authorizer__class__name": STANDARD_AUTHORIZER, "super__users": "alice"}, "super.users", "Type:name"),
         ({"zookeeper__ssl__client__enable": "true"}, "zookeeper.ssl.client.enable", "TLS"),
-        ({"zookeeper__set__acl": "true"}, "zookeeper.set.acl", "access lists"),
         ({"control__plane__listener__name": "X"}, "control.plane.listener.name", "none"),  # F-53
         ({"listeners": "CONTROLLER://:9093,PLAINTEXT://:9092"}, "listeners", "PLAINTEXT is not in controller"),
         ({"listeners": "OTHER://:9093"}, "listeners", "known name"),

@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from migrator.node.jaas import parse_login_module
+from migrator.model.jaas import parse_login_module
 from migrator.node.sasl import (
     SCRAM_HASHES,
     ClientSide,

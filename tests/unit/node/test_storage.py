@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from migrator.errors import FindingError
+from migrator.model.levels import LATEST, LEVELS
 from migrator.node.config import NodeConfig, parse_config
-from migrator.node.formatting import LATEST, LEVELS, bootstrap_checkpoint, format_node, level_of
+from migrator.node.formatting import bootstrap_checkpoint, format_node, level_of
 from migrator.node.log_replay import read_bootstrap
 from migrator.node.storage import (
     BOOTSTRAP,

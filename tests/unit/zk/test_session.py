@@ -22,9 +22,10 @@ from kazoo.exceptions import (
     UnimplementedError,
 )
 from kazoo.protocol.states import KeeperState
-from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_acl, make_digest_acl
 
 from migrator.errors import FindingError
+from migrator.zk.login import Login
 from migrator.zk.multi import Check, Create, Delete, Multi, SetData, describe
 from migrator.zk.session import (
     READS_PER_REQUEST,
@@ -301,6 +302,41 @@ def test_an_answer_without_a_cause_is_not_taken_for_success() -> None:
     assert not _outcome([RolledBackError(), RuntimeInconsistency()]).applied
 
 
+def test_znodes_are_made_with_the_lists_that_brokers_would_give_them() -> None:
+    """K-14: what holds secrets is known by its full path; old consumers share their znode."""
+    session = ZkSession("127.0.0.1:1", set_acl=True)
+    readable = [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
+    wanted = {
+        "/controller": readable,
+        "/brokers/topics/t/partitions/0/state": readable,
+        "/config/topics/t": readable,
+        "/config/users/alice": CREATOR_ALL_ACL,
+        "/config/brokers/1": CREATOR_ALL_ACL,
+        "/delegation_token/tokens/t": CREATOR_ALL_ACL,
+        "/consumers": None,
+    }
+    assert {path: session._acl(path) for path in wanted} == wanted
+    assert all(ZkSession("127.0.0.1:1")._acl(path) is None for path in wanted)
+
+
+@pytest.mark.parametrize(
+    ("entries", "guarded"),
+    [
+        (OPEN_ACL_UNSAFE, False),
+        ([make_acl("sasl", "kafka", all=True), *READ_ACL_UNSAFE], False),
+        ([make_acl("sasl", "kafka", read=True, write=True)], True),
+        ([make_acl("sasl", "another", all=True)], True),
+        ([make_acl("digest", "kafka", all=True)], True),
+    ],
+)
+def test_a_znode_whose_list_lets_our_login_do_everything_is_not_guarded_from_us(
+    entries: list[Any], *, guarded: bool
+) -> None:
+    session = a_session(Client({}, acls={"/x": entries}))
+    session._login = Login("kafka", "p")
+    assert (session.guarded_by("/x") is not None) == guarded
+
+
 def test_the_operations_of_a_multi_are_sent_in_their_order_with_their_versions() -> None:
     sent: list[tuple[Any, ...]] = []
 
@@ -322,8 +358,8 @@ def test_the_operations_of_a_multi_are_sent_in_their_order_with_their_versions()
     session.send(multi)
     assert sent == [
         ("check", "/e", 4, {}),
-        ("create", "/c", b"x", {"ephemeral": True, "sequence": False}),
-        ("create", "/s", b"", {"ephemeral": False, "sequence": True}),
+        ("create", "/c", b"x", {"acl": None, "ephemeral": True, "sequence": False}),
+        ("create", "/s", b"", {"acl": None, "ephemeral": False, "sequence": True}),
         ("set_data", "/m", b"y", 7, {}),
         ("delete", "/d", -1, {}),
         ("commit_async", {}),

@@ -1,9 +1,11 @@
-"""One login module of a JAAS configuration, as it stands in a properties file.
+"""Login modules of a JAAS configuration: one as it stands in a properties file, or a file of named sections.
 
-In:   the value of `listener.name.<listener>.<mechanism>.sasl.jaas.config`.
+In:   the value of `listener.name.<listener>.<mechanism>.sasl.jaas.config`; a file as Java is given with
+      `-Djava.security.auth.login.config`.
 Out:  the module's class name and its options. ValueError says what is wrong, never with a value in it.
-Elsewhere: which module fits which mechanism (security.py).
-Source: Kafka 3.9 `JaasConfig`: one module, its control flag, options as `key="value"`, a semicolon.
+Elsewhere: which module fits which mechanism (node.security), the login for ZooKeeper (zk.login).
+Source: Kafka 3.9 `JaasConfig`: one module, its control flag, options as `key="value"`, a semicolon; Java's
+`javax.security.auth.login.Configuration` for files.
 """
 
 from __future__ import annotations
@@ -43,6 +45,15 @@ def parse_login_module(text: str) -> LoginModule:
             raise ValueError(f"option {at // 3 + 1} is not key=value")
         options[str(name)] = str(rest[1])
     return LoginModule(str(tokens[0]), options)
+
+
+def parse_section(text: str, name: str) -> LoginModule:
+    """The one module of a section `name { ... };` of a file. Comments count where a line begins with them."""
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith(("//", "#", "/*", "*"))]
+    found = re.search(rf"(?:^|[;\s]){re.escape(name)}\s*\{{(.*?)\}}\s*;", "\n".join(lines), re.DOTALL)
+    if found is None:
+        raise ValueError(f"it has no section {name}")
+    return parse_login_module(found[1])
 
 
 class _Text(str):

@@ -1,0 +1,33 @@
+"""Levels of metadata.version: their names, and what each switches on.
+
+In:   nothing.
+Out:  `level_name` for people, and the first level of everything that this program asks for.
+Elsewhere: which record version a level means (controller.decision), the level of a release (node.formatting).
+Source: Kafka 3.9 `MetadataVersion`. A broker's `inter.broker.protocol.version` has the same names.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+LEVELS: Final = {
+    1: "3.0-IV1", 2: "3.1-IV0", 3: "3.2-IV0", 4: "3.3-IV0", 5: "3.3-IV1", 6: "3.3-IV2", 7: "3.3-IV3",
+    8: "3.4-IV0", 9: "3.5-IV0", 10: "3.5-IV1", 11: "3.5-IV2", 12: "3.6-IV0", 13: "3.6-IV1", 14: "3.6-IV2",
+    15: "3.7-IV0", 16: "3.7-IV1", 17: "3.7-IV2", 18: "3.7-IV3", 19: "3.7-IV4", 20: "3.8-IV0", 21: "3.9-IV0",
+}  # fmt: skip
+"""metadata.version levels and their names, as far as a 3.9 controller knows them."""
+
+MIGRATION: Final = 8
+SCRAM: Final = 11
+TRANSACTIONS: Final = 13
+"""The lowest that migrates: below it a copy cannot be one transaction."""
+TOKENS: Final = 14
+CONTROLLER_REGISTRATION: Final = 15
+DIRECTORIES: Final = 17
+LATEST: Final = 21
+"""The highest that we write; a stock 3.9 controller dies on a higher one."""
+
+
+def level_name(level: int) -> str:
+    """ "3.9-IV0 (21)", or the bare number of a level that 3.9 does not know."""
+    return f"{LEVELS[level]} ({level})" if level in LEVELS else str(level)

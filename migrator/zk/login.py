@@ -1,0 +1,74 @@
+"""Who a process is for ZooKeeper, and what may be done with the znodes that it makes.
+
+In:   the environment of the process, the text of a JAAS file, paths below the chroot.
+Out:  a `Login`; whether a znode holds secrets.
+Elsewhere: reading the file and logging in (session.py).
+Rules: as with Kafka's own processes the login belongs to the process: `KAFKA_OPTS` names the file
+(`-Djava.security.auth.login.config`), and its section `Client`, or `-Dzookeeper.sasl.clientconfig`, the login.
+Source: ZooKeeper 3.8 `DigestLoginModule`; Kafka 3.9 `JaasUtils`, `ZkData` (which paths are sensitive).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from migrator.errors import ZOOKEEPER_LOGIN_UNUSABLE
+from migrator.model.jaas import parse_section
+
+OPTIONS: Final = "KAFKA_OPTS"
+DIGEST: Final = "org.apache.zookeeper.server.auth.DigestLoginModule"
+SENSITIVE: Final = ("/config/users", "/config/brokers", "/delegation_token/tokens")
+"""Below these nobody but who made a znode may read it. Full paths: stock compares relative ones here (K-14)."""
+OPEN: Final = "/consumers"
+"""Old consumers, each with an identity of its own, write below it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A user of ZooKeeper, by DIGEST-MD5."""
+
+    user: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LoginPlace:
+    """Where a login stands: a JAAS file and a section of it."""
+
+    file: str
+    section: str
+
+
+def login_place(environment: Mapping[str, str]) -> LoginPlace | None:
+    """None when this process is nobody for ZooKeeper."""
+    try:
+        words = shlex.split(environment.get(OPTIONS, ""))
+    except ValueError:
+        words = environment[OPTIONS].split()
+    given = dict(word[2:].split("=", 1) for word in words if word.startswith("-D") and "=" in word)
+    file = given.get("java.security.auth.login.config")
+    if not file or given.get("zookeeper.sasl.client", "true").lower() == "false":
+        return None
+    return LoginPlace(file.removeprefix("file:"), given.get("zookeeper.sasl.clientconfig", "Client"))
+
+
+def login_in(place: LoginPlace, text: str) -> Login:
+    """text: of the file. Raises Z2K-1092 when it cannot be used."""
+    try:
+        module = parse_section(text, place.section)
+    except ValueError as error:
+        raise ZOOKEEPER_LOGIN_UNUSABLE.error(file=place.file, reason=f"{place.section}: {error}") from error
+    if module.name != DIGEST:
+        reason = f"{place.section}: {module.name} is not supported, {DIGEST} is"
+        raise ZOOKEEPER_LOGIN_UNUSABLE.error(file=place.file, reason=reason)
+    missing = [key for key in ("username", "password") if not module.options.get(key)]
+    if missing:
+        raise ZOOKEEPER_LOGIN_UNUSABLE.error(file=place.file, reason=f"{place.section}: it has no {missing[0]}")
+    return Login(module.options["username"], module.options["password"])
+
+
+def is_sensitive(path: str) -> bool:
+    return path.startswith(SENSITIVE)

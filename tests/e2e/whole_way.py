@@ -1,0 +1,129 @@
+"""A migration to dual-write and back in small steps, whatever the brokers are: what a story of it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from migrator.lab.broker import IBP
+from migrator.lab.cluster import Cluster
+from migrator.lab.controller import ControllerSpec, quorum_specs
+from migrator.lab.ours import OurController
+from migrator.lab.properties import Value
+from tests.e2e.quorums import start, wait_ruling
+from tests.e2e.support import (
+    assert_same,
+    claims,
+    copies,
+    produce,
+    spoil,
+    unspoil,
+    wait_for,
+    wait_zookeeper_rules,
+)
+
+TOPICS = ["topic-0", "topic-1"]
+
+
+def waiting_brokers(
+    cluster: Cluster, *, voters: int = 1, ibp: str = IBP, extra: Mapping[str, Value] | None = None
+) -> list[ControllerSpec]:
+    """Start these brokers, in migration mode at once, and make topics; for controllers of anybody.
+
+    extra: further properties of the controllers.
+    """
+    laboratory, connect = cluster.laboratory, cluster.zookeeper_connect
+    specs = quorum_specs(laboratory, count=voters, zookeeper_connect=connect, release=ibp, extra=extra)
+    for broker in cluster.brokers:
+        broker.spec = broker.spec.as_migrating(specs[0].voters)
+    cluster.start()
+    cluster.create_topics(TOPICS, partitions=2)
+    return specs
+
+
+def waiting(
+    cluster: Cluster, *, voters: int = 1, ibp: str = IBP, extra: Mapping[str, Value] | None = None
+) -> list[OurController]:
+    """Waiting brokers, and ours for them, formatted and not started."""
+    specs = waiting_brokers(cluster, voters=voters, ibp=ibp, extra=extra)
+    ours = [OurController(cluster.laboratory, spec, cluster.cluster_id) for spec in specs]
+    for each in ours:
+        each.prepare()
+    return ours
+
+
+def abort_once(cluster: Cluster, ours: list[OurController], mark: Path) -> OurController:
+    """A person ends the first takeover inside the window; ZooKeeper rules again, and nothing was copied."""
+    for each in ours:
+        spoil(each, mark, stall_before="audit", go=f"{mark}.go")
+    start(ours)
+    wait_for(lambda: None if mark.exists() else "not stalled yet", 60, "the leader stalls in the window")
+    (leader,) = (each for each in ours if each.state() == "AUDITING")
+    leader.ask("abort")
+    wait_zookeeper_rules(cluster, deadline_s=10)
+    leader.wait_state("HELD", deadline_s=10)
+    assert copies(leader) == 0
+    mark.with_name(f"{mark.name}.go").touch()
+    return leader
+
+
+def fail_over(ours: list[OurController], leader: OurController) -> OurController:
+    """The leader is killed: another voter goes on, or in a quorum of one its next incarnation."""
+    before = claims(leader)
+    leader.kill()
+    if len(ours) == 1:
+        unspoil(leader)
+        start(ours)
+    successor = wait_ruling([each for each in ours if each.is_running], 30)
+    assert claims(successor)[-1] > before[-1]
+    return successor
+
+
+def topic_made(cluster: Cluster, name: str) -> None:
+    """A topic is made and written to, and one that was there is written to as well."""
+    cluster.create_topics([name], partitions=2)
+    for topic in (name, TOPICS[0]):
+        produce(cluster, topic, 50)
+
+
+def whole_after_a_restart(cluster: Cluster, topics: list[str]) -> None:
+    """A broker leaves every ISR and comes back into it: who rules decides both."""
+    broker = cluster.brokers[1]
+    broker.stop()
+    produce(cluster, TOPICS[0], 20)
+    broker.start()
+    broker.wait_ready()
+    cluster.wait_isr_whole(topics)
+
+
+def hand_back(cluster: Cluster, leader: OurController) -> None:
+    """ZooKeeper rules again, no broker was restarted for it, and changes go on."""
+    pids = [broker.process.pid for broker in cluster.brokers]
+    leader.ask("hand-back")
+    leader.wait_state("RETIRED", deadline_s=30)
+    wait_zookeeper_rules(cluster, deadline_s=10)
+    assert [broker.process.pid for broker in cluster.brokers] == pids
+    assert cluster.zk.read("/migration") is None
+
+
+def there_and_back(
+    cluster: Cluster, ours: list[OurController], mark: Path, change: Callable[[str], None]
+) -> OurController:
+    """Abort, takeover, fail-over, hand-back; whoever handed back is returned and was not stopped.
+
+    mark:   a file that does not exist yet.
+    change: is called whenever somebody else rules, each time with the name of another topic, which it makes.
+    """
+    change("made-before")
+    leader = abort_once(cluster, ours, mark)
+    change("made-after-the-abort")
+    leader.ask("takeover")
+    leader.wait_dual_write(30)
+    change("made-in-dual-write")
+    leader = fail_over(ours, leader)
+    change("made-after-the-fail-over")
+    whole_after_a_restart(cluster, [*TOPICS, "made-in-dual-write", "made-after-the-fail-over"])
+    assert_same(cluster, leader.data)
+    hand_back(cluster, leader)
+    change("made-after-the-hand-back")
+    return leader
