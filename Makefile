@@ -6,7 +6,7 @@ PYTHON ?= $(or $(firstword $(foreach candidate,python3 python3.14 python3.13 pyt
 SETUP = @$(PYTHON) migrator/lab/bootstrap.py setup
 BIN = .venv/bin
 
-.PHONY: setup check test sim model lab demo takeover bench-quorum bench-fail-over bench-copy bench-dual-write
+.PHONY: setup check test sim model lab demo takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker
 
 setup:  ## make .venv what uv.lock says
 	$(SETUP)
@@ -53,6 +53,10 @@ bench-fail-over:  ## kill active controllers, ours and stock's, measured
 bench-copy:  ## the same tree taken over by ours and by stock, measured (10 minutes); TOPICS says how many
 	$(SETUP) --with-java
 	$(BIN)/python -m benchmarks.copy --topics $(or $(TOPICS),10000)
+
+bench-real-broker:  ## one real broker with 10,000 partitions taken over, ours and stock (5 minutes)
+	$(SETUP) --with-java
+	$(BIN)/python -m benchmarks.real_broker
 
 bench-dual-write:  ## changes after the takeover, ours and stock, measured (10 minutes)
 	$(SETUP) --with-java

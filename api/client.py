@@ -222,9 +222,16 @@ def status_lines(view: dict[str, Any]) -> list[str]:
         for each in view["quorum"]
     ]
     lines += [broker_line(each) for each in view["brokers"]]
+    lines += [divergence_line(view["dual_write"])] if view["dual_write"] else []
     lines += [f"{each['code']}  {each['says']}" for each in view["findings"]]
     lines += [f"looked  {span(now - view['looked_at'])} ago"] if view["looked_at"] else ["looked  not yet"]
     return [*lines, f"undo from here  {undo['command'] or dash(None)}: {undo['does']}; lost: {undo['lost']}"]
+
+
+def divergence_line(seen: dict[str, Any]) -> str:
+    oldest = f", the oldest for {span(seen['behind_ms'] / 1000)}" if seen["behind_ms"] else ""
+    blocking = f"; changes refused for {span(seen['blocking_ms'] / 1000)}" if seen["blocking_ms"] else ""
+    return f"ZooKeeper lacks  {dash(seen['lag_records'])} records{oldest}: {seen['divergence']}{blocking}"
 
 
 def audit_lines(audit: dict[str, Any]) -> list[str]:

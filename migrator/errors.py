@@ -42,6 +42,11 @@ class Occurrence:
     def text(self) -> str:
         return self.finding.says.format(**self.values)
 
+    @property
+    def in_full(self) -> str:
+        """For somebody who sees one line and no page: the code, what happened, and what to do."""
+        return f"{self.code} {self.text} {self.finding.remedy}"
+
     def as_json(self) -> dict[str, Any]:
         return {
             "code": self.finding.code,
@@ -204,11 +209,13 @@ REASSIGNMENT_MALFORMED = Finding(
 )
 TOO_BIG_FOR_ONE_REQUEST = Finding(
     code="Z2K-1012",
-    says="The full UpdateMetadata would take about {bytes} bytes; brokers accept {limit} (socket.request.max.bytes).",
-    means="A full request must hold everything at once, and brokers at Kafka's default limit would close the "
-    "connection on it. This release compares with that default and does not read what the brokers are set to.",
-    remedy="Delete topics that nobody needs, then check again; otherwise wait for a release that asks the brokers for "
-    "their own limit.",
+    says="The full UpdateMetadata would take about {bytes} bytes; broker {broker} accepts {limit}, and needs "
+    "socket.request.max.bytes={needed} at least.",
+    means="A full request must hold everything at once, and this broker would close the connection on it, again and "
+    "again, inside the window.",
+    remedy="Raise socket.request.max.bytes in every broker's file and restart them one by one, or delete topics that "
+    "nobody needs; then look at the gate again.",
+    cases=("F-54",),
 )
 CLUSTER_ID_DIFFERS = Finding(
     code="Z2K-1013",
@@ -591,7 +598,7 @@ BROKER_SETTING_FORBIDS = Finding(
     means="The broker's own setting and the controllers' do not go together; in dual-write or after it requests would "
     "be judged, sent or stored differently from now.",
     remedy="Follow this code's page for the key: change the broker's file and restart it, or the controllers' files.",
-    cases=("F-09", "F-18", "F-37", "F-38", "F-39", "F-50", "F-54"),
+    cases=("F-09", "F-18", "F-37", "F-38", "F-39", "F-50"),
 )
 BROKER_SETTING_FOR_LATER = Finding(
     code="Z2K-1051",
@@ -649,6 +656,28 @@ BROKER_DOES_NOT_FOLLOW = Finding(
     remedy="Start it with `zookeeper.metadata.migration.enable=true` and this quorum's `controller.quorum.voters`; "
     "what else it may be is on this code's page.",
     severity=Severity.WARNS,
+)
+
+ZOOKEEPER_FALLS_BEHIND = Finding(
+    code="Z2K-2041",
+    says="ZooKeeper lacks {records} records, the oldest for {seconds} s; the limits are {max_records} records and "
+    "{max_seconds} s.",
+    means="Writes to ZooKeeper do not get through, or not fast enough. Nothing is lost: the log has everything, and "
+    "ZooKeeper is caught up as soon as it takes writes. Until then a hand-back has to wait.",
+    remedy="Look why ZooKeeper does not take writes (`zk2kraft status` names the reason). At a limit, changes of "
+    "administrators are refused when `zk2kraft.divergence.policy` is block.",
+    severity=Severity.WARNS,
+)
+
+FULL_SEND_IS_LARGE = Finding(
+    code="Z2K-2042",
+    says="The full UpdateMetadata would take about {bytes} bytes; every broker needs socket.request.max.bytes={needed} "
+    "at least (Kafka's default is {default}).",
+    means="A takeover tells every broker everything in one request. What the brokers are set to is asked by the "
+    "takeover gate only (Z2K-1012).",
+    remedy="Raise socket.request.max.bytes in every broker's file before the restart that gets them ready to migrate.",
+    severity=Severity.WARNS,
+    cases=("F-54",),
 )
 
 # --- 3xxx: bytes, log and quorum --------------------------------------------------------------------------

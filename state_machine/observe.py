@@ -42,6 +42,14 @@ class ControllerSeen(msgspec.Struct, frozen=True):
         return None if self.status is None else self.status.get("driver")
 
     @property
+    def findings(self) -> list[dict[str, Any]]:
+        """How a state of its driver ended, what holds one up, how far ZooKeeper is behind."""
+        if self.status is None or self.driver is None:
+            return []
+        driver, behind = self.driver, self.status["dual_write"]["finding"]
+        return [each for each in (driver["finding"], driver["trouble"], behind) if each is not None]
+
+    @property
     def leads(self) -> bool:
         return self.status is not None and self.status["quorum"]["leader"] == self.node_id
 

@@ -134,9 +134,7 @@ class Reconciler:
 
 def told(snapshot: Snapshot, seen: Observation) -> dict[str, list[Told]]:
     """Findings that the drivers and the last check name."""
-    drivers = [each.driver for each in seen.controllers if each.driver is not None]
-    named = [driver[key] for driver in drivers for key in ("finding", "trouble")]
-    found = {"driver": [Told.of_json(each) for each in named if each is not None]}
+    found = {"driver": [Told.of_json(each) for controller in seen.controllers for each in controller.findings]}
     if snapshot.check is not None:
         faults = list(snapshot.check["file_faults"].values())
         found["check"] = [Told.of_json(each) for each in [*snapshot.check["findings"], *faults]]

@@ -138,6 +138,8 @@ def _check_resource(situation: Situation, key: ConfigKey) -> None:
                 raise _Refused(Error.INVALID_REQUEST, f"Unable to parse broker name as a base 10 number: {key.name}")
             if key.name and int(key.name) not in image.brokers and int(key.name) != situation.settings.node_id:
                 raise _Refused(Error.BROKER_ID_NOT_REGISTERED, f"No node with id {key.name} found.")
+            if key.name in situation.unmirrored:
+                raise _Refused(Error.INVALID_CONFIG, situation.unmirrored[key.name].in_full)
         case _:
             raise _Refused(Error.UNSUPPORTED_VERSION, f"Configuration resource type {key.type} is not supported.")
 
@@ -149,7 +151,7 @@ def _check_passwords(situation: Situation, key: ConfigKey, touched: Iterable[str
     passwords = [name for name in touched if is_password(name)]
     if key.type == ConfigType.BROKER and passwords:
         text = (
-            f"{passwords[0]} cannot be changed while the cluster is migrated: the controllers have no "
+            f"Z2K-1010 {passwords[0]} cannot be changed while the cluster is migrated: the controllers have no "
             "password.encoder.secret with which ZooKeeper-mode brokers could read it."
         )
         raise _Refused(Error.INVALID_CONFIG, text)

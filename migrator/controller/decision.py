@@ -14,6 +14,7 @@ from random import Random
 
 from migrator.controller.authorizer import Asker, Rules, TokenRules
 from migrator.controller.contacts import Contacts
+from migrator.errors import Occurrence
 from migrator.model import levels
 from migrator.model.image import Image
 from migrator.wire.schema import Message
@@ -111,6 +112,7 @@ class Situation:
     chance:      the only source of randomness (ids, placement).
     wall_ms:     the time of day, for what outlives this process.
     asker:       for whom a broker passed the request on; None: who is connected to us asks, a node of the cluster.
+    unmirrored:  brokers ("" for all) whose configuration could not follow into ZooKeeper, and why.
     """
 
     image: Image
@@ -121,6 +123,7 @@ class Situation:
     chance: Random
     wall_ms: int = 0
     asker: Asker | None = None
+    unmirrored: Mapping[str, Occurrence] = field(default_factory=dict)
 
     def new_id(self, taken: Container[bytes]) -> bytes:
         """Random, and neither reserved nor taken; ids whose text begins with a dash are avoided, as Kafka does."""

@@ -87,12 +87,37 @@ NOT_BUILT: Final = {
 """Forwardable requests that are advertised and answered with UNSUPPORTED_VERSION (docs/requests.md)."""
 
 
-def decide(situation: Situation, request: Message, version: int, *, writes_allowed: bool) -> Decision:
-    """The answer to one request that is not an Envelope and not of the quorum."""
+OF_ADMINISTRATORS: Final = (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    CreatePartitionsRequest,
+    IncrementalAlterConfigsRequest,
+    AlterConfigsRequest,
+    AlterPartitionReassignmentsRequest,
+    AlterClientQuotasRequest,
+    AlterUserScramCredentialsRequest,
+    CreateAclsRequest,
+    DeleteAclsRequest,
+    CreateDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+    ExpireDelegationTokenRequest,
+)
+"""What can wait while ZooKeeper is too far behind. What clients are served with cannot: leaders, ISRs, producer ids."""
+
+
+def decide(
+    situation: Situation, request: Message, version: int, *, writes_allowed: bool, blocked: str | None = None
+) -> Decision:
+    """The answer to one request that is not an Envelope and not of the quorum.
+
+    blocked: why changes of administrators are refused now, in words for them (R-866-12).
+    """
     if not writes_allowed and not isinstance(request, BEFORE_MIGRATION):
         return Decision(refuse(request, Error.NOT_CONTROLLER, "The controller does not change metadata now."))
     if not writes_allowed and situation.image.migration is MigrationState.MIGRATION:
         return _while_leaving(situation, request)
+    if blocked is not None and isinstance(request, OF_ADMINISTRATORS):
+        return Decision(refuse(request, Error.POLICY_VIOLATION, blocked))
     return decide_allowed(situation, request, lambda allowed: _decide(situation, allowed, version))
 
 

@@ -9,14 +9,13 @@ Rule: no path avoids this gate; what a waiver can lift is named where it is aske
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from migrator.driver.claim import Seen, refuse_claim
 from migrator.driver.content import oddities
-from migrator.driver.settings import ControllerSettings, broker_findings, controller_findings, request_limit_findings
+from migrator.driver.settings import ControllerSettings, broker_findings, controller_findings, request_limit_finding
 from migrator.driver.tree import Tree, clear_broker_configs, live_and_assigned
 from migrator.errors import (
     BROKER_ABSENT,
@@ -31,7 +30,6 @@ from migrator.errors import (
     ORPHAN_CONFIG,
     REASSIGNMENT_MALFORMED,
     REASSIGNMENT_RUNNING,
-    TOO_BIG_FOR_ONE_REQUEST,
     Occurrence,
     Severity,
 )
@@ -47,9 +45,6 @@ SUPPORTED_METADATA_VERSIONS: Final = range(levels.TRANSACTIONS, levels.LATEST + 
 """Levels with which this release migrates."""
 
 HEARTBEAT_FRESH_MS: Final = 3_000
-REQUEST_MAX_BYTES: Final = 104_857_600
-"""Kafka's default of `socket.request.max.bytes`."""
-REQUEST_SHARE: Final = 0.8
 VOTERS_MIN: Final = 3
 
 
@@ -153,11 +148,11 @@ def settings_checks(evidence: Evidence) -> tuple[Check, ...]:
     """What was set on controllers and brokers goes together (F-18, F-37, F-38, F-50); what is for later is told."""
     ours, families = evidence.ours, evidence.tree.families
     found = list(controller_findings(evidence.tree, ours))
-    size = functools.cache(lambda: full_request_bytes(evidence.tree))  # few brokers have a limit of their own
+    size = full_request_bytes(evidence.tree)
     for broker in sorted(evidence.broker_settings):
         settings = evidence.broker_settings[broker]
         found += broker_findings(broker, settings, ours)
-        found += request_limit_findings(broker, settings, size, REQUEST_SHARE)
+        found += filter(None, [request_limit_finding(broker, settings, size)])
     blocking, warning = _by_severity(found)
     unread = {broker: evidence.settings_unread[broker] for broker in sorted(evidence.settings_unread)}
     held = f"{len(families.acls)} resources with ACLs, {len(families.tokens)} tokens"
@@ -279,7 +274,6 @@ def content_findings(
     found += _broker_and_isr_findings(tree, waived)
     found += _config_findings(tree)
     found += _password_findings(tree, passwords)
-    found += _size_finding(tree)
     found += oddities(tree)
     return sorted(found, key=lambda each: each.finding.severity is not Severity.BLOCKS)
 
@@ -380,13 +374,6 @@ def _password_findings(tree: Tree, passwords: PasswordEncoder | None) -> list[Oc
     if holders and passwords is not None and passwords.settings.old_secret:
         found.append(OLD_SECRET_LEFT.found(count=len(holders), path=paths.broker_config(holders[0])))
     return found
-
-
-def _size_finding(tree: Tree) -> list[Occurrence]:
-    size = full_request_bytes(tree)
-    if size <= REQUEST_MAX_BYTES * REQUEST_SHARE:
-        return []
-    return [TOO_BIG_FOR_ONE_REQUEST.found(bytes=size, limit=REQUEST_MAX_BYTES)]
 
 
 def full_request_bytes(tree: Tree) -> int:

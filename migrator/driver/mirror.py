@@ -292,7 +292,7 @@ class _Writer:
         path = paths.topic_config(key.name) if is_topic else paths.broker_config(key.name)
         values = dict(image.configs.get(key, {}))
         if not is_topic:
-            values = encoded_config(values, self._passwords)
+            values = encoded_config(path, values, self._passwords)
         writes = [self._put_config(path, values)] if values else self._drop(path)
         if not writes:
             return []

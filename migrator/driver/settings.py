@@ -10,7 +10,8 @@ Source: Kafka 3.9 `KafkaConfig`, `ServerConfigs`, `ZkConfigs`; docs/cases.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,6 +23,7 @@ from migrator.errors import (
     BROKER_SETTING_FORBIDS,
     LEVEL_WITHOUT_TOKENS,
     TOKENS_WITHOUT_KEY,
+    TOO_BIG_FOR_ONE_REQUEST,
     Occurrence,
 )
 from migrator.model import levels
@@ -38,6 +40,9 @@ ASKED: Final = (
     *("log.dirs", "socket.request.max.bytes", "zookeeper.connect", "zookeeper.set.acl"),
 )
 """Keys that brokers are asked for."""
+REQUEST_MAX_BYTES: Final = 104_857_600
+"""Kafka's default of `socket.request.max.bytes`."""
+REQUEST_SHARE: Final = 0.8
 HIDDEN: Final = "(hidden)"
 """Stands for a secret that is set."""
 
@@ -73,15 +78,17 @@ def controller_findings(tree: Tree, ours: ControllerSettings) -> Iterator[Occurr
         yield TOKENS_WITHOUT_KEY.found(count=len(tree.families.tokens))
 
 
-def request_limit_findings(
-    broker: int, settings: Mapping[str, str], size: Callable[[], int], share: float
-) -> Iterator[Occurrence]:
-    """A broker closes the connection on a larger request. size: bytes of the full one; share: how much it may take."""
-    key = "socket.request.max.bytes"
-    limit = settings.get(key)
-    if limit is not None and size() > share * int(limit):
-        reason = f"the full UpdateMetadata takes about {size()} bytes"
-        yield BROKER_SETTING_FORBIDS.found(broker=broker, key=key, value=limit, reason=reason)
+def request_limit_finding(broker: int, settings: Mapping[str, str], size: int) -> Occurrence | None:
+    """A broker closes the connection on a larger request. size: about how many bytes the full one has."""
+    limit = int(settings.get("socket.request.max.bytes", REQUEST_MAX_BYTES))
+    if needed_limit(size) <= limit:
+        return None
+    return TOO_BIG_FOR_ONE_REQUEST.found(bytes=size, broker=broker, limit=limit, needed=needed_limit(size))
+
+
+def needed_limit(size: int) -> int:
+    """What socket.request.max.bytes has to be, with room for what the estimate does not see."""
+    return math.ceil(size / REQUEST_SHARE)
 
 
 def broker_findings(broker: int, settings: Mapping[str, str], ours: ControllerSettings) -> Iterator[Occurrence]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -36,7 +36,7 @@ from migrator.controller.replay import replay
 from migrator.controller.requests import decide
 from migrator.controller.snapshot import records_of
 from migrator.controller.tokens import expired_tokens
-from migrator.errors import FindingError
+from migrator.errors import FindingError, Occurrence
 from migrator.model.draft import Delta, Draft, join
 from migrator.model.image import METADATA_VERSION, Image, Position
 from migrator.model.values import Mark, MigrationState
@@ -55,6 +55,11 @@ SLICE_BYTES = 64 * 1024
 
 BALANCE_MAX = 1_000
 """Preferred-leader changes per round."""
+
+
+async def _everything_follows(request: Message) -> Mapping[str, Occurrence]:
+    """Nothing that is asked could fail to follow into ZooKeeper."""
+    return {}
 
 
 class LeadershipLost(Exception):
@@ -93,6 +98,8 @@ class ActiveController:
         self.contacts = Contacts()
         self.epoch: int | None = None
         self.writes_allowed: Callable[[], bool] = lambda: False
+        self.blocked: Callable[[], str | None] = lambda: None
+        self.unmirrored: Callable[[Message], Awaitable[Mapping[str, Occurrence]]] = _everything_follows
         self._serves_kraft = False
         self._raft = raft
         self._read_ahead: ReadAhead | None = read_ahead
@@ -304,10 +311,12 @@ class ActiveController:
     async def submit(self, request: Message, version: int, asker: Asker | None = None) -> Message:
         """Decide on a request and wait until the answer may leave. asker: for whom; None: for this node."""
         received = time.perf_counter()
+        unmirrored = await self.unmirrored(request)
         await self._resumed.wait()
         if self.epoch is None:
             return refuse(request, Error.NOT_CONTROLLER)
-        decision = decide(self._situation(asker), request, version, writes_allowed=self._may_write())
+        situation = self._situation(asker, unmirrored)
+        decision = decide(situation, request, version, writes_allowed=self._may_write(), blocked=self.blocked())
         future = self._carry_out(decision)
         if future is None:
             return decision.reply
@@ -334,7 +343,7 @@ class ActiveController:
     def _may_write(self) -> bool:
         return self.newest.migration is not MigrationState.PRE_MIGRATION and self.writes_allowed()
 
-    def _situation(self, asker: Asker | None = None) -> Situation:
+    def _situation(self, asker: Asker | None = None, unmirrored: Mapping[str, Occurrence] | None = None) -> Situation:
         return Situation(
             image=self.newest,
             contacts=self.contacts,
@@ -344,6 +353,7 @@ class ActiveController:
             chance=self._chance,
             wall_ms=self._raft.wall_ms(),
             asker=asker,
+            unmirrored=unmirrored or {},
         )
 
     def _carry_out(self, decision: Decision) -> asyncio.Future[Message] | None:

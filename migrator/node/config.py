@@ -18,6 +18,7 @@ from typing import Final, NoReturn
 import javaproperties
 
 from migrator.controller.authorizer import ANONYMOUS, STANDARD_AUTHORIZER, Rules, TokenRules
+from migrator.driver.divergence import BLOCK, POLICIES, Limits
 from migrator.driver.settings import ControllerSettings
 from migrator.errors import CONFIG_MISSING, CONFIG_NOT_HONOURED
 from migrator.model.values import Listener, SecurityProtocol
@@ -96,6 +97,7 @@ class NodeConfig:
     export_dir: Path | None = None
     waived: frozenset[str] = frozenset()
     """Partitions (`topic-0`) whose incomplete ISR somebody accepted by name."""
+    divergence: Limits = field(default_factory=Limits)
     given: Mapping[str, str] = field(default_factory=dict, repr=False)
     unknown: tuple[str, ...] = ()
 
@@ -200,6 +202,11 @@ class _Parser:
             control_address=self._given.get("zk2kraft.control.address", "127.0.0.1:0"),
             export_dir=Path(self._given["zk2kraft.export.dir"]) if "zk2kraft.export.dir" in self._given else None,
             waived=frozenset(self._names("zk2kraft.waive")),
+            divergence=Limits(
+                seconds=self._int("zk2kraft.divergence.max.seconds", Limits().seconds, at_least=1),
+                records=self._int("zk2kraft.divergence.max.records", Limits().records, at_least=1),
+                policy=self._one_of("zk2kraft.divergence.policy", BLOCK, POLICIES),
+            ),
             given=self._given,
             unknown=tuple(sorted(key for key in self._given if not is_known(key))),
         )
@@ -383,6 +390,9 @@ _OURS: Final = frozenset(
         "zk2kraft.control.address",
         "zk2kraft.export.dir",
         "zk2kraft.waive",
+        "zk2kraft.divergence.max.seconds",
+        "zk2kraft.divergence.max.records",
+        "zk2kraft.divergence.policy",
     }
 )
 

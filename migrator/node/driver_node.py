@@ -35,15 +35,19 @@ from migrator.model.values import Mark, MigrationState
 from migrator.model.verdict import Verdict
 from migrator.node.active_controller import ActiveController, LeadershipLost
 from migrator.node.broker_channels import UNKNOWN_SERVER_ERROR, BrokerChannels, refused_whole
+from migrator.node.calm import Calm
 from migrator.node.claims import read_claim
 from migrator.node.client_security import client_security
 from migrator.node.config import NodeConfig
+from migrator.node.divergence_watch import DivergenceWatch
 from migrator.node.encoder_config import encoder_of
 from migrator.node.hooks import Hooks
 from migrator.node.mirror_node import Mirror
+from migrator.node.password_writes import unmirrored
 from migrator.node.storage import RetiredMark
 from migrator.node.survey import survey_brokers
 from migrator.node.voters_seen import QuorumView
+from migrator.wire.schema import Message
 from migrator.zk.session import ZkSession
 
 log = structlog.get_logger()
@@ -58,6 +62,9 @@ HAND_BACK_CAN_BE_ASKED = frozenset(
 )
 """A wish that comes at any other time is not kept: it would be carried out when nobody means it any more."""
 
+MIRRORS = frozenset({State.SYNCING, State.TELLING_BROKERS, State.DUAL_WRITE, State.HANDING_BACK})
+"""Where ZooKeeper is brought to what the log says."""
+
 SPREAD_S = 2.0
 """How long a hand-back waits for voters that lag: a majority has the mark in any case."""
 
@@ -66,6 +73,10 @@ LOOK_S = 0.5
 
 CLAIM_LOOK_S = 0.05
 """Our own writes wake the watch on /migration; looks closer together than this are joined."""
+
+
+def wall_ms() -> int:
+    return int(time.time() * 1000)
 
 
 @dataclass(slots=True)
@@ -96,8 +107,8 @@ class DriverState:
     fresh_copy: bool = False
     dual_write_at: Position = NOWHERE
     reconciled_writes: int | None = None
-    unreadable: Occurrence | None = None
-    """A password in ZooKeeper that cannot be decoded: its broker's configuration is not written there."""
+    unreadable: Mapping[str, Occurrence] = field(default_factory=dict)
+    """Brokers with a password in ZooKeeper that cannot be decoded: their configuration is not written there."""
     history: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -116,6 +127,7 @@ class DriverNode:
         on_retired: Callable[[Occurrence | None], None],
         close_listener: Callable[[], Awaitable[None]],
         hooks: Hooks,
+        calm: Calm,
     ) -> None:
         self.config = config
         self.controller = controller
@@ -124,6 +136,7 @@ class DriverNode:
         self._quorum = quorum
         self.laboratory = laboratory
         self.hooks = hooks
+        self._calm = calm
         self.close_listener = close_listener
         self.now = DriverState()
         self.mirror: Mirror | None = None
@@ -157,6 +170,11 @@ class DriverNode:
         self._looking: asyncio.Task[None] | None = None
         self._moves = 0
         controller.writes_allowed = self._may_write
+        self.divergence = DivergenceWatch(
+            config.divergence, controller, now_ms=self.now_ms, wall_ms=wall_ms, may_mark=self._may_write
+        )
+        controller.blocked = self.divergence.refusal
+        controller.unmirrored = self._unmirrored
 
     # --- what others see -----------------------------------------------------------------------------------
 
@@ -166,6 +184,9 @@ class DriverNode:
 
     def _may_write(self) -> bool:
         return writes_allowed(self.now.state)
+
+    async def _unmirrored(self, request: Message) -> Mapping[str, Occurrence]:
+        return await unmirrored(request, self.controller.newest, self.passwords, self.now.unreadable)
 
     def wait_because(self, reason: str) -> None:
         """Name what is waited for; logged when it changes."""
@@ -231,6 +252,8 @@ class DriverNode:
         self._note_what_surveys_miss(delta)
         if self.now.claim is None or self.controller.image.migration is not MigrationState.MIGRATION:
             return
+        if self.now.state in MIRRORS and not self.now.fresh_copy:  # a copy came from ZooKeeper
+            self.divergence.committed(delta.after.position.offset)
         if self.mirror is not None:
             self.mirror.publish(delta)
         else:
@@ -248,8 +271,13 @@ class DriverNode:
             if old is None or new is None or old.epoch != new.epoch:
                 self.now.surveys.pop(broker, None)
 
-    def on_applied(self, position: Position) -> None:
+    def wrote(self, position: Position) -> None:
+        """ZooKeeper has everything up to here."""
         self.now.dual_write_at = position
+        self.divergence.written(position.offset)
+
+    def on_applied(self, position: Position) -> None:
+        self.wrote(position)
         if self.teller is not None:
             self.send(self.teller.mirrored(position))
         self._changed.set()
@@ -503,10 +531,16 @@ class DriverNode:
             {"number": self._moves, "at": time.time(), "from": before.value, "to": state.value, "reason": reason}
         )
         log.info("driver.state", **{"from": before.value, "to": state.value, "reason": reason})
+        if in_window(state) or state is State.RESUMING:
+            self._calm.begin()
+        else:
+            self._calm.end()
         if state in (State.FENCED, State.IDLE, State.RETIRED, State.ABORTING):
             await self._stop_telling()
         if state is State.IDLE:
             self._forget_leadership()
+        if state is State.RESUMING:
+            self.divergence.resume()
         if state is State.ABORTING:
             self.now.wish_takeover = False
             self.now.exported = None
@@ -519,7 +553,9 @@ class DriverNode:
         """What this node held, learned or was asked for as a leader means nothing when it leads again."""
         now = self.now
         now.claim = now.window = None
+        now.dual_write_at = NOWHERE
         now.wish_takeover = now.wish_hand_back = now.fresh_copy = False
+        now.unreadable = {}
         now.surveys.clear()
 
     def _close_window(self) -> None:
@@ -534,6 +570,7 @@ class DriverNode:
             self.mirror.stop()
             self.mirror = None
         self.teller = None
+        self.divergence.forget()
         self.backlog.clear()
         self.untold.clear()
         self.unanswered_full.clear()

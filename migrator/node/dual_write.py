@@ -10,7 +10,7 @@ Nothing is sent to a broker that would destroy what it has; a broker that is sil
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import structlog
@@ -155,12 +155,12 @@ class DualWriteActs:
         Topics that go, or whose partitions come or go.
         """
         read = {name: descendants(self.d.session, paths.topic(name)) for name in _names_to_look_below(delta)}
-        return Shape(frozenset(tree.config_paths), read, self._unreadable(tree))
+        return Shape(frozenset(tree.config_paths), read, frozenset(self._unreadable(tree)))
 
-    def _unreadable(self, tree: Tree) -> frozenset[str]:
+    def _unreadable(self, tree: Tree) -> Mapping[str, Occurrence]:
         """Brokers whose passwords were encrypted by somebody else meanwhile: we neither write nor forget them."""
         found = clear_broker_configs(tree, self.d.passwords)
-        self.d.now.unreadable = next(iter(found.problems), None)
+        self.d.now.unreadable = found.unreadable
         for each in found.problems:
             log.warning("zk.password_unreadable", code=each.code, reason=each.text)
         return found.unreadable
@@ -177,7 +177,7 @@ class DualWriteActs:
     def _start_mirror(self, claim: Claim, image: Image, shape: Shape) -> None:
         d = self.d
         d.now.claim = claim
-        d.now.dual_write_at = image.position
+        d.wrote(image.position)
         d.mirror = Mirror(
             d.session,
             claim,
@@ -307,7 +307,7 @@ class DualWriteActs:
         if Mark.TAKEOVER in d.controller.newest.marks:
             await d.controller.mark(Mark.TAKEOVER, "")
         d.now.fresh_copy = False
-        d.now.finding = d.now.unreadable
+        d.now.finding = next(iter(d.now.unreadable.values()), None)
         strangers, looked_ms = Strangers(), 0
         while True:
             if d.mirror is None:  # it broke where nobody was listening, as during a hand-back that was refused

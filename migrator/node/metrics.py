@@ -167,7 +167,7 @@ class Metrics:
             yield counter.family()
         yield _role(self._status)
         if "driver" in self._status:
-            yield from _driver(self._status["driver"])
+            yield from _driver(self._status["driver"], self._status["dual_write"])
         for name, (help_text, read) in GAUGES.items():
             value = read(self._status)
             if value is not None:
@@ -188,13 +188,14 @@ def _role(status: Mapping[str, Any]) -> Metric:
     return family
 
 
-def _driver(driver: Mapping[str, Any]) -> Iterator[Metric]:
+def _driver(driver: Mapping[str, Any], dual_write: Mapping[str, Any]) -> Iterator[Metric]:
     """Where the driver is, and what it has found: a migration that stands still can be alarmed on (K-24)."""
     state = GaugeMetricFamily(DRIVER_STATE, DRIVER_LABELLED[DRIVER_STATE], labels=["state"])
     state.add_metric([driver["state"]], 1.0)
     yield state
     found = GaugeMetricFamily(DRIVER_FINDING, DRIVER_LABELLED[DRIVER_FINDING], labels=["code"])
-    for code in sorted({each["code"] for each in (driver["finding"], driver["trouble"]) if each is not None}):
+    said = (driver["finding"], driver["trouble"], dual_write["finding"])
+    for code in sorted({each["code"] for each in said if each is not None}):
         found.add_metric([code], 1.0)
     yield found
 
@@ -245,6 +246,18 @@ GAUGES: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], float | None
     "zk2kraft_zk_write_behind_records": (
         "records that ZooKeeper does not have yet",
         _of_driver(lambda status: status["dual_write"]["lag_records"]),
+    ),
+    "zk2kraft_zk_behind_seconds": (
+        "age of the oldest record that ZooKeeper does not have yet; 0: it has all of them",
+        _of_driver(lambda status: status["dual_write"]["behind_ms"] / 1000),
+    ),
+    "kafka_controller_kafkacontroller_zkwritebehindlag": (
+        "Kafka's ZkWriteBehindLag: records that ZooKeeper does not have yet",
+        _of_driver(lambda status: status["dual_write"]["lag_records"]),
+    ),
+    "kafka_controller_kafkacontroller_zookeeperblockingkraftmillis": (
+        "KIP-866's ZooKeeperBlockingKRaftMillis: how long ZooKeeper has kept changes of administrators waiting",
+        _of_driver(lambda status: float(status["dual_write"]["blocking_ms"])),
     ),
     "zk2kraft_without_controller_seconds": (
         "how long nobody has answered for the cluster, by this node's takeover; 0: somebody does",

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from migrator.driver.gate import content_findings
-from migrator.driver.settings import controller_findings
+from migrator.driver.gate import content_findings, full_request_bytes
+from migrator.driver.settings import REQUEST_MAX_BYTES, controller_findings, needed_limit
 from migrator.driver.tree import Tree, live_and_assigned
 from migrator.errors import (
     CLUSTER_ID_DIFFERS,
     CONTROLLER_FILES_DISAGREE,
     FOREIGN_MIGRATION,
+    FULL_SEND_IS_LARGE,
     KRAFT_RULES_ALREADY,
     MALFORMED_ZNODE,
     FindingError,
@@ -48,8 +49,16 @@ def check(
         found.append(MALFORMED_ZNODE.found(path=paths.CLUSTER_ID, reason=reason))
     found += [*_claim_findings(tree), *faults]
     found += _controller_findings(tree, configs, paths.chroot_of(session.connect))
+    found += _size_findings(tree)
     found += foreign_sessions(session) if clients else ()
     return tree, sorted(found, key=lambda each: each.finding.severity is not Severity.BLOCKS)
+
+
+def _size_findings(tree: Tree) -> Iterator[Occurrence]:
+    """What brokers at Kafka's default would not take; how they are set only the gate knows."""
+    size = full_request_bytes(tree)
+    if needed_limit(size) > REQUEST_MAX_BYTES:
+        yield FULL_SEND_IS_LARGE.found(bytes=size, needed=needed_limit(size), default=REQUEST_MAX_BYTES)
 
 
 def exit_code(found: Sequence[Occurrence]) -> int:

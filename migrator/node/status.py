@@ -47,7 +47,7 @@ def status(
 
 def driver_status(driver: DriverNode) -> dict[str, Any]:
     now, image = driver.now, driver.controller.image
-    mirror = driver.mirror
+    mirror, behind, too_far = driver.mirror, driver.divergence.look(), driver.divergence.finding
     return {
         "driver": {
             "state": now.state.value,
@@ -76,6 +76,10 @@ def driver_status(driver: DriverNode) -> dict[str, Any]:
             "multis_waiting": 0 if mirror is None else mirror.behind,
             "lag_ms": None if mirror is None else round(mirror.lag_ms, 1),
             "lag_records": max(0, image.position.offset - now.dual_write_at.offset) if _mirrors(now) else None,
+            "behind_ms": behind.behind_ms,
+            "blocking_ms": behind.blocking_ms,
+            "divergence": behind.level.name,
+            "finding": None if too_far is None else too_far.as_json(),
             "reconciled_writes": now.reconciled_writes,
         },
         "gate": None if now.verdict is None else now.verdict.as_json(),

@@ -50,7 +50,7 @@ from migrator.model.image import Position
 from migrator.model.values import Mark
 from migrator.node.claims import read_claim
 from migrator.node.config import controller_settings
-from migrator.node.driver_node import LOOK_S, DriverNode
+from migrator.node.driver_node import LOOK_S, DriverNode, wall_ms
 from migrator.node.survey import ask_settings, survey_brokers
 from migrator.node.tree_reader import moved_since, read_guards, read_tree
 from migrator.zk import paths
@@ -219,7 +219,7 @@ class TakeoverActs:
             d.now.finding = refused
             return Happened.CLAIM_REFUSED
         await d.hooks.before("claim")
-        multi, claim = plan_claim(seen, node=d.config.node_id, kraft_epoch=d.epoch, now_ms=_wall_ms(), ephemeral=True)
+        multi, claim = plan_claim(seen, node=d.config.node_id, kraft_epoch=d.epoch, now_ms=wall_ms(), ephemeral=True)
         d.now.window = Window(d.now_ms(), d.config.takeover_max_ms)
         if not await self._claimed(multi, claim):
             d.now.window = None
@@ -363,7 +363,7 @@ class TakeoverActs:
         assert copy is not None
         await d.hooks.before("append")
         started = d.now_ms()
-        batches = await asyncio.to_thread(lambda: list(transaction_batches(copy, _wall_ms())))
+        batches = await asyncio.to_thread(lambda: list(transaction_batches(copy, wall_ms())))
         async with d.controller.paused():
             base = d.controller.newest
             last = Position(d.epoch, d.controller.next_offset() + sum(count for count, _ in batches) - 1)
@@ -381,7 +381,7 @@ class TakeoverActs:
         d = self.d
         claim = d.now.claim
         assert claim is not None
-        multi, settled = plan_settle(claim, position, _wall_ms())
+        multi, settled = plan_settle(claim, position, wall_ms())
         try:
             outcome = await asyncio.to_thread(d.session.apply, multi)
             applied = outcome.applied
@@ -420,7 +420,7 @@ class TakeoverActs:
             seen,
             node=d.config.node_id,
             kraft_epoch=d.epoch,
-            now_ms=_wall_ms(),
+            now_ms=wall_ms(),
             ephemeral=False,
             at=at if mirrored.offset < 0 else mirrored,
         )
@@ -451,7 +451,3 @@ class TakeoverActs:
             self._guard_task.cancel()
         if self._audit_session is not None:
             await asyncio.to_thread(self._audit_session.close)
-
-
-def _wall_ms() -> int:
-    return int(time.time() * 1000)

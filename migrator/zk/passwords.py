@@ -43,7 +43,8 @@ CERTAIN_BYTES: Final = 24
 """So many bytes without a control sign among them are no accident: of bytes at random every third would pass."""
 
 KEPT: Final = 10_000
-"""Texts whose clear values an encoder remembers: deriving a key takes milliseconds, and a tree is read many times."""
+"""Values that an encoder remembers with their texts: deriving a key takes milliseconds, seconds where many iterations
+are set; a tree is read many times, and a broker's configuration is written as a whole."""
 
 Chance = Callable[[int], bytes]
 """So many random bytes."""
@@ -82,6 +83,7 @@ class PasswordEncoder:
         self.settings = settings
         self._chance = chance
         self._decoded = lru_cache(KEPT)(self._decode)
+        self._encoded = lru_cache(KEPT)(lambda path, key, clear: self.encode(clear))
 
     def __repr__(self) -> str:
         return f"PasswordEncoder({self.settings!r})"
@@ -109,6 +111,10 @@ class PasswordEncoder:
             **({"authenticationTagLength": cipher.tag_bits} if cipher.is_authenticated else {}),
         }
         return ",".join(f"{name}:{value}" for name, value in told.items())
+
+    def text_at(self, path: str, key: str, clear: str) -> str:
+        """Of the value of a key of a znode: the same text until the value is another. Two places have two salts."""
+        return self._encoded(path, key, clear)
 
     def _decode(self, text: str) -> Decoded:
         parts = _parts(text)
@@ -181,16 +187,25 @@ def reasons_to_wait(path: str, values: Mapping[str, str], encoder: PasswordEncod
     return found
 
 
-def encoded_config(values: Mapping[str, str], encoder: PasswordEncoder | None) -> dict[str, str]:
-    """A configuration as ZooKeeper holds it. Without an encoder it may hold no password."""
-    return {key: _encoded_value(key, value, encoder) for key, value in values.items()}
+def encoded_config(path: str, values: Mapping[str, str], encoder: PasswordEncoder | None) -> dict[str, str]:
+    """A configuration as ZooKeeper holds it at this path. Without an encoder it may hold no password."""
+    return {key: _encoded_value(path, key, value, encoder) for key, value in values.items()}
 
 
-def _encoded_value(key: str, value: str, encoder: PasswordEncoder | None) -> str:
+def why_not_kept(path: str, values: Mapping[str, str], encoder: PasswordEncoder) -> Occurrence | None:
+    """Of a configuration that shall be written: the first password whose text would not give the value back.
+
+    Encodes every password for `encoded_config`, which takes long.
+    """
+    _, problems = clear_config(path, encoded_config(path, values, encoder), encoder)
+    return problems[0] if problems else None
+
+
+def _encoded_value(path: str, key: str, value: str, encoder: PasswordEncoder | None) -> str:
     if not is_password(key):
         return value
     assert encoder is not None, f"{key} would be written in clear"
-    return encoder.encode(value)
+    return encoder.text_at(path, key, value)
 
 
 def _clear_value(path: str, key: str, text: str, encoder: PasswordEncoder | None) -> str | Occurrence:

@@ -23,10 +23,10 @@ Voter = OurController | Controller
 
 @contextmanager
 def three_controllers(
-    laboratory: Laboratory, extra: dict[str, Value] | None = None
+    laboratory: Laboratory, extra: dict[str, Value] | None = None, broker_extra: dict[str, Value] | None = None
 ) -> Iterator[tuple[Cluster, list[OurController]]]:
     """Three of ours, formatted and not started, and brokers that wait for them."""
-    cluster = Cluster(laboratory)
+    cluster = Cluster(laboratory, extra=broker_extra)
     cluster.start()
     cluster.create_topics(TOPICS, partitions=4)
     ours = our_quorum(cluster, 3, extra)

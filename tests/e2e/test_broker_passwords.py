@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AlterConfigOpType,
     ConfigEntry,
@@ -290,7 +291,8 @@ def test_passwords_are_copied_as_stock_copies_them_and_mirrored_so_that_brokers_
     ours.start()
     ours.wait_dual_write(60)
     assert ours.status()["driver"]["finding"]["code"] == "Z2K-1070"
-    secured.set(0, {"log.cleaner.threads": "2"})
+    with pytest.raises(KafkaException, match=r"Z2K-1070.*password\.encoder\.secret"):
+        secured.set(0, {"log.cleaner.threads": "2"})
     assert secured.in_zookeeper(0) == foreign, "what cannot be read is not written"
     assert JAAS in audited(secured, ours, exit_code=2)
     ours.ask("hand-back")
@@ -299,6 +301,7 @@ def test_passwords_are_copied_as_stock_copies_them_and_mirrored_so_that_brokers_
     ours.kill()
     ours.start()
     ours.wait_dual_write(60)
+    secured.set(0, {"log.cleaner.threads": "2"})
     audited(secured, ours)
     ours.ask("hand-back")
     ours.wait_state("RETIRED", deadline_s=40)

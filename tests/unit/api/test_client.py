@@ -15,7 +15,7 @@ from api.client import Client, Refused
 from migrator.errors import FindingError
 from state_machine.commands import Result
 from tests.unit.api.service import BASE, Served
-from tests.unit.state_machine.fakes import red_audit
+from tests.unit.state_machine.fakes import diverged, red_audit
 
 
 class Wire(httpx.BaseTransport):
@@ -113,6 +113,18 @@ def test_status_says_where_it_is_who_rules_and_how_to_go_back(runner: CliRunner,
     assert "controller 3000  driver=DUAL_WRITE" in output
     assert "broker 0  ready" in output
     assert "undo from here  zk2kraft rollback" in output
+
+
+def test_status_says_how_far_zookeeper_is_behind_and_since_when_changes_are_refused(
+    runner: CliRunner, served: Served
+) -> None:
+    served.run(served.world.to_dual_write())
+    assert "ZooKeeper lacks  - records: WITHIN" in run(runner, "status")[1]
+    served.world.controller.divergence = diverged("OVER", records=12, behind_ms=14_500, blocking_ms=4_500)
+    served.rounds(1)
+    _, output = run(runner, "status")
+    assert "ZooKeeper lacks  12 records, the oldest for 14 s: OVER; changes refused for 4.5 s" in output
+    assert "Z2K-2041  ZooKeeper lacks 12 records, the oldest for 14 s; the limits are 100 records and 10 s." in output
 
 
 def test_json_is_what_the_service_answers_and_nothing_else(runner: CliRunner, served: Served) -> None:

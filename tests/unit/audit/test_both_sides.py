@@ -100,7 +100,7 @@ def written(cluster: dict[str, Any]) -> FakeEnsemble:
         if topic["config"] is not None:
             ensemble.create(f"/config/topics/{name}", encoded({"version": 1, "config": topic["config"]}))
     for broker, config in cluster["brokers"].items():
-        kept = encoded_config(config, WRITER)
+        kept = encoded_config(f"/config/brokers/{broker}", config, WRITER)
         ensemble.create(f"/config/brokers/{broker}", encoded({"version": 1, "config": kept}))
     if cluster["block_end"] is not None:
         block = {"version": 1, "broker": 1, "block_start": "0", "block_end": str(cluster["block_end"])}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from migrator.controller.configs import Operation, alter_configs, incremental_alter_configs
 from migrator.controller.decision import Decision, Error, Situation
+from migrator.errors import PASSWORD_UNDECODABLE
 from migrator.model.topic_configs import TOPIC_CONFIGS, Source, effective, is_list, refuse_topic_config
 from migrator.model.values import ConfigType, MigrationState
 from migrator.wire.messages.configs import (
@@ -176,6 +178,21 @@ def test_a_password_of_a_broker_is_changed_in_dual_write_only_with_the_brokers_s
     finalized = a_situation(an_image(migration=MigrationState.POST_MIGRATION))
     (result,), decision = alter(finalized, a_resource((key, SET, "x"), type_=ConfigType.BROKER, name="1"))
     assert (result.error_code, len(decision.records)) == (Error.NONE, 1)
+
+
+@pytest.mark.parametrize("name", ["1", ""])
+def test_what_could_not_follow_into_zookeeper_is_refused_with_the_finding(name: str) -> None:
+    problem = PASSWORD_UNDECODABLE.found(
+        path=f"/config/brokers/{name}", key="ssl.key.password", reason="another secret"
+    )
+    situation = replace(a_cluster(), unmirrored={name: problem})
+    asked = a_resource(("log.cleaner.threads", SET, "2"), type_=ConfigType.BROKER, name=name)
+    other = a_resource(("log.cleaner.threads", SET, "2"), type_=ConfigType.BROKER, name="2")
+    (refused, taken), decision = alter(situation, asked, other)
+    assert (refused.error_code, taken.error_code) == (Error.INVALID_CONFIG, Error.NONE)
+    assert (refused.error_message or "").startswith("Z2K-1070 ")
+    assert "password.encoder.secret" in (refused.error_message or "")
+    assert [each.resource_name for each in messages(decision) if isinstance(each, ConfigRecord)] == ["2"]
 
 
 def test_a_resource_is_all_or_nothing_and_does_not_hold_up_another() -> None:

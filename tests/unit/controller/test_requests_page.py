@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from itertools import takewhile
 from pathlib import Path
 from random import Random
@@ -59,7 +60,12 @@ def own_reply(request: Message, version: int) -> Message | None:
 
 
 def refusal_of(
-    request: Message, version: int, monkeypatch: pytest.MonkeyPatch, *, writes_allowed: bool
+    request: Message,
+    version: int,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    writes_allowed: bool,
+    blocked: str | None = None,
 ) -> Error | None:
     """With which error the core refuses a request as a whole; None when it looks at it."""
     refused: list[Error] = []
@@ -71,7 +77,7 @@ def refusal_of(
     situation = Situation(EMPTY, Contacts(), SETTINGS, next_offset=0, now_ms=0, chance=Random(0))
     with monkeypatch.context() as patched:
         patched.setattr(requests, "refuse", remember)
-        requests.decide(situation, request, version, writes_allowed=writes_allowed)
+        requests.decide(situation, request, version, writes_allowed=writes_allowed, blocked=blocked)
     return refused[0] if refused else None
 
 
@@ -104,6 +110,21 @@ def test_the_page_says_how_a_request_is_answered(key: int, monkeypatch: pytest.M
     assert (row["answer"], row["early"]) == (answer, early)
     assert row["Envelope"] == ("yes" if key in FORWARDABLE else "-")
     assert row["why"]
+
+
+def test_the_page_says_what_waits_at_the_limit_of_divergence(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = re.search(r"until ZooKeeper has caught up: ([\d, ]+)\.", PAGE.read_text())
+    assert listed is not None
+    waiting = {int(key) for key in listed[1].split(", ")}
+    for key in CONTROLLER_APIS:
+        if own_reply(API_KEYS[key].request(), API_KEYS[key].declared.highest) is not None:
+            assert key not in waiting
+            continue
+        request, version = API_KEYS[key].request(), API_KEYS[key].declared.highest
+        refused = refusal_of(request, version, monkeypatch, writes_allowed=True, blocked="behind")
+        assert (refused is Error.POLICY_VIOLATION) == (key in waiting), API_KEYS[key].name
+        early = refusal_of(request, version, monkeypatch, writes_allowed=False, blocked="behind")
+        assert early in (None, Error.NOT_CONTROLLER), "who may not decide says that first: the broker then asks again"
 
 
 def test_what_is_not_built_is_what_clients_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

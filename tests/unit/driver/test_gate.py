@@ -12,7 +12,6 @@ import pytest
 
 from migrator.driver.claim import Seen
 from migrator.driver.gate import (
-    REQUEST_MAX_BYTES,
     Evidence,
     content_findings,
     full_request_bytes,
@@ -20,7 +19,7 @@ from migrator.driver.gate import (
     takeover_verdict,
     voters_enabled,
 )
-from migrator.driver.settings import ControllerSettings
+from migrator.driver.settings import REQUEST_MAX_BYTES, ControllerSettings
 from migrator.driver.tell import full_orders
 from migrator.driver.tree import as_image
 from migrator.errors import Severity
@@ -516,9 +515,13 @@ def test_a_full_send_above_four_fifths_of_the_brokers_limit_closes_the_gate() ->
     partition = reading.topic.partitions[0]
     wide = msgspec.structs.replace(reading.topic, partitions=(partition,) * 1_700_000)
     tree.topics["t000000"] = msgspec.structs.replace(reading, topic=wide)
-    (check,) = takeover_verdict(replace(the_evidence(), tree=tree)).failed
+    settings: dict[int, dict[str, str]] = {1: {"socket.request.max.bytes": "200000000"}, 2: {}}
+    (check,) = takeover_verdict(replace(the_evidence(), tree=tree, broker_settings=settings)).failed
     assert check.codes == ("Z2K-1012",)
-    assert str(REQUEST_MAX_BYTES) in check.seen
+    assert check.seen.startswith("1 found: ")
+    assert f"broker 2 accepts {REQUEST_MAX_BYTES}" in check.seen
+    settings[2] = settings[1]
+    assert takeover_verdict(replace(the_evidence(), tree=tree, broker_settings=settings)).holds
 
 
 @pytest.mark.parametrize(("topics", "partitions"), [(1, 1), (40, 1), (3, 60)])

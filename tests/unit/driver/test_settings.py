@@ -11,9 +11,12 @@ from migrator.driver.settings import (
     ACL_AUTHORIZER,
     DEFAULT_PRINCIPALS,
     HIDDEN,
+    REQUEST_MAX_BYTES,
     ControllerSettings,
     broker_findings,
     controller_findings,
+    needed_limit,
+    request_limit_finding,
 )
 from migrator.model.values import DelegationToken
 from tests.unit.driver.test_gate import the_evidence
@@ -122,7 +125,18 @@ def test_a_broker_that_would_not_take_the_full_request_closes_the_gate(limit: st
     """F-54: it would close the connection, again and again, inside the window."""
     verdict = takeover_verdict(the_evidence(broker_settings={3: {"socket.request.max.bytes": limit}}))
     assert verdict.holds == holds
-    assert holds or "Broker 3 runs with socket.request.max.bytes=100: the full" in verdict.failed[0].seen
+    assert holds or verdict.failed[0].codes == ("Z2K-1012",)
+    assert holds or "broker 3 accepts 100, and needs socket.request.max.bytes=" in verdict.failed[0].seen
+
+
+def test_a_broker_is_judged_by_its_own_limit_and_by_kafkas_where_it_has_none() -> None:
+    size = 100_000_000
+    assert needed_limit(size) == 125_000_000
+    found = request_limit_finding(1, {}, size)
+    assert found is not None
+    assert found.values == {"bytes": size, "broker": 1, "limit": REQUEST_MAX_BYTES, "needed": 125_000_000}
+    assert request_limit_finding(1, {"socket.request.max.bytes": "124999999"}, size) is not None
+    assert request_limit_finding(1, {"socket.request.max.bytes": "125000000"}, size) is None
 
 
 def test_a_broker_that_does_not_say_how_it_is_set_closes_the_gate() -> None:

@@ -338,6 +338,7 @@ PLACES = ((0, 0), (0, 1), (1, 0))
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(traffic_producers, "ProducerClient", FakeClient)
     monkeypatch.setattr(traffic_producers, "RETRY_AFTER_S", 0.0)
+    monkeypatch.setattr(traffic_producers, "RECORDS_PER_TRANSACTION", 1_000_000)  # a slow machine fills 20 in one tick
     FakeClient.offset = 0
 
 

@@ -10,12 +10,17 @@ from typing import Any
 import pytest
 
 from migrator.controller.removals import Removals
+from migrator.driver.divergence import Level, Limits
 from migrator.driver.guard import Survey
 from migrator.driver.machine import Happened, State, Window
 from migrator.driver.tell import LEADER_AND_ISR, STOP_REPLICA, Kind, Order
 from migrator.driver.teller import Teller
+from migrator.model.draft import Draft
+from migrator.model.image import Position
+from migrator.model.values import Mark, MigrationState
 from migrator.node import driver_node
 from migrator.node.broker_channels import UNKNOWN_SERVER_ERROR, refused_whole
+from migrator.node.divergence_watch import DivergenceWatch
 from migrator.node.driver_node import DriverNode, DriverState
 from migrator.node.dual_write import DualWriteActs
 from migrator.node.hooks import Hooks
@@ -37,8 +42,12 @@ def a_driver(state: State, **known: Any) -> Any:
     driver._interrupts = asyncio.Queue()
     driver._refusals, driver._retries, driver._ill = {}, {}, set()
     driver._loop = asyncio.get_running_loop()
+    driver._calm = SimpleNamespace(begin=lambda: None, end=lambda: None)  # type: ignore[assignment]
     for name, value in known.items():
         setattr(driver, name, value)
+    driver.divergence = DivergenceWatch(
+        Limits(), driver.controller, now_ms=driver.now_ms, wall_ms=driver.now_ms, may_mark=lambda: False
+    )
     return driver
 
 
@@ -111,7 +120,7 @@ def test_a_broker_whose_code_fails_at_a_full_request_is_healed_before_the_next_o
     monkeypatch.setattr(driver_node, "REFUSED_AGAIN_S", 0.01)
 
     async def survey(brokers: Any, *_: object) -> tuple[dict[int, Survey], dict[int, str]]:
-        logs = frozenset({("orders", 0), ("gone", 3), ("unexplained", 1)})
+        logs = {"orders": frozenset({0}), "gone": frozenset({3}), "unexplained": frozenset({1})}
         return {broker.id: Survey(broker.id, logs) for broker in brokers}, {}
 
     monkeypatch.setattr(driver_node, "survey_brokers", survey)
@@ -175,5 +184,44 @@ def test_the_window_ends_by_itself_after_the_commit_too(*, fresh: bool, opened_m
         driver.now.window = Window(opened_ms, 1)
         driver.now_ms = lambda: 10**12
         assert driver.must_go_back() is goes_back
+
+    story(told)
+
+
+@pytest.mark.parametrize(
+    ("state", "fresh_copy", "records"),
+    [
+        (State.SYNCING, False, 3),
+        (State.DUAL_WRITE, False, 3),
+        (State.HANDING_BACK, False, 3),
+        (State.SYNCING, True, 0),  # the copy itself came from ZooKeeper
+        (State.FENCED, False, 0),  # somebody else writes there now
+    ],
+)
+def test_what_is_committed_is_behind_until_zookeeper_has_it(state: State, fresh_copy: bool, records: int) -> None:
+    async def told() -> None:
+        driver = a_driver(state)
+        driver.now.claim, driver.now.fresh_copy = a_claim(), fresh_copy
+        delta = Draft(an_image(a_topic("orders"), migration=MigrationState.MIGRATION)).finish(Position(5, 112))
+        driver.controller.image = delta.after
+        driver.wrote(Position(5, 109))
+        driver.published(delta)
+        assert driver.divergence.look().records == records
+        driver.on_applied(Position(5, 112))
+        assert driver.divergence.look().records == 0
+
+    story(told)
+
+
+def test_what_zookeeper_lacked_under_the_leader_before_is_known_as_soon_as_the_next_one_resumes() -> None:
+    async def told() -> None:
+        driver = a_driver(State.IDLE, _moves=0)
+        driver.controller.image = SimpleNamespace(marks={Mark.BEHIND: '{"offset": 40, "since_ms": 0}'})
+        driver.divergence = DivergenceWatch(
+            Limits(60), driver.controller, now_ms=lambda: 5_000, wall_ms=lambda: 60_000, may_mark=lambda: False
+        )
+        await driver._enter(State.RESUMING, Happened.LED_IN_MIGRATION)
+        assert driver.divergence.look().level is Level.OVER
+        assert driver.divergence.refusal() is not None
 
     story(told)

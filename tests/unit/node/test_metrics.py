@@ -33,7 +33,7 @@ DRIVER: dict[str, Any] = {
         "finding": None,
         "trouble": {"code": "Z2K-2004"},
     },
-    "dual_write": {"lag_records": 3},
+    "dual_write": {"lag_records": 3, "behind_ms": 41_500, "blocking_ms": 11_500, "finding": {"code": "Z2K-2041"}},
     "brokers": [{"mode": "ZooKeeper", "problem": "error 31"}, {"mode": "KRaft", "problem": None}],
 }
 
@@ -145,6 +145,10 @@ def test_a_scrape_shows_where_the_node_stands() -> None:
     assert found["zk2kraft_migrating_brokers", ""] == found["zk2kraft_dual_write", ""] == 1
     assert found["zk2kraft_driver_state", "DUAL_WRITE"] == found["zk2kraft_driver_finding", "Z2K-2004"] == 1
     assert found["zk2kraft_driver_state_seconds", ""] == 1.5
+    assert found["zk2kraft_driver_finding", "Z2K-2041"] == 1
+    assert found["zk2kraft_zk_behind_seconds", ""] == 41.5
+    assert found["kafka_controller_kafkacontroller_zkwritebehindlag", ""] == 3
+    assert found["kafka_controller_kafkacontroller_zookeeperblockingkraftmillis", ""] == 11_500
     assert found["zk2kraft_brokers_refusing", ""] == 1
 
 

@@ -246,3 +246,14 @@ def test_every_blocking_finding_gives_exit_code_2_and_every_warning_1() -> None:
     for finding in CATALOGUE.values():
         assert exit_code([Occurrence(finding)]) == (2 if finding.severity == "blocks" else 1)
     assert exit_code([]) == 0
+
+
+def test_a_cluster_whose_full_request_needs_more_than_kafkas_default_is_warned_with_the_limit_it_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """How the brokers are set only the gate asks; a limit that was raised must not make `check` say no."""
+    assert checked(a_cluster()) == []
+    monkeypatch.setattr("migrator.node.preflight.REQUEST_MAX_BYTES", 100)
+    (found,) = checked(a_cluster())
+    assert (found.code, exit_code([found])) == ("Z2K-2042", 1)
+    assert found.values["needed"] > found.values["bytes"] > 100

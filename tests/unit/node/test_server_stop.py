@@ -10,7 +10,7 @@ import pytest
 
 from migrator.controller.decision import Decision, Error
 from migrator.model.image import EMPTY
-from migrator.node.active_controller import ActiveController, _Step
+from migrator.node.active_controller import ActiveController, _everything_follows, _Step
 from migrator.node.log_replay import LogReplay
 from migrator.wire.messages.brokers import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
@@ -25,6 +25,8 @@ def a_controller_that_commits_nothing() -> Any:
     controller._carry_out = lambda decision: _waiting(controller, decision)  # type: ignore[method-assign]
     controller._situation = lambda *_: None  # type: ignore[method-assign,assignment,return-value]
     controller._may_write = lambda: True  # type: ignore[method-assign]
+    controller.blocked = lambda: None
+    controller.unmirrored = _everything_follows
     return controller
 
 

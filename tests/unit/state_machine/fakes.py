@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from migrator.errors import ZOOKEEPER_FALLS_BEHIND
 from migrator.model.verdict import Check, Verdict
 from state_machine.commands import Result
 from state_machine.control import CONTROL_FILE
@@ -29,6 +30,16 @@ from state_machine.processes import Launched
 OPEN = Verdict((Check("everything holds", True, "seen"),))
 BEFORE_COMMIT = ("TAKING_OVER", "COPYING", "AUDITING")
 WINDOW = (*BEFORE_COMMIT, "COMMITTING", "SYNCING", "TELLING_BROKERS")
+
+
+def diverged(level: str, records: int | None = None, behind_ms: int = 0, blocking_ms: int = 0) -> dict[str, Any]:
+    """How far ZooKeeper is behind, in the words of a controller's status."""
+    found = None
+    if level != "WITHIN":
+        values = {"records": records, "seconds": behind_ms // 1000, "max_records": 100, "max_seconds": 10}
+        found = ZOOKEEPER_FALLS_BEHIND.found(**values).as_json()
+    figures = {"lag_records": records, "behind_ms": behind_ms, "blocking_ms": blocking_ms}
+    return {**figures, "divergence": level, "finding": found}
 
 
 @dataclass
@@ -45,6 +56,7 @@ class FakeController:
     gate: Verdict | None = None
     finding: dict[str, Any] | None = None
     audit: dict[str, Any] | None = None
+    divergence: dict[str, Any] = field(default_factory=lambda: diverged("WITHIN"))
     asked: list[str] = field(default_factory=list)
     refuses: bool = False
     brokers: tuple[int, ...] = (0, 1, 2)
@@ -125,7 +137,7 @@ class FakeController:
                 "offset": 9,
                 "multis_waiting": 0,
                 "lag_ms": None,
-                "lag_records": None,
+                **self.divergence,
                 "reconciled_writes": None,
             },
             "gate": None if self.gate is None else self.gate.as_json(),

@@ -22,6 +22,7 @@ from migrator.zk.passwords import (
     clear_config,
     encoded_config,
     reasons_to_wait,
+    why_not_kept,
     why_not_usable,
 )
 from migrator.zk.znodes import config_data, parse_config
@@ -169,10 +170,37 @@ def test_settings_with_which_nothing_could_be_written_are_refused_by_their_key(
 
 def test_a_configuration_goes_into_zookeeper_encrypted_and_comes_back() -> None:
     values = {KEY: CLEAR, "log.cleaner.threads": "2"}
-    kept = encoded_config(values, an_encoder())
+    kept = encoded_config(PATH, values, an_encoder())
     assert kept["log.cleaner.threads"] == "2"
     assert CLEAR not in str(kept)
     assert clear_config(PATH, kept, an_encoder()) == (values, [])
+
+
+def test_a_password_that_stays_is_not_encoded_again_and_two_places_never_share_a_text() -> None:
+    encoder = an_encoder()
+    first = encoded_config(PATH, {KEY: CLEAR, "log.cleaner.threads": "1"}, encoder)
+    again = encoded_config(PATH, {KEY: CLEAR, "log.cleaner.threads": "2"}, encoder)
+    assert again[KEY] == first[KEY]
+    assert encoded_config(PATH, {KEY: "another"}, encoder)[KEY] != first[KEY]
+    elsewhere = encoded_config(paths.broker_config("2"), {KEY: CLEAR}, encoder)
+    assert elsewhere[KEY] != first[KEY], "who reads ZooKeeper must not see which passwords are the same"
+
+
+@pytest.mark.parametrize(
+    ("clear", "cipher", "code"),
+    [
+        (CLEAR, "AES/CBC/PKCS5Padding", None),
+        ("line\none", "AES/CTR/NoPadding", None),
+        ("bell\x07", "AES/CTR/NoPadding", "Z2K-1070"),  # a cipher that does not tell a wrong secret, and no clean text
+        ("x" * 32_768, "AES/CBC/PKCS5Padding", "Z2K-1070"),
+    ],
+)
+def test_a_password_whose_text_would_not_give_it_back_is_found_before_it_is_written(
+    clear: str, cipher: str, code: str | None
+) -> None:
+    found = why_not_kept(PATH, {KEY: clear}, an_encoder(cipher=cipher))
+    assert (found and found.code) == code
+    assert found is None or clear not in found.text
 
 
 @pytest.mark.parametrize(
