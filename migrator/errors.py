@@ -394,6 +394,13 @@ BROKER_LOST_IN_WINDOW = Finding(
     remedy="Bring the broker back and wait until every partition is in sync, then allow another takeover with "
     "`zk2kraft advance`.",
 )
+NOT_STEPPED_DOWN = Finding(
+    code="Z2K-2060",
+    says="Broker {broker} did not step down as controller within {limit_ms} ms ({reason}).",
+    means="It was displaced and still works on something. Had the takeover gone on, a change of it would have been cut "
+    "in half, and it could do nothing any more should it ever be controller again. The place was given back.",
+    remedy="Wait until no topic is created, deleted or moved, then allow another takeover with `zk2kraft advance`.",
+)
 LATCHED = Finding(
     code="Z2K-2017",
     says="An earlier takeover of this log was begun and not committed ({mark}).",

@@ -61,7 +61,7 @@ DWELLS_S: Final = 2.0
 MIXES_S: Final = 0.4
 """After a round, for clients to do something under ZooKeeper."""
 HAND_BACKS_MAX: Final = 3
-BEFORE_THE_CLAIM: Final = ("latch", "claim")
+BEFORE_THE_CLAIM: Final = ("latch", "claim", "raise epoch")
 
 Say = Callable[[str], None]
 

@@ -28,7 +28,7 @@ from tests.e2e.support import (
 
 pytestmark = pytest.mark.lab
 
-BEFORE_THE_COMMIT = ("latch", "claim", "read", "encode", "audit", "append")
+BEFORE_THE_COMMIT = ("latch", "claim", "raise epoch", "read", "encode", "audit", "append")
 AFTER_THE_COMMIT = ("settle", "reconcile", "tell", "enter dual-write")
 GIVING_BACK = ("give back",)
 GOING_BACK = ("mark handed back", "close listener", "hand back")
