@@ -28,6 +28,9 @@ class Entry:
     changes: int = 0
     life: int = 0
 
+    def __str__(self) -> str:
+        return f"{' or '.join(map(str, sorted(self.possible)))} after {self.changes} changes"
+
 
 @dataclass(slots=True)
 class Ledger(Generic[K]):
@@ -62,10 +65,10 @@ def settled(before: Mapping[K, Entry], after: Mapping[K, Entry]) -> dict[K, Entr
     return {key: entry for key, entry in before.items() if after[key].changes == entry.changes}
 
 
-def wrong(settled_entries: Mapping[K, Entry], seen: Mapping[K, int]) -> list[tuple[K, int, frozenset[int]]]:
-    """What was seen and cannot be: the thing, its value, and the possible ones."""
+def wrong(settled_entries: Mapping[K, Entry], seen: Mapping[K, int]) -> list[tuple[K, int, Entry]]:
+    """What was seen and cannot be: the thing, its value, and what is known of it."""
     return [
-        (key, seen.get(key, ABSENT), entry.possible)
+        (key, seen.get(key, ABSENT), entry)
         for key, entry in settled_entries.items()
         if seen.get(key, ABSENT) not in entry.possible
     ]

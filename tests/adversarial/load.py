@@ -53,7 +53,10 @@ STEADY_SHARE: Final = 0.05
 GRAVE_SHARE: Final = 0.3
 """Of deleted topics, how many never come back: their names have to stay free."""
 PARTITIONS_MAX: Final = 5
-PAUSE_S: Final = (0.05, 0.25)
+PAUSE_S: Final = (0.1, 0.5)
+STEP_S: Final = 0.05
+GENTLY: Final = 4.0
+"""So many times longer are the pauses while the gate waits for a moment without a pending deletion."""
 REQUEST_TIMEOUT_MS: Final = 10_000
 ANSWER_S: Final = 15.0
 """Brokers keep a request while nobody is controller; what is not answered by then is unknown."""
@@ -107,10 +110,11 @@ class Asker:
 
 @dataclass
 class TopicLane:
-    """Names that only this lane changes."""
+    """Names that only this lane changes. cleaner: what clears away has connections of its own."""
 
     label: str
     asker: Asker
+    cleaner: Asker
     ledger: Ledger[str]
     chance: Random
     abandoned: list[tuple[float, str]] = field(default_factory=list)
@@ -159,8 +163,7 @@ class TopicLane:
 
     async def _delete(self, name: str, count: int) -> bool:
         assert count == ABSENT, name
-        request = DeleteTopicsRequest((DeleteTopicState(name),), timeout_ms=REQUEST_TIMEOUT_MS)
-        return await self.asker.done("delete", request, 6, DeleteTopicsResponse, lambda a: a.responses[0].error_code)
+        return await delete(self.asker, "delete", name)
 
     async def clear_away(self) -> None:
         """Delete what was abandoned long ago, so that a long run does not drown in it, however that ends."""
@@ -169,7 +172,12 @@ class TopicLane:
         self.abandoned = [(when, name) for when, name in self.abandoned if when >= now]
         for name in due:
             self.ledger.begin(name, ABSENT)
-            await self._delete(name, ABSENT)
+            await delete(self.cleaner, "clear away", name)
+
+
+async def delete(asker: Asker, what: str, name: str) -> bool:
+    request = DeleteTopicsRequest((DeleteTopicState(name),), timeout_ms=REQUEST_TIMEOUT_MS)
+    return await asker.done(what, request, 6, DeleteTopicsResponse, lambda a: a.responses[0].error_code)
 
 
 @dataclass
@@ -235,6 +243,8 @@ class Load:
         self._thread = threading.Thread(target=self._loop.run_forever, name="load", daemon=True)
         self._tasks: list[asyncio.Task[None]] = []
         self._may_begin = asyncio.Event()
+        self.pace = 1.0
+        """What pauses between changes are multiplied with; anybody may set it at any time."""
         self._under_way = 0
 
     # --- from other threads --------------------------------------------------------------------------------
@@ -244,15 +254,13 @@ class Load:
         self._do(self._start())
 
     def stop(self) -> None:
-        """No more changes; those under way are waited for."""
-        self._do(self._quiet())
         self._do(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        """Nothing is under way inside, but for bursts of producer ids."""
+        """Nothing is under way inside."""
         self._do(self._quiet())
         try:
             yield
@@ -276,9 +284,7 @@ class Load:
     # --- on the loop ---------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
-        topics = [
-            TopicLane(f"storm{n}", self._asker(f"t{n}"), self.topics, self._chance(f"T{n}")) for n in range(TOPIC_LANES)
-        ]
+        topics = [self._topic_lane(number) for number in range(TOPIC_LANES)]
         acls = [AclLane(f"acl{n}", self._asker(f"a{n}"), self.acls, self._chance(f"A{n}")) for n in range(ACL_LANES)]
         turns: list[Callable[[], Awaitable[None]]] = [each.turn for each in topics]
         turns += [each.turn for each in acls]
@@ -287,6 +293,10 @@ class Load:
         self._tasks += [asyncio.create_task(self._bursts(broker)) for broker in range(len(self._ports))]
         self._tasks.append(asyncio.create_task(self._transactional()))
         self._may_begin.set()
+
+    def _topic_lane(self, number: int) -> TopicLane:
+        asker, cleaner = self._asker(f"t{number}"), self._asker(f"c{number}")
+        return TopicLane(f"storm{number}", asker, cleaner, self.topics, self._chance(f"T{number}"))
 
     def _chance(self, of: str) -> Random:
         return Random(f"{self._seed} {of}")
@@ -304,7 +314,14 @@ class Load:
                 await turn()
             finally:
                 self._under_way -= 1
-            await asyncio.sleep(chance.uniform(*PAUSE_S))
+            await self._pause(chance.uniform(*PAUSE_S))
+
+    async def _pause(self, pause_s: float) -> None:
+        """In steps, because the pace may change meanwhile."""
+        rested = 0.0
+        while rested < pause_s * self.pace:
+            await asyncio.sleep(STEP_S)
+            rested += STEP_S
 
     async def _quiet(self) -> None:
         self._may_begin.clear()
@@ -316,6 +333,7 @@ class Load:
         client = ProducerIdClient(self._ports[broker])
         self._closers.append(client.close)
         while True:
+            await self._may_begin.wait()
             await self._ids(client, broker, [None] * BURST)
             await asyncio.sleep(BURST_EVERY_S)
 
@@ -324,6 +342,7 @@ class Load:
         clients = [ProducerIdClient(port) for port in self._ports]
         self._closers += [client.close for client in clients]
         for number in itertools.count():
+            await self._may_begin.wait()
             for broker, client in enumerate(clients):
                 if await self._ids(client, broker, [f"transfers-{self._seed}-{number}".encode()]) != NOT_COORDINATOR:
                     break

@@ -34,7 +34,7 @@ AFTER_THE_COMMIT: Final = ("settle", "reconcile", "tell", "enter dual-write")
 WHOLE: Final = (End.HAND_BACK, End.RELEASE, End.HAND_BACK_AFTER_KILL)
 WHOLE_EVERY: Final = 18
 STANDS_S: Final = (0.0, 1.5)
-RUNS_S: Final = (0.0, 0.35)
+RUNS_S: Final = (0.0, 0.2)
 """Of a takeover that nothing holds up the window is about this long."""
 
 SHARES: Final = {End.ABORT: 38, End.KILL: 14, End.KILL_AND_START: 22, End.STOP: 18, End.OVERDUE: 8}

@@ -1,6 +1,6 @@
 """Takeovers cut short again and again, while clients change topics and ACLs and take producer ids.
 
-    python -m tests.adversarial.takeovers [--rounds 200] [--seed N] [--brokers 3] [--report FILE.json]
+    python -m tests.adversarial.takeovers [--rounds 200] [--seed N] [--brokers 2] [--report FILE.json]
 
 Real ZooKeeper, real brokers, our controller as a process. What has to hold at the end of every round: each topic and
 ACL that was acknowledged is there and each that was acknowledged as deleted is not, in ZooKeeper and at every broker;
@@ -35,7 +35,7 @@ from migrator.lab.ours import OurController
 from migrator.lab.properties import Value
 from migrator.lab.takeover import release
 from migrator.lab.zookeeper import ZooKeeperClient
-from tests.adversarial.load import Load
+from tests.adversarial.load import GENTLY, Load
 from tests.adversarial.outside import EpochWatch, Outside, figures
 from tests.adversarial.rounds import WHOLE_EVERY, End, Round, rounds
 from tests.e2e.support import assert_same, controller_of, ready_cluster, spoil, wait_for, wait_zookeeper_rules
@@ -109,6 +109,8 @@ class Run:
         self.cluster = cluster
         self.controller = controller
         self.say = say
+        self.rest_while: Path | None = None
+        """Between rounds nothing is done as long as this file exists."""
         self.stand = Stand(cluster.laboratory.directory / "stand")
         self.load = Load([broker.spec.port for broker in cluster.brokers], seed)
         self.outside = Outside(cluster, self.load)
@@ -128,14 +130,23 @@ class Run:
         self.load.start()
         try:
             for each in plan:
+                self._rest()
                 self._round(each, last=each is plan[-1])
+            with self.load.quiet():
+                self._check()
+                assert list(self.outside.violations()) == []
+            self.result.seconds = time.monotonic() - began
+            self.result.figures = figures(self.load, self.watch)
         finally:
             self.load.stop()
             self.watch.stop()
-        self._check()
-        self.result.seconds = time.monotonic() - began
-        self.result.figures = figures(self.load, self.watch)
         return self.result
+
+    def _rest(self) -> None:
+        if self.rest_while is not None and self.rest_while.exists():
+            with self.load.quiet():
+                while self.rest_while.exists():
+                    time.sleep(1.0)
 
     # --- one round -----------------------------------------------------------------------------------------
 
@@ -143,6 +154,7 @@ class Run:
         began, epoch = time.monotonic(), self._epoch()
         moves = self._begin(plan)
         reached = self._reaches(plan, moves)
+        self.load.pace = 1.0
         if reached:
             time.sleep(plan.after_s)
             self._cut(plan)
@@ -168,6 +180,7 @@ class Run:
         if plan.stands_before:
             self.stand.order(plan.stands_before)
         moves = self._moves()
+        self.load.pace = GENTLY
         self.controller.ask("takeover", str(plan))
         return moves
 
@@ -352,8 +365,11 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=None, help="decides what happens in each round; default: the time")
-    parser.add_argument("--brokers", type=int, default=3)
+    parser.add_argument("--brokers", type=int, default=2)
     parser.add_argument("--whole-every", type=int, default=WHOLE_EVERY, help="every which round goes to dual-write")
+    parser.add_argument(
+        "--rest-while", type=Path, default=None, help="do nothing between rounds while this file exists"
+    )
     parser.add_argument("--report", type=Path, default=None, help="figures as JSON")
     chosen = parser.parse_args(arguments)
     seed = int(time.time()) if chosen.seed is None else chosen.seed
@@ -368,6 +384,7 @@ def main(arguments: list[str] | None = None) -> int:
             Laboratory(directory, prepared(), say=lambda _: None) as laboratory,
             a_run(laboratory, seed, chosen.brokers, say) as run,
         ):
+            run.rest_while = chosen.rest_while
             result = run.play(plan)
     except (AssertionError, FindingError) as error:
         print(f"TAKEOVERS FAILED  seed {seed}, kept in {directory}\n{error}", file=sys.stderr)
