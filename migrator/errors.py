@@ -397,9 +397,10 @@ BROKER_LOST_IN_WINDOW = Finding(
 NOT_STEPPED_DOWN = Finding(
     code="Z2K-2060",
     says="Broker {broker} did not step down as controller within {limit_ms} ms ({reason}).",
-    means="It was displaced and still works on something. Had the takeover gone on, a change of it would have been cut "
-    "in half, and it could do nothing any more should it ever be controller again. The place was given back.",
-    remedy="Wait until no topic is created, deleted or moved, then allow another takeover with `zk2kraft advance`.",
+    means="It was displaced and still worked on something, or did not answer. The place was given back. A controller "
+    "that is cut off in the middle of a change is of no use when it is elected again, until it is restarted.",
+    remedy="Restart that broker if its log says 'batch is not empty'. Wait until no topic is created, deleted or "
+    "moved, then allow another takeover with `zk2kraft advance`.",
 )
 LATCHED = Finding(
     code="Z2K-2017",

@@ -20,16 +20,14 @@ from migrator.node.broker_client import BrokerConnection
 from migrator.node.client_security import PLAINTEXT, ClientSecurity
 from migrator.wire.messages.brokers import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
-STEP_DOWN_S: Final = 3.0
-"""It has nothing to do but what was asked of it before; the cluster is without a controller meanwhile."""
 LOOK_S: Final = 0.005
 NOT_CONTROLLER: Final = 41
 
 
 async def wait_stepped_down(
-    broker: Broker, listener: str, node_id: int, security: ClientSecurity = PLAINTEXT, limit_s: float = STEP_DOWN_S
+    broker: Broker, listener: str, node_id: int, security: ClientSecurity = PLAINTEXT, *, limit_s: float
 ) -> None:
-    """node_id: of this controller, which no broker has."""
+    """node_id: of this controller; no broker has it.   limit_s: for what the old controller was asked before."""
     endpoint = broker.listener(listener)
     assert endpoint is not None, f"the gate wants every broker to listen on {listener}"
     connection = BrokerConnection(endpoint.host, endpoint.port, str(node_id), security)

@@ -71,6 +71,8 @@ READ_SHARE = 10
 """While waiting, at most a tenth of the time is spent reading ZooKeeper."""
 EXPORT_FRESH_MS = 60 * 60 * 1_000
 GUARD_LOOK_S = 0.1
+STEP_DOWN_SHARE = 0.5
+"""Of the window's limit: while the old controller still works, the cluster is not without one."""
 SWEEPS_MAX = 3
 MISSED_HEARTBEATS = 2
 
@@ -249,7 +251,9 @@ class TakeoverActs:
             log.warning("zk.takeover_refused", reason=refused, took_ms=d.now_ms() - started)
             return None
         self._watch_window()
-        await wait_stepped_down(broker, d.config.inter_broker_listener, d.config.node_id, d.to_brokers)
+        limit_s = d.config.takeover_max_ms * STEP_DOWN_SHARE / 1000
+        whom = (broker, d.config.inter_broker_listener, d.config.node_id, d.to_brokers)
+        await wait_stepped_down(*whom, limit_s=limit_s)
         log.info("zk.controller_stepped_down", broker=held.brokerid, took_ms=d.now_ms() - started)
         await d.hooks.before("raise epoch")
         multi, claim = plan_raise(displaced)

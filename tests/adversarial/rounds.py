@@ -30,6 +30,8 @@ class End(StrEnum):
 
 BEFORE_THE_COMMIT: Final = ("latch", "claim", "raise epoch", "read", "encode", "audit", "append")
 """Effects of the driver (migrator.node.hooks) before which it can stand still, and then be cut short."""
+UNDER_THE_LIMIT: Final = ("read", "encode", "audit")
+"""Where the limit of the window ends a takeover that stands still: from the claim until the commit has begun."""
 AFTER_THE_COMMIT: Final = ("settle", "reconcile", "tell", "enter dual-write")
 WHOLE: Final = (End.HAND_BACK, End.RELEASE, End.HAND_BACK_AFTER_KILL)
 WHOLE_EVERY: Final = 18
@@ -76,7 +78,7 @@ def rounds(seed: int, count: int, whole_every: int = WHOLE_EVERY) -> Iterator[Ro
 def _cut_short(number: int, chance: Random) -> Round:
     end = chance.choices(list(SHARES), list(SHARES.values()))[0]
     if end is End.OVERDUE:
-        return Round(number, chance.choice(BEFORE_THE_COMMIT[3:]), 0.0, end)
+        return Round(number, chance.choice(UNDER_THE_LIMIT), 0.0, end)
     if chance.random() < 0.3:
         return Round(number, "", chance.uniform(*RUNS_S), end)
     return Round(number, chance.choice(BEFORE_THE_COMMIT), chance.uniform(*STANDS_S), end)

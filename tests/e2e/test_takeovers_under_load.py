@@ -1,4 +1,7 @@
-"""Twelve takeovers cut short while clients change topics and ACLs; `make adversarial` does two hundred (docs/adversarial.md)."""
+"""Twelve takeovers cut short while clients change topics and ACLs.
+
+`make adversarial` does two hundred (docs/adversarial.md).
+"""
 
 from __future__ import annotations
 
