@@ -47,6 +47,8 @@ class Proofs:
 
     def __init__(self, passwords: PasswordEncoder | None = None) -> None:
         self._of: dict[str, Proof] = {}
+        self._shared: dict[tuple[int, ...], tuple[int, ...]] = {}
+        """Most topics have the partitions of some other."""
         self._passwords = passwords
 
     def audit(
@@ -124,9 +126,10 @@ class Proofs:
         if proof is not None and proof.head == digest([seen.head]):
             return proof.partitions
         try:
-            return tuple(zk_topic(paths.topic(seen.name), seen.head.data if seen.head else None)[1])
+            found = tuple(zk_topic(paths.topic(seen.name), seen.head.data if seen.head else None)[1])
         except FindingError:
             return ()
+        return self._shared.setdefault(found, found)
 
     def _judge(self, seen: _Seen, values: Sequence[bytes], comparison: Comparison) -> Proof | None:
         znodes = digest([seen.head, seen.config, *seen.states])

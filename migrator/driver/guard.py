@@ -16,18 +16,40 @@ from dataclasses import dataclass, field
 from migrator.driver.tell import LEADER_AND_ISR, UPDATE_METADATA, VERSIONS, Kind, Order
 from migrator.errors import FULL_SEND_INCOMPLETE, Occurrence
 from migrator.model.image import Image
-from migrator.wire.codec import decode
-from migrator.wire.messages.control import LeaderAndIsrRequest, UpdateMetadataRequest
+from migrator.wire.codec import decode_each
+from migrator.wire.messages.control import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
 from migrator.wire.primitives import ZERO_UUID
+
+Logs = Mapping[str, frozenset[int]]
+"""Topic to the partitions of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What one broker has. logs: (topic, partition) of every replica on its disks. topics: name to topic id."""
+    """What one broker has. logs: every replica on its disks. topics: name to topic id."""
 
     broker: int
-    logs: frozenset[tuple[str, int]] = frozenset()
+    logs: Logs = field(default_factory=dict)
     topics: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def logs_by_topic(logs: Iterable[tuple[str, Iterable[int]]]) -> Logs:
+    """A topic may come more than once. Equal sets of partitions are one value: of a million logs there are few."""
+    shared: dict[frozenset[int], frozenset[int]] = {}
+    found: dict[str, frozenset[int]] = {}
+    for topic, partitions in logs:
+        all_of_it = found.get(topic, frozenset()).union(partitions)
+        found[topic] = shared.setdefault(all_of_it, all_of_it)
+    return found
+
+
+def _one_by_one(logs: Logs) -> list[tuple[str, int]]:
+    return sorted((topic, partition) for topic, partitions in logs.items() for partition in partitions)
 
 
 def check_full_send(
@@ -65,11 +87,11 @@ def left_over(
 ) -> list[tuple[str, int]]:
     """Topic and partition of logs that the broker does not host by the log, which also knows why it has them."""
     hosted = {(topic.name, each.id) for topic, each in image.partitions() if survey.broker in each.replicas}
-    return sorted(
+    return [
         (topic, partition)
-        for topic, partition in survey.logs - hosted
-        if topic in deleted or (survey.broker, topic, partition) in removed
-    )
+        for topic, partition in _one_by_one(survey.logs)
+        if (topic, partition) not in hosted and (topic in deleted or (survey.broker, topic, partition) in removed)
+    ]
 
 
 def _check_logs(
@@ -79,18 +101,24 @@ def _check_logs(
     removed: Collection[tuple[int, str, int]],
     after_fail_over: bool,
 ) -> list[Occurrence]:
-    request = decode(LeaderAndIsrRequest, VERSIONS[LEADER_AND_ISR], order.body)
-    named = {
-        (topic.topic_name, partition.partition_index)
-        for topic in request.topic_states
-        for partition in topic.partition_states
-    }
-    ids = {topic.topic_name: topic.topic_id for topic in request.topic_states}
+    missing = dict(survey.logs)
+    there: set[str] = set()
+    ids: dict[str, bytes] = {}
+
+    def take(topic: LeaderAndIsrTopicState) -> None:
+        name = topic.topic_name
+        ids[name] = topic.topic_id
+        named = {partition.partition_index for partition in topic.partition_states}
+        if not named.isdisjoint(survey.logs.get(name, ())):
+            there.add(name)
+            missing[name] -= named
+
+    decode_each(LeaderAndIsrRequest, VERSIONS[LEADER_AND_ISR], order.body, "topic_states", take)
     found = []
-    for topic, partition in sorted(survey.logs - named):
+    for topic, partition in _one_by_one(missing):
         if topic not in deleted and (order.broker, topic, partition) not in removed:
             found.append(_missing(order, f"the log of {topic}-{partition}", "FULL LeaderAndIsr does not name it"))
-    for topic in sorted({topic for topic, _ in survey.logs & named}):
+    for topic in sorted(there):
         known = survey.topics.get(topic, ZERO_UUID)
         if after_fail_over and topic not in survey.topics:
             continue
@@ -102,8 +130,12 @@ def _check_logs(
 
 
 def _check_topics(order: Order, survey: Survey, deleted: Collection[str]) -> list[Occurrence]:
-    request = decode(UpdateMetadataRequest, VERSIONS[UPDATE_METADATA], order.body)
-    named = {topic.topic_name: topic.topic_id for topic in request.topic_states}
+    named: dict[str, bytes] = {}
+
+    def take(topic: UpdateMetadataTopicState) -> None:
+        named[topic.topic_name] = topic.topic_id
+
+    decode_each(UpdateMetadataRequest, VERSIONS[UPDATE_METADATA], order.body, "topic_states", take)
     found = []
     for topic, topic_id in sorted(survey.topics.items()):
         if topic in deleted:

@@ -13,10 +13,10 @@ Source: KIP-866, R-866-04; Kafka 3.9 `MigrationPropagator`, `ControllerChannelMa
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, TypeVar, overload
 
 from migrator.driver.claim import Claim
 from migrator.model.draft import Delta
@@ -45,6 +45,9 @@ STOP_REPLICA: Final = 5
 UPDATE_METADATA: Final = 6
 VERSIONS: Final = {LEADER_AND_ISR: 7, STOP_REPLICA: 4, UPDATE_METADATA: 8}
 """Sent as exactly these: only they can say that the sender is a KRaft controller."""
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 DELETED_LEADER: Final = -2
 DELETED_EPOCH: Final = -2
@@ -92,7 +95,7 @@ def full_orders(image: Image, claim: Claim, brokers: Collection[int], listener: 
     topic that was made again under its name would have its new id, and partitions of the old one for ever (K-20).
     """
     topics = sorted(image.topics.values(), key=lambda topic: topic.name)
-    states = [_metadata_topic(image, claim, topic, topic.partitions) for topic in topics]
+    states = _Made(lambda topic: _metadata_topic(image, claim, topic, topic.partitions), topics)
     count = image.partition_count()
     complete = _Shared(_update_metadata(image, claim, states, Kind.FULL))
     hosted = _by_host((topic, partition) for topic in topics for partition in topic.partitions)
@@ -231,6 +234,27 @@ class _Shared:
         return Order(broker.id, broker.epoch, UPDATE_METADATA, kind, partitions, body)
 
 
+class _Made(Sequence[T]):
+    """Elements that are made while they are encoded, one by one: a million at once are hundreds of megabytes."""
+
+    def __init__(self, make: Callable[[S], T], of: Sequence[S]) -> None:
+        self._make = make
+        self._of = of
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def __iter__(self) -> Iterator[T]:
+        return map(self._make, self._of)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
+        return _Made(self._make, self._of[index]) if isinstance(index, slice) else self._make(self._of[index])
+
+
 Hosted = dict[bytes, tuple[Topic, list[Partition]]]
 
 
@@ -244,14 +268,14 @@ def _by_host(partitions: Iterable[tuple[Topic, Partition]]) -> dict[int, Hosted]
 
 
 def _update_metadata(
-    image: Image, claim: Claim, states: Collection[UpdateMetadataTopicState], kind: Kind
+    image: Image, claim: Claim, states: Sequence[UpdateMetadataTopicState], kind: Kind
 ) -> UpdateMetadataRequest:
     return UpdateMetadataRequest(
         controller_id=claim.node,
         is_kraft_controller=True,
         type=kind,
         controller_epoch=claim.zk_epoch,
-        topic_states=tuple(states),
+        topic_states=states,
         live_brokers=tuple(
             _live_broker(broker) for broker in sorted(image.brokers.values(), key=_by_id) if _live(broker)
         ),
@@ -335,14 +359,15 @@ def _leader_and_isr(image: Image, claim: Claim, broker: Broker, hosted: Hosted, 
         controller_epoch=claim.zk_epoch,
         broker_epoch=broker.epoch,
         type=kind,
-        topic_states=tuple(
-            LeaderAndIsrTopicState(topic.name, topic.id, tuple(_leader_state(claim, each) for each in mine))
-            for topic, mine in hosted.values()
-        ),
+        topic_states=_Made(lambda each: _leader_topic(claim, *each), list(hosted.values())),
         live_leaders=_live_leaders(image, {partition.leader for partition in partitions}, listener),
     )
     body = encode(request, VERSIONS[LEADER_AND_ISR])
     return Order(broker.id, broker.epoch, LEADER_AND_ISR, kind, len(partitions), body)
+
+
+def _leader_topic(claim: Claim, topic: Topic, partitions: Iterable[Partition]) -> LeaderAndIsrTopicState:
+    return LeaderAndIsrTopicState(topic.name, topic.id, tuple(_leader_state(claim, each) for each in partitions))
 
 
 def _leader_state(claim: Claim, partition: Partition) -> LeaderAndIsrPartitionState:

@@ -11,7 +11,8 @@ missing znode (F-23, F-26).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -69,7 +70,7 @@ class TopicReading(msgspec.Struct, gc=False):
     config: dict[str, str]
     mzxid: int
     config_mzxid: int
-    state_mzxids: tuple[int, ...]
+    state_mzxids: array[int]
     controller_epoch_max: int
     """The highest controller epoch in any of its states: the next claim must be above it."""
     sound: bool = True
@@ -209,7 +210,7 @@ class StateReader:
             )
         topic = Topic(head.name, head.topic_id, tuple(partitions))
         sound = len(problems) == before
-        return TopicReading(topic, config, head.mzxid, config_mzxid, tuple(mzxids), epoch_max, sound)
+        return TopicReading(topic, config, head.mzxid, config_mzxid, array("q", mzxids), epoch_max, sound)
 
 
 def head_again(before: TopicReading) -> TopicHead:
@@ -272,21 +273,45 @@ def as_image(
 
     Brokers, controllers and features come from `base`: ZooKeeper has no form of them that we mirror. Configuration
     of topics that do not exist stays where it is, in ZooKeeper only. A broker with a password that cannot be decoded
-    has no configuration here.
+    has no configuration here. Topics and configurations that are those of `base` are its very values: after a copy that
+    is nearly all of a tree, and inside the window.
     """
-    draft = Draft(msgspec.structs.replace(EMPTY, brokers=base.brokers, controllers=base.controllers))
-    for reading in tree.topics.values():
-        draft.put_topic(reading.topic)
-        if reading.config:
-            draft.put_config(ConfigKey(ConfigType.TOPIC, reading.topic.name), reading.config.items())
-    for broker, config in clear_broker_configs(tree, passwords).values.items():
-        if config:
-            draft.put_config(ConfigKey(ConfigType.BROKER, broker), config.items())
+    shared = {"topics": base.topics, "topic_ids": base.topic_ids, "configs": base.configs}
+    draft = Draft(msgspec.structs.replace(EMPTY, brokers=base.brokers, controllers=base.controllers, **shared))
+    moved = _put_topics(draft, tree, base)
+    _put_configs(draft, tree, base, moved, clear_broker_configs(tree, passwords).values)
     tree.families.put_into(draft)
     if tree.producer_ids is not None:
         draft.set_next_producer_id(tree.next_producer_id())
     after = draft.finish(position or base.position).after
     return msgspec.structs.replace(after, features=base.features, migration=base.migration)
+
+
+def _put_topics(draft: Draft, tree: Tree, base: Image) -> set[str]:
+    """Replace the topics of `base` by those of the tree. Returns the names of those that are not the very same."""
+    moved = [each.topic for each in tree.topics.values() if base.topics.get(each.topic.id) is not each.topic]
+    names = {topic.name for topic in moved}
+    for topic_id, topic in base.topics.items():
+        if topic.name in names or topic.name not in tree.topics:
+            draft.remove_topic(topic_id)
+    for topic in moved:
+        draft.put_topic(topic)
+    return names
+
+
+def _put_configs(
+    draft: Draft, tree: Tree, base: Image, moved: Collection[str], brokers: dict[str, dict[str, str]]
+) -> None:
+    """Replace the configurations of `base` by those of the tree. moved: topics that were put anew, without theirs."""
+    wanted = {ConfigKey(ConfigType.TOPIC, name): each.config for name, each in tree.topics.items() if each.config}
+    wanted |= {ConfigKey(ConfigType.BROKER, broker): config for broker, config in brokers.items() if config}
+    for key in base.configs:
+        if key not in wanted:
+            draft.put_config(key, ())
+    for key, values in wanted.items():
+        known = base.configs.get(key)
+        if known is None or (key.type == ConfigType.TOPIC and key.name in moved) or dict(known) != values:
+            draft.put_config(key, values.items())
 
 
 def changed_since(copied: Tree, now: Tree, log: Image = EMPTY) -> list[str]:
@@ -297,18 +322,22 @@ def changed_since(copied: Tree, now: Tree, log: Image = EMPTY) -> list[str]:
     ended right after the commit, and those that were only ordered begin then.
     """
 
+    moved = {name for name, each in now.topics.items() if copied.topics.get(name) is not each}
+    moved |= copied.topics.keys() - now.topics.keys()
+
     def told(tree: Tree) -> dict[str, object]:
-        topics = {paths.topic(name): (_assigned(each.topic), each.config) for name, each in tree.topics.items()}
+        readings = ((name, tree.topics[name]) for name in moved if name in tree.topics)
+        topics = {paths.topic(name): (_assigned(each.topic), each.config) for name, each in readings}
         configs = {f"/config/brokers/{broker}": values for broker, values in tree.broker_configs.items() if values}
         return {**topics, **configs, **tree.families.told()}
 
     before, after = told(copied), told(now)
     ours = credentials_told(log.scram)
     changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
-    for name, reading in now.topics.items():
-        path, was = paths.topic(name), copied.topics.get(name)
-        by_log = log.topics.get(reading.topic.id)
-        if path in changed and was is not None and by_log is not None:
+    for name in moved & now.topics.keys() & copied.topics.keys():
+        path, was = paths.topic(name), copied.topics[name]
+        by_log = log.topics.get(now.topics[name].topic.id)
+        if path in changed and by_log is not None:
             ours[path] = (_assigned(by_log), was.config)
     return sorted(path for path in changed if path not in after or ours.get(path) != after[path])
 

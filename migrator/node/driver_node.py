@@ -34,6 +34,7 @@ from migrator.model.values import Mark, MigrationState
 from migrator.model.verdict import Verdict
 from migrator.node.active_controller import ActiveController, LeadershipLost
 from migrator.node.broker_channels import UNKNOWN_SERVER_ERROR, BrokerChannels, refused_whole
+from migrator.node.calm import Calm
 from migrator.node.claims import read_claim
 from migrator.node.client_security import client_security
 from migrator.node.config import NodeConfig
@@ -115,6 +116,7 @@ class DriverNode:
         on_retired: Callable[[Occurrence | None], None],
         close_listener: Callable[[], Awaitable[None]],
         hooks: Hooks,
+        calm: Calm,
     ) -> None:
         self.config = config
         self.controller = controller
@@ -123,6 +125,7 @@ class DriverNode:
         self._quorum = quorum
         self.laboratory = laboratory
         self.hooks = hooks
+        self._calm = calm
         self.close_listener = close_listener
         self.now = DriverState()
         self.mirror: Mirror | None = None
@@ -496,6 +499,10 @@ class DriverNode:
             {"number": self._moves, "at": time.time(), "from": before.value, "to": state.value, "reason": reason}
         )
         log.info("driver.state", **{"from": before.value, "to": state.value, "reason": reason})
+        if in_window(state) or state is State.RESUMING:
+            self._calm.begin()
+        else:
+            self._calm.end()
         if state in (State.FENCED, State.IDLE, State.RETIRED, State.ABORTING):
             await self._stop_telling()
         if state is State.IDLE:

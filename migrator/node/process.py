@@ -25,6 +25,7 @@ from migrator.driver.machine import Happened, State
 from migrator.errors import HANDED_BACK, FindingError, Occurrence
 from migrator.model.values import Listener
 from migrator.node.active_controller import ActiveController
+from migrator.node.calm import Calm
 from migrator.node.client_security import client_security
 from migrator.node.config import NodeConfig
 from migrator.node.control import ControlPort
@@ -95,6 +96,7 @@ class ControllerProcess:
         self._config = config
         asks = len(config.voters) > 1  # otherwise nothing in the file has to say how
         self._hooks = hooks or Hooks()
+        self._calm = Calm()
         self._retired_mark = RetiredMark(config.metadata_log_dir)
         self._retirement: asyncio.Task[None] | None = None
         self._lock = DirectoryLock(config.metadata_log_dir)
@@ -267,7 +269,7 @@ class ControllerProcess:
             settings=config.quorum,
             chance=SystemRandom().randrange,
         )
-        raft = RaftNode(voter, store, on_fatal=self._fatal)
+        raft = RaftNode(voter, store, on_fatal=self._fatal, calm=self._calm)
         if len(config.voters) > 1:
             timeout_s = config.quorum.request_timeout_ms / 1000
             raft.peers = Peers(config.voters, config.node_id, meta.cluster_id, timeout_s, raft.receive, self._to_voters)
@@ -311,6 +313,7 @@ class ControllerProcess:
             on_retired=lambda finding: self._retired(parts, finding),
             close_listener=lambda: self._close_listeners(parts),
             hooks=self._hooks,
+            calm=self._calm,
         )
         told.append(driver)
         acts, dual, back = TakeoverActs(driver), DualWriteActs(driver), HandBackActs(driver)

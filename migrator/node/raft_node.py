@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol, assert_never
 
 import structlog
 
+from migrator.node.calm import Calm
 from migrator.node.log_store import LogStore
 from migrator.node.metrics import Metrics
 from migrator.node.peers import Peers
@@ -113,12 +114,14 @@ class RaftNode:
         metrics: Metrics | None = None,
         now_ms: Callable[[], int] = lambda: int(time.monotonic() * 1000),
         wall_ms: Callable[[], int] = lambda: int(time.time() * 1000),
+        calm: Calm | None = None,
     ) -> None:
         self.voter = voter
         self.store = store
         self.metrics = metrics or Metrics()
         self.now_ms = now_ms
         self.wall_ms = wall_ms
+        self._calm = calm or Calm()
         self.snapshots = SnapshotFiles(store.directory)
         self.state_machine: StateMachine | None = None
         self.peers: Peers | None = None
@@ -364,6 +367,7 @@ class RaftNode:
     # --- beside the core -----------------------------------------------------------------------------------
 
     async def _take_snapshot(self, snapshot: SnapshotId, values: Callable[[], Iterable[bytes]]) -> None:
+        await self._calm.over()
         began = time.monotonic()
         wall_ms = self.wall_ms()
         size = await asyncio.to_thread(lambda: self.snapshots.write(snapshot, values(), wall_ms))

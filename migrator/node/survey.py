@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
-from migrator.driver.guard import Survey
+from migrator.driver.guard import Survey, logs_by_topic
 from migrator.driver.settings import ASKED, HIDDEN
 from migrator.model.topic_configs import Source
 from migrator.model.values import Broker, ConfigType
@@ -105,11 +105,10 @@ async def _survey(broker: Broker, connection: BrokerConnection) -> Survey:
     if directories.error_code or any(each.error_code for each in directories.results):
         codes = [directories.error_code, *(each.error_code for each in directories.results)]
         raise OSError(f"DescribeLogDirs answered errors {codes}")
-    logs = frozenset(
-        (topic.name, partition.partition_index)
+    logs = logs_by_topic(
+        (topic.name, [partition.partition_index for partition in topic.partitions])
         for directory in directories.results
         for topic in directory.topics
-        for partition in topic.partitions
     )
     topics = {topic.name: topic.topic_id for topic in metadata.topics if topic.name}
     return Survey(broker.id, logs, topics)

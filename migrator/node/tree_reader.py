@@ -9,6 +9,7 @@ by it (producer ids, assignments, first configs, ACLs, tokens) is looked at agai
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -206,7 +207,7 @@ def _read_states(session: ZkSession, limits: ReadLimits, tree: Tree, todo: list[
             known is not None
             and known.mzxid == each.head.mzxid
             and known.config_mzxid == each.config_mzxid
-            and known.state_mzxids == tuple(-1 if znode is None else znode.mzxid for znode in chunk)
+            and known.state_mzxids == array("q", (-1 if znode is None else znode.mzxid for znode in chunk))
         ):
             tree.topics[each.head.name] = known
         else:

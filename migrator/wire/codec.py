@@ -12,12 +12,15 @@ Source: Kafka 3.9 message schemas; checked by tests/contract/test_wire_kio.py.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from migrator.errors import MALFORMED_BYTES
 from migrator.wire.explain import UnencodableError, unencodable
-from migrator.wire.generate import CANNOT_WRITE, SomeMessage, decoder_for, encoder_for
+from migrator.wire.generate import CANNOT_WRITE, SomeMessage, decoder_for, encoder_for, streaming_decoder_for
 from migrator.wire.schema import Message
 
-__all__ = ["UnencodableError", "decode", "decode_from", "encode", "encode_into"]
+__all__ = ["UnencodableError", "decode", "decode_each", "decode_from", "encode", "encode_into"]
 
 
 def encode(message: Message, version: int) -> bytes:
@@ -42,13 +45,26 @@ def encode_into(message: Message, version: int, out: bytearray) -> None:
 def decode(message: type[SomeMessage], version: int, data: bytes | bytearray | memoryview) -> SomeMessage:
     """Read a message that takes up all of `data`."""
     value, position = decode_from(message, version, data, 0)
-    if position != len(data):
+    _refuse_rest(message, version, len(data), position)
+    return value
+
+
+def decode_each(message: type[Message], version: int, data: bytes, array: str, take: Callable[[Any], object]) -> None:
+    """Read a message that takes up all of `data`, and hand the elements of one array on, one by one.
+
+    A request of a million partitions is never whole in memory. `take` has had some when the bytes turn out wrong.
+    """
+    _, position = streaming_decoder_for(message, version, array)(data, 0, len(data), take)
+    _refuse_rest(message, version, len(data), position)
+
+
+def _refuse_rest(message: type[Message], version: int, size: int, position: int) -> None:
+    if position != size:
         raise MALFORMED_BYTES.error(
             what=f"{message.__name__} version {version}",
             position=position,
-            reason=f"{len(data) - position} bytes are left behind its end",
+            reason=f"{size - position} bytes are left behind its end",
         )
-    return value
 
 
 def decode_from(

@@ -33,16 +33,17 @@ from migrator.wire.schema import (
 from migrator.wire.source import Source
 
 
-def decoder_source(message: type[Message], version: int) -> Source:
+def decoder_source(message: type[Message], version: int, handed_on: str = "") -> Source:
     """The source of `decode(buffer, position, end)`; it raises what `generate` turns into Z2K-3001.
 
+    handed_on: the array whose elements are given one by one to a fourth argument, `take`, and not kept.
     The function hands its position to `located` when it fails, together with the error, whose traceback tells
     the line and so the field.
     """
     declared = declaration_of(message)
     source = Source(f"{declared.name} version {version}, decoder")
-    writer = _DecoderWriter(source, version, declared.is_flexible(version))
-    with source.block("def decode(buffer, position, end):"):
+    writer = _DecoderWriter(source, version, declared.is_flexible(version), handed_on)
+    with source.block(f"def decode(buffer, position, end{', take' if handed_on else ''}):"):
         with source.block("try:"):
             writer.part(message, "message", "")
             source.line("if position > end: refuse('the bytes end inside it')")
@@ -53,10 +54,11 @@ def decoder_source(message: type[Message], version: int) -> Source:
 
 
 class _DecoderWriter:
-    def __init__(self, source: Source, version: int, flexible: bool) -> None:
+    def __init__(self, source: Source, version: int, flexible: bool, handed_on: str) -> None:
         self._source = source
         self._version = version
         self._flexible = flexible
+        self._handed_on = handed_on
         source.namespace.update(decode_uvarint=decode_uvarint, refuse=refuse, skip_tags=skip_tags, next_tag=next_tag)
 
     def part(self, part: type[Part], target: str, path: str) -> None:
@@ -183,6 +185,12 @@ class _DecoderWriter:
     def _array(self, array: ARRAY, target: str, path: str, length: str) -> None:
         self._refuse_count(array, path, length)
         elements, add, element = (self._source.fresh(stem) for stem in ("elements", "add", "element"))
+        if path == self._handed_on:
+            with self._source.block(f"for _ in range({length}):"):
+                self._element(array.element, element, path)
+                self._source.line(f"take({element})")
+            self._source.line(f"{target} = ()")
+            return
         self._source.line(f"{elements} = []")
         self._source.line(f"{add} = {elements}.append")
         with self._source.block(f"for _ in range({length}):"):

@@ -43,7 +43,17 @@ def decoder_for(message: type[SomeMessage], version: int) -> Decoder[SomeMessage
     """The function that reads a message of this class from buffer[position:end]."""
     if not declaration_of(message).has(version):
         return _refuse_version(message, version)
-    source = decoder_source(message, version)
+    return _compiled(message, version, "")
+
+
+@cache
+def streaming_decoder_for(message: type[SomeMessage], version: int, array: str) -> Callable[..., Any]:
+    """Like `decoder_for`; the elements of one array go one by one to the fourth argument and are not kept."""
+    return _compiled(message, version, array)
+
+
+def _compiled(message: type[Message], version: int, handed_on: str) -> Callable[..., Any]:
+    source = decoder_source(message, version, handed_on)
     source.namespace["FAILURES"] = CANNOT_READ
     source.namespace["located"] = _locator(f"{message.__name__} version {version}", source)
     return source.compiled("decode")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -47,7 +49,7 @@ BASE = an_image(migration=MigrationState.PRE_MIGRATION)
 
 def a_reading(name: str, partitions: int = 1, config: dict[str, str] | None = None) -> TopicReading:
     topic = a_topic(name, partitions)
-    return TopicReading(topic, config or {}, 1, 1, (1,) * partitions, 1)
+    return TopicReading(topic, config or {}, 1, 1, array("q", [1] * partitions), 1)
 
 
 def a_tree() -> Tree:
@@ -89,7 +91,7 @@ def test_a_partition_is_copied_as_it_is_at_version_0_without_directories() -> No
     moving = a_partition(
         3, (1, 2, 3), (1, 3), 3, leader_epoch=4, partition_epoch=9, removing=(2,), adding=(3,), recovery=1
     )
-    reading = TopicReading(a_topic("orders", [moving]), {}, 1, -1, (1,), 1)
+    reading = TopicReading(a_topic("orders", [moving]), {}, 1, -1, array("q", [1]), 1)
     record, version = decode_versioned_record(topic_values(reading)[-1])
     assert version == 0
     assert record == PartitionRecord(

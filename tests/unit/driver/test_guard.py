@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from migrator.driver.guard import Survey, check_full_send
+from migrator.driver.guard import Survey, check_full_send, logs_by_topic
 from migrator.driver.tell import LEADER_AND_ISR, UPDATE_METADATA, VERSIONS, Kind, Order, full_orders
 from migrator.errors import Occurrence
 from migrator.model.image import Image
@@ -34,7 +34,7 @@ def what_brokers_have(image: Image = IMAGE) -> dict[int, Survey]:
     return {
         broker: Survey(
             broker,
-            frozenset((topic.name, each.id) for topic, each in image.partitions() if broker in each.replicas),
+            logs_by_topic((topic.name, [each.id]) for topic, each in image.partitions() if broker in each.replicas),
             topics,
         )
         for broker in image.brokers
@@ -119,7 +119,7 @@ def test_a_whole_topic_missing_is_found_for_each_of_its_logs() -> None:
 
 def test_a_log_that_only_the_broker_has_is_found() -> None:
     surveys = what_brokers_have()
-    surveys[1] = replace(surveys[1], logs=surveys[1].logs | {("forgotten", 0)})
+    surveys[1] = replace(surveys[1], logs={**surveys[1].logs, "forgotten": frozenset({0})})
     assert told(check_full_send(the_send(), surveys)) == [
         (1, "the log of forgotten-0", "FULL LeaderAndIsr does not name it")
     ]
@@ -191,9 +191,14 @@ def test_a_topic_deleted_and_created_again_since_the_survey_may_have_another_id(
 def test_whatever_single_partition_is_left_out_is_found_and_nothing_else(image: Image, data: st.DataObject) -> None:
     surveys = what_brokers_have(image)
     assert check_full_send(the_send(image), surveys) == []
-    hosted = [(broker, log) for broker in set(image.brokers) & set(BROKERS) for log in sorted(surveys[broker].logs)]
+    hosted = [
+        (broker, topic, partition)
+        for broker in set(image.brokers) & set(BROKERS)
+        for topic, partitions in surveys[broker].logs.items()
+        for partition in partitions
+    ]
     if hosted:
-        broker, (topic, partition) = data.draw(st.sampled_from(sorted(hosted)))
+        broker, topic, partition = data.draw(st.sampled_from(sorted(hosted)))
         orders = altered(the_send(image), broker, LEADER_AND_ISR, without_partition(topic, partition))
         assert [(each, what) for each, what, _ in told(check_full_send(orders, surveys))] == [
             (broker, f"the log of {topic}-{partition}")

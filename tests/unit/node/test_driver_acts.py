@@ -37,6 +37,7 @@ def a_driver(state: State, **known: Any) -> Any:
     driver._interrupts = asyncio.Queue()
     driver._refusals, driver._retries, driver._ill = {}, {}, set()
     driver._loop = asyncio.get_running_loop()
+    driver._calm = SimpleNamespace(begin=lambda: None, end=lambda: None)  # type: ignore[assignment]
     for name, value in known.items():
         setattr(driver, name, value)
     return driver
@@ -111,7 +112,7 @@ def test_a_broker_whose_code_fails_at_a_full_request_is_healed_before_the_next_o
     monkeypatch.setattr(driver_node, "REFUSED_AGAIN_S", 0.01)
 
     async def survey(brokers: Any, *_: object) -> tuple[dict[int, Survey], dict[int, str]]:
-        logs = frozenset({("orders", 0), ("gone", 3), ("unexplained", 1)})
+        logs = {"orders": frozenset({0}), "gone": frozenset({3}), "unexplained": frozenset({1})}
         return {broker.id: Survey(broker.id, logs) for broker in brokers}, {}
 
     monkeypatch.setattr(driver_node, "survey_brokers", survey)

@@ -88,7 +88,7 @@ def survey(*brokers: Broker) -> tuple[dict[int, Survey], dict[int, str]]:
 def test_every_log_in_every_directory_and_every_topic_with_its_id_is_told(network: Brokers) -> None:
     surveys, failed = survey(a_broker(1), a_broker(2))
     assert failed == {}
-    logs = frozenset({("orders", 0), ("orders", 1), ("old", 0)})
+    logs = {"orders": frozenset({0, 1}), "old": frozenset({0})}
     topics = {"orders": an_id("orders"), "old": bytes(16)}
     assert surveys == {broker: Survey(broker, logs, topics) for broker in (1, 2)}
     assert set(network.asked) == {

@@ -8,9 +8,12 @@ from typing import Annotated, Any
 import pytest
 
 from migrator.errors import FindingError
-from migrator.wire.codec import UnencodableError, decode, decode_from, encode, encode_into
+from migrator.wire.codec import UnencodableError, decode, decode_each, decode_from, encode, encode_into
 from migrator.wire.generate import decoder_for
 from migrator.wire.messages.control import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
     StopReplicaRequest,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
@@ -396,3 +399,20 @@ def test_nothing_is_read_beyond_the_end_that_was_given() -> None:
             decode(Everything, 3, memoryview(written)[:end])
         with pytest.raises(FindingError):
             decoder(written + bytes(50), 0, end)
+
+
+def test_elements_that_are_handed_on_one_by_one_are_those_of_the_whole_message() -> None:
+    topics = tuple(
+        LeaderAndIsrTopicState(
+            f"topic-{number}", bytes([number]) * 16, (LeaderAndIsrPartitionState(partition_index=1),)
+        )
+        for number in range(3)
+    )
+    data = encode(LeaderAndIsrRequest(topic_states=topics), 7)
+    taken: list[LeaderAndIsrTopicState] = []
+    decode_each(LeaderAndIsrRequest, 7, data, "topic_states", taken.append)
+    assert tuple(taken) == topics == tuple(decode(LeaderAndIsrRequest, 7, data).topic_states)
+    with pytest.raises(FindingError, match="left behind its end"):
+        decode_each(LeaderAndIsrRequest, 7, data + b"\0", "topic_states", taken.append)
+    with pytest.raises(FindingError, match="LeaderAndIsrRequest version 7, topic_states"):
+        decode_each(LeaderAndIsrRequest, 7, data[:60], "topic_states", taken.append)
