@@ -30,6 +30,7 @@ class End(StrEnum):
 
 BEFORE_THE_COMMIT: Final = ("latch", "claim", "raise epoch", "read", "encode", "audit", "append")
 """Effects of the driver (migrator.node.hooks) before which it can stand still, and then be cut short."""
+CAN_BE_ABORTED: Final = BEFORE_THE_COMMIT[:-1]
 UNDER_THE_LIMIT: Final = ("read", "encode", "audit")
 """Where the limit of the window ends a takeover that stands still: from the claim until the commit has begun."""
 AFTER_THE_COMMIT: Final = ("settle", "reconcile", "tell", "enter dual-write")
@@ -39,7 +40,7 @@ STANDS_S: Final = (0.0, 1.5)
 RUNS_S: Final = (0.0, 0.2)
 """Of a takeover that nothing holds up the window is about this long."""
 
-SHARES: Final = {End.ABORT: 38, End.KILL: 14, End.KILL_AND_START: 22, End.STOP: 18, End.OVERDUE: 8}
+SHARES: Final = {End.ABORT: 48, End.KILL: 10, End.KILL_AND_START: 18, End.STOP: 18, End.OVERDUE: 6}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,4 +82,5 @@ def _cut_short(number: int, chance: Random) -> Round:
         return Round(number, chance.choice(UNDER_THE_LIMIT), 0.0, end)
     if chance.random() < 0.3:
         return Round(number, "", chance.uniform(*RUNS_S), end)
-    return Round(number, chance.choice(BEFORE_THE_COMMIT), chance.uniform(*STANDS_S), end)
+    places = CAN_BE_ABORTED if end is End.ABORT else BEFORE_THE_COMMIT
+    return Round(number, chance.choice(places), chance.uniform(*STANDS_S), end)

@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,16 +50,16 @@ CONTROLLER: Final[dict[str, Value]] = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": True,
     "super.users": "User:ANONYMOUS",
-    "zookeeper.session.timeout.ms": 4000,
+    "zookeeper.session.timeout.ms": 3000,
     "zk2kraft.gates": "hold",
-    "zk2kraft.takeover.max.ms": 6000,
+    "zk2kraft.takeover.max.ms": 5000,
 }
 GATE_S: Final = 120.0
 """The gate waits for a moment in which no deletion is pending and everything is in sync."""
 REST_S: Final = 90.0
 DWELLS_S: Final = 2.0
 """In dual-write, under load."""
-MIXES_S: Final = 0.4
+MIXES_S: Final = 0.2
 """After a round, for clients to do something under ZooKeeper."""
 HAND_BACKS_MAX: Final = 3
 BEFORE_THE_CLAIM: Final = ("latch", "claim", "raise epoch")
@@ -111,6 +112,8 @@ class Run:
         self.say = say
         self.rest_while: Path | None = None
         """Between rounds nothing is done as long as this file exists."""
+        self.limit_s = inf
+        """No round begins after it."""
         self.stand = Stand(cluster.laboratory.directory / "stand")
         self.load = Load([broker.spec.port for broker in cluster.brokers], seed)
         self.outside = Outside(cluster, self.load)
@@ -130,6 +133,8 @@ class Run:
         self.load.start()
         try:
             for each in plan:
+                if time.monotonic() - began > self.limit_s:
+                    break
                 self._rest()
                 self._round(each, last=each is plan[-1])
             with self.load.quiet():
@@ -367,6 +372,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=None, help="decides what happens in each round; default: the time")
     parser.add_argument("--brokers", type=int, default=2)
     parser.add_argument("--whole-every", type=int, default=WHOLE_EVERY, help="every which round goes to dual-write")
+    parser.add_argument("--minutes", type=float, default=inf, help="end after so many, with the rounds done by then")
     parser.add_argument(
         "--rest-while", type=Path, default=None, help="do nothing between rounds while this file exists"
     )
@@ -385,6 +391,7 @@ def main(arguments: list[str] | None = None) -> int:
             a_run(laboratory, seed, chosen.brokers, say) as run,
         ):
             run.rest_while = chosen.rest_while
+            run.limit_s = chosen.minutes * 60
             result = run.play(plan)
     except (AssertionError, FindingError) as error:
         print(f"TAKEOVERS FAILED  seed {seed}, kept in {directory}\n{error}", file=sys.stderr)
