@@ -15,7 +15,7 @@ from tests.adversarial.takeovers import a_run
 
 pytestmark = pytest.mark.lab
 
-SEED, ROUNDS, BROKERS = 3, 12, 2
+SEED, ROUNDS, BROKERS = 18, 12, 2
 ACKNOWLEDGED = ("create", "grow", "delete", "allow", "disallow", "transactional producer")
 """Kinds of change of which some have to be done, or the run shows nothing."""
 
