@@ -30,7 +30,7 @@ model:  ## the quorum in every order; needs spin and gcc (docs/model/README.md)
 	$(SETUP)
 	$(BIN)/pytest tests/model -s
 
-adversarial:  ## takeovers cut short under load on real servers, ROUNDS of them (200 take about 40 minutes; docs/adversarial.md)
+adversarial:  ## takeovers cut short under load on real servers, ROUNDS of them (200 take about 45 minutes; docs/adversarial.md)
 	$(SETUP) --with-java
 	$(BIN)/python -m tests.adversarial.takeovers --rounds $(or $(ROUNDS),200)
 

@@ -20,7 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -399,7 +399,7 @@ def main(arguments: list[str] | None = None) -> int:
     shutil.rmtree(directory)
     print("\n".join(result.lines()))
     if chosen.report:
-        chosen.report.write_text(json.dumps(asdict(result)))
+        chosen.report.write_text(json.dumps(vars(result)))
     return 0
 
 
