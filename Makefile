@@ -6,7 +6,7 @@ PYTHON ?= $(or $(firstword $(foreach candidate,python3 python3.14 python3.13 pyt
 SETUP = @$(PYTHON) migrator/lab/bootstrap.py setup
 BIN = .venv/bin
 
-.PHONY: setup check test sim model lab demo takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker
+.PHONY: setup check test sim model adversarial lab demo takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker
 
 setup:  ## make .venv what uv.lock says
 	$(SETUP)
@@ -29,6 +29,10 @@ sim:  ## the quorum in bad weather; FIRST and SEEDS say which
 model:  ## the quorum in every order; needs spin and gcc (docs/model/README.md)
 	$(SETUP)
 	$(BIN)/pytest tests/model -s
+
+adversarial:  ## takeovers cut short under load on real servers, ROUNDS of them (200 take about 45 minutes; docs/adversarial.md)
+	$(SETUP) --with-java
+	$(BIN)/python -m tests.adversarial.takeovers --rounds $(or $(ROUNDS),200)
 
 lab:  ## a ZooKeeper and three brokers, until Ctrl-C
 	$(SETUP) --with-java

@@ -401,6 +401,14 @@ BROKER_LOST_IN_WINDOW = Finding(
     remedy="Bring the broker back and wait until every partition is in sync, then allow another takeover with "
     "`zk2kraft advance`.",
 )
+NOT_STEPPED_DOWN = Finding(
+    code="Z2K-2060",
+    says="Broker {broker} did not step down as controller within {limit_ms} ms ({reason}).",
+    means="It was displaced and still worked on something, or did not answer. The place was given back. A controller "
+    "that is cut off in the middle of a change is of no use when it is elected again, until it is restarted.",
+    remedy="Restart that broker if its log says 'batch is not empty'. Wait until no topic is created, deleted or "
+    "moved, then allow another takeover with `zk2kraft advance`.",
+)
 LATCHED = Finding(
     code="Z2K-2017",
     says="An earlier takeover of this log was begun and not committed ({mark}).",

@@ -4,9 +4,11 @@ In:   what the znodes `/controller_epoch`, `/controller` and `/migration` held, 
 Out:  one conditional multi per step, and the `Claim` that holds when it was applied.
 Elsewhere: sending them (node.driver_node), when (machine.py), `zk2kraft release` (api).
 Rules: the claim is one multi that moves `/controller_epoch`, so nothing of the old controller can be written after
-it (R-866-01). It is ephemeral until the copy is committed: a controller that dies before that gives the cluster
-back at session expiry with nobody awake. The epoch claimed is above both worlds' (R-866-05), so no partition state
-that we write can outrank a later ZooKeeper controller (F-40).
+it (R-866-01). A ZooKeeper-mode controller is displaced before that, with the epoch that it has, so that it ends what it
+is about and steps down in order: one that is fenced in the middle of a change keeps half a batch of requests, and can
+do nothing any more should it ever be elected again (K-27). The claim is ephemeral until the copy is committed: a
+controller that dies before that gives the cluster back at session expiry with nobody awake. The epoch claimed is above
+both worlds' (R-866-05), so no partition state that we write can outrank a later ZooKeeper controller (F-40).
 Source: Kafka 3.9 `KafkaZkClient.tryRegisterKRaftControllerAsActiveController`.
 """
 
@@ -162,6 +164,53 @@ def plan_claim(
         at=at,
     )
     return Multi(tuple(operations)), claim
+
+
+def plan_displace(seen: Seen, *, node: int, kraft_epoch: int, now_ms: int) -> tuple[Multi, Claim]:
+    """Put this node into the place of a ZooKeeper-mode controller and leave the epoch as it is.
+
+    Until `plan_raise` the old controller may still write; nothing that is read before that may be relied on.
+    """
+    migration = migration_data(MigrationZnode(node, kraft_epoch))
+    create = seen.migration_version < 0
+    multi = Multi(
+        (
+            Check(paths.CONTROLLER_EPOCH, seen.epoch_version),
+            Delete(paths.CONTROLLER, seen.controller_version),
+            Create(paths.CONTROLLER, controller_data(node, kraft_epoch, now_ms), ephemeral=True),
+            Create(paths.MIGRATION, migration)
+            if create
+            else SetData(paths.MIGRATION, migration, seen.migration_version),
+        )
+    )
+    claim = Claim(
+        node=node,
+        kraft_epoch=kraft_epoch,
+        zk_epoch=seen.epoch,
+        epoch_version=seen.epoch_version,
+        controller_version=0,
+        migration_version=seen.migration_version + 1,
+        ephemeral=True,
+    )
+    return multi, claim
+
+
+def plan_raise(displaced: Claim) -> tuple[Multi, Claim]:
+    """The claim itself, where this node stands in `/controller` already."""
+    claim = replace(
+        displaced,
+        zk_epoch=max(displaced.zk_epoch, displaced.kraft_epoch) + 1,
+        epoch_version=displaced.epoch_version + 1,
+        migration_version=displaced.migration_version + 1,
+    )
+    multi = Multi(
+        (
+            SetData(paths.CONTROLLER_EPOCH, str(claim.zk_epoch).encode(), displaced.epoch_version),
+            Check(paths.CONTROLLER, displaced.controller_version),
+            SetData(paths.MIGRATION, _migration(claim, NOWHERE), displaced.migration_version),
+        )
+    )
+    return multi, claim
 
 
 def recognise(seen: Seen, planned: Claim) -> bool:

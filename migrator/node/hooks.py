@@ -25,6 +25,7 @@ class Hooks:
 EFFECTS = (
     "latch",
     "claim",
+    "raise epoch",
     "read",
     "encode",
     "audit",

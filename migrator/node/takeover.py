@@ -21,8 +21,11 @@ from migrator.audit.compare import Report
 from migrator.audit.proofs import Proofs
 from migrator.driver.claim import (
     Claim,
+    Seen,
     left_controller,
     plan_claim,
+    plan_displace,
+    plan_raise,
     plan_settle,
     recognise,
     refuse_claim,
@@ -53,12 +56,14 @@ from migrator.model.values import Mark
 from migrator.node.claims import read_claim, refusal
 from migrator.node.config import controller_settings
 from migrator.node.driver_node import LOOK_S, DriverNode, wall_ms
+from migrator.node.step_down import wait_stepped_down
 from migrator.node.survey import ask_settings, survey_brokers
 from migrator.node.tree_reader import moved_since, read_guards, read_tree
 from migrator.zk import paths
 from migrator.zk.backup import export
 from migrator.zk.multi import Multi
 from migrator.zk.session import CONSIDERATE, UNLIMITED, Outcome, ZkSession
+from migrator.zk.znodes import ControllerZnode
 
 log = structlog.get_logger()
 
@@ -69,6 +74,8 @@ READ_SHARE = 10
 EXPORT_FRESH_MS = 60 * 60 * 1_000
 GUARD_LOOK_S = 0.1
 SETTLE_AGAIN_S = 0.2
+STEP_DOWN_SHARE = 0.5
+"""Of the window's limit: while the old controller still works, the cluster is not without one."""
 SWEEPS_MAX = 3
 MISSED_HEARTBEATS = 2
 
@@ -237,12 +244,13 @@ class TakeoverActs:
         if refused is not None:
             return await self._not_claimed(refused)
         await d.hooks.before("claim")
-        multi, claim = plan_claim(seen, node=d.config.node_id, kraft_epoch=d.epoch, now_ms=wall_ms(), ephemeral=True)
         d.now.window = Window(d.now_ms(), d.config.takeover_max_ms)
-        if not await self._claimed(multi, claim):
+        held = seen.controller
+        claim = await (self._claim_vacant(seen) if held is None or held.kraft_epoch > 0 else self._displace(seen, held))
+        if claim is None:
             return await self._not_claimed(d.now.trouble)
         self._hold_claim(claim)
-        self._guard_task = asyncio.create_task(self._guard_window(), name="window-guard")
+        self._watch_window()
         return Happened.CLAIMED
 
     async def _not_claimed(self, found: Occurrence | None) -> Happened:
@@ -253,6 +261,38 @@ class TakeoverActs:
         d.now.finding = found
         return Happened.CLAIM_REFUSED
 
+    async def _claim_vacant(self, seen: Seen) -> Claim | None:
+        """No ZooKeeper-mode broker is controller: one multi."""
+        d = self.d
+        multi, claim = plan_claim(seen, node=d.config.node_id, kraft_epoch=d.epoch, now_ms=wall_ms(), ephemeral=True)
+        return claim if await self._claimed(multi, claim) else None
+
+    async def _displace(self, seen: Seen, held: ControllerZnode) -> Claim | None:
+        """Take the place of a ZooKeeper-mode controller, wait until it stepped down, then claim (K-27)."""
+        d = self.d
+        broker = d.controller.image.brokers.get(held.brokerid)
+        if broker is None:
+            reason = f"broker {held.brokerid} is controller and not registered here"
+            d.now.trouble = CLAIM_NOT_POSSIBLE.found(reason=reason)
+            log.warning("zk.takeover_refused", reason=reason)
+            return None
+        multi, displaced = plan_displace(seen, node=d.config.node_id, kraft_epoch=d.epoch, now_ms=wall_ms())
+        started = d.now_ms()
+        applied, refused = await self._applied(multi, displaced)
+        if not applied:
+            log.warning("zk.takeover_refused", reason=refused, took_ms=d.now_ms() - started)
+            return None
+        self._watch_window()
+        limit_s = d.config.takeover_max_ms * STEP_DOWN_SHARE / 1000
+        whom = (broker, d.config.inter_broker_listener, d.config.node_id, d.to_brokers)
+        await wait_stepped_down(*whom, limit_s=limit_s)
+        log.info("zk.controller_stepped_down", broker=held.brokerid, took_ms=d.now_ms() - started)
+        await d.hooks.before("raise epoch")
+        multi, claim = plan_raise(displaced)
+        if not await self._claimed(multi, claim):
+            raise CLAIM_NOT_POSSIBLE.error(reason=f"it was changed while broker {held.brokerid} stepped down")
+        return claim
+
     def _open_audit_session(self) -> ZkSession:
         assert self.d.config.zookeeper_connect is not None
         timeout = self.d.config.zookeeper_session_timeout_ms
@@ -261,23 +301,29 @@ class TakeoverActs:
     async def _claimed(self, multi: Multi, claim: Claim) -> bool:
         """Send the claim; when its answer is lost, what stands in ZooKeeper decides (K-01)."""
         started = self.d.now_ms()
-        try:
-            outcome = await asyncio.to_thread(self.d.session.apply, multi)
-            applied, refused = outcome.applied, outcome.error
-            self.d.now.trouble = None if applied else _not_possible(multi, outcome)
-        except FindingError as error:
-            if error.code != ZOOKEEPER_LOST.code:
-                raise
-            seen = await self.d.seen_claim()
-            applied = recognise(seen, claim)
-            self.d.now.trouble = error.occurrence
-            refused = "its answer was lost, and it was not applied"
+        applied, refused = await self._applied(multi, claim)
         took = self.d.now_ms() - started
         if applied:
             log.info("zk.takeover", controller_epoch=claim.zk_epoch, zk_version=claim.epoch_version, took_ms=took)
         else:
             log.warning("zk.takeover_refused", reason=refused, took_ms=took)
         return applied
+
+    async def _applied(self, multi: Multi, claim: Claim) -> tuple[bool, str]:
+        """Whether it stands, and why not."""
+        try:
+            outcome = await asyncio.to_thread(self.d.session.apply, multi)
+        except FindingError as error:
+            if error.code != ZOOKEEPER_LOST.code:
+                raise
+            self.d.now.trouble = error.occurrence
+            return recognise(await self.d.seen_claim(), claim), "its answer was lost, and it was not applied"
+        self.d.now.trouble = None if outcome.applied else _not_possible(multi, outcome)
+        return outcome.applied, outcome.error
+
+    def _watch_window(self) -> None:
+        if self._guard_task is None or self._guard_task.done():
+            self._guard_task = asyncio.create_task(self._guard_window(), name="window-guard")
 
     def _hold_claim(self, claim: Claim) -> None:
         self.d.now.claim = claim

@@ -28,7 +28,7 @@ from tests.e2e.support import (
 
 pytestmark = pytest.mark.lab
 
-BEFORE_THE_COMMIT = ("latch", "claim", "read", "encode", "audit", "append")
+BEFORE_THE_COMMIT = ("latch", "claim", "raise epoch", "read", "encode", "audit", "append")
 AFTER_THE_COMMIT = ("settle", "reconcile", "tell", "enter dual-write")
 GIVING_BACK = ("give back",)
 GOING_BACK = ("mark handed back", "close listener", "hand back")
@@ -88,7 +88,7 @@ def test_whoever_comes_after_a_kill_finishes_or_backs_out(laboratory: Laboratory
         for effect in BEFORE_THE_COMMIT:
             victim.die_before(effect, "takeover")
             wait_zookeeper_rules(cluster, deadline_s=20)
-            victim.brokers_are_well(f"after-{effect}")
+            victim.brokers_are_well(f"after-{effect}".replace(" ", "-"))
             assert copies(controller) == 0
 
         # The next life gives back what the last one may have claimed, and dies before it does.

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.lab
 PAUSE_S = 10.0
 """Longer than any election, shorter than a session of ZooKeeper: the paused one's writes would still arrive."""
 
-IN_THE_WINDOW = ("latch", "claim", "read", "encode", "audit", "append")
+IN_THE_WINDOW = ("latch", "claim", "raise epoch", "read", "encode", "audit", "append")
 AFTER_A_FAIL_OVER = ("claim", "reconcile", "tell", "enter dual-write")
 DEEDS = {"zk.takeover", "copy.committed", "brokers.told", "dual_write.entered", "zk.given_back", "zk.handed_back"}
 """What a driver logs after something of it was accepted."""

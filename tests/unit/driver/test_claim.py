@@ -13,10 +13,14 @@ from hypothesis import strategies as st
 from migrator.driver.claim import (
     Claim,
     Seen,
+    left_controller,
     plan_claim,
+    plan_displace,
     plan_fence,
     plan_give_back,
     plan_hand_back,
+    plan_leave_controller,
+    plan_raise,
     plan_settle,
     recognise,
     refuse_claim,
@@ -92,6 +96,48 @@ def test_nothing_of_the_old_controller_can_be_written_after_the_claim() -> None:
     outcome = old.apply(Multi((fence, SetData("/brokers", b"too late"))))
     assert (outcome.failed_at, outcome.error) == (0, "bad_version")
     assert matches(read_claim(session), claim)
+
+
+def displace(session: FakeSession) -> Claim:
+    multi, displaced = plan_displace(read_claim(session), node=US, kraft_epoch=KRAFT_EPOCH, now_ms=2)
+    assert session.apply(multi).applied
+    return displaced
+
+
+def test_k27_a_displaced_controller_may_end_what_it_is_about_until_the_epoch_is_raised() -> None:
+    ensemble = a_zookeeper_cluster()
+    old, session = ensemble.session(), ensemble.session()
+    fence = Check(paths.CONTROLLER_EPOCH, read_claim(old).epoch_version)
+    displaced = displace(session)
+    assert matches(read_claim(session), displaced)
+    assert old.apply(Multi((fence, SetData("/brokers", b"the rest of it")))).applied
+
+    multi, claim = plan_raise(displaced)
+    assert session.apply(multi).applied
+    assert not old.apply(Multi((fence, SetData("/brokers", b"too late")))).applied
+    assert matches(read_claim(session), claim)
+    assert claim.zk_epoch == 8
+
+
+def test_k27_whoever_dies_between_the_two_steps_leaves_a_cluster_that_elects() -> None:
+    ensemble = a_zookeeper_cluster()
+    session = ensemble.session()
+    displaced = displace(session)
+    ensemble.expire(session.session_id)
+    seen = read_claim(ensemble.session())
+    assert (seen.controller, seen.epoch) == (None, 7)
+    assert refuse_claim(seen, VOTERS, KRAFT_EPOCH) is None
+    assert not ensemble.session().apply(plan_raise(displaced)[0]).applied
+
+
+def test_k27_a_displaced_controllers_place_is_given_back_with_the_epoch_as_it_was() -> None:
+    ensemble = a_zookeeper_cluster()
+    session = ensemble.session()
+    displaced = displace(session)
+    assert left_controller(read_claim(session), VOTERS, KRAFT_EPOCH)
+    assert session.apply(plan_give_back(displaced)).applied
+    assert ensemble.tree() == {"/": b"", "/brokers": b"", paths.CONTROLLER_EPOCH: b"7"}
+    assert not session.apply(plan_raise(displaced)[0]).applied
 
 
 @pytest.mark.parametrize(("zookeeper", "kraft", "claimed"), [(7, 5, 8), (7, 7, 8), (2, 90, 91), (0, 1, 2)])
@@ -232,6 +278,36 @@ def test_a_claim_is_refused_whole_when_anything_moved_since_it_was_read(change: 
     assert not session.apply(multi).applied
     assert ensemble.tree() == before
     assert not recognise(read_claim(session), claim)
+    assert not still_ours(read_claim(session), claim)
+
+
+@pytest.mark.parametrize("change", BEFORE_CLAIM, ids=named)
+def test_k27_a_controller_is_displaced_only_where_nothing_moved_since_it_was_read(change: Change) -> None:
+    ensemble = a_zookeeper_cluster()
+    session = ensemble.session()
+    multi, displaced = plan_displace(read_claim(session), node=US, kraft_epoch=KRAFT_EPOCH, now_ms=2)
+    change(ensemble.session())
+    before = ensemble.tree()
+    assert not session.apply(multi).applied
+    assert ensemble.tree() == before
+    assert not recognise(read_claim(session), displaced)
+
+
+def another_leader_gives_the_place_back(session: FakeSession) -> None:
+    seen = read_claim(session)
+    apply(session, *plan_leave_controller(seen).operations, Delete(paths.MIGRATION, seen.migration_version))
+
+
+@pytest.mark.parametrize("change", [*AFTER_CLAIM, another_leader_gives_the_place_back], ids=named)
+def test_k27_the_epoch_is_raised_only_where_the_place_is_still_ours(change: Change) -> None:
+    """As by a leader that was paused while the old controller stepped down."""
+    ensemble = a_zookeeper_cluster()
+    session = ensemble.session()
+    multi, claim = plan_raise(displace(session))
+    change(ensemble.session())
+    before = ensemble.tree()
+    assert not session.apply(multi).applied
+    assert ensemble.tree() == before
     assert not still_ours(read_claim(session), claim)
 
 

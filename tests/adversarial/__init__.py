@@ -1,0 +1,1 @@
+"""Takeovers that are cut short, again and again, on real servers under load (docs/adversarial.md)."""
