@@ -6,6 +6,7 @@ life goes on, and a hand-back that is marked is finished.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,7 +97,8 @@ def test_whoever_comes_after_a_kill_finishes_or_backs_out(laboratory: Laboratory
         wait_zookeeper_rules(cluster, deadline_s=20)
         assert copies(controller) == 0
 
-        # The claim lives as long as the session until it is settled: the next life comes at once, or finds it gone.
+        # The claim lives as long as the session until it is settled: long enough for the next life to come.
+        controller.spec = replace(controller.spec, extra={**SETTINGS, "zookeeper.session.timeout.ms": 60_000})
         victim.die_before("settle", "takeover", restart=False)
         for effect in AFTER_THE_COMMIT[1:]:
             victim.die_before(effect)
