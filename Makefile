@@ -56,7 +56,7 @@ bench-fail-over:  ## kill active controllers, ours and stock's, measured
 
 bench-copy:  ## the same tree taken over by ours and by stock, measured (10 minutes); TOPICS says how many
 	$(SETUP) --with-java
-	$(BIN)/python -m benchmarks.copy --topics $(or $(TOPICS),10000)
+	$(BIN)/python -m benchmarks.copy --topics $(or $(TOPICS),10000) --save
 
 bench-real-broker:  ## one real broker with 10,000 partitions taken over, ours and stock (5 minutes)
 	$(SETUP) --with-java

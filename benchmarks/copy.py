@@ -1,6 +1,6 @@
 """`make bench-copy`: one tree taken over by ours and by stock 3.9.2, on the same machine in one run.
 
-In:   `python -m benchmarks.copy [--topics N] [--partitions P] [--repetitions R] [--only ours|stock]`.
+In:   `python -m benchmarks.copy [--topics N] [--partitions P] [--repetitions R] [--only ours|stock] [--save]`.
 Out:  a table on stdout, every measurement as a line of JSON on stderr.
 Elsewhere: what runs (takeovers.py), the tree (tests/support/seeded_tree.py), changes afterwards (dual_write.py).
 Who is first changes with every repetition.
@@ -24,6 +24,7 @@ from typing import Final
 
 import msgspec
 
+from benchmarks.drawing import Sized, draw_takeovers
 from benchmarks.takeovers import BROKER, OURS, STOCK, running
 from tests.support.seeded_tree import SeededTree
 
@@ -74,6 +75,7 @@ def measure(names: list[str], tree: SeededTree, repetitions: int) -> list[Taken]
     return found
 
 
+SAVED: Final = Path(__file__).parent.parent / "docs" / "figures" / "takeovers.json"
 FIGURES: Final = ("read_ahead_s", "copy_s", "window_s", "peak_mb")
 
 
@@ -92,18 +94,36 @@ def table(found: list[Taken]) -> str:
     return "\n".join(lines)
 
 
+def save(found: list[Taken]) -> None:
+    """Put the medians in the place of those of the same system and size, and draw all that are known."""
+    known = msgspec.json.decode(SAVED.read_bytes(), type=list[Sized]) if SAVED.exists() else []
+    rows = {(each.system, each.partitions): each for each in known}
+    for system, partitions in dict.fromkeys((each.system, each.partitions) for each in found):
+        mine = [each for each in found if (each.system, each.partitions) == (system, partitions)]
+        values = {
+            figure: median(getattr(each, figure) for each in mine) for figure in ("copy_s", "window_s", "peak_mb")
+        }
+        rows[system, partitions] = Sized(system, partitions, **values)
+    ordered = [rows[key] for key in sorted(rows)]
+    SAVED.write_bytes(msgspec.json.format(msgspec.json.encode(ordered), indent=1) + b"\n")
+    draw_takeovers(ordered, SAVED.with_suffix(".png"))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--topics", type=int, default=10_000)
     parser.add_argument("--partitions", type=int, default=10)
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--only", choices=(OURS, STOCK))
+    parser.add_argument("--save", action="store_true", help="renew docs/figures/takeovers.json and .png")
     arguments = parser.parse_args()
     tree = SeededTree(topics=arguments.topics, partitions=arguments.partitions, brokers=(BROKER,))
     names = [OURS, STOCK] if arguments.only is None else [arguments.only]
     found = measure(names, tree, arguments.repetitions)
     print(f"{tree.topics} topics x {tree.partitions} partitions, {arguments.repetitions} repetitions")
     print(table(found))
+    if arguments.save:
+        save(found)
     sound = all(each.told_partitions == each.partitions and not each.fenced for each in found)
     return 0 if sound else 1
 

@@ -1,6 +1,6 @@
-"""The figure of a benchmark: latency and throughput of every cell, as bars beside each other.
+"""The figures of benchmarks: cells as bars beside each other, takeovers as lines over the size of the cluster.
 
-In:   the rows of the table.   Out:  a PNG.
+In:   the rows of a table.   Out:  a PNG.
 Elsewhere: the numbers (figures.py). matplotlib is of the dependency group `bench` and imported only here.
 """
 
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+
+import msgspec
 
 from benchmarks.figures import Row
 
@@ -42,5 +44,37 @@ def draw(found: Sequence[Row], file: Path) -> None:
             panel.set_xticks(range(len(flying)), [f"{each} in flight" for each in flying])
     figure.legend(*panels[0][0].get_legend_handles_labels(), loc="upper center", ncols=len(names))
     figure.tight_layout(rect=(0, 0, 1, 0.96))
+    figure.savefig(file, dpi=110)
+    pyplot.close(figure)
+
+
+class Sized(msgspec.Struct, frozen=True):
+    """Medians of takeovers of one size. Seconds, and the largest resident size in MB."""
+
+    system: str
+    partitions: int
+    copy_s: float
+    window_s: float
+    peak_mb: float
+
+
+def draw_takeovers(found: Sequence[Sized], file: Path) -> None:
+    """Copy, window and memory by the number of partitions, both axes logarithmic: a straight line is a flat cost."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    titles = {"copy_s": "copy, s", "window_s": "window, s", "peak_mb": "memory, MB"}
+    figure, panels = pyplot.subplots(1, len(titles), figsize=(15, 4.5))
+    for panel, (name, title) in zip(panels, titles.items(), strict=True):
+        for system in dict.fromkeys(each.system for each in found):
+            mine = sorted((each for each in found if each.system == system), key=lambda each: each.partitions)
+            values = [getattr(each, name) for each in mine]
+            panel.plot([each.partitions for each in mine], values, marker="o", label=system)
+        panel.set(title=title, xlabel="partitions", xscale="log", yscale="log")
+        panel.grid(visible=True, which="both", alpha=0.3)
+        panel.legend()
+    figure.tight_layout()
     figure.savefig(file, dpi=110)
     pyplot.close(figure)
