@@ -108,7 +108,7 @@ def hand_back(cluster: Cluster, leader: OurController) -> None:
 
 
 def restart_those_that_forward_nothing(cluster: Cluster) -> None:
-    """What docs/undo.md asks of an operator: a flaw of Kafka's brokers, met on machines that have far too much to do."""
+    """What docs/undo.md asks of an operator: a flaw of Kafka's brokers, met on machines with far too much to do."""
     for broker in cluster.brokers:
         if "forwarding-channel-manager]: Error due to" in broker.process.log.read_text(errors="replace"):
             broker.stop()
