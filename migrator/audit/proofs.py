@@ -24,8 +24,9 @@ from migrator.audit.quick import compare_configs, compare_others, compare_sides,
 from migrator.audit.zk_source import TOPICS_AT_ONCE, Session, config_names, topic_names
 from migrator.errors import FindingError
 from migrator.zk import paths
+from migrator.zk.bulk_read import Znode
 from migrator.zk.passwords import PasswordEncoder
-from migrator.zk.session import UNLIMITED, ReadLimits, Znode
+from migrator.zk.session import UNLIMITED, ReadLimits
 
 _LENGTH_AND_VERSION: Final = struct.Struct(">ii")
 _NO_ZNODE: Final = _LENGTH_AND_VERSION.pack(-1, -1)

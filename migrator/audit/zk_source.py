@@ -31,8 +31,9 @@ from migrator.audit.rows import SideRow, subject_of, topic_subject
 from migrator.audit.security_facts import ACL_ROOTS, ENTITY_ROOTS, TOKEN_ROOT, families_at, zk_facts
 from migrator.errors import AUDIT_CANNOT_READ, FindingError
 from migrator.zk import paths
+from migrator.zk.bulk_read import Znode
 from migrator.zk.passwords import PasswordEncoder, clear_config
-from migrator.zk.session import UNLIMITED, ReadLimits, Znode
+from migrator.zk.session import UNLIMITED, ReadLimits
 
 TOPICS_AT_ONCE: Final = 1_000
 """Topics whose assignments are held while their states are read: bounds the memory of a reader."""

@@ -28,7 +28,8 @@ from migrator.driver.tree import (
 from migrator.errors import MALFORMED_ZNODE, FindingError, Occurrence
 from migrator.zk import paths
 from migrator.zk.acl_znodes import ACL_ROOTS
-from migrator.zk.session import UNLIMITED, ReadLimits, ZkSession, Znode
+from migrator.zk.bulk_read import Znode
+from migrator.zk.session import UNLIMITED, ReadLimits, ZkSession
 from migrator.zk.znodes import (
     BrokerZnode,
     ClusterIdZnode,

@@ -13,7 +13,6 @@ servers are read with pipelined single reads. A bulk read is not a snapshot: com
 from __future__ import annotations
 
 import os
-import struct
 import threading
 import time
 from collections import deque
@@ -24,7 +23,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 from kazoo.client import KazooClient, KazooState, TransactionRequest
 from kazoo.exceptions import (
     EXCEPTIONS,
@@ -42,7 +40,6 @@ from kazoo.exceptions import (
     WriterNotClosedException,
 )
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.serialization import multiheader_struct, read_buffer, write_string
 from kazoo.protocol.states import KeeperState
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Permissions
 
@@ -53,6 +50,7 @@ from migrator.errors import (
     ZOOKEEPER_UNREACHABLE,
     FindingError,
 )
+from migrator.zk.bulk_read import ChildrenMany, GetMany, Refusal, Znode
 from migrator.zk.login import OPEN, Login, is_sensitive, login_in, login_place
 from migrator.zk.multi import Check, Create, Delete, Multi, SetData
 
@@ -62,20 +60,6 @@ READS_PER_REQUEST: Final = 250
 REQUESTS_IN_FLIGHT: Final = 8
 CALL_TIMEOUT_S: Final = 30.0
 """Longer than any session time-out in use: a call that lasts longer is a lost connection, not a slow one."""
-
-
-class Znode(msgspec.Struct, frozen=True, gc=False):
-    """One znode as read. `owner` is the session of an ephemeral one, else 0.
-
-    acl_changes: how often its access list was changed since it was made; that does not move `mzxid`.
-    """
-
-    data: bytes | None
-    version: int
-    mzxid: int
-    czxid: int
-    owner: int
-    acl_changes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,11 +271,11 @@ class ZkSession:
 
     def get_many(self, paths: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[Znode | None]:
         """Znodes in the order of `paths`, None for those that do not exist, read ahead as far as `limits` allow."""
-        return self._read_many(paths, limits, _GetMany, self._get_one)
+        return self._read_many(paths, limits, GetMany, self._get_one)
 
     def children_many(self, paths: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[list[str] | None]:
         """The names below each path, unordered, None where it does not exist."""
-        return self._read_many(paths, limits, _ChildrenMany, self._children_one)
+        return self._read_many(paths, limits, ChildrenMany, self._children_one)
 
     def _read_many(
         self,
@@ -335,8 +319,8 @@ class ZkSession:
                 self._has_multi_read = False
                 return _taken(chunk, [one(path) for path in chunk])
             for path, each in zip(chunk, found, strict=True):
-                if isinstance(each, KazooException):
-                    raise ZOOKEEPER_REFUSES.error(path=path, reason=type(each).__name__)
+                if isinstance(each, Refusal):
+                    raise ZOOKEEPER_REFUSES.error(path=path, reason=EXCEPTIONS[each.code].__name__)
             return list(found)
 
     def _get_one(self, path: str) -> Any:
@@ -480,84 +464,3 @@ _ERRORS: Final[dict[type[Exception], str]] = {
     NotEmptyError: "not_empty",
     NoAuthError: "no_auth",
 }
-
-# --- the multi-read request -------------------------------------------------------------------------------
-
-_STAT = struct.Struct(">qqqqiiiqiiq")
-_INT = struct.Struct(">i")
-_GET_DATA, _GET_CHILDREN, _MULTI_READ, _ERROR = 4, 8, 22, -1
-_NO_NODE = -101
-
-
-class _BulkRead:
-    """Operation 22 as kazoo's connection wants a request: a type, `serialize` and `deserialize`."""
-
-    type = _MULTI_READ
-    operation: int
-
-    def __init__(self, paths: Sequence[str]) -> None:
-        self._paths = paths
-
-    def serialize(self) -> bytes:
-        out = bytearray()
-        header = multiheader_struct.pack(self.operation, False, -1)
-        for path in self._paths:
-            out += header
-            out += write_string(path)
-            out.append(0)  # no watch
-        out += multiheader_struct.pack(-1, True, -1)
-        return bytes(out)
-
-
-class _GetMany(_BulkRead):
-    operation = _GET_DATA
-
-    @classmethod
-    def deserialize(cls, buffer: bytes, offset: int) -> list[Any]:
-        found: list[Any] = []
-        unpack_header, header_size = multiheader_struct.unpack_from, multiheader_struct.size
-        unpack_stat, stat_size = _STAT.unpack_from, _STAT.size
-        unpack_int = _INT.unpack_from
-        while True:
-            kind, done, _ = unpack_header(buffer, offset)
-            offset += header_size
-            if done:
-                return found
-            if kind == _ERROR:
-                found.append(_missing_or_error(unpack_int(buffer, offset)[0]))
-                offset += 4
-                continue
-            (length,) = unpack_int(buffer, offset)
-            offset += 4
-            data = None if length < 0 else bytes(buffer[offset : offset + length])
-            offset += max(length, 0)
-            stat = unpack_stat(buffer, offset)
-            offset += stat_size
-            found.append(Znode(data, stat[4], stat[1], stat[0], stat[7], stat[6]))
-
-
-class _ChildrenMany(_BulkRead):
-    operation = _GET_CHILDREN
-
-    @classmethod
-    def deserialize(cls, buffer: bytes, offset: int) -> list[Any]:
-        found: list[Any] = []
-        while True:
-            kind, done, _ = multiheader_struct.unpack_from(buffer, offset)
-            offset += multiheader_struct.size
-            if done:
-                return found
-            (number,) = _INT.unpack_from(buffer, offset)
-            offset += 4
-            if kind == _ERROR:
-                found.append(_missing_or_error(number))
-                continue
-            names = []
-            for _ in range(number):
-                name, offset = read_buffer(buffer, offset)
-                names.append((name or b"").decode())
-            found.append(names)
-
-
-def _missing_or_error(code: int) -> Any:
-    return None if code == _NO_NODE else EXCEPTIONS[code]()

@@ -25,6 +25,7 @@ from kazoo.protocol.states import KeeperState
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_acl, make_digest_acl
 
 from migrator.errors import FindingError
+from migrator.zk.bulk_read import ChildrenMany, GetMany, Refusal, Znode
 from migrator.zk.login import Login
 from migrator.zk.multi import Check, Create, Delete, Multi, SetData, describe
 from migrator.zk.session import (
@@ -33,9 +34,6 @@ from migrator.zk.session import (
     Pending,
     ReadLimits,
     ZkSession,
-    Znode,
-    _ChildrenMany,
-    _GetMany,
     _outcome,
 )
 
@@ -57,15 +55,15 @@ def a_stat(version: int = 3, mzxid: int = 20, czxid: int = 10, owner: int = 0, a
 
 def test_a_bulk_read_is_a_multi_of_single_reads_without_watches() -> None:
     """Operation 22: per path a header and an ordinary GetData request."""
-    assert _GetMany.type == 22
-    assert _GetMany(["/a", "/bc"]).serialize() == b"".join(
+    assert GetMany.type == 22
+    assert GetMany(["/a", "/bc"]).serialize() == b"".join(
         (HEADER.pack(4, False, -1), text("/a"), b"\0", HEADER.pack(4, False, -1), text("/bc"), b"\0", DONE)
     )
-    assert _ChildrenMany(["/a"]).serialize() == HEADER.pack(8, False, -1) + text("/a") + b"\0" + DONE
+    assert ChildrenMany(["/a"]).serialize() == HEADER.pack(8, False, -1) + text("/a") + b"\0" + DONE
 
 
 def test_the_answers_of_a_bulk_read_are_in_the_order_of_the_paths() -> None:
-    found = _GetMany.deserialize(
+    found = GetMany.deserialize(
         b"before"
         + HEADER.pack(4, False, 0) + struct.pack(">i", 2) + b"hi" + a_stat(owner=77, acl_changes=4)
         + HEADER.pack(-1, False, -101) + struct.pack(">i", -101)
@@ -83,7 +81,7 @@ def test_the_answers_of_a_bulk_read_are_in_the_order_of_the_paths() -> None:
 
 
 def test_children_of_many_are_told_apart_from_a_missing_parent() -> None:
-    found = _ChildrenMany.deserialize(
+    found = ChildrenMany.deserialize(
         HEADER.pack(8, False, 0) + struct.pack(">i", 2) + text("b") + text("\u00e9")
         + HEADER.pack(8, False, 0) + struct.pack(">i", 0)
         + HEADER.pack(-1, False, -101) + struct.pack(">i", -101)
@@ -94,8 +92,8 @@ def test_children_of_many_are_told_apart_from_a_missing_parent() -> None:
 
 
 def test_another_error_of_one_path_is_not_a_missing_znode() -> None:
-    (found,) = _GetMany.deserialize(HEADER.pack(-1, False, -102) + struct.pack(">i", -102) + DONE, 0)
-    assert isinstance(found, NoAuthError)
+    (found,) = GetMany.deserialize(HEADER.pack(-1, False, -102) + struct.pack(">i", -102) + DONE, 0)
+    assert found == Refusal(-102)
 
 
 # --- a session on a client that is not connected -----------------------------------------------------------
@@ -134,7 +132,8 @@ class Client:
             result.error = UnimplementedError()
             return
         result.value = [
-            self.refuses.get(path) or self._znode(path.removeprefix(self.chroot)) for path in request._paths
+            Refusal(self.refuses[path].code) if path in self.refuses else self._znode(path.removeprefix(self.chroot))
+            for path in request._paths
         ]
 
     def _znode(self, path: str) -> Znode | None:

@@ -1,0 +1,119 @@
+"""The multi-read: data or children of many znodes with one request, which kazoo does not have.
+
+In:   paths, chroot included.
+Out:  a request as kazoo's connection wants it; from its answer a `Znode`, or names, for each path, None where there is
+      none, and a `Refusal` where the server refused.
+Elsewhere: sending it, and servers that do not know it (session.py).
+Source: ZooKeeper's client protocol, operation 22, servers from 3.6 on.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+
+class Znode(msgspec.Struct, frozen=True, gc=False):
+    """One znode as read. `owner` is the session of an ephemeral one, else 0.
+
+    acl_changes: how often its access list was changed since it was made; that does not move `mzxid`.
+    """
+
+    data: bytes | None
+    version: int
+    mzxid: int
+    czxid: int
+    owner: int
+    acl_changes: int = 0
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """What the server said instead of what one path holds: an error code of ZooKeeper."""
+
+    code: int
+
+
+_HEADER = struct.Struct(">iBi")
+_STAT = struct.Struct(">qqqqiiiqiiq")
+_INT = struct.Struct(">i")
+_GET_DATA, _GET_CHILDREN, _MULTI_READ, _ERROR = 4, 8, 22, -1
+_NO_NODE = -101
+
+
+class BulkRead:
+    """Operation 22 as kazoo's connection wants a request: a type, `serialize` and `deserialize`."""
+
+    type = _MULTI_READ
+    operation: int
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = paths
+
+    def serialize(self) -> bytes:
+        out = bytearray()
+        header = _HEADER.pack(self.operation, False, -1)
+        for path in self._paths:
+            out += header
+            name = path.encode()
+            out += _INT.pack(len(name)) + name
+            out.append(0)  # no watch
+        out += _HEADER.pack(-1, True, -1)
+        return bytes(out)
+
+
+class GetMany(BulkRead):
+    operation = _GET_DATA
+
+    @classmethod
+    def deserialize(cls, buffer: bytes, offset: int) -> list[Any]:
+        found: list[Any] = []
+        unpack_header, header_size = _HEADER.unpack_from, _HEADER.size
+        unpack_stat, stat_size = _STAT.unpack_from, _STAT.size
+        unpack_int = _INT.unpack_from
+        while True:
+            kind, done, _ = unpack_header(buffer, offset)
+            offset += header_size
+            if done:
+                return found
+            if kind == _ERROR:
+                found.append(_missing_or_refused(unpack_int(buffer, offset)[0]))
+                offset += 4
+                continue
+            (length,) = unpack_int(buffer, offset)
+            offset += 4
+            data = None if length < 0 else bytes(buffer[offset : offset + length])
+            offset += max(length, 0)
+            stat = unpack_stat(buffer, offset)
+            offset += stat_size
+            found.append(Znode(data, stat[4], stat[1], stat[0], stat[7], stat[6]))
+
+
+class ChildrenMany(BulkRead):
+    operation = _GET_CHILDREN
+
+    @classmethod
+    def deserialize(cls, buffer: bytes, offset: int) -> list[Any]:
+        found: list[Any] = []
+        while True:
+            kind, done, _ = _HEADER.unpack_from(buffer, offset)
+            offset += _HEADER.size
+            if done:
+                return found
+            (number,) = _INT.unpack_from(buffer, offset)
+            offset += 4
+            if kind == _ERROR:
+                found.append(_missing_or_refused(number))
+                continue
+            names = []
+            for _ in range(number):
+                (length,) = _INT.unpack_from(buffer, offset)
+                offset += 4 + length
+                names.append(buffer[offset - length : offset].decode())
+            found.append(names)
+
+
+def _missing_or_refused(code: int) -> Any:
+    return None if code == _NO_NODE else Refusal(code)
