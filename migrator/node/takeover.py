@@ -35,17 +35,15 @@ from migrator.driver.claim import still_ours as claim_still_ours
 from migrator.driver.copy import Copy, copied, make_copy, producer_id_margin, transaction_batches
 from migrator.driver.gate import Evidence, content_findings, ibp_differs, takeover_verdict
 from migrator.driver.guard import strays, without_ids
-from migrator.driver.machine import Happened, Window, may_abort
+from migrator.driver.machine import Happened, Window
 from migrator.driver.tell import reachable
 from migrator.driver.tree import Tree, replicas_gone
 from migrator.errors import (
-    BROKER_LOST_IN_WINDOW,
     CLAIM_NOT_POSSIBLE,
     COPY_DIFFERS,
     HANDED_BACK,
     LATCHED,
     MOVED_WHILE_COPIED,
-    WINDOW_OVERDUE,
     ZOOKEEPER_LOST,
     FindingError,
     Occurrence,
@@ -59,6 +57,7 @@ from migrator.node.driver_node import LOOK_S, DriverNode, wall_ms
 from migrator.node.step_down import wait_stepped_down
 from migrator.node.survey import ask_settings, survey_brokers
 from migrator.node.tree_reader import moved_since, read_guards, read_tree
+from migrator.node.window_guard import WindowGuard, live_brokers
 from migrator.zk import paths
 from migrator.zk.backup import export
 from migrator.zk.multi import Multi
@@ -72,12 +71,10 @@ READ_AGAIN_S = 1.0
 READ_SHARE = 10
 """While waiting, at most a tenth of the time is spent reading ZooKeeper."""
 EXPORT_FRESH_MS = 60 * 60 * 1_000
-GUARD_LOOK_S = 0.1
 SETTLE_AGAIN_S = 0.2
 STEP_DOWN_SHARE = 0.5
 """Of the window's limit: while the old controller still works, the cluster is not without one."""
 SWEEPS_MAX = 3
-MISSED_HEARTBEATS = 2
 
 
 class TakeoverActs:
@@ -92,7 +89,7 @@ class TakeoverActs:
         self._strays: set[str] = set()
         self._audit_session: ZkSession | None = None
         self._proofs = Proofs(driver.passwords)
-        self._guard_task: asyncio.Task[None] | None = None
+        self._guard = WindowGuard(driver)
 
     # --- waiting -------------------------------------------------------------------------------------------
 
@@ -133,7 +130,7 @@ class TakeoverActs:
 
     async def _missing_brokers(self) -> str | None:
         d = self.d
-        wanted = await self._live_brokers()
+        wanted = await asyncio.to_thread(live_brokers, self.d.session)
         image = d.controller.image
         d.now.trouble = None
         ready = {broker.id for broker in image.brokers.values() if broker.migrating and not broker.fenced}
@@ -146,10 +143,6 @@ class TakeoverActs:
                 return d.now.trouble.text
             return f"brokers {missing} are not registered and unfenced yet ({len(wanted & ready)}/{len(wanted)})"
         return None
-
-    async def _live_brokers(self) -> set[int]:
-        names = await asyncio.to_thread(lambda: self.d.session.children(paths.BROKER_IDS) or [])
-        return {int(name) for name in names if name.isdecimal()}
 
     async def _evidence(self) -> Evidence:
         """Read, encode and ask everything that the gate wants to know."""
@@ -250,7 +243,7 @@ class TakeoverActs:
         if claim is None:
             return await self._not_claimed(d.now.trouble)
         self._hold_claim(claim)
-        self._watch_window()
+        self._guard.watch()
         return Happened.CLAIMED
 
     async def _not_claimed(self, found: Occurrence | None) -> Happened:
@@ -282,7 +275,7 @@ class TakeoverActs:
         if not applied:
             log.warning("zk.takeover_refused", reason=refused, took_ms=d.now_ms() - started)
             return None
-        self._watch_window()
+        self._guard.watch()
         limit_s = d.config.takeover_max_ms * STEP_DOWN_SHARE / 1000
         whom = (broker, d.config.inter_broker_listener, d.config.node_id, d.to_brokers)
         await wait_stepped_down(*whom, limit_s=limit_s)
@@ -321,52 +314,9 @@ class TakeoverActs:
         self.d.now.trouble = None if outcome.applied else _not_possible(multi, outcome)
         return outcome.applied, outcome.error
 
-    def _watch_window(self) -> None:
-        if self._guard_task is None or self._guard_task.done():
-            self._guard_task = asyncio.create_task(self._guard_window(), name="window-guard")
-
     def _hold_claim(self, claim: Claim) -> None:
         self.d.now.claim = claim
         self.d.look_at_claim()
-
-    async def _guard_window(self) -> None:
-        """Ends the window by itself: too long, a broker gone, a broker silent."""
-        d = self.d
-        limit_ms = (
-            MISSED_HEARTBEATS * d.config.broker_heartbeat_interval_ms + d.config.broker_heartbeat_interval_ms // 2
-        )
-        before: set[int] | None = None
-        look: asyncio.Task[set[int]] | None = None
-        try:
-            while d.now.window is not None and may_abort(d.now.state):
-                found = self._trouble(limit_ms)
-                if look is not None and look.done():  # a look may hang with ZooKeeper; the clock does not wait for it
-                    live = before if look.exception() is not None else look.result()
-                    gone = sorted((before or set()) - (live or set()))
-                    before, look = before or live, None
-                    if gone and found is None:
-                        found = BROKER_LOST_IN_WINDOW.found(broker=gone[0], what=f"left {paths.BROKER_IDS}")
-                if found is not None and may_abort(d.now.state):
-                    d.fail_window(found.text, found)
-                    return
-                if look is None:
-                    look = asyncio.create_task(self._live_brokers(), name="live-brokers")
-                await asyncio.sleep(GUARD_LOOK_S)
-        finally:
-            if look is not None:
-                look.cancel()
-                await asyncio.gather(look, return_exceptions=True)
-
-    def _trouble(self, limit_ms: int) -> Occurrence | None:
-        d = self.d
-        window = d.now.window
-        if window is not None and window.overdue(d.now_ms()):
-            return WINDOW_OVERDUE.found(limit_ms=window.limit_ms)
-        for broker, age in d.controller.heartbeat_ages_ms().items():
-            known = d.controller.image.brokers.get(broker)
-            if known is not None and not known.fenced and age > limit_ms:
-                return BROKER_LOST_IN_WINDOW.found(broker=broker, what=f"sent no heartbeat for {age} ms")
-        return None
 
     # --- copy, audit, commit -------------------------------------------------------------------------------
 
@@ -533,8 +483,7 @@ class TakeoverActs:
             await d.changed(5.0)
 
     async def close(self) -> None:
-        if self._guard_task is not None:
-            self._guard_task.cancel()
+        self._guard.stop()
         if self._audit_session is not None:
             await asyncio.to_thread(self._audit_session.close)
 
