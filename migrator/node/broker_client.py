@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import struct
+from typing import Final
 
 from migrator.errors import FindingError
 from migrator.node.client_security import PLAINTEXT, ClientSecurity
@@ -22,6 +23,9 @@ from migrator.wire.schema import Message, declaration_of
 CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 30.0
 """As stock's controller.socket.timeout.ms: a broker may take long to create many logs."""
+
+LARGE_BYTES: Final = 1 << 18
+"""What is larger is decoded on a thread: a broker of a million logs names them all, and the loop has heartbeats."""
 
 _START = struct.Struct(">hhi")
 
@@ -63,7 +67,10 @@ class BrokerConnection:
                 await writer.drain()
                 size = read_frame_length(await reader.readexactly(4))
                 frame = await reader.readexactly(size)
-            found, answer = decode_response(response, version, frame)
+            if size > LARGE_BYTES:
+                found, answer = await asyncio.to_thread(decode_response, response, version, frame)
+            else:
+                found, answer = decode_response(response, version, frame)
         except FindingError as error:
             self.close()
             raise OSError(f"the broker's answer cannot be read: {error}") from error

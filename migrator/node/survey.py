@@ -105,10 +105,13 @@ async def _survey(broker: Broker, connection: BrokerConnection) -> Survey:
     if directories.error_code or any(each.error_code for each in directories.results):
         codes = [directories.error_code, *(each.error_code for each in directories.results)]
         raise OSError(f"DescribeLogDirs answered errors {codes}")
+    return await asyncio.to_thread(_told, broker.id, directories, metadata)
+
+
+def _told(broker: int, directories: DescribeLogDirsResponse, metadata: MetadataResponse) -> Survey:
     logs = logs_by_topic(
         (topic.name, [partition.partition_index for partition in topic.partitions])
         for directory in directories.results
         for topic in directory.topics
     )
-    topics = {topic.name: topic.topic_id for topic in metadata.topics if topic.name}
-    return Survey(broker.id, logs, topics)
+    return Survey(broker, logs, {topic.name: topic.topic_id for topic in metadata.topics if topic.name})
