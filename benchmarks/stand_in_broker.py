@@ -23,6 +23,7 @@ from migrator.driver.tell import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from migrator.lab.ports import HOST
 from migrator.wire.frames import RequestHeader, decode_request_body, encode_response, read_request_header
 from migrator.wire.messages.brokers import (
+    AllocateProducerIdsResponse,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
@@ -50,6 +51,8 @@ METADATA: Final = 3
 BROKER_RESOURCE: Final = 4
 DESCRIBE_CONFIGS: Final = 32
 DESCRIBE_LOG_DIRS: Final = 35
+ALLOCATE_PRODUCER_IDS: Final = 67
+NOT_CONTROLLER: Final = 41
 ORDERS: Final = {
     LEADER_AND_ISR: LeaderAndIsrResponse(),
     STOP_REPLICA: StopReplicaResponse(),
@@ -94,6 +97,7 @@ class StandInBroker:
             DESCRIBE_LOG_DIRS: _encoded(_log_dirs(tree), 4),
             METADATA: _encoded(_metadata(tree), 12),
             DESCRIBE_CONFIGS: _encoded(_nothing_set(broker), 4),
+            ALLOCATE_PRODUCER_IDS: _encoded(AllocateProducerIdsResponse(error_code=NOT_CONTROLLER), 0),
         }
         self._epoch: int | None = None
         self._server: asyncio.Server | None = None
