@@ -110,7 +110,6 @@ class TakeoverActs:
                 return Happened.CLAIM_LEFT
             waiting = await self._missing_brokers()
             if waiting is not None:
-                self.d.now.trouble = None
                 self.d.wait_because(waiting)
                 await self.d.changed(LOOK_S)
                 continue
