@@ -204,6 +204,7 @@ def test_real_brokers_lose_nothing_while_zookeeper_loses_its_leader_and_then_eve
     controller.wait_dual_write(60)
     dying.start()
     dying.wait_ready()
+    cluster.wait_isr_whole(TOPICS)
     cluster.create_topics(["made-afterwards"])
     cluster.wait_isr_whole([*TOPICS, "made-afterwards"])
     assert_same(cluster, controller.data)
