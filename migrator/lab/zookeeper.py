@@ -92,7 +92,7 @@ class ZooKeeperServer(Server):
         return self.spec.properties()
 
     def jvm_options(self) -> tuple[str, ...]:
-        return ("-Dreadonlymode.enabled=true",) if self.spec.read_only else ()
+        return (*self.options, *(("-Dreadonlymode.enabled=true",) if self.spec.read_only else ()))
 
     def why_not_ready(self) -> str | None:
         return why_zookeeper_does_not_answer(self.spec.port)
