@@ -230,13 +230,14 @@ class TransactionalLane(Lane):
             yield due
 
     def _send_again(self, failed: Transaction) -> None:
-        """The records of a failed transaction once more, in new ones, until they are in or the traffic has to end."""
+        """The records of a failed transaction once more, in new ones, until they are in or the traffic has to end.
+
+        Those of a topic that was dropped meanwhile are not sent again. Nobody lost them: the abort took them back.
+        """
         give_up = time.monotonic() + FLUSH_DEADLINE_S
         while True:
             left = [record for record in failed.records if record.topic in self.here.topics.counts]
-            gone = [record.topic for record in failed.records if record.topic not in self.here.topics.counts]
-            self.here.tally.failed(gone)
-            self.here.tally.withdrawn(record.topic for record in left)
+            self.here.tally.withdrawn(record.topic for record in failed.records)
             if not left:
                 return
             if time.monotonic() > give_up:

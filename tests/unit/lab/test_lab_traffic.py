@@ -34,7 +34,7 @@ from migrator.lab.traffic_ledger import (
     TransactionEnded,
     read_ledger,
 )
-from migrator.lab.traffic_producers import IdempotentLane, TransactionalLane
+from migrator.lab.traffic_producers import IdempotentLane, Transaction, TransactionalLane
 from migrator.lab.traffic_records import KEYS_PER_PARTITION, VALUE_BYTES, Pace, Record, Rounds, sequence_in, value_of
 from migrator.lab.traffic_status import State, TrafficStatus
 from migrator.lab.traffic_tally import ERROR_KINDS_MAX, GroupTally, Tally
@@ -389,6 +389,24 @@ def test_the_first_record_for_a_partition_is_answered_before_there_is_a_second(t
     assert [lane._may_send(record) for record in (first, second)] == [True, True]
     lane._replace_client()
     assert [lane._may_send(record) for record in (first, second)] == [True, False]
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_an_abort_took_back_from_a_topic_dropped_meanwhile_is_no_loss(tmp_path: Path) -> None:
+    FakeClient.shared = FakeProducer([])
+    here = Surroundings("traffic", "run-1", "", Topics(), LedgerWriter(tmp_path / "ledger"), Tally("run-1"))
+    lane = TransactionalLane("transactional", here, rate=1000.0)
+    here.topics.counts = {"orders": 1, "gone": 1}
+    aborted = Transaction(1)
+    for number, topic in enumerate(("gone", "orders", "gone")):
+        aborted.records.append(Record(topic, 0, "transactional-0", number))
+        here.tally.sent(topic)
+    here.topics.counts = {"orders": 1}
+    here.tally.dropped("gone")
+    lane._send_again(aborted)
+    status = here.tally.status(State.RUNNING, 0, ())
+    assert (status.to_deleted, status.lost, status.outstanding, status.settling) == (0, 0, 0, ())
+    assert (status.acknowledged, status.transactions.retried) == (1, 1)
 
 
 @pytest.mark.usefixtures("quick")
