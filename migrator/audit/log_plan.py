@@ -52,6 +52,11 @@ class LogPlan(msgspec.Struct, frozen=True):
     records: int
 
 
+def is_directory(kraft: str) -> bool:
+    """Whether a log is meant by its place on disk, and not by the addresses of a quorum."""
+    return "/" in kraft or Path(kraft).is_dir()
+
+
 def log_directory(path: Path) -> Path:
     """The directory that holds the segments: the one given, or `__cluster_metadata-0` in it."""
     inner = path / "__cluster_metadata-0"

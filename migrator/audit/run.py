@@ -16,6 +16,7 @@ import msgspec
 
 from migrator.audit.compare import NOT_A_COPY, Report, Rules, unread_report
 from migrator.audit.live_log import read_live
+from migrator.audit.log_plan import is_directory
 from migrator.audit.log_source import CommittedRecords, read_directory
 from migrator.audit.normalise import LogFacts
 from migrator.audit.quick import quick_audit
@@ -113,10 +114,6 @@ def read_log(kraft: str) -> tuple[LogFacts, dict[str, int]]:
     for record in source:
         facts.apply(record)
     return facts, {"offset": records.offset, "epoch": records.epoch}
-
-
-def is_directory(kraft: str) -> bool:
-    return "/" in kraft or Path(kraft).is_dir()
 
 
 class RehearsalMark(msgspec.Struct):

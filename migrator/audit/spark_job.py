@@ -34,11 +34,10 @@ from pyspark.sql import functions as F
 
 from migrator.audit.compare import DIFFERENCES_SHOWN, LOOKS_MAX, Outcome, Report, Rules, no_counts, rounded
 from migrator.audit.live_log import LiveLog, fetch_into
-from migrator.audit.log_plan import LogPlan, plan_log
+from migrator.audit.log_plan import LogPlan, is_directory, plan_log
 from migrator.audit.log_source import dropped_ranges
 from migrator.audit.quick import SETTLE_S
 from migrator.audit.rows import WHOLE_SIDE
-from migrator.audit.run import is_directory
 from migrator.audit.seal import Seal
 from migrator.audit.spark_compare import IDENTITY, counts, first_differences, joined, judged
 from migrator.audit.spark_fold import folded, markers_of

@@ -12,7 +12,7 @@ from migrator.errors import FindingError
 from migrator.lab.cluster import Cluster
 from migrator.lab.controller import Controller, quorum_specs
 from migrator.lab.laboratory import Laboratory
-from migrator.lab.ours import PLAIN_KRAFT, OurController, our_quorum
+from migrator.lab.ours import OurController, our_quorum
 from migrator.lab.ports import HOST
 from migrator.lab.properties import Value, write
 from migrator.lab.tools import random_cluster_id
@@ -22,16 +22,15 @@ from migrator.node.client_security import client_security
 from migrator.node.config import read_config
 from migrator.node.security import ListenerSecurity, Login, SaslSettings, read_security
 from migrator.wire.messages.brokers import DescribeClusterRequest, DescribeClusterResponse
+from tests.e2e.quorums import wait_ruling
 from tests.e2e.support import assert_same, produce, wait_for
-from tests.e2e.test_later_voter import wait_leader
-from tests.e2e.test_quorum import wait_ruling
+from tests.e2e.two_kinds import two_kinds
 from tests.support.certificates import Authority
 
 pytestmark = pytest.mark.lab
 
 TOPICS = ["topic-0", "topic-1"]
 SETTLE_S = 40.0
-TURNS_MAX = 6
 SECRETS = ("c0ntr0ller", "br0ker", "PRIVATE KEY")
 
 
@@ -101,41 +100,12 @@ def test_voters_and_brokers_meet_over_sasl_ssl_and_go_on_when_the_leader_dies(la
 
 @pytest.mark.parametrize("protocol", ["SASL_SSL", "SSL", "SASL_PLAINTEXT"])
 def test_a_stock_voter_and_ours_lead_and_follow_each_other(laboratory: Laboratory, protocol: str) -> None:
-    """In both directions; with SSL both sides show a certificate. The node with the lowest id succeeds who leaves."""
+    """In both directions; with SSL both sides show a certificate."""
     authority = Authority(laboratory.directory / "authority")
-    extra = sasl_ssl(authority, "controller", protocol)
-    cluster_id = random_cluster_id(laboratory)
-    first, *rest = quorum_specs(laboratory, count=3, zookeeper_connect="", migrating=False, extra=extra)
-    stock = Controller(laboratory, first, cluster_id)
-    ours = [OurController(laboratory, spec, cluster_id) for spec in rest]
-    stock.start()
-    for each in ours:
-        each.environment.update(PLAIN_KRAFT)
-        each.launch()
-    stock.wait_ready()
-    for each in ours:
-        each.wait_ready()
-
-    led: set[int] = set()
-    leader = wait_leader(ours)
-    for _ in range(TURNS_MAX):
-        led.add(leader)
-        if stock.spec.node_id in led and len(led) > 1:
-            break
-        leaving = next(each for each in (stock, *ours) if each.spec.node_id == leader)
-        leaving.stop()
-        leader = wait_leader(ours, other_than=leader)
-        leaving.start()
-        leaving.wait_ready()
-    assert stock.spec.node_id in led, "the stock controller never led"
-    assert len(led) > 1, "ours never led"
-    end = max(each.status()["quorum"]["log_end"] for each in ours)
-    wait_for(
-        lambda: None if all(each.status()["quorum"]["high_watermark"] >= end for each in ours) else "not yet",
-        SETTLE_S,
-        "all that was written is committed everywhere",
-    )
-    assert_no_secret(ours)
+    quorum = two_kinds(laboratory, sasl_ssl(authority, "controller", protocol))
+    quorum.start()
+    quorum.lead_in_turn()
+    assert_no_secret(quorum.ours)
 
 
 def as_client(laboratory: Laboratory, authority: Authority, mechanism: str, password: str) -> Path:
