@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from api.client import Client
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Move an Apache Kafka cluster from ZooKeeper to KRaft."
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,  # [/chroot] is no markup
+    pretty_exceptions_enable=False,  # locals may hold secrets
+    help="Move an Apache Kafka cluster from ZooKeeper to KRaft.",
 )
 storage = typer.Typer(no_args_is_help=True, help="Directories of controllers, as Kafka's storage tool.")
 log = typer.Typer(no_args_is_help=True, help="The metadata log.")
