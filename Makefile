@@ -6,7 +6,7 @@ PYTHON ?= $(or $(firstword $(foreach candidate,python3 python3.14 python3.13 pyt
 SETUP = @$(PYTHON) migrator/lab/bootstrap.py setup
 BIN = .venv/bin
 
-.PHONY: setup check test sim model adversarial lab demo takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker
+.PHONY: setup check test sim model adversarial lab demo takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse
 
 setup:  ## make .venv what uv.lock says
 	$(SETUP)
@@ -61,6 +61,10 @@ bench-copy:  ## the same tree taken over by ours and by stock, measured (10 minu
 bench-real-broker:  ## one real broker with 10,000 partitions taken over, ours and stock (5 minutes)
 	$(SETUP) --with-java
 	$(BIN)/python -m benchmarks.real_broker
+
+bench-rehearse:  ## the same tree copied into a directory, measured (2 minutes)
+	$(SETUP) --with-java
+	$(BIN)/python -m benchmarks.rehearse
 
 bench-dual-write:  ## changes after the takeover, ours and stock, measured (10 minutes)
 	$(SETUP) --with-java
