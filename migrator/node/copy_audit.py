@@ -3,10 +3,12 @@
 In:   a `Copy` (driver.copy), and for the second one the claim.
 Out:  a `Report` (audit.compare) of what would be committed against ZooKeeper, read by a session of its own.
 Elsewhere: how it is compared, and what need not be parsed again (audit.proofs); what follows from it (copying.py).
-Everything here blocks: on a thread.
+`ahead` and `under` block: on a thread.
 """
 
 from __future__ import annotations
+
+import asyncio
 
 from migrator.audit.compare import Report
 from migrator.audit.proofs import Proofs
@@ -42,9 +44,9 @@ class CopyAudit:
             raise COPY_DIFFERS.error(different=1, first="the claim itself")
         return self._proofs.audit(session, copy.by_topic(), copy.rest, _margin(copy))
 
-    def close(self) -> None:
+    async def close(self) -> None:
         if self._session is not None:
-            self._session.close()
+            await asyncio.to_thread(self._session.close)
 
     def _open(self) -> ZkSession:
         assert self._config.zookeeper_connect is not None

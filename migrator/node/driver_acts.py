@@ -6,7 +6,6 @@ Elsewhere: the acts (takeover_gate.py, claiming.py, copying.py, dual_write.py, h
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from migrator.driver.machine import Happened, State
@@ -46,4 +45,4 @@ class DriverActs:
 
     async def close(self) -> None:
         self._claim.close()
-        await asyncio.to_thread(self._audit.close)
+        await self._audit.close()

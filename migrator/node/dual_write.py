@@ -18,7 +18,7 @@ import structlog
 from migrator.driver.claim import Claim, Seen, still_ours
 from migrator.driver.guard import check_full_send
 from migrator.driver.machine import Happened
-from migrator.driver.mirror import Shape, plan, plan_orders_taken, state_creation
+from migrator.driver.mirror import MirrorPlan, Shape, plan, plan_orders_taken, state_creation
 from migrator.driver.strangers import Strangers
 from migrator.driver.tell import Order, reachable
 from migrator.driver.teller import Teller
@@ -80,25 +80,31 @@ class DualWriteActs:
         if await asyncio.to_thread(self._complete_creations, tree, target, claim):
             tree = await asyncio.to_thread(read_tree, d.session, UNLIMITED, tree)
             d.now.tree = tree
-        unclear = problems_of(tree, target)
-        if unclear:
-            raise FindingError(unclear[0])
-        delta = await asyncio.to_thread(_difference, tree, target, d.passwords)
-        self._refuse_to_delete_what_nobody_told_of(delta)
-        shape = await asyncio.to_thread(self._shape, tree, delta)
-        planned = await asyncio.to_thread(plan, delta, claim, target.position, shape, d.passwords)
-        await asyncio.to_thread(self._write, planned.multis)
+        planned, unreadable = await self._write_difference(tree, target, claim)
         if ordered:
             await asyncio.to_thread(self._write, (plan_orders_taken(claim),))
         d.now.reconciled_writes = planned.writes
         log.info("zk.reconciled", writes=planned.writes, multis=len(planned.multis))
-        self._start_mirror(planned.claim, target, Shape(planned.configs, unreadable=shape.unreadable), session_id)
+        self._start_mirror(planned.claim, target, Shape(planned.configs, unreadable=unreadable), session_id)
         if d.mirror is None:
             raise ZOOKEEPER_LOST.error(path=paths.TOPICS, reason="a write was refused; reading and comparing again")
         if d.propagator.teller is None:
             return Happened.RECONCILED
         d.propagator.mirrored(target.position)
         return Happened.RECONCILED if d.propagator.not_told() else Happened.RECONCILED_AGAIN
+
+    async def _write_difference(self, tree: Tree, target: Image, claim: Claim) -> tuple[MirrorPlan, frozenset[str]]:
+        """What was written, and the brokers whose configuration was left alone because it cannot be read."""
+        passwords = self.d.passwords
+        unclear = problems_of(tree, target)
+        if unclear:
+            raise FindingError(unclear[0])
+        delta = await asyncio.to_thread(_difference, tree, target, passwords)
+        self._refuse_to_delete_what_nobody_told_of(delta)
+        shape = await asyncio.to_thread(self._shape, tree, delta)
+        planned = await asyncio.to_thread(plan, delta, claim, target.position, shape, passwords)
+        await asyncio.to_thread(self._write, planned.multis)
+        return planned, shape.unreadable
 
     async def _claim_in_one_session(self) -> tuple[Seen, int]:
         """The claim, and the session in which it was seen."""

@@ -22,6 +22,7 @@ from migrator.node import propagator
 from migrator.node.broker_channels import UNKNOWN_SERVER_ERROR, refused_whole
 from migrator.node.client_security import PLAINTEXT
 from migrator.node.divergence_watch import DivergenceWatch
+from migrator.node.driver_acts import DriverActs
 from migrator.node.driver_node import DriverNode
 from migrator.node.driver_state import DriverState
 from migrator.node.dual_write import DualWriteActs
@@ -57,6 +58,15 @@ def a_driver(state: State, *, config: Any = None, channels: Any = None, **known:
 
 def story(told: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(asyncio.wait_for(told(), 10))  # type: ignore[arg-type]
+
+
+def test_every_state_has_an_act_but_those_that_wait_to_be_told() -> None:
+    async def told() -> None:
+        acts = DriverActs(a_driver(State.IDLE))
+        assert set(State) - set(acts.table) == {State.IDLE, State.FENCED, State.RETIRED, State.DONE}
+        await acts.close()
+
+    story(told)
 
 
 def test_a_mirror_that_broke_during_a_refused_hand_back_is_made_again() -> None:
