@@ -103,12 +103,12 @@ class DriverNode:
         self._on_retired = on_retired
         self._epoch: int | None = None
         self._loop = asyncio.get_running_loop()
-        self._watch_and_tell()
+        self._make_parts()
         controller.writes_allowed = self._may_write
         controller.blocked = self.divergence.refusal
         controller.unmirrored = self._unmirrored
 
-    def _watch_and_tell(self) -> None:
+    def _make_parts(self) -> None:
         """The parts that work beside the acts."""
         config, controller, now, events = self.config, self.controller, self.now, self.events
         self.claim_watch = ClaimWatch(

@@ -51,7 +51,7 @@ def a_driver(state: State, *, config: Any = None, channels: Any = None, **known:
     driver._calm = SimpleNamespace(begin=lambda: None, end=lambda: None)  # type: ignore[assignment]
     for name, value in known.items():
         setattr(driver, name, value)
-    driver._watch_and_tell()
+    driver._make_parts()
     driver.propagator.channels = channels or driver.propagator.channels
     return driver
 
