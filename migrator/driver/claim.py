@@ -2,7 +2,7 @@
 
 In:   what the znodes `/controller_epoch`, `/controller` and `/migration` held, with their versions.
 Out:  one conditional multi per step, and the `Claim` that holds when it was applied.
-Elsewhere: sending them (node.driver_node), when (machine.py), `zk2kraft release` (api).
+Elsewhere: sending them (node.claiming, node.hand_back), when (machine.py), `zk2kraft release` (api).
 Rules: the claim is one multi that moves `/controller_epoch`, so nothing of the old controller can be written after
 it (R-866-01). A ZooKeeper-mode controller is displaced before that, with the epoch that it has, so that it ends what it
 is about and steps down in order: one that is fenced in the middle of a change keeps half a batch of requests, and can

@@ -3,7 +3,7 @@
 In:   deltas in commit order, from the loop's thread.
 Out:  `on_applied(position)` when ZooKeeper has everything up to it, `on_broken(reason)` once when a write was refused
       or its answer was lost; then nothing more is sent, and what came since is kept for the reconcile.
-Elsewhere: what is written (driver.mirror), what happens after a break (driver_node: read, diff, write differences).
+Elsewhere: what is written (driver.mirror), what happens after a break (dual_write.py: read, diff, write differences).
 """
 
 from __future__ import annotations

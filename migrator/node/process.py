@@ -29,10 +29,10 @@ from migrator.node.calm import Calm
 from migrator.node.client_security import client_security
 from migrator.node.config import NodeConfig
 from migrator.node.control import ControlPort
-from migrator.node.driver_node import SPREAD_S, DriverNode
-from migrator.node.dual_write import DualWriteActs
+from migrator.node.driver_acts import DriverActs
+from migrator.node.driver_node import DriverNode
 from migrator.node.dynamic_voters import refuse_dynamic_voters
-from migrator.node.hand_back import HandBackActs
+from migrator.node.hand_back import SPREAD_S
 from migrator.node.hand_back import finish as finish_hand_back
 from migrator.node.hooks import Hooks
 from migrator.node.log_replay import ReadAhead, read_ahead, read_bootstrap, read_snapshot
@@ -52,7 +52,6 @@ from migrator.node.storage import (
     identify,
     read_election_state,
 )
-from migrator.node.takeover import TakeoverActs
 from migrator.node.tls import check_stores
 from migrator.node.voters_seen import QuorumView, VotersSeen
 from migrator.raft.epochs import EpochCache
@@ -85,7 +84,7 @@ class _Parts:
     seen: VotersSeen
     session: ZkSession | None
     driver: DriverNode | None
-    acts: TakeoverActs | None
+    acts: DriverActs | None
     servers: list[ControllerServer]
 
 
@@ -175,7 +174,7 @@ class ControllerProcess:
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, RETIRE_PAUSE_MAX_S)
         if parts.driver is not None:
-            parts.driver.interrupt(Happened.HANDED_BACK)
+            parts.driver.events.interrupt(Happened.HANDED_BACK)
 
     def _tell(self, occurrence: Occurrence) -> None:
         log.critical("controller.stopped", code=occurrence.code, says=occurrence.text)
@@ -296,7 +295,7 @@ class ControllerProcess:
             static=config.given,
         )
 
-    async def _start_driver(self, parts: _Parts) -> tuple[ZkSession, DriverNode, TakeoverActs]:
+    async def _start_driver(self, parts: _Parts) -> tuple[ZkSession, DriverNode, DriverActs]:
         config = self._config
         assert config.zookeeper_connect is not None
         told: list[DriverNode] = []
@@ -320,24 +319,8 @@ class ControllerProcess:
             calm=self._calm,
         )
         told.append(driver)
-        acts, dual, back = TakeoverActs(driver), DualWriteActs(driver), HandBackActs(driver)
-        table = {
-            State.WAIT_QUORUM: acts.wait_quorum,
-            State.WAIT_BROKERS: acts.wait_brokers,
-            State.TAKING_OVER: acts.take_over,
-            State.COPYING: acts.copy,
-            State.AUDITING: acts.audit,
-            State.COMMITTING: acts.commit,
-            State.RESUMING: acts.resume,
-            State.SYNCING: dual.reconcile,
-            State.TELLING_BROKERS: dual.tell_brokers,
-            State.DUAL_WRITE: dual.dual_write,
-            State.HELD: acts.hold,
-            State.ABORTING: back.give_back,
-            State.HANDING_BACK: back.hand_back,
-            State.GIVING_UP: back.give_up,
-        }
-        for name, running in (("driver", driver.run(table)), ("divergence", driver.divergence.run())):
+        acts = DriverActs(driver)
+        for name, running in (("driver", driver.run(acts.table)), ("divergence", driver.divergence.run())):
             task = asyncio.create_task(running, name=name)
             task.add_done_callback(self._watch_task)
             self._tasks.append(task)
@@ -434,7 +417,7 @@ class ControllerProcess:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._close_listeners(parts)
         if parts.driver is not None:
-            await parts.driver.channels.close()
+            await parts.driver.propagator.channels.close()
         if parts.acts is not None:
             await parts.acts.close()
         if parts.session is not None:

@@ -2,7 +2,7 @@
 
 In:   a session, how hard it may press the ensemble, and the reading before this one if there was any.
 Out:  a `Tree` (driver.tree). Topics whose znodes did not move since `before` are taken over unparsed.
-Elsewhere: what the znodes mean (driver.tree, zk.znodes), when to read (driver_node, `check`, `rehearse`).
+Elsewhere: what the znodes mean (driver.tree, zk.znodes), when to read (the driver's acts, `check`, `rehearse`).
 The reading is not a snapshot. After the claim nothing of the old controller can be written, and what is not fenced
 by it (producer ids, assignments, first configs, ACLs, tokens) is looked at again at the end, in `moved_since`.
 """

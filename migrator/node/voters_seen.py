@@ -3,7 +3,7 @@
 In:   the name that a connection's ApiVersions gave, with each fetch of a voter that came over it.
 Out:  the voters that are not ours: stock ones, and those of which nothing was heard lately; which of them have the
 migration enabled, by asking them.
-Elsewhere: what follows from it (driver.gate before a takeover, driver_node.py before a hand-back).
+Elsewhere: what follows from it (driver.gate before a takeover, hand_back.py before a hand-back).
 Rules: a registration in the log may be of a process that is gone; only a fetch says who runs now.
 """
 

@@ -165,6 +165,18 @@ def test_no_two_rooms_need_each_other() -> None:
         pytest.fail(f"rooms in a circle: {' -> '.join(error.args[1])}")
 
 
+def test_no_two_modules_of_a_controller_process_need_each_other() -> None:
+    """The room with the most modules: what the acts are done with must not know the acts."""
+    graph: dict[str, set[str]] = {}
+    for each in imports():
+        if room_of(each.module) == room_of(each.target) == "node":
+            graph.setdefault(each.module, set()).add(each.target)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"modules in a circle: {' -> '.join(error.args[1])}")
+
+
 def test_phases_and_gates_know_only_the_model_and_the_findings() -> None:
     strangers = [
         str(each)

@@ -14,12 +14,12 @@ from migrator.controller.removals import Removals
 from migrator.driver.claim import NOBODYS, Seen
 from migrator.driver.machine import Happened, State
 from migrator.model.values import Mark, MigrationState
-from migrator.node import driver_node, hand_back
+from migrator.node import claim_watch, hand_back
 from migrator.node.active_controller import ActiveController, LeadershipLost
+from migrator.node.claiming import ClaimActs
 from migrator.node.driver_node import DriverNode
 from migrator.node.hand_back import HandBackActs, Left, last_step
 from migrator.node.metrics import Metrics
-from migrator.node.takeover import TakeoverActs
 from migrator.wire.messages.metadata import NoOpRecord
 from migrator.zk.session import Outcome
 from migrator.zk.znodes import ControllerZnode, MigrationZnode
@@ -47,7 +47,7 @@ def a_voters_driver(state: State, **known: Any) -> DriverNode:
     channels = SimpleNamespace(close=nothing, waiting=lambda: 0)
     session = SimpleNamespace(sync=lambda: None, apply=lambda multi: Outcome())
     given = {"config": VOTERS, "session": session, "channels": channels, "close_listener": nothing, **known}
-    driver = a_driver(state, _claim_look=None, _moves=0, _epoch=5, _on_retired=lambda finding: None, **given)
+    driver = a_driver(state, _epoch=5, _on_retired=lambda finding: None, **given)
     driver.controller.epoch = 5
     return driver
 
@@ -59,7 +59,7 @@ def zookeeper_says(monkeypatch: pytest.MonkeyPatch, *looks: Seen) -> None:
     def read(session: object, watch: object = None) -> Seen:
         return waiting.pop(0) if len(waiting) > 1 else waiting[0]
 
-    monkeypatch.setattr(driver_node, "read_claim", read)
+    monkeypatch.setattr(claim_watch, "read_claim", read)
     monkeypatch.setattr(hand_back, "read_claim", read)
 
 
@@ -102,7 +102,7 @@ def test_what_is_seen_of_a_successor_half_written_fences_nobody(monkeypatch: pyt
         successors = MigrationZnode(3001, 6, 10, 1)
         zookeeper_says(monkeypatch, found(3000, 5, successors), found(3001, 6, successors, zk_epoch=10))
         running = asyncio.create_task(driver.run({State.DUAL_WRITE: for_ever}))
-        await driver._check_claim()
+        await driver.claim_watch._check()
         await settle(driver, lambda: driver.now.state is State.IDLE)
         running.cancel()
         assert driver.now.state is State.IDLE
@@ -120,9 +120,9 @@ def test_a_look_that_began_under_an_earlier_leadership_means_nothing(monkeypatch
             driver.now.claim = a_claim(kraft_epoch=5)  # meanwhile it was elected again, and has claimed
             return found(3001, 2)
 
-        monkeypatch.setattr(driver_node, "read_claim", read)
-        await driver._check_claim()
-        assert driver._interrupts.empty()
+        monkeypatch.setattr(claim_watch, "read_claim", read)
+        await driver.claim_watch._check()
+        assert driver.events._interrupts.empty()
 
     story(told)
 
@@ -131,7 +131,7 @@ def test_a_follower_that_finishes_the_hand_back_first_does_not_fence_the_leader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One voter is down, so the leader still waits for it while another one, which knows the mark, goes ahead."""
-    monkeypatch.setattr(driver_node, "CLAIM_LOOK_S", 0.0)
+    monkeypatch.setattr(claim_watch, "CLAIM_LOOK_S", 0.0)
 
     async def told() -> None:
         driver = a_voters_driver(State.HANDING_BACK, retired_mark=SimpleNamespace(write=lambda text: None))
@@ -139,13 +139,13 @@ def test_a_follower_that_finishes_the_hand_back_first_does_not_fence_the_leader(
         zookeeper_says(monkeypatch, found(1, -1, None, zk_epoch=10))
 
         async def known_to_all(timeout_s: float, wait_because: object) -> None:
-            driver.look_at_claim()
+            driver.claim_watch.look()
             await asyncio.sleep(0.05)
 
         async def mark(mark: Mark, text: str) -> None: ...
 
         driver.controller.mark = mark  # type: ignore[method-assign]
-        driver._quorum = SimpleNamespace(known_to_all=known_to_all)  # type: ignore[assignment]
+        driver.quorum = SimpleNamespace(known_to_all=known_to_all)  # type: ignore[assignment]
         running = asyncio.create_task(driver.run({State.HANDING_BACK: lambda: HandBackActs(driver)._leave(3)}))
         await settle(driver, lambda: driver.now.state is State.RETIRED)
         running.cancel()
@@ -176,7 +176,7 @@ def test_an_abort_before_the_latch_is_latched(monkeypatch: pytest.MonkeyPatch) -
         driver = a_voters_driver(State.TAKING_OVER, hooks=SimpleNamespace(before=before))
         driver.controller.mark = mark  # type: ignore[method-assign]
         zookeeper_says(monkeypatch, found(1, -1, None))
-        table = {State.TAKING_OVER: TakeoverActs(driver).take_over, State.ABORTING: HandBackActs(driver).give_back}
+        table = {State.TAKING_OVER: ClaimActs(driver).take_over, State.ABORTING: HandBackActs(driver).give_back}
         running = asyncio.create_task(driver.run(table))
         await asyncio.sleep(0.01)
         assert driver.ask_abort("no")
