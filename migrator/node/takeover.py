@@ -60,8 +60,9 @@ from migrator.node.tree_reader import moved_since, read_guards, read_tree
 from migrator.node.window_guard import WindowGuard, live_brokers
 from migrator.zk import paths
 from migrator.zk.backup import export
-from migrator.zk.multi import Multi
-from migrator.zk.session import CONSIDERATE, UNLIMITED, Outcome, ZkSession
+from migrator.zk.multi import Multi, Outcome
+from migrator.zk.pipeline import CONSIDERATE, UNLIMITED
+from migrator.zk.session import ZkSession
 from migrator.zk.znodes import ControllerZnode
 
 log = structlog.get_logger()

@@ -32,6 +32,7 @@ from migrator.node.dual_write import DualWriteActs
 from migrator.node.takeover import TakeoverActs
 from migrator.zk import paths
 from migrator.zk.multi import Create, Multi
+from migrator.zk.pipeline import ReadPipeline
 from migrator.zk.session import Pending, ZkSession
 from tests.support.builders import a_partition, a_topic, an_id, an_image
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
@@ -202,7 +203,8 @@ def test_k16_every_error_of_zookeeper_is_expected_trouble_that_names_a_path(
     """Expected trouble is tried again, or ends the window; anything else would be a fault."""
     session = ZkSession.__new__(ZkSession)
     session._client = Failing(error())
-    session._has_multi_read = error is not exceptions.UnimplementedError
+    session._reads = ReadPipeline(session._client)
+    session._reads._has_multi_read = error is not exceptions.UnimplementedError
     session._listeners = {}
     session._login, session._set_acl = None, False
     with pytest.raises(FindingError, match=r"Z2K-200[24]"):

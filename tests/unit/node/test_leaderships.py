@@ -21,7 +21,7 @@ from migrator.node.hand_back import HandBackActs, Left, last_step
 from migrator.node.metrics import Metrics
 from migrator.node.takeover import TakeoverActs
 from migrator.wire.messages.metadata import NoOpRecord
-from migrator.zk.session import Outcome
+from migrator.zk.multi import Outcome
 from migrator.zk.znodes import ControllerZnode, MigrationZnode
 from tests.support.builders import a_claim, a_topic, an_image
 from tests.unit.node.test_driver_acts import a_driver, story
