@@ -29,6 +29,7 @@ from migrator.node.calm import Calm
 from migrator.node.client_security import client_security
 from migrator.node.config import NodeConfig
 from migrator.node.control import ControlPort
+from migrator.node.controller_apis import ControllerApis
 from migrator.node.driver_node import SPREAD_S, DriverNode
 from migrator.node.dual_write import DualWriteActs
 from migrator.node.dynamic_voters import refuse_dynamic_voters
@@ -38,6 +39,7 @@ from migrator.node.hooks import Hooks
 from migrator.node.log_replay import ReadAhead, read_ahead, read_bootstrap, read_snapshot
 from migrator.node.log_store import LogStore
 from migrator.node.peers import Peers
+from migrator.node.quorum_apis import QuorumApis
 from migrator.node.raft_node import RaftNode
 from migrator.node.registration import stay_registered
 from migrator.node.server import ControllerServer
@@ -223,16 +225,10 @@ class ControllerProcess:
             parts.session, parts.driver, parts.acts = session, driver, acts
         elif os.environ.get(PLAIN_KRAFT) == "1":
             controller.serve_without_migration()
+        quorum = QuorumApis(raft, wall_ms=raft.wall_ms, answer_fetch=self._hooks.answer_fetch)
         for listener in config.listeners:
-            server = ControllerServer(
-                raft,
-                controller,
-                listener=listener.name,
-                wall_ms=raft.wall_ms,
-                seen=parts.seen,
-                answer_fetch=self._hooks.answer_fetch,
-                security=config.security.get(listener.name),
-            )
+            apis = ControllerApis(raft, controller, quorum, listener=listener.name, seen=parts.seen)
+            server = ControllerServer(apis, config.security.get(listener.name))
             await server.start(listener.host, listener.port)
             parts.servers.append(server)
         self._start_control(loop, parts, meta)
