@@ -52,7 +52,7 @@ from migrator.model.draft import Delta
 from migrator.model.image import NOWHERE, Position
 from migrator.model.values import Mark, MigrationState
 from migrator.model.verdict import Verdict
-from migrator.node.active_controller import ActiveController, LeadershipLost
+from migrator.node.active_controller import ActiveController
 from migrator.node.broker_channels import UNKNOWN_SERVER_ERROR, BrokerChannels, refused_whole
 from migrator.node.calm import Calm
 from migrator.node.claims import read_claim
@@ -63,6 +63,7 @@ from migrator.node.encoder_config import encoder_of
 from migrator.node.hooks import Hooks
 from migrator.node.mirror_node import Mirror
 from migrator.node.password_writes import unmirrored
+from migrator.node.pending_appends import LeadershipLost
 from migrator.node.storage import RetiredMark
 from migrator.node.survey import survey_brokers
 from migrator.node.voters_seen import QuorumView

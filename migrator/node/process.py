@@ -39,6 +39,7 @@ from migrator.node.hooks import Hooks
 from migrator.node.log_replay import ReadAhead, read_ahead, read_bootstrap, read_snapshot
 from migrator.node.log_store import LogStore
 from migrator.node.peers import Peers
+from migrator.node.periodic_tasks import run_periodic_tasks
 from migrator.node.quorum_apis import QuorumApis
 from migrator.node.raft_node import RaftNode
 from migrator.node.registration import stay_registered
@@ -70,9 +71,6 @@ LABORATORY = "ZK2KRAFT_LAB"
 PLAIN_KRAFT = "ZK2KRAFT_LAB_KRAFT"
 """With this one a controller without the migration flag leads and changes metadata. For the benchmark: no broker of a
 KRaft cluster was ever tried with it."""
-
-TICK_S = 0.1
-SILENCE_LOOK_S = 0.5
 
 RETIRE_AFTER_S = 2 * SPREAD_S
 """A voter that learned of a hand-back goes on fetching so long, so that the others learn of it through the leader."""
@@ -234,7 +232,7 @@ class ControllerProcess:
         self._start_control(loop, parts, meta)
         raft.start()
         self._tasks += [
-            asyncio.create_task(self._tick(parts), name="tick"),
+            asyncio.create_task(run_periodic_tasks(controller, config), name="tick"),
             asyncio.create_task(self._measure_loop(), name="loop-delay"),
             asyncio.create_task(
                 stay_registered(raft, controller, self._registration(), config.voters, self._to_voters),
@@ -389,25 +387,6 @@ class ControllerProcess:
         )
 
     # --- while it runs -------------------------------------------------------------------------------------
-
-    async def _tick(self, parts: _Parts) -> None:
-        """What happens by the clock: NoOps, sessions and tokens that end, leaders that come home."""
-        next_silence = time.monotonic()
-        next_balance = next_silence + self._config.leader_imbalance_check_interval_s
-        next_sweep = next_silence + self._config.token_check_interval_ms / 1000
-        while True:
-            await asyncio.sleep(TICK_S)
-            now = time.monotonic()
-            parts.controller.append_noop_when_idle(self._config.idle_interval_ms)
-            if now >= next_silence:
-                parts.controller.fence_silent()
-                next_silence = now + SILENCE_LOOK_S
-            if self._config.auto_leader_rebalance and now >= next_balance:
-                parts.controller.balance_leaders()
-                next_balance = now + self._config.leader_imbalance_check_interval_s
-            if now >= next_sweep:
-                parts.controller.sweep_tokens()
-                next_sweep = now + self._config.token_check_interval_ms / 1000
 
     async def _measure_loop(self) -> None:
         """How late the loop is: the longest of the last ten seconds."""

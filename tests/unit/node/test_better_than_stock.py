@@ -27,8 +27,8 @@ from migrator.model.diff import diff
 from migrator.model.draft import Draft
 from migrator.model.image import EMPTY, Image
 from migrator.model.values import ConfigKey, ConfigType, MigrationState
-from migrator.node.active_controller import LeadershipLost
 from migrator.node.dual_write import DualWriteActs
+from migrator.node.pending_appends import LeadershipLost
 from migrator.node.takeover import TakeoverActs
 from migrator.zk import paths
 from migrator.zk.multi import Create, Multi
