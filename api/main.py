@@ -131,7 +131,8 @@ COULD_NOT_CHECK = 3
 
 def check(zookeeper: str, controllers: list[Path], *, clients: bool, as_json: bool) -> int:
     from migrator.node import preflight
-    from migrator.zk.session import CONSIDERATE, ZkSession
+    from migrator.zk.pipeline import CONSIDERATE
+    from migrator.zk.session import ZkSession
 
     try:
         with ZkSession(zookeeper) as session:
@@ -156,7 +157,8 @@ def check(zookeeper: str, controllers: list[Path], *, clients: bool, as_json: bo
 
 def rehearse(zookeeper: str, out: Path, controller: Path | None, *, as_json: bool) -> int:
     from migrator.node.rehearsal import rehearse as run
-    from migrator.zk.session import CONSIDERATE, ZkSession
+    from migrator.zk.pipeline import CONSIDERATE
+    from migrator.zk.session import ZkSession
 
     with ZkSession(zookeeper) as session:
         result = run(session, out, CONSIDERATE, _encoder_settings(controller))
@@ -240,7 +242,8 @@ def release(zookeeper: str, *, execute: bool) -> int:
 
 def export_tree(zookeeper: str, out: Path) -> int:
     from migrator.zk.backup import export
-    from migrator.zk.session import CONSIDERATE, ZkSession
+    from migrator.zk.pipeline import CONSIDERATE
+    from migrator.zk.session import ZkSession
 
     with ZkSession(zookeeper) as session:
         info = export(session, out, CONSIDERATE)

@@ -19,10 +19,11 @@ from migrator.driver.claim import Claim, Seen, still_ours
 from migrator.driver.machine import Happened, may_abort
 from migrator.errors import CLAIM_EXPIRED, FENCED, FindingError
 from migrator.model.values import Mark, MigrationState
-from migrator.node.active_controller import ActiveController, LeadershipLost
+from migrator.node.active_controller import ActiveController
 from migrator.node.claims import read_claim
 from migrator.node.driver_state import DriverState
 from migrator.node.event_queue import LOOK_S, EventQueue
+from migrator.node.pending_appends import LeadershipLost
 from migrator.zk.session import ZkSession
 
 log = structlog.get_logger()

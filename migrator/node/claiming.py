@@ -39,8 +39,7 @@ from migrator.node.hand_back import retire_log
 from migrator.node.step_down import wait_stepped_down
 from migrator.node.window_guard import WindowGuard
 from migrator.zk import paths
-from migrator.zk.multi import Multi
-from migrator.zk.session import Outcome
+from migrator.zk.multi import Multi, Outcome
 from migrator.zk.znodes import ControllerZnode
 
 log = structlog.get_logger()

@@ -18,7 +18,8 @@ from migrator.errors import COPY_DIFFERS
 from migrator.node.claims import read_claim
 from migrator.node.config import NodeConfig
 from migrator.zk.passwords import PasswordEncoder
-from migrator.zk.session import ReadLimits, ZkSession
+from migrator.zk.pipeline import ReadLimits
+from migrator.zk.session import ZkSession
 
 
 class CopyAudit:

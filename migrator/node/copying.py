@@ -22,7 +22,7 @@ from migrator.node.claiming import settle
 from migrator.node.copy_audit import CopyAudit
 from migrator.node.driver_node import DriverNode
 from migrator.node.tree_reader import moved_since, read_tree
-from migrator.zk.session import UNLIMITED
+from migrator.zk.pipeline import UNLIMITED
 
 log = structlog.get_logger()
 

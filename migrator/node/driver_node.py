@@ -31,7 +31,7 @@ from migrator.errors import TAKEOVER_ABORTED, TOLD_TOO_LATE, ZOOKEEPER_LOST, Fin
 from migrator.model.draft import Delta
 from migrator.model.image import Position
 from migrator.model.values import Mark, MigrationState
-from migrator.node.active_controller import ActiveController, LeadershipLost
+from migrator.node.active_controller import ActiveController
 from migrator.node.calm import Calm
 from migrator.node.claim_watch import ClaimWatch
 from migrator.node.client_security import client_security
@@ -43,6 +43,7 @@ from migrator.node.event_queue import EventQueue
 from migrator.node.hooks import Hooks
 from migrator.node.mirror_node import Mirror
 from migrator.node.password_writes import unmirrored
+from migrator.node.pending_appends import LeadershipLost
 from migrator.node.propagator import Propagator
 from migrator.node.storage import RetiredMark
 from migrator.node.voters_seen import QuorumView

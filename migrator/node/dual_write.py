@@ -37,7 +37,7 @@ from migrator.node.tree_reader import descendants, read_tree
 from migrator.zk import paths
 from migrator.zk.multi import Multi
 from migrator.zk.passwords import PasswordEncoder
-from migrator.zk.session import UNLIMITED
+from migrator.zk.pipeline import UNLIMITED
 from migrator.zk.znodes import parse_ordered_moves
 
 log = structlog.get_logger()

@@ -22,9 +22,8 @@ from migrator.driver.mirror import Shape, plan
 from migrator.errors import FindingError
 from migrator.model.draft import Delta
 from migrator.model.image import Image, Position
-from migrator.zk.multi import Multi
+from migrator.zk.multi import Multi, Outcome
 from migrator.zk.passwords import PasswordEncoder
-from migrator.zk.session import Outcome
 
 log = structlog.get_logger()
 

@@ -36,7 +36,7 @@ from migrator.node.tree_reader import read_guards, read_tree
 from migrator.node.window_guard import live_brokers
 from migrator.zk import paths
 from migrator.zk.backup import export
-from migrator.zk.session import CONSIDERATE, UNLIMITED
+from migrator.zk.pipeline import CONSIDERATE, UNLIMITED
 
 log = structlog.get_logger()
 

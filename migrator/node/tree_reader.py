@@ -29,7 +29,8 @@ from migrator.errors import MALFORMED_ZNODE, FindingError, Occurrence
 from migrator.zk import paths
 from migrator.zk.acl_znodes import ACL_ROOTS
 from migrator.zk.bulk_read import Znode
-from migrator.zk.session import UNLIMITED, ReadLimits, ZkSession
+from migrator.zk.pipeline import UNLIMITED, ReadLimits
+from migrator.zk.session import ZkSession
 from migrator.zk.znodes import (
     BrokerZnode,
     ClusterIdZnode,

@@ -13,11 +13,11 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from migrator.node.active_controller import LeadershipLost
 from migrator.node.broker_client import BrokerConnection
 from migrator.node.client_security import PLAINTEXT, ClientSecurity
 from migrator.node.config import Voter
 from migrator.node.peers import API_VERSIONS_VERSION, OUR_SOFTWARE
+from migrator.node.pending_appends import LeadershipLost
 from migrator.node.raft_node import RaftNode
 from migrator.wire.messages.handshake import ApiVersionsRequest, ApiVersionsResponse
 

@@ -42,8 +42,8 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     }.items()
 }
 
-ZK_SHELLS: Final = frozenset({"migrator.zk.session", "migrator.zk.backup"})
-"""The modules of `migrator/zk` that open something; the others are values."""
+ZK_SHELLS: Final = frozenset(f"migrator.zk.{name}" for name in ("session", "pipeline", "kazoo_calls", "backup"))
+"""The modules of `migrator/zk` that open something or wait; the others are values."""
 
 EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
     ("node", "audit"): "the copy is audited before the commit, and the hand-back compares both sides, in this process",

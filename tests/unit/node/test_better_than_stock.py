@@ -27,12 +27,13 @@ from migrator.model.diff import diff
 from migrator.model.draft import Draft
 from migrator.model.image import EMPTY, Image
 from migrator.model.values import ConfigKey, ConfigType, MigrationState
-from migrator.node.active_controller import LeadershipLost
 from migrator.node.copy_audit import CopyAudit
 from migrator.node.copying import CopyActs
 from migrator.node.dual_write import DualWriteActs
+from migrator.node.pending_appends import LeadershipLost
 from migrator.zk import paths
 from migrator.zk.multi import Create, Multi
+from migrator.zk.pipeline import ReadPipeline
 from migrator.zk.session import Pending, ZkSession
 from tests.support.builders import a_partition, a_topic, an_id, an_image
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
@@ -203,7 +204,8 @@ def test_k16_every_error_of_zookeeper_is_expected_trouble_that_names_a_path(
     """Expected trouble is tried again, or ends the window; anything else would be a fault."""
     session = ZkSession.__new__(ZkSession)
     session._client = Failing(error())
-    session._has_multi_read = error is not exceptions.UnimplementedError
+    session._reads = ReadPipeline(session._client)
+    session._reads._has_multi_read = error is not exceptions.UnimplementedError
     session._listeners = {}
     session._login, session._set_acl = None, False
     with pytest.raises(FindingError, match=r"Z2K-200[24]"):

@@ -14,8 +14,7 @@ from migrator.model.values import Mark
 from migrator.node import claiming
 from migrator.node.claiming import ClaimActs
 from migrator.node.driver_node import DriverNode
-from migrator.zk.multi import Multi
-from migrator.zk.session import Outcome
+from migrator.zk.multi import Multi, Outcome
 from tests.support.builders import an_image
 from tests.unit.node.test_driver_acts import story
 from tests.unit.node.test_leaderships import VOTERS, a_voters_driver, found

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from migrator.controller.removals import Removals
+from migrator.controller.contacts import Contacts
 from migrator.driver.claim import NOBODYS, Seen
 from migrator.driver.machine import Happened, State
 from migrator.model.values import Mark, MigrationState
 from migrator.node import claim_watch, hand_back
-from migrator.node.active_controller import ActiveController, LeadershipLost
+from migrator.node.active_controller import ActiveController
+from migrator.node.applied_log import AppliedLog
 from migrator.node.claiming import ClaimActs
 from migrator.node.driver_node import DriverNode
 from migrator.node.hand_back import HandBackActs, Left, last_step
+from migrator.node.log_replay import read_ahead
 from migrator.node.metrics import Metrics
+from migrator.node.pending_appends import LeadershipLost, PendingAppends
 from migrator.wire.messages.metadata import NoOpRecord
-from migrator.zk.session import Outcome
+from migrator.zk.multi import Outcome
 from migrator.zk.znodes import ControllerZnode, MigrationZnode
 from tests.support.builders import a_claim, a_topic, an_image
 from tests.unit.node.test_driver_acts import a_driver, story
@@ -234,9 +236,9 @@ def a_controller_about_to_resign() -> ActiveController:
     resumed = asyncio.Event()
     resumed.set()
     known = {
-        "_raft": raft, "image": image, "newest": image, "epoch": 5, "_steps": deque(), "_resumed": resumed,
-        "_elected": None, "_applied": 10, "_on_lost": lambda epoch: None, "_catch_up": lambda: None,
-        "_replay": SimpleNamespace(removals=Removals()), "_last_append_ms": 0,
+        "_raft": raft, "image": image, "newest": image, "epoch": 5, "_pending": PendingAppends(), "_resumed": resumed,
+        "_elected": None, "_log": AppliedLog(cast(Any, raft), read_ahead([])), "_on_lost": lambda epoch: None,
+        "_catch_up": lambda: None, "_last_append_ms": 0, "contacts": Contacts(), "settings": None, "_chance": None,
     }  # fmt: skip
     for name, value in known.items():
         setattr(controller, name, value)

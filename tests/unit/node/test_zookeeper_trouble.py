@@ -25,8 +25,7 @@ from migrator.node.dual_write import DualWriteActs
 from migrator.node.hand_back import HandBackActs
 from migrator.node.mirror_node import Mirror
 from migrator.zk import paths
-from migrator.zk.multi import Check, Multi, SetData
-from migrator.zk.session import Outcome
+from migrator.zk.multi import Check, Multi, Outcome, SetData
 from tests.support.builders import a_topic, an_image
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
 from tests.unit.driver.test_mirror import a_cluster, mirror
