@@ -274,13 +274,11 @@ def plan_hand_back(claim: Claim, highest_state_epoch: int) -> Multi:
     `/controller_epoch` + 1 and must outrank it (F-40).
     """
     epoch = max(claim.zk_epoch, highest_state_epoch)
-    return Multi(
-        (
-            SetData(paths.CONTROLLER_EPOCH, str(epoch).encode(), claim.epoch_version),
-            Delete(paths.MIGRATION, claim.migration_version),
-            Delete(paths.CONTROLLER, claim.controller_version),
-        )
-    )
+    raised = SetData(paths.CONTROLLER_EPOCH, str(epoch).encode(), claim.epoch_version)
+    left = Delete(paths.CONTROLLER, claim.controller_version)
+    if claim.migration_version < 0:  # somebody deleted it
+        return Multi((raised, left))
+    return Multi((raised, Delete(paths.MIGRATION, claim.migration_version), left))
 
 
 def still_ours(seen: Seen, claim: Claim) -> bool:

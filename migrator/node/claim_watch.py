@@ -140,8 +140,8 @@ class ClaimWatch:
         else:
             now.finding = FENCED.found(found=f"{holder}, epoch {seen.epoch}", expected=expected)
         now.reason = now.finding.text
-        no_broker_knows = is_gone and now.fresh_copy
-        return self._interrupted(Happened.MUST_GO_BACK if no_broker_knows else Happened.CLAIM_TOUCHED)
+        can_go_back = now.fresh_copy and (is_gone or _stands_alone(seen, claim))  # and no broker knows
+        return self._interrupted(Happened.MUST_GO_BACK if can_go_back else Happened.CLAIM_TOUCHED)
 
     def _interrupted(self, happened: Happened) -> Happened:
         self._events.interrupt(happened)
@@ -156,3 +156,14 @@ class ClaimWatch:
             and held.brokerid != claim.node
             and held.kraft_epoch > max(claim.kraft_epoch, self._controller.epoch or 0)
         )
+
+
+def _stands_alone(seen: Seen, claim: Claim | None) -> bool:
+    """`/migration` was deleted beside a claim that is ours: the claim can be taken away all the same."""
+    held = seen.controller
+    return (
+        claim is not None
+        and held is not None
+        and (held.brokerid, held.kraft_epoch, seen.epoch) == (claim.node, claim.kraft_epoch, claim.zk_epoch)
+        and seen.migration_version < 0
+    )

@@ -73,6 +73,7 @@ class ClaimActs:
             return await self._not_claimed(refused)
         await d.hooks.before("claim")
         d.now.window = Window(d.now_ms(), d.config.takeover_max_ms)
+        d.unsettled.begin(d.now.window)
         held = seen.controller
         claim = await (self._claim_vacant(seen) if held is None or held.kraft_epoch > 0 else self._displace(seen, held))
         if claim is None:
@@ -85,6 +86,7 @@ class ClaimActs:
         """Nothing of it stands in ZooKeeper, so nothing has to be given back."""
         d = self.d
         d.now.window = None
+        d.unsettled.end()
         await d.controller.mark(Mark.TAKEOVER, "")
         d.now.finding = found
         return Happened.CLAIM_REFUSED
@@ -153,6 +155,7 @@ class ClaimActs:
         if not await self._claimed(multi, claim):
             raise ZOOKEEPER_LOST.error(path=paths.CONTROLLER, reason="the claim was refused; reading again")
         d.now.fresh_copy = False
+        d.unsettled.end()
         self._hold_claim(claim)
         return Happened.CLAIM_RESUMED
 
@@ -211,6 +214,7 @@ async def settle(driver: DriverNode, position: Position) -> Happened:
             return driver.too_late()
         await asyncio.sleep(SETTLE_AGAIN_S)
     driver.now.claim = settled
+    driver.unsettled.end()
     return Happened.COMMITTED
 
 

@@ -96,7 +96,6 @@ class CopyActs:
             base = d.controller.newest
             last = Position(d.epoch, d.controller.next_offset() + sum(count for count, _ in batches) - 1)
             delta = await asyncio.to_thread(copied, copy, base, last)
-            d.now.fresh_copy = True
             position = await d.controller.append_copy(batches, delta)
         log.info("copy.committed", offset=position.offset, epoch=position.epoch, took_ms=d.now_ms() - started)
         healed = d.controller.heal()

@@ -46,17 +46,13 @@ from migrator.node.password_writes import unmirrored
 from migrator.node.pending_appends import LeadershipLost
 from migrator.node.propagator import Propagator
 from migrator.node.storage import RetiredMark
+from migrator.node.unsettled_claim import UnsettledClaim
 from migrator.node.voters_seen import QuorumView
+from migrator.node.wishes import Wishes
 from migrator.wire.schema import Message
 from migrator.zk.session import ZkSession
 
 log = structlog.get_logger()
-
-TAKEOVER_CAN_BE_ASKED = frozenset({State.WAIT_QUORUM, State.WAIT_BROKERS, State.HELD})
-HAND_BACK_CAN_BE_ASKED = frozenset(
-    {State.COMMITTING, State.RESUMING, State.SYNCING, State.TELLING_BROKERS, State.DUAL_WRITE}
-)
-"""A wish that comes at any other time is not kept: it would be carried out when nobody means it any more."""
 
 MIRRORS = frozenset({State.SYNCING, State.TELLING_BROKERS, State.DUAL_WRITE, State.HANDING_BACK})
 """Where ZooKeeper is brought to what the log says."""
@@ -112,6 +108,8 @@ class DriverNode:
     def _make_parts(self) -> None:
         """The parts that work beside the acts."""
         config, controller, now, events = self.config, self.controller, self.now, self.events
+        self.wishes = Wishes(now, self.now_ms)
+        self.unsettled = UnsettledClaim(now, self.now_ms, lambda: self.session.renew(), events.watch_task)
         self.claim_watch = ClaimWatch(
             now, controller, self.session, config.voter_ids, events, on_outage=self._forget_commits
         )
@@ -179,10 +177,14 @@ class DriverNode:
 
     # --- what a person asks for ----------------------------------------------------------------------------
 
-    def ask_takeover(self) -> None:
-        """A person wants the takeover. Asked once more when it is under way, this changes nothing."""
-        self.now.wish_takeover = self.now.state in TAKEOVER_CAN_BE_ASKED
+    def ask_takeover(self) -> bool:
+        """A person wants the takeover; False when the wish is not kept."""
         self.events.wake()
+        return self.wishes.ask_takeover()
+
+    def withdraw_takeover(self) -> bool:
+        """Nobody wants the takeover any more; False when there was no such wish, or it has begun."""
+        return self.wishes.withdraw_takeover()
 
     def ask_abort(self, reason: str) -> bool:
         """Abort the window; False when there is nothing to abort any more."""
@@ -192,10 +194,12 @@ class DriverNode:
         self.fail_window(aborted.text, aborted)
         return True
 
-    def ask_hand_back(self) -> None:
-        self.now.wish_hand_back = self.now.state in HAND_BACK_CAN_BE_ASKED
-        if self.now.wish_hand_back:
+    def ask_hand_back(self) -> bool:
+        """A person wants the cluster to go back; False when the wish is not kept."""
+        kept = self.wishes.ask_hand_back()
+        if self.wishes.hand_back:
             self.events.interrupt(Happened.HAND_BACK_ASKED)
+        return kept
 
     # --- commits -------------------------------------------------------------------------------------------
 
@@ -205,6 +209,8 @@ class DriverNode:
         self._note_what_surveys_miss(delta)
         if self.now.claim is None or self.controller.image.migration is not MigrationState.MIGRATION:
             return
+        if self.now.state is State.FENCED:
+            return  # somebody else rules: neither ZooKeeper nor brokers hear of it from here
         if self.now.state in MIRRORS and not self.now.fresh_copy:  # a copy came from ZooKeeper
             self.divergence.committed(delta.after.position.offset)
         if self.mirror is not None:
@@ -265,6 +271,8 @@ class DriverNode:
                 waiting = {interrupt} if task is None else {interrupt, task}
                 done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 if interrupt in done:
+                    if task is not None and task in done:
+                        task.result()  # a fault is not lost behind an interrupt (K-24)
                     happened = interrupt.result()
                     if isinstance(happened, BaseException):
                         raise happened
@@ -323,6 +331,8 @@ class DriverNode:
 
     async def _enter(self, state: State, happened: Happened) -> None:
         self.now.enter(state, happened, self.now_ms())
+        if state is State.COMMITTING:
+            self.now.fresh_copy = True  # from here on it may be in the log, and no broker knows
         if in_window(state) or state is State.RESUMING:
             self._calm.begin()
         else:
@@ -331,10 +341,11 @@ class DriverNode:
             await self._stop_telling()
         if state is State.IDLE:
             self.now.forget_leadership()
+            self.wishes.begun()
         if state is State.RESUMING:
             self.divergence.resume()
         if state is State.ABORTING:
-            self.now.wish_takeover = False
+            self.wishes.begun()
             self.now.exported = None
         if state is State.DUAL_WRITE and self.now.window is not None:
             self._close_window()

@@ -31,7 +31,6 @@ log = structlog.get_logger()
 class DriverState:
     """Of one driver.
 
-    wish_takeover, wish_hand_back: a person asked; kept until done.
     trouble: what holds up the act of this state, or what somebody should look at meanwhile; `finding` is about how
         states ended.
     """
@@ -50,8 +49,6 @@ class DriverState:
     audit: Report | None = None
     finding: Occurrence | None = None
     trouble: Occurrence | None = None
-    wish_takeover: bool = False
-    wish_hand_back: bool = False
     fresh_copy: bool = False
     dual_write_at: Position = NOWHERE
     reconciled_writes: int | None = None
@@ -82,10 +79,10 @@ class DriverState:
             log.info("driver.waits", state=self.state.value, reason=reason)
 
     def forget_leadership(self) -> None:
-        """What this node held, learned or was asked for as a leader means nothing when it leads again."""
+        """What this node held or learned as a leader means nothing when it leads again."""
         self.claim = self.window = None
         self.dual_write_at = NOWHERE
-        self.wish_takeover = self.wish_hand_back = self.fresh_copy = False
+        self.fresh_copy = False
         self.unreadable = {}
         self.surveys.clear()
 

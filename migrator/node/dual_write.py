@@ -321,7 +321,7 @@ class DualWriteActs:
         while True:
             if d.mirror is None:  # it broke where nobody was listening, as during a hand-back that was refused
                 return Happened.MIRROR_BROKEN
-            if d.now.wish_hand_back:
+            if d.wishes.hand_back:
                 return Happened.HAND_BACK_ASKED
             came_or_went = is_away(d.now.trouble) == d.session.connected
             if d.now_ms() - looked_ms >= STRANGERS_LOOK_MS or came_or_went:

@@ -73,7 +73,8 @@ def last_step(seen: Seen, left: Left) -> Multi | None:
         return None
     if seen.epoch != left.zk_epoch:
         return None  # the claim of another migration, by a node of the same id in an epoch of the same number
-    if seen.migration is None or seen.migration.kraft_controller_epoch != left.kraft_epoch:
+    is_deleted = seen.migration_version < 0  # by hand: the claim stands all the same, and no broker can be controller
+    if not is_deleted and (seen.migration is None or seen.migration.kraft_controller_epoch != left.kraft_epoch):
         return None
     claim = Claim(
         node=left.node,
@@ -143,6 +144,7 @@ class HandBackActs:
             await asyncio.sleep(AGAIN_S)
         d.now.window_ms = None if d.now.window is None else d.now_ms() - d.now.window.opened_ms
         d.now.window = None
+        d.unsettled.end()
         return Happened.GIVEN_BACK
 
     def _way_back(self, seen: Seen) -> tuple[Multi | None, bool]:
@@ -179,7 +181,7 @@ class HandBackActs:
     async def hand_back(self) -> Happened:
         """From dual-write, with every broker in ZooKeeper mode."""
         d = self.d
-        d.now.wish_hand_back = False
+        d.wishes.begun()
         try:
             self._refuse_with_kraft_brokers()
             self._refuse_beside_stock()
@@ -273,6 +275,7 @@ class HandBackActs:
             except FindingError as error:  # the log is retired: whatever it is, there is no other way than on
                 d.now.wait_because(f"ZooKeeper did not take the claim back; reading it again: {error}")
             await asyncio.sleep(AGAIN_S)
+        d.unsettled.end()
         log.info("zk.handed_back", controller_epoch=claim.zk_epoch)
         d.now.reason = "the cluster was handed back; this log is retired"
         return Happened.HANDED_BACK

@@ -272,12 +272,6 @@ class ControllerProcess:
             self._fatal(task.exception() or RuntimeError("a task ended"))
 
     def _start_control(self, loop: asyncio.AbstractEventLoop, parts: _Parts, meta: MetaProperties) -> None:
-        driver = parts.driver
-
-        def asked(wish: str) -> None:
-            if driver is not None:
-                (driver.ask_takeover if wish == "takeover" else driver.ask_hand_back)()
-
         self._control = ControlPort(
             loop,
             self._config.metadata_log_dir,
@@ -289,9 +283,7 @@ class ControllerProcess:
                 loop_delay_ms=self._loop_delay_ms,
             ),
             metrics=parts.raft.metrics,
-            take_over=lambda: asked("takeover"),
-            abort=lambda reason: driver is not None and driver.ask_abort(reason),
-            hand_back=lambda: asked("hand-back"),
+            driver=parts.driver,
         )
         self._control.start(self._config.control_address)
 

@@ -59,6 +59,7 @@ def driver_status(driver: DriverNode) -> dict[str, Any]:
             "can_abort": may_abort(now.state),
             "can_hand_back": now.state is State.DUAL_WRITE,
             "held": now.state is State.HELD,
+            "wishes": driver.wishes.standing(),
             "finding": None if now.finding is None else now.finding.as_json(),
             "trouble": None if now.trouble is None else now.trouble.as_json(),
             "history": now.history[-50:],

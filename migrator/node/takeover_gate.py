@@ -10,6 +10,7 @@ them.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,7 +19,7 @@ from pathlib import Path
 import structlog
 
 from migrator.driver.claim import left_controller
-from migrator.driver.copy import make_copy
+from migrator.driver.copy import Copy, make_copy
 from migrator.driver.gate import Evidence, can_register, ibp_differs, takeover_verdict, voters_enabled
 from migrator.driver.guard import strays, without_ids
 from migrator.driver.machine import Happened
@@ -58,6 +59,7 @@ class GateActs:
         self._exported_ms = 0
         self._look_ms = 0
         self._strays: set[str] = set()
+        self._reading = threading.Lock()
 
     # --- waiting -------------------------------------------------------------------------------------------
 
@@ -95,8 +97,8 @@ class GateActs:
             if [check.name for check in verdict.failed] == ["a ZooKeeper export is taken"]:
                 await self._export()
                 continue
-            if verdict.holds and (self.d.config.gates == "auto" or self.d.now.wish_takeover):
-                self.d.now.wish_takeover = False
+            if verdict.holds and (self.d.config.gates == "auto" or self.d.wishes.takeover):
+                self.d.wishes.begun()
                 return Happened.GATE_OPENED
             held = "the takeover is held (zk2kraft.gates=hold); `zk2kraft advance` lets it begin"
             self.d.now.wait_because(held if verdict.holds else verdict.reason())
@@ -122,9 +124,10 @@ class GateActs:
         """Read, encode and ask everything that the gate wants to know."""
         d = self.d
         before = d.now.tree
-        await asyncio.to_thread(self._read_ahead)
-        assert d.now.tree is not None
-        d.controller.removals.take_places(replicas_gone(before, d.now.tree))
+        tree, d.now.copy = await asyncio.to_thread(self._read_ahead, before, d.now.copy)
+        d.now.tree = tree
+        await asyncio.to_thread(read_guards, d.session, tree)
+        d.controller.removals.take_places(replicas_gone(before, tree))
         seen = await asyncio.to_thread(read_claim, d.session)
         brokers = reachable(d.controller.image)
         if d.now_ms() - self._exported_ms > EXPORT_FRESH_MS:
@@ -133,7 +136,7 @@ class GateActs:
         d.now.surveys, failed = await survey_brokers(*whom)
         settings, silent = await ask_settings(*whom)
         return Evidence(
-            tree=d.now.tree,
+            tree=tree,
             seen=seen,
             image=d.controller.image,
             voters=d.config.voter_ids,
@@ -147,7 +150,7 @@ class GateActs:
             exported=d.now.exported,
             inter_broker_listener=d.config.inter_broker_listener,
             unasked=failed,
-            unexplained=await asyncio.to_thread(self._unexplained, d.now.tree),
+            unexplained=await asyncio.to_thread(self._unexplained, tree),
             cluster_id=d.controller.settings.cluster_id,
             waived=d.config.waived,
             ours=replace(controller_settings(d.config), level=d.controller.image.metadata_version),
@@ -165,20 +168,23 @@ class GateActs:
         lasting = [found for found in seen if found.text in before]
         return [found for each in surveys for found in without_ids(each, topics)] + lasting
 
-    def _read_ahead(self) -> None:
-        """On a thread: the tree, its records and the proof of both, reusing what did not move."""
-        now = self.d.now
-        limits = UNLIMITED if now.tree is not None else CONSIDERATE
-        started = time.monotonic()
-        tree = read_tree(self.d.session, limits, now.tree)
-        read = time.monotonic()
-        now.copy = make_copy(tree, now.copy, self.d.passwords)
-        now.tree = tree
-        self._read_ms = int((read - started) * 1000)
-        self._encode_ms = max(self._encode_ms, int((time.monotonic() - read) * 1000))
-        self._audit.ahead(now.copy, limits)
-        self._look_ms = int((time.monotonic() - started) * 1000)
-        read_guards(self.d.session, tree)
+    def _read_ahead(self, before: Tree | None, copy: Copy | None) -> tuple[Tree, Copy]:
+        """On a thread: the tree, its records and the proof of both, reusing what did not move.
+
+        An act that is cancelled leaves its thread behind: it changes nothing that the driver has, and another one waits
+        for it.
+        """
+        with self._reading:
+            limits = UNLIMITED if before is not None else CONSIDERATE
+            started = time.monotonic()
+            tree = read_tree(self.d.session, limits, before)
+            read = time.monotonic()
+            copy = make_copy(tree, copy, self.d.passwords)
+            self._read_ms = int((read - started) * 1000)
+            self._encode_ms = max(self._encode_ms, int((time.monotonic() - read) * 1000))
+            self._audit.ahead(copy, limits)
+            self._look_ms = int((time.monotonic() - started) * 1000)
+            return tree, copy
 
     async def _export(self) -> None:
         d = self.d
@@ -200,7 +206,7 @@ class GateActs:
             d.now.finding = LATCHED.found(mark=d.controller.newest.marks.get(Mark.TAKEOVER))
             d.now.reason = d.now.finding.text
         while True:
-            if d.now.wish_takeover:
+            if d.wishes.takeover:
                 await d.controller.mark(Mark.TAKEOVER, "")
                 d.now.finding = None
                 return Happened.UNLATCHED

@@ -31,7 +31,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KeeperState
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Permissions
 
-from migrator.errors import ZOOKEEPER_LOGIN_UNUSABLE, ZOOKEEPER_UNREACHABLE
+from migrator.errors import ZOOKEEPER_LOGIN_UNUSABLE, ZOOKEEPER_LOST, ZOOKEEPER_UNREACHABLE
 from migrator.zk.bulk_read import Znode
 from migrator.zk.kazoo_calls import CALL_TIMEOUT_S, is_connected, refuse_unconnected, translated, znode_of
 from migrator.zk.login import OPEN, Login, is_sensitive, login_in, login_place
@@ -111,6 +111,17 @@ class ZkSession:
             ):  # it hangs in a server that does not answer; its thread is a daemon
                 self._client.stop()
                 self._client.close()
+
+    def renew(self) -> None:
+        """End the session, with its ephemeral znodes, and begin another one, which connects in the background.
+
+        Raises Z2K-2002 when it cannot be ended yet because a server hangs; to be called again then.
+        """
+        try:
+            self._client.stop()
+            self._client.start_async()
+        except (WriterNotClosedException, OSError) as error:
+            raise ZOOKEEPER_LOST.error(path=self.connect, reason=f"the session does not end: {error}") from error
 
     def __enter__(self) -> ZkSession:
         return self.start()

@@ -167,7 +167,7 @@ def test_a_takeover_is_not_wished_for_later(state: State, *, kept: bool) -> None
     async def told() -> None:
         driver = a_driver(state)
         driver.ask_takeover()
-        assert driver.now.wish_takeover is kept
+        assert driver.wishes.takeover is kept
 
     story(told)
 
@@ -176,8 +176,7 @@ def test_a_takeover_is_not_wished_for_later(state: State, *, kept: bool) -> None
 def test_a_hand_back_is_not_wished_for_before_there_is_anything_to_hand_back(state: State, *, kept: bool) -> None:
     async def told() -> None:
         driver = a_driver(state)
-        driver.ask_hand_back()
-        assert driver.now.wish_hand_back is kept
+        assert driver.ask_hand_back() is driver.wishes.hand_back is kept
 
     story(told)
 

@@ -84,12 +84,11 @@ def test_a_leadership_that_ends_takes_its_claim_and_its_wishes_along() -> None:
         driver.now.claim = a_claim()
         running = asyncio.create_task(driver.run({State.SYNCING: for_ever}))
         driver.ask_hand_back()
-        driver.now.wish_takeover = True
         driver.lost_leadership()
         await settle(driver, lambda: driver.now.state is State.IDLE)
         running.cancel()
         now = driver.now
-        assert (now.state, now.claim, now.wish_hand_back, now.wish_takeover) == (State.IDLE, None, False, False)
+        assert (now.state, now.claim, driver.wishes.standing()) == (State.IDLE, None, [])
 
     story(told)
 

@@ -305,7 +305,8 @@ def test_dual_write_says_that_zookeeper_is_away_until_it_is_back(monkeypatch: py
             trouble = driver.now.trouble
             said.append((None if trouble is None else trouble.code, "not connected" in driver.now.reason))
             session.connected = True
-            driver.now.wish_hand_back = len(said) == 2
+            if len(said) == 2:
+                driver.ask_hand_back()
 
         monkeypatch.setattr(driver.events, "changed", changed)
         assert await DualWriteActs(driver).dual_write() is Happened.HAND_BACK_ASKED

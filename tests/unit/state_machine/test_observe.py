@@ -147,9 +147,7 @@ def test_the_fake_has_the_routes_of_the_real_control_port(controller: FakeContro
         tmp_path,
         status=dict,
         metrics=Metrics(),
-        take_over=lambda: None,
-        abort=lambda reason: True,
-        hand_back=lambda: None,
+        driver=None,
     )
     paths = set(real._app().openapi()["paths"])
     loop.close()
