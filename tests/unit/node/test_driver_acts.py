@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -90,11 +91,13 @@ def test_a_mirror_that_breaks_while_brokers_are_told_is_made_again_before_dual_w
 
 def test_brokers_that_have_not_answered_are_waited_for_also_after_zookeeper_was_compared_again() -> None:
     async def told() -> None:
-        driver = a_driver(State.SYNCING)
+        sent: list[Order] = []
+        driver = a_driver(State.SYNCING, channels=SimpleNamespace(send=sent.extend))
         teller = driver.propagator.teller = Teller(a_claim(), "PLAINTEXT", driver.controller.image)
         assert driver.propagator.not_told() == [1, 2, 3]
-        teller.everything(withheld=[3])
-        driver.propagator._unanswered_full = {1: 0, 2: 2}
+        driver.propagator.send(teller.everything(withheld=[3]))
+        for order in sent[:4]:  # all three of the first broker, one of the second
+            driver.propagator._on_answer(order, None)
         assert driver.propagator.not_told() == [2, 3]
 
     story(told)
@@ -107,10 +110,11 @@ def test_a_broker_that_refuses_everything_gets_one_full_send_at_a_time_and_ever_
     monkeypatch.setattr(propagator, "REFUSED_AGAIN_S", 0.02)
 
     async def told() -> None:
-        sends = []
-        driver = a_driver(State.DUAL_WRITE, channels=SimpleNamespace(send=lambda orders: sends.append(orders)))
-        driver.propagator.teller = Teller(a_claim(), "PLAINTEXT", driver.controller.image)
-        refused = [each for each in driver.propagator.teller.everything() if each.broker == 1]
+        sends: list[list[Order]] = []
+        driver = a_driver(State.DUAL_WRITE, channels=SimpleNamespace(send=sends.append))
+        teller = driver.propagator.teller = Teller(a_claim(), "PLAINTEXT", driver.controller.image)
+        driver.propagator.send(teller.everything())
+        refused = [each for each in sends.pop() if each.broker == 1]
         began = asyncio.get_running_loop().time()
         for turn in range(1, 5):
             for order in refused:
@@ -139,11 +143,11 @@ def test_a_broker_whose_code_fails_at_a_full_request_is_healed_before_the_next_o
 
     async def told() -> None:
         sends: list[list[Order]] = []
-        channels = SimpleNamespace(send=lambda orders: sends.append(orders))
-        driver = a_driver(State.TELLING_BROKERS, channels=channels)
+        driver = a_driver(State.TELLING_BROKERS, channels=SimpleNamespace(send=sends.append))
         driver.controller.removals.topic_gone("gone")
-        driver.propagator.teller = Teller(a_claim(), "PLAINTEXT", driver.controller.image)
-        refused = [each for each in driver.propagator.teller.everything() if each.broker == 1]
+        teller = driver.propagator.teller = Teller(a_claim(), "PLAINTEXT", driver.controller.image)
+        driver.propagator.send(teller.everything())
+        refused = [each for each in sends.pop() if each.broker == 1]
         driver.propagator._on_answer(refused[1], refused_whole(UNKNOWN_SERVER_ERROR))
         while not sends:
             await asyncio.sleep(0.005)
@@ -154,8 +158,11 @@ def test_a_broker_whose_code_fails_at_a_full_request_is_healed_before_the_next_o
         ]
         (dropped,) = request_of(stop).topic_states
         assert (dropped.topic_name, [each.partition_index for each in dropped.partition_states]) == ("gone", [3])
-        assert full == refused
-        assert driver.propagator._unanswered_full[1] == 3
+        assert [replace(each, full_send=None) for each in full] == [replace(each, full_send=None) for each in refused]
+        assert 1 in driver.propagator.not_told()
+        for order in sends[0]:
+            driver.propagator._on_answer(order, None)
+        assert 1 not in driver.propagator.not_told()
 
     story(told)
 
