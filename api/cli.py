@@ -2,13 +2,15 @@
 
 In:   arguments. Out: text for people, or with `--json` one JSON document on standard output and nothing else.
 Elsewhere: what each command does (main.py, imported inside the command, so that `--help` is quick).
-Exit codes: 0 done, 1 trouble or a difference, 2 blocked or not all read, 3 could not check, 4 refused by a gate.
+Exit codes: 0 done, 1 trouble or a difference, 2 blocked or not all read, 3 could not check, 4 refused by a gate,
+70 a fault of ours: whatever was asked has no answer.
 """
 
 from __future__ import annotations
 
 import getpass
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -31,6 +33,10 @@ storage = typer.Typer(no_args_is_help=True, help="Directories of controllers, as
 log = typer.Typer(no_args_is_help=True, help="The metadata log.")
 app.add_typer(storage, name="storage")
 app.add_typer(log, name="log")
+
+UNEXPECTED: Final = 70
+"""`EX_SOFTWARE` of sysexits.h. An error that nobody foresaw must not look like an answer; Python's own code for it is
+1, which is "diverged" or "go, with warnings"."""
 
 DEMO_DIR = Path("zk2kraft-demo")
 
@@ -330,10 +336,18 @@ def _ask(url: str, as_json: bool, command: Callable[[Client], int]) -> None:
 
 
 def main(arguments: list[str] | None = None) -> Any:
-    """The console script: findings are told without a traceback."""
+    """The console script: findings are told without a traceback, anything else with it and an exit code of its own."""
     try:
         return app(args=arguments)
     except FindingError as error:
         print(error, file=sys.stderr)
         print(error.occurrence.finding.remedy, file=sys.stderr)
         sys.exit(1)
+    except Exception as error:
+        traceback.print_exception(error)
+        said = f"{type(error).__name__}: {error}".splitlines()[0]
+        print(
+            f"zk2kraft: a fault of ours ended the command, and it says nothing about the cluster. {said}",
+            file=sys.stderr,
+        )
+        sys.exit(UNEXPECTED)

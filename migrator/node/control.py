@@ -59,7 +59,7 @@ class ControlPort:
     def start(self, address: str) -> None:
         """Listen, and write port and token where only this user reads them."""
         host, _, port = address.rpartition(":")
-        config = uvicorn.Config(self._app(), host=host, port=int(port), log_level="error", lifespan="off")
+        config = uvicorn.Config(self._app(), host=host.strip("[]"), port=int(port), log_level="error", lifespan="off")
         self._server = uvicorn.Server(config)
         listening = config.bind_socket()
         listening.listen(16)  # who reads the file below may connect at once
