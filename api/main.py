@@ -218,23 +218,24 @@ def _difference_line(each: Difference) -> str:
     return f"{each.kind}: {what} zookeeper={each.zookeeper} log={each.log}"
 
 
-def release(zookeeper: str, *, execute: bool) -> int:
+def release(zookeeper: str, logs: list[Path], *, execute: bool, accept_loss: bool) -> int:
     from migrator.node.release import execute_release, plan_release
     from migrator.zk.session import ZkSession
 
     with ZkSession(zookeeper) as session:
         try:
-            plan = plan_release(session)
+            plan = plan_release(session, logs, accept_loss=accept_loss)
+            print("before", *plan.before, sep="\n  ")
+            print("what ZooKeeper has of the metadata log", *plan.mirrored, sep="\n  ")
+            print(f"brokers in ZooKeeper mode: {list(plan.brokers)}")
+            print("the multi", *plan.multi.describe(), sep="\n  ")
+            if not execute:
+                print("nothing was changed; --execute applies it")
+                return 0
+            print("after", *execute_release(session, plan), sep="\n  ")
         except FindingError as error:
             print(f"{error}\n{error.occurrence.finding.remedy}", file=sys.stderr)
             return 2
-        print("before", *plan.before, sep="\n  ")
-        print(f"brokers in ZooKeeper mode: {list(plan.brokers)}")
-        print("the multi", *plan.multi.describe(), sep="\n  ")
-        if not execute:
-            print("nothing was changed; --execute applies it")
-            return 0
-        print("after", *execute_release(session, plan), sep="\n  ")
     return 0
 
 
