@@ -153,9 +153,7 @@ def _what_zookeeper_has(seen: Seen, tree: Tree, logs: Sequence[Path], *, accept_
     return has, *(_compared(_look(logs, tree, at), at, accept_loss=accept_loss) if logs else (_NOT_COMPARED,))
 
 
-_NOT_COMPARED: Final = (
-    "not verified: whether ZooKeeper lacks a change (--log DIR compares with a controller's directory)"
-)
+_NOT_COMPARED: Final = "not verified: whether ZooKeeper lacks a change (--log DIR compares with a controller's log)"
 
 
 def _look(logs: Sequence[Path], tree: Tree, at: Position) -> list[LogLook]:
@@ -173,8 +171,8 @@ def _compared(looks: Sequence[LogLook], at: Position, *, accept_loss: bool) -> l
     """One line for each log, and one when others might know more."""
     if not any(look.holds for look in looks):
         reason = (
-            f"none of the logs given has offset {at.offset} of epoch {at.epoch}, which {paths.MIGRATION} names: they are "
-            "behind ZooKeeper, or of another migration"
+            f"none of the logs given has offset {at.offset} of epoch {at.epoch}, which {paths.MIGRATION} names: they "
+            "are behind ZooKeeper, or of another migration"
         )
         raise RELEASE_REFUSED.error(reason=reason)
     worst = max(looks, key=lambda look: (look.is_ahead, look.last))
@@ -199,6 +197,5 @@ def _others(looks: Sequence[LogLook]) -> list[str]:
     known = voters & {look.node for look in looks}
     if 2 * len(known) > len(voters):
         return []
-    return [
-        f"not verified: what the other voters may have committed ({len(known)} of {len(voters)} logs were compared)"
-    ]
+    compared = f"logs of {len(known)} of {len(voters) or 'an unknown number of'} voters were compared"
+    return [f"not verified: what the other voters may have committed ({compared})"]
