@@ -126,7 +126,7 @@ def hand_out_ids(broker: Broker, handed: Handed, beyond: int) -> None:
 
     async def ask() -> None:
         client = ProducerIdClient(broker.spec.port)
-        for _ in range(100):
+        for _ in range(300):
             for error, producer_id in await client.ask([None] * 500, timeout_s=10):
                 if not error:
                     handed.note(producer_id, broker.broker_id)
