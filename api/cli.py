@@ -167,11 +167,18 @@ def demo(
 def release(
     zookeeper: ZooKeeper,
     execute: Annotated[bool, typer.Option("--execute", help="do it; without it only the plan is shown")] = False,
+    logs: Annotated[
+        list[Path] | None,
+        typer.Option("--log", metavar="DIR", help="metadata log directory of a controller of ours; once for each"),
+    ] = None,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="go on although a log given holds what ZooKeeper lacks")
+    ] = False,
 ) -> None:
     """Give the controllership back to ZooKeeper with none of our controllers alive. Exit: 2 refused."""
     from api import main
 
-    raise typer.Exit(main.release(zookeeper, execute=execute))
+    raise typer.Exit(main.release(zookeeper, logs or [], execute=execute, accept_loss=accept_loss))
 
 
 @app.command()

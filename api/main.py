@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import structlog
 
-from migrator.errors import RELEASE_REFUSED, FindingError
+from migrator.errors import ZOOKEEPER_LOST, FindingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -225,28 +225,25 @@ def _difference_line(each: Difference) -> str:
     return f"{each.kind}: {what} zookeeper={each.zookeeper} log={each.log}"
 
 
-def release(zookeeper: str, *, execute: bool) -> int:
+def release(zookeeper: str, logs: list[Path], *, execute: bool, accept_loss: bool) -> int:
     from migrator.node.release import execute_release, plan_release
     from migrator.zk.session import ZkSession
 
     with ZkSession(zookeeper) as session:
         try:
-            plan = plan_release(session)
+            plan = plan_release(session, logs, accept_loss=accept_loss)
+            print("before", *plan.before, sep="\n  ")
+            print("what ZooKeeper has of the metadata log", *plan.mirrored, sep="\n  ")
+            print(f"brokers in ZooKeeper mode: {list(plan.brokers)}")
+            print("the multi", *plan.multi.describe(), sep="\n  ")
+            if not execute:
+                print("nothing was changed; --execute applies it")
+                return 0
+            print("after", *execute_release(session, plan), sep="\n  ")
         except FindingError as error:
+            if error.code == ZOOKEEPER_LOST.code:
+                raise  # whether ZooKeeper did it is not known
             return _release_refused(error)
-        print("before", *plan.before, sep="\n  ")
-        print(f"brokers in ZooKeeper mode: {list(plan.brokers)}")
-        print("the multi", *plan.multi.describe(), sep="\n  ")
-        if not execute:
-            print("nothing was changed; --execute applies it")
-            return 0
-        try:
-            after = execute_release(session, plan)
-        except FindingError as error:
-            if error.code != RELEASE_REFUSED.code:
-                raise  # the connection is lost: whether ZooKeeper did it is not known
-            return _release_refused(error)
-        print("after", *after, sep="\n  ")
     return 0
 
 

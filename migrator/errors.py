@@ -430,6 +430,16 @@ RELEASE_REFUSED = Finding(
     means="Nothing was changed. Releasing now could leave partitions without a controller that knows them.",
     remedy="Mend what the reason names; a living controller of ours hands back with `zk2kraft rollback`.",
 )
+RELEASE_WOULD_LOSE = Finding(
+    code="Z2K-2070",
+    says="ZooKeeper lacks {records} of the metadata log in {directory}: it has everything up to offset {mirrored}, and "
+    "the last that it lacks is at offset {last}.",
+    means="They were committed, or may have been, while ZooKeeper was behind, and brokers acted on them. Released now, "
+    "they are lost: leaders and in-sync replicas go back to older ones, and with them data that was acknowledged may "
+    "go. Nothing was changed.",
+    remedy="Start the controllers: they bring ZooKeeper up to date; then `zk2kraft rollback`, or stop them and release "
+    "again. If they can never be started: look at what is lost, and consent with `--accept-loss`.",
+)
 CONTROLLER_FILES_DISAGREE = Finding(
     code="Z2K-1014",
     says="{file}: {reason}.",

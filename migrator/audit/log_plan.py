@@ -66,13 +66,17 @@ def log_directory(path: Path) -> Path:
     return found
 
 
-def plan_log(path: Path, split_bytes: int = SPLIT_BYTES) -> LogPlan:
-    """Walk every header of a directory."""
+def plan_log(path: Path, split_bytes: int = SPLIT_BYTES, *, since: int | None = None) -> LogPlan:
+    """Walk every header of a directory.
+
+    since: what came after this offset shall be there record by record, so a snapshot of later ones is not begun with
+           while an earlier one is there.
+    """
     directory = log_directory(path)
     segments = _segments(directory)
     walk = _Walk(split_bytes)
-    if int(segments[0].stem) > 0:
-        walk.snapshot(_newest_snapshot(directory))
+    if (begins_at := int(segments[0].stem)) > 0:
+        walk.snapshot(_newest_snapshot(directory, begins_at, since))
     for segment in segments:
         walk.segment(segment, is_last=segment == segments[-1])
     return LogPlan(walk.splits, walk.offset, walk.epoch, walk.records)
@@ -188,11 +192,12 @@ def _segments(directory: Path) -> list[Path]:
     return sorted(path for path in directory.glob("*.log") if path.stem.isdecimal())
 
 
-def _newest_snapshot(directory: Path) -> Path:
+def _newest_snapshot(directory: Path, begins_at: int, since: int | None) -> Path:
     snapshots = sorted(path for path in directory.iterdir() if _SNAPSHOT_NAME.fullmatch(path.name))
     if not snapshots:
         raise AUDIT_CANNOT_READ.error(what=str(directory), reason="the log begins later and there is no snapshot")
-    return snapshots[-1]
+    early = [] if since is None else [each for each in snapshots if begins_at <= int(each.name[:20]) <= since + 1]
+    return (early or snapshots)[-1]
 
 
 def _unreadable(path: Path, error: Exception, base: int) -> FindingError:

@@ -1,41 +1,64 @@
 """The hand-back with only ZooKeeper alive: no controller of ours has to run.
 
-In:   a ZooKeeper session.
-Out:  what stands, the multi that would release it, and, when executed, what stands afterwards.
-Elsewhere: the hand-back of a living controller (hand_back.py).
+In:   a ZooKeeper session; metadata log directories of controllers that are down, where they can be had.
+Out:  what stands, what ZooKeeper has of the log, the multi that would release it, and, when executed, what stands
+      afterwards.
+Elsewhere: the hand-back of a living controller (hand_back.py), what a log holds that ZooKeeper lacks (unmirrored.py).
 Rules: refused while a broker that holds replicas is not in ZooKeeper mode, and while an ephemeral claim shows that its
 owner lives. `/controller_epoch` is raised to the highest epoch in any partition state, so that the next ZooKeeper
-controller outranks them all (F-40).
-Source: KIP-866's reversal, with `/migration` deleted as well (F-42).
+controller outranks them all (F-40). Producer ids go on behind all that ours may have handed out while ZooKeeper was
+behind (F-29). Refused without consent when a log that is given holds what ZooKeeper lacks.
+Source: KIP-866's reversal, with `/migration` deleted as well (F-42); Kafka 3.9 `ZkProducerIdManager`, which hands out
+the block after the one that `/latest_producer_id_block` names, whatever its owner, and never makes that znode.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
 from migrator.driver.claim import Seen
-from migrator.driver.tree import live_and_assigned
-from migrator.errors import RELEASE_REFUSED
+from migrator.driver.copy import PRODUCER_ID_BLOCK
+from migrator.driver.tree import Tree, live_and_assigned
+from migrator.errors import RELEASE_REFUSED, RELEASE_WOULD_LOSE
+from migrator.model.image import Position
 from migrator.node.claims import read_claim
 from migrator.node.tree_reader import read_tree
+from migrator.node.unmirrored import LogLook, identity, look_into
 from migrator.zk import paths
-from migrator.zk.multi import Delete, Multi, Operation, SetData
+from migrator.zk.multi import Create, Delete, Multi, Operation, SetData
 from migrator.zk.pipeline import CONSIDERATE
 from migrator.zk.session import ZkSession
-from migrator.zk.znodes import migration_data
+from migrator.zk.znodes import PRODUCER_ID_MAX, migration_data, producer_ids_data
+
+PRODUCER_ID_MARGIN: Final = 1 << 40
+"""Left out at a release. The margin of a copy counts what may be on its way, a block for each broker. Here nobody knows
+for how long blocks were handed out that ZooKeeper never heard of: a thousand blocks a second for twelve days fit in,
+and of all 2^63 ids it is one part in eight million.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleasePlan:
-    """before: what stands, one line each. brokers: those in ZooKeeper mode. multi: what releases it."""
+    """before: what stands, one line each. mirrored: what ZooKeeper has of the log, and how that is known, in lines.
+
+    brokers: those in ZooKeeper mode. multi: what releases it.
+    """
 
     before: tuple[str, ...]
+    mirrored: tuple[str, ...]
     brokers: tuple[int, ...]
     multi: Multi
 
 
-def plan_release(session: ZkSession) -> ReleasePlan:
-    """Raises Z2K-2019 with the reason why it may not be released."""
+def plan_release(session: ZkSession, logs: Sequence[Path] = (), *, accept_loss: bool = False) -> ReleasePlan:
+    """logs: metadata log directories of voters; without them nothing is compared.
+
+    Raises Z2K-2019 with the reason why it may not be released, and Z2K-2070 when a log holds what ZooKeeper lacks and
+    that loss was not accepted. A directory that cannot be used: Z2K-3012, Z2K-3013, Z2K-5001.
+    """
     seen = read_claim(session)
     tree = read_tree(session, CONSIDERATE)
     if seen.epoch_version < 0:
@@ -51,7 +74,9 @@ def plan_release(session: ZkSession) -> ReleasePlan:
     if absent:
         reason = f"brokers {absent} hold replicas and are not in ZooKeeper mode ({paths.BROKER_IDS})"
         raise RELEASE_REFUSED.error(reason=reason)
-    return ReleasePlan(describe(seen), tuple(sorted(live)), _multi(seen, tree.highest_controller_epoch()))
+    multi = _multi(seen, tree)
+    mirrored = _what_zookeeper_has(seen, tree, logs, accept_loss=accept_loss)
+    return ReleasePlan(describe(seen), mirrored, tuple(sorted(live)), multi)
 
 
 def execute_release(session: ZkSession, plan: ReleasePlan) -> tuple[str, ...]:
@@ -64,22 +89,12 @@ def execute_release(session: ZkSession, plan: ReleasePlan) -> tuple[str, ...]:
     return describe(read_claim(session))
 
 
-def _multi(seen: Seen, highest_state_epoch: int) -> Multi:
-    epoch = max(seen.epoch, highest_state_epoch)
-    operations: list[Operation] = [SetData(paths.CONTROLLER_EPOCH, str(epoch).encode(), seen.epoch_version)]
-    if seen.migration_version >= 0:
-        operations.append(Delete(paths.MIGRATION, seen.migration_version))
-    if seen.controller_version >= 0:
-        operations.append(Delete(paths.CONTROLLER, seen.controller_version))
-    return Multi(tuple(operations))
-
-
 def describe(seen: Seen) -> tuple[str, ...]:
     """The claim as lines for a person."""
     held = seen.controller
     kind = "" if held is None else "KRaft controller" if held.kraft_epoch > 0 else "ZooKeeper-mode broker"
     controller = "absent" if held is None else f"{kind} {held.brokerid}, KRaft epoch {held.kraft_epoch}"
-    migration = "absent" if seen.migration_version < 0 else "unreadable"
+    migration = _trouble_with_migration(seen)
     if seen.migration is not None:
         migration = migration_data(seen.migration).decode()
     return (
@@ -87,3 +102,101 @@ def describe(seen: Seen) -> tuple[str, ...]:
         f"{paths.CONTROLLER_EPOCH}: {seen.epoch} (version {seen.epoch_version})",
         f"{paths.MIGRATION}: {migration}",
     )
+
+
+def _trouble_with_migration(seen: Seen) -> str:
+    return "absent" if seen.migration_version < 0 else "unreadable"
+
+
+# --- the multi --------------------------------------------------------------------------------------------
+
+
+def _multi(seen: Seen, tree: Tree) -> Multi:
+    epoch = max(seen.epoch, tree.highest_controller_epoch())
+    operations: list[Operation] = [
+        SetData(paths.CONTROLLER_EPOCH, str(epoch).encode(), seen.epoch_version),
+        _move_producer_ids_on(tree),
+    ]
+    if seen.migration_version >= 0:
+        operations.append(Delete(paths.MIGRATION, seen.migration_version))
+    if seen.controller_version >= 0:
+        operations.append(Delete(paths.CONTROLLER, seen.controller_version))
+    return Multi(tuple(operations))
+
+
+def _move_producer_ids_on(tree: Tree) -> Operation:
+    """A block of nobody, as a KRaft controller leaves it; the next one that is handed out begins behind it."""
+    for problem in tree.problems:
+        if problem.values.get("path") == paths.PRODUCER_IDS:
+            raise RELEASE_REFUSED.error(reason=problem.text)
+    first = max(tree.next_producer_id(), 0) + PRODUCER_ID_MARGIN
+    last = first + PRODUCER_ID_BLOCK - 1
+    if last >= PRODUCER_ID_MAX:
+        raise RELEASE_REFUSED.error(reason=f"{paths.PRODUCER_IDS} leaves no room for more producer ids")
+    data = producer_ids_data(-1, first, last)
+    if tree.producer_ids_version < 0:
+        return Create(paths.PRODUCER_IDS, data)
+    return SetData(paths.PRODUCER_IDS, data, tree.producer_ids_version)
+
+
+# --- what ZooKeeper lacks ---------------------------------------------------------------------------------
+
+
+def _what_zookeeper_has(seen: Seen, tree: Tree, logs: Sequence[Path], *, accept_loss: bool) -> tuple[str, ...]:
+    if seen.migration is None:
+        has = f"not known: {paths.MIGRATION} is {_trouble_with_migration(seen)}"
+        if logs:
+            reason = f"no log can be compared, as {paths.MIGRATION} is {_trouble_with_migration(seen)}; leave --log out"
+            raise RELEASE_REFUSED.error(reason=reason)
+        return has, _NOT_COMPARED
+    at = Position(seen.migration.kraft_metadata_epoch, seen.migration.kraft_metadata_offset)
+    has = f"everything up to offset {at.offset} of epoch {at.epoch}; a change committed after it is lost by a release"
+    return has, *(_compared(_look(logs, tree, at), at, accept_loss=accept_loss) if logs else (_NOT_COMPARED,))
+
+
+_NOT_COMPARED: Final = "not verified: whether ZooKeeper lacks a change (--log DIR compares with a controller's log)"
+
+
+def _look(logs: Sequence[Path], tree: Tree, at: Position) -> list[LogLook]:
+    looks = []
+    for directory in logs:
+        meta = identity(directory)
+        if meta.cluster_id != tree.cluster_id:
+            reason = f"{directory} belongs to cluster {meta.cluster_id}, ZooKeeper to {tree.cluster_id}"
+            raise RELEASE_REFUSED.error(reason=reason)
+        looks.append(look_into(directory, meta.node_id, at))
+    return looks
+
+
+def _compared(looks: Sequence[LogLook], at: Position, *, accept_loss: bool) -> list[str]:
+    """One line for each log, and one when others might know more."""
+    if not any(look.holds for look in looks):
+        reason = (
+            f"none of the logs given has offset {at.offset} of epoch {at.epoch}, which {paths.MIGRATION} names: they "
+            "are behind ZooKeeper, or of another migration"
+        )
+        raise RELEASE_REFUSED.error(reason=reason)
+    worst = max(looks, key=lambda look: (look.is_ahead, look.last))
+    if worst.is_ahead and not accept_loss:
+        directory = str(worst.directory)
+        raise RELEASE_WOULD_LOSE.error(records=worst.records, directory=directory, mirrored=at.offset, last=worst.last)
+    return [*map(_line, looks), *_others(looks)]
+
+
+def _line(look: LogLook) -> str:
+    place = f"{look.directory} (node {look.node}) ends at offset {look.end.offset} of epoch {look.end.epoch}"
+    if not look.holds:
+        return f"{place}: it is behind ZooKeeper"
+    if not look.is_ahead:
+        return f"{place}: ZooKeeper lacks nothing of it"
+    return f"{place}: ZooKeeper lacks {look.records}, the last at offset {look.last}; this loss was accepted"
+
+
+def _others(looks: Sequence[LogLook]) -> list[str]:
+    """A committed record is in the logs of a majority, so a majority has to be looked at to be sure."""
+    voters = max(looks, key=lambda look: look.end).voters
+    known = voters & {look.node for look in looks}
+    if 2 * len(known) > len(voters):
+        return []
+    compared = f"logs of {len(known)} of {len(voters) or 'an unknown number of'} voters were compared"
+    return [f"not verified: what the other voters may have committed ({compared})"]

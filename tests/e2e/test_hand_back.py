@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import subprocess
@@ -11,10 +12,14 @@ import time
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from migrator.lab.broker import Broker
 from migrator.lab.cluster import Cluster
 from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController, our_controller
+from migrator.zk import paths
 from migrator.zk.session import ZkSession
+from migrator.zk.znodes import ProducerIdBlock, parse_producer_ids
+from tests.adversarial.producer_ids import Handed, ProducerIdClient
 from tests.e2e.support import (
     controller_of,
     produce,
@@ -40,9 +45,9 @@ def isr_changes(cluster: Cluster, rounds: int) -> None:
 
 def partition_epochs(cluster: Cluster) -> int:
     """Changes of all partitions so far: the sum of the state znodes' versions."""
-    paths = [f"/brokers/topics/{topic}/partitions/{p}/state" for topic in TOPICS for p in range(4)]
+    states = [paths.state(topic, p) for topic in TOPICS for p in range(4)]
     with ZkSession(cluster.zookeeper_connect) as session:
-        return sum(znode.version for znode in session.get_many(paths) if znode is not None)
+        return sum(znode.version for znode in session.get_many(states) if znode is not None)
 
 
 def processes(cluster: Cluster) -> list[int]:
@@ -100,28 +105,86 @@ def test_the_cluster_goes_back_after_200_isr_changes(laboratory: Laboratory) -> 
         assert_refuses_to_start(cluster, controller)
 
 
+def release(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "api", "release", "-z", cluster.zookeeper_connect, *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def why_not_mirrored(controller: OurController) -> str | None:
+    lag = controller.status()["dual_write"]["lag_records"]
+    return f"{lag} records behind" if lag else None
+
+
+def newest_block(cluster: Cluster) -> ProducerIdBlock:
+    block = parse_producer_ids(paths.PRODUCER_IDS, cluster.zk.read(paths.PRODUCER_IDS))
+    assert block is not None
+    return block
+
+
+def hand_out_ids(broker: Broker, handed: Handed, beyond: int) -> None:
+    """Use producer ids up at one broker until it gives one above `beyond`; it asks for blocks on the way."""
+
+    async def ask() -> None:
+        client = ProducerIdClient(broker.spec.port)
+        for _ in range(300):
+            for error, producer_id in await client.ask([None] * 500, timeout_s=10):
+                if not error:
+                    handed.note(producer_id, broker.broker_id)
+            if handed.highest > beyond:
+                client.close()
+                return
+            await asyncio.sleep(0.1)
+        raise AssertionError(f"broker {broker.broker_id} gave none above {beyond}; the highest was {handed.highest}")
+
+    asyncio.run(ask())
+
+
 def test_release_gives_back_with_none_of_ours_alive(laboratory: Laboratory) -> None:
+    """Also with a log at hand, which tells first that ZooKeeper lacks nothing, and then that it lacks producer ids."""
     with ready_cluster(laboratory, topics=len(TOPICS)) as (cluster, controller):
+        log, handed = ("--log", str(controller.data)), Handed()
         controller.start()
         controller.wait_dual_write(30)
         isr_changes(cluster, rounds=1)
         pids = processes(cluster)
+        assert "Z2K-3013" in release(cluster, *log).stderr
+        wait_for(lambda: why_not_mirrored(controller), 10, "everything is mirrored")
         controller.kill()
-        command = [sys.executable, "-m", "api", "release", "-z", cluster.zookeeper_connect]
-        planned = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        level = release(cluster, *log)
+        assert "ZooKeeper lacks nothing of it" in level.stdout, level.stdout + level.stderr
+        controller.start()
+        controller.wait_dual_write(30)
+
+        mirrored = int(newest_block(cluster).block_end)
+        cluster.zookeeper.stop()
+        hand_out_ids(cluster.brokers[0], handed, beyond=mirrored)
+        controller.kill()
+        cluster.zookeeper.start()
+        assert int(newest_block(cluster).block_end) == mirrored
+        lost = release(cluster, *log)
+        assert lost.returncode == 2
+        assert "Z2K-2070" in lost.stderr
+        planned = release(cluster)
         assert planned.returncode == 0, planned.stderr
+        assert "not verified" in planned.stdout
         assert "nothing was changed" in planned.stdout
         assert controller_of(cluster)["kraftControllerEpoch"] > 0
 
-        done = subprocess.run([*command, "--execute"], capture_output=True, text=True, timeout=60)
+        done = release(cluster, *log, "--accept-loss", "--execute")
         assert done.returncode == 0, done.stderr
+        assert "this loss was accepted" in done.stdout
         assert re.search(r"after\s+/controller: (absent|ZooKeeper-mode broker)", done.stdout), done.stdout
         assert wait_zookeeper_rules(cluster, deadline_s=5) < 5
         assert processes(cluster) == pids
+        released = newest_block(cluster)
+        assert int(released.block_start) > handed.highest
+        hand_out_ids(cluster.brokers[1], handed, beyond=int(released.block_end))
+        assert newest_block(cluster).broker == cluster.brokers[1].broker_id, "handed out by a ZooKeeper controller"
+        assert not handed.violations
         assert_zookeeper_goes_on(cluster, stopped_s=2)
         assert_refuses_to_start(cluster, controller)
 
-        again = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        again = release(cluster)
         assert again.returncode == 2
         assert "Z2K-2019" in again.stderr
 

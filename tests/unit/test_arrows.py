@@ -46,7 +46,7 @@ ZK_SHELLS: Final = frozenset(f"migrator.zk.{name}" for name in ("session", "pipe
 """The modules of `migrator/zk` that open something or wait; the others are values."""
 
 EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
-    ("node", "audit"): "the copy is audited before the commit, and the hand-back compares both sides, in this process",
+    ("node", "audit"): "the copy is audited before the commit; a hand-back and a release compare both sides, here",
 }
 """Arrows between rooms that the picture does not have, each with its reason."""
 

@@ -7,10 +7,19 @@ import pytest
 from migrator.driver.claim import Seen
 from migrator.errors import FindingError
 from migrator.node.claims import read_claim
+from migrator.node.release import PRODUCER_ID_MARGIN as MARGIN
 from migrator.node.release import describe, execute_release, plan_release
 from migrator.zk import paths
 from migrator.zk.multi import Create, Delete, Multi, SetData
-from migrator.zk.znodes import ControllerZnode, MigrationZnode, controller_data, migration_data
+from migrator.zk.znodes import (
+    PRODUCER_ID_MAX,
+    ControllerZnode,
+    MigrationZnode,
+    controller_data,
+    migration_data,
+    parse_producer_ids,
+    producer_ids_data,
+)
 from tests.support.fake_zookeeper import FakeEnsemble
 from tests.support.seeded_tree import SeededTree, state_json
 
@@ -51,9 +60,18 @@ def test_the_plan_shows_what_stands_and_what_would_be_done_and_changes_nothing()
         "/controller_epoch: 9 (version 1)",
         f"/migration: {migration_data(STANDING).decode()}",
     )
+    assert plan.mirrored == (
+        "everything up to offset 1200 of epoch 5; a change committed after it is lost by a release",
+        "not verified: whether ZooKeeper lacks a change (--log DIR compares with a controller's log)",
+    )
     assert plan.brokers == (1, 2, 3)
     assert plan.multi == Multi(
-        (SetData("/controller_epoch", b"9", 1), Delete("/migration", 0), Delete("/controller", 0))
+        (
+            SetData("/controller_epoch", b"9", 1),
+            SetData("/latest_producer_id_block", producer_ids_data(-1, 6_000 + MARGIN, 6_999 + MARGIN), 0),
+            Delete("/migration", 0),
+            Delete("/controller", 0),
+        )
     )
 
 
@@ -88,6 +106,51 @@ def test_what_a_half_done_release_left_is_released(controller: bytes | None, mig
     execute_release(session, plan_release(session))
     seen = read_claim(session)
     assert (seen.controller, seen.migration_version) == (None, -1)
+
+
+# --- producer ids -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("blocks_unmirrored", [0, 1, 500_000_000])
+def test_no_producer_id_that_ours_handed_out_unmirrored_is_handed_out_again(blocks_unmirrored: int) -> None:
+    """F-29. The next ZooKeeper controller begins behind the end of the block; ZooKeeper's ends at 5999."""
+    ensemble = a_dead_dual_write()
+    session = ensemble.session()
+    execute_release(session, plan_release(session))
+    znode = ensemble.nodes[paths.PRODUCER_IDS]
+    block = parse_producer_ids(paths.PRODUCER_IDS, znode.data)
+    assert block is not None
+    assert int(block.block_end) + 1 > 5_999 + 1_000 * blocks_unmirrored
+    assert int(block.block_end) - int(block.block_start) + 1 == 1_000
+    assert (block.version, block.broker, znode.version) == (1, -1, 1)
+
+
+@pytest.mark.parametrize(("data", "version"), [(None, 0), (b"", 1)])
+def test_a_missing_producer_id_block_is_made_for_the_next_controller_which_would_not(
+    data: bytes | None, version: int
+) -> None:
+    ensemble = a_dead_dual_write()
+    if data is None:
+        del ensemble.nodes[paths.PRODUCER_IDS]
+    else:
+        ensemble.nodes[paths.PRODUCER_IDS].data = data
+    session = ensemble.session()
+    execute_release(session, plan_release(session))
+    znode = ensemble.nodes[paths.PRODUCER_IDS]
+    assert (znode.data, znode.version) == (producer_ids_data(-1, MARGIN, MARGIN + 999), version)
+
+
+def test_a_producer_id_block_that_nobody_can_read_is_left_for_a_person() -> None:
+    ensemble = a_dead_dual_write()
+    ensemble.nodes[paths.PRODUCER_IDS].data = b"[]"
+    assert paths.PRODUCER_IDS in refusal(ensemble)
+
+
+def test_producer_ids_that_are_used_up_are_not_pushed_over_the_end() -> None:
+    ensemble = a_dead_dual_write()
+    last = PRODUCER_ID_MAX - MARGIN - 1
+    ensemble.nodes[paths.PRODUCER_IDS].data = producer_ids_data(-1, last - 999, last)
+    assert "no room for more producer ids" in refusal(ensemble)
 
 
 def test_a_broker_that_rules_already_is_not_deposed() -> None:
@@ -130,6 +193,10 @@ def test_a_zookeeper_that_never_had_a_controller_is_not_released() -> None:
         (SetData(paths.CONTROLLER_EPOCH, b"10"), "bad_version at: set /controller_epoch"),
         (SetData(paths.MIGRATION, migration_data(STANDING)), "bad_version at: delete /migration"),
         (Delete(paths.CONTROLLER), "no_node at: delete /controller"),
+        (
+            SetData(paths.PRODUCER_IDS, producer_ids_data(1, 6_000, 6_999)),
+            "bad_version at: set /latest_producer_id_block",
+        ),
     ],
 )
 def test_a_release_is_refused_whole_when_zookeeper_moved_since_the_plan(
