@@ -98,8 +98,12 @@ class AppliedLog:
         return len(data)
 
     def replay_from(self, image: Image) -> None:
-        """Go on from `end`, up to which `image` has everything: this node leads no more."""
-        self._replay = LogReplay(image, self.end, self.removals)
+        """Go on from `end`, up to which `image` has everything: this node leads no more.
+
+        A transaction that was open when it began to lead is open still, unless its Abort is committed.
+        """
+        if self.end > self._replay.end:
+            self._replay = LogReplay(image, self.end, self.removals)
 
     # --- snapshots -----------------------------------------------------------------------------------------
 
