@@ -148,21 +148,22 @@ class LogStore:
         assert offset == self.end, f"append at {offset}, the log ends at {self.end}"
         if self.epochs.assign(epoch, offset):
             self._write_epochs()
+        end = offset
         out = bytearray()
         for batch in batches:
             patched = bytearray(batch)
-            patch_batch(patched, base_offset=self.end, leader_epoch=epoch)
+            patch_batch(patched, base_offset=end, leader_epoch=epoch)
             header = peek(patched)
             segment = self._segments[-1]
             if segment.size + len(out) + len(patched) > self._segment_bytes and segment.size + len(out) > 0:
-                self._write(bytes(out))
+                self._write(bytes(out), end)
                 out.clear()
-                segment = self._roll(self.end)
+                segment = self._roll(end)
             position = segment.size + len(out)
             self._index(segment, header.last_offset, header.max_timestamp_ms, position, len(patched))
             out += patched
-            self.end = header.last_offset + 1
-        self._write(bytes(out))
+            end = header.last_offset + 1
+        self._write(bytes(out), end)
 
     def append_replicated(self, batches: Iterable[ReplicatedBatch]) -> None:
         """Append the leader's batches as they are; each begins where the log ends."""
@@ -175,16 +176,17 @@ class LogStore:
                 segment = self._roll(self.end)
             header = peek(batch.data)
             self._index(segment, header.last_offset, header.max_timestamp_ms, segment.size, len(batch.data))
-            self._write(batch.data)
-            self.end = header.last_offset + 1
+            self._write(batch.data, header.last_offset + 1)
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes, end: int) -> None:
+        """The log ends at `end` when all of it is written, and not before: a flush promises up to there."""
         segment = self._segments[-1]
         view = memoryview(data)
         while view:
             written = os.pwrite(segment.descriptor, view, segment.size)
             segment.size += written
             view = view[written:]
+        self.end = end
 
     def _roll(self, base: int) -> _Segment:
         """Start a new segment; the old one's indexes are complete now."""

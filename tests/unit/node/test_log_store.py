@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -361,3 +363,24 @@ def test_an_append_that_does_not_fit_the_end_of_the_log_is_a_fault_of_ours(tmp_p
         with pytest.raises(AssertionError, match="the log ends at 2"):
             store.append(offset, 1, [a_batch()])
     store.close()
+
+
+def test_an_append_that_the_disk_refused_is_not_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even when a part of it was written: a flush says of everything before the end that it is on disk."""
+    store = a_log(tmp_path, [a_batch(2)])
+    whole, real = store.size(), os.pwrite
+
+    def refuse_after_ten_bytes(descriptor: int, data: memoryview, position: int) -> int:
+        if position > whole:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(descriptor, data[:10], position)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", refuse_after_ten_bytes)
+        with pytest.raises(OSError, match="No space"):
+            store.append(2, 1, [a_batch(3), a_batch(1)])
+    assert store.end == 2
+    store.close()
+    again = LogStore.open(tmp_path, LARGE)
+    assert (again.end, again.size()) == (2, whole)
+    again.close()
