@@ -65,7 +65,6 @@ class LogStore:
         self.directory = directory
         self._segment_bytes = segment_bytes
         self._segments: list[_Segment] = []
-        self._unflushed: list[int] = []
         self.epochs = EpochCache()
         self.end = 0
 
@@ -76,6 +75,7 @@ class LogStore:
         """Read every batch header and checksum, cut a torn tail, rebuild the indexes."""
         store = cls(directory, segment_bytes)
         directory.mkdir(parents=True, exist_ok=True)
+        sync_directory(directory.parent)
         _remove_leftovers(directory)
         if not (directory / PARTITION_METADATA).exists():
             text = f"version: 0\ntopic_id: {METADATA_TOPIC_ID_TEXT}"
@@ -189,10 +189,10 @@ class LogStore:
         self.end = end
 
     def _roll(self, base: int) -> _Segment:
-        """Start a new segment; the old one's indexes are complete now."""
+        """Start a new segment. The old one is on disk before there is a next: torn, it would be damage and no tail."""
         if self._segments:
             _write_indexes(self._segments[-1])
-            self._unflushed.append(self._segments[-1].descriptor)
+            os.fsync(self._segments[-1].descriptor)
         path = self.directory / f"{base:020d}.log"
         segment = _Segment(base, path, os.open(path, os.O_RDWR | os.O_CREAT, 0o644))
         self._segments.append(segment)
@@ -234,7 +234,6 @@ class LogStore:
         for segment in self._segments:
             self._drop(segment)
         self._segments = []
-        self._unflushed = []
         self.epochs.clear()
         self.end = start
         self._roll(start)
@@ -249,8 +248,6 @@ class LogStore:
         sync_directory(self.directory)
 
     def _drop(self, segment: _Segment) -> None:
-        if segment.descriptor in self._unflushed:
-            self._unflushed.remove(segment.descriptor)
         os.close(segment.descriptor)
         for kind in (".log", ".index", ".timeindex"):
             segment.path.with_suffix(kind).unlink(missing_ok=True)
@@ -278,23 +275,20 @@ class LogStore:
 
     # --- flushing ------------------------------------------------------------------------------------------
 
-    def to_flush(self) -> list[int]:
-        """The files that hold what was appended before this call; give them to `flush`, on any thread.
+    def to_flush(self) -> int:
+        """The file that holds what was appended before this call and is not on disk; give it to `flush`, on any thread.
 
-        They are descriptors of their own: a segment may be dropped while another thread brings it to disk.
+        A descriptor of its own: the segment may be dropped while another thread brings it to disk.
         """
-        closed, self._unflushed = self._unflushed, []
-        return [os.dup(each) for each in (*closed, self._segments[-1].descriptor)]
+        return os.dup(self._segments[-1].descriptor)
 
     @staticmethod
-    def flush(files: list[int]) -> None:
-        """Everything in `files` is on disk when this returns; it closes them."""
+    def flush(descriptor: int) -> None:
+        """What the file holds is on disk when this returns; it closes it."""
         try:
-            for descriptor in files:
-                os.fsync(descriptor)
+            os.fsync(descriptor)
         finally:
-            for descriptor in files:
-                os.close(descriptor)
+            os.close(descriptor)
 
     # --- reading -------------------------------------------------------------------------------------------
 

@@ -392,9 +392,9 @@ class RaftNode:
         while True:
             await self._flush_wanted.wait()
             self._flush_wanted.clear()
-            end, generation, files = self.store.end, self._flush_generation, self.store.to_flush()
+            end, generation, file = self.store.end, self._flush_generation, self.store.to_flush()
             try:
-                took_s = await asyncio.to_thread(_flushed, self.store, files)
+                took_s = await asyncio.to_thread(_flushed, self.store, file)
             except OSError as error:
                 self.fail(error)
                 raise
@@ -402,8 +402,8 @@ class RaftNode:
             self.receive(LogFlushed(end, generation))
 
 
-def _flushed(store: LogStore, files: list[int]) -> float:
+def _flushed(store: LogStore, file: int) -> float:
     """The seconds that the disk took; how long the thread waited to run is not among them."""
     began = time.perf_counter()
-    store.flush(files)
+    store.flush(file)
     return time.perf_counter() - began

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from migrator.errors import FindingError
 from migrator.node.log_store import READ_BYTES_MAX, LogStore
+from migrator.raft.types import ReplicatedBatch
 from migrator.wire.batch import build_batch, patch_batch, peek
 
 LARGE = 1 << 30
@@ -165,8 +166,6 @@ def test_a_segment_is_closed_before_it_grows_too_large_and_the_next_is_named_by_
     ]
     assert store.read(0, 12) == b"".join(placed(batch, offset, 1) for offset in (0, 2))
     assert store.read(9, 12) == placed(batch, 8, 1) + placed(batch, 10, 2)
-    assert len(store.to_flush()) == 3  # both closed ones wait for the disk as well
-    assert len(store.to_flush()) == 1
     store.close()
     again = LogStore.open(tmp_path, LARGE)
     assert (again.start, again.end, again.epochs.entries) == (0, 12, [(1, 0), (2, 10)])
@@ -177,6 +176,49 @@ def test_a_batch_larger_than_a_segment_has_one_of_its_own(tmp_path: Path) -> Non
     small, large = a_batch(1, 10), a_batch(1, 5_000)
     a_log(tmp_path, [large, small, large, small], segment_bytes=1_024).close()
     assert [int(path.stem) for path in files(tmp_path, ".log")] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("replicated", [False, True])
+def test_a_segment_is_on_disk_before_there_is_a_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replicated: bool
+) -> None:
+    """A power cut tears the last segment only: a torn one before it would be refused as damage, for ever."""
+    batch = a_batch(2, 100)
+    store = LogStore.open(tmp_path, 2 * len(batch) + 10)
+    synced: dict[int, int] = {}
+    real_fsync, real_open = os.fsync, os.open
+
+    def fsync(descriptor: int) -> None:
+        real_fsync(descriptor)
+        synced[os.fstat(descriptor).st_ino] = os.fstat(descriptor).st_size
+
+    def opened(path: Path, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_CREAT and Path(path).suffix == ".log":
+            before = [each.stat() for each in files(tmp_path, ".log")]
+            assert {each.st_ino: each.st_size for each in before}.items() <= synced.items()
+        return real_open(path, flags, mode)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "open", opened)
+    if replicated:
+        store.append_replicated([ReplicatedBatch(at, 2, 1, placed(batch, at, 1)) for at in range(0, 10, 2)])
+    else:
+        store.append(0, 1, [batch] * 5)
+    assert len(files(tmp_path, ".log")) == 3
+    store.close()
+
+
+def test_a_new_directory_of_a_log_is_on_disk_in_its_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        real(descriptor)
+        synced.append(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    LogStore.open(tmp_path / "log", LARGE).close()
+    assert synced[0] == tmp_path.stat().st_ino
 
 
 # --- what a crash leaves ----------------------------------------------------------------------------------
