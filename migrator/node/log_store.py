@@ -230,8 +230,11 @@ class LogStore:
         sync_directory(self.directory)
 
     def reset(self, start: int) -> None:
-        """Drop everything; the log is empty and begins at `start`. Durable when this returns."""
-        for segment in self._segments:
+        """Drop everything; the log is empty and begins at `start`. Durable when this returns.
+
+        The newest segment goes first, so that a crash in between leaves a log that is shorter and has its beginning.
+        """
+        for segment in reversed(self._segments):
             self._drop(segment)
         self._segments = []
         self.epochs.clear()

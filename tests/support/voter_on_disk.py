@@ -15,12 +15,10 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from migrator.node.active_controller import ActiveController
-from migrator.node.log_replay import LogReplay, ReadAhead
 from migrator.node.log_store import LogStore
 from migrator.node.raft_node import RaftNode
+from migrator.node.startup import replay_stored, view_of
 from migrator.raft.effects import SendFetch, SendVote
-from migrator.raft.epochs import EpochCache
-from migrator.raft.log_view import LogView
 from migrator.raft.roles import Settings
 from migrator.raft.types import (
     NOBODY,
@@ -63,20 +61,19 @@ def leader_change_at(offset: int, epoch: int, leader: int) -> ReplicatedBatch:
 class VoterOnDisk:
     """Voter 1 of 1, 2, 3. It follows voter 2 in epoch 1 when it starts."""
 
-    def __init__(self, directory: Path, ahead: ReadAhead | None = None, **settings: Any) -> None:
+    def __init__(self, directory: Path, **settings: Any) -> None:
         self.now_ms = 0
         self.fatal: list[BaseException] = []
         self.sent: list[Any] = []
         self.led: list[int] = []
         self._requests = count(1_000)
         self.store = LogStore.open(directory, SEGMENT_BYTES)
-        end = self.store.end
         voter = Voter(
             node_id=ME,
             voters=VOTERS,
             cluster_id=CLUSTER,
             state=ElectionState(1, leader=2),
-            log=LogView(start=self.store.start, end=end, durable_end=end, epochs=EpochCache(self.store.epochs.entries)),
+            log=view_of(self.store),
             settings=Settings(**{"pre_vote": False, **settings}),
             chance=lambda n: 0,
         )
@@ -85,7 +82,7 @@ class VoterOnDisk:
         self.controller = ActiveController(
             self.raft,
             the_settings(),
-            ahead or ReadAhead(LogReplay(), 0),
+            replay_stored(self.store),
             [],
             chance=Random(1),
             on_publish=lambda delta: None,
