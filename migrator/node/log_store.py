@@ -26,6 +26,7 @@ from migrator.raft.types import ReplicatedBatch
 from migrator.wire.batch import TornBatchError, patch_batch, peek, verify_crc
 
 INDEX_INTERVAL_BYTES: Final = 4_096
+SEGMENT_MS: Final = 7 * 24 * 60 * 60 * 1_000
 READ_BYTES_MAX: Final = 8 * 1024 * 1024
 """What one raft fetch returns at the most; at least one whole batch, whatever its size."""
 
@@ -49,6 +50,7 @@ class _Segment:
     offsets: array[int] = field(default_factory=lambda: array("q"))
     positions: array[int] = field(default_factory=lambda: array("q"))
     since_index: int = 0
+    oldest_ms: int = -1
     newest_ms: int = -1
     newest_offset: int = 0
 
@@ -61,9 +63,10 @@ class _Segment:
 class LogStore:
     """The log of one node. Appends and reads are for one thread; `flush` may run on another."""
 
-    def __init__(self, directory: Path, segment_bytes: int) -> None:
+    def __init__(self, directory: Path, segment_bytes: int, segment_ms: int = SEGMENT_MS) -> None:
         self.directory = directory
         self._segment_bytes = segment_bytes
+        self._segment_ms = segment_ms
         self._segments: list[_Segment] = []
         self.epochs = EpochCache()
         self.end = 0
@@ -71,9 +74,9 @@ class LogStore:
     # --- opening -------------------------------------------------------------------------------------------
 
     @classmethod
-    def open(cls, directory: Path, segment_bytes: int) -> LogStore:
+    def open(cls, directory: Path, segment_bytes: int, segment_ms: int = SEGMENT_MS) -> LogStore:
         """Read every batch header and checksum, cut a torn tail, rebuild the indexes."""
-        store = cls(directory, segment_bytes)
+        store = cls(directory, segment_bytes, segment_ms)
         directory.mkdir(parents=True, exist_ok=True)
         sync_directory(directory.parent)
         _remove_leftovers(directory)
@@ -155,7 +158,7 @@ class LogStore:
             patch_batch(patched, base_offset=end, leader_epoch=epoch)
             header = peek(patched)
             segment = self._segments[-1]
-            if segment.size + len(out) + len(patched) > self._segment_bytes and segment.size + len(out) > 0:
+            if self._is_full(segment, len(out), len(patched), header.max_timestamp_ms):
                 self._write(bytes(out), end)
                 out.clear()
                 segment = self._roll(end)
@@ -172,9 +175,9 @@ class LogStore:
             if self.epochs.assign(batch.epoch, batch.base_offset):
                 self._write_epochs()
             segment = self._segments[-1]
-            if segment.size and segment.size + len(batch.data) > self._segment_bytes:
-                segment = self._roll(self.end)
             header = peek(batch.data)
+            if self._is_full(segment, 0, header.size, header.max_timestamp_ms):
+                segment = self._roll(self.end)
             self._index(segment, header.last_offset, header.max_timestamp_ms, segment.size, len(batch.data))
             self._write(batch.data, header.last_offset + 1)
 
@@ -187,6 +190,17 @@ class LogStore:
             segment.size += written
             view = view[written:]
         self.end = end
+
+    def _is_full(self, segment: _Segment, unwritten: int, size: int, time_ms: int) -> bool:
+        """Whether a batch of `size` bytes and this time begins a segment of its own; ages are those of the records."""
+        before = segment.size + unwritten
+        is_old = segment.oldest_ms >= 0 and time_ms - segment.oldest_ms > self._segment_ms
+        return before > 0 and (before + size > self._segment_bytes or is_old)
+
+    def roll(self) -> None:
+        """Close the active segment, unless it is empty: only closed ones can be forgotten."""
+        if self._segments[-1].size:
+            self._roll(self.end)
 
     def _roll(self, base: int) -> _Segment:
         """Start a new segment. The old one is on disk before there is a next: torn, it would be damage and no tail."""
@@ -201,6 +215,8 @@ class LogStore:
 
     def _index(self, segment: _Segment, last: int, time_ms: int, position: int, size: int) -> None:
         """An entry every 4 KiB, as Kafka's: last offset of the batch, and where it begins."""
+        if segment.oldest_ms < 0:
+            segment.oldest_ms = time_ms
         if time_ms > segment.newest_ms:
             segment.newest_ms, segment.newest_offset = time_ms, last
         if segment.since_index > INDEX_INTERVAL_BYTES:

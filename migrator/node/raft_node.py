@@ -375,6 +375,8 @@ class RaftNode:
         wall_ms = self.wall_ms()
         size = await asyncio.to_thread(lambda: self.snapshots.write(snapshot, values(), wall_ms))
         took_ms = int((time.monotonic() - began) * 1000)
+        if not self._has_failed:
+            self.store.roll()
         log.info("snapshot.taken", end=snapshot.end_offset, epoch=snapshot.epoch, bytes=size, took_ms=took_ms)
         self.receive(SnapshotTaken(snapshot, size))
         self._measure()

@@ -178,6 +178,36 @@ def test_a_batch_larger_than_a_segment_has_one_of_its_own(tmp_path: Path) -> Non
     assert [int(path.stem) for path in files(tmp_path, ".log")] == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("reopen", [False, True])
+def test_a_segment_is_closed_when_its_first_records_are_a_week_old(tmp_path: Path, reopen: bool) -> None:
+    """Also those of before a restart. What is appended in one go counts as well."""
+    start, limit = 1_000, 7 * 24 * 3_600 * 1_000
+    times = [start, start + limit, start + limit + 1, start + 2 * limit + 1, start + 2 * limit + 2]
+    store = LogStore.open(tmp_path, LARGE)
+    store.append(0, 1, [a_batch(timestamp_ms=times[0])])
+    if reopen:
+        store.close()
+        store = LogStore.open(tmp_path, LARGE)
+    store.append(1, 1, [a_batch(timestamp_ms=time) for time in times[1:4]])
+    store.append_replicated([ReplicatedBatch(4, 1, 1, placed(a_batch(timestamp_ms=times[4]), 4, 1))])
+    assert [int(path.stem) for path in files(tmp_path, ".log")] == [0, 2, 4]
+    store.close()
+
+
+def test_a_segment_can_be_closed_early_and_an_empty_one_stays(tmp_path: Path) -> None:
+    store = a_log(tmp_path, [a_batch(2), a_batch(3)])
+    store.roll()
+    store.roll()
+    assert [int(path.stem) for path in files(tmp_path, ".log")] == [0, 5]
+    store.close()
+    again = LogStore.open(tmp_path, LARGE)
+    again.append(5, 1, [a_batch()])
+    again.truncate(5)
+    again.truncate(2)
+    assert (again.end, [int(path.stem) for path in files(tmp_path, ".log")]) == (2, [0])
+    again.close()
+
+
 @pytest.mark.parametrize("replicated", [False, True])
 def test_a_segment_is_on_disk_before_there_is_a_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replicated: bool
