@@ -155,7 +155,8 @@ class ActiveController:
             return
         self.epoch = epoch
         self.contacts.clear(self.newest.brokers, self._raft.now_ms())
-        self._pending.add(PendingAppend(start, None))  # the quorum's own first record
+        if not self._log.transaction_open:  # otherwise nothing is settled before the Abort, which is appended below
+            self._pending.add(PendingAppend(start, None))  # the quorum's own first record
         records = activation_records(
             self._bootstrap,
             log_is_empty=self._log.is_empty,
@@ -222,7 +223,7 @@ class ActiveController:
                 self._on_publish(done.delta)
                 self._raft.metrics.apply.observe(time.perf_counter() - began)
             done.answer()
-        self._log.tell_applied(self._log.end, self.image, 0 if done is None else done.size)
+            self._log.tell_applied(self._log.end, self.image, done.size)
 
     @property
     def removals(self) -> Removals:

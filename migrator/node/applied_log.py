@@ -84,7 +84,7 @@ class AppliedLog:
         if ahead is None or ahead.generation != self._raft.voter.log.generation:
             self._read_ahead = None
             return None
-        if self.end != ahead.begins_at or ahead.end > self.committed:
+        if ahead.end > self.committed:
             return None
         self._read_ahead = None
         self._replay = ahead.replay
@@ -95,11 +95,16 @@ class AppliedLog:
         began = time.perf_counter()
         self._replay.apply(data)
         self._raft.metrics.apply.observe(time.perf_counter() - began)
+        self._read_ahead = None  # it is of use at its own beginning only, and it is as large as the image
         return len(data)
 
     def replay_from(self, image: Image) -> None:
-        """Go on from `end`, up to which `image` has everything: this node leads no more."""
-        self._replay = LogReplay(image, self.end, self.removals)
+        """Go on from `end`, up to which `image` has everything: this node leads no more.
+
+        A transaction that was open when it began to lead is open still, unless its Abort is committed.
+        """
+        if self.end > self._replay.end:
+            self._replay = LogReplay(image, self.end, self.removals)
 
     # --- snapshots -----------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from migrator.driver.settings import ControllerSettings
 from migrator.errors import CONFIG_MISSING, CONFIG_NOT_HONOURED
 from migrator.model.values import Listener, SecurityProtocol
 from migrator.node.encoder_config import read_encoder
+from migrator.node.log_store import SEGMENT_MS
 from migrator.node.security import BETWEEN_VOTERS, FAILURE_DELAY_MS, TO_BROKERS, ListenerSecurity, read_security
 from migrator.raft.roles import Settings as QuorumSettings
 from migrator.zk import paths
@@ -72,6 +73,7 @@ class NodeConfig:
     zookeeper_connection_timeout_ms: int = 18_000
     append_linger_ms: int = 25
     segment_bytes: int = 1 << 30
+    segment_ms: int = SEGMENT_MS
     idle_interval_ms: int = 500
     broker_session_timeout_ms: int = 9_000
     broker_heartbeat_interval_ms: int = 2_000
@@ -185,6 +187,7 @@ class _Parser:
             zookeeper_connection_timeout_ms=self._int("zookeeper.connection.timeout.ms", session, at_least=100),
             append_linger_ms=self._int("controller.quorum.append.linger.ms", 25),
             segment_bytes=self._int("metadata.log.segment.bytes", 1 << 30, at_least=1024),
+            segment_ms=self._int("metadata.log.segment.ms", SEGMENT_MS, at_least=1),
             idle_interval_ms=self._int("metadata.max.idle.interval.ms", 500),
             broker_session_timeout_ms=self._int("broker.session.timeout.ms", 9_000, at_least=1),
             broker_heartbeat_interval_ms=self._int("broker.heartbeat.interval.ms", 2_000, at_least=1),

@@ -26,6 +26,7 @@ from migrator.raft.types import ReplicatedBatch
 from migrator.wire.batch import TornBatchError, patch_batch, peek, verify_crc
 
 INDEX_INTERVAL_BYTES: Final = 4_096
+SEGMENT_MS: Final = 7 * 24 * 60 * 60 * 1_000
 READ_BYTES_MAX: Final = 8 * 1024 * 1024
 """What one raft fetch returns at the most; at least one whole batch, whatever its size."""
 
@@ -49,6 +50,7 @@ class _Segment:
     offsets: array[int] = field(default_factory=lambda: array("q"))
     positions: array[int] = field(default_factory=lambda: array("q"))
     since_index: int = 0
+    oldest_ms: int = -1
     newest_ms: int = -1
     newest_offset: int = 0
 
@@ -61,21 +63,22 @@ class _Segment:
 class LogStore:
     """The log of one node. Appends and reads are for one thread; `flush` may run on another."""
 
-    def __init__(self, directory: Path, segment_bytes: int) -> None:
+    def __init__(self, directory: Path, segment_bytes: int, segment_ms: int = SEGMENT_MS) -> None:
         self.directory = directory
         self._segment_bytes = segment_bytes
+        self._segment_ms = segment_ms
         self._segments: list[_Segment] = []
-        self._unflushed: list[int] = []
         self.epochs = EpochCache()
         self.end = 0
 
     # --- opening -------------------------------------------------------------------------------------------
 
     @classmethod
-    def open(cls, directory: Path, segment_bytes: int) -> LogStore:
+    def open(cls, directory: Path, segment_bytes: int, segment_ms: int = SEGMENT_MS) -> LogStore:
         """Read every batch header and checksum, cut a torn tail, rebuild the indexes."""
-        store = cls(directory, segment_bytes)
+        store = cls(directory, segment_bytes, segment_ms)
         directory.mkdir(parents=True, exist_ok=True)
+        sync_directory(directory.parent)
         _remove_leftovers(directory)
         if not (directory / PARTITION_METADATA).exists():
             text = f"version: 0\ntopic_id: {METADATA_TOPIC_ID_TEXT}"
@@ -148,21 +151,22 @@ class LogStore:
         assert offset == self.end, f"append at {offset}, the log ends at {self.end}"
         if self.epochs.assign(epoch, offset):
             self._write_epochs()
+        end = offset
         out = bytearray()
         for batch in batches:
             patched = bytearray(batch)
-            patch_batch(patched, base_offset=self.end, leader_epoch=epoch)
+            patch_batch(patched, base_offset=end, leader_epoch=epoch)
             header = peek(patched)
             segment = self._segments[-1]
-            if segment.size + len(out) + len(patched) > self._segment_bytes and segment.size + len(out) > 0:
-                self._write(bytes(out))
+            if self._is_full(segment, len(out), len(patched), header.max_timestamp_ms):
+                self._write(bytes(out), end)
                 out.clear()
-                segment = self._roll(self.end)
+                segment = self._roll(end)
             position = segment.size + len(out)
             self._index(segment, header.last_offset, header.max_timestamp_ms, position, len(patched))
             out += patched
-            self.end = header.last_offset + 1
-        self._write(bytes(out))
+            end = header.last_offset + 1
+        self._write(bytes(out), end)
 
     def append_replicated(self, batches: Iterable[ReplicatedBatch]) -> None:
         """Append the leader's batches as they are; each begins where the log ends."""
@@ -171,26 +175,38 @@ class LogStore:
             if self.epochs.assign(batch.epoch, batch.base_offset):
                 self._write_epochs()
             segment = self._segments[-1]
-            if segment.size and segment.size + len(batch.data) > self._segment_bytes:
-                segment = self._roll(self.end)
             header = peek(batch.data)
+            if self._is_full(segment, 0, header.size, header.max_timestamp_ms):
+                segment = self._roll(self.end)
             self._index(segment, header.last_offset, header.max_timestamp_ms, segment.size, len(batch.data))
-            self._write(batch.data)
-            self.end = header.last_offset + 1
+            self._write(batch.data, header.last_offset + 1)
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes, end: int) -> None:
+        """The log ends at `end` when all of it is written, and not before: a flush promises up to there."""
         segment = self._segments[-1]
         view = memoryview(data)
         while view:
             written = os.pwrite(segment.descriptor, view, segment.size)
             segment.size += written
             view = view[written:]
+        self.end = end
+
+    def _is_full(self, segment: _Segment, unwritten: int, size: int, time_ms: int) -> bool:
+        """Whether a batch of `size` bytes and this time begins a segment of its own; ages are those of the records."""
+        before = segment.size + unwritten
+        is_old = segment.oldest_ms >= 0 and time_ms - segment.oldest_ms > self._segment_ms
+        return before > 0 and (before + size > self._segment_bytes or is_old)
+
+    def roll(self) -> None:
+        """Close the active segment, unless it is empty: only closed ones can be forgotten."""
+        if self._segments[-1].size:
+            self._roll(self.end)
 
     def _roll(self, base: int) -> _Segment:
-        """Start a new segment; the old one's indexes are complete now."""
+        """Start a new segment. The old one is on disk before there is a next: torn, it would be damage and no tail."""
         if self._segments:
             _write_indexes(self._segments[-1])
-            self._unflushed.append(self._segments[-1].descriptor)
+            os.fsync(self._segments[-1].descriptor)
         path = self.directory / f"{base:020d}.log"
         segment = _Segment(base, path, os.open(path, os.O_RDWR | os.O_CREAT, 0o644))
         self._segments.append(segment)
@@ -199,6 +215,8 @@ class LogStore:
 
     def _index(self, segment: _Segment, last: int, time_ms: int, position: int, size: int) -> None:
         """An entry every 4 KiB, as Kafka's: last offset of the batch, and where it begins."""
+        if segment.oldest_ms < 0:
+            segment.oldest_ms = time_ms
         if time_ms > segment.newest_ms:
             segment.newest_ms, segment.newest_offset = time_ms, last
         if segment.since_index > INDEX_INTERVAL_BYTES:
@@ -228,11 +246,13 @@ class LogStore:
         sync_directory(self.directory)
 
     def reset(self, start: int) -> None:
-        """Drop everything; the log is empty and begins at `start`. Durable when this returns."""
-        for segment in self._segments:
+        """Drop everything; the log is empty and begins at `start`. Durable when this returns.
+
+        The newest segment goes first, so that a crash in between leaves a log that is shorter and has its beginning.
+        """
+        for segment in reversed(self._segments):
             self._drop(segment)
         self._segments = []
-        self._unflushed = []
         self.epochs.clear()
         self.end = start
         self._roll(start)
@@ -247,8 +267,6 @@ class LogStore:
         sync_directory(self.directory)
 
     def _drop(self, segment: _Segment) -> None:
-        if segment.descriptor in self._unflushed:
-            self._unflushed.remove(segment.descriptor)
         os.close(segment.descriptor)
         for kind in (".log", ".index", ".timeindex"):
             segment.path.with_suffix(kind).unlink(missing_ok=True)
@@ -276,23 +294,20 @@ class LogStore:
 
     # --- flushing ------------------------------------------------------------------------------------------
 
-    def to_flush(self) -> list[int]:
-        """The files that hold what was appended before this call; give them to `flush`, on any thread.
+    def to_flush(self) -> int:
+        """The file that holds what was appended before this call and is not on disk; give it to `flush`, on any thread.
 
-        They are descriptors of their own: a segment may be dropped while another thread brings it to disk.
+        A descriptor of its own: the segment may be dropped while another thread brings it to disk.
         """
-        closed, self._unflushed = self._unflushed, []
-        return [os.dup(each) for each in (*closed, self._segments[-1].descriptor)]
+        return os.dup(self._segments[-1].descriptor)
 
     @staticmethod
-    def flush(files: list[int]) -> None:
-        """Everything in `files` is on disk when this returns; it closes them."""
+    def flush(descriptor: int) -> None:
+        """What the file holds is on disk when this returns; it closes it."""
         try:
-            for descriptor in files:
-                os.fsync(descriptor)
+            os.fsync(descriptor)
         finally:
-            for descriptor in files:
-                os.close(descriptor)
+            os.close(descriptor)
 
     # --- reading -------------------------------------------------------------------------------------------
 

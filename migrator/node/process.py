@@ -174,7 +174,7 @@ class ControllerProcess:
         config = self._config
         loop = asyncio.get_running_loop()
         directory = config.metadata_log_dir / LOG_NAME
-        store = await asyncio.to_thread(LogStore.open, directory, config.segment_bytes)
+        store = await asyncio.to_thread(LogStore.open, directory, config.segment_bytes, config.segment_ms)
         ahead = await asyncio.to_thread(replay_stored, store)
         bootstrap = read_bootstrap(config.metadata_log_dir / BOOTSTRAP)
         raft = self._raft_node(meta, store)

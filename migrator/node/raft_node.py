@@ -129,6 +129,7 @@ class RaftNode:
         self._todo: deque[Effect] = deque()
         self._is_executing = False
         self._has_left = False
+        self._has_failed = False
         self._requests = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._flush_wanted = asyncio.Event()
@@ -151,7 +152,7 @@ class RaftNode:
             return
         self.receive(Stopping())
         deadline = time.monotonic() + LEAVE_WAIT_S
-        while not self.voter.may_exit and time.monotonic() < deadline:
+        while not (self.voter.may_exit or self._has_failed) and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
         self._has_left = True
         if self._timer is not None:
@@ -177,7 +178,7 @@ class RaftNode:
     def _chore_done(self, task: asyncio.Task[None]) -> None:
         self._chores.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._on_fatal(error)
+            self.fail(error)
 
     # --- what others ask -----------------------------------------------------------------------------------
 
@@ -188,10 +189,12 @@ class RaftNode:
 
     def leads(self, epoch: int) -> bool:
         lead = self.voter.leadership
-        return lead is not None and lead.epoch == epoch
+        return lead is not None and lead.epoch == epoch and not self._has_failed
 
     def fail(self, error: BaseException) -> None:
-        """This node must not go on."""
+        """This node must not go on: what waits for an effect that failed never happens, not even until it has ended."""
+        self._has_failed = True
+        self._todo.clear()
         self._on_fatal(error)
 
     def applied(self, end: int, size: int) -> None:
@@ -233,7 +236,7 @@ class RaftNode:
 
     def receive(self, event: Event) -> None:
         """Decide at once, act in order: what is caused by an effect waits until those before it are done."""
-        if self._has_left:
+        if self._has_left or self._has_failed:
             return
         try:
             self._todo += self.voter.receive(event, self.now_ms())
@@ -246,7 +249,7 @@ class RaftNode:
             finally:
                 self._is_executing = False
         except BaseException as error:  # a broken promise of ours, or a disk that refuses: this node must not go on
-            self._on_fatal(error)
+            self.fail(error)
             raise
         self._arm_timer()
 
@@ -372,6 +375,8 @@ class RaftNode:
         wall_ms = self.wall_ms()
         size = await asyncio.to_thread(lambda: self.snapshots.write(snapshot, values(), wall_ms))
         took_ms = int((time.monotonic() - began) * 1000)
+        if not self._has_failed:
+            self.store.roll()
         log.info("snapshot.taken", end=snapshot.end_offset, epoch=snapshot.epoch, bytes=size, took_ms=took_ms)
         self.receive(SnapshotTaken(snapshot, size))
         self._measure()
@@ -389,18 +394,18 @@ class RaftNode:
         while True:
             await self._flush_wanted.wait()
             self._flush_wanted.clear()
-            end, generation, files = self.store.end, self._flush_generation, self.store.to_flush()
+            end, generation, file = self.store.end, self._flush_generation, self.store.to_flush()
             try:
-                took_s = await asyncio.to_thread(_flushed, self.store, files)
+                took_s = await asyncio.to_thread(_flushed, self.store, file)
             except OSError as error:
-                self._on_fatal(error)
+                self.fail(error)
                 raise
             self.metrics.fsync.observe(took_s)
             self.receive(LogFlushed(end, generation))
 
 
-def _flushed(store: LogStore, files: list[int]) -> float:
+def _flushed(store: LogStore, file: int) -> float:
     """The seconds that the disk took; how long the thread waited to run is not among them."""
     began = time.perf_counter()
-    store.flush(files)
+    store.flush(file)
     return time.perf_counter() - began

@@ -21,23 +21,28 @@ from migrator.raft.voter import LogView, Voter
 
 def make_voter(config: NodeConfig, cluster_id: str, store: LogStore) -> Voter:
     """The core of the quorum, as the disk has it."""
-    stored = SnapshotFiles(store.directory)
-    view = LogView(
-        start=store.start,
-        end=store.end,
-        durable_end=store.end,
-        epochs=EpochCache(store.epochs.entries),
-        snapshots=stored.stored(),
-        snapshot_sizes={each: stored.size(each) for each in stored.stored()},
-    )
     return Voter(
         node_id=config.node_id,
         voters=config.voter_ids,
         cluster_id=cluster_id,
         state=read_election_state(store.directory),
-        log=view,
+        log=view_of(store),
         settings=config.quorum,
         chance=SystemRandom().randrange,
+    )
+
+
+def view_of(store: LogStore) -> LogView:
+    """What the core knows of the log and its snapshots; opening the log has synced it."""
+    files = SnapshotFiles(store.directory)
+    stored = files.stored()
+    return LogView(
+        start=store.start,
+        end=store.end,
+        durable_end=store.end,
+        epochs=EpochCache(store.epochs.entries),
+        snapshots=stored,
+        snapshot_sizes={each: files.size(each) for each in stored},
     )
 
 
@@ -61,9 +66,15 @@ def settings_of(config: NodeConfig, cluster_id: str) -> Settings:
 
 
 def replay_stored(store: LogStore) -> ReadAhead:
-    """Replay what the disk holds, on a thread: at the start nobody knows yet how much of it is committed."""
-    stored = [each for each in SnapshotFiles(store.directory).stored() if each.end_offset <= store.end]
-    if not stored:
-        return read_ahead(store.batches())
-    begin = read_snapshot(SnapshotFiles(store.directory).path(stored[-1]), stored[-1])
-    return read_ahead(store.batches(), begin)
+    """Replay what the disk holds, on a thread: at the start nobody knows yet how much of it is committed.
+
+    Nothing is replayed over a gap, or on a snapshot that the log is not the continuation of: a crash inside an
+    installation leaves such a log, and the core orders it to be begun anew when it starts (`ResetLog`).
+    """
+    view = view_of(store)
+    if not view.snapshots:
+        return read_ahead(store.batches() if store.start == 0 else ())
+    newest = view.snapshots[-1]
+    if view.lacks(newest) or newest.end_offset < store.start:
+        return read_ahead(())
+    return read_ahead(store.batches(), read_snapshot(SnapshotFiles(store.directory).path(newest), newest))

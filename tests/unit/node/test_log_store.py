@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from migrator.errors import FindingError
 from migrator.node.log_store import READ_BYTES_MAX, LogStore
+from migrator.raft.types import ReplicatedBatch
 from migrator.wire.batch import build_batch, patch_batch, peek
 
 LARGE = 1 << 30
@@ -163,8 +166,6 @@ def test_a_segment_is_closed_before_it_grows_too_large_and_the_next_is_named_by_
     ]
     assert store.read(0, 12) == b"".join(placed(batch, offset, 1) for offset in (0, 2))
     assert store.read(9, 12) == placed(batch, 8, 1) + placed(batch, 10, 2)
-    assert len(store.to_flush()) == 3  # both closed ones wait for the disk as well
-    assert len(store.to_flush()) == 1
     store.close()
     again = LogStore.open(tmp_path, LARGE)
     assert (again.start, again.end, again.epochs.entries) == (0, 12, [(1, 0), (2, 10)])
@@ -175,6 +176,79 @@ def test_a_batch_larger_than_a_segment_has_one_of_its_own(tmp_path: Path) -> Non
     small, large = a_batch(1, 10), a_batch(1, 5_000)
     a_log(tmp_path, [large, small, large, small], segment_bytes=1_024).close()
     assert [int(path.stem) for path in files(tmp_path, ".log")] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("reopen", [False, True])
+def test_a_segment_is_closed_when_its_first_records_are_a_week_old(tmp_path: Path, reopen: bool) -> None:
+    """Also those of before a restart. What is appended in one go counts as well."""
+    start, limit = 1_000, 7 * 24 * 3_600 * 1_000
+    times = [start, start + limit, start + limit + 1, start + 2 * limit + 1, start + 2 * limit + 2]
+    store = LogStore.open(tmp_path, LARGE)
+    store.append(0, 1, [a_batch(timestamp_ms=times[0])])
+    if reopen:
+        store.close()
+        store = LogStore.open(tmp_path, LARGE)
+    store.append(1, 1, [a_batch(timestamp_ms=time) for time in times[1:4]])
+    store.append_replicated([ReplicatedBatch(4, 1, 1, placed(a_batch(timestamp_ms=times[4]), 4, 1))])
+    assert [int(path.stem) for path in files(tmp_path, ".log")] == [0, 2, 4]
+    store.close()
+
+
+def test_a_segment_can_be_closed_early_and_an_empty_one_stays(tmp_path: Path) -> None:
+    store = a_log(tmp_path, [a_batch(2), a_batch(3)])
+    store.roll()
+    store.roll()
+    assert [int(path.stem) for path in files(tmp_path, ".log")] == [0, 5]
+    store.close()
+    again = LogStore.open(tmp_path, LARGE)
+    again.append(5, 1, [a_batch()])
+    again.truncate(5)
+    again.truncate(2)
+    assert (again.end, [int(path.stem) for path in files(tmp_path, ".log")]) == (2, [0])
+    again.close()
+
+
+@pytest.mark.parametrize("replicated", [False, True])
+def test_a_segment_is_on_disk_before_there_is_a_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replicated: bool
+) -> None:
+    """A power cut tears the last segment only: a torn one before it would be refused as damage, for ever."""
+    batch = a_batch(2, 100)
+    store = LogStore.open(tmp_path, 2 * len(batch) + 10)
+    synced: dict[int, int] = {}
+    real_fsync, real_open = os.fsync, os.open
+
+    def fsync(descriptor: int) -> None:
+        real_fsync(descriptor)
+        synced[os.fstat(descriptor).st_ino] = os.fstat(descriptor).st_size
+
+    def opened(path: Path, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_CREAT and Path(path).suffix == ".log":
+            before = [each.stat() for each in files(tmp_path, ".log")]
+            assert {each.st_ino: each.st_size for each in before}.items() <= synced.items()
+        return real_open(path, flags, mode)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "open", opened)
+    if replicated:
+        store.append_replicated([ReplicatedBatch(at, 2, 1, placed(batch, at, 1)) for at in range(0, 10, 2)])
+    else:
+        store.append(0, 1, [batch] * 5)
+    assert len(files(tmp_path, ".log")) == 3
+    store.close()
+
+
+def test_a_new_directory_of_a_log_is_on_disk_in_its_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        real(descriptor)
+        synced.append(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    LogStore.open(tmp_path / "log", LARGE).close()
+    assert synced[0] == tmp_path.stat().st_ino
 
 
 # --- what a crash leaves ----------------------------------------------------------------------------------
@@ -361,3 +435,24 @@ def test_an_append_that_does_not_fit_the_end_of_the_log_is_a_fault_of_ours(tmp_p
         with pytest.raises(AssertionError, match="the log ends at 2"):
             store.append(offset, 1, [a_batch()])
     store.close()
+
+
+def test_an_append_that_the_disk_refused_is_not_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even when a part of it was written: a flush says of everything before the end that it is on disk."""
+    store = a_log(tmp_path, [a_batch(2)])
+    whole, real = store.size(), os.pwrite
+
+    def refuse_after_ten_bytes(descriptor: int, data: memoryview, position: int) -> int:
+        if position > whole:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(descriptor, data[:10], position)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", refuse_after_ten_bytes)
+        with pytest.raises(OSError, match="No space"):
+            store.append(2, 1, [a_batch(3), a_batch(1)])
+    assert store.end == 2
+    store.close()
+    again = LogStore.open(tmp_path, LARGE)
+    assert (again.end, again.size()) == (2, whole)
+    again.close()

@@ -1,0 +1,157 @@
+"""One voter of three as a process has it: the real core, shell, log and active controller on a real disk.
+
+Its peers are lists of what it sent them; the test says what they answer. The clock is the test's, so nothing is due
+before it says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+from migrator.node.active_controller import ActiveController
+from migrator.node.log_store import LogStore
+from migrator.node.raft_node import RaftNode
+from migrator.node.startup import replay_stored, view_of
+from migrator.raft.effects import SendFetch, SendVote
+from migrator.raft.roles import Settings
+from migrator.raft.types import (
+    NOBODY,
+    ElectionState,
+    Error,
+    FetchAnswered,
+    FetchReceived,
+    LeaderClaimed,
+    ReplicatedBatch,
+    Ticked,
+    VoteAnswered,
+)
+from migrator.raft.voter import Voter
+from migrator.wire.batch import build_batch, build_control_batch
+from migrator.wire.messages.control_records import LeaderChangeMessage
+from migrator.wire.records import encode_record
+from migrator.wire.schema import Message
+from tests.support.quorum_nodes import CLUSTER, ME, VOTERS
+from tests.support.situations import the_settings
+
+SEGMENT_BYTES = 1 << 20
+ELECTION_OVER_MS = 10_000
+"""Later than any deadline of an election or of a follower."""
+
+T = TypeVar("T")
+
+
+def records_at(offset: int, epoch: int, *records: Message) -> ReplicatedBatch:
+    values = [encode_record(record, 0) for record in records]
+    data = build_batch(base_offset=offset, leader_epoch=epoch, timestamp_ms=1, values=values)
+    return ReplicatedBatch(offset, len(values), epoch, data)
+
+
+def leader_change_at(offset: int, epoch: int, leader: int) -> ReplicatedBatch:
+    change = LeaderChangeMessage(leader_id=leader)
+    data = build_control_batch(base_offset=offset, leader_epoch=epoch, timestamp_ms=1, records=[change])
+    return ReplicatedBatch(offset, 1, epoch, data)
+
+
+class VoterOnDisk:
+    """Voter 1 of 1, 2, 3. It follows voter 2 in epoch 1 when it starts."""
+
+    def __init__(self, directory: Path, **settings: Any) -> None:
+        self.now_ms = 0
+        self.fatal: list[BaseException] = []
+        self.sent: list[Any] = []
+        self.led: list[int] = []
+        self._requests = count(1_000)
+        self.store = LogStore.open(directory, SEGMENT_BYTES)
+        voter = Voter(
+            node_id=ME,
+            voters=VOTERS,
+            cluster_id=CLUSTER,
+            state=ElectionState(1, leader=2),
+            log=view_of(self.store),
+            settings=Settings(**{"pre_vote": False, **settings}),
+            chance=lambda n: 0,
+        )
+        self.raft = RaftNode(voter, self.store, on_fatal=self.fatal.append, now_ms=lambda: self.now_ms)
+        self.raft.peers = SimpleNamespace(send=self.sent.append, close=_nothing)  # type: ignore[assignment]
+        self.controller = ActiveController(
+            self.raft,
+            the_settings(),
+            replay_stored(self.store),
+            [],
+            chance=Random(1),
+            on_publish=lambda delta: None,
+            on_lead=self.led.append,
+            on_lost=lambda epoch: None,
+            on_refused=self.fatal.append,
+            on_handed_back=lambda text: None,
+        )
+        self.raft.state_machine = self.controller
+
+    # --- what comes of the others --------------------------------------------------------------------------
+
+    def follow(self, *batches: ReplicatedBatch, committed: int = -1, **answer: Any) -> None:
+        """The leader answers the last fetch."""
+        ask = self._last(SendFetch)
+        answered = FetchAnswered(ask.request, Error.NONE, ask.to, ask.epoch, committed, tuple(batches), **answer)
+        self.raft.receive(answered)
+
+    async def elected(self, by: int) -> int:
+        """Its leader is silent, it stands, and `by` votes for it; returns the offset of its first record."""
+        self.now_ms += ELECTION_OVER_MS
+        self.raft.receive(Ticked())
+        (ask,) = (each for each in self.sent if isinstance(each, SendVote) and each.to == by and self._is_new(each))
+        start = self.store.end
+        self.raft.receive(VoteAnswered(ask.request, Error.NONE, NOBODY, ask.epoch, granted=True))
+        assert self.raft.voter.leadership is not None, self.raft.voter.role
+        await self.flushed()
+        return start
+
+    def _is_new(self, ask: SendVote) -> bool:
+        return ask.epoch == self.raft.voter.epoch
+
+    def fetched(self, by: int, offset: int) -> None:
+        """A voter asks for what comes at `offset`: it has everything before."""
+        voter = self.raft.voter
+        epoch = voter.log.epoch_before(offset)
+        self.raft.receive(FetchReceived(next(self._requests), CLUSTER, by, voter.epoch, offset, epoch, 0))
+
+    def deposed(self, by: int) -> int:
+        """`by` says that it leads the next epoch, which it returns."""
+        epoch = self.raft.voter.epoch + 1
+        self.raft.receive(LeaderClaimed(next(self._requests), CLUSTER, by, epoch, ME))
+        return epoch
+
+    # --- waiting -------------------------------------------------------------------------------------------
+
+    async def flushed(self) -> None:
+        await until(lambda: self.raft.voter.log.durable_end == self.raft.voter.log.end)
+
+    async def applied(self, offset: int) -> None:
+        await until(lambda: self.controller._log.end >= offset)
+
+    def _last(self, kind: type[T]) -> T:
+        return next(each for each in reversed(self.sent) if isinstance(each, kind))
+
+    def ends_of_snapshots(self) -> list[int]:
+        return [each.end_offset for each in self.raft.snapshots.stored()]
+
+    async def close(self) -> None:
+        await self.raft.stop()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop run until it holds, at most two seconds."""
+    for _ in range(1_000):
+        if condition():
+            return
+        await asyncio.sleep(0.002)
+    raise AssertionError("it did not come about within two seconds")
+
+
+async def _nothing() -> None: ...
