@@ -33,7 +33,7 @@ def alter_partition(situation: Situation, request: AlterPartitionRequest, versio
         return Decision(AlterPartitionResponse(error_code=Error.STALE_BROKER_EPOCH))
     records: list[Record] = []
     topics = tuple(_alter_topic(situation, request.broker_id, each, version, records) for each in request.topics)
-    return Decision(AlterPartitionResponse(topics=topics), tuple(records))
+    return Decision(AlterPartitionResponse(topics=topics), tuple(records), divisible=True)
 
 
 def _alter_topic(

@@ -9,7 +9,7 @@ are named and kept out (R-866-10, R-866-11); joining the quorum is another matte
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from itertools import chain
 
@@ -54,18 +54,24 @@ _FIRST_RANDOM_DIRECTORY = 100
 
 
 def register_broker(situation: Situation, request: BrokerRegistrationRequest) -> Decision:
-    """A broker gets its epoch: the offset of its registration record."""
+    """A broker gets its epoch: the offset of its registration record.
+
+    One that starts anew before its silence was looked at is still in sync and leads: it loses that here, as if it had
+    been fenced. Stock relies on fencing to come first.
+    """
     refusal = _refuse_registration(situation, request)
     if refusal is not Error.NONE:
         return Decision(BrokerRegistrationResponse(error_code=refusal))
     image, now_ms = situation.image, situation.now_ms
     before = image.brokers.get(request.broker_id)
     again = before is not None and before.incarnation == request.incarnation_id
-    epoch = before.epoch if again and before is not None else situation.next_offset
+    first = () if again or before is None or before.fenced else tuple(_without(situation, before))
+    offset = situation.next_offset + len(first)
+    epoch = before.epoch if again and before is not None else offset
     record = _registration_record(request, epoch, before if again else None, image.metadata_version)
-    situation.contacts.registered(request.broker_id, situation.next_offset, now_ms, new_incarnation=not again)
+    situation.contacts.registered(request.broker_id, offset, now_ms, new_incarnation=not again)
     version = register_broker_version(image.metadata_version)
-    return Decision(BrokerRegistrationResponse(broker_epoch=epoch), ((record, version),))
+    return Decision(BrokerRegistrationResponse(broker_epoch=epoch), (*first, (record, version)), divisible=True)
 
 
 def _refuse_registration(situation: Situation, request: BrokerRegistrationRequest) -> Error:
@@ -167,11 +173,10 @@ def unregister_broker(situation: Situation, request: UnregisterBrokerRequest) ->
     if broker is None:
         message = f"Broker ID {request.broker_id} is not currently registered"
         return Decision(UnregisterBrokerResponse(error_code=Error.BROKER_ID_NOT_REGISTERED, error_message=message))
-    partitions = with_broker_in_isr(situation.image, broker.id)
-    records = [*decide_again(situation, partitions, leaving=broker.id)]
-    records.append((UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch), 0))
+    gone: Record = UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch), 0
     situation.contacts.remove(broker.id)
-    return Decision(UnregisterBrokerResponse(error_message=None), tuple(records))
+    records = (*_without(situation, broker), gone)
+    return Decision(UnregisterBrokerResponse(error_message=None), records, divisible=True)
 
 
 # --- heartbeats -------------------------------------------------------------------------------------------
@@ -205,7 +210,7 @@ def heartbeat(situation: Situation, request: BrokerHeartbeatRequest) -> Decision
         is_fenced=fenced,
         should_shut_down=after is BrokerState.SHUTDOWN_NOW,
     )
-    return Decision(reply, records)
+    return Decision(reply, records, divisible=True)
 
 
 def heartbeat_without_change(situation: Situation, request: BrokerHeartbeatRequest) -> Decision:
@@ -275,17 +280,17 @@ def _records_of_move(situation: Situation, broker: Broker, after: BrokerState) -
             ]
         case BrokerState.CONTROLLED_SHUTDOWN:
             begins = [] if broker.in_controlled_shutdown else [_registration_change(situation, broker, leaving=1)]
-            partitions = with_broker_in_isr(situation.image, broker.id)
-            return [*begins, *decide_again(situation, partitions, leaving=broker.id)]
+            return [*begins, *_without(situation, broker)]
 
 
 def fence_records(situation: Situation, broker: Broker) -> list[Record]:
     """Take a broker out of every in-sync set and leadership, then fence it."""
-    partitions = with_broker_in_isr(situation.image, broker.id)
-    return [
-        *decide_again(situation, partitions, leaving=broker.id),
-        _registration_change(situation, broker, fenced=1),
-    ]
+    return [*_without(situation, broker), _registration_change(situation, broker, fenced=1)]
+
+
+def _without(situation: Situation, broker: Broker) -> Iterator[Record]:
+    """Nothing is led by this broker any more, and it is in sync nowhere."""
+    return decide_again(situation, with_broker_in_isr(situation.image, broker.id), leaving=broker.id)
 
 
 def _registration_change(situation: Situation, broker: Broker, *, fenced: int = 0, leaving: int = 0) -> Record:

@@ -135,10 +135,15 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Records to append as one batch, and the reply to give when they are committed."""
+    """Records to append, and the reply to give when all of them are committed.
+
+    divisible: any beginning of the records is right by itself, so that they may lie in several batches; a crash can
+        cut them there. Otherwise they are one batch, all of them or none.
+    """
 
     reply: Message
     records: tuple[Record, ...] = ()
+    divisible: bool = False
 
 
 # --- record versions --------------------------------------------------------------------------------------

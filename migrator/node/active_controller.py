@@ -35,10 +35,10 @@ from migrator.model.image import Position
 from migrator.model.values import Mark, MigrationState
 from migrator.node.applied_log import AppliedLog
 from migrator.node.log_replay import ReadAhead, bootstrap_level
+from migrator.node.payloads import BATCH_RECORDS_MAX, cut
 from migrator.node.pending_appends import LeadershipLost, PendingAppend, PendingAppends, wait_for_commit
 from migrator.node.raft_node import RaftNode
 from migrator.raft.types import Payload, SnapshotId
-from migrator.wire.batch import build_batch
 from migrator.wire.messages.metadata import NoOpRecord
 from migrator.wire.records import encode_record
 from migrator.wire.schema import Message
@@ -287,7 +287,7 @@ class ActiveController:
         """
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         if decision.records:
-            self._append(decision.records)
+            self._append(decision.records, divisible=decision.divisible)
             if self.epoch is None:  # the append was what noticed that no majority listens any more
                 future.cancel()
                 return future
@@ -296,7 +296,7 @@ class ActiveController:
         self._pending.wait(future, decision.reply)
         return future
 
-    def _append(self, records: Iterable[Record]) -> None:
+    def _append(self, records: Iterable[Record], *, divisible: bool = False) -> None:
         assert self.epoch is not None
         decided = time.perf_counter()
         draft = Draft(self.newest)
@@ -304,14 +304,14 @@ class ActiveController:
         for record, version in records:
             values.append(encode_record(record, version))
             replay(draft, record)
-        batch = build_batch(base_offset=0, leader_epoch=0, timestamp_ms=self._raft.wall_ms(), values=values)
+        payloads = cut(values, BATCH_RECORDS_MAX if divisible else len(values), self._raft.wall_ms())
         offset = self._raft.voter.log.end + len(values) - 1
         delta = draft.finish(Position(self.epoch, offset))
         self.newest = delta.after
-        self._pending.add(PendingAppend(offset, delta, len(batch)))
+        self._pending.add(PendingAppend(offset, delta, sum(len(each.batch) for each in payloads)))
         self._last_append_ms = self._raft.now_ms()
         self._raft.metrics.decided(offset, decided)
-        appended = self._raft.append(self.epoch, [Payload(len(values), batch)])
+        appended = self._raft.append(self.epoch, payloads)
         assert appended == offset or not self._raft.leads(self.epoch), (appended, offset)
 
     # --- what the driver appends ---------------------------------------------------------------------------
@@ -355,7 +355,7 @@ class ActiveController:
             raise LeadershipLost
         records = heal_leaderships(self._situation())
         if records:
-            self._append(records)
+            self._append(records, divisible=True)
         return len(records)
 
     async def begin(self, ordered: Iterable[OrderedMove]) -> int:
@@ -399,12 +399,15 @@ class ActiveController:
             self._append([(NoOpRecord(), 0)])
 
     def append_unasked(self, duty: Callable[[Situation], list[Record]]) -> bool:
-        """Append what is due now, where changes may be made and nobody paused that; whether there was anything."""
+        """Append what is due now, where changes may be made and nobody paused that; whether there was anything.
+
+        Any beginning of what the duty says is right by itself.
+        """
         if self.epoch is None or not self._resumed.is_set() or not self._may_write():
             return False
         records = duty(self._situation())
         if records:
-            self._append(records)
+            self._append(records, divisible=True)
         return bool(records)
 
     def heartbeat_ages_ms(self) -> dict[int, int]:

@@ -50,7 +50,7 @@ async def run_periodic_tasks(controller: ActiveController, config: NodeConfig) -
 
 
 def fence_silent(controller: ActiveController) -> None:
-    """Fence brokers whose session ended, one batch each. Not in pre-migration: another controller rules then."""
+    """Fence brokers whose session ended, one after the other. Not in pre-migration: another controller rules then."""
     while controller.append_unasked(_fenced):
         pass
 

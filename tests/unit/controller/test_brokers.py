@@ -119,6 +119,47 @@ def test_another_incarnation_waits_until_the_session_before_it_has_ended() -> No
     assert registered(fenced, again)[0].error_code == Error.NONE
 
 
+def started_anew_unseen(*partitions: Any, **broker: Any) -> tuple[Situation, BrokerRegistrationResponse, list[Any]]:
+    """Broker 1 crashed, and its next run registers after its session and before anybody looked at its silence."""
+    situation = a_situation(an_image(a_topic("orders", partitions), brokers=(a_broker(1, **broker), 2, 3)))
+    late = replace(situation, now_ms=situation.now_ms + SESSION_MS + 1)
+    for other in (2, 3):
+        late.contacts.touch(other, late.image.position.offset, late.now_ms, fenced=False)
+    decision = register_broker(late, a_registration(1, incarnation_id=an_id("another run")))
+    assert isinstance(decision.reply, BrokerRegistrationResponse)
+    return after(late, decision), decision.reply, messages(decision)
+
+
+def test_an_incarnation_that_comes_before_the_one_before_it_was_fenced_leads_nothing_and_is_in_sync_nowhere() -> None:
+    """What the crash took from its log must not count: led in the same epoch, the others would be cut to it."""
+    situation, reply, records = started_anew_unseen(
+        a_partition(0), a_partition(1, isr=(2, 1)), a_partition(2, isr=(1,))
+    )
+    *changes, registration = records
+    assert changes == [
+        PartitionChangeRecord(partition_id=0, topic_id=ORDERS, isr=(2, 3), leader=2),
+        PartitionChangeRecord(partition_id=1, topic_id=ORDERS, isr=(2,), leader=2),
+        PartitionChangeRecord(partition_id=2, topic_id=ORDERS, leader=-1),  # only it has the records: it is waited for
+    ]
+    assert isinstance(registration, RegisterBrokerRecord)
+    assert registration.fenced
+    assert reply.broker_epoch == registration.broker_epoch == situation.image.position.offset
+    behind, _, _ = beat(situation, 1, current_metadata_offset=reply.broker_epoch - 1)
+    assert (behind.is_fenced, behind.is_caught_up) == (True, False)
+    there, situation, records = beat(situation, 1)
+    assert not there.is_fenced
+    assert [record.leader for record in records if isinstance(record, PartitionChangeRecord)] == [1]
+    assert [each.leader for _, each in situation.image.partitions()] == [2, 2, 1]
+
+
+def test_an_incarnation_after_one_that_was_leaving_finds_what_that_one_left() -> None:
+    situation, reply, records = started_anew_unseen(
+        a_partition(0, isr=(2, 3)), a_partition(1, isr=(1,), leader=-1), in_controlled_shutdown=True
+    )
+    (registration,) = records
+    assert reply.broker_epoch == registration.broker_epoch == situation.image.position.offset
+
+
 def test_a_registration_is_checked_in_the_order_of_stock() -> None:
     """R-866-10, R-866-11: everything is wrong; each fault mended brings the next one to light."""
     situation = a_situation(an_image(), migration_enabled=False)

@@ -76,6 +76,9 @@ class Life:
     def time_passes(self) -> None:
         """And with it the sessions of those who did not report."""
         self.now = replace(self.now, now_ms=self.now.now_ms + self.chance.choice((100, 5_000, 9_500)))
+
+    def silence_is_looked_at(self) -> None:
+        """Some time after a session ended: meanwhile anything can happen."""
         while (found := fence_longest_silent(self.now)) is not None:
             self.carry_out(found[1])
 
@@ -196,6 +199,7 @@ class Life:
 
 HAPPENINGS = [
     Life.time_passes,
+    Life.silence_is_looked_at,
     Life.a_broker_reports,
     Life.a_broker_reports,
     Life.a_broker_reports,

@@ -246,7 +246,7 @@ def a_controller_about_to_resign() -> ActiveController:
 
 def test_no_reply_leaves_for_a_record_whose_append_ended_the_leadership() -> None:
     async def told() -> None:
-        decision: Any = SimpleNamespace(records=[(NoOpRecord(), 0)], reply="created")
+        decision: Any = SimpleNamespace(records=[(NoOpRecord(), 0)], reply="created", divisible=False)
         future = a_controller_about_to_resign()._carry_out(decision)
         assert future is not None
         assert future.cancelled()

@@ -1,0 +1,255 @@
+"""What may lie in several batches does, and whoever waits for it waits for the last one; the rest is one batch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from migrator.model.image import METADATA_VERSION, Image
+from migrator.node.active_controller import ActiveController
+from migrator.node.log_replay import LogReplay, ReadAhead
+from migrator.node.metrics import Metrics
+from migrator.node.periodic_tasks import fence_silent
+from migrator.raft.types import Payload
+from migrator.wire.batch import Batch, read_batch
+from migrator.wire.codec import UnencodableError
+from migrator.wire.messages.brokers import (
+    BrokerHeartbeatRequest,
+    BrokerRegistrationRequest,
+    RegistrationFeature,
+    RegistrationListener,
+    UnregisterBrokerRequest,
+)
+from migrator.wire.messages.partitions import (
+    AlterPartitionPartition,
+    AlterPartitionRequest,
+    AlterPartitionTopic,
+    IsrBroker,
+)
+from migrator.wire.messages.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from migrator.wire.records import decode_record
+from tests.support.builders import a_broker, a_partition, a_topic, an_id, an_image
+from tests.support.situations import CLUSTER, the_settings
+from tests.unit.node.test_driver_acts import story
+
+EPOCH = 5
+PARTITIONS = 10
+RECORDS_MAX = 4
+BYTES_MAX = 512
+"""Ten partition changes take more."""
+
+
+@dataclass
+class RaftThatNotes:
+    """Takes what is appended; when it is committed is the test's to say."""
+
+    end: int
+    now: int = 100_000
+    appends: list[list[Payload]] = field(default_factory=list)
+    metrics: Metrics = field(default_factory=Metrics)
+
+    @property
+    def voter(self) -> Any:
+        return SimpleNamespace(log=SimpleNamespace(end=self.end, generation=0))
+
+    def now_ms(self) -> int:
+        return self.now
+
+    def wall_ms(self) -> int:
+        return 0
+
+    def leads(self, epoch: int) -> bool:
+        return True
+
+    def applied(self, end: int, size: int) -> None: ...
+
+    def append(self, epoch: int, payloads: list[Payload]) -> int:
+        self.appends.append(payloads)
+        self.end += sum(payload.count for payload in payloads)
+        return self.end - 1
+
+
+def ten(*, fenced: bool = False, **partition: Any) -> Image:
+    """Ten partitions of brokers 1 to 3. fenced: broker 1."""
+    partitions = [a_partition(number, **partition) for number in range(PARTITIONS)]
+    return an_image(a_topic("orders", partitions), brokers=(a_broker(1, fenced=fenced), 2, 3))
+
+
+def a_leader(image: Image) -> tuple[ActiveController, RaftThatNotes]:
+    raft = RaftThatNotes(end=image.position.offset + 1)
+    controller = ActiveController(
+        raft,  # type: ignore[arg-type]
+        the_settings(),
+        ReadAhead(LogReplay(), 0, snapshot=image, begins_at=raft.end),
+        [],
+        chance=Random(1),
+        on_publish=lambda delta: None,
+        on_lead=lambda epoch: None,
+        on_lost=lambda epoch: None,
+        on_refused=lambda error: None,
+        on_handed_back=lambda text: None,
+    )
+    controller.epoch = EPOCH
+    controller.writes_allowed = lambda: True
+    controller.contacts.clear(image.brokers, raft.now)
+    return controller, raft
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("migrator.node.active_controller.BATCH_RECORDS_MAX", RECORDS_MAX)
+    monkeypatch.setattr("migrator.wire.batch.BATCH_BYTES_MAX", BYTES_MAX)
+
+
+def the_batches(raft: RaftThatNotes) -> list[Batch]:
+    """Of the only append."""
+    (payloads,) = raft.appends
+    batches = [read_batch(payload.batch) for payload in payloads]
+    assert [len(batch.values) for batch in batches] == [payload.count for payload in payloads]
+    return batches
+
+
+def kinds(batches: list[Batch]) -> list[str]:
+    records = [decode_record(value) for batch in batches for value in batch.values]
+    return [type(record).__name__.removesuffix("Record") for record in records]
+
+
+def is_silent(controller: ActiveController, raft: RaftThatNotes) -> None:
+    """Broker 1; the others are not."""
+    raft.now += 9_001
+    for other in (2, 3):
+        controller.contacts.touch(other, 0, raft.now, fenced=False)
+
+
+# --- what is divided --------------------------------------------------------------------------------------
+
+
+async def fencing(controller: ActiveController, raft: RaftThatNotes) -> None:
+    is_silent(controller, raft)
+    fence_silent(controller)
+    await controller.settled()
+
+
+async def healing(controller: ActiveController, raft: RaftThatNotes) -> None:
+    assert controller.heal() == PARTITIONS
+    await controller.settled()
+
+
+async def another_incarnation(controller: ActiveController, raft: RaftThatNotes) -> None:
+    is_silent(controller, raft)
+    request = BrokerRegistrationRequest(
+        broker_id=1,
+        cluster_id=CLUSTER,
+        incarnation_id=an_id("another run"),
+        listeners=(RegistrationListener("PLAINTEXT", "h", 9092, 0),),
+        features=(RegistrationFeature(METADATA_VERSION, 21, 21),),
+        is_migrating_zk_broker=True,
+        log_dirs=(an_id("dir-1"),),
+    )
+    reply: Any = await controller.submit(request, 4)
+    assert reply.broker_epoch == raft.end - 1
+
+
+def heartbeat(**wishes: bool) -> Callable[[ActiveController, RaftThatNotes], Awaitable[None]]:
+    async def asked(controller: ActiveController, raft: RaftThatNotes) -> None:
+        request = BrokerHeartbeatRequest(1, 101, current_metadata_offset=raft.end - 1, **wishes)
+        reply: Any = await controller.submit(request, 1)
+        assert reply.error_code == 0
+
+    return asked
+
+
+async def unregistering(controller: ActiveController, raft: RaftThatNotes) -> None:
+    reply: Any = await controller.submit(UnregisterBrokerRequest(1), 0)
+    assert reply.error_code == 0
+
+
+async def shrinking(controller: ActiveController, raft: RaftThatNotes) -> None:
+    isr = (IsrBroker(1), IsrBroker(2))
+    proposals = tuple(AlterPartitionPartition(number, new_isr_with_epochs=isr) for number in range(PARTITIONS))
+    request = AlterPartitionRequest(1, 101, (AlterPartitionTopic(topic_id=an_id("orders"), partitions=proposals),))
+    reply: Any = await controller.submit(request, 3)
+    assert [each.isr for each in reply.topics[0].partitions] == [(1, 2)] * PARTITIONS
+
+
+CHANGES = ["PartitionChange"] * PARTITIONS
+REGISTRATION_CHANGE = "BrokerRegistrationChange"
+
+
+@pytest.mark.parametrize(
+    ("image", "asked", "expected"),
+    [
+        (ten(), fencing, [*CHANGES, REGISTRATION_CHANGE]),
+        (ten(), heartbeat(want_fence=True), [*CHANGES, REGISTRATION_CHANGE]),
+        (ten(), heartbeat(want_shut_down=True), [REGISTRATION_CHANGE, *CHANGES]),
+        (ten(fenced=True, isr=(1,), leader=-1), heartbeat(), [REGISTRATION_CHANGE, *CHANGES]),
+        (ten(), another_incarnation, [*CHANGES, "RegisterBroker"]),
+        (ten(), unregistering, [*CHANGES, "UnregisterBroker"]),
+        (ten(leader=-1), healing, CHANGES),
+        (ten(), shrinking, CHANGES),
+    ],
+    ids=["silence", "fence", "shutdown", "unfence", "incarnation", "unregister", "heal", "alter partition"],
+)
+def test_what_many_partitions_need_lies_in_several_batches_and_is_answered_after_the_last(
+    image: Image, asked: Callable[[ActiveController, RaftThatNotes], Awaitable[None]], expected: list[str]
+) -> None:
+    """In one, a broker in sync with some 170,000 partitions could not be fenced: each controller ended in turn."""
+
+    async def told() -> None:
+        controller, raft = a_leader(image)
+        begins = raft.end
+        waiting = asyncio.ensure_future(asked(controller, raft))
+        await asyncio.sleep(0.01)
+        batches = the_batches(raft)
+        assert [len(batch.values) for batch in batches] == [4, 4, len(expected) - 8]
+        assert kinds(batches) == expected
+        for committed in (begins + 4, begins + 8):
+            controller.committed(committed)
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            assert controller.image is image
+        controller.committed(begins + len(expected))
+        await waiting
+        assert controller.image is controller.newest
+        assert controller.image.position.offset == raft.end - 1
+
+    story(told)
+
+
+# --- what is not ------------------------------------------------------------------------------------------
+
+
+def a_topic_of(partitions: int) -> CreateTopicsRequest:
+    return CreateTopicsRequest((CreatableTopic("payments", partitions, 1),))
+
+
+def test_what_has_to_be_whole_is_one_batch_whatever_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("migrator.wire.batch.BATCH_BYTES_MAX", 10_000)
+
+    async def told() -> None:
+        controller, raft = a_leader(ten())
+        waiting = asyncio.ensure_future(controller.submit(a_topic_of(20), 7))
+        await asyncio.sleep(0.01)
+        assert [len(batch.values) for batch in the_batches(raft)] == [21]
+        controller.committed(raft.end)
+        assert isinstance(await waiting, CreateTopicsResponse)
+
+    story(told)
+
+
+def test_what_has_to_be_whole_and_is_too_large_is_an_error_that_changes_nothing() -> None:
+    async def told() -> None:
+        controller, raft = a_leader(ten())
+        with pytest.raises(UnencodableError, match="the metadata log accepts 512"):
+            await controller.submit(a_topic_of(20), 7)
+        assert not raft.appends
+        assert controller.newest is controller.image
+        assert controller.lag() == 0
+
+    story(told)
