@@ -17,7 +17,15 @@ from typing import Final
 from migrator.errors import FindingError
 from state_machine import audit_rows
 from state_machine.control import ControlPort
-from state_machine.gates import NOTHING_CLAIMED, Evidence, Holder, worth_rehearsing, zookeeper_rules
+from state_machine.gates import (
+    NOTHING_CLAIMED,
+    Evidence,
+    Holder,
+    driver_text,
+    ours_may_rule,
+    worth_rehearsing,
+    zookeeper_rules,
+)
 from state_machine.inspections import Inspections
 from state_machine.keeper import Keeper
 from state_machine.looks import Outcome
@@ -169,24 +177,27 @@ class Acts:
     # --- back ----------------------------------------------------------------------------------------------
 
     async def _rolling_back(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
-        """Undo whatever the driver is in, until ZooKeeper rules and nothing of ours runs."""
+        """Undo whatever the driver is in, until ZooKeeper rules and nothing of ours runs.
+
+        Until then controllers are kept alive rather than stopped wherever one of them may rule, led or not.
+        """
         if zookeeper_rules(seen).holds:
             return await self._step_when_open(snapshot, seen, Signal.RELEASED)
         if seen.can_abort:
             await self._ask(snapshot, Ask.ABORT)
             return Outcome(f"waiting: the takeover is aborted; {seen.driver_reason}")
-        if seen.driver_state is not None and seen.driver_state in NOTHING_CLAIMED:
-            return await self._keeper.stop_all(snapshot)
-        if seen.silent and seen.holder is Holder.OURS:
+        if ours_may_rule(seen):
             kept = await self._keeper.keep_running(snapshot)
-            return kept or Outcome("waiting: the controller that still rules has to hand back")
-        if seen.driver_state is None:
-            stopping = await self._keeper.stop_all(snapshot)
-            return stopping if stopping.problems else Outcome(zookeeper_rules(seen).reason())
-        return Outcome(f"{seen.driver_state}: {seen.driver_reason}")
+            return kept or Outcome(f"waiting: controllers of ours may rule; {driver_text(seen)}")
+        if seen.holder is Holder.UNKNOWN:
+            return Outcome(f"waiting: controllers are stopped once it is seen that none of them rules; {seen.holder}")
+        if seen.driver_state not in NOTHING_CLAIMED:
+            return Outcome(driver_text(seen))
+        stopping = await self._keeper.stop_all(snapshot)
+        return stopping if seen.driver_state is not None else Outcome(zookeeper_rules(seen).reason())
 
     async def _rolled_back(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
-        """A retired controller has nothing left to do; one in any other state is not touched."""
+        """A retired controller has nothing left to do; one in any other state is not touched, nor what came later."""
         if seen.driver_state == "RETIRED" or seen.driver_state in NOTHING_CLAIMED:
             await self._keeper.stop_all(snapshot)
         return Outcome("done: the cluster is ruled by ZooKeeper, as it was before")

@@ -47,9 +47,12 @@ def evidence(snapshot: Snapshot, now: float) -> Evidence:
         holder=look.zookeeper.holder,
         holder_id=look.zookeeper.holder_id,
         committed_migration=_committed(look),
+        log_in_migration=look.log_in_migration,
     )
     status = None if look.active is None else look.active.status
-    return known if status is None else _with_driver(known, status)
+    if status is None:
+        return known if look.answering is None else replace(known, driver_reason="no controller that answers leads")
+    return _with_driver(known, status)
 
 
 def _with_driver(known: Evidence, status: dict[str, Any]) -> Evidence:
@@ -75,7 +78,7 @@ def file_faults_seen(snapshot: Snapshot) -> dict[int, tuple[str, str]]:
 def brokers_seen(snapshot: Snapshot) -> tuple[BrokerSeen, ...]:
     """Everybody who should be there: brokers of the inventory, of ZooKeeper, and of the controllers."""
     look = snapshot.observation
-    status = None if look is None or look.active is None else look.active.status
+    status = None if look is None or look.answering is None else look.answering.status
     registered = {} if status is None else {each["id"]: each for each in status.get("brokers", [])}
     live = () if look is None else look.zookeeper.brokers
     wanted = {each.id for each in snapshot.inventory.brokers} | set(live) | set(registered)

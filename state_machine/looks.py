@@ -107,8 +107,8 @@ def backups(store: Store, migration_id: int) -> list[Backup]:
 
 def _record_nodes(session: Session, migration_id: int, seen: Observation) -> None:
     """Nodes that are not seen now keep their last observation, with its time."""
-    active = seen.active
-    for broker in [] if active is None or active.status is None else active.status.get("brokers", []):
+    teller = seen.answering
+    for broker in [] if teller is None or teller.status is None else teller.status.get("brokers", []):
         node = a_node(session, migration_id, "broker", broker["id"])
         node.seen_at, node.document = seen.at, broker
     for controller in seen.controllers:

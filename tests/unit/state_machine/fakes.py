@@ -44,11 +44,18 @@ def diverged(level: str, records: int | None = None, behind_ms: int = 0, blockin
 
 @dataclass
 class FakeController:
-    """One controller of ours, as its control port shows it. Moves are made by the test."""
+    """One controller of ours, as its control port shows it. Moves are made by the test.
+
+    leads:  only a leader's driver moves. leader: whom a follower follows.
+    stands: it is elected once somebody has looked at it, as a process that was just started.
+    """
 
     entry: ControllerEntry
     clock: Callable[[], float]
     alive: bool = False
+    leads: bool = False
+    leader: int | None = None
+    stands: bool = False
     run: str = "run-1"
     state: str = "IDLE"
     reason: str = "this node does not lead"
@@ -70,7 +77,8 @@ class FakeController:
         return f"http://controller-{self.entry.node_id}"
 
     def start(self, run: str | None = None) -> None:
-        """A new process: a new run, an empty history, a new control file."""
+        """A new process: a new run, an empty history, a new control file; it does not lead yet."""
+        self.leads = self.stands = False
         self.alive, self.run, self.history = True, run or f"run-{int(self.run[4:]) + bool(self.history)}", []
         self.state, self.reason, self.gate, self.audit = "IDLE", "this node does not lead", None, None
         Path(self.entry.data).mkdir(parents=True, exist_ok=True)
@@ -85,8 +93,19 @@ class FakeController:
         self.alive = False
         (Path(self.entry.data) / CONTROL_FILE).unlink(missing_ok=True)
 
+    def elect(self) -> None:
+        """It leads; what its driver does then depends on its log. With a log in migration the test makes the moves."""
+        self.stands = False
+        if self.migration == "PRE_MIGRATION":
+            self.move("WAIT_QUORUM", "WAIT_BROKERS")
+
+    def follow(self, leader: int | None) -> None:
+        self.leads, self.leader = False, leader
+        self.state, self.reason = "IDLE", "this node does not lead"
+
     def move(self, *states: str, reason: str = "") -> None:
         for state in states:
+            self.leads = state not in ("IDLE", "RETIRED")
             before, self.state, self.reason = self.state, state, reason or f"entered {state}"
             number = self.history[-1]["number"] + 1 if self.history else 1
             self.history.append(
@@ -99,10 +118,10 @@ class FakeController:
             "run": self.run,
             "cluster_id": "cluster",
             "quorum": {
-                "leader": self.entry.node_id,
+                "leader": self.entry.node_id if self.leads else self.leader,
                 "epoch": 1,
                 "voters": [self.entry.node_id],
-                "role": "leader",
+                "role": "leader" if self.leads else "follower",
                 "high_watermark": 10,
                 "log_start": 0,
                 "log_end": 10,
@@ -166,7 +185,11 @@ class FakeController:
 
     def app(self) -> Starlette:
         async def status(request: Request) -> Response:
-            return self._authorized(request) or JSONResponse(self.status())
+            refused = self._authorized(request)
+            answer = refused or JSONResponse(self.status())
+            if refused is None and self.stands:
+                self.elect()
+            return answer
 
         async def ask(request: Request) -> Response:
             refused = self._authorized(request)
@@ -243,7 +266,7 @@ class FakeZooKeeper:
 
 @dataclass
 class FakeLauncher:
-    """Starts fakes. ends_at_once: every start ends before it answers."""
+    """Starts fakes, which are not led at the first look. ends_at_once: every start ends before it answers."""
 
     controllers: dict[int, FakeController]
     launched: list[int] = field(default_factory=list)
@@ -254,11 +277,10 @@ class FakeLauncher:
     def launch(self, migration: str, entry: ControllerEntry) -> Launched:
         controller = self.controllers[entry.node_id]
         self.launched.append(entry.node_id)
-        controller.pid += 1
+        controller.pid = 4711 + len(self.launched)
         if not self.ends_at_once and self.answers:
             controller.start()
-            if controller.migration == "PRE_MIGRATION":
-                controller.move("WAIT_QUORUM", "WAIT_BROKERS")
+            controller.stands = len(self.controllers) == 1
         return Launched(controller.pid, "mark", f"/logs/{entry.node_id}.log")
 
     def runs(self, pid: int, mark: str) -> bool:

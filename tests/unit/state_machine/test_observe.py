@@ -57,7 +57,7 @@ def test_the_migration_znode_tells_what_is_mirrored(claim: Seen, offset: int | N
 
 def a_driver(without_ms: int | None = None, window_ms: int | None = None) -> ControllerSeen:
     driver = {"without_controller_ms": without_ms, "window_ms": window_ms}
-    return ControllerSeen(3000, 1, {"quorum": {"leader": 3000}, "driver": driver})
+    return ControllerSeen(3000, 1, {"quorum": {"leader": 3000, "epoch": 1}, "driver": driver})
 
 
 def test_nobody_rules_from_the_last_look_that_saw_somebody() -> None:
@@ -77,11 +77,35 @@ def test_the_last_window_is_remembered_when_its_controller_is_gone() -> None:
 
 
 def test_the_leader_is_the_one_whose_driver_counts() -> None:
-    follower = ControllerSeen(3001, 2, {"quorum": {"leader": 3000}, "driver": {}})
-    leader = a_driver()
+    follower = a_voter(3001, leader=3000)
+    leader = a_voter(3000, leader=3000)
+    gone = ControllerSeen(3000, problem="gone")
     assert Observation(1.0, (follower, leader)).active is leader
-    assert Observation(1.0, (ControllerSeen(3000, problem="gone"), follower)).active is follower
-    assert Observation(1.0, (ControllerSeen(3000, problem="gone"),)).active is None
+    assert Observation(1.0, (gone, follower)).active is None, "a follower's driver is IDLE whatever goes on"
+    assert Observation(1.0, (gone, follower)).answering is follower
+    assert Observation(1.0, (gone,)).answering is None
+
+
+def test_of_two_that_say_they_lead_the_later_one_counts() -> None:
+    """The one that was cut off learns of it by the check of its quorum only."""
+    cut_off, later = a_voter(3000, leader=3000, epoch=4), a_voter(3001, leader=3001, epoch=5)
+    assert Observation(1.0, (cut_off, later)).active is later
+
+
+def test_a_controller_that_handed_back_counts_although_it_leads_no_more() -> None:
+    retired, follower = a_voter(3001, leader=None, state="RETIRED"), a_voter(3000, leader=None)
+    assert Observation(1.0, (follower, retired)).active is retired
+
+
+def test_nobody_rules_while_only_followers_answer() -> None:
+    first = summed_up(10.0, (a_driver(), a_voter(3001, leader=3000)), OURS_RULES, None)
+    second = summed_up(11.0, (ControllerSeen(3000, problem="gone"), a_voter(3001, leader=3000)), OURS_RULES, first)
+    assert second.ruled_at == 10.0
+
+
+def a_voter(node: int, *, leader: int | None, epoch: int = 1, state: str = "IDLE") -> ControllerSeen:
+    driver = {"state": state, "window_ms": None, "without_controller_ms": None}
+    return ControllerSeen(node, node, {"quorum": {"leader": leader, "epoch": epoch}, "driver": driver})
 
 
 # --- the control port -------------------------------------------------------------------------------------

@@ -496,19 +496,19 @@ def test_a_rehearsal_that_was_cut_off_leaves_the_green_one_before_it_in_force(wo
 
 
 def test_wake_begins_a_round_at_once(world: World) -> None:
+    world.reconciler._pause_s = 600.0
+
     async def story() -> None:
         loop = asyncio.create_task(world.reconciler.run())
         while world.snapshot.observation is None:
             await asyncio.sleep(0.01)
         world.wish("ADVANCE")
-        began = asyncio.get_running_loop().time()
         world.reconciler.wake()
-        while world.phase is Phase.CREATED:
-            await asyncio.sleep(0.005)
-        took = asyncio.get_running_loop().time() - began
+        async with asyncio.timeout(60):
+            while world.phase is Phase.CREATED:
+                await asyncio.sleep(0.005)
         loop.cancel()
         await asyncio.gather(loop, return_exceptions=True)
         await world.inspections.stop()
-        assert took < 0.4, "the pause between rounds is half a second"
 
     asyncio.run(story())
