@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from migrator.errors import CATALOGUE, Occurrence
 from state_machine.observe import Observation
-from state_machine.store import LOOK, Store, a_node, find_migration
+from state_machine.store import LOOK, Store, a_cursor, a_node, find_migration
 from state_machine.tables import Backup, FindingRow, Node, Sight
 
 
@@ -114,6 +114,7 @@ def _record_nodes(session: Session, migration_id: int, seen: Observation) -> Non
     for controller in seen.controllers:
         if controller.status is None:
             continue
+        a_cursor(session, migration_id, str(controller.status["run"]))
         node = a_node(session, migration_id, "controller", controller.node_id)
         node.seen_at = seen.at
         node.document = {"pid": controller.pid, "quorum": controller.status["quorum"], "run": controller.status["run"]}

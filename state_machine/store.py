@@ -285,6 +285,12 @@ def move_cursor(session: Session, migration_id: int, run: str, number: int) -> N
     session.merge(DriverCursor(migration_id=migration_id, run=run, number=number))
 
 
+def a_cursor(session: Session, migration_id: int, run: str) -> None:
+    """This run belongs to this migration, whether its driver ever moves or not."""
+    if session.get(DriverCursor, (migration_id, run)) is None:
+        move_cursor(session, migration_id, run, 0)
+
+
 def a_node(session: Session, migration_id: int, kind: str, node_id: int) -> Node:
     """The row of a broker or controller, made when there is none. kind: "broker" or "controller"."""
     node = session.get(Node, (migration_id, kind, node_id))

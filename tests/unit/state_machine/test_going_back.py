@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from state_machine.gates import Evidence, Holder, ours_may_rule
 from state_machine.observe import ZooKeeperSeen
 from state_machine.phases import Phase
+from state_machine.store import Order
 from tests.unit.state_machine.world import World, a_world
 
 
@@ -109,6 +111,53 @@ def test_a_controller_that_died_is_started_while_zookeeper_does_not_answer_and_t
     asyncio.run(story())
     assert quorum.launcher.launched == [3000, 3001, 3002, 3002]
     assert quorum.launcher.stopped == []
+
+
+# --- after it ---------------------------------------------------------------------------------------------
+
+
+async def another_migration(world: World) -> int:
+    """The same files and directories under another name, as far as controllers that run."""
+    inventory = msgspec.structs.replace(world.inventory, name="orders again")
+    second = world.store.create(inventory, who="Ada", at=world.clock())[0].id
+    for _ in range(2):
+        world.store.record_wish(second, Order(name="ADVANCE", who="Ada", reason="again"), at=world.clock())
+        for _ in range(4):
+            await world.reconciler.round()
+            await world.inspections_end()
+            world.clock.pass_by(0.5)
+    return second
+
+
+def test_a_migration_that_is_over_leaves_the_controllers_of_the_next_one_alone(world: World) -> None:
+    async def story() -> int:
+        await world.to_ready()
+        await world.wished("ROLL_BACK")
+        await world.rounds(3)
+        assert world.phase is Phase.ROLLED_BACK
+        return await another_migration(world)
+
+    second = asyncio.run(story())
+    assert world.store.snapshot(second).phase is Phase.BROKERS_JOINING
+    assert world.launcher.launched == [3000, 3000]
+    assert world.launcher.stopped == [4712], "that was the first migration's own"
+    assert world.phase is Phase.ROLLED_BACK
+    assert world.waiting.startswith("done:")
+    assert world.events[-1].to_phase == "ROLLED_BACK"
+
+
+def test_a_retired_controller_of_ones_own_is_stopped_after_a_restart_of_the_service_too(world: World) -> None:
+    async def story() -> None:
+        await world.to_dual_write()
+        world.controller.on_ask = lambda wish: world.hand_back()
+        await world.wished("ROLL_BACK")
+        await world.reconciler.step(world.id)
+        world.start_service()
+        await world.rounds(3)
+
+    asyncio.run(story())
+    assert world.phase is Phase.ROLLED_BACK
+    assert not world.controller.alive
 
 
 @pytest.mark.parametrize(
