@@ -9,7 +9,7 @@ Errors: Z2K-4021 when nobody answers, Z2K-6012 when the controller refuses.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import httpx
 import msgspec
@@ -29,6 +29,15 @@ class ControlFile(msgspec.Struct, frozen=True):
     url: str
     token: str
     pid: int
+
+
+class Withdrawn(msgspec.Struct, frozen=True):
+    """False: there was no wish for a takeover that had not begun."""
+
+    withdrawn: bool
+
+
+_Shape = TypeVar("_Shape", bound=msgspec.Struct)
 
 
 def read_control_file(entry: ControllerEntry) -> ControlFile:
@@ -62,6 +71,12 @@ class ControlPort:
         control = read_control_file(entry)
         await self._request(entry, control, "POST", f"/v1/{wish}", {"reason": reason})
 
+    async def withdraw(self, entry: ControllerEntry, reason: str) -> bool:
+        """Take a takeover back; False when the driver keeps no such wish: it has begun, or was given up before."""
+        control = read_control_file(entry)
+        answer = await self._request(entry, control, "POST", "/v1/withdraw", {"reason": reason})
+        return _decoded(entry, answer, Withdrawn).withdrawn
+
     async def _request(
         self, entry: ControllerEntry, control: ControlFile, method: str, path: str, body: dict[str, str] | None = None
     ) -> httpx.Response:
@@ -80,6 +95,15 @@ class ControlPort:
         if answer.is_error:
             raise CONTROLLER_SILENT.error(node=entry.node_id, reason=f"{answer.status_code} {_detail(answer)}")
         return answer
+
+
+def _decoded(entry: ControllerEntry, answer: httpx.Response, shape: type[_Shape]) -> _Shape:
+    """Raises Z2K-4021: the control file was left by a dead controller, and somebody else has its port now."""
+    try:
+        return msgspec.json.decode(answer.content, type=shape)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        reason = f"somebody else answers on its port, or another release ({error})"
+        raise CONTROLLER_SILENT.error(node=entry.node_id, reason=reason) from error
 
 
 def _why_silent(error: httpx.HTTPError) -> str:

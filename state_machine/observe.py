@@ -58,6 +58,16 @@ class ControllerSeen(msgspec.Struct, frozen=True):
         return 0 if self.status is None else int(self.status["quorum"]["epoch"])
 
     @property
+    def run(self) -> str:
+        return "" if self.status is None else str(self.status["run"])
+
+    @property
+    def wishes(self) -> tuple[str, ...] | None:
+        """What its driver was asked for and has not begun; None when it does not say (an older controller)."""
+        told = None if self.driver is None else self.driver.get("wishes")
+        return None if told is None else tuple(told)
+
+    @property
     def retired(self) -> bool:
         return self.driver is not None and self.driver["state"] == "RETIRED"
 

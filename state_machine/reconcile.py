@@ -109,9 +109,11 @@ class Reconciler:
 
     async def _step(self, migration_id: int) -> Outcome:
         snapshot, disagrees = await self._look(migration_id)
-        for wish in snapshot.wishes:
-            await self._wishes.settle(snapshot, wish, evidence(snapshot, self._clock()))
-            snapshot = await asyncio.to_thread(self._store.snapshot, migration_id)
+        for number in [wish.id for wish in snapshot.wishes]:
+            wish = next((each for each in snapshot.wishes if each.id == number), None)
+            if wish is not None:  # else it was withdrawn meanwhile
+                await self._wishes.settle(snapshot, wish, evidence(snapshot, self._clock()))
+                snapshot = await asyncio.to_thread(self._store.snapshot, migration_id)
         if disagrees is not None and disagrees.code == CLUSTER_DISAGREES.code:
             return Outcome(f"blocked: {disagrees.text}", (disagrees,))
         return await self._acts.act(snapshot, evidence(snapshot, self._clock()))

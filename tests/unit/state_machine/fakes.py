@@ -46,13 +46,16 @@ def diverged(level: str, records: int | None = None, behind_ms: int = 0, blockin
 class FakeController:
     """One controller of ours, as its control port shows it. Moves are made by the test.
 
+    deaf:   its process runs and does not answer.
     leads:  only a leader's driver moves. leader: whom a follower follows.
     stands: it is elected once somebody has looked at it, as a process that was just started.
+    wishes: what the driver keeps and has not begun, with the time; an older one does not tell, nor takes any back.
     """
 
     entry: ControllerEntry
     clock: Callable[[], float]
     alive: bool = False
+    deaf: bool = False
     leads: bool = False
     leader: int | None = None
     stands: bool = False
@@ -65,6 +68,8 @@ class FakeController:
     audit: dict[str, Any] | None = None
     divergence: dict[str, Any] = field(default_factory=lambda: diverged("WITHIN"))
     asked: list[str] = field(default_factory=list)
+    wishes: dict[str, float] = field(default_factory=dict)
+    tells_wishes: bool = True
     refuses: bool = False
     brokers: tuple[int, ...] = (0, 1, 2)
     migration: str = "PRE_MIGRATION"
@@ -79,6 +84,7 @@ class FakeController:
     def start(self, run: str | None = None) -> None:
         """A new process: a new run, an empty history, a new control file; it does not lead yet."""
         self.leads = self.stands = False
+        self.wishes.clear()
         self.alive, self.run, self.history = True, run or f"run-{int(self.run[4:]) + bool(self.history)}", []
         self.state, self.reason, self.gate, self.audit = "IDLE", "this node does not lead", None, None
         Path(self.entry.data).mkdir(parents=True, exist_ok=True)
@@ -101,18 +107,38 @@ class FakeController:
 
     def follow(self, leader: int | None) -> None:
         self.leads, self.leader = False, leader
+        self.wishes.clear()
         self.state, self.reason = "IDLE", "this node does not lead"
 
     def move(self, *states: str, reason: str = "") -> None:
         for state in states:
             self.leads = state not in ("IDLE", "RETIRED")
+            for wish in [each for each in self.wishes if state in ENDS[each]]:
+                del self.wishes[wish]
             before, self.state, self.reason = self.state, state, reason or f"entered {state}"
             number = self.history[-1]["number"] + 1 if self.history else 1
             self.history.append(
                 {"number": number, "at": self.clock(), "from": before, "to": state, "reason": self.reason}
             )
 
+    def keep(self, wish: str) -> bool:
+        """Whether the driver keeps it, in the state that it is in."""
+        looks_at_state = self.tells_wishes or wish == "abort"
+        if self.refuses or (looks_at_state and self.state not in KEEPS[wish]):
+            return False
+        self.wishes[wish] = self.clock()
+        return True
+
+    def _let_go(self) -> None:
+        """A takeover is kept until the first closed verdict, or for a minute."""
+        closed = self.state == "WAIT_BROKERS" and self.gate is not None and not self.gate.holds
+        if "takeover" in self.wishes and (closed or self.clock() - self.wishes["takeover"] > 60):
+            del self.wishes["takeover"]
+
     def status(self) -> dict[str, Any]:
+        if self.tells_wishes:
+            self._let_go()
+        told = {"wishes": list(self.wishes)} if self.tells_wishes else {}
         return {
             "node": self.entry.node_id,
             "run": self.run,
@@ -142,6 +168,7 @@ class FakeController:
                 "finding": self.finding,
                 "trouble": None,
                 "history": self.history[-50:],
+                **told,
             },
             "log": {
                 "migration": self.migration,
@@ -197,12 +224,18 @@ class FakeController:
                 return refused
             wish = request.url.path.rpartition("/")[2]
             self.asked.append(wish)
-            if self.refuses or (wish == "abort" and self.state not in BEFORE_COMMIT):
-                return JSONResponse({"detail": "there is no takeover to abort now"}, 409)
+            if not self.keep(wish):
+                return JSONResponse({"detail": f"there is no {wish} possible in {self.state}"}, 409)
             self.on_ask(wish)
             return JSONResponse({"asked": wish}, 202)
 
-        routes = [Route("/v1/status", status, methods=["GET"])]
+        async def withdraw(request: Request) -> Response:
+            refused = self._authorized(request)
+            if refused is not None or not self.tells_wishes:
+                return refused or JSONResponse({"detail": "Not Found"}, 404)
+            return JSONResponse({"withdrawn": self.wishes.pop("takeover", None) is not None})
+
+        routes = [Route("/v1/status", status, methods=["GET"]), Route(WITHDRAW, withdraw, methods=["POST"])]
         return Starlette(routes=[*routes, *(Route(f"/v1/{w}", ask, methods=["POST"]) for w in WISHES)])
 
     def _authorized(self, request: Request) -> Response | None:
@@ -212,6 +245,19 @@ class FakeController:
 
 
 WISHES = ("takeover", "abort", "hand-back")
+WITHDRAW = "/v1/withdraw"
+KEEPS = {
+    "takeover": ("WAIT_QUORUM", "WAIT_BROKERS", "HELD"),
+    "abort": BEFORE_COMMIT,
+    "hand-back": ("COMMITTING", "RESUMING", "SYNCING", "TELLING_BROKERS", "DUAL_WRITE"),
+}
+"""States in which the driver keeps a wish."""
+ENDS = {
+    "takeover": ("TAKING_OVER", "ABORTING", "IDLE"),
+    "abort": ("ABORTING", "COMMITTING", "IDLE"),
+    "hand-back": ("HANDING_BACK", "GIVING_UP", "IDLE"),
+}
+"""States in which it has begun it, or lets go of it."""
 
 
 class FakeNetwork(httpx.AsyncBaseTransport):
@@ -224,6 +270,8 @@ class FakeNetwork(httpx.AsyncBaseTransport):
         controller = self._ways[request.url.host]
         if not controller.alive:
             raise httpx.ConnectError("refused", request=request)
+        if controller.deaf:
+            raise httpx.ReadTimeout("no answer", request=request)
         return await httpx.ASGITransport(controller.app()).handle_async_request(request)
 
 

