@@ -21,6 +21,7 @@ from state_machine.gates import (
     NOTHING_CLAIMED,
     Evidence,
     Holder,
+    Inspection,
     driver_text,
     ours_may_rule,
     worth_rehearsing,
@@ -107,10 +108,8 @@ class Acts:
         if kept is not None:
             return kept
         rehearsal = seen.rehearsal
-        pause = self._settings.rehearsal_every_s if rehearsal is not None and rehearsal.green else AGAIN_S
         asked = next((wish for wish in snapshot.wishes if wish.state == "asked"), None)
-        is_due = rehearsal is None or rehearsal.age_s > pause
-        if asked is None and is_due and worth_rehearsing(seen).holds:
+        if asked is None and self._is_due(rehearsal) and worth_rehearsing(seen).holds:
             self._inspections.rehearse(snapshot)
         if asked is not None:
             return Outcome(f"the driver was asked for the takeover by {asked.who}; {seen.driver_reason}")
@@ -121,6 +120,13 @@ class Acts:
         if running is not None and (rehearsal is None or not rehearsal.green):
             return Outcome(f"waiting: a rehearsal is made and audited ({running:.0f} s)")
         return self._next_step(seen, snapshot, "`zk2kraft advance` takes over")
+
+    def _is_due(self, rehearsal: Inspection | None) -> bool:
+        """Old, or not green; but never one right after the other."""
+        if rehearsal is None:
+            return True
+        is_old = rehearsal.age_s > self._settings.rehearsal_every_s
+        return (is_old or not rehearsal.green) and rehearsal.ended_s > AGAIN_S
 
     # --- the window, and after it --------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ def evidence(snapshot: Snapshot, now: float) -> Evidence:
         file_faults=file_faults_seen(snapshot),
         brokers=brokers_seen(snapshot),
         check=_check(snapshot, now),
-        rehearsal=None if snapshot.rehearsal is None else _audited(snapshot.rehearsal, now),
+        rehearsal=None if snapshot.rehearsal is None else _rehearsed(snapshot.rehearsal, now),
         copy_audit=_copy_audit(snapshot, now),
     )
     look = snapshot.observation
@@ -126,6 +126,12 @@ def _audited(run: AuditRun, now: float) -> Inspection:
     said = f"{compared} keys compared by {run.engine}, {different} different, {not_read} not read"
     green = run.same is True and not not_read
     return Inspection(green=green, age_s=age, said=said, codes=() if green else (REHEARSAL_NOT_GREEN.code,))
+
+
+def _rehearsed(run: AuditRun, now: float) -> Inspection:
+    """As old as what it read: its row was made just before the reading began."""
+    found = _audited(run, now)
+    return replace(found, age_s=max(0.0, now - run.asked_at), ended_s=found.age_s)
 
 
 _COUNTS: Final = ("compared", "different", "not_read")

@@ -79,13 +79,16 @@ class BrokerSeen:
 class Inspection:
     """The last result of `check`, of a rehearsal's audit, or of the audit of the copy.
 
-    green: nothing blocks, or both sides say the same. said: what it found, in one line.
+    green:   nothing blocks, or both sides say the same. said: what it found, in one line.
+    age_s:   of what it says; a rehearsal's counts from before its reading began, since that is what it knows.
+    ended_s: since a rehearsal ended.
     """
 
     green: bool
     age_s: float
     said: str
     codes: tuple[str, ...] = ()
+    ended_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -150,6 +150,32 @@ def test_ready_keeps_a_rehearsal_fresh(world: World) -> None:
     assert world.waiting.startswith("ready:")
 
 
+def test_a_rehearsal_is_as_old_as_what_it_read(world: World) -> None:
+    """Reading, copying and the audit may take minutes each; the cluster went on meanwhile."""
+
+    async def story() -> None:
+        ask, audit = world.runner.run, world.runner.count
+
+        async def slow(*arguments: str, limit_s: float) -> Result:
+            world.clock.pass_by(350 if arguments[0] != "check" else 0)
+            return await ask(*arguments, limit_s=limit_s)
+
+        await world.to_ready()
+        world.runner.run = slow  # type: ignore[method-assign]
+        await world.rounds(1, seconds=300)
+        await world.rounds()
+        assert audit("rehearse") == 2
+        world.runner.run = ask  # type: ignore[method-assign]
+        await world.rounds()
+        assert "that rehearsal is under 10 minutes old: 70" in world.waiting
+        await world.rounds(2, seconds=21)
+        assert audit("rehearse") == 3, "repeated once it has rested a little"
+        await world.rounds()
+
+    asyncio.run(story())
+    assert world.waiting == "ready: `zk2kraft advance` takes over"
+
+
 def test_a_tree_that_still_changes_by_itself_is_not_rehearsed(world: World) -> None:
     async def story() -> tuple[int, int]:
         await world.to_ready()
