@@ -2,13 +2,15 @@
 
 In:   arguments. Out: text for people, or with `--json` one JSON document on standard output and nothing else.
 Elsewhere: what each command does (main.py, imported inside the command, so that `--help` is quick).
-Exit codes: 0 done, 1 trouble or a difference, 2 blocked or not all read, 3 could not check, 4 refused by a gate.
+Exit codes: 0 done, 1 trouble or a difference, 2 blocked or not all read, 3 could not check, 4 refused by a gate, 70 a
+fault of ours: a command that ended by one has no result.
 """
 
 from __future__ import annotations
 
 import getpass
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -33,6 +35,8 @@ app.add_typer(storage, name="storage")
 app.add_typer(log, name="log")
 
 DEMO_DIR = Path("zk2kraft-demo")
+FAULT: Final = 70
+"""As in sysexits.h: an error inside the program. Python itself would end with 1, which says "differences" here."""
 
 ZooKeeper = Annotated[str, typer.Option("-z", "--zookeeper", help="HOST:PORT[,HOST:PORT][/chroot]")]
 AsJson = Annotated[bool, typer.Option("--json", help="one JSON document on standard output and nothing else")]
@@ -123,7 +127,11 @@ def audit(
     """Compare ZooKeeper with the metadata log. Exit: 0 same, 1 diverged, 2 could not read all."""
     from api import main
 
-    code = main.audit(zookeeper, kraft, engine, master, out, controller, allow_moved=allow_moved, as_json=as_json)
+    try:
+        code = main.audit(zookeeper, kraft, engine, master, out, controller, allow_moved=allow_moved, as_json=as_json)
+    except FindingError as error:
+        print(f"{error}\n{error.occurrence.finding.remedy}", file=sys.stderr)
+        code = main.COULD_NOT_AUDIT
     raise typer.Exit(code)
 
 
@@ -330,10 +338,13 @@ def _ask(url: str, as_json: bool, command: Callable[[Client], int]) -> None:
 
 
 def main(arguments: list[str] | None = None) -> Any:
-    """The console script: findings are told without a traceback."""
+    """The console script: findings are told without a traceback, anything else with one."""
     try:
         return app(args=arguments)
     except FindingError as error:
         print(error, file=sys.stderr)
         print(error.occurrence.finding.remedy, file=sys.stderr)
         sys.exit(1)
+    except Exception:
+        traceback.print_exc()
+        sys.exit(FAULT)

@@ -127,6 +127,7 @@ def _plain(value: Any) -> Any:
 # --- looking at a cluster ---------------------------------------------------------------------------------
 
 COULD_NOT_CHECK = 3
+COULD_NOT_AUDIT = 2
 
 
 def check(zookeeper: str, controllers: list[Path], *, clients: bool, as_json: bool) -> int:

@@ -21,7 +21,9 @@ from state_machine.store import Snapshot
 from state_machine.tables import AuditRun
 
 CHECK_GO: Final = (0, 1)
-"""Exit codes of `zk2kraft check` with which a migration may go on: nothing found, or warnings only."""
+"""Exit codes of `zk2kraft check` with which a migration may go on: nothing found, or warnings only. They count only
+together with its document: a process can end with 1 for many reasons.
+"""
 
 
 def evidence(snapshot: Snapshot, now: float) -> Evidence:
@@ -110,7 +112,7 @@ def _check(snapshot: Snapshot, now: float) -> Inspection | None:
     if snapshot.check["problem"]:
         said, shown = "it gave no result", snapshot.check["problem"]
     return Inspection(
-        green=snapshot.check["exit"] in CHECK_GO,
+        green=not snapshot.check["problem"] and snapshot.check["exit"] in CHECK_GO,
         age_s=max(0.0, now - snapshot.checked_at),
         said=f"{said}: {shown}" if shown else said,
         codes=tuple(sorted({each["code"] for each in blocking})) or (INSPECTION_FAILED.code,),

@@ -86,10 +86,15 @@ def test_preflight_waits_for_what_check_finds(world: World) -> None:
     assert world.phase is Phase.PREFLIGHT
 
 
-def test_a_check_without_a_result_opens_no_gate(world: World) -> None:
-    world.runner.results["check"] = Result(-1, None, "it was stopped after 900 s")
+@pytest.mark.parametrize(
+    ("exit_code", "words"),
+    [(-1, "it was stopped after 900 s"), (1, "OSError: [Errno 24] Too many open files"), (0, "exit code 0")],
+)
+def test_a_check_without_a_result_opens_no_gate(world: World, exit_code: int, words: str) -> None:
+    world.runner.results["check"] = Result(exit_code, None, words)
     asyncio.run(world.to_preflight())
-    assert "it was stopped after 900 s" in world.waiting
+    assert words in world.waiting
+    assert not world.waiting.startswith("ready")
 
 
 @pytest.mark.parametrize(
