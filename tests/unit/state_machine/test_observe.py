@@ -143,6 +143,38 @@ def test_somebody_else_on_the_port_is_no_answer(controller: FakeController) -> N
     assert "401" in why_silent(controller)
 
 
+STRANGERS = {
+    "a page": b"<html>It works</html>",
+    "a list": b"[]",
+    "another document": b'{"status": "ok"}',
+    "a document that begins as ours": b'{"node": 3000, "run": "run-1", "quorum": {"leader": 3000}}',
+    "no text": b"\xff\xfe",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("body", STRANGERS.values(), ids=STRANGERS)
+@pytest.mark.parametrize("request_", ["status", "ask", "withdraw"])
+def test_a_stranger_on_a_dead_controllers_port_is_no_answer(
+    controller: FakeController, body: bytes, request_: str
+) -> None:
+    controller.start()
+    port = ControlPort(httpx.AsyncClient(transport=httpx.MockTransport(lambda _: httpx.Response(200, content=body))))
+    asks = {
+        "status": lambda: port.status(controller.entry),
+        "ask": lambda: port.ask(controller.entry, Ask.TAKE_OVER, "why not"),
+        "withdraw": lambda: port.withdraw(controller.entry, "why not"),
+    }
+    with pytest.raises(FindingError, match=r"Z2K-4021.*somebody else answers"):
+        asyncio.run(asks[request_]())
+
+
+def test_an_address_that_is_none_is_no_answer(controller: FakeController) -> None:
+    (Path(controller.entry.data) / CONTROL_FILE).write_text(json.dumps({"url": "http://:x", "token": "t", "pid": 1}))
+    with pytest.raises(FindingError, match="Z2K-4021"):
+        asyncio.run(ControlPort(httpx.AsyncClient()).status(controller.entry))
+
+
 def test_another_node_that_answers_is_no_answer(controller: FakeController) -> None:
     controller.start()
     other = ControllerEntry(3001, "/controller.properties", controller.entry.data)
