@@ -39,10 +39,12 @@ ASKS: Final[Mapping[Signal, Ask]] = {
 }
 NOT_BEGUN: Final[Mapping[Ask, frozenset[str]]] = {
     Ask.TAKE_OVER: frozenset({"WAIT_QUORUM", *WAITS}),
-    Ask.ABORT: frozenset({"TAKING_OVER", "COPYING", "AUDITING", "COMMITTING", "SYNCING", "TELLING_BROKERS"}),
+    Ask.ABORT: frozenset({"COMMITTING", "SYNCING", "TELLING_BROKERS"}),
     Ask.HAND_BACK: frozenset({"COMMITTING", "RESUMING", "SYNCING", "TELLING_BROKERS", "DUAL_WRITE", "FENCED"}),
 }
-"""States from which the step cannot have begun; what is in none of them is left for the history to tell."""
+"""States in which a driver without the wish has not begun the step and will not; an abort is never kept, it comes in
+time or too late. Any other state is left for the history to tell.
+"""
 
 
 class Asked:

@@ -126,7 +126,8 @@ class FakeController:
         looks_at_state = self.tells_wishes or wish == "abort"
         if self.refuses or (looks_at_state and self.state not in KEEPS[wish]):
             return False
-        self.wishes[wish] = self.clock()
+        if wish != "abort":  # which ends the act of the state at once
+            self.wishes[wish] = self.clock()
         return True
 
     def _let_go(self) -> None:
@@ -254,7 +255,6 @@ KEEPS = {
 """States in which the driver keeps a wish."""
 ENDS = {
     "takeover": ("TAKING_OVER", "ABORTING", "IDLE"),
-    "abort": ("ABORTING", "COMMITTING", "IDLE"),
     "hand-back": ("HANDING_BACK", "GIVING_UP", "IDLE"),
 }
 """States in which it has begun it, or lets go of it."""

@@ -106,6 +106,28 @@ def test_a_wish_of_a_controller_that_does_not_tell_stays_asked(world: World) -> 
     assert asyncio.run(story()).state == "asked"
 
 
+def test_an_abort_that_the_commit_overtook_is_refused_and_a_rollback_can_be_asked_for(world: World) -> None:
+    async def story() -> tuple[Wish, Wish]:
+        await world.to_ready()
+        world.controller.on_ask = lambda _: world.take_over(until="AUDITING")
+        await world.wished("ADVANCE")
+        world.controller.on_ask = lambda _: None
+        await world.rounds()
+        abort = await world.wished("ABORT")
+        await world.rounds(6, seconds=0.1)
+        assert again(world, abort).state == "asked", "it may still come in time"
+        world.controller.move("COMMITTING", "SYNCING", "TELLING_BROKERS")
+        await world.rounds(5, seconds=0.1)
+        world.controller.audit = None
+        world.controller.move("DUAL_WRITE")
+        await world.rounds()
+        return again(world, abort), await world.wished("ROLL_BACK")
+
+    abort, rollback = asyncio.run(story())
+    assert (abort.state, abort.answer[:8]) == ("refused", "Z2K-4060")
+    assert rollback.state == "asked"
+
+
 def test_a_driver_that_does_not_keep_a_wish_refuses_it(world: World) -> None:
     async def story() -> Wish:
         await world.to_dual_write()
