@@ -2,8 +2,8 @@
 
 In:   arguments. Out: text for people, or with `--json` one JSON document on standard output and nothing else.
 Elsewhere: what each command does (main.py, imported inside the command, so that `--help` is quick).
-Exit codes: 0 done, 1 trouble or a difference, 2 blocked or not all read, 3 could not check, 4 refused by a gate, 70 a
-fault of ours: a command that ended by one has no result.
+Exit codes: 0 done, 1 trouble or a difference, 2 blocked or not all read, 3 could not check, 4 refused by a gate,
+70 a fault of ours: whatever was asked has no answer.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ log = typer.Typer(no_args_is_help=True, help="The metadata log.")
 app.add_typer(storage, name="storage")
 app.add_typer(log, name="log")
 
+UNEXPECTED: Final = 70
+"""`EX_SOFTWARE` of sysexits.h. An error that nobody foresaw must not look like an answer; Python's own code for it is
+1, which is "diverged" or "go, with warnings"."""
+
 DEMO_DIR = Path("zk2kraft-demo")
-FAULT: Final = 70
-"""As in sysexits.h: an error inside the program. Python itself would end with 1, which says "differences" here."""
 
 ZooKeeper = Annotated[str, typer.Option("-z", "--zookeeper", help="HOST:PORT[,HOST:PORT][/chroot]")]
 AsJson = Annotated[bool, typer.Option("--json", help="one JSON document on standard output and nothing else")]
@@ -127,11 +129,7 @@ def audit(
     """Compare ZooKeeper with the metadata log. Exit: 0 same, 1 diverged, 2 could not read all."""
     from api import main
 
-    try:
-        code = main.audit(zookeeper, kraft, engine, master, out, controller, allow_moved=allow_moved, as_json=as_json)
-    except FindingError as error:
-        print(f"{error}\n{error.occurrence.finding.remedy}", file=sys.stderr)
-        code = main.COULD_NOT_AUDIT
+    code = main.audit(zookeeper, kraft, engine, master, out, controller, allow_moved=allow_moved, as_json=as_json)
     raise typer.Exit(code)
 
 
@@ -338,13 +336,18 @@ def _ask(url: str, as_json: bool, command: Callable[[Client], int]) -> None:
 
 
 def main(arguments: list[str] | None = None) -> Any:
-    """The console script: findings are told without a traceback, anything else with one."""
+    """The console script: findings are told without a traceback, anything else with it and an exit code of its own."""
     try:
         return app(args=arguments)
     except FindingError as error:
         print(error, file=sys.stderr)
         print(error.occurrence.finding.remedy, file=sys.stderr)
         sys.exit(1)
-    except Exception:
-        traceback.print_exc()
-        sys.exit(FAULT)
+    except Exception as error:
+        traceback.print_exception(error)
+        said = f"{type(error).__name__}: {error}".splitlines()[0]
+        print(
+            f"zk2kraft: a fault of ours ended the command, and it says nothing about the cluster. {said}",
+            file=sys.stderr,
+        )
+        sys.exit(UNEXPECTED)

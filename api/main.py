@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import structlog
 
-from migrator.errors import FindingError
+from migrator.errors import RELEASE_REFUSED, FindingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,12 +127,12 @@ def _plain(value: Any) -> Any:
 # --- looking at a cluster ---------------------------------------------------------------------------------
 
 COULD_NOT_CHECK = 3
-COULD_NOT_AUDIT = 2
 
 
 def check(zookeeper: str, controllers: list[Path], *, clients: bool, as_json: bool) -> int:
     from migrator.node import preflight
-    from migrator.zk.session import CONSIDERATE, ZkSession
+    from migrator.zk.pipeline import CONSIDERATE
+    from migrator.zk.session import ZkSession
 
     try:
         with ZkSession(zookeeper) as session:
@@ -157,7 +157,8 @@ def check(zookeeper: str, controllers: list[Path], *, clients: bool, as_json: bo
 
 def rehearse(zookeeper: str, out: Path, controller: Path | None, *, as_json: bool) -> int:
     from migrator.node.rehearsal import rehearse as run
-    from migrator.zk.session import CONSIDERATE, ZkSession
+    from migrator.zk.pipeline import CONSIDERATE
+    from migrator.zk.session import ZkSession
 
     with ZkSession(zookeeper) as session:
         result = run(session, out, CONSIDERATE, _encoder_settings(controller))
@@ -190,18 +191,23 @@ def audit(
     allow_moved: bool,
     as_json: bool,
 ) -> int:
-    from migrator.audit.compare import table
+    from migrator.audit.compare import table, unread_report
     from migrator.audit.run import run_audit
 
-    report = run_audit(
-        zookeeper,
-        kraft,
-        engine=engine,
-        master=master,
-        out=out,
-        allow_moved=allow_moved,
-        passwords=_encoder_settings(controller),
-    )
+    try:
+        passwords = _encoder_settings(controller)
+    except FindingError as error:
+        report = unread_report(error, engine, {"total": 0.0})
+    else:
+        report = run_audit(
+            zookeeper,
+            kraft,
+            engine=engine,
+            master=master,
+            out=out,
+            allow_moved=allow_moved,
+            passwords=passwords,
+        )
     if as_json:
         _print_json(report)
     else:
@@ -227,21 +233,32 @@ def release(zookeeper: str, *, execute: bool) -> int:
         try:
             plan = plan_release(session)
         except FindingError as error:
-            print(f"{error}\n{error.occurrence.finding.remedy}", file=sys.stderr)
-            return 2
+            return _release_refused(error)
         print("before", *plan.before, sep="\n  ")
         print(f"brokers in ZooKeeper mode: {list(plan.brokers)}")
         print("the multi", *plan.multi.describe(), sep="\n  ")
         if not execute:
             print("nothing was changed; --execute applies it")
             return 0
-        print("after", *execute_release(session, plan), sep="\n  ")
+        try:
+            after = execute_release(session, plan)
+        except FindingError as error:
+            if error.code != RELEASE_REFUSED.code:
+                raise  # the connection is lost: whether ZooKeeper did it is not known
+            return _release_refused(error)
+        print("after", *after, sep="\n  ")
     return 0
+
+
+def _release_refused(error: FindingError) -> int:
+    print(f"{error}\n{error.occurrence.finding.remedy}", file=sys.stderr)
+    return 2
 
 
 def export_tree(zookeeper: str, out: Path) -> int:
     from migrator.zk.backup import export
-    from migrator.zk.session import CONSIDERATE, ZkSession
+    from migrator.zk.pipeline import CONSIDERATE
+    from migrator.zk.session import ZkSession
 
     with ZkSession(zookeeper) as session:
         info = export(session, out, CONSIDERATE)

@@ -299,8 +299,8 @@ ZOOKEEPER_REFUSES = Finding(
     code="Z2K-2004",
     says="ZooKeeper refuses {path}: {reason}.",
     means="The session lacks the right to read or write this znode, or the server is read-only.",
-    remedy="Look at the access list of that path with ZooKeeper's shell (getAcl). This release has no ZooKeeper "
-    "identity (SASL, TLS): it works on ensembles without access lists only.",
+    remedy="Look at the access list of that path with ZooKeeper's shell (getAcl), and log in to ZooKeeper as the "
+    "brokers do (KAFKA_OPTS, docs/drop-in.md).",
 )
 
 FENCED = Finding(

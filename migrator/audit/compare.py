@@ -16,7 +16,15 @@ from typing import Any, Final
 
 import msgspec
 
-from migrator.audit.normalise import FAMILIES, PARTITIONS, PRODUCER_IDS, STATE_FIELDS, TOPIC_CONFIGS, Facts
+from migrator.audit.normalise import (
+    FAMILIES,
+    PARTITIONS,
+    PRODUCER_IDS,
+    STATE_FIELDS,
+    STOCK_ANNOUNCES,
+    TOPIC_CONFIGS,
+    Facts,
+)
 from migrator.audit.rows import HOLD_SECRETS
 from migrator.audit.seal import Seal
 from migrator.errors import FindingError
@@ -28,7 +36,8 @@ LOOKS_MAX: Final = 4
 """A live cluster is looked at again until what differs is the same as the look before; after this many it counts."""
 
 STOCK_BLOCK: Final = 1_000
-"""A stock controller mirrors the block that comes next as if it were handed out (K-12): a gap, never a double."""
+"""A stock controller mirrors the block that comes next as if it were handed out (K-12): a gap, never a double. Behind
+a block that anybody else wrote the same distance means that the log hands it out again (F-29)."""
 
 NOT_A_COPY: Final = 2**63 - 1
 """No transaction is later than this one."""
@@ -127,23 +136,27 @@ class Rules:
     topics: frozenset[str] = frozenset()
     copied_zxid: int = NOT_A_COPY
 
-    def name(self, each: Difference) -> Difference:
-        """The difference with the rule that expects it, if there is one."""
-        rule = self._rule(each)
+    def name(self, each: Difference, zookeeper: Facts) -> Difference:
+        """The difference with the rule that expects it, if there is one. zookeeper: its side's facts of the key."""
+        rule = self._rule(each, zookeeper)
         return msgspec.structs.replace(each, rule=rule) if rule else each
 
-    def _rule(self, each: Difference) -> str:
+    def _rule(self, each: Difference, zookeeper: Facts) -> str:
         if each.family == PRODUCER_IDS:
-            return self._producer_id_rule(each)
+            return self._producer_id_rule(each, zookeeper.get(STOCK_ANNOUNCES))
         if each.family == TOPIC_CONFIGS and each.kind == Kind.MISSING_IN_LOG and each.key not in self.topics:
             return "configuration without a topic"
         return ""
 
-    def _producer_id_rule(self, each: Difference) -> str:
+    def _producer_id_rule(self, each: Difference, announced: int | None) -> str:
+        """announced: where the block begins that a stock controller mirrored; None: what is there is not of one.
+
+        A copy is ahead of whatever ZooKeeper says, so behind it no author excuses it.
+        """
         zookeeper, log = each.zookeeper or 0, each.log or 0
-        if self.producer_id_margin and 0 <= log - zookeeper <= self.producer_id_margin:
-            return "producer id margin of the copy"
-        if log and zookeeper - log == STOCK_BLOCK:
+        if self.producer_id_margin:
+            return "producer id margin of the copy" if 0 <= log - zookeeper <= self.producer_id_margin else ""
+        if log and log == announced and zookeeper - log == STOCK_BLOCK:
             return "stock writes the next block as handed out"
         return ""
 
@@ -203,7 +216,7 @@ def judge(
     family: str, key: str, zookeeper: Facts | None, log: Facts | None, rules: Rules, mzxid: int = -1
 ) -> tuple[Outcome, list[Difference]]:
     """What became of a key, and the differences that say so: only those that no rule expects, if there are any."""
-    found = [rules.name(each) for each in differences(family, key, zookeeper, log)]
+    found = [rules.name(each, zookeeper or {}) for each in differences(family, key, zookeeper, log)]
     if mzxid > rules.copied_zxid:
         found = [msgspec.structs.replace(each, rule=each.rule or MOVED_ON) for each in found]
     unexpected = [each for each in found if not each.rule]
@@ -219,7 +232,8 @@ def unread_key(family: str, key: str, reason: str) -> Difference:
 def differences(family: str, key: str, zookeeper: Facts | None, log: Facts | None) -> list[Difference]:
     """Field by field; one entry for the whole key, or for a partition's whole state, where a side does not have it."""
     if family == PRODUCER_IDS:
-        return _by_field(family, key, zookeeper or {}, log or {})
+        compared = {name: value for name, value in (zookeeper or {}).items() if name != STOCK_ANNOUNCES}
+        return _by_field(family, key, compared, log or {})
     if zookeeper is None and log is None:
         return []
     if zookeeper is None or log is None:

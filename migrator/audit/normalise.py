@@ -38,6 +38,13 @@ PRODUCER_IDS: Final = "producer ids"
 FAMILIES: Final = (TOPICS, PARTITIONS, TOPIC_CONFIGS, BROKER_CONFIGS, PRODUCER_IDS, *SECURITY_FAMILIES)
 
 PRODUCER_IDS_KEY: Final = "next"
+STOCK_ANNOUNCES: Final = "announced by stock"
+"""Beside the next id, of ZooKeeper's side alone, and never compared: where the block begins that a stock controller
+mirrored. The znode itself says who wrote it: see `STOCK_MIRROR`."""
+
+STOCK_MIRROR: Final = -1
+"""The broker that a stock controller names as the block's; every other writer, ours too, names a node."""
+
 STATE_FIELDS: Final = frozenset({"leader", "leader_epoch", "isr", "recovery", "partition_epoch"})
 """What a partition's facts have from its state znode; the rest is from the topic's assignment."""
 
@@ -75,6 +82,8 @@ class _ConfigJson(msgspec.Struct):
 
 class _ProducerIdsJson(msgspec.Struct):
     block_end: str | int
+    block_start: str | int | None = None
+    broker: int | None = None
 
 
 _TOPIC_JSON: Final = msgspec.json.Decoder(_TopicJson)
@@ -125,11 +134,14 @@ def zk_producer_ids(path: str, data: bytes | None) -> Facts:
     """What comes after the newest block; nothing when none was handed out."""
     if not data:
         return {}
-    block_end = _json(path, data, _PRODUCER_IDS_JSON).block_end
+    block = _json(path, data, _PRODUCER_IDS_JSON)
     try:
-        return {"next_producer_id": int(block_end) + 1}
+        facts = {"next_producer_id": int(block.block_end) + 1}
+        if block.broker == STOCK_MIRROR and block.block_start is not None:
+            facts[STOCK_ANNOUNCES] = int(block.block_start)
     except ValueError as error:
-        raise MALFORMED_ZNODE.error(path=path, reason="block_end is not a number") from error
+        raise MALFORMED_ZNODE.error(path=path, reason="an end of the block is not a number") from error
+    return facts
 
 
 # --- the log's side ---------------------------------------------------------------------------------------

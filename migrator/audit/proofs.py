@@ -26,7 +26,7 @@ from migrator.errors import FindingError
 from migrator.zk import paths
 from migrator.zk.bulk_read import Znode
 from migrator.zk.passwords import PasswordEncoder
-from migrator.zk.session import UNLIMITED, ReadLimits
+from migrator.zk.pipeline import UNLIMITED, ReadLimits
 
 _LENGTH_AND_VERSION: Final = struct.Struct(">ii")
 _NO_ZNODE: Final = _LENGTH_AND_VERSION.pack(-1, -1)

@@ -42,7 +42,7 @@ from migrator.audit.zk_source import (
 )
 from migrator.wire.records import decode_record
 from migrator.zk.passwords import PasswordEncoder
-from migrator.zk.session import UNLIMITED, ReadLimits
+from migrator.zk.pipeline import UNLIMITED, ReadLimits
 
 SETTLE_S: Final = 0.5
 """Between two looks: more than a healthy dual-write is behind (0.4 s)."""

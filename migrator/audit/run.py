@@ -23,7 +23,8 @@ from migrator.audit.quick import quick_audit
 from migrator.audit.zk_source import describe_tree
 from migrator.errors import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE, FindingError
 from migrator.zk.passwords import EncoderSettings, PasswordEncoder
-from migrator.zk.session import CONSIDERATE, ZkSession
+from migrator.zk.pipeline import CONSIDERATE
+from migrator.zk.session import ZkSession
 
 REHEARSAL = "zk2kraft-rehearsal"
 """The mark of a rehearsal's directory: by how much the copy's producer ids are ahead, and when it was read."""

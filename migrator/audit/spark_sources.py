@@ -49,7 +49,8 @@ from migrator.audit.zk_source import (
 from migrator.errors import FindingError
 from migrator.zk import paths
 from migrator.zk.passwords import EncoderSettings, PasswordEncoder
-from migrator.zk.session import CONSIDERATE, ReadLimits, ZkSession
+from migrator.zk.pipeline import CONSIDERATE, ReadLimits
+from migrator.zk.session import ZkSession
 
 ROWS_PER_BATCH: Final = 10_000
 TOPICS_PER_RANGE_MAX: Final = 5_000

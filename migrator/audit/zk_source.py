@@ -33,7 +33,7 @@ from migrator.errors import AUDIT_CANNOT_READ, FindingError
 from migrator.zk import paths
 from migrator.zk.bulk_read import Znode
 from migrator.zk.passwords import PasswordEncoder, clear_config
-from migrator.zk.session import UNLIMITED, ReadLimits
+from migrator.zk.pipeline import UNLIMITED, ReadLimits
 
 TOPICS_AT_ONCE: Final = 1_000
 """Topics whose assignments are held while their states are read: bounds the memory of a reader."""

@@ -2,7 +2,7 @@
 
 In:   what the znodes `/controller_epoch`, `/controller` and `/migration` held, with their versions.
 Out:  one conditional multi per step, and the `Claim` that holds when it was applied.
-Elsewhere: sending them (node.driver_node), when (machine.py), `zk2kraft release` (api).
+Elsewhere: sending them (node.claiming, node.hand_back), when (machine.py), `zk2kraft release` (api).
 Rules: the claim is one multi that moves `/controller_epoch`, so nothing of the old controller can be written after
 it (R-866-01). A ZooKeeper-mode controller is displaced before that, with the epoch that it has, so that it ends what it
 is about and steps down in order: one that is fenced in the middle of a change keeps half a batch of requests, and can
@@ -274,13 +274,11 @@ def plan_hand_back(claim: Claim, highest_state_epoch: int) -> Multi:
     `/controller_epoch` + 1 and must outrank it (F-40).
     """
     epoch = max(claim.zk_epoch, highest_state_epoch)
-    return Multi(
-        (
-            SetData(paths.CONTROLLER_EPOCH, str(epoch).encode(), claim.epoch_version),
-            Delete(paths.MIGRATION, claim.migration_version),
-            Delete(paths.CONTROLLER, claim.controller_version),
-        )
-    )
+    raised = SetData(paths.CONTROLLER_EPOCH, str(epoch).encode(), claim.epoch_version)
+    left = Delete(paths.CONTROLLER, claim.controller_version)
+    if claim.migration_version < 0:  # somebody deleted it
+        return Multi((raised, left))
+    return Multi((raised, Delete(paths.MIGRATION, claim.migration_version), left))
 
 
 def still_ours(seen: Seen, claim: Claim) -> bool:

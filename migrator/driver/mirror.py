@@ -323,9 +323,12 @@ class _Writer:
         return [Create(each, b"") for each in missing]
 
     def write_producer_ids(self, next_producer_id: int) -> list[Operation]:
-        """The block before the next id, as if it had just been handed out: ZooKeeper goes on exactly there (K-12)."""
+        """The block before the next id, as if it had just been handed out: ZooKeeper goes on exactly there (K-12).
+
+        It is signed with this node's id. Stock signs with -1, so that an audit sees whose rule the znode follows.
+        """
         first = next_producer_id - PRODUCER_ID_BLOCK
-        return [SetData(paths.PRODUCER_IDS, producer_ids_data(-1, first, next_producer_id - 1))]
+        return [SetData(paths.PRODUCER_IDS, producer_ids_data(self._claim.node, first, next_producer_id - 1))]
 
     # --- users, clients, addresses -------------------------------------------------------------------------
 

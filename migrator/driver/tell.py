@@ -64,8 +64,20 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class FullSend:
+    """Which full send: one of a broker in one of its lives; a later one has a higher generation."""
+
+    broker: int
+    broker_epoch: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
 class Order:
-    """One request for one broker. body: without header, the broker's epoch already in it."""
+    """One request for one broker. body: without header, the broker's epoch already in it.
+
+    full_send: the newest one to this broker when the order was queued; None before it is queued.
+    """
 
     broker: int
     broker_epoch: int
@@ -73,6 +85,7 @@ class Order:
     kind: Kind
     partitions: int
     body: bytes
+    full_send: FullSend | None = None
 
 
 def reachable(image: Image) -> list[Broker]:

@@ -2,7 +2,7 @@
 
 In:   orders (driver.tell), from the loop's thread.
 Out:  `on_answer(order, problem)`: problem is None when the broker took it over, else what it said.
-Elsewhere: what a refused broker gets next (driver.teller), who may be told at all (driver_node).
+Elsewhere: what a broker that refuses gets next (propagator.py), who may be told at all (dual_write.py).
 Rules: one request in flight per broker; a lost connection repeats the request that has no answer; answers are read,
 also those per partition (R-866-07, K-26).
 """

@@ -12,8 +12,7 @@ from migrator.driver.claim import Seen
 from migrator.errors import WRITE_NOT_ALLOWED, ZOOKEEPER_LOST, FindingError, Occurrence
 from migrator.zk import paths
 from migrator.zk.bulk_read import Znode
-from migrator.zk.multi import Multi
-from migrator.zk.session import Outcome
+from migrator.zk.multi import Multi, Outcome
 from migrator.zk.znodes import (
     ControllerZnode,
     MigrationZnode,

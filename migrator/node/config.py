@@ -23,7 +23,7 @@ from migrator.driver.settings import ControllerSettings
 from migrator.errors import CONFIG_MISSING, CONFIG_NOT_HONOURED
 from migrator.model.values import Listener, SecurityProtocol
 from migrator.node.encoder_config import read_encoder
-from migrator.node.security import BETWEEN_VOTERS, TO_BROKERS, ListenerSecurity, read_security
+from migrator.node.security import BETWEEN_VOTERS, FAILURE_DELAY_MS, TO_BROKERS, ListenerSecurity, read_security
 from migrator.raft.roles import Settings as QuorumSettings
 from migrator.zk import paths
 from migrator.zk.passwords import EncoderSettings
@@ -35,6 +35,8 @@ TAKEOVER_MAX_MS: Final = 60_000
 
 NODE_ID_MAX: Final = 2**31 - 1
 PORT_MAX: Final = 65_535
+DELAY_MS_MAX: Final = 2**31 - 1
+"""As Kafka's type of the key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +201,8 @@ class _Parser:
             passwords=read_encoder(self._given, self._int, self._refuse),
             gates=self._one_of("zk2kraft.gates", "auto", ("auto", "hold")),
             takeover_max_ms=self._int("zk2kraft.takeover.max.ms", 15_000, at_least=1, at_most=TAKEOVER_MAX_MS),
-            control_address=self._given.get("zk2kraft.control.address", "127.0.0.1:0"),
-            export_dir=Path(self._given["zk2kraft.export.dir"]) if "zk2kraft.export.dir" in self._given else None,
+            control_address=self._control_address(),
+            export_dir=self._export_dir(),
             waived=frozenset(self._names("zk2kraft.waive")),
             divergence=Limits(
                 seconds=self._int("zk2kraft.divergence.max.seconds", Limits().seconds, at_least=1),
@@ -327,13 +329,36 @@ class _Parser:
         self, accepts: list[str], asks_by: Mapping[str, str], protocols: Mapping[str, SecurityProtocol]
     ) -> dict[str, ListenerSecurity]:
         """Of each listener that is not PLAINTEXT; asks_by: on which this node asks, with the key of its mechanism."""
+        delay_key = "connection.failed.authentication.delay.ms"
+        failure_delay_ms = self._int(delay_key, FAILURE_DELAY_MS, at_most=DELAY_MS_MAX)
         return {
             name: read_security(
-                self._file, self._given, name, protocols[name], accepts=name in accepts, asks_by=asks_by.get(name)
+                self._file,
+                self._given,
+                name,
+                protocols[name],
+                accepts=name in accepts,
+                asks_by=asks_by.get(name),
+                failure_delay_ms=failure_delay_ms,
             )
             for name in dict.fromkeys([*accepts, *asks_by])
             if protocols[name] is not SecurityProtocol.PLAINTEXT
         }
+
+    def _control_address(self) -> str:
+        """A host has to be named: without one the token would go in clear over every interface."""
+        key = "zk2kraft.control.address"
+        address = self._given.get(key, "127.0.0.1:0")
+        match = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})", address)
+        if match is None or int(match[1]) > PORT_MAX:
+            self._refuse(key, "it is not host:port, such as 127.0.0.1:9999")
+        return address
+
+    def _export_dir(self) -> Path | None:
+        key = "zk2kraft.export.dir"
+        if self._given.get(key) == "":
+            self._refuse(key, "it names no directory")
+        return Path(self._given[key]) if key in self._given else None
 
     def _listeners(self, key: str, protocols: Mapping[str, SecurityProtocol]) -> tuple[Listener, ...]:
         found = []
@@ -345,6 +370,8 @@ class _Parser:
                 found.append(Listener(match[1], match[2].strip("[]"), int(match[3]), protocols[match[1]]))
         if not found:
             raise CONFIG_MISSING.error(file=self._file, key=key, reason="a controller has to listen")
+        if len({listener.name for listener in found}) != len(found):
+            self._refuse(key, "a listener occurs twice")
         return tuple(found)
 
     def _inter_broker(self, protocols: Mapping[str, SecurityProtocol]) -> tuple[str, SecurityProtocol]:
@@ -357,8 +384,10 @@ class _Parser:
         return name, protocols[name]
 
     def _directories(self) -> tuple[Path, tuple[Path, ...]]:
-        text = self._given.get("log.dirs") or self._given.get("log.dir") or "/tmp/kafka-logs"
-        log_dirs = tuple(Path(each.strip()) for each in text.split(",") if each.strip())
+        key = "log.dirs" if "log.dirs" in self._given else "log.dir"
+        log_dirs = tuple(map(Path, self._names(key))) if key in self._given else (Path("/tmp/kafka-logs"),)
+        if not log_dirs:
+            self._refuse(key, "it names no directory")
         return Path(self._given.get("metadata.log.dir") or log_dirs[0]), log_dirs
 
     def _voters(self) -> tuple[Voter, ...]:

@@ -22,6 +22,7 @@ from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel
 
+from migrator.node.driver_node import DriverNode
 from migrator.node.metrics import Metrics
 
 CONTROL_FILE = "zk2kraft-control.json"
@@ -42,18 +43,15 @@ class ControlPort:
         *,
         status: Callable[[], dict[str, Any]],
         metrics: Metrics,
-        take_over: Callable[[], None],
-        abort: Callable[[str], bool],
-        hand_back: Callable[[], None],
+        driver: DriverNode | None,
     ) -> None:
+        """driver: None where no migration is enabled; then every wish is refused."""
         self._loop = loop
         self._file = directory / CONTROL_FILE
         self._token = secrets.token_urlsafe(24)
         self._status = status
         self._metrics = metrics
-        self._take_over = take_over
-        self._abort = abort
-        self._hand_back = hand_back
+        self._driver = driver
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
         self.url = ""
@@ -61,7 +59,7 @@ class ControlPort:
     def start(self, address: str) -> None:
         """Listen, and write port and token where only this user reads them."""
         host, _, port = address.rpartition(":")
-        config = uvicorn.Config(self._app(), host=host, port=int(port), log_level="error", lifespan="off")
+        config = uvicorn.Config(self._app(), host=host.strip("[]"), port=int(port), log_level="error", lifespan="off")
         self._server = uvicorn.Server(config)
         listening = config.bind_socket()
         listening.listen(16)  # who reads the file below may connect at once
@@ -91,6 +89,13 @@ class ControlPort:
         except TimeoutError as error:
             raise HTTPException(503, "the controller's loop does not answer") from error
 
+    def _ask(self, refusal: str, wish: Callable[[DriverNode], bool]) -> None:
+        """Hand a wish to the driver; one that it does not keep is refused, with where the driver is."""
+        if self._on_loop(lambda: self._driver is not None and wish(self._driver)):
+            return
+        now = None if self._driver is None else self._driver.now
+        raise HTTPException(409, refusal if now is None else f"{refusal}: {now.state}, {now.reason}")
+
     def _app(self) -> FastAPI:
         app = FastAPI(title="zk2kraft controller", docs_url=None, redoc_url=None, openapi_url=None)
 
@@ -115,18 +120,22 @@ class ControlPort:
 
         @app.post("/v1/takeover", dependencies=[Depends(authorized)], status_code=202)
         def take_over(wish: Wish) -> dict[str, str]:
-            self._on_loop(self._take_over)
+            self._ask("a takeover cannot be asked for now", DriverNode.ask_takeover)
             return {"asked": "takeover"}
+
+        @app.post("/v1/withdraw", dependencies=[Depends(authorized)])
+        def withdraw(wish: Wish) -> dict[str, bool]:
+            """Take the wish for a takeover back. Not withdrawn: there is none, or it has begun."""
+            return {"withdrawn": self._on_loop(lambda: self._driver is not None and self._driver.withdraw_takeover())}
 
         @app.post("/v1/abort", dependencies=[Depends(authorized)], status_code=202)
         def abort(wish: Wish) -> dict[str, str]:
-            if not self._on_loop(lambda: self._abort(wish.reason)):
-                raise HTTPException(409, "there is no takeover to abort now")
+            self._ask("there is no takeover to abort now", lambda driver: driver.ask_abort(wish.reason))
             return {"asked": "abort"}
 
         @app.post("/v1/hand-back", dependencies=[Depends(authorized)], status_code=202)
         def hand_back(wish: Wish) -> dict[str, str]:
-            self._on_loop(self._hand_back)
+            self._ask("a hand-back cannot be asked for now", DriverNode.ask_hand_back)
             return {"asked": "hand-back"}
 
         return app

@@ -19,7 +19,8 @@ import structlog
 from migrator.driver.divergence import Divergence, Level, Limits
 from migrator.errors import ZOOKEEPER_FALLS_BEHIND, Occurrence
 from migrator.model.values import Mark
-from migrator.node.active_controller import ActiveController, LeadershipLost
+from migrator.node.active_controller import ActiveController
+from migrator.node.pending_appends import LeadershipLost
 
 log = structlog.get_logger()
 

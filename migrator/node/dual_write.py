@@ -3,7 +3,7 @@
 In:   a `DriverNode` that holds the claim, after a copy was committed or a log in migration was resumed.
 Out:  how the act ended (`Happened`); the mirror and the teller at work.
 Elsewhere: which act comes next (driver.machine), what is written and told (driver.mirror, driver.tell), the acts before
-(takeover.py) and of the way back (hand_back.py).
+(claiming.py, copying.py) and of the way back (hand_back.py), what a broker that refuses gets (propagator.py).
 Nothing is sent to a broker that would destroy what it has; a broker that is silent holds up nobody else.
 """
 
@@ -18,7 +18,7 @@ import structlog
 from migrator.driver.claim import Claim, Seen, still_ours
 from migrator.driver.guard import check_full_send
 from migrator.driver.machine import Happened
-from migrator.driver.mirror import Shape, plan, plan_orders_taken, state_creation
+from migrator.driver.mirror import MirrorPlan, Shape, plan, plan_orders_taken, state_creation
 from migrator.driver.strangers import Strangers
 from migrator.driver.tell import Order, reachable
 from migrator.driver.teller import Teller
@@ -29,14 +29,15 @@ from migrator.model.draft import Delta
 from migrator.model.image import Image
 from migrator.model.values import Mark
 from migrator.node.claims import refusal
-from migrator.node.driver_node import LOOK_S, DriverNode
+from migrator.node.driver_node import DriverNode
+from migrator.node.event_queue import LOOK_S
 from migrator.node.mirror_node import Mirror
 from migrator.node.survey import survey_brokers
 from migrator.node.tree_reader import descendants, read_tree
 from migrator.zk import paths
 from migrator.zk.multi import Multi
 from migrator.zk.passwords import PasswordEncoder
-from migrator.zk.session import UNLIMITED
+from migrator.zk.pipeline import UNLIMITED
 from migrator.zk.znodes import parse_ordered_moves
 
 log = structlog.get_logger()
@@ -61,7 +62,7 @@ class DualWriteActs:
         claim = d.now.claim
         assert claim is not None
         if not still_ours(seen, claim):
-            return d.claim_touched(seen)
+            return d.claim_watch.touched(seen)
         if d.must_go_back():
             return d.too_late()
         claim = replace(claim, migration_version=seen.migration_version)
@@ -79,31 +80,37 @@ class DualWriteActs:
         if await asyncio.to_thread(self._complete_creations, tree, target, claim):
             tree = await asyncio.to_thread(read_tree, d.session, UNLIMITED, tree)
             d.now.tree = tree
-        unclear = problems_of(tree, target)
-        if unclear:
-            raise FindingError(unclear[0])
-        delta = await asyncio.to_thread(_difference, tree, target, d.passwords)
-        self._refuse_to_delete_what_nobody_told_of(delta)
-        shape = await asyncio.to_thread(self._shape, tree, delta)
-        planned = await asyncio.to_thread(plan, delta, claim, target.position, shape, d.passwords)
-        await asyncio.to_thread(self._write, planned.multis)
+        planned, unreadable = await self._write_difference(tree, target, claim)
         if ordered:
             await asyncio.to_thread(self._write, (plan_orders_taken(claim),))
         d.now.reconciled_writes = planned.writes
         log.info("zk.reconciled", writes=planned.writes, multis=len(planned.multis))
-        self._start_mirror(planned.claim, target, Shape(planned.configs, unreadable=shape.unreadable), session_id)
+        self._start_mirror(planned.claim, target, Shape(planned.configs, unreadable=unreadable), session_id)
         if d.mirror is None:
             raise ZOOKEEPER_LOST.error(path=paths.TOPICS, reason="a write was refused; reading and comparing again")
-        if d.teller is None:
+        if d.propagator.teller is None:
             return Happened.RECONCILED
-        d.send(d.teller.mirrored(target.position))
-        return Happened.RECONCILED if self._untold(d.teller) else Happened.RECONCILED_AGAIN
+        d.propagator.mirrored(target.position)
+        return Happened.RECONCILED if d.propagator.not_told() else Happened.RECONCILED_AGAIN
+
+    async def _write_difference(self, tree: Tree, target: Image, claim: Claim) -> tuple[MirrorPlan, frozenset[str]]:
+        """What was written, and the brokers whose configuration was left alone because it cannot be read."""
+        passwords = self.d.passwords
+        unclear = problems_of(tree, target)
+        if unclear:
+            raise FindingError(unclear[0])
+        delta = await asyncio.to_thread(_difference, tree, target, passwords)
+        self._refuse_to_delete_what_nobody_told_of(delta)
+        shape = await asyncio.to_thread(self._shape, tree, delta)
+        planned = await asyncio.to_thread(plan, delta, claim, target.position, shape, passwords)
+        await asyncio.to_thread(self._write, planned.multis)
+        return planned, shape.unreadable
 
     async def _claim_in_one_session(self) -> tuple[Seen, int]:
         """The claim, and the session in which it was seen."""
         while True:
             session_id = self.d.session.session_id
-            seen = await self.d.seen_claim()
+            seen = await self.d.claim_watch.seen()
             if session_id == self.d.session.session_id:
                 return seen, session_id
 
@@ -222,15 +229,16 @@ class DualWriteActs:
         d = self.d
         started = d.now_ms()
         tries = 0
-        if d.teller is not None:  # told before ZooKeeper had to be compared again; whoever did not answer is waited for
-            return await self._told(d.teller, started)
+        teller = d.propagator.teller
+        if teller is not None:  # told before ZooKeeper had to be compared again; whoever did not answer is waited for
+            return await self._told(teller, started)
         suspects: dict[int, str] = {}
         while True:
             silent = await self._survey_missing() | suspects
             if d.mirror is None:
                 return Happened.MIRROR_BROKEN
             await d.hooks.before("tell")
-            d.untold.clear()
+            d.propagator.forget_commits()
             claim = d.now.claim
             assert claim is not None
             teller = Teller(claim, d.config.inter_broker_listener, d.controller.image)
@@ -238,12 +246,13 @@ class DualWriteActs:
             if not findings:
                 if d.must_go_back():
                     return d.too_late()
-                self._tell(teller, orders)
+                d.now.fresh_copy = False  # a broker may act on what we say now: the copy is not ours alone any more
+                d.propagator.begin(teller, orders)
                 return await self._told(teller, started)
             tries += 1
             log.error("brokers.not_told", findings=[found.text for found in findings[:5]], tries=tries)
             d.now.finding = findings[0]
-            d.wait_because(findings[0].text)
+            d.now.wait_because(findings[0].text)
             if d.must_go_back() or (d.now.fresh_copy and tries >= GUARD_TRIES):
                 return Happened.MUST_GO_BACK
             if not d.now.fresh_copy and tries >= GUARD_TRIES:  # after a restart: the others need their controller
@@ -269,40 +278,19 @@ class DualWriteActs:
         now, gone = self.d.now, self.d.controller.removals
         return check_full_send(orders, now.surveys, gone.topics, gone.replicas, after_fail_over=not now.fresh_copy)
 
-    def _tell(self, teller: Teller, orders: list[Order]) -> None:
-        """From here on commits go to the teller; those that came while the full send was encoded go first."""
-        d = self.d
-        d.now.fresh_copy = False  # from here on a broker may act on what we say: the copy is not ours alone any more
-        d.channels.follow(reachable(d.controller.image))
-        d.teller = teller
-        d.send(orders)
-        untold, d.untold = d.untold, []
-        for delta in untold:
-            d.channels.follow(reachable(delta.after))
-            d.send(teller.published(delta))
-
     async def _told(self, teller: Teller, started: int) -> Happened:
         d = self.d
         while True:
             if d.mirror is None:
                 return Happened.MIRROR_BROKEN
             suspicion = await self._admit_withheld(teller)
-            waiting = self._untold(teller)
+            waiting = d.propagator.not_told()
             if not waiting:
                 partitions, told = d.controller.image.partition_count(), len(teller.audience())
                 log.info("brokers.told", brokers=told, partitions=partitions, took_ms=d.now_ms() - started)
                 return Happened.BROKERS_TOLD
-            d.wait_because(suspicion or f"brokers {waiting} have not answered the full send yet")
-            await (asyncio.sleep(LOOK_S) if suspicion else d.changed(LOOK_S))
-
-    def _untold(self, teller: Teller) -> list[int]:
-        """Brokers that were not told everything, or did not answer yet."""
-        told = teller.audience()
-        return [
-            broker.id
-            for broker in reachable(self.d.controller.image)
-            if told.get(broker.id) != broker.epoch or self.d.unanswered_full.get(broker.id, 0) > 0
-        ]
+            d.now.wait_because(suspicion or f"brokers {waiting} have not answered the full send yet")
+            await (asyncio.sleep(LOOK_S) if suspicion else d.events.changed(LOOK_S))
 
     async def _admit_withheld(self, teller: Teller) -> str | None:
         """Brokers that were silent before: asked again, guarded, told. Returns why one of them may not be told yet."""
@@ -318,7 +306,7 @@ class DualWriteActs:
                 suspicion = findings[0].text
                 d.now.surveys.pop(broker, None)  # asked again at the next look
             else:
-                d.send(teller.admit(broker))
+                d.propagator.send(teller.admit(broker))
         return suspicion
 
     async def dual_write(self) -> Happened:
@@ -333,7 +321,7 @@ class DualWriteActs:
         while True:
             if d.mirror is None:  # it broke where nobody was listening, as during a hand-back that was refused
                 return Happened.MIRROR_BROKEN
-            if d.now.wish_hand_back:
+            if d.wishes.hand_back:
                 return Happened.HAND_BACK_ASKED
             came_or_went = is_away(d.now.trouble) == d.session.connected
             if d.now_ms() - looked_ms >= STRANGERS_LOOK_MS or came_or_went:
@@ -345,7 +333,7 @@ class DualWriteActs:
                 + (f", {behind} writes on their way" if behind else "")
                 + (f"; {d.now.trouble.text}" if is_away(d.now.trouble) and d.now.trouble is not None else "")
             )
-            await d.changed(LOOK_S if is_away(d.now.trouble) else 5.0)
+            await d.events.changed(LOOK_S if is_away(d.now.trouble) else 5.0)
 
     async def _look_for(self, strangers: Strangers) -> Occurrence | None:
         """Brokers in ZooKeeper that do not follow us, or that it does not answer."""

@@ -49,6 +49,9 @@ FINISH_TRIES = 5
 QUIET_MAX_S = 30.0
 """How long a hand-back waits for everything to be mirrored and answered before it is refused."""
 
+SPREAD_S = 2.0
+"""How long a hand-back waits for voters that lag: a majority has the mark in any case."""
+
 
 class Left(msgspec.Struct, frozen=True):
     """The mark of a log that was handed back: which claim stood, and what the next controller has to outrank.
@@ -70,7 +73,8 @@ def last_step(seen: Seen, left: Left) -> Multi | None:
         return None
     if seen.epoch != left.zk_epoch:
         return None  # the claim of another migration, by a node of the same id in an epoch of the same number
-    if seen.migration is None or seen.migration.kraft_controller_epoch != left.kraft_epoch:
+    is_deleted = seen.migration_version < 0  # by hand: the claim stands all the same, and no broker can be controller
+    if not is_deleted and (seen.migration is None or seen.migration.kraft_controller_epoch != left.kraft_epoch):
         return None
     claim = Claim(
         node=left.node,
@@ -105,6 +109,13 @@ def finish(config: NodeConfig, mark: str) -> None:
         raise ZOOKEEPER_LOST.error(path=paths.CONTROLLER, reason="the claim changes while it is given back")
 
 
+async def retire_log(driver: DriverNode, text: str) -> None:
+    """Write into the log, for every voter, that it is never used again; then wait a moment for them to know it."""
+    await driver.controller.mark(Mark.HANDED_BACK, text)
+    await asyncio.to_thread(driver.retired_mark.write, text)
+    await driver.quorum.known_to_all(SPREAD_S, driver.now.wait_because)
+
+
 class HandBackActs:
     """The acts of one driver."""
 
@@ -121,7 +132,7 @@ class HandBackActs:
             await d.controller.mark(Mark.TAKEOVER, "aborted before the claim")
         await d.hooks.before("give back")
         while True:
-            seen = await d.seen_claim()
+            seen = await d.claim_watch.seen()
             multi, is_claimed = self._way_back(seen)
             if multi is None:
                 break
@@ -129,10 +140,11 @@ class HandBackActs:
                 if is_claimed:
                     log.info("zk.given_back", controller_epoch=seen.epoch)
                 break
-            d.wait_because("ZooKeeper did not take the claim back; reading it again")
+            d.now.wait_because("ZooKeeper did not take the claim back; reading it again")
             await asyncio.sleep(AGAIN_S)
         d.now.window_ms = None if d.now.window is None else d.now_ms() - d.now.window.opened_ms
         d.now.window = None
+        d.unsettled.end()
         return Happened.GIVEN_BACK
 
     def _way_back(self, seen: Seen) -> tuple[Multi | None, bool]:
@@ -169,10 +181,10 @@ class HandBackActs:
     async def hand_back(self) -> Happened:
         """From dual-write, with every broker in ZooKeeper mode."""
         d = self.d
-        d.now.wish_hand_back = False
+        d.wishes.begun()
         try:
             self._refuse_with_kraft_brokers()
-            d.refuse_beside_stock()
+            self._refuse_beside_stock()
             await self._quiet()
             report, highest = await asyncio.to_thread(self._compare)
             d.now.audit = report
@@ -182,7 +194,7 @@ class HandBackActs:
                 raise HAND_BACK_NOT_POSSIBLE.error(reason=f"the audit found {first.family} {first.key} {what}")
         except FindingError as error:
             d.now.finding = error.occurrence
-            d.wait_because(str(error))
+            d.now.wait_because(str(error))
             return Happened.HAND_BACK_REFUSED
         return await self._leave(highest)
 
@@ -195,6 +207,17 @@ class HandBackActs:
         if kraft:
             raise HAND_BACK_NOT_POSSIBLE.error(reason=f"brokers {kraft} run in KRaft mode; roll them back first")
 
+    def _refuse_beside_stock(self) -> None:
+        """A stock voter does not know our marks: with this log it would take the cluster over again."""
+        quorum, voters = self.d.quorum, len(self.d.config.voters)
+        stock, foreign = quorum.stock_voters(), quorum.foreign_voters()
+        if stock:
+            raise HAND_BACK_NOT_POSSIBLE.error(reason=f"voters {stock} are Kafka's; put ours in their place first")
+        ours = voters - len(foreign)
+        if ours <= voters // 2:
+            reason = f"{ours} of {voters} voters are there; {', '.join(foreign)}"
+            raise HAND_BACK_NOT_POSSIBLE.error(reason=reason)
+
     async def _quiet(self) -> None:
         """Everything committed, mirrored, and answered by every broker."""
         d = self.d
@@ -202,14 +225,14 @@ class HandBackActs:
         deadline = d.now_ms() + int(QUIET_MAX_S * 1000)
         while True:
             behind = 0 if d.mirror is None else d.mirror.behind
-            unanswered = d.channels.waiting()
+            unanswered = d.propagator.channels.waiting()
             if d.mirror is not None and not behind and not unanswered and not d.controller.lag():
                 return
             reason = f"{behind} writes to ZooKeeper and {unanswered} requests to brokers are not answered"
             if d.mirror is None or d.now_ms() > deadline:
                 raise HAND_BACK_NOT_POSSIBLE.error(reason=reason)
-            d.wait_because(reason)
-            await d.changed(0.1)
+            d.now.wait_because(reason)
+            await d.events.changed(0.1)
 
     def _compare(self) -> tuple[Report, int]:
         """On a thread: the log as it is on disk against ZooKeeper, and the highest epoch in any state."""
@@ -236,22 +259,23 @@ class HandBackActs:
         await d.hooks.before("mark handed back")
         left = Left(time.time(), claim.node, claim.kraft_epoch, claim.zk_epoch, highest_state_epoch)
         d.now.claim = None  # from here on a change of the claim is ours, or of a voter that knows the mark
-        await d.retire_log(msgspec.json.encode(left).decode())
+        await retire_log(d, msgspec.json.encode(left).decode())
         await d.hooks.before("close listener")
         await d.close_listener()
         await d.hooks.before("hand back")
         while True:
-            seen = await d.seen_claim()
+            seen = await d.claim_watch.seen()
             multi = last_step(seen, left)
             if multi is None:
                 break  # deleted already: by us, with a lost answer, or by somebody else
             try:
                 if await self._apply(multi):
                     break
-                d.wait_because("ZooKeeper did not take the claim back; reading it again")
+                d.now.wait_because("ZooKeeper did not take the claim back; reading it again")
             except FindingError as error:  # the log is retired: whatever it is, there is no other way than on
-                d.wait_because(f"ZooKeeper did not take the claim back; reading it again: {error}")
+                d.now.wait_because(f"ZooKeeper did not take the claim back; reading it again: {error}")
             await asyncio.sleep(AGAIN_S)
+        d.unsettled.end()
         log.info("zk.handed_back", controller_epoch=claim.zk_epoch)
         d.now.reason = "the cluster was handed back; this log is retired"
         return Happened.HANDED_BACK

@@ -18,13 +18,14 @@ from migrator.controller.removals import Removals
 from migrator.controller.replay import replay
 from migrator.errors import DIRECTORY_UNUSABLE, FindingError
 from migrator.model.draft import Draft
-from migrator.model.image import EMPTY, Image, Position
+from migrator.model.image import EMPTY, METADATA_VERSION, Image, Position
 from migrator.raft.types import SnapshotId
 from migrator.wire.batch import Batch, read_batches
 from migrator.wire.messages.metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
+    FeatureLevelRecord,
     NoOpRecord,
     PartitionChangeRecord,
     RemoveTopicRecord,
@@ -104,6 +105,16 @@ def read_bootstrap(path: Path) -> list[Record]:
         return [decode_versioned_record(value) for batch in read_batches(data) for value in batch.values]
     except (OSError, FindingError) as error:
         raise DIRECTORY_UNUSABLE.error(directory=str(path.parent), reason=f"{path.name}: {error}") from error
+
+
+def bootstrap_level(bootstrap: list[Record]) -> int:
+    """The metadata.version that these records begin with."""
+    levels = [
+        record.feature_level
+        for record, _ in bootstrap
+        if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION
+    ]
+    return levels[0] if levels else 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 In:   deltas in commit order, from the loop's thread.
 Out:  `on_applied(position)` when ZooKeeper has everything up to it, `on_broken(reason)` once when a write was refused
       or its answer was lost; then nothing more is sent, and what came since is kept for the reconcile.
-Elsewhere: what is written (driver.mirror), what happens after a break (driver_node: read, diff, write differences).
+Elsewhere: what is written (driver.mirror), what happens after a break (dual_write.py: read, diff, write differences).
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from migrator.driver.mirror import Shape, plan
 from migrator.errors import FindingError
 from migrator.model.draft import Delta
 from migrator.model.image import Image, Position
-from migrator.zk.multi import Multi
+from migrator.zk.multi import Multi, Outcome
 from migrator.zk.passwords import PasswordEncoder
-from migrator.zk.session import Outcome
 
 log = structlog.get_logger()
 

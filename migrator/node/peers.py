@@ -2,7 +2,7 @@
 
 In:   `Send...` effects of the consensus core.
 Out:  events with the answers; `RequestFailed` when there will be none.
-Elsewhere: who is asked what and when, and for how long an answer counts (raft), serving such requests (server.py).
+Elsewhere: who is asked what and when, and for how long an answer counts (raft), serving such requests (quorum_apis.py).
 The version of each request is the newest that both sides know, learned once per connection.
 Source: Kafka 3.9 `KafkaNetworkChannel`, `RaftUtil`.
 """

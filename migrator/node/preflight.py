@@ -31,7 +31,8 @@ from migrator.node.storage import read_meta_properties
 from migrator.node.tree_reader import read_guards, read_tree
 from migrator.node.zookeeper_clients import foreign_sessions
 from migrator.zk import paths
-from migrator.zk.session import ReadLimits, ZkSession
+from migrator.zk.pipeline import ReadLimits
+from migrator.zk.session import ZkSession
 from migrator.zk.znodes import migration_data
 
 

@@ -1,7 +1,7 @@
 """One controller process: everything of this room put together, started and stopped in order.
 
 In:   a `NodeConfig`. Out: a running voter with its listener, driver and control port, until told to stop.
-Elsewhere: the parts (this room), the command line (api).
+Elsewhere: the parts (this room), what they begin with (startup.py), the command line (api).
 Rules: a directory that was handed back is never used again; a configuration that does not fit the log stops the
 process with a finding, before anything is written.
 """
@@ -15,33 +15,33 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
-from random import Random, SystemRandom
+from random import Random
 
 import structlog
 
-from migrator.controller.decision import Settings
-from migrator.controller.features import supported_features
 from migrator.driver.machine import Happened, State
 from migrator.errors import CONFIG_NOT_HONOURED, HANDED_BACK, FindingError, Occurrence
-from migrator.model.values import Listener
 from migrator.node.active_controller import ActiveController
 from migrator.node.calm import Calm
 from migrator.node.client_security import client_security
 from migrator.node.config import NodeConfig
 from migrator.node.control import ControlPort
-from migrator.node.driver_node import SPREAD_S, DriverNode
-from migrator.node.dual_write import DualWriteActs
+from migrator.node.controller_apis import ControllerApis
+from migrator.node.driver_acts import DriverActs
+from migrator.node.driver_node import DriverNode
 from migrator.node.dynamic_voters import refuse_dynamic_voters
-from migrator.node.hand_back import HandBackActs
 from migrator.node.hand_back import finish as finish_hand_back
 from migrator.node.hooks import Hooks
-from migrator.node.log_replay import ReadAhead, read_ahead, read_bootstrap, read_snapshot
+from migrator.node.log_replay import read_bootstrap
 from migrator.node.log_store import LogStore
 from migrator.node.peers import Peers
+from migrator.node.periodic_tasks import run_periodic_tasks
+from migrator.node.quorum_apis import QuorumApis
 from migrator.node.raft_node import RaftNode
-from migrator.node.registration import stay_registered
+from migrator.node.registration import registration_of, stay_registered
+from migrator.node.retirement import retire
 from migrator.node.server import ControllerServer
-from migrator.node.snapshot_files import SnapshotFiles
+from migrator.node.startup import make_voter, replay_stored, settings_of
 from migrator.node.status import status
 from migrator.node.storage import (
     BOOTSTRAP,
@@ -50,14 +50,9 @@ from migrator.node.storage import (
     MetaProperties,
     RetiredMark,
     identify,
-    read_election_state,
 )
-from migrator.node.takeover import TakeoverActs
 from migrator.node.tls import check_stores
 from migrator.node.voters_seen import QuorumView, VotersSeen
-from migrator.raft.epochs import EpochCache
-from migrator.raft.voter import LogView, Voter
-from migrator.wire.messages.brokers import ControllerRegistrationRequest, RegistrationListener
 from migrator.zk.session import ZkSession, process_login
 
 log = structlog.get_logger()
@@ -69,13 +64,6 @@ PLAIN_KRAFT = "ZK2KRAFT_LAB_KRAFT"
 """With this one a controller without the migration flag leads and changes metadata. For the benchmark: no broker of a
 KRaft cluster was ever tried with it."""
 
-TICK_S = 0.1
-SILENCE_LOOK_S = 0.5
-
-RETIRE_AFTER_S = 2 * SPREAD_S
-"""A voter that learned of a hand-back goes on fetching so long, so that the others learn of it through the leader."""
-RETIRE_PAUSE_MAX_S = 30.0
-
 
 @dataclass(slots=True)
 class _Parts:
@@ -85,7 +73,7 @@ class _Parts:
     seen: VotersSeen
     session: ZkSession | None
     driver: DriverNode | None
-    acts: TakeoverActs | None
+    acts: DriverActs | None
     servers: list[ControllerServer]
 
 
@@ -160,22 +148,9 @@ class ControllerProcess:
             self._tasks.append(self._retirement)
 
     async def _retire(self, parts: _Parts, text: str) -> None:
-        """The voter that wrote the mark does the last step; when it died before, this one does."""
-        await asyncio.to_thread(self._retired_mark.write, text)
-        await asyncio.sleep(RETIRE_AFTER_S)
-        await self._close_listeners(parts)
-        await parts.raft.leave()
-        pause_s = RETIRE_AFTER_S
-        while True:
-            try:
-                await asyncio.to_thread(finish_hand_back, self._config, text)
-                break
-            except FindingError as error:
-                log.warning("retirement.waits", reason=str(error))
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, RETIRE_PAUSE_MAX_S)
+        await retire(self._config, self._retired_mark, text, parts.raft, lambda: self._close_listeners(parts))
         if parts.driver is not None:
-            parts.driver.interrupt(Happened.HANDED_BACK)
+            parts.driver.events.interrupt(Happened.HANDED_BACK)
 
     def _tell(self, occurrence: Occurrence) -> None:
         log.critical("controller.stopped", code=occurrence.code, says=occurrence.text)
@@ -200,13 +175,13 @@ class ControllerProcess:
         loop = asyncio.get_running_loop()
         directory = config.metadata_log_dir / LOG_NAME
         store = await asyncio.to_thread(LogStore.open, directory, config.segment_bytes)
-        ahead = await asyncio.to_thread(_read_ahead, store)
+        ahead = await asyncio.to_thread(replay_stored, store)
         bootstrap = read_bootstrap(config.metadata_log_dir / BOOTSTRAP)
-        raft = self._raft(meta, store)
+        raft = self._raft_node(meta, store)
         session, driver, acts = None, None, None
         controller = ActiveController(
             raft,
-            self._settings(meta),
+            settings_of(config, meta.cluster_id),
             ahead,
             bootstrap,
             chance=Random(),  # seeded by the system; ids and placements need no secrecy, and its calls are many
@@ -223,80 +198,45 @@ class ControllerProcess:
             parts.session, parts.driver, parts.acts = session, driver, acts
         elif os.environ.get(PLAIN_KRAFT) == "1":
             controller.serve_without_migration()
-        for listener in config.listeners:
-            server = ControllerServer(
-                raft,
-                controller,
-                listener=listener.name,
-                wall_ms=raft.wall_ms,
-                seen=parts.seen,
-                answer_fetch=self._hooks.answer_fetch,
-                security=config.security.get(listener.name),
-            )
-            await server.start(listener.host, listener.port)
-            parts.servers.append(server)
+        await self._listen(parts)
         self._start_control(loop, parts, meta)
         raft.start()
-        self._tasks += [
-            asyncio.create_task(self._tick(parts), name="tick"),
-            asyncio.create_task(self._measure_loop(), name="loop-delay"),
-            asyncio.create_task(
-                stay_registered(raft, controller, self._registration(), config.voters, self._to_voters),
-                name="registration",
-            ),
-        ]
-        for task in self._tasks:
-            task.add_done_callback(self._watch_task)
+        self._run_tasks(parts)
         log.info("controller.started", node=config.node_id, cluster=meta.cluster_id, log_end=store.end)
         for key in config.unknown:
             log.warning("config.unknown_key", file=config.file, key=key)
         return parts
 
-    def _raft(self, meta: MetaProperties, store: LogStore) -> RaftNode:
+    def _run_tasks(self, parts: _Parts) -> None:
+        registration = registration_of(self._config, self._incarnation)
+        voters = self._config.voters
+        registering = stay_registered(parts.raft, parts.controller, registration, voters, self._to_voters)
+        self._tasks += [
+            asyncio.create_task(run_periodic_tasks(parts.controller, self._config), name="tick"),
+            asyncio.create_task(self._measure_loop(), name="loop-delay"),
+            asyncio.create_task(registering, name="registration"),
+        ]
+        for task in self._tasks:
+            task.add_done_callback(self._watch_task)
+
+    async def _listen(self, parts: _Parts) -> None:
+        raft = parts.raft
+        quorum = QuorumApis(raft, wall_ms=raft.wall_ms, answer_fetch=self._hooks.answer_fetch)
+        for listener in self._config.listeners:
+            apis = ControllerApis(raft, parts.controller, quorum, listener=listener.name, seen=parts.seen)
+            server = ControllerServer(apis, self._config.security.get(listener.name))
+            await server.start(listener.host, listener.port)
+            parts.servers.append(server)
+
+    def _raft_node(self, meta: MetaProperties, store: LogStore) -> RaftNode:
         config = self._config
-        stored = SnapshotFiles(store.directory)
-        view = LogView(
-            start=store.start,
-            end=store.end,
-            durable_end=store.end,
-            epochs=EpochCache(store.epochs.entries),
-            snapshots=stored.stored(),
-            snapshot_sizes={each: stored.size(each) for each in stored.stored()},
-        )
-        voter = Voter(
-            node_id=config.node_id,
-            voters=config.voter_ids,
-            cluster_id=meta.cluster_id,
-            state=read_election_state(store.directory),
-            log=view,
-            settings=config.quorum,
-            chance=SystemRandom().randrange,
-        )
-        raft = RaftNode(voter, store, on_fatal=self._fatal, calm=self._calm)
+        raft = RaftNode(make_voter(config, meta.cluster_id, store), store, on_fatal=self._fatal, calm=self._calm)
         if len(config.voters) > 1:
             timeout_s = config.quorum.request_timeout_ms / 1000
             raft.peers = Peers(config.voters, config.node_id, meta.cluster_id, timeout_s, raft.receive, self._to_voters)
         return raft
 
-    def _settings(self, meta: MetaProperties) -> Settings:
-        config = self._config
-        return Settings(
-            node_id=config.node_id,
-            cluster_id=meta.cluster_id,
-            migration_enabled=config.migration_enabled,
-            inter_broker_listener=config.inter_broker_listener,
-            session_timeout_ms=config.broker_session_timeout_ms,
-            default_replication_factor=config.default_replication_factor,
-            num_partitions=config.num_partitions,
-            delete_topic_enabled=config.delete_topic_enabled,
-            unclean_leader_election=config.unclean_leader_election,
-            authorizer=config.authorizer,
-            tokens=config.tokens,
-            encodes_passwords=config.passwords is not None,
-            static=config.given,
-        )
-
-    async def _start_driver(self, parts: _Parts) -> tuple[ZkSession, DriverNode, TakeoverActs]:
+    async def _start_driver(self, parts: _Parts) -> tuple[ZkSession, DriverNode, DriverActs]:
         config = self._config
         assert config.zookeeper_connect is not None
         told: list[DriverNode] = []
@@ -320,24 +260,8 @@ class ControllerProcess:
             calm=self._calm,
         )
         told.append(driver)
-        acts, dual, back = TakeoverActs(driver), DualWriteActs(driver), HandBackActs(driver)
-        table = {
-            State.WAIT_QUORUM: acts.wait_quorum,
-            State.WAIT_BROKERS: acts.wait_brokers,
-            State.TAKING_OVER: acts.take_over,
-            State.COPYING: acts.copy,
-            State.AUDITING: acts.audit,
-            State.COMMITTING: acts.commit,
-            State.RESUMING: acts.resume,
-            State.SYNCING: dual.reconcile,
-            State.TELLING_BROKERS: dual.tell_brokers,
-            State.DUAL_WRITE: dual.dual_write,
-            State.HELD: acts.hold,
-            State.ABORTING: back.give_back,
-            State.HANDING_BACK: back.hand_back,
-            State.GIVING_UP: back.give_up,
-        }
-        for name, running in (("driver", driver.run(table)), ("divergence", driver.divergence.run())):
+        acts = DriverActs(driver)
+        for name, running in (("driver", driver.run(acts.table)), ("divergence", driver.divergence.run())):
             task = asyncio.create_task(running, name=name)
             task.add_done_callback(self._watch_task)
             self._tasks.append(task)
@@ -348,12 +272,6 @@ class ControllerProcess:
             self._fatal(task.exception() or RuntimeError("a task ended"))
 
     def _start_control(self, loop: asyncio.AbstractEventLoop, parts: _Parts, meta: MetaProperties) -> None:
-        driver = parts.driver
-
-        def asked(wish: str) -> None:
-            if driver is not None:
-                (driver.ask_takeover if wish == "takeover" else driver.ask_hand_back)()
-
         self._control = ControlPort(
             loop,
             self._config.metadata_log_dir,
@@ -365,9 +283,7 @@ class ControllerProcess:
                 loop_delay_ms=self._loop_delay_ms,
             ),
             metrics=parts.raft.metrics,
-            take_over=lambda: asked("takeover"),
-            abort=lambda reason: driver is not None and driver.ask_abort(reason),
-            hand_back=lambda: asked("hand-back"),
+            driver=parts.driver,
         )
         self._control.start(self._config.control_address)
 
@@ -378,40 +294,11 @@ class ControllerProcess:
         self._tasks.append(task)
 
     async def _register_and_lead(self, driver: DriverNode | None, controller: ActiveController, epoch: int) -> None:
-        await controller.submit(self._registration(), 0)
+        await controller.submit(registration_of(self._config, self._incarnation), 0)
         if driver is not None and controller.epoch == epoch:
             driver.led(epoch)
 
-    def _registration(self) -> ControllerRegistrationRequest:
-        config = self._config
-        return ControllerRegistrationRequest(
-            controller_id=config.node_id,
-            incarnation_id=self._incarnation,
-            zk_migration_ready=config.migration_enabled,
-            listeners=tuple(_registered(listener) for listener in config.advertised),
-            features=supported_features(),
-        )
-
     # --- while it runs -------------------------------------------------------------------------------------
-
-    async def _tick(self, parts: _Parts) -> None:
-        """What happens by the clock: NoOps, sessions and tokens that end, leaders that come home."""
-        next_silence = time.monotonic()
-        next_balance = next_silence + self._config.leader_imbalance_check_interval_s
-        next_sweep = next_silence + self._config.token_check_interval_ms / 1000
-        while True:
-            await asyncio.sleep(TICK_S)
-            now = time.monotonic()
-            parts.controller.append_noop_when_idle(self._config.idle_interval_ms)
-            if now >= next_silence:
-                parts.controller.fence_silent()
-                next_silence = now + SILENCE_LOOK_S
-            if self._config.auto_leader_rebalance and now >= next_balance:
-                parts.controller.balance_leaders()
-                next_balance = now + self._config.leader_imbalance_check_interval_s
-            if now >= next_sweep:
-                parts.controller.sweep_tokens()
-                next_sweep = now + self._config.token_check_interval_ms / 1000
 
     async def _measure_loop(self) -> None:
         """How late the loop is: the longest of the last ten seconds."""
@@ -434,7 +321,7 @@ class ControllerProcess:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._close_listeners(parts)
         if parts.driver is not None:
-            await parts.driver.channels.close()
+            await parts.driver.propagator.channels.close()
         if parts.acts is not None:
             await parts.acts.close()
         if parts.session is not None:
@@ -443,19 +330,6 @@ class ControllerProcess:
         if self._control is not None:
             await asyncio.to_thread(self._control.stop)
         self._lock.release()
-
-
-def _registered(listener: Listener) -> RegistrationListener:
-    return RegistrationListener(listener.name, listener.host or "localhost", listener.port, listener.protocol)
-
-
-def _read_ahead(store: LogStore) -> ReadAhead:
-    """Replay what the disk holds, on a thread: at the start nobody knows yet how much of it is committed."""
-    stored = [each for each in SnapshotFiles(store.directory).stored() if each.end_offset <= store.end]
-    if not stored:
-        return read_ahead(store.batches())
-    begin = read_snapshot(SnapshotFiles(store.directory).path(stored[-1]), stored[-1])
-    return read_ahead(store.batches(), begin)
 
 
 def run_controller(config: NodeConfig, hooks: Hooks | None = None) -> int:

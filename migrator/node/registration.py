@@ -13,19 +13,40 @@ from typing import Final
 
 import structlog
 
+from migrator.controller.features import supported_features
 from migrator.model.levels import CONTROLLER_REGISTRATION
+from migrator.model.values import Listener
 from migrator.node.active_controller import ActiveController
 from migrator.node.broker_client import BrokerConnection
 from migrator.node.client_security import PLAINTEXT, ClientSecurity
-from migrator.node.config import Voter
+from migrator.node.config import NodeConfig, Voter
 from migrator.node.raft_node import RaftNode
-from migrator.wire.messages.brokers import ControllerRegistrationRequest, ControllerRegistrationResponse
+from migrator.wire.messages.brokers import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+    RegistrationListener,
+)
 
 log = structlog.get_logger()
 
 LOOK_S: Final = 0.2
 AGAIN_S: Final = 1.0
 ANSWER_S: Final = 5.0
+
+
+def registration_of(config: NodeConfig, incarnation: bytes) -> ControllerRegistrationRequest:
+    """What this process tells of itself; the leader registers itself with the same."""
+    return ControllerRegistrationRequest(
+        controller_id=config.node_id,
+        incarnation_id=incarnation,
+        zk_migration_ready=config.migration_enabled,
+        listeners=tuple(_registered(listener) for listener in config.advertised),
+        features=supported_features(),
+    )
+
+
+def _registered(listener: Listener) -> RegistrationListener:
+    return RegistrationListener(listener.name, listener.host or "localhost", listener.port, listener.protocol)
 
 
 async def stay_registered(

@@ -33,7 +33,8 @@ from migrator.wire.batch import build_batch, build_control_batch
 from migrator.wire.messages.control_records import LeaderChangeMessage, LeaderChangeVoter
 from migrator.wire.records import encode_record
 from migrator.zk.passwords import EncoderSettings
-from migrator.zk.session import ReadLimits, ZkSession
+from migrator.zk.pipeline import ReadLimits
+from migrator.zk.session import ZkSession
 
 REHEARSAL_NODE: Final = 0
 EPOCH: Final = 1

@@ -20,7 +20,8 @@ from migrator.node.claims import read_claim
 from migrator.node.tree_reader import read_tree
 from migrator.zk import paths
 from migrator.zk.multi import Delete, Multi, Operation, SetData
-from migrator.zk.session import CONSIDERATE, ZkSession
+from migrator.zk.pipeline import CONSIDERATE
+from migrator.zk.session import ZkSession
 from migrator.zk.znodes import migration_data
 
 

@@ -111,6 +111,7 @@ def read_security(
     *,
     accepts: bool,
     asks_by: str | None,
+    failure_delay_ms: int = FAILURE_DELAY_MS,
 ) -> ListenerSecurity:
     """Read and check what belongs to one listener.
 
@@ -118,7 +119,6 @@ def read_security(
     asks_by: the key with the SASL mechanism of this node's own connections; None: it makes none.
     """
     reader = _Reader(file, given, listener, protocol)
-    delay = given.get("connection.failed.authentication.delay.ms", "")
     return ListenerSecurity(
         file,
         listener,
@@ -127,7 +127,7 @@ def read_security(
         reader.sasl(accepts=accepts, asks_by=asks_by)
         if protocol in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
         else None,
-        int(delay) if delay.isdecimal() else FAILURE_DELAY_MS,
+        failure_delay_ms,
     )
 
 

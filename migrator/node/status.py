@@ -13,7 +13,8 @@ import msgspec
 from migrator.driver.machine import State, may_abort
 from migrator.model.image import METADATA_VERSION
 from migrator.model.values import Broker
-from migrator.node.driver_node import DriverNode, DriverState
+from migrator.node.driver_node import DriverNode
+from migrator.node.driver_state import DriverState
 from migrator.node.raft_node import RaftNode
 
 
@@ -53,11 +54,12 @@ def driver_status(driver: DriverNode) -> dict[str, Any]:
             "state": now.state.value,
             "reason": now.reason,
             "since_ms": driver.now_ms() - now.since_ms,
-            "without_controller_ms": driver.without_controller_ms(),
+            "without_controller_ms": now.without_controller_ms(driver.now_ms()),
             "window_ms": now.window_ms,
             "can_abort": may_abort(now.state),
             "can_hand_back": now.state is State.DUAL_WRITE,
             "held": now.state is State.HELD,
+            "wishes": driver.wishes.standing(),
             "finding": None if now.finding is None else now.finding.as_json(),
             "trouble": None if now.trouble is None else now.trouble.as_json(),
             "history": now.history[-50:],
@@ -96,8 +98,8 @@ def _mirrors(now: DriverState) -> bool:
 
 def _brokers(driver: DriverNode) -> list[dict[str, Any]]:
     ages = driver.controller.heartbeat_ages_ms()
-    channels = {state.broker: state for state in driver.channels.states()}
-    told = {} if driver.teller is None else driver.teller.audience()
+    channels = {state.broker: state for state in driver.propagator.channels.states()}
+    told = driver.propagator.told()
     found = []
     for broker in sorted(driver.controller.image.brokers.values(), key=lambda each: each.id):
         channel = channels.get(broker.id)
@@ -112,7 +114,7 @@ def _brokers(driver: DriverNode) -> list[dict[str, Any]]:
                 "metadata_version": _level(broker),
                 "listeners": [f"{each.name}://{each.host}:{each.port}" for each in broker.listeners],
                 "log_dirs": len(broker.log_dirs),
-                "told": told.get(broker.id) == broker.epoch and not driver.unanswered_full.get(broker.id),
+                "told": told[broker.id],
                 "requests_waiting": 0 if channel is None else channel.waiting,
                 "problem": None if channel is None else channel.problem,
             }

@@ -2,7 +2,7 @@
 
 In:   the broker that was controller, when `/controller` names another one.
 Out:  nothing, once it says that it is not controller. Raises Z2K-2060 when it does not in time.
-Elsewhere: displacing it and the claim that follows (takeover.py, driver.claim).
+Elsewhere: displacing it and the claim that follows (claiming.py, driver.claim).
 A ZooKeeper-mode controller does one thing after the other, and takes AllocateProducerIds into that row. The one asked
 here names a broker that ZooKeeper does not know: as long as the controller rules it is refused without a block.
 Source: Kafka 3.9 `KafkaController.processAllocateProducerIds`, `maybeResign`.

@@ -2,7 +2,7 @@
 
 In:   a session, how hard it may press the ensemble, and the reading before this one if there was any.
 Out:  a `Tree` (driver.tree). Topics whose znodes did not move since `before` are taken over unparsed.
-Elsewhere: what the znodes mean (driver.tree, zk.znodes), when to read (driver_node, `check`, `rehearse`).
+Elsewhere: what the znodes mean (driver.tree, zk.znodes), when to read (the driver's acts, `check`, `rehearse`).
 The reading is not a snapshot. After the claim nothing of the old controller can be written, and what is not fenced
 by it (producer ids, assignments, first configs, ACLs, tokens) is looked at again at the end, in `moved_since`.
 """
@@ -29,7 +29,8 @@ from migrator.errors import MALFORMED_ZNODE, FindingError, Occurrence
 from migrator.zk import paths
 from migrator.zk.acl_znodes import ACL_ROOTS
 from migrator.zk.bulk_read import Znode
-from migrator.zk.session import UNLIMITED, ReadLimits, ZkSession
+from migrator.zk.pipeline import UNLIMITED, ReadLimits
+from migrator.zk.session import ZkSession
 from migrator.zk.znodes import (
     BrokerZnode,
     ClusterIdZnode,

@@ -3,7 +3,7 @@
 In:   the name that a connection's ApiVersions gave, with each fetch of a voter that came over it.
 Out:  the voters that are not ours: stock ones, and those of which nothing was heard lately; which of them have the
 migration enabled, by asking them.
-Elsewhere: what follows from it (driver.gate before a takeover, driver_node.py before a hand-back).
+Elsewhere: what follows from it (driver.gate before a takeover, hand_back.py before a hand-back).
 Rules: a registration in the log may be of a process that is gone; only a fetch says who runs now.
 """
 
@@ -13,11 +13,11 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from migrator.node.active_controller import LeadershipLost
 from migrator.node.broker_client import BrokerConnection
 from migrator.node.client_security import PLAINTEXT, ClientSecurity
 from migrator.node.config import Voter
 from migrator.node.peers import API_VERSIONS_VERSION, OUR_SOFTWARE
+from migrator.node.pending_appends import LeadershipLost
 from migrator.node.raft_node import RaftNode
 from migrator.wire.messages.handshake import ApiVersionsRequest, ApiVersionsResponse
 

@@ -2,7 +2,7 @@
 
 In:   a `DriverNode`; `watch` once the cluster is without its controller.
 Out:  `DriverNode.fail_window`, at most once, and only before the commit.
-Elsewhere: what is done in the window (takeover.py), how its end is brought about (hand_back.py).
+Elsewhere: what is done in the window (claiming.py, copying.py), how its end is brought about (hand_back.py).
 """
 
 from __future__ import annotations

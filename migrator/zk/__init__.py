@@ -1,5 +1,6 @@
 """ZooKeeper as Kafka uses it.
 
 Core, values in and out: `paths.py` (where things are), `znodes.py` (bytes to values and back), `multi.py`
-(operations of one transaction). Shell: `session.py`, the only user of kazoo.
+(operations of one transaction). Shell, the only user of kazoo: `session.py`, with `pipeline.py` (many reads at once)
+and `kazoo_calls.py` (one call).
 """

@@ -23,7 +23,8 @@ import msgspec
 
 from migrator.errors import BACKUP_UNUSABLE
 from migrator.zk.multi import Create, Multi
-from migrator.zk.session import ReadLimits, ZkSession
+from migrator.zk.pipeline import ReadLimits
+from migrator.zk.session import ZkSession
 from migrator.zk.znodes import UNREADABLE
 
 FORMAT: Final = 1

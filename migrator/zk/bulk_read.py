@@ -3,7 +3,7 @@
 In:   paths, chroot included.
 Out:  a request as kazoo's connection wants it; from its answer a `Znode`, or names, for each path, None where there is
       none, and a `Refusal` where the server refused.
-Elsewhere: sending it, and servers that do not know it (session.py).
+Elsewhere: sending it, and servers that do not know it (pipeline.py).
 Source: ZooKeeper's client protocol, operation 22, servers from 3.6 on.
 """
 

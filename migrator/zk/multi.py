@@ -1,4 +1,4 @@
-"""The operations of one ZooKeeper transaction, as values.
+"""The operations of one ZooKeeper transaction, and what became of them, as values.
 
 In:   paths, bytes and expected versions. Out: nothing; `session.py` executes, the driver plans.
 A multi is all or nothing: either every operation was applied, in order, or none.
@@ -58,6 +58,23 @@ class Multi:
     def describe(self) -> list[str]:
         """One line per operation, for `--dry-run` and logs."""
         return [describe(operation) for operation in self.operations]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a multi. `versions` has the new data version after each SetData, 0 after a Create, else -1.
+
+    failed_at: index of the operation that was refused, -1 when all were applied.
+    error:     "bad_version", "no_node", "node_exists", "not_empty", "no_auth" or the server's own name.
+    """
+
+    versions: tuple[int, ...] = ()
+    failed_at: int = -1
+    error: str = ""
+
+    @property
+    def applied(self) -> bool:
+        return self.failed_at < 0
 
 
 _FRAME = 60

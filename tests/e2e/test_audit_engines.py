@@ -51,7 +51,8 @@ from migrator.wire.messages.metadata import (
 from migrator.wire.messages.shared import ClientQuotaEntity
 from migrator.wire.schema import Message
 from migrator.zk.multi import Create, Delete, Multi, SetData
-from migrator.zk.session import UNLIMITED, ZkSession
+from migrator.zk.pipeline import UNLIMITED
+from migrator.zk.session import ZkSession
 from tests.e2e.test_cli import a_controller_file
 from tests.support.fetch_stand_in import a_controller
 from tests.support.kept_logs import as_snapshot, batches_of, with_records

@@ -9,6 +9,7 @@ deleted partition stock calls those replicas offline that are online (K-19).
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shutil
@@ -45,7 +46,9 @@ from migrator.wire.codec import decode
 from migrator.wire.frames import decode_request
 from migrator.wire.messages.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from migrator.wire.schema import Message
-from tests.e2e.support import audit, produce
+from migrator.zk.paths import PRODUCER_IDS
+from tests.adversarial.producer_ids import BLOCK, ProducerIdClient
+from tests.e2e.support import audit, produce, wait_for
 
 pytestmark = pytest.mark.lab
 
@@ -84,9 +87,13 @@ class Observed:
         return self._inner.wait_dual_write(deadline_s)
 
     def stop(self) -> None:
+        use_up_a_block_of_producer_ids(self._cluster)
         copied = self.directory / "data"
         shutil.copytree(self.metadata_log.parent, copied)
         self.report = audit(self._cluster, copied)
+        spark = audit(self._cluster, copied, engine="spark")
+        for told in ("families", "differences", "expected"):
+            assert spark[told] == self.report[told]
         self._inner.stop()
 
 
@@ -104,6 +111,25 @@ def fill_every_family(cluster: Cluster) -> None:
         cluster.admin().incremental_alter_configs([resource])[resource].result(30)
     of_all = ("--entity-type", "brokers", "--entity-default", "--alter", "--add-config", "log.cleaner.threads=2")
     cluster.laboratory.tool("kafka.admin.ConfigCommand", "--bootstrap-server", cluster.bootstrap_servers, *of_all)
+
+
+def use_up_a_block_of_producer_ids(cluster: Cluster) -> None:
+    """Until a broker has got exactly one more from the controller, and ZooKeeper says so."""
+    port = int(cluster.brokers[0].address.rpartition(":")[2])
+
+    def asked(count: int) -> list[int]:
+        """The error of each request; not 0 while the broker waits for a block."""
+        client = ProducerIdClient(port)
+        return [error for error, _ in asyncio.run(client.ask([None] * count, 20))]
+
+    def has_a_block() -> str | None:
+        return f"error {error}" if (error := asked(1)[0]) else None
+
+    wait_for(has_a_block, 30, "the broker hands out producer ids")
+    before = cluster.zk.read(PRODUCER_IDS)
+    asked(BLOCK)
+    wait_for(has_a_block, 30, "the broker has another block")
+    wait_for(lambda: "not yet" if cluster.zk.read(PRODUCER_IDS) == before else None, 30, "that block is mirrored")
 
 
 def rehearse(cluster: Cluster, out: Path) -> None:
@@ -284,6 +310,8 @@ def test_ours_copies_and_tells_what_stock_copies_and_tells(laboratory: Laborator
     stock, stock_side = observe(laboratory, tmp_path / "stock", stock_quorum)
     stock_log = stock_side.directory / "data" / "__cluster_metadata-0"
     assert stock_side.report["same"], stock_side.report["differences"]
+    as_stock_writes = "stock writes the next block as handed out"
+    assert [each["rule"] for each in stock_side.report["expected"]] == [as_stock_writes]
 
     theirs = copied_records(laboratory, stock_log)
     rehearsed = copied_records(laboratory, stock_side.directory / "rehearsal" / "__cluster_metadata-0")
@@ -297,6 +325,7 @@ def test_ours_copies_and_tells_what_stock_copies_and_tells(laboratory: Laborator
     with Laboratory(tmp_path / "second", laboratory.artifacts) as another:
         ours, our_side = observe(another, tmp_path / "ours", our_controller)
     assert our_side.report["same"], our_side.report["differences"]
+    assert our_side.report["expected"] == []
     assert assert_equal_ours(ours, our_side.directory / "data" / "__cluster_metadata-0", stock=False) > 40
     steps = ("takeover", "create-topic", "delete-topic", "add-partitions", "change-config", "stop-broker")
     for step in (*steps, "elect-leaders", "drop-replica"):

@@ -12,6 +12,7 @@ from migrator.lab.traffic_control import Traffic
 from migrator.lab.traffic_proof import prove
 from migrator.zk.multi import Create, Multi
 from migrator.zk.session import ZkSession
+from tests.e2e.quorums import start, three_controllers
 from tests.e2e.support import (
     assert_same,
     controller_of,
@@ -20,6 +21,7 @@ from tests.e2e.support import (
     spoil,
     wait_for,
     wait_zookeeper_rules,
+    zookeeper_rules,
 )
 from tests.e2e.test_lab_traffic import RECORDS, assert_all_good, assert_nothing_lost
 
@@ -124,3 +126,33 @@ def test_a_full_send_that_lacks_one_partition_is_never_sent(laboratory: Laborato
         assert not list(laboratory.directory.glob("broker-*/data-*/*-stray"))
         cluster.create_topics(["goes-on"])
         assert controller_of(cluster)["kraftControllerEpoch"] == -1
+
+
+def test_a_leader_that_loses_its_majority_in_the_window_lets_the_claim_go_in_time(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
+    """Nobody can be elected, so nobody can give the claim back; the old leader's session still holds it."""
+    mark, limit_s = tmp_path / "mark", 8
+    with three_controllers(laboratory, {"zk2kraft.takeover.max.ms": limit_s * 1000}) as (cluster, ours):
+        for each in ours:
+            spoil(each, mark, stall_before="read")
+        start(ours)
+        stalled(mark)
+        leader = next(each for each in ours if each.status()["driver"]["state"] == "COPYING")
+        others = [each for each in ours if each is not leader]
+        for each in others:
+            each.kill()
+        wait_zookeeper_rules(cluster, deadline_s=limit_s + 5)
+        assert leader.is_running
+        assert "let go" in leader.status()["driver"]["reason"]
+        cluster.create_topics(["decided-by-zookeeper"])
+
+        for each in others:
+            each.start()
+        wait_for(
+            lambda: None if any(each.state() == "HELD" for each in ours) else "nobody is HELD",
+            40,
+            "the next leader does not try again by itself",
+        )
+        assert zookeeper_rules(cluster) is None
+        cluster.create_topics(["decided-by-zookeeper-again"])

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from migrator.zk.bulk_read import Znode
-from migrator.zk.multi import Check, Create, Delete, Multi, Operation, SetData
-from migrator.zk.session import UNLIMITED, Outcome, ReadLimits
+from migrator.zk.multi import Check, Create, Delete, Multi, Operation, Outcome, SetData
+from migrator.zk.pipeline import UNLIMITED, ReadLimits
 
 if TYPE_CHECKING:  # the type checker compares each signature with the real one; nothing of it is inherited
     from migrator.zk.session import Pending as _Pending

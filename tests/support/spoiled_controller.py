@@ -29,9 +29,9 @@ from migrator.raft.effects import AnswerFetch
 from migrator.raft.types import Error
 from migrator.wire.codec import decode, encode
 from migrator.wire.messages.control import LeaderAndIsrRequest
-from migrator.zk.multi import Create, Multi
+from migrator.zk.multi import Create, Multi, Outcome
 from migrator.zk.paths import CONTROLLER
-from migrator.zk.session import Outcome, ZkSession
+from migrator.zk.session import ZkSession
 
 SPOIL: dict[str, Any] = json.loads(os.environ.get("SPOIL", "{}"))
 

@@ -42,8 +42,8 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     }.items()
 }
 
-ZK_SHELLS: Final = frozenset({"migrator.zk.session", "migrator.zk.backup"})
-"""The modules of `migrator/zk` that open something; the others are values."""
+ZK_SHELLS: Final = frozenset(f"migrator.zk.{name}" for name in ("session", "pipeline", "kazoo_calls", "backup"))
+"""The modules of `migrator/zk` that open something or wait; the others are values."""
 
 EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
     ("node", "audit"): "the copy is audited before the commit, and the hand-back compares both sides, in this process",
@@ -163,6 +163,18 @@ def test_no_two_rooms_need_each_other() -> None:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(f"rooms in a circle: {' -> '.join(error.args[1])}")
+
+
+def test_no_two_modules_of_a_controller_process_need_each_other() -> None:
+    """The room with the most modules: what the acts are done with must not know the acts."""
+    graph: dict[str, set[str]] = {}
+    for each in imports():
+        if room_of(each.module) == room_of(each.target) == "node":
+            graph.setdefault(each.module, set()).add(each.target)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"modules in a circle: {' -> '.join(error.args[1])}")
 
 
 def test_phases_and_gates_know_only_the_model_and_the_findings() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from migrator.audit.compare import (
@@ -20,7 +21,18 @@ from migrator.audit.compare import (
     table,
     unread_report,
 )
-from migrator.audit.normalise import BROKER_CONFIGS, FAMILIES, PARTITIONS, PRODUCER_IDS, TOPIC_CONFIGS, TOPICS
+from migrator.audit.normalise import (
+    BROKER_CONFIGS,
+    FAMILIES,
+    PARTITIONS,
+    PRODUCER_IDS,
+    TOPIC_CONFIGS,
+    TOPICS,
+    Facts,
+    zk_producer_ids,
+)
+from migrator.audit.rows import facts_text
+from migrator.audit.spark_compare import _Judge
 from migrator.errors import AUDIT_CANNOT_READ
 
 STATE = {"leader": 1, "leader_epoch": 4, "isr": [1, 2], "recovery": 0, "partition_epoch": 7}
@@ -81,10 +93,50 @@ def test_what_zookeeper_changed_after_a_rehearsal_says_nothing_about_it(mzxid: i
     assert [each.rule for each in told] == [MOVED_ON if outcome == "expected" else ""]
 
 
-def test_a_stock_controller_mirrors_the_next_block_as_handed_out() -> None:
-    outcome, found = judge(PRODUCER_IDS, "next", {"next_producer_id": 2_000}, {"next_producer_id": 1_000}, Rules())
-    assert outcome is Outcome.EXPECTED
-    assert found[0].rule == "stock writes the next block as handed out"
+BLOCK = '{"version":1,"broker":%d,"block_start":"%d","block_end":"%d"}'
+
+
+@pytest.mark.parametrize(
+    ("broker", "first", "log", "rules", "outcome"),
+    [
+        pytest.param(-1, 5_000, 5_000, Rules(), "expected", id="stock mirrored it"),
+        pytest.param(-1, 5_000, 6_000, Rules(), "equal", id="stock copied it"),
+        pytest.param(2, 5_000, 5_000, Rules(), "different", id="a broker took it behind the log's back"),
+        pytest.param(3000, 5_000, 5_000, Rules(), "different", id="ours mirrored it, and the log lost it"),
+        pytest.param(-1, 4_900, 5_000, Rules(), "different", id="stock never writes such a block"),
+        pytest.param(-1, 5_000, 4_000, Rules(), "different", id="stock mirrored it, and the log lost one"),
+        pytest.param(2, 5_000, 5_000, Rules(4_000), "different", id="a copy that begins a block too low"),
+        pytest.param(-1, 5_000, 5_000, Rules(4_000), "different", id="such a copy after a migration of stock"),
+        pytest.param(-1, 5_000, 10_000, Rules(4_000), "expected", id="a copy after a migration of stock"),
+    ],
+)
+@pytest.mark.parametrize("engine", ["quick", "spark"])
+def test_a_log_one_block_behind_is_expected_only_of_a_block_that_stock_mirrored(
+    engine: str, broker: int, first: int, log: int, rules: Rules, outcome: str
+) -> None:
+    zookeeper = zk_producer_ids("/latest_producer_id_block", (BLOCK % (broker, first, 5_999)).encode())
+    in_log = {"next_producer_id": log}
+    told = judged_by_spark if engine == "spark" else judged_by_quick
+    found, rule = told(zookeeper, in_log, rules)
+    assert found == outcome
+    expected = "producer id margin of the copy" if rules.producer_id_margin else "stock writes the next block as"
+    assert rule.startswith(expected) if outcome == "expected" else rule == ""
+
+
+def judged_by_quick(zookeeper: Facts, log: Facts, rules: Rules) -> tuple[str, str]:
+    comparison = Comparison(rules)
+    comparison.add(PRODUCER_IDS, "next", zookeeper, log)
+    (outcome,) = (each for each in Outcome if comparison.counts[PRODUCER_IDS].of(each))
+    return outcome.value, "".join(each.rule for each in (*comparison.differences, *comparison.expected))
+
+
+def judged_by_spark(zookeeper: Facts, log: Facts, rules: Rules) -> tuple[str, str]:
+    """What one task of the Spark job says of the row, without a session."""
+    sides = {"zookeeper": facts_text(zookeeper), "log": facts_text(log)}
+    row = {"family": PRODUCER_IDS, "key": "next", "subject": "producer ids", **sides, "problem": "", "mzxid": 7}
+    batch = pa.RecordBatch.from_pylist([{**row, "offset": 9, "topic_exists": False}])
+    ((told,),) = [each.to_pylist() for each in _Judge(rules)(iter([batch]))]
+    return told["outcome"], told["rule"]
 
 
 def test_no_producer_ids_on_either_side_is_equal() -> None:

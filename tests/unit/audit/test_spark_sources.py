@@ -41,7 +41,7 @@ from migrator.wire.records import encode_record
 from migrator.zk.acl_znodes import token_data
 from migrator.zk.entity_znodes import entity_data, user_path
 from migrator.zk.passwords import EncoderSettings
-from migrator.zk.session import CONSIDERATE
+from migrator.zk.pipeline import CONSIDERATE
 
 
 @given(st.sets(st.text(min_size=1)).map(sorted), st.integers(1, 9), st.text())

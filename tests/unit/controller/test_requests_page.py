@@ -18,7 +18,8 @@ from migrator.controller.contacts import Contacts
 from migrator.controller.decision import Error, Settings, Situation
 from migrator.controller.features import CONTROLLER_APIS, FORWARDABLE
 from migrator.model.image import EMPTY
-from migrator.node.server import ControllerServer
+from migrator.node.controller_apis import ControllerApis
+from migrator.node.quorum_apis import QuorumApis
 from migrator.wire.frames import API_KEYS
 from migrator.wire.schema import Message
 
@@ -51,10 +52,10 @@ def own_reply(request: Message, version: int) -> Message | None:
         raise AskedTheCore
 
     core = SimpleNamespace(image=EMPTY, settings=SETTINGS, submit=submit, allows=lambda *_: True)
-    raft = SimpleNamespace(voter=SimpleNamespace(leader=1, epoch=1))
-    server = ControllerServer(cast(Any, raft), cast(Any, core), listener="CONTROLLER", wall_ms=lambda: 0)
+    raft = cast(Any, SimpleNamespace(voter=SimpleNamespace(leader=1, epoch=1)))
+    apis = ControllerApis(raft, cast(Any, core), QuorumApis(raft, wall_ms=lambda: 0), listener="CONTROLLER")
     try:
-        return asyncio.run(server._route(version, request, Asker(ANONYMOUS, "127.0.0.1")))
+        return asyncio.run(apis._route(version, request, Asker(ANONYMOUS, "127.0.0.1")))
     except AskedTheCore:
         return None
 

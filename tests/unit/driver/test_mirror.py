@@ -182,7 +182,10 @@ def test_producer_ids_go_on_exactly_where_the_log_stopped() -> None:
     _, session, claim = a_cluster()
     image = an_image(next_producer_id=7000)
     mirror(session, claim, diff(EMPTY, image), Shape())
-    assert read_tree(session).next_producer_id() == 7000
+    tree = read_tree(session)
+    assert tree.next_producer_id() == 7000
+    assert tree.producer_ids is not None
+    assert tree.producer_ids.broker == claim.node, "an audit tells it from what stock mirrors"
 
 
 def test_a_change_that_zookeeper_has_no_form_of_needs_no_multi() -> None:

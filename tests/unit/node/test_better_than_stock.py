@@ -27,11 +27,13 @@ from migrator.model.diff import diff
 from migrator.model.draft import Draft
 from migrator.model.image import EMPTY, Image
 from migrator.model.values import ConfigKey, ConfigType, MigrationState
-from migrator.node.active_controller import LeadershipLost
+from migrator.node.copy_audit import CopyAudit
+from migrator.node.copying import CopyActs
 from migrator.node.dual_write import DualWriteActs
-from migrator.node.takeover import TakeoverActs
+from migrator.node.pending_appends import LeadershipLost
 from migrator.zk import paths
 from migrator.zk.multi import Create, Multi
+from migrator.zk.pipeline import ReadPipeline
 from migrator.zk.session import Pending, ZkSession
 from tests.support.builders import a_partition, a_topic, an_id, an_image
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
@@ -202,7 +204,8 @@ def test_k16_every_error_of_zookeeper_is_expected_trouble_that_names_a_path(
     """Expected trouble is tried again, or ends the window; anything else would be a fault."""
     session = ZkSession.__new__(ZkSession)
     session._client = Failing(error())
-    session._has_multi_read = error is not exceptions.UnimplementedError
+    session._reads = ReadPipeline(session._client)
+    session._reads._has_multi_read = error is not exceptions.UnimplementedError
     session._listeners = {}
     session._login, session._set_acl = None, False
     with pytest.raises(FindingError, match=r"Z2K-200[24]"):
@@ -238,7 +241,7 @@ def test_k17_a_transaction_that_could_not_be_appended_ends_the_takeover() -> Non
             heal=lambda: touched.append("heal"),
         )  # fmt: skip
         driver.now.copy = Copy(Tree(), {}, (), {}, 5_000)
-        acts = TakeoverActs(driver)
+        acts = CopyActs(driver, CopyAudit(driver.config, None))
         assert await driver._guarded(acts.commit) is Happened.LEADERSHIP_LOST
         assert touched == []
 
@@ -258,7 +261,6 @@ def test_k24_what_holds_the_driver_up_stands_in_its_status_until_it_is_over() ->
 
         assert await driver._guarded(act) is Happened.RECONCILED
         assert [None if each is None else each.code for each in tries] == [None, "Z2K-2004"]
-        driver._moves = 0
         await driver._enter(State.TELLING_BROKERS, Happened.RECONCILED)
         assert driver.now.trouble is None
 
@@ -276,10 +278,10 @@ def test_k24_a_fault_in_the_background_ends_the_driver_and_is_not_only_logged() 
             await asyncio.sleep(60)
             return Happened.MIRROR_BROKEN
 
-        driver._check_claim = broken_look
+        driver.claim_watch._check = broken_look
         running = asyncio.create_task(driver.run({State.DUAL_WRITE: act}))
         await asyncio.sleep(0)
-        driver._begin_claim_look()
+        driver.claim_watch._begin_look()
         with pytest.raises(AssertionError, match="a promise of ours"):
             await running
 

@@ -145,10 +145,16 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
         ({"zk2kraft__takeover__max__ms": "60000"}, "takeover_max_ms", 60_000),
         ({"zk2kraft__waive": "orders-7, orders-9"}, "waived", frozenset({"orders-7", "orders-9"})),
         ({"zk2kraft__export__dir": "/exports"}, "export_dir", Path("/exports")),
+        ({"zk2kraft__export__dir": None}, "export_dir", None),
+        ({"zk2kraft__control__address": "localhost:9999"}, "control_address", "localhost:9999"),
+        ({"zk2kraft__control__address": "[::1]:0"}, "control_address", "[::1]:0"),
     ],
 )
 def test_a_key_is_honoured(keys: dict[str, str | None], field: str, value: object) -> None:
     assert getattr(parse_config(with_keys(**keys)), field) == value
+
+
+NO_ADDRESSES = ("", "9999", ":9999", "localhost", "localhost:", "localhost:65536", "::1:9999", "[]:1", "h:-1", "=h:1")
 
 
 @pytest.mark.parametrize(
@@ -189,6 +195,18 @@ def test_a_key_is_honoured(keys: dict[str, str | None], field: str, value: objec
         ({"num__partitions": "0"}, "num.partitions", "from 1"),
         ({"metadata__log__segment__bytes": "1023"}, "metadata.log.segment.bytes", "from 1024"),
         ({"delete__topic__enable": "yes"}, "delete.topic.enable", "neither true nor false"),
+        ({"log__dirs": ","}, "log.dirs", "no directory"),
+        ({"log__dirs": ""}, "log.dirs", "no directory"),
+        ({"log__dirs": None, "log__dir": ","}, "log.dir", "no directory"),
+        ({"listeners": "CONTROLLER://:9093,CONTROLLER://:9093"}, "listeners", "twice"),
+        ({"advertised__listeners": "CONTROLLER://k1:1,CONTROLLER://k2:1"}, "advertised.listeners", "twice"),
+        (
+            {"connection__failed__authentication__delay__ms": "1s"},
+            "connection.failed.authentication.delay.ms",
+            "not a number",
+        ),
+        ({"zk2kraft__export__dir": ""}, "zk2kraft.export.dir", "no directory"),
+        *(({"zk2kraft__control__address": each}, "zk2kraft.control.address", "host:port") for each in NO_ADDRESSES),
         ({"zk2kraft__gates": "open"}, "zk2kraft.gates", "auto, hold"),
         ({"zk2kraft__takeover__max__ms": "60001"}, "zk2kraft.takeover.max.ms", "to 60000"),
         ({"zk2kraft__takeover__max__ms": "0"}, "zk2kraft.takeover.max.ms", "from 1"),

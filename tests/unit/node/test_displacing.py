@@ -11,11 +11,10 @@ import pytest
 from migrator.driver.machine import Happened, State
 from migrator.errors import NOT_STEPPED_DOWN, FindingError
 from migrator.model.values import Mark
-from migrator.node import takeover
+from migrator.node import claiming
+from migrator.node.claiming import ClaimActs
 from migrator.node.driver_node import DriverNode
-from migrator.node.takeover import TakeoverActs
-from migrator.zk.multi import Multi
-from migrator.zk.session import Outcome
+from migrator.zk.multi import Multi, Outcome
 from tests.support.builders import an_image
 from tests.unit.node.test_driver_acts import story
 from tests.unit.node.test_leaderships import VOTERS, a_voters_driver, found
@@ -31,8 +30,8 @@ class Told:
         self.story: list[str] = []
         self._answers = list(answers)
         self._stays = stays
-        monkeypatch.setattr(takeover, "read_claim", lambda session: found(RULING, -1, None))
-        monkeypatch.setattr(takeover, "wait_stepped_down", self._asked)
+        monkeypatch.setattr(claiming, "read_claim", lambda session: found(RULING, -1, None))
+        monkeypatch.setattr(claiming, "wait_stepped_down", self._asked)
 
     def driver(self) -> DriverNode:
         async def before(effect: str) -> None: ...
@@ -48,9 +47,8 @@ class Told:
         )
         session = SimpleNamespace(apply=self._apply, children=lambda path: [str(RULING)])
         hooks = SimpleNamespace(before=before)
-        driver = a_voters_driver(
-            State.TAKING_OVER, hooks=hooks, config=config, session=session, to_brokers=None, look_at_claim=lambda: None
-        )
+        driver = a_voters_driver(State.TAKING_OVER, hooks=hooks, config=config, session=session, to_brokers=None)
+        driver.claim_watch.look = lambda: None  # type: ignore[method-assign]
         driver.controller.image = an_image()
         driver.controller.heartbeat_ages_ms = dict  # type: ignore[method-assign]
         driver.controller.mark = mark  # type: ignore[method-assign]
@@ -67,11 +65,11 @@ class Told:
 
 
 async def take_over(driver: DriverNode) -> Happened:
-    acts = TakeoverActs(driver)
+    acts = ClaimActs(driver)
     try:
         return await acts.take_over()
     finally:
-        await acts.close()
+        acts.close()
         await asyncio.sleep(0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,41 +19,55 @@ from migrator.driver.teller import Teller
 from migrator.model.draft import Draft
 from migrator.model.image import Position
 from migrator.model.values import Mark, MigrationState
-from migrator.node import driver_node
+from migrator.node import propagator
 from migrator.node.broker_channels import UNKNOWN_SERVER_ERROR, refused_whole
+from migrator.node.client_security import PLAINTEXT
 from migrator.node.divergence_watch import DivergenceWatch
-from migrator.node.driver_node import DriverNode, DriverState
+from migrator.node.driver_acts import DriverActs
+from migrator.node.driver_node import DriverNode
+from migrator.node.driver_state import DriverState
 from migrator.node.dual_write import DualWriteActs
+from migrator.node.event_queue import EventQueue
 from migrator.node.hooks import Hooks
 from tests.support.builders import a_claim, a_topic, an_image
 from tests.support.told_brokers import request_of
 
+NODE: Any = {"voter_ids": (), "node_id": 3000, "inter_broker_listener": "PLAINTEXT", "divergence": Limits()}
 
-def a_driver(state: State, **known: Any) -> Any:
+
+def a_driver(state: State, *, config: Any = None, channels: Any = None, **known: Any) -> Any:
     """A driver whose surroundings are only as far there as an act looks at them."""
     driver = DriverNode.__new__(DriverNode)
+    driver.config = SimpleNamespace(**NODE | vars(config or SimpleNamespace()))  # type: ignore[assignment]
     driver.now = DriverState(state=state)
+    driver.events = EventQueue()
     driver.hooks = Hooks()
-    driver.mirror = driver.teller = driver.passwords = None
-    driver.unanswered_full = {}
-    driver.backlog, driver.untold = [], []
+    driver.mirror = driver.passwords = None
+    driver.to_brokers = PLAINTEXT
+    driver.backlog = []
     image = an_image(a_topic("orders"))
     driver.controller = SimpleNamespace(image=image, newest=image, removals=Removals())  # type: ignore[assignment]
-    driver._changed = asyncio.Event()
-    driver._interrupts = asyncio.Queue()
-    driver._refusals, driver._retries, driver._ill = {}, {}, set()
+    driver.session = SimpleNamespace()  # type: ignore[assignment]
     driver._loop = asyncio.get_running_loop()
     driver._calm = SimpleNamespace(begin=lambda: None, end=lambda: None)  # type: ignore[assignment]
     for name, value in known.items():
         setattr(driver, name, value)
-    driver.divergence = DivergenceWatch(
-        Limits(), driver.controller, now_ms=driver.now_ms, wall_ms=driver.now_ms, may_mark=lambda: False
-    )
+    driver._make_parts()
+    driver.propagator.channels = channels or driver.propagator.channels
     return driver
 
 
 def story(told: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(asyncio.wait_for(told(), 10))  # type: ignore[arg-type]
+
+
+def test_every_state_has_an_act_but_those_that_wait_to_be_told() -> None:
+    async def told() -> None:
+        acts = DriverActs(a_driver(State.IDLE))
+        assert set(State) - set(acts.table) == {State.IDLE, State.FENCED, State.RETIRED, State.DONE}
+        await acts.close()
+
+    story(told)
 
 
 def test_a_mirror_that_broke_during_a_refused_hand_back_is_made_again() -> None:
@@ -68,7 +83,7 @@ def test_a_mirror_that_broke_during_a_refused_hand_back_is_made_again() -> None:
 def test_a_mirror_that_breaks_while_brokers_are_told_is_made_again_before_dual_write() -> None:
     async def told() -> None:
         driver = a_driver(State.TELLING_BROKERS)
-        driver.teller = Teller(a_claim(), "PLAINTEXT", driver.controller.image)
+        driver.propagator.teller = Teller(a_claim(), "PLAINTEXT", driver.controller.image)
         assert await DualWriteActs(driver).tell_brokers() is Happened.MIRROR_BROKEN
 
     story(told)
@@ -76,13 +91,14 @@ def test_a_mirror_that_breaks_while_brokers_are_told_is_made_again_before_dual_w
 
 def test_brokers_that_have_not_answered_are_waited_for_also_after_zookeeper_was_compared_again() -> None:
     async def told() -> None:
-        driver = a_driver(State.SYNCING)
-        teller = Teller(a_claim(), "PLAINTEXT", driver.controller.image)
-        acts = DualWriteActs(driver)
-        assert acts._untold(teller) == [1, 2, 3]
-        teller.everything(withheld=[3])
-        driver.unanswered_full = {1: 0, 2: 2}
-        assert acts._untold(teller) == [2, 3]
+        sent: list[Order] = []
+        driver = a_driver(State.SYNCING, channels=SimpleNamespace(send=sent.extend))
+        teller = driver.propagator.teller = Teller(a_claim(), "PLAINTEXT", driver.controller.image)
+        assert driver.propagator.not_told() == [1, 2, 3]
+        driver.propagator.send(teller.everything(withheld=[3]))
+        for order in sent[:4]:  # all three of the first broker, one of the second
+            driver.propagator._on_answer(order, None)
+        assert driver.propagator.not_told() == [2, 3]
 
     story(told)
 
@@ -91,18 +107,18 @@ def test_a_broker_that_refuses_everything_gets_one_full_send_at_a_time_and_ever_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each refused send has three refused orders; three sends for each of them would be 3, 9, 27, ..."""
-    monkeypatch.setattr(driver_node, "REFUSED_AGAIN_S", 0.02)
+    monkeypatch.setattr(propagator, "REFUSED_AGAIN_S", 0.02)
 
     async def told() -> None:
-        sends = []
-        driver = a_driver(State.DUAL_WRITE, channels=SimpleNamespace(send=lambda orders: sends.append(orders)))
-        driver.look_at_claim = lambda: None
-        driver.teller = Teller(a_claim(), "PLAINTEXT", driver.controller.image)
-        refused = [each for each in driver.teller.everything() if each.broker == 1]
+        sends: list[list[Order]] = []
+        driver = a_driver(State.DUAL_WRITE, channels=SimpleNamespace(send=sends.append))
+        teller = driver.propagator.teller = Teller(a_claim(), "PLAINTEXT", driver.controller.image)
+        driver.propagator.send(teller.everything())
+        refused = [each for each in sends.pop() if each.broker == 1]
         began = asyncio.get_running_loop().time()
         for turn in range(1, 5):
             for order in refused:
-                driver._on_answer(order, "CLUSTER_AUTHORIZATION_FAILED")
+                driver.propagator._on_answer(order, "CLUSTER_AUTHORIZATION_FAILED")
             while len(sends) < turn:
                 await asyncio.sleep(0.005)
             refused = list(sends[-1])
@@ -117,24 +133,22 @@ def test_a_broker_whose_code_fails_at_a_full_request_is_healed_before_the_next_o
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A log without topic id, of a topic that was deleted while it was away: it would refuse for ever."""
-    monkeypatch.setattr(driver_node, "REFUSED_AGAIN_S", 0.01)
+    monkeypatch.setattr(propagator, "REFUSED_AGAIN_S", 0.01)
 
     async def survey(brokers: Any, *_: object) -> tuple[dict[int, Survey], dict[int, str]]:
         logs = {"orders": frozenset({0}), "gone": frozenset({3}), "unexplained": frozenset({1})}
         return {broker.id: Survey(broker.id, logs) for broker in brokers}, {}
 
-    monkeypatch.setattr(driver_node, "survey_brokers", survey)
+    monkeypatch.setattr(propagator, "survey_brokers", survey)
 
     async def told() -> None:
         sends: list[list[Order]] = []
-        config = SimpleNamespace(inter_broker_listener="PLAINTEXT", node_id=3000)
-        channels = SimpleNamespace(send=lambda orders: sends.append(orders))
-        driver = a_driver(State.TELLING_BROKERS, channels=channels, config=config, to_brokers=None)
-        driver.look_at_claim = lambda: None
+        driver = a_driver(State.TELLING_BROKERS, channels=SimpleNamespace(send=sends.append))
         driver.controller.removals.topic_gone("gone")
-        driver.teller = Teller(a_claim(), "PLAINTEXT", driver.controller.image)
-        refused = [each for each in driver.teller.everything() if each.broker == 1]
-        driver._on_answer(refused[1], refused_whole(UNKNOWN_SERVER_ERROR))
+        teller = driver.propagator.teller = Teller(a_claim(), "PLAINTEXT", driver.controller.image)
+        driver.propagator.send(teller.everything())
+        refused = [each for each in sends.pop() if each.broker == 1]
+        driver.propagator._on_answer(refused[1], refused_whole(UNKNOWN_SERVER_ERROR))
         while not sends:
             await asyncio.sleep(0.005)
         stop, add, *full = sends[0]
@@ -144,8 +158,11 @@ def test_a_broker_whose_code_fails_at_a_full_request_is_healed_before_the_next_o
         ]
         (dropped,) = request_of(stop).topic_states
         assert (dropped.topic_name, [each.partition_index for each in dropped.partition_states]) == ("gone", [3])
-        assert full == refused
-        assert driver.unanswered_full[1] == 3
+        assert [replace(each, full_send=None) for each in full] == [replace(each, full_send=None) for each in refused]
+        assert 1 in driver.propagator.not_told()
+        for order in sends[0]:
+            driver.propagator._on_answer(order, None)
+        assert 1 not in driver.propagator.not_told()
 
     story(told)
 
@@ -157,7 +174,7 @@ def test_a_takeover_is_not_wished_for_later(state: State, *, kept: bool) -> None
     async def told() -> None:
         driver = a_driver(state)
         driver.ask_takeover()
-        assert driver.now.wish_takeover is kept
+        assert driver.wishes.takeover is kept
 
     story(told)
 
@@ -166,8 +183,7 @@ def test_a_takeover_is_not_wished_for_later(state: State, *, kept: bool) -> None
 def test_a_hand_back_is_not_wished_for_before_there_is_anything_to_hand_back(state: State, *, kept: bool) -> None:
     async def told() -> None:
         driver = a_driver(state)
-        driver.ask_hand_back()
-        assert driver.now.wish_hand_back is kept
+        assert driver.ask_hand_back() is driver.wishes.hand_back is kept
 
     story(told)
 
@@ -215,7 +231,7 @@ def test_what_is_committed_is_behind_until_zookeeper_has_it(state: State, fresh_
 
 def test_what_zookeeper_lacked_under_the_leader_before_is_known_as_soon_as_the_next_one_resumes() -> None:
     async def told() -> None:
-        driver = a_driver(State.IDLE, _moves=0)
+        driver = a_driver(State.IDLE)
         driver.controller.image = SimpleNamespace(marks={Mark.BEHIND: '{"offset": 40, "since_ms": 0}'})
         driver.divergence = DivergenceWatch(
             Limits(60), driver.controller, now_ms=lambda: 5_000, wall_ms=lambda: 60_000, may_mark=lambda: False

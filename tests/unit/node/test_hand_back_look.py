@@ -9,7 +9,7 @@ from typing import Any
 from migrator.audit.normalise import PRODUCER_IDS
 from migrator.controller.snapshot import records_of
 from migrator.driver.copy import make_copy
-from migrator.node.driver_node import DriverState
+from migrator.node.driver_state import DriverState
 from migrator.node.hand_back import HandBackActs
 from migrator.node.log_replay import LogReplay
 from migrator.node.log_store import LogStore

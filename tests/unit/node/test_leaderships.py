@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from migrator.controller.removals import Removals
+from migrator.controller.contacts import Contacts
 from migrator.driver.claim import NOBODYS, Seen
 from migrator.driver.machine import Happened, State
 from migrator.model.values import Mark, MigrationState
-from migrator.node import driver_node, hand_back
-from migrator.node.active_controller import ActiveController, LeadershipLost
+from migrator.node import claim_watch, hand_back
+from migrator.node.active_controller import ActiveController
+from migrator.node.applied_log import AppliedLog
+from migrator.node.claiming import ClaimActs
 from migrator.node.driver_node import DriverNode
 from migrator.node.hand_back import HandBackActs, Left, last_step
+from migrator.node.log_replay import read_ahead
 from migrator.node.metrics import Metrics
-from migrator.node.takeover import TakeoverActs
+from migrator.node.pending_appends import LeadershipLost, PendingAppends
 from migrator.wire.messages.metadata import NoOpRecord
-from migrator.zk.session import Outcome
+from migrator.zk.multi import Outcome
 from migrator.zk.znodes import ControllerZnode, MigrationZnode
 from tests.support.builders import a_claim, a_topic, an_image
 from tests.unit.node.test_driver_acts import a_driver, story
@@ -47,7 +49,7 @@ def a_voters_driver(state: State, **known: Any) -> DriverNode:
     channels = SimpleNamespace(close=nothing, waiting=lambda: 0)
     session = SimpleNamespace(sync=lambda: None, apply=lambda multi: Outcome())
     given = {"config": VOTERS, "session": session, "channels": channels, "close_listener": nothing, **known}
-    driver = a_driver(state, _claim_look=None, _moves=0, _epoch=5, _on_retired=lambda finding: None, **given)
+    driver = a_driver(state, _epoch=5, _on_retired=lambda finding: None, **given)
     driver.controller.epoch = 5
     return driver
 
@@ -59,7 +61,7 @@ def zookeeper_says(monkeypatch: pytest.MonkeyPatch, *looks: Seen) -> None:
     def read(session: object, watch: object = None) -> Seen:
         return waiting.pop(0) if len(waiting) > 1 else waiting[0]
 
-    monkeypatch.setattr(driver_node, "read_claim", read)
+    monkeypatch.setattr(claim_watch, "read_claim", read)
     monkeypatch.setattr(hand_back, "read_claim", read)
 
 
@@ -82,12 +84,11 @@ def test_a_leadership_that_ends_takes_its_claim_and_its_wishes_along() -> None:
         driver.now.claim = a_claim()
         running = asyncio.create_task(driver.run({State.SYNCING: for_ever}))
         driver.ask_hand_back()
-        driver.now.wish_takeover = True
         driver.lost_leadership()
         await settle(driver, lambda: driver.now.state is State.IDLE)
         running.cancel()
         now = driver.now
-        assert (now.state, now.claim, now.wish_hand_back, now.wish_takeover) == (State.IDLE, None, False, False)
+        assert (now.state, now.claim, driver.wishes.standing()) == (State.IDLE, None, [])
 
     story(told)
 
@@ -102,7 +103,7 @@ def test_what_is_seen_of_a_successor_half_written_fences_nobody(monkeypatch: pyt
         successors = MigrationZnode(3001, 6, 10, 1)
         zookeeper_says(monkeypatch, found(3000, 5, successors), found(3001, 6, successors, zk_epoch=10))
         running = asyncio.create_task(driver.run({State.DUAL_WRITE: for_ever}))
-        await driver._check_claim()
+        await driver.claim_watch._check()
         await settle(driver, lambda: driver.now.state is State.IDLE)
         running.cancel()
         assert driver.now.state is State.IDLE
@@ -120,9 +121,9 @@ def test_a_look_that_began_under_an_earlier_leadership_means_nothing(monkeypatch
             driver.now.claim = a_claim(kraft_epoch=5)  # meanwhile it was elected again, and has claimed
             return found(3001, 2)
 
-        monkeypatch.setattr(driver_node, "read_claim", read)
-        await driver._check_claim()
-        assert driver._interrupts.empty()
+        monkeypatch.setattr(claim_watch, "read_claim", read)
+        await driver.claim_watch._check()
+        assert driver.events._interrupts.empty()
 
     story(told)
 
@@ -131,7 +132,7 @@ def test_a_follower_that_finishes_the_hand_back_first_does_not_fence_the_leader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One voter is down, so the leader still waits for it while another one, which knows the mark, goes ahead."""
-    monkeypatch.setattr(driver_node, "CLAIM_LOOK_S", 0.0)
+    monkeypatch.setattr(claim_watch, "CLAIM_LOOK_S", 0.0)
 
     async def told() -> None:
         driver = a_voters_driver(State.HANDING_BACK, retired_mark=SimpleNamespace(write=lambda text: None))
@@ -139,13 +140,13 @@ def test_a_follower_that_finishes_the_hand_back_first_does_not_fence_the_leader(
         zookeeper_says(monkeypatch, found(1, -1, None, zk_epoch=10))
 
         async def known_to_all(timeout_s: float, wait_because: object) -> None:
-            driver.look_at_claim()
+            driver.claim_watch.look()
             await asyncio.sleep(0.05)
 
         async def mark(mark: Mark, text: str) -> None: ...
 
         driver.controller.mark = mark  # type: ignore[method-assign]
-        driver._quorum = SimpleNamespace(known_to_all=known_to_all)  # type: ignore[assignment]
+        driver.quorum = SimpleNamespace(known_to_all=known_to_all)  # type: ignore[assignment]
         running = asyncio.create_task(driver.run({State.HANDING_BACK: lambda: HandBackActs(driver)._leave(3)}))
         await settle(driver, lambda: driver.now.state is State.RETIRED)
         running.cancel()
@@ -176,7 +177,7 @@ def test_an_abort_before_the_latch_is_latched(monkeypatch: pytest.MonkeyPatch) -
         driver = a_voters_driver(State.TAKING_OVER, hooks=SimpleNamespace(before=before))
         driver.controller.mark = mark  # type: ignore[method-assign]
         zookeeper_says(monkeypatch, found(1, -1, None))
-        table = {State.TAKING_OVER: TakeoverActs(driver).take_over, State.ABORTING: HandBackActs(driver).give_back}
+        table = {State.TAKING_OVER: ClaimActs(driver).take_over, State.ABORTING: HandBackActs(driver).give_back}
         running = asyncio.create_task(driver.run(table))
         await asyncio.sleep(0.01)
         assert driver.ask_abort("no")
@@ -234,9 +235,9 @@ def a_controller_about_to_resign() -> ActiveController:
     resumed = asyncio.Event()
     resumed.set()
     known = {
-        "_raft": raft, "image": image, "newest": image, "epoch": 5, "_steps": deque(), "_resumed": resumed,
-        "_elected": None, "_applied": 10, "_on_lost": lambda epoch: None, "_catch_up": lambda: None,
-        "_replay": SimpleNamespace(removals=Removals()), "_last_append_ms": 0,
+        "_raft": raft, "image": image, "newest": image, "epoch": 5, "_pending": PendingAppends(), "_resumed": resumed,
+        "_elected": None, "_log": AppliedLog(cast(Any, raft), read_ahead([])), "_on_lost": lambda epoch: None,
+        "_catch_up": lambda: None, "_last_append_ms": 0, "contacts": Contacts(), "settings": None, "_chance": None,
     }  # fmt: skip
     for name, value in known.items():
         setattr(controller, name, value)

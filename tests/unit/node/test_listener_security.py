@@ -18,6 +18,8 @@ from migrator.errors import FindingError
 from migrator.model.values import SecurityProtocol
 from migrator.node.broker_client import BrokerConnection
 from migrator.node.client_security import ClientSecurity, client_security
+from migrator.node.controller_apis import ControllerApis
+from migrator.node.quorum_apis import QuorumApis
 from migrator.node.security import (
     ClientAuth,
     ListenerSecurity,
@@ -72,7 +74,8 @@ async def serving(security: ListenerSecurity) -> AsyncIterator[int]:
     settings = SimpleNamespace(cluster_id="c", migration_enabled=True)
     controller: Any = SimpleNamespace(image=an_image(), settings=settings, allows=lambda *_: True)
     raft: Any = SimpleNamespace(voter=SimpleNamespace(leader=-1))
-    server = ControllerServer(raft, controller, listener="CONTROLLER", wall_ms=lambda: 0, security=security)
+    quorum = QuorumApis(raft, wall_ms=lambda: 0)
+    server = ControllerServer(ControllerApis(raft, controller, quorum, listener="CONTROLLER"), security)
     try:
         yield await server.start("127.0.0.1", 0)
     finally:

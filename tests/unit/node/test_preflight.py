@@ -11,7 +11,7 @@ from migrator.errors import CATALOGUE, Occurrence
 from migrator.node.preflight import check, exit_code
 from migrator.node.storage import MetaProperties, write_meta_properties
 from migrator.zk import paths
-from migrator.zk.session import UNLIMITED
+from migrator.zk.pipeline import UNLIMITED
 from migrator.zk.znodes import MigrationZnode, controller_data, migration_data
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
 from tests.support.passwords import KEY, SECRET, encoded

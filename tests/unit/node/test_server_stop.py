@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from migrator.controller.decision import Decision, Error
 from migrator.model.image import EMPTY
-from migrator.node.active_controller import ActiveController, _everything_follows, _Step
-from migrator.node.log_replay import LogReplay
+from migrator.node.active_controller import ActiveController, _everything_follows
+from migrator.node.applied_log import AppliedLog
+from migrator.node.log_replay import read_ahead
+from migrator.node.pending_appends import PendingAppend, PendingAppends
 from migrator.wire.messages.brokers import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
 
@@ -21,7 +23,8 @@ def a_controller_that_commits_nothing() -> Any:
     controller.epoch = 1
     controller._resumed = asyncio.Event()
     controller._resumed.set()
-    controller._steps = deque([_Step(10, None)])
+    controller._pending = PendingAppends()
+    controller._pending.add(PendingAppend(10, None))
     controller._carry_out = lambda decision: _waiting(controller, decision)  # type: ignore[method-assign]
     controller._situation = lambda *_: None  # type: ignore[method-assign,assignment,return-value]
     controller._may_write = lambda: True  # type: ignore[method-assign]
@@ -32,7 +35,7 @@ def a_controller_that_commits_nothing() -> Any:
 
 def _waiting(controller: Any, decision: Any) -> asyncio.Future[Any]:
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    controller._steps[-1].waiting.append((future, decision.reply))
+    controller._pending.wait(future, decision.reply)
     return future
 
 
@@ -57,7 +60,7 @@ def test_a_request_that_waits_is_answered_when_the_leadership_ends(monkeypatch: 
     async def told() -> None:
         controller = a_controller_that_commits_nothing()
         controller.image = controller.newest = EMPTY
-        controller._elected, controller._replay, controller._applied = None, LogReplay(), 0
+        controller._elected, controller._log = None, AppliedLog(SimpleNamespace(), read_ahead([]))  # type: ignore[arg-type]
         controller._on_lost, controller._catch_up = lambda epoch: None, lambda: None
         waiting = asyncio.create_task(controller.submit(BrokerHeartbeatRequest(), 1))
         await asyncio.sleep(0)

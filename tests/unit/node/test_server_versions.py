@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from migrator.node.server import ControllerServer, _Caller
+from migrator.node.controller_apis import Caller, ControllerApis
+from migrator.node.quorum_apis import QuorumApis
+from migrator.node.server import ControllerServer
 from migrator.wire.frames import decode_response, encode_request
 from migrator.wire.messages.raft import (
     DescribeQuorumPartition,
@@ -22,7 +24,8 @@ from tests.support.quorum_nodes import ME, VOTERS, a_leader
 def a_server(**surroundings: Any) -> ControllerServer:
     raft: Any = SimpleNamespace(now_ms=lambda: 1_000, **surroundings)
     controller: Any = SimpleNamespace(allows=lambda *_: True)
-    return ControllerServer(raft, controller, listener="CONTROLLER", wall_ms=lambda: 50_000)
+    quorum = QuorumApis(raft, wall_ms=lambda: 50_000)
+    return ControllerServer(ControllerApis(raft, controller, quorum, listener="CONTROLLER"))
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -30,7 +33,7 @@ def test_the_quorum_is_described_in_every_version_and_its_nodes_from_version_2(v
     """Version 0 is what Kafka's tools of 3.0 to 3.2 ask for; it was answered by closing the connection."""
     request = DescribeQuorumRequest(topics=(DescribeQuorumTopic("__cluster_metadata", (DescribeQuorumPartition(0),)),))
     frame = encode_request(request, version, correlation_id=9, client_id="a tool")[4:]
-    answer = asyncio.run(a_server(voter=a_leader())._answer(frame, _Caller()))
+    answer = asyncio.run(a_server(voter=a_leader())._answer(frame, Caller()))
     correlation, found = decode_response(DescribeQuorumResponse, version, answer[4:])
     assert correlation == 9
     partition = found.topics[0].partitions[0]

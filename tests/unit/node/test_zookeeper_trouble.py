@@ -18,15 +18,14 @@ from migrator.errors import ZOOKEEPER_LOST, ZOOKEEPER_REFUSES, Finding
 from migrator.model.diff import diff
 from migrator.model.image import EMPTY, Position
 from migrator.model.values import Mark
-from migrator.node import takeover
+from migrator.node import claiming
+from migrator.node.claiming import ClaimActs, settle
 from migrator.node.claims import read_claim, refusal
 from migrator.node.dual_write import DualWriteActs
 from migrator.node.hand_back import HandBackActs
 from migrator.node.mirror_node import Mirror
-from migrator.node.takeover import TakeoverActs
 from migrator.zk import paths
-from migrator.zk.multi import Check, Multi, SetData
-from migrator.zk.session import Outcome
+from migrator.zk.multi import Check, Multi, Outcome, SetData
 from tests.support.builders import a_topic, an_image
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
 from tests.unit.driver.test_mirror import a_cluster, mirror
@@ -75,10 +74,10 @@ def a_committed_driver(session: Troubled, *, opened_ms: int | None = None) -> An
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(takeover, "SETTLE_AGAIN_S", 0.0)
+    monkeypatch.setattr(claiming, "SETTLE_AGAIN_S", 0.0)
     monkeypatch.setattr("migrator.node.driver_node.RIDE_AGAIN_S", 0.0)
     monkeypatch.setattr("migrator.node.driver_node.AGAIN_S", 0.0)
-    monkeypatch.setattr("migrator.node.driver_node.LOOK_S", 0.0)
+    monkeypatch.setattr("migrator.node.claim_watch.LOOK_S", 0.0)
 
 
 # --- before the claim -------------------------------------------------------------------------------------
@@ -96,7 +95,7 @@ def test_a_claim_that_was_never_tried_leaves_no_mark_and_no_hold() -> None:
 
         driver = a_voters_driver(State.TAKING_OVER, session=SimpleNamespace(get=away))
         driver.controller.mark = mark  # type: ignore[method-assign]
-        assert await TakeoverActs(driver).take_over() is Happened.CLAIM_REFUSED
+        assert await ClaimActs(driver).take_over() is Happened.CLAIM_REFUSED
         assert marks[-1] == ""
         assert driver.now.finding is not None
         assert driver.now.finding.code == "Z2K-2002"
@@ -157,7 +156,7 @@ def test_a_claim_that_is_ours_is_made_to_last_whatever_became_of_the_first_try(t
     async def told() -> None:
         session = Troubled(FakeEnsemble(), **trouble)
         driver = a_committed_driver(session)
-        assert await TakeoverActs(driver)._settle(COMMITTED) is Happened.COMMITTED
+        assert await settle(driver, COMMITTED) is Happened.COMMITTED
         assert not driver.now.claim.ephemeral
         seen = read_claim(session)
         assert seen.controller_owner == 0
@@ -171,7 +170,7 @@ def test_a_claim_that_is_ours_is_made_to_last_whatever_became_of_the_first_try(t
 def test_a_claim_that_cannot_be_made_to_last_within_the_limit_is_given_up() -> None:
     async def told() -> None:
         driver = a_committed_driver(Troubled(FakeEnsemble(), lost_before=1), opened_ms=-20_000)
-        assert await TakeoverActs(driver)._settle(COMMITTED) is Happened.MUST_GO_BACK
+        assert await settle(driver, COMMITTED) is Happened.MUST_GO_BACK
         assert driver.now.finding.code == "Z2K-2052"
         assert "Z2K-2002" in driver.now.finding.text
 
@@ -183,7 +182,7 @@ def test_a_claim_whose_session_ended_after_the_commit_retires_the_log_and_needs_
         session = Troubled(FakeEnsemble())
         driver = a_committed_driver(session)
         session.ensemble.expire(session.session_id)
-        assert await TakeoverActs(driver)._settle(COMMITTED) is Happened.MUST_GO_BACK
+        assert await settle(driver, COMMITTED) is Happened.MUST_GO_BACK
         assert driver.now.finding.code == "Z2K-2051"
 
     story(told)
@@ -195,11 +194,10 @@ def test_no_trouble_after_the_append_begins_the_commit_anew() -> None:
     async def told() -> None:
         appended: list[int] = []
         driver = a_committed_driver(Troubled(FakeEnsemble(), first=ZOOKEEPER_REFUSES, second=ZOOKEEPER_REFUSES))
-        acts = TakeoverActs(driver)
 
         async def commit() -> Happened:
             appended.append(1)
-            return await acts._settle(COMMITTED)
+            return await settle(driver, COMMITTED)
 
         assert await driver._guarded(commit) is Happened.COMMITTED
         assert appended == [1]
@@ -215,7 +213,7 @@ def test_brokers_are_not_told_of_a_commit_when_the_window_is_over() -> None:
         driver.now.surveys = {broker: Survey(broker) for broker in driver.controller.image.brokers}
         assert await DualWriteActs(driver).tell_brokers() is Happened.MUST_GO_BACK
         assert driver.now.finding.code == "Z2K-2052"
-        assert driver.teller is None
+        assert driver.propagator.teller is None
 
     story(told)
 
@@ -307,9 +305,10 @@ def test_dual_write_says_that_zookeeper_is_away_until_it_is_back(monkeypatch: py
             trouble = driver.now.trouble
             said.append((None if trouble is None else trouble.code, "not connected" in driver.now.reason))
             session.connected = True
-            driver.now.wish_hand_back = len(said) == 2
+            if len(said) == 2:
+                driver.ask_hand_back()
 
-        monkeypatch.setattr(driver, "changed", changed)
+        monkeypatch.setattr(driver.events, "changed", changed)
         assert await DualWriteActs(driver).dual_write() is Happened.HAND_BACK_ASKED
         assert said == [("Z2K-2002", True), (None, False)]
 
@@ -319,7 +318,7 @@ def test_dual_write_says_that_zookeeper_is_away_until_it_is_back(monkeypatch: py
 def test_a_hand_back_that_cannot_compare_is_refused_and_dual_write_goes_on() -> None:
     async def told() -> None:
         driver = a_voters_driver(State.HANDING_BACK)
-        driver._quorum = SimpleNamespace(stock_voters=tuple, foreign_voters=tuple)  # type: ignore[assignment]
+        driver.quorum = SimpleNamespace(stock_voters=tuple, foreign_voters=tuple)  # type: ignore[assignment]
         acts = HandBackActs(driver)
 
         async def quiet() -> None: ...
@@ -348,9 +347,9 @@ def test_what_is_committed_while_zookeeper_is_away_is_not_kept_in_memory() -> No
         session.ensemble.create(paths.CONTROLLER_EPOCH, b"1")
         session.sync = away  # type: ignore[assignment,method-assign]
         driver = a_voters_driver(State.SYNCING, session=session)
-        driver.backlog = driver.untold = [diff(EMPTY, driver.controller.image)]
-        assert (await driver.seen_claim()).epoch == 1
-        assert driver.backlog == []
+        driver.backlog, driver.propagator._untold = ([diff(EMPTY, driver.controller.image)] for _ in range(2))
+        assert (await driver.claim_watch.seen()).epoch == 1
+        assert (driver.backlog, driver.propagator._untold) == ([], [])
 
     story(told)
 

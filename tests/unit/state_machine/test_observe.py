@@ -20,7 +20,7 @@ from state_machine.gates import Holder
 from state_machine.inventory import ControllerEntry
 from state_machine.observe import ControllerSeen, Observation, ZooKeeperSeen, seen_in_zookeeper, summed_up
 from state_machine.phases import Ask
-from tests.unit.state_machine.fakes import WISHES, WITHDRAW, FakeController, FakeNetwork
+from tests.unit.state_machine.fakes import WISHES, FakeController, FakeNetwork
 
 OURS = (3000, 3001)
 BROKER_RULES = ZooKeeperSeen(Holder.ZOOKEEPER_BROKER, holder_id=1)
@@ -203,13 +203,10 @@ def test_the_fake_has_the_routes_of_the_real_control_port(controller: FakeContro
         tmp_path,
         status=dict,
         metrics=Metrics(),
-        take_over=lambda: None,
-        abort=lambda reason: True,
-        hand_back=lambda: None,
+        driver=None,
     )
     paths = set(real._app().openapi()["paths"])
     loop.close()
-    paths.add(WITHDRAW)
     assert {route.path for route in controller.app().routes} <= paths  # type: ignore[attr-defined]
     assert {f"/v1/{ask}" for ask in Ask} == {f"/v1/{wish}" for wish in WISHES}
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from migrator.errors import FindingError
 from migrator.zk.backup import BYTES_PER_MULTI, CREATES_PER_MULTI, export, restore, verify
 from migrator.zk.multi import Create, Multi, SetData
-from migrator.zk.session import UNLIMITED, ReadLimits
+from migrator.zk.pipeline import UNLIMITED, ReadLimits
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
 from tests.support.seeded_tree import SeededTree
 

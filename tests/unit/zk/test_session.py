@@ -27,15 +27,9 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, ma
 from migrator.errors import FindingError
 from migrator.zk.bulk_read import ChildrenMany, GetMany, Refusal, Znode
 from migrator.zk.login import Login
-from migrator.zk.multi import Check, Create, Delete, Multi, SetData, describe
-from migrator.zk.session import (
-    READS_PER_REQUEST,
-    Outcome,
-    Pending,
-    ReadLimits,
-    ZkSession,
-    _outcome,
-)
+from migrator.zk.multi import Check, Create, Delete, Multi, Outcome, SetData, describe
+from migrator.zk.pipeline import READS_PER_REQUEST, ReadLimits, ReadPipeline
+from migrator.zk.session import Pending, ZkSession, _outcome
 
 HEADER = struct.Struct(">i?i")
 STAT = struct.Struct(">qqqqiiiqiiq")
@@ -158,6 +152,7 @@ class Client:
 def a_session(client: Client) -> ZkSession:
     session = ZkSession("127.0.0.1:1")
     session._client = client
+    session._reads = ReadPipeline(client)
     return session
 
 

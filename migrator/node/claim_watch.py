@@ -1,0 +1,169 @@
+"""Whether the claim is still ours: looked at when something moved, and what it means when it is not.
+
+In:   watches on the three znodes of the claim, and whoever has a reason to look.
+Out:  `Happened.CLAIM_TOUCHED`, `MUST_GO_BACK` or `LEADERSHIP_LOST`, once to the act that noticed and once as an
+      interrupt; and `Mark.MIGRATION` in the log, by which a later life knows its own `/migration`.
+Elsewhere: how the znodes are read (claims.py), taking the claim (claiming.py), giving it back (hand_back.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
+from migrator.driver.claim import Claim, Seen, still_ours
+from migrator.driver.machine import Happened, may_abort
+from migrator.errors import CLAIM_EXPIRED, FENCED, FindingError
+from migrator.model.values import Mark, MigrationState
+from migrator.node.active_controller import ActiveController
+from migrator.node.claims import read_claim
+from migrator.node.driver_state import DriverState
+from migrator.node.event_queue import LOOK_S, EventQueue
+from migrator.node.pending_appends import LeadershipLost
+from migrator.zk.session import ZkSession
+
+log = structlog.get_logger()
+
+CLAIM_LOOK_S: Final = 0.05
+"""Our own writes wake the watch on /migration; looks closer together than this are joined."""
+
+
+class ClaimWatch:
+    """Of one driver, on its loop. voters: ids of this quorum."""
+
+    def __init__(
+        self,
+        now: DriverState,
+        controller: ActiveController,
+        session: ZkSession,
+        voters: Collection[int],
+        events: EventQueue,
+        *,
+        on_outage: Callable[[], None],
+    ) -> None:
+        """on_outage: called before each pause of `seen`; what is committed until it answers is read afresh then."""
+        self._now = now
+        self._controller = controller
+        self._session = session
+        self._voters = voters
+        self._events = events
+        self._on_outage = on_outage
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._looking: asyncio.Task[None] | None = None
+
+    # --- for the act that runs -----------------------------------------------------------------------------
+
+    async def seen(self) -> Seen:
+        """The claim as it stands, as soon as ZooKeeper answers."""
+        while True:
+            try:
+                return await asyncio.to_thread(self._read_claim_of_now)
+            except FindingError as error:
+                self._now.wait_because(f"ZooKeeper has to answer before the claim is known: {error}")
+                self._now.trouble = error.occurrence
+                self._on_outage()
+                await asyncio.sleep(LOOK_S)
+
+    def _read_claim_of_now(self) -> Seen:
+        """After `sync`: a server that lags behind would say that what it does not know yet never happened."""
+        self._session.sync()
+        return read_claim(self._session)
+
+    # --- in the background ---------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Look soon whether the claim is still ours."""
+        if self._timer is None and self._now.claim is not None:
+            self._timer = self._loop.call_later(CLAIM_LOOK_S, self._begin_look)
+
+    def fired(self) -> None:
+        """The same from any thread: a watch fired, or ZooKeeper is connected again."""
+        self._loop.call_soon_threadsafe(self.look)
+
+    def _begin_look(self) -> None:
+        self._looking = self._loop.create_task(self._check(), name="claim-look")
+        self._looking.add_done_callback(self._events.watch_task)
+
+    async def _check(self) -> None:
+        self._timer = None
+        claim = self._now.claim
+        if claim is None:
+            return
+        try:
+            seen = await asyncio.to_thread(self._look_twice, claim)
+        except FindingError as error:
+            log.info("claim.not_seen", reason=str(error))
+            return  # the session tells when it is connected again
+        now = self._now.claim
+        if now is None or now.kraft_epoch != claim.kraft_epoch:
+            return  # what was seen says nothing about a later leadership
+        if not still_ours(seen, now):
+            self.touched(seen)
+        elif self._controller.image.migration is MigrationState.MIGRATION:
+            await self._mark_migration(str(seen.migration_born))
+
+    def _look_twice(self, claim: Claim) -> Seen:
+        """On a thread. The znodes are read one by one: a claim that came in between is seen whole by a second look."""
+        seen = read_claim(self._session, self.fired)
+        if not still_ours(seen, claim):
+            self._session.sync()
+            seen = read_claim(self._session, self.fired)
+        return seen
+
+    async def _mark_migration(self, born: str) -> None:
+        """Note by which `/migration` this log is in migration; never of a claim that was given back again."""
+        if self._controller.newest.marks.get(Mark.MIGRATION) != born:
+            with suppress(LeadershipLost):  # then the next leader looks
+                await self._controller.mark(Mark.MIGRATION, born)
+
+    # --- somebody else touched it --------------------------------------------------------------------------
+
+    def touched(self, seen: Seen) -> Happened:
+        """What that means, also for an act that noticed it itself."""
+        now, claim = self._now, self._now.claim
+        if claim is not None and self._is_our_successor(seen, claim):
+            log.warning("claim.succeeded", by=seen.controller.brokerid if seen.controller else -1)
+            self._controller.resign()
+            return self._interrupted(Happened.LEADERSHIP_LOST)
+        holder = "nobody" if seen.controller is None else f"node {seen.controller.brokerid}"
+        expected = "nobody" if claim is None else f"node {claim.node}, epoch {claim.zk_epoch}"
+        log.error("claim.touched", found=holder, controller_epoch=seen.epoch, expected=expected)
+        is_gone = seen.controller is None or seen.controller.kraft_epoch <= 0
+        is_way_back = may_abort(now.state) or now.fresh_copy
+        if is_gone and is_way_back and claim is not None and claim.ephemeral:
+            now.finding = CLAIM_EXPIRED.found(controller=holder)
+        else:
+            now.finding = FENCED.found(found=f"{holder}, epoch {seen.epoch}", expected=expected)
+        now.reason = now.finding.text
+        can_go_back = now.fresh_copy and (is_gone or _stands_alone(seen, claim))  # and no broker knows
+        return self._interrupted(Happened.MUST_GO_BACK if can_go_back else Happened.CLAIM_TOUCHED)
+
+    def _interrupted(self, happened: Happened) -> Happened:
+        self._events.interrupt(happened)
+        return happened
+
+    def _is_our_successor(self, seen: Seen, claim: Claim) -> bool:
+        """Another voter of this quorum was elected and has claimed; this node has not heard of it yet."""
+        held = seen.controller
+        return (
+            held is not None
+            and held.brokerid in self._voters
+            and held.brokerid != claim.node
+            and held.kraft_epoch > max(claim.kraft_epoch, self._controller.epoch or 0)
+        )
+
+
+def _stands_alone(seen: Seen, claim: Claim | None) -> bool:
+    """`/migration` was deleted beside a claim that is ours: the claim can be taken away all the same."""
+    held = seen.controller
+    return (
+        claim is not None
+        and held is not None
+        and (held.brokerid, held.kraft_epoch, seen.epoch) == (claim.node, claim.kraft_epoch, claim.zk_epoch)
+        and seen.migration_version < 0
+    )

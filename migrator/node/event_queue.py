@@ -1,0 +1,52 @@
+"""What happens to a driver from outside while an act runs: interrupts in their order, faults, and wake-ups.
+
+In:   what the quorum, a person, a watch or a task in the background reports.
+Out:  `get`, which the driver's loop waits for, and `changed`, which an act waits for that looks again and again.
+Elsewhere: what it leads to (driver.machine, driver_node.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from migrator.driver.machine import Happened
+
+LOOK_S: Final = 0.5
+"""Longest pause between two looks at something that nobody announces."""
+
+
+class EventQueue:
+    """Of one driver, on its loop."""
+
+    def __init__(self) -> None:
+        self._interrupts: asyncio.Queue[Happened | BaseException] = asyncio.Queue()
+        self._changed = asyncio.Event()
+
+    def interrupt(self, happened: Happened) -> None:
+        self._interrupts.put_nowait(happened)
+
+    def watch_task(self, task: asyncio.Task[None]) -> None:
+        """What nobody expected in the background ends the driver's loop, and with it the process; it is not only
+        logged (K-24).
+        """
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._interrupts.put_nowait(error)
+
+    async def get(self) -> Happened | BaseException:
+        """The next interrupt, or the fault of a watched task."""
+        return await self._interrupts.get()
+
+    def wake(self) -> None:
+        """Something worth looking at happened."""
+        self._changed.set()
+
+    async def changed(self, timeout_s: float) -> None:
+        """Wait until something worth looking at happened, at most so long."""
+        self._changed.clear()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+        except TimeoutError:
+            pass

@@ -1,0 +1,232 @@
+"""Telling the brokers: orders to their channels, and what a broker that refuses gets next.
+
+In:   commits in their order, how far ZooKeeper is, the full send that TELLING_BROKERS had guarded; answers of brokers.
+Out:  orders queued per broker; which brokers did not answer a full send yet.
+Elsewhere: who is told what (driver.teller), the sockets (broker_channels.py), when the first full send may leave
+(dual_write.py).
+Rules: an answer counts only while no newer full send is queued behind its order, since that tells everything again. A
+broker whose own code failed at a LeaderAndIsr is healed first: it is asked what it has, and told to drop what it is not
+to have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Final
+
+import structlog
+
+from migrator.driver.guard import left_over
+from migrator.driver.tell import LEADER_AND_ISR, FullSend, Kind, Order, reachable
+from migrator.driver.teller import Teller
+from migrator.model.draft import Delta
+from migrator.model.image import Position
+from migrator.node.active_controller import ActiveController
+from migrator.node.broker_channels import UNKNOWN_SERVER_ERROR, BrokerChannels, refused_whole
+from migrator.node.client_security import ClientSecurity
+from migrator.node.config import NodeConfig
+from migrator.node.driver_state import DriverState
+from migrator.node.event_queue import EventQueue
+from migrator.node.survey import survey_brokers
+
+log = structlog.get_logger()
+
+REFUSED_AGAIN_S: Final = 1.0
+REFUSED_AGAIN_MAX_S: Final = 30.0
+"""Pause before a broker that refused a request gets everything once more: doubled with each refusal in a row."""
+
+
+@dataclass(slots=True)
+class _Telling:
+    """How far a broker is with the newest full send to it."""
+
+    full_send: FullSend
+    unanswered: int
+    """Of its orders those that were not answered without an error yet."""
+    refusals: int
+    """In a row, in this life of the broker."""
+    is_ill: bool = False
+    """Its own code failed at a LeaderAndIsr: it does at a FULL one while a log has no topic id."""
+    retry: asyncio.TimerHandle | None = None
+    """From the first refusal on; what comes of it is another full send, unless the broker went away."""
+
+
+class Propagator:
+    """Of one driver, on its loop. teller: None until the first full send of this leadership left."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        controller: ActiveController,
+        now: DriverState,
+        events: EventQueue,
+        *,
+        security: ClientSecurity,
+        now_ms: Callable[[], int],
+        look_at_claim: Callable[[], None],
+    ) -> None:
+        """look_at_claim: called at a refusal, which may come of somebody else's claim."""
+        self.teller: Teller | None = None
+        self.channels = BrokerChannels(
+            str(config.node_id),
+            config.inter_broker_listener,
+            security=security,
+            on_answer=self._on_answer,
+            on_fault=events.watch_task,
+            now_ms=now_ms,
+        )
+        self._config = config
+        self._controller = controller
+        self._now = now
+        self._events = events
+        self._security = security
+        self._look_at_claim = look_at_claim
+        self._untold: list[Delta] = []
+        """Commits since the image of a full send that is being encoded."""
+        self._tellings: dict[int, _Telling] = {}
+        self._generations = count(1)
+        self._healing: asyncio.Task[None] | None = None
+        self._loop = asyncio.get_running_loop()
+
+    # --- what is told --------------------------------------------------------------------------------------
+
+    def published(self, delta: Delta) -> None:
+        """A commit became visible."""
+        if self.teller is not None:
+            self.channels.follow(reachable(delta.after))
+            self.send(self.teller.published(delta))
+        else:
+            self._untold.append(delta)
+
+    def mirrored(self, position: Position) -> None:
+        """ZooKeeper has everything up to here."""
+        if self.teller is not None:
+            self.send(self.teller.mirrored(position))
+
+    def forget_commits(self) -> None:
+        """What is committed until now will be in the image that the next full send is made of."""
+        self._untold.clear()
+
+    def begin(self, teller: Teller, orders: list[Order]) -> None:
+        """From here on commits go to the teller; those that came while the full send was encoded go first."""
+        self.channels.follow(reachable(self._controller.image))
+        self.teller = teller
+        self.send(orders)
+        untold, self._untold = self._untold, []
+        for delta in untold:
+            self.published(delta)
+
+    def send(self, orders: list[Order]) -> None:
+        """Queue orders; full ones are awaited by TELLING_BROKERS until each broker answered all three."""
+        full = Counter((order.broker, order.broker_epoch) for order in orders if order.kind is Kind.FULL)
+        for (broker, broker_epoch), orders_of_it in full.items():
+            self._begin_full_send(FullSend(broker, broker_epoch, next(self._generations)), orders_of_it)
+        self.channels.send([replace(order, full_send=self._newest(order.broker)) for order in orders])
+
+    def _begin_full_send(self, full_send: FullSend, orders: int) -> None:
+        """It takes the place of the one before, with the retry of that. orders: how many it has."""
+        before = self._tellings.get(full_send.broker)
+        refusals = 0
+        if before is not None:
+            if before.retry is not None:
+                before.retry.cancel()
+            if before.full_send.broker_epoch == full_send.broker_epoch:
+                refusals = before.refusals
+        self._tellings[full_send.broker] = _Telling(full_send, orders, refusals)
+
+    def _newest(self, broker: int) -> FullSend | None:
+        telling = self._tellings.get(broker)
+        return None if telling is None else telling.full_send
+
+    async def stop(self) -> None:
+        """Nothing more is told, and what waits is dropped."""
+        self.teller = None
+        self._untold.clear()
+        for telling in self._tellings.values():
+            if telling.retry is not None:
+                telling.retry.cancel()
+        self._tellings.clear()
+        await self.channels.close()
+
+    # --- who was told --------------------------------------------------------------------------------------
+
+    def told(self) -> dict[int, bool]:
+        """Each broker, and whether it was told everything and has answered."""
+        audience = self._audience()
+        return {
+            broker.id: audience.get(broker.id) == broker.epoch and self._has_answered(broker.id)
+            for broker in self._controller.image.brokers.values()
+        }
+
+    def _has_answered(self, broker: int) -> bool:
+        telling = self._tellings.get(broker)
+        return telling is not None and not telling.unanswered
+
+    def not_told(self) -> list[int]:
+        """Brokers that can be reached and were not told everything, or did not answer yet."""
+        told = self.told()
+        return [broker.id for broker in reachable(self._controller.image) if not told[broker.id]]
+
+    def _audience(self) -> dict[int, int]:
+        return {} if self.teller is None else self.teller.audience()
+
+    # --- answers -------------------------------------------------------------------------------------------
+
+    def _on_answer(self, order: Order, problem: str | None) -> None:
+        telling = self._telling(order.full_send)
+        if problem is None:
+            if telling is not None and order.kind is Kind.FULL:
+                telling.unanswered -= 1
+                if not telling.unanswered:
+                    telling.refusals = 0
+            self._events.wake()
+            return
+        self._now.wait_because(f"broker {order.broker} refused a request: {problem}")
+        self._look_at_claim()
+        if telling is not None:
+            self._refused(telling, order, problem)
+
+    def _telling(self, full_send: FullSend | None) -> _Telling | None:
+        """None when a newer full send took its place, or telling stopped."""
+        telling = None if full_send is None else self._tellings.get(full_send.broker)
+        return telling if telling is not None and telling.full_send == full_send else None
+
+    # --- a broker that refused -----------------------------------------------------------------------------
+
+    def _refused(self, telling: _Telling, order: Order, problem: str) -> None:
+        if order.api_key == LEADER_AND_ISR and problem == refused_whole(UNKNOWN_SERVER_ERROR):
+            telling.is_ill = True
+        if telling.retry is None:  # one refused send has many refused orders
+            telling.refusals += 1
+            pause_s = min(REFUSED_AGAIN_S * 2.0 ** (telling.refusals - 1), REFUSED_AGAIN_MAX_S)
+            telling.retry = self._loop.call_later(pause_s, self._tell_again, telling)
+
+    def _tell_again(self, telling: _Telling) -> None:
+        if telling.is_ill:
+            name = f"heal-{telling.full_send.broker}"
+            self._healing = self._loop.create_task(self._heal(telling.full_send), name=name)
+            self._healing.add_done_callback(self._events.watch_task)
+        else:
+            self._tell_everything(telling.full_send)
+
+    def _tell_everything(self, refused: FullSend, leftovers: list[tuple[str, int]] | None = None) -> None:
+        """Another full send in the place of the one that was refused. leftovers: given, what to heal the broker of."""
+        broker, broker_epoch = refused.broker, refused.broker_epoch
+        if self.teller is None or self._telling(refused) is None or self.teller.audience().get(broker) != broker_epoch:
+            return
+        first = [] if leftovers is None else self.teller.heal(broker, leftovers)
+        self.send([*first, *self.teller.refused(broker, broker_epoch)])
+
+    async def _heal(self, refused: FullSend) -> None:
+        """It refused the FULL LeaderAndIsr: what it has tells what it must be rid of before the next one."""
+        image, gone = self._controller.image, self._controller.removals
+        asked = [each for each in reachable(image) if each.id == refused.broker]
+        listener = self._config.inter_broker_listener
+        surveys, _ = await survey_brokers(asked, listener, str(self._config.node_id), self._security)
+        found = [left_over(each, self._controller.image, gone.topics, gone.replicas) for each in surveys.values()]
+        log.info("broker.healed", broker=refused.broker, leftovers=len(found[0]) if found else None)
+        self._tell_everything(refused, found[0] if found else [])

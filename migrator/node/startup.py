@@ -1,0 +1,69 @@
+"""What a controller begins with: its configuration and the log on its disk, as the cores want them.
+
+In:   a `NodeConfig`, an open log.
+Out:  the voter, the settings of the active controller, the log replayed.
+Elsewhere: starting anything (process.py), reading and checking the files (config.py, storage.py).
+"""
+
+from __future__ import annotations
+
+from random import SystemRandom
+
+from migrator.controller.decision import Settings
+from migrator.node.config import NodeConfig
+from migrator.node.log_replay import ReadAhead, read_ahead, read_snapshot
+from migrator.node.log_store import LogStore
+from migrator.node.snapshot_files import SnapshotFiles
+from migrator.node.storage import read_election_state
+from migrator.raft.epochs import EpochCache
+from migrator.raft.voter import LogView, Voter
+
+
+def make_voter(config: NodeConfig, cluster_id: str, store: LogStore) -> Voter:
+    """The core of the quorum, as the disk has it."""
+    stored = SnapshotFiles(store.directory)
+    view = LogView(
+        start=store.start,
+        end=store.end,
+        durable_end=store.end,
+        epochs=EpochCache(store.epochs.entries),
+        snapshots=stored.stored(),
+        snapshot_sizes={each: stored.size(each) for each in stored.stored()},
+    )
+    return Voter(
+        node_id=config.node_id,
+        voters=config.voter_ids,
+        cluster_id=cluster_id,
+        state=read_election_state(store.directory),
+        log=view,
+        settings=config.quorum,
+        chance=SystemRandom().randrange,
+    )
+
+
+def settings_of(config: NodeConfig, cluster_id: str) -> Settings:
+    """What the active controller decides with, as the file says."""
+    return Settings(
+        node_id=config.node_id,
+        cluster_id=cluster_id,
+        migration_enabled=config.migration_enabled,
+        inter_broker_listener=config.inter_broker_listener,
+        session_timeout_ms=config.broker_session_timeout_ms,
+        default_replication_factor=config.default_replication_factor,
+        num_partitions=config.num_partitions,
+        delete_topic_enabled=config.delete_topic_enabled,
+        unclean_leader_election=config.unclean_leader_election,
+        authorizer=config.authorizer,
+        tokens=config.tokens,
+        encodes_passwords=config.passwords is not None,
+        static=config.given,
+    )
+
+
+def replay_stored(store: LogStore) -> ReadAhead:
+    """Replay what the disk holds, on a thread: at the start nobody knows yet how much of it is committed."""
+    stored = [each for each in SnapshotFiles(store.directory).stored() if each.end_offset <= store.end]
+    if not stored:
+        return read_ahead(store.batches())
+    begin = read_snapshot(SnapshotFiles(store.directory).path(stored[-1]), stored[-1])
+    return read_ahead(store.batches(), begin)

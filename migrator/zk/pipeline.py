@@ -1,0 +1,150 @@
+"""Many znodes read ahead: several requests in flight, as fast as a live ensemble may be pressed.
+
+In:   paths in any number, taken as they are needed; `ReadLimits`.
+Out:  what is there, in the order of the paths.
+Elsewhere: the bytes of one request (bulk_read.py), the session (session.py).
+Errors: as of every call (kazoo_calls.py); a path that may not be read stops the whole read and is named.
+Source: ZooKeeper's multi-read (operation 22, servers from 3.6 on); older servers are read with pipelined single reads.
+A bulk read is not a snapshot: compare `mzxid`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import EXCEPTIONS, NoNodeError, UnimplementedError
+
+from migrator.errors import ZOOKEEPER_REFUSES
+from migrator.zk.bulk_read import ChildrenMany, GetMany, Refusal, Znode
+from migrator.zk.kazoo_calls import CALL_TIMEOUT_S, refuse_unconnected, translated, znode_of
+
+READS_PER_REQUEST: Final = 250
+"""Paths per multi-read. One long read delays the requests behind it on the server; 250 cost it about 1 ms."""
+
+REQUESTS_IN_FLIGHT: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLimits:
+    """How hard a reader may press the ensemble. None: as fast as it answers."""
+
+    in_flight: int = REQUESTS_IN_FLIGHT
+    per_second: int | None = None
+
+
+UNLIMITED: Final = ReadLimits()
+CONSIDERATE: Final = ReadLimits(in_flight=4, per_second=150_000)
+"""The default of `check`, `rehearse` and `audit`: a live ensemble keeps most of its capacity."""
+
+
+class ReadPipeline:
+    """Bulk reads of one session."""
+
+    def __init__(self, client: KazooClient) -> None:
+        self._client = client
+        self._has_multi_read = True
+
+    def get_many(self, paths: Iterable[str], limits: ReadLimits) -> Iterator[Znode | None]:
+        """Znodes in the order of `paths`, None for those that do not exist, read ahead as far as `limits` allow."""
+        return self._read_many(paths, limits, GetMany, self._get_one)
+
+    def children_many(self, paths: Iterable[str], limits: ReadLimits) -> Iterator[list[str] | None]:
+        """The names below each path, unordered, None where it does not exist."""
+        return self._read_many(paths, limits, ChildrenMany, self._children_one)
+
+    def _read_many(
+        self,
+        paths: Iterable[str],
+        limits: ReadLimits,
+        request: Callable[[Sequence[str]], Any],
+        one_by_one: Callable[[str], Any],
+    ) -> Iterator[Any]:
+        remaining = iter(paths)
+        waiting: deque[tuple[Any, list[str]]] = deque()
+        pace = _Pace(limits.per_second)
+        while True:
+            while len(waiting) < limits.in_flight:
+                chunk = list(islice(remaining, READS_PER_REQUEST))
+                if not chunk:
+                    break
+                pace.take(len(chunk))
+                waiting.append((self._send_read(chunk, request, one_by_one), chunk))
+            if not waiting:
+                return
+            result, chunk = waiting.popleft()
+            yield from self._finish_read(result, chunk, one_by_one)
+
+    def _send_read(self, chunk: list[str], request: Callable[[Sequence[str]], Any], one: Callable[[str], Any]) -> Any:
+        refuse_unconnected(self._client, chunk[0])
+        if not self._has_multi_read:
+            return [one(path) for path in chunk]
+        root = self._client.chroot
+        result = self._client.handler.async_result()
+        # kazoo has no public way to send a request class of one's own; the pin on kazoo < 2.12 guards this line.
+        self._client._call(request([root + path if path != "/" else (root or "/") for path in chunk]), result)
+        return result
+
+    def _finish_read(self, result: Any, chunk: list[str], one: Callable[[str], Any]) -> list[Any]:
+        if isinstance(result, list):
+            return _taken(chunk, result)
+        with translated(chunk[0]):
+            try:
+                found = result.get(timeout=CALL_TIMEOUT_S)
+            except UnimplementedError:
+                self._has_multi_read = False
+                return _taken(chunk, [one(path) for path in chunk])
+            for path, each in zip(chunk, found, strict=True):
+                if isinstance(each, Refusal):
+                    raise ZOOKEEPER_REFUSES.error(path=path, reason=EXCEPTIONS[each.code].__name__)
+            return list(found)
+
+    def _get_one(self, path: str) -> Any:
+        return _Mapped(self._client.get_async(path), lambda found: znode_of(*found))
+
+    def _children_one(self, path: str) -> Any:
+        return _Mapped(self._client.get_children_async(path), list)
+
+
+class _Pace:
+    """At most so many reads per second, spread over the second."""
+
+    def __init__(self, per_second: int | None) -> None:
+        self._per_second = per_second
+        self._next = time.monotonic()
+
+    def take(self, count: int) -> None:
+        if self._per_second is None:
+            return
+        now = time.monotonic()
+        if self._next > now:
+            time.sleep(self._next - now)
+        self._next = max(now, self._next) + count / self._per_second
+
+
+class _Mapped:
+    """A kazoo result with a function applied to it when it is taken; a missing znode is None."""
+
+    def __init__(self, result: Any, function: Callable[[Any], Any]) -> None:
+        self._result = result
+        self._function = function
+
+    def get(self) -> Any:
+        try:
+            return self._function(self._result.get(timeout=CALL_TIMEOUT_S))
+        except NoNodeError:
+            return None
+
+
+def _taken(paths: Sequence[str], results: Sequence[_Mapped]) -> list[Any]:
+    """What single reads found; trouble with one of them names its path."""
+    found = []
+    for path, result in zip(paths, results, strict=True):
+        with translated(path):
+            found.append(result.get())
+    return found
