@@ -132,7 +132,7 @@ class Acts:
 
     async def _window(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
         kept = await self._keeper.keep_running(snapshot)
-        return kept or Outcome(f"{seen.driver_state}: {seen.driver_reason}")
+        return kept or Outcome(driver_text(seen))
 
     async def _audit(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
         """As the window; and when a restart lost the result of the audit, another one is made."""
@@ -171,8 +171,8 @@ class Acts:
         if seen.driver_state == "FENCED" and seen.driver_finding is not None:
             code, text = seen.driver_finding
             return Outcome(f"blocked: {code} {text}")
-        state = "" if seen.driver_state == "DUAL_WRITE" else f"{seen.driver_state}: "
-        return Outcome(f"dual-write: {state}{seen.driver_reason}")
+        said = seen.driver_reason if seen.driver_state == "DUAL_WRITE" else driver_text(seen)
+        return Outcome(f"dual-write: {said}")
 
     async def _released(self, snapshot: Snapshot, seen: Evidence) -> Outcome | None:
         """`zk2kraft release` with all of ours dead: the cluster says that it went back."""
