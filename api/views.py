@@ -292,7 +292,7 @@ def controller_views(snapshot: Snapshot) -> list[ControllerView]:
 
 
 def dual_write_view(look: Observation | None) -> DualWriteView | None:
-    status = None if look is None or look.active is None else look.active.status
+    status = None if look is None or look.answering is None else look.answering.status
     if status is None or status["log"]["migration"] != "MIGRATION":
         return None
     seen = status["dual_write"]

@@ -971,6 +971,19 @@ SERVICE_FAULT = Finding(
     remedy="Repeat the request with the same Idempotency-Key. If it happens again, report it with the service's log.",
 )
 
+WISH_FORGOTTEN = Finding(
+    code="Z2K-4060",
+    says="The {wish} that was asked for has not begun, and no driver keeps it: {reason}.",
+    means="Nothing was changed. No wish is handed on by itself: the cluster may not be what it was when it was meant.",
+    remedy="Look at the migration (`zk2kraft status`, `zk2kraft gates`), and ask again if the step is still wanted.",
+)
+WISH_TOO_OLD = Finding(
+    code="Z2K-4061",
+    says="The takeover was asked for {age} s ago and has not begun; it is not begun any more.",
+    means="Nothing was changed. A takeover begins while somebody is there, and on evidence of that moment.",
+    remedy="Read why it waited (`zk2kraft status`, `zk2kraft gates`), and ask again with `zk2kraft advance`.",
+)
+
 # --- 5xxx: audit ------------------------------------------------------------------------------------------
 
 AUDIT_CANNOT_READ = Finding(

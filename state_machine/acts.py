@@ -17,7 +17,16 @@ from typing import Final
 from migrator.errors import FindingError
 from state_machine import audit_rows
 from state_machine.control import ControlPort
-from state_machine.gates import NOTHING_CLAIMED, Evidence, Holder, worth_rehearsing, zookeeper_rules
+from state_machine.gates import (
+    NOTHING_CLAIMED,
+    Evidence,
+    Holder,
+    Inspection,
+    driver_text,
+    ours_may_rule,
+    worth_rehearsing,
+    zookeeper_rules,
+)
 from state_machine.inspections import Inspections
 from state_machine.keeper import Keeper
 from state_machine.looks import Outcome
@@ -99,10 +108,8 @@ class Acts:
         if kept is not None:
             return kept
         rehearsal = seen.rehearsal
-        pause = self._settings.rehearsal_every_s if rehearsal is not None and rehearsal.green else AGAIN_S
         asked = next((wish for wish in snapshot.wishes if wish.state == "asked"), None)
-        is_due = rehearsal is None or rehearsal.age_s > pause
-        if asked is None and is_due and worth_rehearsing(seen).holds:
+        if asked is None and self._is_due(rehearsal) and worth_rehearsing(seen).holds:
             self._inspections.rehearse(snapshot)
         if asked is not None:
             return Outcome(f"the driver was asked for the takeover by {asked.who}; {seen.driver_reason}")
@@ -114,11 +121,18 @@ class Acts:
             return Outcome(f"waiting: a rehearsal is made and audited ({running:.0f} s)")
         return self._next_step(seen, snapshot, "`zk2kraft advance` takes over")
 
+    def _is_due(self, rehearsal: Inspection | None) -> bool:
+        """Old, or not green; but never one right after the other."""
+        if rehearsal is None:
+            return True
+        is_old = rehearsal.age_s > self._settings.rehearsal_every_s
+        return (is_old or not rehearsal.green) and rehearsal.ended_s > AGAIN_S
+
     # --- the window, and after it --------------------------------------------------------------------------
 
     async def _window(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
         kept = await self._keeper.keep_running(snapshot)
-        return kept or Outcome(f"{seen.driver_state}: {seen.driver_reason}")
+        return kept or Outcome(driver_text(seen))
 
     async def _audit(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
         """As the window; and when a restart lost the result of the audit, another one is made."""
@@ -157,8 +171,8 @@ class Acts:
         if seen.driver_state == "FENCED" and seen.driver_finding is not None:
             code, text = seen.driver_finding
             return Outcome(f"blocked: {code} {text}")
-        state = "" if seen.driver_state == "DUAL_WRITE" else f"{seen.driver_state}: "
-        return Outcome(f"dual-write: {state}{seen.driver_reason}")
+        said = seen.driver_reason if seen.driver_state == "DUAL_WRITE" else driver_text(seen)
+        return Outcome(f"dual-write: {said}")
 
     async def _released(self, snapshot: Snapshot, seen: Evidence) -> Outcome | None:
         """`zk2kraft release` with all of ours dead: the cluster says that it went back."""
@@ -169,24 +183,27 @@ class Acts:
     # --- back ----------------------------------------------------------------------------------------------
 
     async def _rolling_back(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
-        """Undo whatever the driver is in, until ZooKeeper rules and nothing of ours runs."""
+        """Undo whatever the driver is in, until ZooKeeper rules and nothing of ours runs.
+
+        Until then controllers are kept alive rather than stopped wherever one of them may rule, led or not.
+        """
         if zookeeper_rules(seen).holds:
             return await self._step_when_open(snapshot, seen, Signal.RELEASED)
         if seen.can_abort:
             await self._ask(snapshot, Ask.ABORT)
             return Outcome(f"waiting: the takeover is aborted; {seen.driver_reason}")
-        if seen.driver_state is not None and seen.driver_state in NOTHING_CLAIMED:
-            return await self._keeper.stop_all(snapshot)
-        if seen.silent and seen.holder is Holder.OURS:
+        if ours_may_rule(seen):
             kept = await self._keeper.keep_running(snapshot)
-            return kept or Outcome("waiting: the controller that still rules has to hand back")
-        if seen.driver_state is None:
-            stopping = await self._keeper.stop_all(snapshot)
-            return stopping if stopping.problems else Outcome(zookeeper_rules(seen).reason())
-        return Outcome(f"{seen.driver_state}: {seen.driver_reason}")
+            return kept or Outcome(f"waiting: controllers of ours may rule; {driver_text(seen)}")
+        if seen.holder is Holder.UNKNOWN:
+            return Outcome(f"waiting: controllers are stopped once it is seen that none of them rules; {seen.holder}")
+        if seen.driver_state not in NOTHING_CLAIMED:
+            return Outcome(driver_text(seen))
+        stopping = await self._keeper.stop_all(snapshot)
+        return stopping if seen.driver_state is not None else Outcome(zookeeper_rules(seen).reason())
 
     async def _rolled_back(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
-        """A retired controller has nothing left to do; one in any other state is not touched."""
+        """A retired controller has nothing left to do; one in any other state is not touched, nor what came later."""
         if seen.driver_state == "RETIRED" or seen.driver_state in NOTHING_CLAIMED:
             await self._keeper.stop_all(snapshot)
         return Outcome("done: the cluster is ruled by ZooKeeper, as it was before")

@@ -9,7 +9,7 @@ Errors: Z2K-4021 when nobody answers, Z2K-6012 when the controller refuses.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import httpx
 import msgspec
@@ -29,6 +29,80 @@ class ControlFile(msgspec.Struct, frozen=True):
     url: str
     token: str
     pid: int
+
+
+class Move(msgspec.Struct, frozen=True):
+    """An entry of a driver's history. at: wall time in seconds."""
+
+    number: int
+    at: float
+    to: str
+    reason: str
+
+
+class Driver(msgspec.Struct, frozen=True):
+    state: str
+    reason: str
+    can_abort: bool
+    can_hand_back: bool
+    window_ms: int | None
+    without_controller_ms: int | None
+    finding: dict[str, Any] | None
+    trouble: dict[str, Any] | None
+    history: tuple[Move, ...]
+    wishes: tuple[str, ...] = ()
+
+
+class Quorum(msgspec.Struct, frozen=True):
+    leader: int | None
+    epoch: int
+
+
+class Log(msgspec.Struct, frozen=True):
+    migration: str
+    offset: int
+
+
+class DualWrite(msgspec.Struct, frozen=True):
+    divergence: str
+    finding: dict[str, Any] | None
+
+
+class Broker(msgspec.Struct, frozen=True):
+    id: int
+    mode: str
+    fenced: bool
+    heartbeat_age_ms: int | None
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What a status has to have for the service to go by it; it has more (migrator.node.status)."""
+
+    node: int
+    run: str
+    quorum: Quorum
+    loop_delay_ms: float
+    driver: Driver | None = None
+    log: Log | None = None
+    dual_write: DualWrite | None = None
+    brokers: tuple[Broker, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.driver is not None and (self.log is None or self.dual_write is None):
+            raise ValueError("a driver without its log")
+
+
+class Asked(msgspec.Struct, frozen=True):
+    asked: str
+
+
+class Withdrawn(msgspec.Struct, frozen=True):
+    """False: there was no wish for a takeover that had not begun."""
+
+    withdrawn: bool
+
+
+_Shape = TypeVar("_Shape", bound=msgspec.Struct)
 
 
 def read_control_file(entry: ControllerEntry) -> ControlFile:
@@ -52,15 +126,22 @@ class ControlPort:
         """The process id and what it says of itself. The file may be left by a dead one: only an answer counts."""
         control = read_control_file(entry)
         answer = await self._request(entry, control, "GET", "/v1/status")
-        status: dict[str, Any] = answer.json()
-        if status.get("node") != entry.node_id:
-            raise CONTROLLER_SILENT.error(node=entry.node_id, reason=f"node {status.get('node')} answers in its place")
+        told = _decoded(entry, answer, Told)
+        if told.node != entry.node_id:
+            raise CONTROLLER_SILENT.error(node=entry.node_id, reason=f"node {told.node} answers in its place")
+        status: dict[str, Any] = msgspec.json.decode(answer.content)
         return control.pid, status
 
     async def ask(self, entry: ControllerEntry, wish: Ask, reason: str) -> None:
         """Hand over a wish. The driver looks at it by itself; its history tells what became of it."""
         control = read_control_file(entry)
-        await self._request(entry, control, "POST", f"/v1/{wish}", {"reason": reason})
+        _decoded(entry, await self._request(entry, control, "POST", f"/v1/{wish}", {"reason": reason}), Asked)
+
+    async def withdraw(self, entry: ControllerEntry, reason: str) -> bool:
+        """Take a takeover back; False when the driver keeps no such wish: it has begun, or was given up before."""
+        control = read_control_file(entry)
+        answer = await self._request(entry, control, "POST", "/v1/withdraw", {"reason": reason})
+        return _decoded(entry, answer, Withdrawn).withdrawn
 
     async def _request(
         self, entry: ControllerEntry, control: ControlFile, method: str, path: str, body: dict[str, str] | None = None
@@ -73,7 +154,7 @@ class ControlPort:
                 headers={"authorization": f"Bearer {control.token}"},
                 timeout=ANSWER_TIMEOUT_S,
             )
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise CONTROLLER_SILENT.error(node=entry.node_id, reason=_why_silent(error)) from error
         if answer.status_code in (400, 409, 422):
             raise CONTROL_REFUSED.error(wish=path, reason=_detail(answer))
@@ -82,7 +163,16 @@ class ControlPort:
         return answer
 
 
-def _why_silent(error: httpx.HTTPError) -> str:
+def _decoded(entry: ControllerEntry, answer: httpx.Response, shape: type[_Shape]) -> _Shape:
+    """Raises Z2K-4021: the control file was left by a dead controller, and somebody else has its port now."""
+    try:
+        return msgspec.json.decode(answer.content, type=shape)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        reason = f"somebody else answers on its port, or another release ({error})"
+        raise CONTROLLER_SILENT.error(node=entry.node_id, reason=reason) from error
+
+
+def _why_silent(error: httpx.HTTPError | httpx.InvalidURL) -> str:
     match error:
         case httpx.TimeoutException():
             return f"no answer within {ANSWER_TIMEOUT_S:.0f} s"

@@ -21,7 +21,9 @@ from state_machine.store import Snapshot
 from state_machine.tables import AuditRun
 
 CHECK_GO: Final = (0, 1)
-"""Exit codes of `zk2kraft check` with which a migration may go on: nothing found, or warnings only."""
+"""Exit codes of `zk2kraft check` with which a migration may go on: nothing found, or warnings only. They count only
+together with its document: a process can end with 1 for many reasons.
+"""
 
 
 def evidence(snapshot: Snapshot, now: float) -> Evidence:
@@ -34,7 +36,7 @@ def evidence(snapshot: Snapshot, now: float) -> Evidence:
         file_faults=file_faults_seen(snapshot),
         brokers=brokers_seen(snapshot),
         check=_check(snapshot, now),
-        rehearsal=None if snapshot.rehearsal is None else _audited(snapshot.rehearsal, now),
+        rehearsal=None if snapshot.rehearsal is None else _rehearsed(snapshot.rehearsal, now),
         copy_audit=_copy_audit(snapshot, now),
     )
     look = snapshot.observation
@@ -47,9 +49,12 @@ def evidence(snapshot: Snapshot, now: float) -> Evidence:
         holder=look.zookeeper.holder,
         holder_id=look.zookeeper.holder_id,
         committed_migration=_committed(look),
+        log_in_migration=look.log_in_migration,
     )
     status = None if look.active is None else look.active.status
-    return known if status is None else _with_driver(known, status)
+    if status is None:
+        return known if look.answering is None else replace(known, driver_reason="no controller that answers leads")
+    return _with_driver(known, status)
 
 
 def _with_driver(known: Evidence, status: dict[str, Any]) -> Evidence:
@@ -75,7 +80,7 @@ def file_faults_seen(snapshot: Snapshot) -> dict[int, tuple[str, str]]:
 def brokers_seen(snapshot: Snapshot) -> tuple[BrokerSeen, ...]:
     """Everybody who should be there: brokers of the inventory, of ZooKeeper, and of the controllers."""
     look = snapshot.observation
-    status = None if look is None or look.active is None else look.active.status
+    status = None if look is None or look.answering is None else look.answering.status
     registered = {} if status is None else {each["id"]: each for each in status.get("brokers", [])}
     live = () if look is None else look.zookeeper.brokers
     wanted = {each.id for each in snapshot.inventory.brokers} | set(live) | set(registered)
@@ -107,7 +112,7 @@ def _check(snapshot: Snapshot, now: float) -> Inspection | None:
     if snapshot.check["problem"]:
         said, shown = "it gave no result", snapshot.check["problem"]
     return Inspection(
-        green=snapshot.check["exit"] in CHECK_GO,
+        green=not snapshot.check["problem"] and snapshot.check["exit"] in CHECK_GO,
         age_s=max(0.0, now - snapshot.checked_at),
         said=f"{said}: {shown}" if shown else said,
         codes=tuple(sorted({each["code"] for each in blocking})) or (INSPECTION_FAILED.code,),
@@ -123,6 +128,12 @@ def _audited(run: AuditRun, now: float) -> Inspection:
     said = f"{compared} keys compared by {run.engine}, {different} different, {not_read} not read"
     green = run.same is True and not not_read
     return Inspection(green=green, age_s=age, said=said, codes=() if green else (REHEARSAL_NOT_GREEN.code,))
+
+
+def _rehearsed(run: AuditRun, now: float) -> Inspection:
+    """As old as what it read: its row was made just before the reading began."""
+    found = _audited(run, now)
+    return replace(found, age_s=max(0.0, now - run.asked_at), ended_s=found.age_s)
 
 
 _COUNTS: Final = ("compared", "different", "not_read")

@@ -79,13 +79,16 @@ class BrokerSeen:
 class Inspection:
     """The last result of `check`, of a rehearsal's audit, or of the audit of the copy.
 
-    green: nothing blocks, or both sides say the same. said: what it found, in one line.
+    green:   nothing blocks, or both sides say the same. said: what it found, in one line.
+    age_s:   of what it says; a rehearsal's counts from before its reading began, since that is what it knows.
+    ended_s: since a rehearsal ended.
     """
 
     green: bool
     age_s: float
     said: str
     codes: tuple[str, ...] = ()
+    ended_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +99,8 @@ class Evidence:
     held:        who holds steps forward, and why.
     silent:      controllers of the inventory that do not answer, with the reason.
     file_faults: controllers' files that do not fit the service, with finding code and words.
+    driver_state: of the controller that leads, or of one that handed back; a follower's says nothing.
+    log_in_migration: some controller that answers has the migration in its log, whatever ZooKeeper says.
     """
 
     looked_s: float | None
@@ -113,6 +118,7 @@ class Evidence:
     holder: Holder = Holder.UNKNOWN
     holder_id: int | None = None
     committed_migration: bool | None = None
+    log_in_migration: bool = False
     check: Inspection | None = None
     rehearsal: Inspection | None = None
     copy_audit: Inspection | None = None
@@ -234,7 +240,7 @@ def worth_rehearsing(seen: Evidence) -> Verdict:
         (
             looked_at(seen),
             controllers_answer(seen),
-            Check("the driver waits for this step", seen.driver_state in WAITS, _driver_text(seen)),
+            Check("the driver waits for this step", seen.driver_state in WAITS, driver_text(seen)),
             brokers_are_fit(seen),
             *_drivers_own_checks(seen),
         )
@@ -263,7 +269,7 @@ def _rehearsal_checks(rehearsal: Inspection | None) -> tuple[Check, ...]:
 
 def abort_is_possible(seen: Evidence) -> Verdict:
     """Before the commit nothing was appended; afterwards the way back is the hand-back."""
-    return Verdict((Check("the copy is not committed yet", seen.can_abort, _driver_text(seen)),))
+    return Verdict((Check("the copy is not committed yet", seen.can_abort, driver_text(seen)),))
 
 
 def copy_is_proven(seen: Evidence) -> Verdict:
@@ -271,7 +277,7 @@ def copy_is_proven(seen: Evidence) -> Verdict:
     audit = seen.copy_audit
     return Verdict(
         (
-            Check("the driver is in dual-write", seen.driver_state == "DUAL_WRITE", _driver_text(seen)),
+            Check("the driver is in dual-write", seen.driver_state == "DUAL_WRITE", driver_text(seen)),
             Check(
                 "an audit of the copy found no difference",
                 audit is not None and audit.green,
@@ -289,7 +295,7 @@ def hand_back_is_possible(seen: Evidence) -> Verdict:
         (
             looked_at(seen),
             controllers_answer(seen),
-            Check("the driver can hand back", seen.can_hand_back, _driver_text(seen)),
+            Check("the driver can hand back", seen.can_hand_back, driver_text(seen)),
             Check("every broker is in ZooKeeper mode", not kraft, f"KRaft: {kraft}" if kraft else "all are"),
         )
     )
@@ -300,10 +306,17 @@ def nothing_is_claimed(seen: Evidence) -> Verdict:
     return Verdict(
         (
             looked_at(seen),
-            Check("the driver holds no claim", seen.driver_state in NOTHING_CLAIMED, _driver_text(seen)),
+            Check("the driver holds no claim", seen.driver_state in NOTHING_CLAIMED, driver_text(seen)),
             Check("/controller is not known to be ours", seen.holder is not Holder.OURS, _holder_text(seen)),
         )
     )
+
+
+def ours_may_rule(seen: Evidence) -> bool:
+    """Whether brokers may depend on a controller of ours, so that none may be stopped: only a hand-back ends that."""
+    if seen.holder is Holder.UNKNOWN:
+        return seen.log_in_migration
+    return seen.holder is Holder.OURS or seen.committed_migration is True
 
 
 def zookeeper_rules(seen: Evidence) -> Verdict:
@@ -347,7 +360,7 @@ def standing(seen: Evidence) -> Verdict:
     )
 
 
-def _driver_text(seen: Evidence) -> str:
+def driver_text(seen: Evidence) -> str:
     return f"{seen.driver_state or 'no driver'}: {seen.driver_reason}"
 
 

@@ -124,8 +124,8 @@ class Inspections:
 
     async def _audit(self, snapshot: Snapshot, run: AuditRun) -> None:
         async with _Recorded(self._store, run, self._clock):
-            active = None if snapshot.observation is None else snapshot.observation.active
-            node = snapshot.inventory.node_ids[0] if active is None else active.node_id
+            teller = None if snapshot.observation is None else snapshot.observation.answering
+            node = snapshot.inventory.node_ids[0] if teller is None else teller.node_id
             data = next(each.data for each in snapshot.inventory.controllers if each.node_id == node)
             await self._compare(snapshot.inventory, run, Path(data), self._home(snapshot) / "audits" / str(run.id))
 

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from migrator.errors import CATALOGUE, Occurrence
 from state_machine.observe import Observation
-from state_machine.store import LOOK, Store, a_node, find_migration
+from state_machine.store import LOOK, Store, a_cursor, a_node, find_migration
 from state_machine.tables import Backup, FindingRow, Node, Sight
 
 
@@ -107,13 +107,14 @@ def backups(store: Store, migration_id: int) -> list[Backup]:
 
 def _record_nodes(session: Session, migration_id: int, seen: Observation) -> None:
     """Nodes that are not seen now keep their last observation, with its time."""
-    active = seen.active
-    for broker in [] if active is None or active.status is None else active.status.get("brokers", []):
+    teller = seen.answering
+    for broker in [] if teller is None or teller.status is None else teller.status.get("brokers", []):
         node = a_node(session, migration_id, "broker", broker["id"])
         node.seen_at, node.document = seen.at, broker
     for controller in seen.controllers:
         if controller.status is None:
             continue
+        a_cursor(session, migration_id, str(controller.status["run"]))
         node = a_node(session, migration_id, "controller", controller.node_id)
         node.seen_at = seen.at
         node.document = {"pid": controller.pid, "quorum": controller.status["quorum"], "run": controller.status["run"]}

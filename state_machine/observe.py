@@ -53,6 +53,24 @@ class ControllerSeen(msgspec.Struct, frozen=True):
     def leads(self) -> bool:
         return self.status is not None and self.status["quorum"]["leader"] == self.node_id
 
+    @property
+    def epoch(self) -> int:
+        return 0 if self.status is None else int(self.status["quorum"]["epoch"])
+
+    @property
+    def run(self) -> str:
+        return "" if self.status is None else str(self.status["run"])
+
+    @property
+    def wishes(self) -> tuple[str, ...] | None:
+        """What its driver was asked for and has not begun; None when it does not say (an older controller)."""
+        told = None if self.driver is None else self.driver.get("wishes")
+        return None if told is None else tuple(told)
+
+    @property
+    def retired(self) -> bool:
+        return self.driver is not None and self.driver["state"] == "RETIRED"
+
 
 class ZooKeeperSeen(msgspec.Struct, frozen=True):
     """holder_since_ms: wall time that the holder itself wrote into `/controller`."""
@@ -85,9 +103,25 @@ class Observation(msgspec.Struct, frozen=True):
 
     @property
     def active(self) -> ControllerSeen | None:
-        """The controller whose driver acts: the leader; failing that, the one that answers."""
-        answering = [each for each in self.controllers if each.driver is not None]
-        return next((each for each in answering if each.leads), answering[0] if answering else None)
+        """The controller whose driver counts: the leader, of two the later one; else one that handed back for ever.
+
+        The driver of a follower is IDLE whatever the cluster is in: nothing follows from it.
+        """
+        leading = [each for each in self.controllers if each.driver is not None and each.leads]
+        if leading:
+            return max(leading, key=lambda each: each.epoch)
+        return next((each for each in self.controllers if each.retired), None)
+
+    @property
+    def answering(self) -> ControllerSeen | None:
+        """The active one, or any that can tell of brokers and log."""
+        return self.active or next((each for each in self.controllers if each.driver is not None), None)
+
+    @property
+    def log_in_migration(self) -> bool:
+        """Whether some controller has the migration committed, whatever its driver is about."""
+        logs = [each.status["log"] for each in self.controllers if each.status is not None and each.driver is not None]
+        return any(log["migration"] == "MIGRATION" for log in logs)
 
     def silent(self) -> dict[int, str]:
         return {each.node_id: each.problem for each in self.controllers if each.status is None}
@@ -160,7 +194,7 @@ def _is_ruled(seen: Observation) -> bool:
         case Holder.ZOOKEEPER_BROKER | Holder.ANOTHER:
             return True
         case Holder.OURS:
-            driver = seen.active.driver if seen.active is not None else None
+            driver = seen.active.driver if seen.active is not None and seen.active.leads else None
             return driver is not None and driver["without_controller_ms"] is None
         case Holder.NOBODY | Holder.UNKNOWN:
             return False

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Final
 
+import msgspec
 import structlog
 
 from migrator.errors import CLUSTER_DISAGREES, FindingError, Occurrence
@@ -23,7 +24,7 @@ from state_machine.driver_history import catch_up
 from state_machine.evidence import evidence
 from state_machine.inspections import Inspections
 from state_machine.looks import Look, Outcome, Told, record_look, record_outcome
-from state_machine.observe import ClusterObserver, Observation
+from state_machine.observe import ClusterObserver, ControllerSeen, Observation
 from state_machine.phases import WINDOW, Phase
 from state_machine.store import Snapshot, Store
 from state_machine.wishes import Wishes
@@ -33,6 +34,7 @@ log = structlog.get_logger()
 WINDOW_PAUSE_S: Final = 0.1
 """While the cluster has no controller, somebody watches."""
 RESTING_PAUSE_S: Final = 5.0
+NOT_OURS: Final = "what answers here was started after this migration was over"
 
 
 class Reconciler:
@@ -107,9 +109,11 @@ class Reconciler:
 
     async def _step(self, migration_id: int) -> Outcome:
         snapshot, disagrees = await self._look(migration_id)
-        for wish in snapshot.wishes:
-            await self._wishes.settle(snapshot, wish, evidence(snapshot, self._clock()))
-            snapshot = await asyncio.to_thread(self._store.snapshot, migration_id)
+        for number in [wish.id for wish in snapshot.wishes]:
+            wish = next((each for each in snapshot.wishes if each.id == number), None)
+            if wish is not None:  # else it was withdrawn meanwhile
+                await self._wishes.settle(snapshot, wish, evidence(snapshot, self._clock()))
+                snapshot = await asyncio.to_thread(self._store.snapshot, migration_id)
         if disagrees is not None and disagrees.code == CLUSTER_DISAGREES.code:
             return Outcome(f"blocked: {disagrees.text}", (disagrees,))
         return await self._acts.act(snapshot, evidence(snapshot, self._clock()))
@@ -118,6 +122,8 @@ class Reconciler:
         """Observe, keep it, and write down every step that the drivers took."""
         before = await asyncio.to_thread(self._store.snapshot, migration_id)
         seen = await self._observer.look(before.inventory, before.observation)
+        if before.phase is Phase.ROLLED_BACK:
+            seen = without_strangers(seen, before.cursors)
         return await asyncio.to_thread(self._keep, before, seen)
 
     def _keep(self, before: Snapshot, seen: Observation) -> tuple[Snapshot, Occurrence | None]:
@@ -130,6 +136,16 @@ class Reconciler:
         if phase in (*WINDOW, Phase.ABORTING, Phase.ROLLING_BACK):
             return min(self._pause_s, WINDOW_PAUSE_S)
         return RESTING_PAUSE_S if phase is Phase.ROLLED_BACK else self._pause_s
+
+
+def without_strangers(seen: Observation, runs: Container[str]) -> Observation:
+    """Once a migration is over, what answers at its addresses may belong to the next one: only its own runs count."""
+
+    def own(each: ControllerSeen) -> ControllerSeen:
+        known = each.status is None or str(each.status["run"]) in runs
+        return each if known else ControllerSeen(each.node_id, problem=NOT_OURS)
+
+    return msgspec.structs.replace(seen, controllers=tuple(map(own, seen.controllers)))
 
 
 def told(snapshot: Snapshot, seen: Observation) -> dict[str, list[Told]]:

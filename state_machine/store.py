@@ -30,7 +30,7 @@ LOOK: Final = "look"
 CHECK: Final = "check"
 PENDING: Final = ("recorded", "asked")
 UNDOES: Final = (Signal.ABORT, Signal.ROLL_BACK)
-"""Wishes that take the place of a pending advance."""
+"""Wishes that take the place of a pending advance; a rollback also that of one whose driver does not begin it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,22 +225,28 @@ class Store:
         with self.reading() as session:
             return list(session.scalars(query))
 
-    def accept_wish(self, wish_id: int, verdict: Verdict, run: str) -> None:
-        """The gate held; from now on the driver of this run may be asked."""
+    def accept_wish(self, wish_id: int, verdict: Verdict, run: str) -> bool:
+        """The gate held; from now on the driver of this run may be asked. False: it was withdrawn meanwhile."""
         with self.writing() as session:
             wish = session.get_one(Wish, wish_id)
+            if wish.state not in PENDING:
+                return False
             wish.state, wish.verdict, wish.asked_run = "asked", verdict.as_json(), run
+            return True
 
     def settle_wish(self, wish_id: int, state: str, answer: str, *, at: float, verdict: Verdict | None = None) -> None:
-        """state: done or refused."""
+        """state: done, refused or withdrawn."""
         with self.writing() as session:
             wish = session.get_one(Wish, wish_id)
             wish.state, wish.answer, wish.settled_at = state, answer, at
             if verdict is not None:
                 wish.verdict = verdict.as_json()
 
-    def hold(self, wish: Wish, *, at: float) -> None:
-        """Carry out HOLD or RESUME. RESUME also lets controllers be started again that would not stay."""
+    def hold(self, wish: Wish, *, at: float, said: str = "") -> None:
+        """Carry out HOLD or RESUME. RESUME also lets controllers be started again that would not stay.
+
+        said: what became of a takeover that was under way.
+        """
         with self.writing() as session:
             row = find_migration(session, wish.migration_id)
             row.held = f"held by {wish.who}: {wish.reason or 'no reason given'}" if wish.name == HOLD else None
@@ -248,7 +254,8 @@ class Store:
                 for node in session.scalars(select(Node).where(Node.migration_id == row.id)):
                     node.quick_ends = 0
             written = session.get_one(Wish, wish.id)
-            written.state, written.answer, written.settled_at = "done", row.held or "steps forward may begin", at
+            answer = "; ".join(filter(None, (row.held or "steps forward may begin", said)))
+            written.state, written.answer, written.settled_at = "done", answer, at
 
     # --- what was seen -------------------------------------------------------------------------------------
 
@@ -285,6 +292,12 @@ def move_cursor(session: Session, migration_id: int, run: str, number: int) -> N
     session.merge(DriverCursor(migration_id=migration_id, run=run, number=number))
 
 
+def a_cursor(session: Session, migration_id: int, run: str) -> None:
+    """This run belongs to this migration, whether its driver ever moves or not."""
+    if session.get(DriverCursor, (migration_id, run)) is None:
+        move_cursor(session, migration_id, run, 0)
+
+
 def a_node(session: Session, migration_id: int, kind: str, node_id: int) -> Node:
     """The row of a broker or controller, made when there is none. kind: "broker" or "controller"."""
     node = session.get(Node, (migration_id, kind, node_id))
@@ -310,15 +323,16 @@ def _pending(session: Session, migration_id: int) -> tuple[Wish, ...]:
 
 
 def _make_way(session: Session, migration_id: int, order: Order, at: float) -> None:
-    """One wish that changes the phase at a time; an undo withdraws an advance that waits."""
+    """One wish that changes the phase at a time; an undo withdraws one that waits."""
     if order.name not in PEOPLE:
         return
     for wish in _pending(session, migration_id):
         if wish.name not in PEOPLE:
             continue
-        if wish.name == Signal.ADVANCE and order.name in UNDOES:
+        again = order.name == Signal.ROLL_BACK == wish.name and wish.state == "asked"
+        if again or (wish.name == Signal.ADVANCE and order.name in UNDOES):
             wish.state, wish.settled_at = "withdrawn", at
-            wish.answer = f"{order.who} asked for {order.word} instead"
+            wish.answer = f"{order.who} asked for {order.word} {'again' if again else 'instead'}"
         else:
             link = f"/api/v1/migrations/{migration_id}/signals/{wish.id}"
             raise WISH_PENDING.error(wish=PEOPLE[Signal(wish.name)], who=wish.who, link=link)

@@ -111,7 +111,7 @@ class PhaseEvent(Base):
 
 
 class DriverCursor(Base):
-    """How far a driver's history was turned into events, per run."""
+    """How far a driver's history was turned into events, per run. Every run that this migration saw has a row."""
 
     __tablename__ = "driver_cursor"
 

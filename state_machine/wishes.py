@@ -2,9 +2,9 @@
 
 In:   a recorded wish, a fresh snapshot with its evidence.
 Out:  a step taken, a driver asked, or a refusal with its verdict, written beside the wish.
-Elsewhere: recording wishes (api), the rows of steps that a driver takes (driver_history.py).
-Rules: a handler already asked the gate, but the cluster may have moved: the verdict here is the one that counts. A
-wish that was asked of one run of a controller is never asked of another.
+Elsewhere: recording wishes (api), what became of a wish that a driver was asked (asked.py), the rows of steps that a
+driver takes (driver_history.py).
+Rules: a handler already asked the gate, but the cluster may have moved: the verdict here is the one that counts.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from collections.abc import Callable
 
 import structlog
 
-from migrator.errors import CONTROL_REFUSED, VERSION_MOVED, FindingError
+from migrator.errors import VERSION_MOVED, FindingError
+from state_machine.asked import Asked
 from state_machine.control import ControlPort
 from state_machine.gates import Evidence
 from state_machine.inspections import Inspections
-from state_machine.phases import HOLD, RESUME, Ask, Phase, Signal, look_up
+from state_machine.phases import HOLD, RESUME, WINDOW, Phase, Signal, look_up
 from state_machine.store import Snapshot, Store
 from state_machine.tables import Wish
 from state_machine.transition import SERVICE, GateClosed, Source, Step, ask_gate, take
@@ -28,25 +29,24 @@ log = structlog.get_logger()
 
 
 class Wishes:
-    """Settles one wish after the other. What this life of the service handed to a driver is not handed over again."""
+    """Settles one wish after the other."""
 
     def __init__(
         self, store: Store, control: ControlPort, inspections: Inspections, clock: Callable[[], float] = time.time
     ) -> None:
         self._store = store
-        self._control = control
-        self._inspections = inspections
         self._clock = clock
-        self._delivered: set[int] = set()
+        self._asked = Asked(store, control, inspections, clock)
 
     async def settle(self, snapshot: Snapshot, wish: Wish, seen: Evidence) -> None:
         """Do what is possible now; a wish that waits for the driver stays pending."""
         if wish.name in (HOLD, RESUME):
-            await asyncio.to_thread(self._store.hold, wish, at=self._clock())
+            said = await self._what_goes_on(snapshot, wish) if wish.name == HOLD else ""
+            await asyncio.to_thread(self._store.hold, wish, at=self._clock(), said=said)
             return
         try:
             if wish.state == "asked":
-                await self._hand_over_again(snapshot, wish)
+                await self._asked.follow(snapshot, wish, seen)
             else:
                 await self._begin(snapshot, wish, seen)
         except GateClosed as closed:
@@ -60,11 +60,10 @@ class Wishes:
         if signal is not Signal.ABORT and wish.expected_version != version:
             raise VERSION_MOVED.error(found=version, expected=wish.expected_version)
         edge = look_up(snapshot.phase, signal, None if wish.to_phase is None else Phase(wish.to_phase))
-        verdict = ask_gate(edge, signal, seen)
         if edge.asks is not None:
-            await asyncio.to_thread(self._store.accept_wish, wish.id, verdict, _run(snapshot))
-            await self._hand_over(snapshot, wish, edge.asks)
+            await self._asked.begin(snapshot, wish, edge, seen)
             return
+        ask_gate(edge, signal, seen)
         step = Step(
             signal=signal,
             source=Source(SERVICE, version),
@@ -77,34 +76,19 @@ class Wishes:
             take, self._store, snapshot.id, step, expected_version=version, evidence=seen, now=self._clock()
         )
 
-    async def _hand_over_again(self, snapshot: Snapshot, wish: Wish) -> None:
-        """Asked before, not fulfilled yet: still possible, still the same run of the controller?"""
-        edge = look_up(snapshot.phase, Signal(wish.name))
-        assert edge.asks is not None, f"{wish.name} is not asked of a driver"
-        active = None if snapshot.observation is None else snapshot.observation.active
-        if active is None or wish.id in self._delivered:
-            return
-        if _run(snapshot) != wish.asked_run:
-            raise CONTROL_REFUSED.error(wish=edge.asks, reason="the controller was restarted after it was asked")
-        await self._hand_over(snapshot, wish, edge.asks)
-
-    async def _hand_over(self, snapshot: Snapshot, wish: Wish, asks: Ask) -> None:
-        """Nothing of ours reads ZooKeeper while the cluster has no controller. A silent controller is asked again."""
-        assert snapshot.observation is not None
-        active = snapshot.observation.active
-        assert active is not None, "the gate held, so a controller answered"
-        if asks is Ask.TAKE_OVER:
-            await self._inspections.stop(snapshot.id)
-        entry = next(each for each in snapshot.inventory.controllers if each.node_id == active.node_id)
+    async def _what_goes_on(self, snapshot: Snapshot, wish: Wish) -> str:
+        """A hold keeps steps from beginning: one that a driver was asked for is taken back, one that began goes on."""
+        if snapshot.phase in WINDOW:
+            return BEGUN
+        advance = next((each for each in snapshot.wishes if (each.name, each.state) == (Signal.ADVANCE, "asked")), None)
+        if advance is None:
+            return ""
         try:
-            await self._control.ask(entry, asks, f"{wish.who}: {wish.reason}")
+            if await self._asked.take_back(snapshot, advance, f"{wish.who} holds"):
+                return f"the takeover that {advance.who} asked for is taken back: nothing will begin"
         except FindingError as error:
-            if error.code == CONTROL_REFUSED.code:
-                raise
-            log.warning("wish.not_delivered", wish=wish.name, reason=str(error))
-            return
-        self._delivered.add(wish.id)
-        log.info("wish.asked", wish=wish.name, asks=asks, who=wish.who)
+            return f"BUT the takeover that {advance.who} asked for may still begin, it could not be taken back: {error}"
+        return BEGUN
 
     async def _refuse(self, wish: Wish, error: FindingError) -> None:
         verdict = error.verdict if isinstance(error, GateClosed) else None
@@ -114,7 +98,4 @@ class Wishes:
         )
 
 
-def _run(snapshot: Snapshot) -> str:
-    """The incarnation of the controller that would be asked."""
-    active = None if snapshot.observation is None else snapshot.observation.active
-    return "" if active is None or active.status is None else str(active.status["run"])
+BEGUN = "BUT the takeover has begun, which a hold does not stop; `zk2kraft abort` takes it back until the commit"

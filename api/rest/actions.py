@@ -78,7 +78,10 @@ def rollback(
 
 @router.post("/hold", **ACCEPTED)
 def hold(parts: ServiceParts, number: Number, body: ActionIn, response: Response, key: Key = None) -> Accepted:
-    """Begin no step forward until somebody resumes. What runs goes on; undoing stays possible."""
+    """Begin no step forward until somebody resumes; an asked takeover that has not begun is taken back.
+
+    What runs goes on, and the answer says so; undoing stays possible.
+    """
     return _accepted(parts, response, record(parts, number, order(HOLD, body, key)))
 
 

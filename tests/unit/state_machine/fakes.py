@@ -44,11 +44,21 @@ def diverged(level: str, records: int | None = None, behind_ms: int = 0, blockin
 
 @dataclass
 class FakeController:
-    """One controller of ours, as its control port shows it. Moves are made by the test."""
+    """One controller of ours, as its control port shows it. Moves are made by the test.
+
+    deaf:   its process runs and does not answer.
+    leads:  only a leader's driver moves. leader: whom a follower follows.
+    stands: it is elected once somebody has looked at it, as a process that was just started.
+    wishes: what the driver keeps and has not begun, with the time; an older one does not tell, nor takes any back.
+    """
 
     entry: ControllerEntry
     clock: Callable[[], float]
     alive: bool = False
+    deaf: bool = False
+    leads: bool = False
+    leader: int | None = None
+    stands: bool = False
     run: str = "run-1"
     state: str = "IDLE"
     reason: str = "this node does not lead"
@@ -58,6 +68,8 @@ class FakeController:
     audit: dict[str, Any] | None = None
     divergence: dict[str, Any] = field(default_factory=lambda: diverged("WITHIN"))
     asked: list[str] = field(default_factory=list)
+    wishes: dict[str, float] = field(default_factory=dict)
+    tells_wishes: bool = True
     refuses: bool = False
     brokers: tuple[int, ...] = (0, 1, 2)
     migration: str = "PRE_MIGRATION"
@@ -70,7 +82,9 @@ class FakeController:
         return f"http://controller-{self.entry.node_id}"
 
     def start(self, run: str | None = None) -> None:
-        """A new process: a new run, an empty history, a new control file."""
+        """A new process: a new run, an empty history, a new control file; it does not lead yet."""
+        self.leads = self.stands = False
+        self.wishes.clear()
         self.alive, self.run, self.history = True, run or f"run-{int(self.run[4:]) + bool(self.history)}", []
         self.state, self.reason, self.gate, self.audit = "IDLE", "this node does not lead", None, None
         Path(self.entry.data).mkdir(parents=True, exist_ok=True)
@@ -85,24 +99,56 @@ class FakeController:
         self.alive = False
         (Path(self.entry.data) / CONTROL_FILE).unlink(missing_ok=True)
 
+    def elect(self) -> None:
+        """It leads; what its driver does then depends on its log. With a log in migration the test makes the moves."""
+        self.stands = False
+        if self.migration == "PRE_MIGRATION":
+            self.move("WAIT_QUORUM", "WAIT_BROKERS")
+
+    def follow(self, leader: int | None) -> None:
+        self.leads, self.leader = False, leader
+        self.wishes.clear()
+        self.state, self.reason = "IDLE", "this node does not lead"
+
     def move(self, *states: str, reason: str = "") -> None:
         for state in states:
+            self.leads = state not in ("IDLE", "RETIRED")
+            for wish in [each for each in self.wishes if state in ENDS[each]]:
+                del self.wishes[wish]
             before, self.state, self.reason = self.state, state, reason or f"entered {state}"
             number = self.history[-1]["number"] + 1 if self.history else 1
             self.history.append(
                 {"number": number, "at": self.clock(), "from": before, "to": state, "reason": self.reason}
             )
 
+    def keep(self, wish: str) -> bool:
+        """Whether the driver keeps it, in the state that it is in."""
+        looks_at_state = self.tells_wishes or wish == "abort"
+        if self.refuses or (looks_at_state and self.state not in KEEPS[wish]):
+            return False
+        if wish != "abort":  # which ends the act of the state at once
+            self.wishes[wish] = self.clock()
+        return True
+
+    def _let_go(self) -> None:
+        """A takeover is kept until the first closed verdict, or for a minute."""
+        closed = self.state == "WAIT_BROKERS" and self.gate is not None and not self.gate.holds
+        if "takeover" in self.wishes and (closed or self.clock() - self.wishes["takeover"] > 60):
+            del self.wishes["takeover"]
+
     def status(self) -> dict[str, Any]:
+        if self.tells_wishes:
+            self._let_go()
+        told = {"wishes": list(self.wishes)} if self.tells_wishes else {}
         return {
             "node": self.entry.node_id,
             "run": self.run,
             "cluster_id": "cluster",
             "quorum": {
-                "leader": self.entry.node_id,
+                "leader": self.entry.node_id if self.leads else self.leader,
                 "epoch": 1,
                 "voters": [self.entry.node_id],
-                "role": "leader",
+                "role": "leader" if self.leads else "follower",
                 "high_watermark": 10,
                 "log_start": 0,
                 "log_end": 10,
@@ -123,6 +169,7 @@ class FakeController:
                 "finding": self.finding,
                 "trouble": None,
                 "history": self.history[-50:],
+                **told,
             },
             "log": {
                 "migration": self.migration,
@@ -166,7 +213,11 @@ class FakeController:
 
     def app(self) -> Starlette:
         async def status(request: Request) -> Response:
-            return self._authorized(request) or JSONResponse(self.status())
+            refused = self._authorized(request)
+            answer = refused or JSONResponse(self.status())
+            if refused is None and self.stands:
+                self.elect()
+            return answer
 
         async def ask(request: Request) -> Response:
             refused = self._authorized(request)
@@ -174,12 +225,18 @@ class FakeController:
                 return refused
             wish = request.url.path.rpartition("/")[2]
             self.asked.append(wish)
-            if self.refuses or (wish == "abort" and self.state not in BEFORE_COMMIT):
-                return JSONResponse({"detail": "there is no takeover to abort now"}, 409)
+            if not self.keep(wish):
+                return JSONResponse({"detail": f"there is no {wish} possible in {self.state}"}, 409)
             self.on_ask(wish)
             return JSONResponse({"asked": wish}, 202)
 
-        routes = [Route("/v1/status", status, methods=["GET"])]
+        async def withdraw(request: Request) -> Response:
+            refused = self._authorized(request)
+            if refused is not None or not self.tells_wishes:
+                return refused or JSONResponse({"detail": "Not Found"}, 404)
+            return JSONResponse({"withdrawn": self.wishes.pop("takeover", None) is not None})
+
+        routes = [Route("/v1/status", status, methods=["GET"]), Route(WITHDRAW, withdraw, methods=["POST"])]
         return Starlette(routes=[*routes, *(Route(f"/v1/{w}", ask, methods=["POST"]) for w in WISHES)])
 
     def _authorized(self, request: Request) -> Response | None:
@@ -189,6 +246,18 @@ class FakeController:
 
 
 WISHES = ("takeover", "abort", "hand-back")
+WITHDRAW = "/v1/withdraw"
+KEEPS = {
+    "takeover": ("WAIT_QUORUM", "WAIT_BROKERS", "HELD"),
+    "abort": BEFORE_COMMIT,
+    "hand-back": ("COMMITTING", "RESUMING", "SYNCING", "TELLING_BROKERS", "DUAL_WRITE"),
+}
+"""States in which the driver keeps a wish."""
+ENDS = {
+    "takeover": ("TAKING_OVER", "ABORTING", "IDLE"),
+    "hand-back": ("HANDING_BACK", "GIVING_UP", "IDLE"),
+}
+"""States in which it has begun it, or lets go of it."""
 
 
 class FakeNetwork(httpx.AsyncBaseTransport):
@@ -201,6 +270,8 @@ class FakeNetwork(httpx.AsyncBaseTransport):
         controller = self._ways[request.url.host]
         if not controller.alive:
             raise httpx.ConnectError("refused", request=request)
+        if controller.deaf:
+            raise httpx.ReadTimeout("no answer", request=request)
         return await httpx.ASGITransport(controller.app()).handle_async_request(request)
 
 
@@ -243,7 +314,7 @@ class FakeZooKeeper:
 
 @dataclass
 class FakeLauncher:
-    """Starts fakes. ends_at_once: every start ends before it answers."""
+    """Starts fakes, which are not led at the first look. ends_at_once: every start ends before it answers."""
 
     controllers: dict[int, FakeController]
     launched: list[int] = field(default_factory=list)
@@ -254,11 +325,10 @@ class FakeLauncher:
     def launch(self, migration: str, entry: ControllerEntry) -> Launched:
         controller = self.controllers[entry.node_id]
         self.launched.append(entry.node_id)
-        controller.pid += 1
+        controller.pid = 4711 + len(self.launched)
         if not self.ends_at_once and self.answers:
             controller.start()
-            if controller.migration == "PRE_MIGRATION":
-                controller.move("WAIT_QUORUM", "WAIT_BROKERS")
+            controller.stands = len(self.controllers) == 1
         return Launched(controller.pid, "mark", f"/logs/{entry.node_id}.log")
 
     def runs(self, pid: int, mark: str) -> bool:

@@ -80,7 +80,8 @@ class Driver:
     def seen(self, keep: int = 50) -> Observation:
         status = {
             "run": self.run,
-            "quorum": {"leader": 3000},
+            "quorum": {"leader": 3000, "epoch": 1},
+            "log": {"migration": "MIGRATION" if self.committed else "PRE_MIGRATION"},
             "driver": {
                 "state": self.state.value,
                 "reason": "as it is",

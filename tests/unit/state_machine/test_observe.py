@@ -57,7 +57,7 @@ def test_the_migration_znode_tells_what_is_mirrored(claim: Seen, offset: int | N
 
 def a_driver(without_ms: int | None = None, window_ms: int | None = None) -> ControllerSeen:
     driver = {"without_controller_ms": without_ms, "window_ms": window_ms}
-    return ControllerSeen(3000, 1, {"quorum": {"leader": 3000}, "driver": driver})
+    return ControllerSeen(3000, 1, {"quorum": {"leader": 3000, "epoch": 1}, "driver": driver})
 
 
 def test_nobody_rules_from_the_last_look_that_saw_somebody() -> None:
@@ -77,11 +77,35 @@ def test_the_last_window_is_remembered_when_its_controller_is_gone() -> None:
 
 
 def test_the_leader_is_the_one_whose_driver_counts() -> None:
-    follower = ControllerSeen(3001, 2, {"quorum": {"leader": 3000}, "driver": {}})
-    leader = a_driver()
+    follower = a_voter(3001, leader=3000)
+    leader = a_voter(3000, leader=3000)
+    gone = ControllerSeen(3000, problem="gone")
     assert Observation(1.0, (follower, leader)).active is leader
-    assert Observation(1.0, (ControllerSeen(3000, problem="gone"), follower)).active is follower
-    assert Observation(1.0, (ControllerSeen(3000, problem="gone"),)).active is None
+    assert Observation(1.0, (gone, follower)).active is None, "a follower's driver is IDLE whatever goes on"
+    assert Observation(1.0, (gone, follower)).answering is follower
+    assert Observation(1.0, (gone,)).answering is None
+
+
+def test_of_two_that_say_they_lead_the_later_one_counts() -> None:
+    """The one that was cut off learns of it by the check of its quorum only."""
+    cut_off, later = a_voter(3000, leader=3000, epoch=4), a_voter(3001, leader=3001, epoch=5)
+    assert Observation(1.0, (cut_off, later)).active is later
+
+
+def test_a_controller_that_handed_back_counts_although_it_leads_no_more() -> None:
+    retired, follower = a_voter(3001, leader=None, state="RETIRED"), a_voter(3000, leader=None)
+    assert Observation(1.0, (follower, retired)).active is retired
+
+
+def test_nobody_rules_while_only_followers_answer() -> None:
+    first = summed_up(10.0, (a_driver(), a_voter(3001, leader=3000)), OURS_RULES, None)
+    second = summed_up(11.0, (ControllerSeen(3000, problem="gone"), a_voter(3001, leader=3000)), OURS_RULES, first)
+    assert second.ruled_at == 10.0
+
+
+def a_voter(node: int, *, leader: int | None, epoch: int = 1, state: str = "IDLE") -> ControllerSeen:
+    driver = {"state": state, "window_ms": None, "without_controller_ms": None}
+    return ControllerSeen(node, node, {"quorum": {"leader": leader, "epoch": epoch}, "driver": driver})
 
 
 # --- the control port -------------------------------------------------------------------------------------
@@ -119,6 +143,38 @@ def test_somebody_else_on_the_port_is_no_answer(controller: FakeController) -> N
     assert "401" in why_silent(controller)
 
 
+STRANGERS = {
+    "a page": b"<html>It works</html>",
+    "a list": b"[]",
+    "another document": b'{"status": "ok"}',
+    "a document that begins as ours": b'{"node": 3000, "run": "run-1", "quorum": {"leader": 3000}}',
+    "no text": b"\xff\xfe",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("body", STRANGERS.values(), ids=STRANGERS)
+@pytest.mark.parametrize("request_", ["status", "ask", "withdraw"])
+def test_a_stranger_on_a_dead_controllers_port_is_no_answer(
+    controller: FakeController, body: bytes, request_: str
+) -> None:
+    controller.start()
+    port = ControlPort(httpx.AsyncClient(transport=httpx.MockTransport(lambda _: httpx.Response(200, content=body))))
+    asks = {
+        "status": lambda: port.status(controller.entry),
+        "ask": lambda: port.ask(controller.entry, Ask.TAKE_OVER, "why not"),
+        "withdraw": lambda: port.withdraw(controller.entry, "why not"),
+    }
+    with pytest.raises(FindingError, match=r"Z2K-4021.*somebody else answers"):
+        asyncio.run(asks[request_]())
+
+
+def test_an_address_that_is_none_is_no_answer(controller: FakeController) -> None:
+    (Path(controller.entry.data) / CONTROL_FILE).write_text(json.dumps({"url": "http://:x", "token": "t", "pid": 1}))
+    with pytest.raises(FindingError, match="Z2K-4021"):
+        asyncio.run(ControlPort(httpx.AsyncClient()).status(controller.entry))
+
+
 def test_another_node_that_answers_is_no_answer(controller: FakeController) -> None:
     controller.start()
     other = ControllerEntry(3001, "/controller.properties", controller.entry.data)
@@ -133,7 +189,7 @@ def test_a_spoiled_control_file_is_no_answer(controller: FakeController) -> None
 
 def test_a_refused_wish_is_told_in_the_controllers_words(controller: FakeController) -> None:
     controller.start()
-    with pytest.raises(FindingError, match=r"Z2K-6012.*no takeover to abort"):
+    with pytest.raises(FindingError, match=r"Z2K-6012.*no abort possible in IDLE"):
         asyncio.run(port(controller).ask(controller.entry, Ask.ABORT, "why not"))
 
 

@@ -86,10 +86,15 @@ def test_preflight_waits_for_what_check_finds(world: World) -> None:
     assert world.phase is Phase.PREFLIGHT
 
 
-def test_a_check_without_a_result_opens_no_gate(world: World) -> None:
-    world.runner.results["check"] = Result(-1, None, "it was stopped after 900 s")
+@pytest.mark.parametrize(
+    ("exit_code", "words"),
+    [(-1, "it was stopped after 900 s"), (1, "OSError: [Errno 24] Too many open files"), (0, "exit code 0")],
+)
+def test_a_check_without_a_result_opens_no_gate(world: World, exit_code: int, words: str) -> None:
+    world.runner.results["check"] = Result(exit_code, None, words)
     asyncio.run(world.to_preflight())
-    assert "it was stopped after 900 s" in world.waiting
+    assert words in world.waiting
+    assert not world.waiting.startswith("ready")
 
 
 @pytest.mark.parametrize(
@@ -148,6 +153,32 @@ def test_ready_keeps_a_rehearsal_fresh(world: World) -> None:
 
     asyncio.run(story())
     assert world.waiting.startswith("ready:")
+
+
+def test_a_rehearsal_is_as_old_as_what_it_read(world: World) -> None:
+    """Reading, copying and the audit may take minutes each; the cluster went on meanwhile."""
+
+    async def story() -> None:
+        ask, audit = world.runner.run, world.runner.count
+
+        async def slow(*arguments: str, limit_s: float) -> Result:
+            world.clock.pass_by(350 if arguments[0] != "check" else 0)
+            return await ask(*arguments, limit_s=limit_s)
+
+        await world.to_ready()
+        world.runner.run = slow  # type: ignore[method-assign]
+        await world.rounds(1, seconds=300)
+        await world.rounds()
+        assert audit("rehearse") == 2
+        world.runner.run = ask  # type: ignore[method-assign]
+        await world.rounds()
+        assert "that rehearsal is under 10 minutes old: 70" in world.waiting
+        await world.rounds(2, seconds=21)
+        assert audit("rehearse") == 3, "repeated once it has rested a little"
+        await world.rounds()
+
+    asyncio.run(story())
+    assert world.waiting == "ready: `zk2kraft advance` takes over"
 
 
 def test_a_tree_that_still_changes_by_itself_is_not_rehearsed(world: World) -> None:
@@ -213,17 +244,19 @@ def test_the_takeover_is_asked_once_however_often_the_loop_goes_round(world: Wor
     assert "asked for the takeover by Ada" in world.waiting
 
 
-def test_a_service_restarted_after_asking_asks_the_same_run_again(world: World) -> None:
-    """Nobody knows whether the first asking arrived; the driver takes the second for the same."""
+@pytest.mark.parametrize(("tells", "times"), [(True, 1), (False, 2)], ids=["the driver tells", "an older one"])
+def test_a_service_restarted_after_asking_asks_the_same_run_again(world: World, tells: bool, times: int) -> None:
+    """When nobody tells whether the first asking arrived; the driver takes the second for the same."""
 
     async def story() -> None:
         await world.to_ready()
+        world.controller.tells_wishes = tells
         await world.wished("ADVANCE")
         world.start_service()
         await world.rounds(3)
 
     asyncio.run(story())
-    assert world.controller.asked == ["takeover", "takeover"]
+    assert world.controller.asked == ["takeover"] * times
 
 
 def test_a_wish_is_never_handed_to_a_later_run_of_the_controller(world: World) -> None:
@@ -496,19 +529,19 @@ def test_a_rehearsal_that_was_cut_off_leaves_the_green_one_before_it_in_force(wo
 
 
 def test_wake_begins_a_round_at_once(world: World) -> None:
+    world.reconciler._pause_s = 600.0
+
     async def story() -> None:
         loop = asyncio.create_task(world.reconciler.run())
         while world.snapshot.observation is None:
             await asyncio.sleep(0.01)
         world.wish("ADVANCE")
-        began = asyncio.get_running_loop().time()
         world.reconciler.wake()
-        while world.phase is Phase.CREATED:
-            await asyncio.sleep(0.005)
-        took = asyncio.get_running_loop().time() - began
+        async with asyncio.timeout(60):
+            while world.phase is Phase.CREATED:
+                await asyncio.sleep(0.005)
         loop.cancel()
         await asyncio.gather(loop, return_exceptions=True)
         await world.inspections.stop()
-        assert took < 0.4, "the pause between rounds is half a second"
 
     asyncio.run(story())

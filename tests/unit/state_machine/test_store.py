@@ -179,8 +179,8 @@ def test_nodes_and_exports_are_kept_when_the_controller_is_gone(store: Store) ->
     status = {
         "run": "run-1",
         "export": "/exports/zookeeper.jsonl.gz",
-        "quorum": {"leader": 3000},
-        "driver": {"state": "IDLE"},
+        "quorum": {"leader": 3000, "epoch": 1},
+        "driver": {"state": "WAIT_BROKERS"},
         "brokers": [{"id": 1, "fenced": False}],
     }
     record_look(store, 1, Look(Observation(10.0, (ControllerSeen(3000, 1, status),))))

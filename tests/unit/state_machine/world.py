@@ -63,29 +63,34 @@ def a_store(directory: Path) -> Store:
     return Store(engine)
 
 
-def an_inventory(directory: Path, **changes: Any) -> Inventory:
-    """With a properties file and a formatted directory, as far as the service looks at them."""
-    data, file = directory / "data", directory / "controller.properties"
+def an_entry(directory: Path, node: int = NODE) -> ControllerEntry:
+    """A properties file and a formatted directory, as far as the service looks at them."""
+    name = "" if node == NODE else f"-{node}"
+    data, file = directory / f"data{name}", directory / f"controller{name}.properties"
     data.mkdir(parents=True, exist_ok=True)
-    (data / "meta.properties").write_text(f"version=1\ncluster.id=cluster\nnode.id={NODE}\n")
-    file.write_text(properties(data))
+    (data / "meta.properties").write_text(f"version=1\ncluster.id=cluster\nnode.id={node}\n")
+    file.write_text(properties(data, node=node))
+    return ControllerEntry(node, str(file), str(data))
+
+
+def an_inventory(directory: Path, *, voters: int = 1, **changes: Any) -> Inventory:
     fields: dict[str, Any] = {
         "name": "orders",
         "zookeeper": "zk:2181/kafka",
         "bootstrap_servers": "kafka:9092",
-        "controllers": (ControllerEntry(NODE, str(file), str(data)),),
+        "controllers": tuple(an_entry(directory, NODE + each) for each in range(voters)),
         "brokers": (BrokerEntry(0), BrokerEntry(1), BrokerEntry(2)),
         "audit_engine": "quick",
     }
     return Inventory(**{**fields, **changes})
 
 
-def properties(data: Path, gates: str = "hold", zookeeper: str = "zk:2181/kafka") -> str:
+def properties(data: Path, gates: str = "hold", zookeeper: str = "zk:2181/kafka", node: int = NODE) -> str:
     return "\n".join(
         [
             "process.roles=controller",
-            f"node.id={NODE}",
-            f"controller.quorum.voters={NODE}@127.0.0.1:9093",
+            f"node.id={node}",
+            f"controller.quorum.voters={node}@127.0.0.1:9093",
             "controller.listener.names=CONTROLLER",
             "listeners=CONTROLLER://127.0.0.1:9093",
             f"log.dirs={data}",
@@ -97,16 +102,17 @@ def properties(data: Path, gates: str = "hold", zookeeper: str = "zk:2181/kafka"
 
 
 class World:
-    """Rounds are run by the test; nothing happens between them."""
+    """Rounds are run by the test; nothing happens between them. controller: the first voter, the one that leads."""
 
-    def __init__(self, directory: Path, store: Store | None = None) -> None:
+    def __init__(self, directory: Path, store: Store | None = None, voters: int = 1) -> None:
         self.clock = Clock()
         self.store = store or a_store(directory)
-        self.inventory = an_inventory(directory)
-        self.controller = FakeController(self.inventory.controllers[0], self.clock)
+        self.inventory = an_inventory(directory, voters=voters)
+        self.controllers = [FakeController(each, self.clock) for each in self.inventory.controllers]
+        self.controller = self.controllers[0]
         self.zookeeper = FakeZooKeeper()
         self.zookeeper.broker_rules()
-        self.launcher = FakeLauncher({NODE: self.controller})
+        self.launcher = FakeLauncher({each.entry.node_id: each for each in self.controllers})
         self.runner = FakeRunner()
         self.settings = Settings(directory=directory / "service", audit_engine="quick")
         self.id = self.store.create(self.inventory, who="test", at=self.clock())[0].id
@@ -114,7 +120,7 @@ class World:
 
     def start_service(self) -> None:
         """A new life of the service on the same rows."""
-        http = httpx.AsyncClient(transport=FakeNetwork([self.controller]))
+        http = httpx.AsyncClient(transport=FakeNetwork(self.controllers))
         control = ControlPort(http)
         observer = ClusterObserver(control, self.clock, lambda connect: self.zookeeper)
         self.inspections = Inspections(self.store, self.runner, self.settings, self.clock)
@@ -129,10 +135,10 @@ class World:
         """Rounds of the loop; between them inspections come to their end and time passes."""
         for _ in range(count):
             await self.reconciler.step(self.id)
-            await self._inspections_end()
+            await self.inspections_end()
             self.clock.pass_by(seconds)
 
-    async def _inspections_end(self) -> None:
+    async def inspections_end(self) -> None:
         tasks = [task for task, _ in self.inspections._running.values()]
         await asyncio.gather(*tasks, return_exceptions=True)
         self.inspections.reap()
@@ -181,9 +187,18 @@ class World:
         await self.to_preflight()
         await self.wished("ADVANCE")
         await self.rounds(2)
+        if len(self.controllers) > 1:
+            self.elect()
+        await self.rounds()
         self.brokers_join()
         await self.rounds(4)
         assert self.phase is Phase.READY, self.waiting
+
+    def elect(self) -> None:
+        """The first voter leads, the others that live follow it."""
+        for each in self.controllers[1:]:
+            each.follow(NODE)
+        self.controller.elect()
 
     def brokers_join(self) -> None:
         self.controller.gate = OPEN
@@ -214,7 +229,7 @@ class World:
 
 
 @contextmanager
-def a_world(directory: Path) -> Iterator[World]:
-    world = World(directory)
+def a_world(directory: Path, voters: int = 1) -> Iterator[World]:
+    world = World(directory, voters=voters)
     yield world
     world.store.close()

@@ -1,0 +1,175 @@
+"""The way back, with controllers that die or do not lead: what may rule is kept alive, what rules nothing stops."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from state_machine.gates import Evidence, Holder, ours_may_rule
+from state_machine.observe import ZooKeeperSeen
+from state_machine.phases import Phase
+from state_machine.store import Order
+from tests.unit.state_machine.world import World, a_world
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with a_world(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def quorum(tmp_path: Path) -> Iterator[World]:
+    with a_world(tmp_path, voters=3) as made:
+        yield made
+
+
+async def begin_to_hand_back(world: World) -> None:
+    await world.to_dual_write()
+    world.controller.on_ask = lambda wish: world.controller.move("HANDING_BACK")
+    await world.wished("ROLL_BACK")
+    await world.rounds()
+    assert world.phase is Phase.ROLLING_BACK
+
+
+def test_a_controller_killed_while_it_hands_back_is_started_again_and_left_alone(world: World) -> None:
+    """Its claim stands, and it answers IDLE until it leads again."""
+
+    async def story() -> None:
+        await begin_to_hand_back(world)
+        world.controller.kill()
+        await world.rounds(6)
+
+    asyncio.run(story())
+    assert world.launcher.launched == [3000, 3000]
+    assert world.launcher.stopped == []
+    assert "controllers of ours may rule" in world.waiting
+
+
+def test_it_resumes_dual_write_from_where_a_rollback_can_be_asked_for_again(world: World) -> None:
+    async def story() -> None:
+        await begin_to_hand_back(world)
+        world.controller.kill()
+        await world.rounds(3)
+        world.controller.move("RESUMING", "SYNCING", "TELLING_BROKERS", "DUAL_WRITE")
+        await world.rounds()
+        assert world.phase is Phase.DUAL_WRITE
+        world.controller.on_ask = lambda wish: world.hand_back()
+        await world.wished("ROLL_BACK")
+        await world.rounds(2)
+
+    asyncio.run(story())
+    assert world.phase is Phase.ROLLED_BACK
+
+
+def test_followers_are_not_stopped_while_their_leader_misses_a_look(quorum: World) -> None:
+    async def story() -> None:
+        await begin_to_hand_back(quorum)
+        quorum.controller.alive = False
+        await quorum.rounds(2)
+        for each in quorum.controllers[1:]:
+            each.follow(None)
+        await quorum.rounds(2)
+
+    asyncio.run(story())
+    assert quorum.launcher.stopped == []
+    assert all(each.alive for each in quorum.controllers), "the one that died is started again"
+
+
+def test_nothing_is_stopped_nor_started_while_zookeeper_does_not_answer(world: World) -> None:
+    async def story() -> None:
+        await world.to_ready()
+        world.zookeeper.seen = ZooKeeperSeen(problem="zk:2181 has not answered for 2 s")
+        await world.wished("ROLL_BACK")
+        await world.rounds(3)
+        assert world.launcher.stopped == []
+        assert "ZooKeeper does not answer" in world.waiting
+        world.zookeeper.broker_rules()
+        await world.rounds(3)
+
+    asyncio.run(story())
+    assert world.phase is Phase.ROLLED_BACK
+    assert not world.controller.alive
+
+
+def test_a_controller_that_died_is_started_while_zookeeper_does_not_answer_and_the_log_is_in_migration(
+    quorum: World,
+) -> None:
+    async def story() -> None:
+        await begin_to_hand_back(quorum)
+        for each in quorum.controllers:
+            each.migration = "MIGRATION"
+        quorum.zookeeper.seen = ZooKeeperSeen(problem="gone")
+        quorum.controllers[2].kill()
+        await quorum.rounds(2)
+
+    asyncio.run(story())
+    assert quorum.launcher.launched == [3000, 3001, 3002, 3002]
+    assert quorum.launcher.stopped == []
+
+
+# --- after it ---------------------------------------------------------------------------------------------
+
+
+async def another_migration(world: World) -> int:
+    """The same files and directories under another name, as far as controllers that run."""
+    inventory = msgspec.structs.replace(world.inventory, name="orders again")
+    second = world.store.create(inventory, who="Ada", at=world.clock())[0].id
+    for _ in range(2):
+        world.store.record_wish(second, Order(name="ADVANCE", who="Ada", reason="again"), at=world.clock())
+        for _ in range(4):
+            await world.reconciler.round()
+            await world.inspections_end()
+            world.clock.pass_by(0.5)
+    return second
+
+
+def test_a_migration_that_is_over_leaves_the_controllers_of_the_next_one_alone(world: World) -> None:
+    async def story() -> int:
+        await world.to_ready()
+        await world.wished("ROLL_BACK")
+        await world.rounds(3)
+        assert world.phase is Phase.ROLLED_BACK
+        return await another_migration(world)
+
+    second = asyncio.run(story())
+    assert world.store.snapshot(second).phase is Phase.BROKERS_JOINING
+    assert world.launcher.launched == [3000, 3000]
+    assert world.launcher.stopped == [4712], "that was the first migration's own"
+    assert world.phase is Phase.ROLLED_BACK
+    assert world.waiting.startswith("done:")
+    assert world.events[-1].to_phase == "ROLLED_BACK"
+
+
+def test_a_retired_controller_of_ones_own_is_stopped_after_a_restart_of_the_service_too(world: World) -> None:
+    async def story() -> None:
+        await world.to_dual_write()
+        world.controller.on_ask = lambda wish: world.hand_back()
+        await world.wished("ROLL_BACK")
+        await world.reconciler.step(world.id)
+        world.start_service()
+        await world.rounds(3)
+
+    asyncio.run(story())
+    assert world.phase is Phase.ROLLED_BACK
+    assert not world.controller.alive
+
+
+@pytest.mark.parametrize(
+    ("change", "may_rule"),
+    [
+        ({"holder": Holder.OURS}, True),
+        ({"holder": Holder.NOBODY, "committed_migration": True}, True),
+        ({"holder": Holder.UNKNOWN, "log_in_migration": True}, True),
+        ({"holder": Holder.UNKNOWN}, False),
+        ({"holder": Holder.ZOOKEEPER_BROKER, "committed_migration": False, "log_in_migration": True}, False),
+        ({"holder": Holder.NOBODY, "committed_migration": False}, False),
+    ],
+)
+def test_ours_may_rule(change: dict[str, object], may_rule: bool) -> None:
+    assert ours_may_rule(replace(Evidence(looked_s=0.1), **change)) is may_rule  # type: ignore[arg-type]

@@ -1,0 +1,289 @@
+"""Wishes that a driver was asked: each one ends, and none is carried out when nobody means it any more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from migrator.errors import FindingError
+from migrator.model.verdict import Check, Verdict
+from state_machine.phases import Phase
+from state_machine.tables import Wish
+from tests.unit.state_machine.fakes import OPEN
+from tests.unit.state_machine.world import World, a_world
+
+CLOSED = Verdict((Check("every replica is in sync", False, "demo-0: in sync (0, 1)"),))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with a_world(tmp_path) as made:
+        yield made
+
+
+def again(world: World, wish: Wish) -> Wish:
+    return world.store.wish(world.id, wish.id)
+
+
+async def asked_in_dual_write(world: World) -> Wish:
+    await world.to_dual_write()
+    wish = await world.wished("ROLL_BACK")
+    assert wish.state == "asked"
+    return wish
+
+
+# --- a driver that let go of a wish -----------------------------------------------------------------------
+
+
+def restart(world: World) -> None:
+    world.controller.kill()
+    world.controller.start("run-2")
+    world.controller.move("RESUMING", "SYNCING", "TELLING_BROKERS", "DUAL_WRITE")
+
+
+def lose_the_lead(world: World) -> None:
+    """The same process, which leads again later."""
+    world.controller.move("IDLE", "RESUMING", "SYNCING", "TELLING_BROKERS", "DUAL_WRITE")
+
+
+@pytest.mark.parametrize("loses", [restart, lose_the_lead])
+def test_a_hand_back_that_the_driver_forgot_is_refused_and_can_be_asked_for_again(
+    world: World, loses: Callable[[World], None]
+) -> None:
+    async def story() -> Wish:
+        wish = await asked_in_dual_write(world)
+        loses(world)
+        await world.rounds(6)
+        assert world.controller.asked.count("hand-back") == 1, "nothing is handed on by itself"
+        world.controller.on_ask = lambda _: world.hand_back()
+        await world.wished("ROLL_BACK")
+        await world.rounds(2)
+        return again(world, wish)
+
+    wish = asyncio.run(story())
+    assert (wish.state, wish.answer[:8]) == ("refused", "Z2K-4060")
+    assert world.phase is Phase.ROLLED_BACK
+
+
+def test_a_takeover_that_the_driver_let_go_of_is_refused_and_rehearsals_go_on(world: World) -> None:
+    async def story() -> Wish:
+        await world.to_ready()
+        wish = await world.wished("ADVANCE")
+        world.controller.gate = CLOSED
+        await world.rounds(6)
+        world.controller.gate = OPEN
+        before = world.runner.count("rehearse")
+        await world.rounds(2, seconds=400)
+        assert world.runner.count("rehearse") > before
+        return again(world, wish)
+
+    wish = asyncio.run(story())
+    assert (wish.state, wish.answer[:8]) == ("refused", "Z2K-4060")
+    assert world.controller.asked == ["takeover"]
+
+
+def test_a_wish_that_the_driver_keeps_stays_asked(world: World) -> None:
+    async def story() -> Wish:
+        wish = await asked_in_dual_write(world)
+        await world.rounds(10, seconds=60)
+        return again(world, wish)
+
+    assert asyncio.run(story()).state == "asked"
+
+
+def test_a_wish_of_a_controller_that_does_not_tell_stays_asked(world: World) -> None:
+    async def story() -> Wish:
+        await world.to_dual_write()
+        world.controller.tells_wishes = False
+        wish = await world.wished("ROLL_BACK")
+        await world.rounds(10)
+        return again(world, wish)
+
+    assert asyncio.run(story()).state == "asked"
+
+
+def test_an_abort_that_the_commit_overtook_is_refused_and_a_rollback_can_be_asked_for(world: World) -> None:
+    async def story() -> tuple[Wish, Wish]:
+        await world.to_ready()
+        world.controller.on_ask = lambda _: world.take_over(until="AUDITING")
+        await world.wished("ADVANCE")
+        world.controller.on_ask = lambda _: None
+        await world.rounds()
+        abort = await world.wished("ABORT")
+        await world.rounds(6, seconds=0.1)
+        assert again(world, abort).state == "asked", "it may still come in time"
+        world.controller.move("COMMITTING", "SYNCING", "TELLING_BROKERS")
+        await world.rounds(5, seconds=0.1)
+        world.controller.audit = None
+        world.controller.move("DUAL_WRITE")
+        await world.rounds()
+        return again(world, abort), await world.wished("ROLL_BACK")
+
+    abort, rollback = asyncio.run(story())
+    assert (abort.state, abort.answer[:8]) == ("refused", "Z2K-4060")
+    assert rollback.state == "asked"
+
+
+def test_a_driver_that_does_not_keep_a_wish_refuses_it(world: World) -> None:
+    async def story() -> Wish:
+        await world.to_dual_write()
+        wish = world.wish("ROLL_BACK")
+        world.controller.refuses = True
+        await world.rounds()
+        return again(world, wish)
+
+    wish = asyncio.run(story())
+    assert (wish.state, wish.answer[:8]) == ("refused", "Z2K-6012")
+
+
+def test_a_rollback_takes_the_place_of_one_that_does_not_begin(world: World) -> None:
+    async def story() -> tuple[Wish, Wish]:
+        first = await asked_in_dual_write(world)
+        second = await world.wished("ROLL_BACK")
+        return again(world, first), second
+
+    first, second = asyncio.run(story())
+    assert (first.state, first.answer) == ("withdrawn", "Ada asked for rollback again")
+    assert second.state == "asked"
+
+
+def test_a_rollback_that_nobody_looked_at_yet_is_not_replaced(world: World) -> None:
+    asyncio.run(world.to_dual_write())
+    world.wish("ROLL_BACK")
+    with pytest.raises(FindingError, match="Z2K-4009"):
+        world.wish("ROLL_BACK")
+
+
+# --- a takeover that waits --------------------------------------------------------------------------------
+
+
+def test_a_takeover_recorded_while_the_service_was_down_for_long_is_not_begun(world: World) -> None:
+    async def story() -> Wish:
+        await world.to_ready()
+        wish = world.wish("ADVANCE")
+        world.clock.pass_by(61)
+        world.start_service()
+        await world.rounds()
+        return again(world, wish)
+
+    wish = asyncio.run(story())
+    assert (wish.state, wish.answer[:8]) == ("refused", "Z2K-4061")
+    assert world.controller.asked == []
+
+
+def test_a_takeover_that_did_not_arrive_is_asked_again_only_on_a_gate_that_holds(world: World) -> None:
+    async def story(gate: Verdict) -> Wish:
+        await world.to_ready()
+        ask = world.controller.app
+        world.controller.app = unreachable_for_wishes(ask)  # type: ignore[method-assign]
+        wish = await world.wished("ADVANCE")
+        assert (wish.state, world.controller.asked) == ("asked", [])
+        world.controller.app = ask  # type: ignore[method-assign]
+        world.controller.gate = gate
+        await world.rounds()
+        return again(world, wish)
+
+    wish = asyncio.run(story(CLOSED))
+    assert wish.state == "refused"
+    assert "every replica is in sync" in wish.answer
+    assert world.controller.asked == []
+
+
+def unreachable_for_wishes(app: Callable[[], object]) -> Callable[[], object]:
+    def broken() -> object:
+        routes = app()
+
+        async def answer(scope: dict[str, object], receive: object, send: object) -> None:
+            if scope["method"] == "POST":
+                raise httpx.ReadTimeout("no answer")
+            await routes(scope, receive, send)  # type: ignore[operator]
+
+        return answer
+
+    return broken
+
+
+# --- hold -------------------------------------------------------------------------------------------------
+
+
+async def held_after_an_abort(world: World) -> Wish:
+    """The driver unlatches, and waits at its own gate."""
+    await world.to_ready()
+    world.controller.move("HELD", reason="an earlier takeover did not end well")
+    await world.rounds()
+    return await world.wished("ADVANCE")
+
+
+def test_a_hold_takes_back_a_takeover_that_has_not_begun(world: World) -> None:
+    async def story() -> tuple[Wish, Wish]:
+        advance = await held_after_an_abort(world)
+        hold = await world.wished("HOLD", reason="lunch")
+        return again(world, advance), hold
+
+    advance, hold = asyncio.run(story())
+    assert world.controller.wishes == {}
+    assert advance.state == "withdrawn"
+    assert hold.state == "done"
+    assert hold.answer.endswith("the takeover that Ada asked for is taken back: nothing will begin")
+
+
+def test_a_hold_that_comes_too_late_says_that_the_takeover_has_begun(world: World) -> None:
+    async def story() -> Wish:
+        await world.to_ready()
+        world.controller.on_ask = lambda _: world.take_over(until="COPYING")
+        world.wish("ADVANCE")
+        return await world.wished("HOLD")
+
+    wish = asyncio.run(story())
+    assert "has begun" in wish.answer
+    assert "nothing will begin" not in wish.answer
+
+
+def test_a_hold_inside_the_window_says_that_it_does_not_stop_it(world: World) -> None:
+    async def story() -> Wish:
+        await world.to_ready()
+        world.controller.on_ask = lambda _: world.take_over(until="COPYING")
+        await world.wished("ADVANCE")
+        await world.rounds()
+        return await world.wished("HOLD")
+
+    assert "`zk2kraft abort` takes it back" in asyncio.run(story()).answer
+
+
+def test_a_hold_that_cannot_reach_the_controller_says_so_and_tries_again(world: World) -> None:
+    async def story() -> tuple[Wish, Wish]:
+        advance = await held_after_an_abort(world)
+        world.controller.deaf = True
+        hold = await world.wished("HOLD")
+        assert again(world, advance).state == "asked"
+        world.controller.deaf = False
+        await world.rounds()
+        return again(world, advance), hold
+
+    advance, hold = asyncio.run(story())
+    assert "may still begin" in hold.answer
+    assert "Z2K-4021" in hold.answer
+    assert advance.state == "withdrawn", "as soon as it answers"
+    assert world.controller.wishes == {}
+
+
+def test_a_hold_says_when_an_older_controller_cannot_take_a_wish_back(world: World) -> None:
+    async def story() -> Wish:
+        await world.to_ready()
+        world.controller.tells_wishes = False
+        await world.wished("ADVANCE")
+        return await world.wished("HOLD")
+
+    assert "may still begin" in asyncio.run(story()).answer
+
+
+def test_a_hold_with_nothing_under_way_only_holds(world: World) -> None:
+    async def story() -> Wish:
+        await world.to_ready()
+        return await world.wished("HOLD", reason="lunch")
+
+    assert asyncio.run(story()).answer == "held by Ada: lunch"
