@@ -231,7 +231,8 @@ STALLS = (("claim", "TAKEOVER"), ("encode", "COPY"), ("audit", "AUDIT"))
 def test_a_service_killed_in_every_phase_of_the_takeover_writes_one_row_per_transition(
     laboratory: Laboratory, tmp_path: Path
 ) -> None:
-    with ready_cluster(laboratory, topics=3, extra=HELD) as (cluster, controller):
+    patient = {**HELD, "zk2kraft.takeover.max.ms": 60_000}  # a service starts within the window, also on a slow machine
+    with ready_cluster(laboratory, topics=3, extra=patient) as (cluster, controller):
         service = ServiceUnderTest(laboratory, cluster, controller)
         expected = links(*ROAD[: ROAD.index("READY") + 1])
         for effect, phase in STALLS:
