@@ -339,13 +339,12 @@ class DriverNode:
             self._calm.end()
         if state in (State.FENCED, State.IDLE, State.RETIRED, State.ABORTING):
             await self._stop_telling()
+            self.wishes.begun()  # or never will be
         if state is State.IDLE:
             self.now.forget_leadership()
-            self.wishes.begun()
         if state is State.RESUMING:
             self.divergence.resume()
         if state is State.ABORTING:
-            self.wishes.begun()
             self.now.exported = None
         if state is State.DUAL_WRITE and self.now.window is not None:
             self._close_window()

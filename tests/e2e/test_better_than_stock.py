@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from itertools import count
 
 import pytest
 from confluent_kafka import KafkaException
@@ -173,13 +175,19 @@ def test_k26_brokers_that_refuse_what_they_are_told_are_named_and_told_again(sta
         Create(CLUSTER_ACL, NOT_FOR_CONTROLLERS),
         Create("/kafka-acl-changes/acl_changes_", b"CLUSTER:kafka-cluster", sequence=True),
     )
-    new = NewTopic("k26", 1, 3)
-    stage.cluster.admin().create_topics([new])["k26"].result(30)
+    stage.cluster.admin().create_topics([NewTopic("k26", 1, 3)])["k26"].result(30)
+    later = (f"k26-{number}" for number in count())
 
     def refused() -> str | None:
         brokers = stage.controller.status()["brokers"]
         named = [each["id"] for each in brokers if "31" in (each["problem"] or "")]
-        return None if named == [0, 1, 2] else f"refusing: {named}"
+        if named == [0, 1, 2]:
+            return None
+        time.sleep(1)
+        stage.cluster.admin().create_topics(
+            [NewTopic(next(later), 1, 3)]
+        )  # a broker that had not heard of the list yet
+        return f"refusing: {named}"
 
     wait_for(refused, 30, "all brokers refuse")
     assert stage.controller.metrics()["zk2kraft_brokers_refusing"] == 3
