@@ -327,8 +327,9 @@ class ActiveController:
 
     async def append_copy(self, batches: list[tuple[int, bytes]], delta: Delta) -> Position:
         """Append the copy's transaction in one run and wait for its commit; call inside `paused`."""
-        assert self.epoch is not None
         epoch = self.epoch
+        if epoch is None or epoch != delta.after.position.epoch:
+            raise LeadershipLost  # while the copy became an image
         first = self._raft.voter.log.end
         last = first + sum(count for count, _ in batches) - 1
         assert delta.after.position == Position(epoch, last), (delta.after.position, last)

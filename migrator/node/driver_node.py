@@ -183,8 +183,9 @@ class DriverNode:
         return self.wishes.ask_takeover()
 
     def withdraw_takeover(self) -> bool:
-        """Nobody wants the takeover any more; False when there was no such wish, or it has begun."""
-        return self.wishes.withdraw_takeover()
+        """Nobody wants the takeover any more; False when there was no such wish, it has begun, or begins by itself."""
+        withdrawn = self.wishes.withdraw_takeover()
+        return withdrawn and (self.config.gates != "auto" or self.now.state is State.HELD)
 
     def ask_abort(self, reason: str) -> bool:
         """Abort the window; False when there is nothing to abort any more."""

@@ -95,7 +95,9 @@ class GateActs:
             verdict = await asyncio.to_thread(takeover_verdict, evidence)  # it goes through every partition
             self.d.now.verdict = verdict
             if [check.name for check in verdict.failed] == ["a ZooKeeper export is taken"]:
+                began_ms = self.d.now_ms()
                 await self._export()
+                self.d.wishes.wait_longer(self.d.now_ms() - began_ms)
                 continue
             if verdict.holds and (self.d.config.gates == "auto" or self.d.wishes.takeover):
                 self.d.wishes.begun()

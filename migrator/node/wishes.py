@@ -60,6 +60,11 @@ class Wishes:
         self._hand_back = self._now.state in HAND_BACK_CAN_BE_ASKED
         return self._hand_back or self._now.state in GOING_BACK
 
+    def wait_longer(self, ms: int) -> None:
+        """So long was worked on the way to it: the export of a large tree takes its time."""
+        if self._takeover_ends_ms is not None:
+            self._takeover_ends_ms += ms
+
     # --- carried out, or not -------------------------------------------------------------------------------
 
     @property

@@ -184,9 +184,7 @@ def test_k26_brokers_that_refuse_what_they_are_told_are_named_and_told_again(sta
         if named == [0, 1, 2]:
             return None
         time.sleep(1)
-        stage.cluster.admin().create_topics(
-            [NewTopic(next(later), 1, 3)]
-        )  # it has not heard of the list
+        stage.cluster.admin().create_topics([NewTopic(next(later), 1, 3)])  # it has not heard of the list
         return f"refusing: {named}"
 
     wait_for(refused, 30, "all brokers refuse")

@@ -40,6 +40,17 @@ def test_a_takeover_is_wished_for_no_longer_than_its_evidence_is_fresh() -> None
     assert wishes.standing() == []
 
 
+def test_the_time_of_an_export_does_not_count() -> None:
+    clock = Clock()
+    wishes = some(State.WAIT_BROKERS, clock)
+    wishes.wait_longer(1000)
+    assert not wishes.takeover
+    wishes.ask_takeover()
+    clock.ms = TAKEOVER_KEPT_MS
+    wishes.wait_longer(5000)
+    assert wishes.takeover
+
+
 def test_a_takeover_that_has_not_begun_is_withdrawn_once() -> None:
     wishes = some(State.HELD)
     wishes.ask_takeover()
@@ -60,7 +71,7 @@ def test_what_is_not_kept_is_refused_and_what_is_under_way_is_not_asked_twice(st
 
 def test_the_control_port_refuses_what_the_driver_does_not_keep(tmp_path: Path) -> None:
     async def told() -> None:
-        driver = a_driver(State.WAIT_BROKERS)
+        driver = a_driver(State.WAIT_BROKERS, config=SimpleNamespace(gates="hold"))
         port = ControlPort(asyncio.get_running_loop(), tmp_path, status=dict, metrics=Metrics(), driver=driver)
         headers = {"authorization": f"Bearer {port._token}"}
         transport = httpx.ASGITransport(port._app())
