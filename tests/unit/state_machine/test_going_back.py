@@ -113,6 +113,49 @@ def test_a_controller_that_died_is_started_while_zookeeper_does_not_answer_and_t
     assert quorum.launcher.stopped == []
 
 
+# --- beside a /migration of somebody else ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("phase", [Phase.CREATED, Phase.PREFLIGHT])
+@pytest.mark.parametrize("is_ruled", [True, False])
+def test_a_rollback_starts_no_controller_that_never_ran(world: World, phase: Phase, is_ruled: bool) -> None:
+    async def story() -> None:
+        if phase is Phase.PREFLIGHT:
+            await world.to_preflight()
+        world.zookeeper.broker_rules(migration_offset=123)
+        if not is_ruled:
+            world.zookeeper.seen = msgspec.structs.replace(world.zookeeper.seen, holder=Holder.NOBODY, holder_id=None)
+        await world.wished("ROLL_BACK")
+        await world.rounds(3)
+
+    asyncio.run(story())
+    assert world.launcher.launched == []
+    assert world.phase is Phase.ROLLING_BACK
+    assert "/migration names no committed log: it does (Z2K-2006)" in world.waiting
+
+
+@pytest.mark.parametrize("state", ["WAIT_QUORUM", "WAIT_BROKERS", "HELD"])
+@pytest.mark.parametrize("holder", [Holder.ZOOKEEPER_BROKER, Holder.ANOTHER])
+def test_controllers_that_claimed_nothing_are_stopped_whatever_migration_says(
+    quorum: World, state: str, holder: Holder
+) -> None:
+    async def story() -> None:
+        await quorum.to_ready()
+        quorum.zookeeper.broker_rules(migration_offset=123)
+        quorum.zookeeper.seen = msgspec.structs.replace(quorum.zookeeper.seen, holder=holder)
+        quorum.controller.move(state)
+        await quorum.wished("ROLL_BACK")
+        await quorum.rounds(4)
+        assert not any(each.alive for each in quorum.controllers)
+        assert "Z2K-2006" in quorum.waiting
+        quorum.zookeeper.broker_rules()
+        await quorum.rounds(2)
+
+    asyncio.run(story())
+    assert quorum.launcher.launched == [3000, 3001, 3002], "none is started again"
+    assert quorum.phase is Phase.ROLLED_BACK
+
+
 # --- after it ---------------------------------------------------------------------------------------------
 
 
@@ -169,6 +212,9 @@ def test_a_retired_controller_of_ones_own_is_stopped_after_a_restart_of_the_serv
         ({"holder": Holder.UNKNOWN}, False),
         ({"holder": Holder.ZOOKEEPER_BROKER, "committed_migration": False, "log_in_migration": True}, False),
         ({"holder": Holder.NOBODY, "committed_migration": False}, False),
+        ({"holder": Holder.ZOOKEEPER_BROKER, "committed_migration": True}, False),
+        ({"holder": Holder.ZOOKEEPER_BROKER, "committed_migration": True, "log_in_migration": True}, True),
+        ({"holder": Holder.ANOTHER, "committed_migration": True}, False),
     ],
 )
 def test_ours_may_rule(change: dict[str, object], may_rule: bool) -> None:
