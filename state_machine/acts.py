@@ -201,7 +201,7 @@ class Acts:
                 return Outcome(f"waiting: {zookeeper_rules(seen).reason()}")
             kept = await self._keeper.keep_running(snapshot)
             return kept or Outcome(f"waiting: controllers of ours may rule; {driver_text(seen)}")
-        if seen.holder is Holder.UNKNOWN:
+        if seen.holder is Holder.UNKNOWN and len(seen.silent) < len(seen.controllers):
             return Outcome(f"waiting: controllers are stopped once it is seen that none of them rules; {seen.holder}")
         if seen.driver_state not in NOTHING_CLAIMED:
             return Outcome(driver_text(seen))

@@ -316,11 +316,12 @@ def nothing_is_claimed(seen: Evidence) -> Verdict:
 
 
 def leads_without_claim(seen: Evidence) -> bool:
-    """Whether a leader of ours says that it has claimed nothing, and `/controller` agrees.
+    """Whether a leader of ours says that it has claimed nothing, and neither `/controller` nor a log says otherwise.
 
     `/migration` may be there all the same: somebody else's.
     """
-    return seen.driver_state in UNCLAIMED and seen.holder not in (Holder.OURS, Holder.UNKNOWN)
+    claimed = seen.log_in_migration if seen.holder is Holder.UNKNOWN else seen.holder is Holder.OURS
+    return seen.driver_state in UNCLAIMED and not claimed
 
 
 def ours_may_rule(seen: Evidence) -> bool:

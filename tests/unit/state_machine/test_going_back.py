@@ -81,9 +81,10 @@ def test_followers_are_not_stopped_while_their_leader_misses_a_look(quorum: Worl
     assert all(each.alive for each in quorum.controllers), "the one that died is started again"
 
 
-def test_nothing_is_stopped_nor_started_while_zookeeper_does_not_answer(world: World) -> None:
+def test_nothing_is_stopped_nor_started_while_zookeeper_does_not_answer_and_nobody_leads(world: World) -> None:
     async def story() -> None:
         await world.to_ready()
+        world.controller.follow(None)
         world.zookeeper.seen = ZooKeeperSeen(problem="zk:2181 has not answered for 2 s")
         await world.wished("ROLL_BACK")
         await world.rounds(3)
@@ -95,6 +96,38 @@ def test_nothing_is_stopped_nor_started_while_zookeeper_does_not_answer(world: W
     asyncio.run(story())
     assert world.phase is Phase.ROLLED_BACK
     assert not world.controller.alive
+
+
+def test_what_claimed_nothing_is_stopped_while_zookeeper_does_not_answer(quorum: World) -> None:
+    async def story() -> None:
+        await quorum.to_ready()
+        quorum.zookeeper.seen = ZooKeeperSeen(problem="zk:2181 has not answered for 2 s")
+        await quorum.wished("ROLL_BACK")
+        await quorum.rounds(3)
+        assert not any(each.alive for each in quorum.controllers)
+        assert "controllers are stopped once" not in quorum.waiting, "they are"
+        assert "ZooKeeper does not answer" in quorum.waiting
+        quorum.zookeeper.broker_rules()
+        await quorum.rounds()
+
+    asyncio.run(story())
+    assert quorum.phase is Phase.ROLLED_BACK
+    assert quorum.launcher.launched == [3000, 3001, 3002]
+
+
+def test_a_leader_that_claimed_nothing_is_not_stopped_beside_a_log_in_migration(quorum: World) -> None:
+    """It may be the leader of yesterday, and ZooKeeper cannot be asked."""
+
+    async def story() -> None:
+        await quorum.to_ready()
+        quorum.zookeeper.seen = ZooKeeperSeen(problem="gone")
+        quorum.controllers[1].migration = "MIGRATION"
+        await quorum.wished("ROLL_BACK")
+        await quorum.rounds(3)
+
+    asyncio.run(story())
+    assert quorum.phase is Phase.ROLLING_BACK
+    assert quorum.launcher.stopped == []
 
 
 def test_a_controller_that_died_is_started_while_zookeeper_does_not_answer_and_the_log_is_in_migration(
