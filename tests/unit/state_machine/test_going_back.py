@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from migrator.node.storage import RetiredMark
 from state_machine.gates import Evidence, Holder, ours_may_rule
 from state_machine.observe import ZooKeeperSeen
 from state_machine.phases import Phase
@@ -144,6 +145,74 @@ def test_a_controller_that_died_is_started_while_zookeeper_does_not_answer_and_t
     asyncio.run(story())
     assert quorum.launcher.launched == [3000, 3001, 3002, 3002]
     assert quorum.launcher.stopped == []
+
+
+# --- killed between the mark and the last step ---------------------------------------------------------------
+
+
+def mark_and_kill(world: World) -> None:
+    RetiredMark(Path(world.controller.entry.data)).write("{}")
+    world.controller.kill()
+    world.launcher.ends_at_once = True
+    world.launcher.said = "Z2K-2008 the log of this controller was handed back"
+
+
+def test_a_hand_back_killed_after_its_mark_is_finished_by_a_start(world: World) -> None:
+    async def story() -> None:
+        await begin_to_hand_back(world)
+        mark_and_kill(world)
+        await world.rounds()
+        assert world.launcher.launched == [3000, 3000]
+        assert world.waiting == "waiting: controller 3000 finishes the hand-back (0 s)"
+        await world.rounds()  # which looked just before the claim was deleted
+        assert "went to finish the hand-back and ended (Z2K-2008" in world.waiting
+        world.zookeeper.nobody_rules()
+        await world.rounds(2, seconds=0.1)
+        world.zookeeper.broker_rules()
+        await world.rounds()
+
+    asyncio.run(story())
+    assert world.phase is Phase.ROLLED_BACK
+    assert world.launcher.launched == [3000, 3000]
+    assert world.snapshot.processes[3000].quick_ends == 0
+
+
+def test_a_hand_back_is_finished_however_many_starts_it_takes(world: World) -> None:
+    async def story() -> None:
+        await begin_to_hand_back(world)
+        mark_and_kill(world)
+        world.launcher.said = "Z2K-2001 zk:2181 does not answer"
+        await world.rounds(120)
+
+    asyncio.run(story())
+    assert len(world.launcher.launched) == 1 + 12, "one every five seconds"
+    assert world.waiting.startswith("waiting: controller 3000 went to finish the hand-back and ended (Z2K-2001")
+    assert world.snapshot.processes[3000].quick_ends == 0
+
+
+def test_one_that_died_before_the_service_saw_it_hand_back_finishes_it_too(world: World) -> None:
+    async def story() -> None:
+        await world.to_dual_write()
+        mark_and_kill(world)
+        await world.rounds()
+        world.zookeeper.broker_rules()
+        await world.rounds()
+
+    asyncio.run(story())
+    assert world.launcher.launched == [3000, 3000]
+    assert world.phase is Phase.ROLLED_BACK
+
+
+def test_a_log_that_was_handed_back_is_not_started_where_the_claim_is_not_ours(world: World) -> None:
+    async def story() -> None:
+        await world.to_dual_write()
+        mark_and_kill(world)
+        world.zookeeper.broker_rules(migration_offset=9)
+        await world.rounds()
+
+    asyncio.run(story())
+    assert world.launcher.launched == [3000]
+    assert world.waiting.startswith("blocked: controller 3000 is not started: Z2K-2008")
 
 
 # --- beside a /migration of somebody else ------------------------------------------------------------------
