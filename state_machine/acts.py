@@ -23,6 +23,7 @@ from state_machine.gates import (
     Holder,
     Inspection,
     driver_text,
+    leads_without_claim,
     ours_may_rule,
     worth_rehearsing,
     zookeeper_rules,
@@ -185,22 +186,27 @@ class Acts:
     async def _rolling_back(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
         """Undo whatever the driver is in, until ZooKeeper rules and nothing of ours runs.
 
-        Until then controllers are kept alive rather than stopped wherever one of them may rule, led or not.
+        Until then controllers are kept alive rather than stopped wherever one of them may rule, led or not; but never
+        started where none has run.
         """
         if zookeeper_rules(seen).holds:
             return await self._step_when_open(snapshot, seen, Signal.RELEASED)
         if seen.can_abort:
             await self._ask(snapshot, Ask.ABORT)
             return Outcome(f"waiting: the takeover is aborted; {seen.driver_reason}")
+        if leads_without_claim(seen):
+            return await self._keeper.stop_all(snapshot)
         if ours_may_rule(seen):
+            if not snapshot.cursors:
+                return Outcome(f"waiting: {zookeeper_rules(seen).reason()}")
             kept = await self._keeper.keep_running(snapshot)
             return kept or Outcome(f"waiting: controllers of ours may rule; {driver_text(seen)}")
-        if seen.holder is Holder.UNKNOWN:
+        if seen.holder is Holder.UNKNOWN and len(seen.silent) < len(seen.controllers):
             return Outcome(f"waiting: controllers are stopped once it is seen that none of them rules; {seen.holder}")
         if seen.driver_state not in NOTHING_CLAIMED:
             return Outcome(driver_text(seen))
         stopping = await self._keeper.stop_all(snapshot)
-        return stopping if seen.driver_state is not None else Outcome(zookeeper_rules(seen).reason())
+        return stopping if seen.driver_state is not None else Outcome(f"waiting: {zookeeper_rules(seen).reason()}")
 
     async def _rolled_back(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
         """A retired controller has nothing left to do; one in any other state is not touched, nor what came later."""

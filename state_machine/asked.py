@@ -18,7 +18,7 @@ import structlog
 
 from migrator.errors import CONTROL_REFUSED, CONTROLLER_SILENT, WISH_FORGOTTEN, WISH_TOO_OLD, FindingError
 from state_machine.control import ControlPort
-from state_machine.gates import BEFORE_BROKERS, WAITS, Evidence
+from state_machine.gates import BEFORE_BROKERS, UNCLAIMED, WAITS, Evidence
 from state_machine.inspections import Inspections
 from state_machine.inventory import ControllerEntry
 from state_machine.observe import ControllerSeen
@@ -38,7 +38,7 @@ ASKS: Final[Mapping[Signal, Ask]] = {
     signal: edge.asks for (_, signal), edge in TRANSITIONS.items() if edge.asks is not None
 }
 NOT_BEGUN: Final[Mapping[Ask, frozenset[str]]] = {
-    Ask.TAKE_OVER: frozenset({"WAIT_QUORUM", *WAITS}),
+    Ask.TAKE_OVER: UNCLAIMED,
     Ask.ABORT: frozenset({"COMMITTING", "SYNCING", "TELLING_BROKERS"}),
     Ask.HAND_BACK: frozenset({"COMMITTING", "RESUMING", "SYNCING", "TELLING_BROKERS", "DUAL_WRITE", "FENCED"}),
 }
@@ -107,6 +107,19 @@ class Asked:
             self._store.settle_wish, wish.id, outcome, f"taken back before it began: {why}", at=self._clock()
         )
         return True
+
+    async def take_back_replaced(self, snapshot: Snapshot, why: str) -> None:
+        """Take back what drivers keep of a takeover whose row an undo replaced. One that cannot be asked goes on to be
+        undone like one that has begun.
+        """
+        look = snapshot.observation
+        for each in () if look is None else look.controllers:
+            if Ask.TAKE_OVER not in (each.wishes or ()):
+                continue
+            try:
+                await self._control.withdraw(_entry(snapshot, each), why)
+            except FindingError as error:
+                log.warning("wish.not_taken_back", wish=Signal.ADVANCE, reason=str(error))
 
     # --- parts ---------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 from migrator.errors import (
     CLUSTER_DISAGREES,
     CONTROLLER_SILENT,
+    FOREIGN_MIGRATION,
     INSPECTION_FAILED,
     NOT_LOOKED_AT,
     REHEARSAL_NOT_GREEN,
@@ -32,6 +33,8 @@ HEARTBEAT_FRESH_MS: Final = 3_000
 
 WAITS: Final = frozenset({"WAIT_BROKERS", "HELD"})
 """States in which the driver can be asked for a takeover."""
+UNCLAIMED: Final = frozenset({"WAIT_QUORUM", *WAITS})
+"""States of a leader's driver whose log is in no migration and that has begun no takeover."""
 NOTHING_CLAIMED: Final = frozenset({None, "IDLE", "WAIT_QUORUM", "WAIT_BROKERS", "HELD"})
 BEFORE_BROKERS: Final = frozenset({None, "IDLE", "WAIT_QUORUM"})
 
@@ -312,11 +315,26 @@ def nothing_is_claimed(seen: Evidence) -> Verdict:
     )
 
 
+def leads_without_claim(seen: Evidence) -> bool:
+    """Whether a leader of ours says that it has claimed nothing, and neither `/controller` nor a log says otherwise.
+
+    `/migration` may be there all the same: somebody else's.
+    """
+    claimed = seen.log_in_migration if seen.holder is Holder.UNKNOWN else seen.holder is Holder.OURS
+    return seen.driver_state in UNCLAIMED and not claimed
+
+
 def ours_may_rule(seen: Evidence) -> bool:
     """Whether brokers may depend on a controller of ours, so that none may be stopped: only a hand-back ends that."""
-    if seen.holder is Holder.UNKNOWN:
-        return seen.log_in_migration
-    return seen.holder is Holder.OURS or seen.committed_migration is True
+    match seen.holder:
+        case Holder.OURS:
+            return True
+        case Holder.UNKNOWN:
+            return seen.log_in_migration
+        case Holder.NOBODY:
+            return seen.committed_migration is True
+        case Holder.ZOOKEEPER_BROKER | Holder.ANOTHER:
+            return seen.committed_migration is True and seen.log_in_migration
 
 
 def zookeeper_rules(seen: Evidence) -> Verdict:
@@ -329,7 +347,10 @@ def zookeeper_rules(seen: Evidence) -> Verdict:
             Check(
                 "/migration names no committed log",
                 seen.committed_migration is False,
-                {None: "not known", True: "it does", False: "it does not"}[seen.committed_migration],
+                {None: "not known", True: f"it does ({FOREIGN_MIGRATION.code})", False: "it does not"}[
+                    seen.committed_migration
+                ],
+                (FOREIGN_MIGRATION.code,),
             ),
             Check("no controller of ours runs", quiet, f"running: {talking}" if talking else "none runs"),
         )

@@ -4,7 +4,8 @@ In:   a snapshot: who answers, and which process was started for each controller
 Out:  processes started or told to stop; None when every controller answers, else why not yet.
 Elsewhere: in which phases they have to run (acts.py), the processes themselves (processes.py).
 A controller that answers is adopted, whoever started it. One that ended is started again, later each time; after
-QUICK_ENDS_MAX ends in a row a person has to look at it.
+QUICK_ENDS_MAX ends in a row a person has to look at it. One that died between the mark of a hand-back and its last
+step is started for that step alone, after which it ends by itself: again and again, while the claim stands.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from typing import Final
 
 import structlog
 
-from migrator.errors import CONTROLLER_DOES_NOT_STAY, CONTROLLER_SILENT, Occurrence
+from migrator.errors import CONTROLLER_DOES_NOT_STAY, CONTROLLER_SILENT, HANDED_BACK, Occurrence
+from state_machine.gates import Holder
 from state_machine.inventory import ControllerEntry, file_faults
 from state_machine.looks import Outcome
+from state_machine.phases import Phase
 from state_machine.processes import Launcher
 from state_machine.store import Snapshot, Store
 from state_machine.tables import Node
@@ -28,6 +31,9 @@ log = structlog.get_logger()
 QUICK_END_S: Final = 15.0
 """A controller that ends sooner than this after its start has a cause that the next start will meet again."""
 QUICK_ENDS_MAX: Final = 5
+FINISH_PAUSE_S: Final = 5.0
+"""From one start that finishes a hand-back to the next: until then a look shows whether the claim is gone."""
+MAY_HAND_BACK: Final = frozenset({Phase.AUDIT, Phase.DUAL_WRITE, Phase.ROLLING_BACK})
 START_PATIENCE_S: Final = 60.0
 """A large log is replayed within seconds; a controller that is silent for longer hangs."""
 
@@ -65,9 +71,13 @@ class Keeper:
 
     async def _see_to(self, snapshot: Snapshot, entry: ControllerEntry, node: Node | None) -> Outcome:
         """A controller that does not answer: starting, hanging, ended, or never started."""
+        fault = (await asyncio.to_thread(file_faults, snapshot.inventory)).get(entry.node_id)
+        finishes = _has_to_finish(snapshot, fault)
         if self._running_pid(node) is not None:
             assert node is not None
-            return self._starting(entry, node)
+            return self._starting(entry, node, "finishes the hand-back" if finishes else "is starting")
+        if finishes:
+            return await self._finish(snapshot, entry, node)
         quick_ends = 0 if node is None else node.quick_ends
         if node is not None and node.pid is not None:
             quick_ends = quick_ends + 1 if self._is_young(node) else 0
@@ -79,20 +89,29 @@ class Keeper:
             return Outcome(f"blocked: {problem.text}", (problem,))
         if node is not None and quick_ends and self._clock() < self._next_start(node, quick_ends):
             return Outcome(f"waiting: controller {entry.node_id} ended ({self._words(node)}) and is started again soon")
-        return await self._launch(snapshot, entry, quick_ends)
+        if fault is not None:
+            return Outcome(f"blocked: controller {entry.node_id} is not started: {fault.code} {fault.text}", (fault,))
+        await self._launch(snapshot, entry, quick_ends)
+        return Outcome(f"waiting: controller {entry.node_id} is starting (0 s)")
 
-    def _starting(self, entry: ControllerEntry, node: Node) -> Outcome:
+    async def _finish(self, snapshot: Snapshot, entry: ControllerEntry, node: Node | None) -> Outcome:
+        """The end of such a process is what was wanted, so none is counted."""
+        if node is not None and self._clock() - (node.started_at or 0.0) < FINISH_PAUSE_S:
+            return Outcome(
+                f"waiting: controller {entry.node_id} went to finish the hand-back and ended ({self._words(node)}); it "
+                "is started again if the claim still stands"
+            )
+        await self._launch(snapshot, entry, quick_ends=0)
+        return Outcome(f"waiting: controller {entry.node_id} finishes the hand-back (0 s)")
+
+    def _starting(self, entry: ControllerEntry, node: Node, does: str) -> Outcome:
         age = self._clock() - (node.started_at or 0.0)
         if age < START_PATIENCE_S:
-            return Outcome(f"waiting: controller {entry.node_id} is starting ({age:.0f} s)")
+            return Outcome(f"waiting: controller {entry.node_id} {does} ({age:.0f} s)")
         problem = CONTROLLER_SILENT.found(node=entry.node_id, reason=f"process {node.pid} runs; its log is {node.log}")
         return Outcome(f"blocked: {problem.text}", (problem,))
 
-    async def _launch(self, snapshot: Snapshot, entry: ControllerEntry, quick_ends: int) -> Outcome:
-        faults: dict[int, Occurrence] = await asyncio.to_thread(file_faults, snapshot.inventory)
-        fault = faults.get(entry.node_id)
-        if fault is not None:
-            return Outcome(f"blocked: controller {entry.node_id} is not started: {fault.code} {fault.text}", (fault,))
+    async def _launch(self, snapshot: Snapshot, entry: ControllerEntry, quick_ends: int) -> None:
         launched = self._launcher.launch(snapshot.migration.name, entry)
         log.info("controller.launched", node=entry.node_id, pid=launched.pid, log=launched.log)
         await self._record(
@@ -104,7 +123,6 @@ class Keeper:
             quick_ends=quick_ends,
             log=launched.log,
         )
-        return Outcome(f"waiting: controller {entry.node_id} is starting (0 s)")
 
     async def _record(self, snapshot: Snapshot, entry: ControllerEntry, **columns: object) -> None:
         await asyncio.to_thread(self._store.record_process, snapshot.id, entry.node_id, **columns)
@@ -123,3 +141,10 @@ class Keeper:
 
     def _words(self, node: Node) -> str:
         return "no log" if node.log is None else self._launcher.words(node.log)
+
+
+def _has_to_finish(snapshot: Snapshot, fault: Occurrence | None) -> bool:
+    """Its log is handed back and the claim still stands: a start deletes it, and does nothing else."""
+    look = snapshot.observation
+    stands = look is not None and look.zookeeper.holder is Holder.OURS
+    return fault is not None and fault.code == HANDED_BACK.code and stands and snapshot.phase in MAY_HAND_BACK

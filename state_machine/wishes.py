@@ -20,8 +20,8 @@ from state_machine.asked import Asked
 from state_machine.control import ControlPort
 from state_machine.gates import Evidence
 from state_machine.inspections import Inspections
-from state_machine.phases import HOLD, RESUME, WINDOW, Phase, Signal, look_up
-from state_machine.store import Snapshot, Store
+from state_machine.phases import HOLD, PEOPLE, RESUME, WINDOW, Phase, Signal, look_up
+from state_machine.store import UNDOES, Snapshot, Store
 from state_machine.tables import Wish
 from state_machine.transition import SERVICE, GateClosed, Source, Step, ask_gate, take
 
@@ -56,6 +56,8 @@ class Wishes:
 
     async def _begin(self, snapshot: Snapshot, wish: Wish, seen: Evidence) -> None:
         signal = Signal(wish.name)
+        if signal in UNDOES:
+            await self._asked.take_back_replaced(snapshot, f"{wish.who} asked for {PEOPLE[signal]}")
         version = snapshot.migration.version
         if signal is not Signal.ABORT and wish.expected_version != version:
             raise VERSION_MOVED.error(found=version, expected=wish.expected_version)

@@ -321,6 +321,7 @@ class FakeLauncher:
     stopped: list[int] = field(default_factory=list)
     ends_at_once: bool = False
     answers: bool = True
+    said: str = "Z2K-3012 /data cannot be used: no meta.properties in it."
 
     def launch(self, migration: str, entry: ControllerEntry) -> Launched:
         controller = self.controllers[entry.node_id]
@@ -343,7 +344,7 @@ class FakeLauncher:
                 each.stop()
 
     def words(self, log: str) -> str:
-        return "Z2K-3012 /data cannot be used: no meta.properties in it."
+        return self.said
 
 
 GREEN_CHECK = {"exit": 0, "topics": 3, "partitions": 12, "brokers": [0, 1, 2], "findings": []}

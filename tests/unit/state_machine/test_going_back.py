@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from migrator.node.storage import RetiredMark
 from state_machine.gates import Evidence, Holder, ours_may_rule
 from state_machine.observe import ZooKeeperSeen
 from state_machine.phases import Phase
@@ -81,9 +82,10 @@ def test_followers_are_not_stopped_while_their_leader_misses_a_look(quorum: Worl
     assert all(each.alive for each in quorum.controllers), "the one that died is started again"
 
 
-def test_nothing_is_stopped_nor_started_while_zookeeper_does_not_answer(world: World) -> None:
+def test_nothing_is_stopped_nor_started_while_zookeeper_does_not_answer_and_nobody_leads(world: World) -> None:
     async def story() -> None:
         await world.to_ready()
+        world.controller.follow(None)
         world.zookeeper.seen = ZooKeeperSeen(problem="zk:2181 has not answered for 2 s")
         await world.wished("ROLL_BACK")
         await world.rounds(3)
@@ -95,6 +97,38 @@ def test_nothing_is_stopped_nor_started_while_zookeeper_does_not_answer(world: W
     asyncio.run(story())
     assert world.phase is Phase.ROLLED_BACK
     assert not world.controller.alive
+
+
+def test_what_claimed_nothing_is_stopped_while_zookeeper_does_not_answer(quorum: World) -> None:
+    async def story() -> None:
+        await quorum.to_ready()
+        quorum.zookeeper.seen = ZooKeeperSeen(problem="zk:2181 has not answered for 2 s")
+        await quorum.wished("ROLL_BACK")
+        await quorum.rounds(3)
+        assert not any(each.alive for each in quorum.controllers)
+        assert "controllers are stopped once" not in quorum.waiting, "they are"
+        assert "ZooKeeper does not answer" in quorum.waiting
+        quorum.zookeeper.broker_rules()
+        await quorum.rounds()
+
+    asyncio.run(story())
+    assert quorum.phase is Phase.ROLLED_BACK
+    assert quorum.launcher.launched == [3000, 3001, 3002]
+
+
+def test_a_leader_that_claimed_nothing_is_not_stopped_beside_a_log_in_migration(quorum: World) -> None:
+    """It may be the leader of yesterday, and ZooKeeper cannot be asked."""
+
+    async def story() -> None:
+        await quorum.to_ready()
+        quorum.zookeeper.seen = ZooKeeperSeen(problem="gone")
+        quorum.controllers[1].migration = "MIGRATION"
+        await quorum.wished("ROLL_BACK")
+        await quorum.rounds(3)
+
+    asyncio.run(story())
+    assert quorum.phase is Phase.ROLLING_BACK
+    assert quorum.launcher.stopped == []
 
 
 def test_a_controller_that_died_is_started_while_zookeeper_does_not_answer_and_the_log_is_in_migration(
@@ -111,6 +145,117 @@ def test_a_controller_that_died_is_started_while_zookeeper_does_not_answer_and_t
     asyncio.run(story())
     assert quorum.launcher.launched == [3000, 3001, 3002, 3002]
     assert quorum.launcher.stopped == []
+
+
+# --- killed between the mark and the last step ---------------------------------------------------------------
+
+
+def mark_and_kill(world: World) -> None:
+    RetiredMark(Path(world.controller.entry.data)).write("{}")
+    world.controller.kill()
+    world.launcher.ends_at_once = True
+    world.launcher.said = "Z2K-2008 the log of this controller was handed back"
+
+
+def test_a_hand_back_killed_after_its_mark_is_finished_by_a_start(world: World) -> None:
+    async def story() -> None:
+        await begin_to_hand_back(world)
+        mark_and_kill(world)
+        await world.rounds()
+        assert world.launcher.launched == [3000, 3000]
+        assert world.waiting == "waiting: controller 3000 finishes the hand-back (0 s)"
+        await world.rounds()  # which looked just before the claim was deleted
+        assert "went to finish the hand-back and ended (Z2K-2008" in world.waiting
+        world.zookeeper.nobody_rules()
+        await world.rounds(2, seconds=0.1)
+        world.zookeeper.broker_rules()
+        await world.rounds()
+
+    asyncio.run(story())
+    assert world.phase is Phase.ROLLED_BACK
+    assert world.launcher.launched == [3000, 3000]
+    assert world.snapshot.processes[3000].quick_ends == 0
+
+
+def test_a_hand_back_is_finished_however_many_starts_it_takes(world: World) -> None:
+    async def story() -> None:
+        await begin_to_hand_back(world)
+        mark_and_kill(world)
+        world.launcher.said = "Z2K-2001 zk:2181 does not answer"
+        await world.rounds(120)
+
+    asyncio.run(story())
+    assert len(world.launcher.launched) == 1 + 12, "one every five seconds"
+    assert world.waiting.startswith("waiting: controller 3000 went to finish the hand-back and ended (Z2K-2001")
+    assert world.snapshot.processes[3000].quick_ends == 0
+
+
+def test_one_that_died_before_the_service_saw_it_hand_back_finishes_it_too(world: World) -> None:
+    async def story() -> None:
+        await world.to_dual_write()
+        mark_and_kill(world)
+        await world.rounds()
+        world.zookeeper.broker_rules()
+        await world.rounds()
+
+    asyncio.run(story())
+    assert world.launcher.launched == [3000, 3000]
+    assert world.phase is Phase.ROLLED_BACK
+
+
+def test_a_log_that_was_handed_back_is_not_started_where_the_claim_is_not_ours(world: World) -> None:
+    async def story() -> None:
+        await world.to_dual_write()
+        mark_and_kill(world)
+        world.zookeeper.broker_rules(migration_offset=9)
+        await world.rounds()
+
+    asyncio.run(story())
+    assert world.launcher.launched == [3000]
+    assert world.waiting.startswith("blocked: controller 3000 is not started: Z2K-2008")
+
+
+# --- beside a /migration of somebody else ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("phase", [Phase.CREATED, Phase.PREFLIGHT])
+@pytest.mark.parametrize("is_ruled", [True, False])
+def test_a_rollback_starts_no_controller_that_never_ran(world: World, phase: Phase, is_ruled: bool) -> None:
+    async def story() -> None:
+        if phase is Phase.PREFLIGHT:
+            await world.to_preflight()
+        world.zookeeper.broker_rules(migration_offset=123)
+        if not is_ruled:
+            world.zookeeper.seen = msgspec.structs.replace(world.zookeeper.seen, holder=Holder.NOBODY, holder_id=None)
+        await world.wished("ROLL_BACK")
+        await world.rounds(3)
+
+    asyncio.run(story())
+    assert world.launcher.launched == []
+    assert world.phase is Phase.ROLLING_BACK
+    assert "/migration names no committed log: it does (Z2K-2006)" in world.waiting
+
+
+@pytest.mark.parametrize("state", ["WAIT_QUORUM", "WAIT_BROKERS", "HELD"])
+@pytest.mark.parametrize("holder", [Holder.ZOOKEEPER_BROKER, Holder.ANOTHER])
+def test_controllers_that_claimed_nothing_are_stopped_whatever_migration_says(
+    quorum: World, state: str, holder: Holder
+) -> None:
+    async def story() -> None:
+        await quorum.to_ready()
+        quorum.zookeeper.broker_rules(migration_offset=123)
+        quorum.zookeeper.seen = msgspec.structs.replace(quorum.zookeeper.seen, holder=holder)
+        quorum.controller.move(state)
+        await quorum.wished("ROLL_BACK")
+        await quorum.rounds(4)
+        assert not any(each.alive for each in quorum.controllers)
+        assert "Z2K-2006" in quorum.waiting
+        quorum.zookeeper.broker_rules()
+        await quorum.rounds(2)
+
+    asyncio.run(story())
+    assert quorum.launcher.launched == [3000, 3001, 3002], "none is started again"
+    assert quorum.phase is Phase.ROLLED_BACK
 
 
 # --- after it ---------------------------------------------------------------------------------------------
@@ -169,6 +314,9 @@ def test_a_retired_controller_of_ones_own_is_stopped_after_a_restart_of_the_serv
         ({"holder": Holder.UNKNOWN}, False),
         ({"holder": Holder.ZOOKEEPER_BROKER, "committed_migration": False, "log_in_migration": True}, False),
         ({"holder": Holder.NOBODY, "committed_migration": False}, False),
+        ({"holder": Holder.ZOOKEEPER_BROKER, "committed_migration": True}, False),
+        ({"holder": Holder.ZOOKEEPER_BROKER, "committed_migration": True, "log_in_migration": True}, True),
+        ({"holder": Holder.ANOTHER, "committed_migration": True}, False),
     ],
 )
 def test_ours_may_rule(change: dict[str, object], may_rule: bool) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from migrator.errors import FindingError
 from migrator.model.verdict import Check, Verdict
+from state_machine.observe import ZooKeeperSeen
 from state_machine.phases import Phase
 from state_machine.tables import Wish
 from tests.unit.state_machine.fakes import OPEN
@@ -149,6 +150,36 @@ def test_a_rollback_takes_the_place_of_one_that_does_not_begin(world: World) -> 
     first, second = asyncio.run(story())
     assert (first.state, first.answer) == ("withdrawn", "Ada asked for rollback again")
     assert second.state == "asked"
+
+
+@pytest.mark.parametrize("undo", ["ROLL_BACK", "ABORT"])
+def test_an_undo_takes_the_takeover_that_it_replaces_back_from_the_driver(world: World, undo: str) -> None:
+    """Also where it then stops nothing: that there is nothing to abort yet, or that ZooKeeper does not answer."""
+
+    async def story() -> Wish:
+        await world.to_ready()
+        advance = await world.wished("ADVANCE")
+        assert list(world.controller.wishes) == ["takeover"]
+        world.zookeeper.seen = ZooKeeperSeen(problem="zk:2181 has not answered for 2 s")
+        world.controller.migration = "MIGRATION"  # nothing is stopped
+        await world.wished(undo)
+        return again(world, advance)
+
+    assert asyncio.run(story()).state == "withdrawn"
+    assert world.controller.alive
+    assert world.controller.wishes == {}
+
+
+def test_a_rollback_goes_on_beside_a_controller_that_takes_nothing_back(world: World) -> None:
+    async def story() -> None:
+        await world.to_ready()
+        await world.wished("ADVANCE")
+        world.controller.app = unreachable_for_wishes(world.controller.app)  # type: ignore[method-assign]
+        await world.wished("ROLL_BACK")
+        await world.rounds(2)
+
+    asyncio.run(story())
+    assert world.phase is Phase.ROLLED_BACK
 
 
 def test_a_rollback_that_nobody_looked_at_yet_is_not_replaced(world: World) -> None:
