@@ -253,8 +253,8 @@ KEEPS = {
 }
 """States in which the driver keeps a wish."""
 ENDS = {
-    "takeover": ("TAKING_OVER", "ABORTING", "IDLE"),
-    "hand-back": ("HANDING_BACK", "GIVING_UP", "IDLE"),
+    "takeover": ("TAKING_OVER", "ABORTING", "IDLE", "FENCED", "RETIRED"),
+    "hand-back": ("HANDING_BACK", "GIVING_UP", "ABORTING", "IDLE", "FENCED", "RETIRED"),
 }
 """States in which it has begun it, or lets go of it."""
 
