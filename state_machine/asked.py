@@ -4,7 +4,8 @@ In:   a wish with a fresh snapshot; a controller's status, which names what its 
 Out:  the driver asked; a wish that ends as withdrawn; or the finding that ends it as refused.
 Elsewhere: which wish asks what (phases.py), that one has begun (driver_history.py, from the driver's history).
 Rules: a wish is meant for the run of the controller that was asked, and never handed on to another. A takeover is
-handed over within TAKEOVER_KEPT_S of being asked for, on a gate that holds at that moment. An undo is handed over to
+handed over within TAKEOVER_KEPT_S of being asked for, on a gate that holds at that moment; its driver waits at its own
+gate for as long again, unless the wish is taken back before. An undo is handed over to
 its run for as long as that does not answer.
 """
 
@@ -30,7 +31,7 @@ from state_machine.transition import ask_gate
 log = structlog.get_logger()
 
 TAKEOVER_KEPT_S: Final = 60.0
-"""A driver keeps the wish no longer either: later, whoever asked may not be there any more."""
+"""Later, whoever asked may not be there any more. A driver keeps the wish as long, from when it received it."""
 LOOKS_WITHOUT_MAX: Final = 3
 """A driver lets go of a wish a moment before its history shows that it began."""
 

@@ -131,9 +131,8 @@ class FakeController:
         return True
 
     def _let_go(self) -> None:
-        """A takeover is kept until the first closed verdict, or for a minute."""
-        closed = self.state == "WAIT_BROKERS" and self.gate is not None and not self.gate.holds
-        if "takeover" in self.wishes and (closed or self.clock() - self.wishes["takeover"] > 60):
+        """A takeover is kept for a minute, whatever the gate says meanwhile."""
+        if self.clock() - self.wishes.get("takeover", self.clock()) >= 60:
             del self.wishes["takeover"]
 
     def status(self) -> dict[str, Any]:
@@ -254,8 +253,8 @@ KEEPS = {
 }
 """States in which the driver keeps a wish."""
 ENDS = {
-    "takeover": ("TAKING_OVER", "ABORTING", "IDLE"),
-    "hand-back": ("HANDING_BACK", "GIVING_UP", "IDLE"),
+    "takeover": ("TAKING_OVER", "ABORTING", "IDLE", "FENCED", "RETIRED"),
+    "hand-back": ("HANDING_BACK", "GIVING_UP", "ABORTING", "IDLE", "FENCED", "RETIRED"),
 }
 """States in which it has begun it, or lets go of it."""
 

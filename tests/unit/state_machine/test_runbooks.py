@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from api.client import divergence_line
 from state_machine.phases import LATER, Phase
 from state_machine.undo import UNDO
 
@@ -20,3 +21,16 @@ def test_every_phase_has_its_page_with_its_undo(phase: Phase) -> None:
     heads = [line[:11].strip() for line in text.splitlines()[1:] if not line.startswith(" ")]
     assert heads == list(PARTS)
     assert UNDO[phase].command in text or phase in LATER
+
+
+@pytest.mark.parametrize("page", ["phase-DUAL_WRITE", "Z2K-2070"])
+def test_pages_name_what_status_prints_when_zookeeper_lacks_nothing(page: str) -> None:
+    printed = divergence_line({"lag_records": 0, "behind_ms": 0, "blocking_ms": 0, "divergence": "WITHIN"})
+    assert f"`{printed}`" in (RUNBOOKS / f"{page}.md").read_text()
+
+
+@pytest.mark.parametrize("page", ["phase-DUAL_WRITE", "phase-ROLLING_BACK", "Z2K-2003", "Z2K-2010", "Z2K-2070"])
+def test_a_release_from_dual_write_with_its_logs_at_hand_compares_them(page: str) -> None:
+    lines = [line for line in (RUNBOOKS / f"{page}.md").read_text().splitlines() if "zk2kraft release -z" in line]
+    assert any("--execute" in line for line in lines)
+    assert all("--log DIR" in line for line in lines if "--execute" in line)

@@ -14,7 +14,6 @@ from migrator.model.verdict import Check, Verdict
 from state_machine.observe import ZooKeeperSeen
 from state_machine.phases import Phase
 from state_machine.tables import Wish
-from tests.unit.state_machine.fakes import OPEN
 from tests.unit.state_machine.world import World, a_world
 
 CLOSED = Verdict((Check("every replica is in sync", False, "demo-0: in sync (0, 1)"),))
@@ -74,9 +73,8 @@ def test_a_takeover_that_the_driver_let_go_of_is_refused_and_rehearsals_go_on(wo
     async def story() -> Wish:
         await world.to_ready()
         wish = await world.wished("ADVANCE")
-        world.controller.gate = CLOSED
+        world.controller.move("IDLE", "WAIT_QUORUM", "WAIT_BROKERS")
         await world.rounds(6)
-        world.controller.gate = OPEN
         before = world.runner.count("rehearse")
         await world.rounds(2, seconds=400)
         assert world.runner.count("rehearse") > before
@@ -204,6 +202,25 @@ def test_a_takeover_recorded_while_the_service_was_down_for_long_is_not_begun(wo
     wish = asyncio.run(story())
     assert (wish.state, wish.answer[:8]) == ("refused", "Z2K-4061")
     assert world.controller.asked == []
+
+
+def test_a_takeover_is_kept_through_closed_gates_and_taken_back_after_a_minute(world: World) -> None:
+    async def story() -> Wish:
+        await world.to_ready()
+        wish = world.wish("ADVANCE")
+        world.clock.pass_by(10)
+        await world.rounds(seconds=9)
+        world.controller.gate = CLOSED
+        await world.rounds(5, seconds=9)
+        assert again(world, wish).state == "asked"
+        assert list(world.controller.wishes) == ["takeover"]
+        await world.rounds()
+        return again(world, wish)
+
+    wish = asyncio.run(story())
+    assert wish.state == "refused"
+    assert "Z2K-4061" in wish.answer
+    assert world.controller.wishes == {}
 
 
 def test_a_takeover_that_did_not_arrive_is_asked_again_only_on_a_gate_that_holds(world: World) -> None:
