@@ -33,10 +33,10 @@ from migrator.zk.pipeline import CONSIDERATE
 from migrator.zk.session import ZkSession
 from migrator.zk.znodes import PRODUCER_ID_MAX, migration_data, producer_ids_data
 
-PRODUCER_ID_MARGIN: Final = 1 << 40
+PRODUCER_ID_MARGIN: Final = 10**9 * PRODUCER_ID_BLOCK
 """Left out at a release. The margin of a copy counts what may be on its way, a block for each broker. Here nobody knows
-for how long blocks were handed out that ZooKeeper never heard of: a thousand blocks a second for twelve days fit in,
-and of all 2^63 ids it is one part in eight million.
+for how long blocks were handed out that ZooKeeper never heard of: a thousand blocks a second for eleven days fit in,
+and of all 2^63 ids it is one part in nine million. Whole blocks: who counts them by their size goes on counting right.
 """
 
 
