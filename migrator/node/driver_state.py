@@ -54,6 +54,10 @@ class DriverState:
     reconciled_writes: int | None = None
     unreadable: Mapping[str, Occurrence] = field(default_factory=dict)
     """Brokers with a password in ZooKeeper that cannot be decoded: their configuration is not written there."""
+    recreated: Occurrence | None = None
+    """Persistent znodes that somebody deleted, and that the last comparison created again."""
+    broken: str = ""
+    """Why the mirror broke last."""
     moves: int = 0
     history: list[dict[str, Any]] = field(default_factory=list)
 
@@ -84,6 +88,7 @@ class DriverState:
         self.dual_write_at = NOWHERE
         self.fresh_copy = False
         self.unreadable = {}
+        self.recreated = None
         self.surveys.clear()
 
     def without_controller_ms(self, now_ms: int) -> int | None:

@@ -10,7 +10,7 @@ Nothing is sent to a broker that would destroy what it has; a broker that is sil
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import structlog
@@ -19,11 +19,19 @@ from migrator.driver.claim import Claim, Seen, still_ours
 from migrator.driver.guard import check_full_send
 from migrator.driver.machine import Happened
 from migrator.driver.mirror import MirrorPlan, Shape, plan, plan_orders_taken, state_creation
+from migrator.driver.places import plan_places
 from migrator.driver.strangers import Strangers
 from migrator.driver.tell import Order, reachable
 from migrator.driver.teller import Teller
 from migrator.driver.tree import Tree, as_image, changed_since, clear_broker_configs, missing_states, problems_of
-from migrator.errors import ONLY_IN_ZOOKEEPER, ZOOKEEPER_LOST, FindingError, Occurrence
+from migrator.errors import (
+    MIRROR_BROKE,
+    ONLY_IN_ZOOKEEPER,
+    PATH_RECREATED,
+    ZOOKEEPER_LOST,
+    FindingError,
+    Occurrence,
+)
 from migrator.model.diff import diff
 from migrator.model.draft import Delta
 from migrator.model.image import Image
@@ -33,7 +41,7 @@ from migrator.node.driver_node import DriverNode
 from migrator.node.event_queue import LOOK_S
 from migrator.node.mirror_node import Mirror
 from migrator.node.survey import survey_brokers
-from migrator.node.tree_reader import descendants, read_tree
+from migrator.node.tree_reader import descendants, missing_places, read_tree
 from migrator.zk import paths
 from migrator.zk.multi import Multi
 from migrator.zk.passwords import PasswordEncoder
@@ -77,6 +85,9 @@ class DualWriteActs:
             d.now.finding = foreign
             d.now.reason = foreign.text
             return Happened.MUST_GO_BACK
+        d.now.recreated = None
+        if tree.missing:
+            await asyncio.to_thread(self._recreate, tree.missing, claim)
         if await asyncio.to_thread(self._complete_creations, tree, target, claim):
             tree = await asyncio.to_thread(read_tree, d.session, UNLIMITED, tree)
             d.now.tree = tree
@@ -87,7 +98,7 @@ class DualWriteActs:
         log.info("zk.reconciled", writes=planned.writes, multis=len(planned.multis))
         self._start_mirror(planned.claim, target, Shape(planned.configs, unreadable=unreadable), session_id)
         if d.mirror is None:
-            raise ZOOKEEPER_LOST.error(path=paths.TOPICS, reason="a write was refused; reading and comparing again")
+            raise MIRROR_BROKE.error(reason=d.now.broken)
         if d.propagator.teller is None:
             return Happened.RECONCILED
         d.propagator.mirrored(target.position)
@@ -160,6 +171,12 @@ class DualWriteActs:
             error = ONLY_IN_ZOOKEEPER.error(count=len(foreign), first=paths.topic(foreign[0]))
             d.now.finding = error.occurrence
             raise error
+
+    def _recreate(self, missing: Sequence[str], claim: Claim) -> None:
+        """On a thread: persistent znodes that somebody deleted since the takeover, so that the rest can be written."""
+        self._write((plan_places(missing, claim.epoch_version),))
+        self.d.now.recreated = PATH_RECREATED.found(paths=", ".join(missing))
+        log.warning("zk.paths_recreated", code=PATH_RECREATED.code, paths=missing)
 
     def _complete_creations(self, tree: Tree, target: Image, claim: Claim) -> bool:
         """On a thread: write state znodes that a creation in several multis did not come to. True when there were."""
@@ -316,7 +333,7 @@ class DualWriteActs:
         if Mark.TAKEOVER in d.controller.newest.marks:
             await d.controller.mark(Mark.TAKEOVER, "")
         d.now.fresh_copy = False
-        d.now.finding = next(iter(d.now.unreadable.values()), None)
+        d.now.finding = next(iter(d.now.unreadable.values()), d.now.recreated)
         strangers, looked_ms = Strangers(), 0
         while True:
             if d.mirror is None:  # it broke where nobody was listening, as during a hand-back that was refused
@@ -327,6 +344,7 @@ class DualWriteActs:
             if d.now_ms() - looked_ms >= STRANGERS_LOOK_MS or came_or_went:
                 looked_ms = d.now_ms()
                 d.now.trouble = await self._look_for(strangers)
+                await self._look_for_places()
             behind = 0 if d.mirror is None else d.mirror.behind
             d.now.reason = (
                 f"ZooKeeper has everything up to offset {d.now.dual_write_at.offset}"
@@ -344,6 +362,16 @@ class DualWriteActs:
             return error.occurrence
         live = {int(name) for name in names or () if name.isdecimal()}
         return strangers.look(live, d.controller.image, d.now_ms())
+
+    async def _look_for_places(self) -> None:
+        """A persistent znode that was deleted breaks the mirror: the comparison that follows creates it again."""
+        d = self.d
+        try:
+            missing = await asyncio.to_thread(missing_places, d.session)
+        except FindingError:
+            return  # `_look_for` names it
+        if missing and d.mirror is not None:
+            d.mirror.break_off(f"{', '.join(missing)} does not exist any more")
 
 
 def is_away(trouble: Occurrence | None) -> bool:

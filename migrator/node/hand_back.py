@@ -37,7 +37,7 @@ from migrator.model.values import Mark
 from migrator.node.claims import read_claim
 from migrator.node.config import NodeConfig
 from migrator.node.driver_node import DriverNode
-from migrator.node.tree_reader import read_tree
+from migrator.node.tree_reader import missing_places, read_tree
 from migrator.zk import paths
 from migrator.zk.multi import Multi
 from migrator.zk.session import ZkSession
@@ -186,6 +186,7 @@ class HandBackActs:
             self._refuse_with_kraft_brokers()
             self._refuse_beside_stock()
             await self._quiet()
+            await asyncio.to_thread(self._refuse_missing_places)
             report, highest = await asyncio.to_thread(self._compare)
             d.now.audit = report
             if not report.same:
@@ -217,6 +218,12 @@ class HandBackActs:
         if ours <= voters // 2:
             reason = f"{ours} of {voters} voters are there; {', '.join(foreign)}"
             raise HAND_BACK_NOT_POSSIBLE.error(reason=reason)
+
+    def _refuse_missing_places(self) -> None:
+        """On a thread. What somebody deleted is created again first, from the log, which is retired afterwards."""
+        missing = missing_places(self.d.session)
+        if missing:
+            raise HAND_BACK_NOT_POSSIBLE.error(reason=f"{missing[0]} does not exist; dual-write creates it again")
 
     async def _quiet(self) -> None:
         """Everything committed, mirrored, and answered by every broker."""
