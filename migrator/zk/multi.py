@@ -7,6 +7,7 @@ A multi is all or nothing: either every operation was applied, in order, or none
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 ANY_VERSION = -1
 
@@ -87,6 +88,15 @@ class Outcome:
     def applied(self) -> bool:
         return self.failed_at < 0
 
+
+ERROR_NAMES: Final = {
+    "bad_version": "BadVersion",
+    "no_node": "NoNode",
+    "node_exists": "NodeExists",
+    "not_empty": "NotEmpty",
+    "no_auth": "NoAuth",
+}
+"""What ZooKeeper's own documentation calls the errors of an `Outcome`."""
 
 _FRAME = 60
 """Bytes of headers, versions and access list around one operation's path and data."""
