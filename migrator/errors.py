@@ -524,6 +524,14 @@ ODD_HOST = Finding(
     remedy="Correct `advertised.listeners` in the broker's server.properties and restart the broker.",
 )
 
+ZNODE_TOO_LARGE = Finding(
+    code="Z2K-2152",
+    says="{what} would take up to {bytes} bytes in ZooKeeper, and {limit} fit into one znode there.",
+    means="While the cluster is in ZooKeeper too, a change that ZooKeeper cannot hold is refused. Nothing was changed.",
+    remedy="Ask for less, or ask again after the migration is finalized. If every ZooKeeper server and broker runs "
+    "with a larger `jute.maxbuffer`: set `zk2kraft.zookeeper.jute.maxbuffer` in every controller's file.",
+)
+
 CONTROLLER_FILES_DISAGREE = Finding(
     code="Z2K-1014",
     says="{file}: {reason}.",
