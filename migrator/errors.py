@@ -395,6 +395,16 @@ FULL_SEND_INCOMPLETE = Finding(
     cases=("F-31",),
 )
 
+SURVEY_FAILED = Finding(
+    code="Z2K-2141",
+    says="Broker {broker} does not say which logs it has: {reason}.",
+    means="The broker gets no full update before it was asked: it would move aside every log that the update does not "
+    "name. It leads and follows what it led and followed before. The other brokers are not affected.",
+    remedy="Look at the broker: is it running, and does its inter-broker listener answer? It is asked again by itself, "
+    "at the latest every 10 s. The rollback waits for it.",
+    cases=("F-31",),
+)
+
 COPY_DIFFERS = Finding(
     code="Z2K-2011",
     says="The audit of the copy found {different} differences before the commit, the first is {first}.",
@@ -512,6 +522,14 @@ ODD_HOST = Finding(
     means="No controller could connect to that host, so the registration is refused (INVALID_REGISTRATION). The broker "
     "asks again until it is restarted. The cluster is served without it.",
     remedy="Correct `advertised.listeners` in the broker's server.properties and restart the broker.",
+)
+
+ZNODE_TOO_LARGE = Finding(
+    code="Z2K-2152",
+    says="{what} would take up to {bytes} bytes in ZooKeeper, and {limit} fit into one znode there.",
+    means="While the cluster is in ZooKeeper too, a change that ZooKeeper cannot hold is refused. Nothing was changed.",
+    remedy="Ask for less, or ask again after the migration is finalized. If every ZooKeeper server and broker runs "
+    "with a larger `jute.maxbuffer`: set `zk2kraft.zookeeper.jute.maxbuffer` in every controller's file.",
 )
 
 CONTROLLER_FILES_DISAGREE = Finding(
