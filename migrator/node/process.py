@@ -16,6 +16,7 @@ import sys
 import time
 from dataclasses import dataclass
 from random import Random
+from typing import Final
 
 import structlog
 
@@ -63,6 +64,21 @@ LABORATORY = "ZK2KRAFT_LAB"
 PLAIN_KRAFT = "ZK2KRAFT_LAB_KRAFT"
 """With this one a controller without the migration flag leads and changes metadata. For the benchmark: no broker of a
 KRaft cluster was ever tried with it."""
+
+
+FATAL_WITHIN_S: Final = 10
+STOP_WITHIN_S: Final = 30
+"""A stop that waits for a disk that hangs is not waited for any longer."""
+
+
+def end_within(seconds: int) -> None:
+    """The system ends this process when it has not ended by itself: that needs no thread, no descriptor, no loop.
+
+    An earlier end that was set stays.
+    """
+    left = signal.alarm(seconds)
+    if 0 < left < seconds:
+        signal.alarm(left)
 
 
 @dataclass(slots=True)
@@ -118,6 +134,9 @@ class ControllerProcess:
             self._ended.set_result(code)
 
     def _fatal(self, error: BaseException) -> None:
+        end_within(FATAL_WITHIN_S)
+        if isinstance(error, FindingError):
+            self._tell(error.occurrence)
         log.critical("controller.failed", error=f"{type(error).__name__}: {error}")
         self._end(1)
 
@@ -316,6 +335,7 @@ class ControllerProcess:
             await server.stop()
 
     async def _stop(self, parts: _Parts) -> None:
+        end_within(STOP_WITHIN_S)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -334,4 +354,7 @@ class ControllerProcess:
 
 def run_controller(config: NodeConfig, hooks: Hooks | None = None) -> int:
     """Run one controller until it ends; the exit code of the process."""
-    return asyncio.run(ControllerProcess(config, hooks).run())
+    try:
+        return asyncio.run(ControllerProcess(config, hooks).run())
+    finally:
+        signal.alarm(0)

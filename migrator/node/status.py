@@ -37,9 +37,11 @@ def status(
             "log_end": voter.log.end,
             "snapshot": max((each.end_offset for each in voter.log.snapshots), default=0),
             "fetches_waiting": 0 if voter.leadership is None else len(voter.leadership.parked),
+            "flush_waiting_ms": round(raft.flusher.waiting_s * 1000),
             "observers": {str(each): progress.end for each, progress in voter.observers(raft.now_ms()).items()},
         },
         "loop_delay_ms": round(loop_delay_ms, 1),
+        "findings": [each.as_json() for each in raft.findings],
     }
     if driver is not None:
         found |= driver_status(driver)

@@ -5,11 +5,11 @@ Out:  appends, answers, the high watermark, resignation.
 Elsewhere: how it became leader (elections.py), what a follower does with the answers (following.py).
 Source: KIP-595; Kafka 3.9 `LeaderState`, `KafkaRaftClient.handleFetchRequest`, `.pollLeader`.
 
-We differ in four things. A leader counts itself by what is on its disk, and shows only that; when its disk confirms
-nothing for the check-quorum time, it resigns, for the followers' fetches do not tell that it commits nothing. A fetch that waits is
-answered when the high watermark rises as well, not only when records come, so that a follower learns of a commit
-within a round trip and not half a second later (as KIP-1166 does for followers that can tell what they know). And an
-INVALID_REQUEST is answered at the top and never for the partition, where it ends a stock process.
+We differ in four things. A leader counts itself by what is on its disk, and shows only that. When its disk confirms
+nothing for the check-quorum time, it resigns: followers that fetch do not know that it commits nothing. A fetch that
+waits is answered when the high watermark rises as well, not only when records come, so that a follower learns of a
+commit within a round trip and not half a second later (as KIP-1166 does for followers that can tell what they know).
+And an INVALID_REQUEST is answered at the top and never for the partition, where it ends a stock process.
 """
 
 from __future__ import annotations

@@ -22,7 +22,9 @@ STATUS: dict[str, Any] = {
         "log_end": 123,
         "snapshot": 100,
         "fetches_waiting": 2,
+        "flush_waiting_ms": 3_500,
     },
+    "findings": [{"code": "Z2K-3122"}],
     "loop_delay_ms": 12.5,
 }
 DRIVER: dict[str, Any] = {
@@ -141,6 +143,8 @@ def test_a_scrape_shows_where_the_node_stands() -> None:
     assert found["zk2kraft_fetches_served_total", ""] == 2
     assert found["zk2kraft_fetch_sent_bytes_total", ""] == 1_000
     assert found["zk2kraft_loop_delay_seconds", ""] == 0.0125
+    assert found["zk2kraft_flush_waiting_seconds", ""] == 3.5
+    assert found["zk2kraft_finding", "Z2K-3122"] == 1
     assert found["zk2kraft_snapshot_end_offset", ""] == 100
     assert found["zk2kraft_migrating_brokers", ""] == found["zk2kraft_dual_write", ""] == 1
     assert found["zk2kraft_driver_state", "DUAL_WRITE"] == found["zk2kraft_driver_finding", "Z2K-2004"] == 1
