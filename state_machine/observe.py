@@ -50,7 +50,8 @@ class ControllerSeen(msgspec.Struct, frozen=True):
         if self.driver is None:
             return own
         driver, behind = self.driver, self.status["dual_write"]["finding"]
-        return own + [each for each in (driver["finding"], driver["trouble"], behind) if each is not None]
+        said = (driver["finding"], driver["trouble"], behind, *driver.get("alarms", ()))
+        return own + [each for each in said if each is not None]
 
     @property
     def leads(self) -> bool:
