@@ -931,6 +931,15 @@ LOG_FLUSH_SILENT = Finding(
     "catches up by itself; a process that stays stuck has to be ended and started again.",
 )
 
+CONNECTIONS_FULL = Finding(
+    code="Z2K-3123",
+    says="All {most} places for connections are taken: {refused} were refused and {closed} were closed for others.",
+    means="More connections are open than max.connections or the process's file descriptors allow. The connections "
+    "that were silent for the longest time make room, so voters and brokers still get in.",
+    remedy="Find who opens them (ss -tn), raise the limit of open files of this process, and start it again.",
+    severity=Severity.WARNS,
+)
+
 # --- 4xxx: service ----------------------------------------------------------------------------------------
 
 SERVE_CONFIG = Finding(

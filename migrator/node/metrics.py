@@ -213,6 +213,10 @@ def _quorum(key: str) -> Callable[[Mapping[str, Any]], Any]:
     return lambda status: status.get("quorum", {}).get(key)
 
 
+def _connections(key: str) -> Callable[[Mapping[str, Any]], Any]:
+    return lambda status: status.get("connections", {}).get(key)
+
+
 def _loop_delay(status: Mapping[str, Any]) -> float | None:
     delay_ms = status.get("loop_delay_ms")
     return None if delay_ms is None else delay_ms / 1000
@@ -251,6 +255,12 @@ GAUGES: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], float | None
         lambda status: status.get("quorum", {}).get("flush_waiting_ms", 0) / 1000,
     ),
     "zk2kraft_fetches_waiting": ("fetches that wait for news on this leader", _quorum("fetches_waiting")),
+    "zk2kraft_connections": ("connections that others have open to this node", _connections("open")),
+    "zk2kraft_connections_max": ("how many there may be; the longest silent one is closed then", _connections("most")),
+    "zk2kraft_connections_without_place": (
+        "connections that were refused, or closed for others, because all places were taken",
+        _connections("without_place"),
+    ),
     "zk2kraft_loop_delay_seconds": ("how late the loop was at the worst in the last ten seconds", _loop_delay),
     "zk2kraft_dual_write": (
         "1 while committed changes are written to ZooKeeper",

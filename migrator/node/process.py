@@ -26,6 +26,7 @@ from migrator.node.active_controller import ActiveController
 from migrator.node.calm import Calm
 from migrator.node.client_security import client_security
 from migrator.node.config import NodeConfig
+from migrator.node.connections import Connections, raise_descriptor_limit
 from migrator.node.control import ControlPort
 from migrator.node.controller_apis import ControllerApis
 from migrator.node.driver_acts import DriverActs
@@ -102,6 +103,8 @@ class ControllerProcess:
         asks = len(config.voters) > 1  # otherwise nothing in the file has to say how
         self._hooks = hooks or Hooks()
         self._calm = Calm()
+        idle_ms = config.connections_idle_ms
+        self._connections = Connections(most=config.connections_max, idle_s=None if idle_ms is None else idle_ms / 1000)
         self._retired_mark = RetiredMark(config.metadata_log_dir)
         self._retirement: asyncio.Task[None] | None = None
         self._lock = DirectoryLock(config.metadata_log_dir)
@@ -247,7 +250,8 @@ class ControllerProcess:
         quorum = QuorumApis(raft, wall_ms=raft.wall_ms, addresses=addresses, answer_fetch=answer_fetch)
         for listener in self._config.listeners:
             apis = ControllerApis(raft, parts.controller, quorum, listener=listener.name, seen=parts.seen)
-            server = ControllerServer(apis, self._config.security.get(listener.name))
+            security = self._config.security.get(listener.name)
+            server = ControllerServer(apis, security, self._connections, on_ended=self._fatal)
             await server.start(listener.host, listener.port)
             parts.servers.append(server)
 
@@ -304,6 +308,7 @@ class ControllerProcess:
                 run=self._incarnation.hex(),
                 cluster_id=meta.cluster_id,
                 loop_delay_ms=self._loop_delay_ms,
+                connections=self._connections,
             ),
             metrics=parts.raft.metrics,
             driver=parts.driver,
@@ -358,6 +363,7 @@ class ControllerProcess:
 
 def run_controller(config: NodeConfig, hooks: Hooks | None = None) -> int:
     """Run one controller until it ends; the exit code of the process."""
+    raise_descriptor_limit()
     try:
         return asyncio.run(ControllerProcess(config, hooks).run())
     finally:
