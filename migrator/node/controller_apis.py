@@ -100,7 +100,7 @@ class ControllerApis:
             return _denied(request)
         match request:
             case FetchRequest():
-                return await self._quorum.fetch(request)
+                return await self._quorum.fetch(request, version, self._listener)
             case ApiVersionsRequest():
                 enabled = self._controller.settings.migration_enabled
                 return api_versions(self._controller.image, version, migration_enabled=enabled)
@@ -118,11 +118,11 @@ class ControllerApis:
                     listener=self._listener,
                 )
             case VoteRequest():
-                return await self._quorum.vote(request)
+                return await self._quorum.vote(request, version, self._listener)
             case BeginQuorumEpochRequest() | EndQuorumEpochRequest():
-                return await self._quorum.leader_claim(request)
+                return await self._quorum.leader_claim(request, version, self._listener)
             case FetchSnapshotRequest():
-                return await self._quorum.fetch_snapshot(request)
+                return await self._quorum.fetch_snapshot(request, version, self._listener)
             case _:
                 return await self._controller.submit(request, version, asker)
 
