@@ -467,6 +467,14 @@ RELEASE_WOULD_LOSE = Finding(
     remedy="Start the controllers: they bring ZooKeeper up to date; then `zk2kraft rollback`, or stop them and release "
     "again. If they can never be started: look at what is lost, and consent with `--accept-loss`.",
 )
+ODD_HOST = Finding(
+    code="Z2K-2151",
+    says="Broker {broker} is not registered: listener {listener} advertises the host {host!r}, and {reason}.",
+    means="No controller could connect to that host, so the registration is refused (INVALID_REGISTRATION). The broker "
+    "asks again until it is restarted. The cluster is served without it.",
+    remedy="Correct `advertised.listeners` in the broker's server.properties and restart the broker.",
+)
+
 CONTROLLER_FILES_DISAGREE = Finding(
     code="Z2K-1014",
     says="{file}: {reason}.",

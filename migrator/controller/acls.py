@@ -19,6 +19,7 @@ from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, TOO_MANY, Deci
 from migrator.controller.refusals import refuse
 from migrator.controller.snapshot import acl_record
 from migrator.model.image import Image
+from migrator.model.names import is_znode_name
 from migrator.model.values import (
     Acl,
     AclEntry,
@@ -102,7 +103,7 @@ def _acl(asked: AclCreation) -> Acl:
 
 
 def _check_name_of_znode(name: str) -> None:
-    if "/" in name or name in (".", "..") or not name.isprintable():
+    if not is_znode_name(name):
         raise _Refused(f"While the cluster is in ZooKeeper too, a resource cannot be named {name!r}")
 
 

@@ -5,7 +5,8 @@ Out:  UserScramCredential records with the two keys by which brokers recognise w
 answer per user.
 Elsewhere: how they stand in ZooKeeper (zk.entity_znodes), who logs in (brokers).
 Rules: the derived password is turned into keys here and is neither kept nor logged; the keys do not lead back to it.
-One change per user and request, whatever the mechanism.
+One change per user and request, whatever the mechanism. A user without a form in ZooKeeper gets no credential while the
+cluster is there too.
 Source: Kafka 3.9 `ScramControlManager`, `ScramFormatter`; RFC 5802 section 3.
 """
 
@@ -19,7 +20,8 @@ from migrator.controller.decision import Decision, Error, Record, Situation
 from migrator.controller.snapshot import scram_record
 from migrator.model import levels
 from migrator.model.image import Image
-from migrator.model.values import ScramCredential, ScramKey, ScramMechanism
+from migrator.model.names import RELATIVE
+from migrator.model.values import MigrationState, ScramCredential, ScramKey, ScramMechanism
 from migrator.wire.messages.metadata import RemoveUserScramCredentialRecord
 from migrator.wire.messages.security import (
     AlterUserScramCredentialsRequest,
@@ -74,6 +76,9 @@ def _check(image: Image, change: Change) -> None:
     if isinstance(change, ScramCredentialDeletion):
         if ScramKey(change.name, change.mechanism) not in image.scram:
             raise _Refused(Error.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
+    elif image.migration is MigrationState.MIGRATION and change.name in RELATIVE:
+        words = f"While the cluster is in ZooKeeper too, a user cannot be named {change.name!r}"
+        raise _Refused(Error.UNACCEPTABLE_CREDENTIAL, words)
     elif change.iterations < ITERATIONS_MIN:
         raise _Refused(Error.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
     elif change.iterations > ITERATIONS_MAX:

@@ -5,7 +5,8 @@ Out:  DelegationToken records and removals; the new token with its secret, which
 Elsewhere: logging in with a token (brokers), describing tokens (brokers), how they stand in ZooKeeper (zk.acl_znodes).
 Rules: a token's secret is derived from its id with the key in the properties file, which every node has; it is neither
 stored nor logged. Without that key the answer is DELEGATION_TOKEN_AUTH_DISABLED. Nobody gets a token by a token, and
-nobody who did not log in.
+nobody who did not log in. An owner has a type: without one no broker could read the token (stock takes it, and its
+brokers fail on it).
 Source: Kafka 3.9 `DelegationTokenControlManager`, `ControllerApis`; KIP-48, KIP-900.
 """
 
@@ -63,7 +64,7 @@ def create_token(situation: Situation, request: CreateDelegationTokenRequest, ve
         asker = _known(situation)
         _check_owner(situation, asker, owner)
         rules = _enabled(situation)
-        if any(each.principal_type != USER for each in request.renewers):
+        if any(each.principal_type != USER for each in request.renewers) or owner.startswith(":"):
             raise _Refused(Error.INVALID_PRINCIPAL_TYPE)
     except _Refused as refused:
         return Decision(_created(refused.error, owner, requester, version, time_ms=refused.time_ms))
