@@ -21,8 +21,10 @@ from msgspec.structs import replace
 from migrator.controller.authorizer import ANONYMOUS, Asker, TokenRules, is_allowed
 from migrator.controller.decision import Decision, Error, Record, Situation
 from migrator.controller.snapshot import token_record
+from migrator.controller.znode_limits import larger_than_zookeeper_takes
 from migrator.model import levels
 from migrator.model.values import AclOperation, AclResourceType, DelegationToken
+from migrator.model.znode_sizes import token_bytes
 from migrator.wire.messages.metadata import RemoveDelegationTokenRecord
 from migrator.wire.messages.security import (
     CreateDelegationTokenRequest,
@@ -80,6 +82,8 @@ def create_token(situation: Situation, request: CreateDelegationTokenRequest, ve
         max_ms=max_ms,
         expires_ms=min(max_ms, now + rules.renew_lifetime_ms),
     )
+    if larger_than_zookeeper_takes(situation, "The token", token_bytes(token), lambda: 0) is not None:
+        return Decision(_created(Error.POLICY_VIOLATION, owner, requester, version))
     reply = _created(Error.NONE, owner, requester, version, token, secret_of(token.id, rules))
     return Decision(reply, ((token_record(token), 0),))
 
