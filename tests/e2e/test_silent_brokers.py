@@ -59,6 +59,6 @@ def test_a_fail_over_does_not_wait_for_a_broker_that_hangs(laboratory: Laborator
         wait_for(lambda: None if cluster.zk.exists(mirrored) else "not in ZooKeeper", 60, "the change is mirrored")
         print(f"an admin change is in ZooKeeper after {time.monotonic() - began:.1f} s")
 
-        silent.process.resume()
+        silent.resume()
         wait_for(lambda: None if brokers_of(rest)[SILENT]["told"] else "not told", 60, "the silent broker is told")
         assert wait_ruling(rest) in rest
