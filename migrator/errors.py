@@ -402,7 +402,6 @@ SURVEY_FAILED = Finding(
     "name. It leads and follows what it led and followed before. The other brokers are not affected.",
     remedy="Look at the broker: is it running, and does its inter-broker listener answer? It is asked again by itself, "
     "at the latest every 10 s. The rollback waits for it.",
-    cases=("F-31",),
 )
 
 COPY_DIFFERS = Finding(
