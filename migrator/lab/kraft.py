@@ -116,8 +116,6 @@ class KraftCluster:
     def start(self, deadline_s: float = READY_DEADLINE_S) -> None:
         """Controllers, then brokers; returns when clients are told of every broker."""
         for controller in self.controllers:
-            controller.format()
-        for controller in self.controllers:
             controller.launch() if isinstance(controller, OurController) else controller.start()
         for controller in self.controllers:
             controller.wait_ready(deadline_s)
