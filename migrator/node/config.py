@@ -83,6 +83,7 @@ class NodeConfig:
     auto_leader_rebalance: bool = True
     leader_imbalance_check_interval_s: int = 300
     unclean_leader_election: bool = False
+    unclean_check_interval_ms: int = 300_000
     quorum: QuorumSettings = field(default_factory=QuorumSettings)
     security: Mapping[str, ListenerSecurity] = field(default_factory=dict)
     """Listeners that are not PLAINTEXT, by name: controller listeners, and the one on which brokers are told things."""
@@ -197,6 +198,7 @@ class _Parser:
             auto_leader_rebalance=self._bool("auto.leader.rebalance.enable", True),
             leader_imbalance_check_interval_s=self._int("leader.imbalance.check.interval.seconds", 300, at_least=1),
             unclean_leader_election=self._bool("unclean.leader.election.enable", False),
+            unclean_check_interval_ms=self._int("unclean.leader.election.interval.ms", 300_000, at_least=1),
             quorum=self._quorum_settings(),
             authorizer=self._authorizer({listener.protocol for listener in listeners}),
             tokens=self._tokens(),
