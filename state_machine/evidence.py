@@ -38,6 +38,7 @@ def evidence(snapshot: Snapshot, now: float) -> Evidence:
         check=_check(snapshot, now),
         rehearsal=None if snapshot.rehearsal is None else _rehearsed(snapshot.rehearsal, now),
         copy_audit=_copy_audit(snapshot, now),
+        rival=None if snapshot.rival is None else snapshot.rival.found().text,
     )
     look = snapshot.observation
     if look is None:

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 from migrator.errors import (
     CLUSTER_DISAGREES,
+    CLUSTER_TAKEN,
     CONTROLLER_SILENT,
     FOREIGN_MIGRATION,
     INSPECTION_FAILED,
@@ -103,6 +104,7 @@ class Evidence:
     silent:      controllers of the inventory that do not answer, with the reason.
     file_faults: controllers' files that do not fit the service, with finding code and words.
     driver_state: of the controller that leads, or of one that handed back; a follower's says nothing.
+    rival:       the other migration to which this cluster belongs.
     log_in_migration: some controller that answers has the migration in its log, whatever ZooKeeper says.
     """
 
@@ -125,6 +127,7 @@ class Evidence:
     check: Inspection | None = None
     rehearsal: Inspection | None = None
     copy_audit: Inspection | None = None
+    rival: str | None = None
 
 
 Gate: TypeAlias = Callable[[Evidence], Verdict]
@@ -140,6 +143,11 @@ def looked_at(seen: Evidence) -> Check:
 
 def not_held(seen: Evidence) -> Check:
     return Check("steps forward are not held", seen.held is None, seen.held or "not held")
+
+
+def cluster_is_free(seen: Evidence) -> Check:
+    shown = seen.rival or "none"
+    return Check("No other migration is about this cluster", seen.rival is None, shown, (CLUSTER_TAKEN.code,))
 
 
 def controllers_answer(seen: Evidence) -> Check:
@@ -180,6 +188,7 @@ def preflight_is_clean(seen: Evidence) -> Verdict:
     return Verdict(
         (
             not_held(seen),
+            cluster_is_free(seen),
             looked_at(seen),
             Check(
                 "`check` finds nothing that blocks",
@@ -234,7 +243,9 @@ def brokers_have_joined(seen: Evidence) -> Verdict:
 
 def takeover_may_begin(seen: Evidence) -> Verdict:
     """The window without a controller begins with this step; inside it nothing waits for a person."""
-    return Verdict((not_held(seen), *worth_rehearsing(seen).checks, *_rehearsal_checks(seen.rehearsal)))
+    return Verdict(
+        (not_held(seen), cluster_is_free(seen), *worth_rehearsing(seen).checks, *_rehearsal_checks(seen.rehearsal))
+    )
 
 
 def worth_rehearsing(seen: Evidence) -> Verdict:

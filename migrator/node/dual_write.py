@@ -16,15 +16,25 @@ from dataclasses import replace
 import structlog
 
 from migrator.driver.claim import Claim, Seen, still_ours
-from migrator.driver.guard import check_full_send
+from migrator.driver.guard import Guarded, guard
 from migrator.driver.machine import Happened
 from migrator.driver.mirror import MirrorPlan, Shape, plan, state_creation
 from migrator.driver.orders import Orders, plan_orders_removed, standing
+from migrator.driver.places import plan_places
 from migrator.driver.strangers import Strangers
-from migrator.driver.tell import Order, reachable
+from migrator.driver.tell import reachable
 from migrator.driver.teller import Teller
 from migrator.driver.tree import Tree, as_image, changed_since, clear_broker_configs, missing_states, problems_of
-from migrator.errors import ONLY_IN_ZOOKEEPER, ORDERS_REMOVED, ORDERS_STAND, ZOOKEEPER_LOST, FindingError, Occurrence
+from migrator.errors import (
+    MIRROR_BROKE,
+    ONLY_IN_ZOOKEEPER,
+    ORDERS_REMOVED,
+    ORDERS_STAND,
+    PATH_RECREATED,
+    ZOOKEEPER_LOST,
+    FindingError,
+    Occurrence,
+)
 from migrator.model.diff import diff
 from migrator.model.draft import Delta
 from migrator.model.image import Image
@@ -34,7 +44,7 @@ from migrator.node.driver_node import DriverNode
 from migrator.node.event_queue import LOOK_S
 from migrator.node.mirror_node import Mirror
 from migrator.node.survey import survey_brokers
-from migrator.node.tree_reader import descendants, read_tree
+from migrator.node.tree_reader import descendants, missing_places, read_tree
 from migrator.node.zookeeper_orders import read_orders
 from migrator.zk import paths
 from migrator.zk.multi import Multi
@@ -80,6 +90,10 @@ class DualWriteActs:
             d.now.finding = foreign
             d.now.reason = foreign.text
             return Happened.MUST_GO_BACK
+        if tree.missing:  # somebody deleted them since the takeover, and the rest is written below them
+            await asyncio.to_thread(self._write, (plan_places(tree.missing, claim.epoch_version),))
+        recreated = PATH_RECREATED.found(paths=", ".join(tree.missing)) if tree.missing else None
+        d.now.alarm(PATH_RECREATED.code, recreated)
         if await asyncio.to_thread(self._complete_creations, tree, target, claim):
             tree = await asyncio.to_thread(read_tree, d.session, UNLIMITED, tree)
             d.now.tree = tree
@@ -89,7 +103,7 @@ class DualWriteActs:
         log.info("zk.reconciled", writes=planned.writes, multis=len(planned.multis))
         self._start_mirror(planned.claim, target, Shape(planned.configs, unreadable=unreadable), session_id)
         if d.mirror is None:
-            raise ZOOKEEPER_LOST.error(path=paths.TOPICS, reason="a write was refused; reading and comparing again")
+            raise MIRROR_BROKE.error(reason=d.now.broken)
         if d.propagator.teller is None:
             return Happened.RECONCILED
         d.propagator.mirrored(target.position)
@@ -247,7 +261,7 @@ class DualWriteActs:
     async def tell_brokers(self) -> Happened:
         """The full send, guarded; done when every unfenced broker answered it without an error.
 
-        A broker that does not say what it has holds up nobody else: it is told once it answers, or when it is back.
+        A broker that does not say what it has holds up nobody else: it is told once it answers (full_sends.py).
         """
         d = self.d
         started = d.now_ms()
@@ -265,12 +279,13 @@ class DualWriteActs:
             claim = d.now.claim
             assert claim is not None
             teller = Teller(claim, d.config.inter_broker_listener, d.controller.image)
-            orders, findings = await asyncio.to_thread(self._guarded_orders, teller, silent)
+            guarded = await asyncio.to_thread(self._guarded, teller, silent)
+            findings = guarded.findings
             if not findings:
                 if d.must_go_back():
                     return d.too_late()
                 d.now.fresh_copy = False  # a broker may act on what we say now: the copy is not ours alone any more
-                d.propagator.begin(teller, orders)
+                d.propagator.begin(teller, guarded)
                 return await self._told(teller, started)
             tries += 1
             log.error("brokers.not_told", findings=[found.text for found in findings[:5]], tries=tries)
@@ -293,44 +308,27 @@ class DualWriteActs:
         d.now.surveys.update(surveys)
         return failed
 
-    def _guarded_orders(self, teller: Teller, silent: Collection[int]) -> tuple[list[Order], list[Occurrence]]:
-        orders = self.d.hooks.full_orders(teller.everything(withheld=silent))
-        return orders, self._guard(orders)
-
-    def _guard(self, orders: list[Order]) -> list[Occurrence]:
+    def _guarded(self, teller: Teller, silent: Collection[int]) -> Guarded:
         now, gone = self.d.now, self.d.controller.removals
-        return check_full_send(orders, now.surveys, gone.topics, gone.replicas, after_fail_over=not now.fresh_copy)
+        orders = self.d.hooks.full_orders(teller.everything(withheld=silent))
+        return guard(orders, now.surveys, gone.topics, gone.replicas, after_fail_over=not now.fresh_copy)
 
     async def _told(self, teller: Teller, started: int) -> Happened:
         d = self.d
         while True:
             if d.mirror is None:
                 return Happened.MIRROR_BROKEN
-            suspicion = await self._admit_withheld(teller)
             waiting = d.propagator.not_told()
             if not waiting:
                 partitions, told = d.controller.image.partition_count(), len(teller.audience())
                 log.info("brokers.told", brokers=told, partitions=partitions, took_ms=d.now_ms() - started)
                 return Happened.BROKERS_TOLD
-            d.now.wait_because(suspicion or f"brokers {waiting} have not answered the full send yet")
-            await (asyncio.sleep(LOOK_S) if suspicion else d.events.changed(LOOK_S))
-
-    async def _admit_withheld(self, teller: Teller) -> str | None:
-        """Brokers that were silent before: asked again, guarded, told. Returns why one of them may not be told yet."""
-        d = self.d
-        suspicion = None
-        if not teller.withheld:
-            return None
-        silent = await self._survey_missing()
-        for broker in teller.withheld - set(silent):
-            findings = self._guard(teller.preview(broker))
-            if findings:
-                d.now.finding = findings[0]
-                suspicion = findings[0].text
-                d.now.surveys.pop(broker, None)  # asked again at the next look
-            else:
-                d.propagator.send(teller.admit(broker))
-        return suspicion
+            suspicions = [wait.finding for wait in d.propagator.full_sends.waits().values() if wait.finding is not None]
+            if suspicions:
+                d.now.finding = suspicions[0]
+            first = suspicions[0].text if suspicions else f"brokers {waiting} have not answered the full send yet"
+            d.now.wait_because(first)
+            await d.events.changed(LOOK_S)
 
     async def dual_write(self) -> Happened:
         """Both worlds say the same; stays until somebody asks for more or something breaks."""
@@ -350,6 +348,7 @@ class DualWriteActs:
             if d.now_ms() - looked_ms >= STRANGERS_LOOK_MS or came_or_went:
                 looked_ms = d.now_ms()
                 d.now.trouble = await self._look_for(strangers)
+                await self._look_for_places()
                 await self._look_for_orders()
             behind = 0 if d.mirror is None else d.mirror.behind
             d.now.reason = (
@@ -377,6 +376,16 @@ class DualWriteActs:
             return error.occurrence
         live = {int(name) for name in names or () if name.isdecimal()}
         return strangers.look(live, d.controller.image, d.now_ms())
+
+    async def _look_for_places(self) -> None:
+        """A persistent znode that was deleted breaks the mirror: the comparison that follows creates it again."""
+        d = self.d
+        try:
+            missing = await asyncio.to_thread(missing_places, d.session)
+        except FindingError:
+            return  # `_look_for` names it
+        if missing and d.mirror is not None:
+            d.mirror.break_off(f"{', '.join(missing)} does not exist any more")
 
 
 def is_away(trouble: Occurrence | None) -> bool:
