@@ -147,7 +147,8 @@ class KraftCluster:
         wanted = list(names)
         factor = min(3, len(self.brokers))
         new = [NewTopic(each, partitions, factor, config=dict(config or {})) for each in wanted]
-        for future in self.admin().create_topics(new, operation_timeout=ADMIN_TIMEOUT_S).values():
+        admin = self.admin()  # it has to outlive its requests
+        for future in admin.create_topics(new, operation_timeout=ADMIN_TIMEOUT_S).values():
             future.result(ADMIN_TIMEOUT_S)
         self.wait_isr_whole(wanted)
 
