@@ -402,7 +402,6 @@ SURVEY_FAILED = Finding(
     "name. It leads and follows what it led and followed before. The other brokers are not affected.",
     remedy="Look at the broker: is it running, and does its inter-broker listener answer? It is asked again by itself, "
     "at the latest every 10 s. The rollback waits for it.",
-    cases=("F-31",),
 )
 
 COPY_DIFFERS = Finding(
@@ -914,6 +913,30 @@ UNKNOWN_RELEASE = Finding(
     says="{release} is not a release whose metadata.version is known here (known: {known}).",
     means="The directory was not formatted.",
     remedy="Use the brokers' inter.broker.protocol.version, for instance 3.9.",
+)
+
+LOG_NOT_ON_DISK = Finding(
+    code="Z2K-3121",
+    says="Controller {node} cannot write its metadata log: {reason}.",
+    means="A voter promises only what is on its disk. This process ends; the other voters elect a leader and go on.",
+    remedy="Repair what the reason names (disk full, disk error, no file descriptor, no thread), then start this "
+    "controller again. It reads from the others what it lacks.",
+)
+LOG_FLUSH_SILENT = Finding(
+    code="Z2K-3122",
+    says="The disk of controller {node} has not confirmed a flush of the metadata log for {seconds} s.",
+    means="This controller acknowledges nothing and does not lead until the disk answers. The other voters go on.",
+    remedy="Look at the disk of metadata.log.dir (kernel log, storage, iostat). When it answers, this controller "
+    "catches up by itself; a process that stays stuck has to be ended and started again.",
+)
+
+CONNECTIONS_FULL = Finding(
+    code="Z2K-3123",
+    says="All {most} places for connections are taken: {refused} were refused and {closed} were closed for others.",
+    means="More connections are open than max.connections or the process's file descriptors allow. The connections "
+    "that were silent for the longest time make room, so voters and brokers still get in.",
+    remedy="Find who opens them (ss -tn), raise the limit of open files of this process, and start it again.",
+    severity=Severity.WARNS,
 )
 
 # --- 4xxx: service ----------------------------------------------------------------------------------------

@@ -92,7 +92,14 @@ def brokers_seen(snapshot: Snapshot) -> tuple[BrokerSeen, ...]:
 def _broker(broker: int, seen: dict[str, Any] | None, absent: bool | None) -> BrokerSeen:
     if seen is None:
         return BrokerSeen(broker, registered=absent)
-    return BrokerSeen(broker, mode=seen["mode"], fenced=seen["fenced"], heartbeat_age_ms=seen["heartbeat_age_ms"])
+    not_told = seen.get("not_told")  # versions of ours before this key say nothing
+    return BrokerSeen(
+        broker,
+        mode=seen["mode"],
+        fenced=seen["fenced"],
+        heartbeat_age_ms=seen["heartbeat_age_ms"],
+        not_told=f"{not_told['reason']} (for {not_told['since_ms'] / 1000:.0f} s)" if not_told else "",
+    )
 
 
 def _committed(look: Observation) -> bool | None:

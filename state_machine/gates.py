@@ -55,6 +55,7 @@ class BrokerSeen:
     """A broker as the active controller knows it.
 
     registered: False when only ZooKeeper or the inventory has it; None while no controller answers.
+    not_told:   why it has not acknowledged everything that it has to hear; empty when it has, or has nothing to hear.
     """
 
     id: int
@@ -62,6 +63,7 @@ class BrokerSeen:
     mode: str = "ZooKeeper"
     fenced: bool = False
     heartbeat_age_ms: int | None = 0
+    not_told: str = ""
 
     @property
     def why_unfit(self) -> str:
@@ -76,7 +78,7 @@ class BrokerSeen:
             return f"in {self.mode} mode"
         if self.heartbeat_age_ms is None or self.heartbeat_age_ms >= HEARTBEAT_FRESH_MS:
             return f"last heartbeat {self.heartbeat_age_ms} ms ago"
-        return ""
+        return f"not updated: {self.not_told}" if self.not_told else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,11 +307,13 @@ def copy_is_proven(seen: Evidence) -> Verdict:
 def hand_back_is_possible(seen: Evidence) -> Verdict:
     """Without restarting a broker: all of them in ZooKeeper mode, our controller alive and in dual-write."""
     kraft = [broker.id for broker in seen.brokers if broker.registered and broker.mode != "ZooKeeper"]
+    silent = "; ".join(f"broker {broker.id}: {broker.not_told}" for broker in seen.brokers if broker.not_told)
     return Verdict(
         (
             looked_at(seen),
             controllers_answer(seen),
             Check("the driver can hand back", seen.can_hand_back, driver_text(seen)),
+            Check("every broker has acknowledged its updates", not silent, silent or "all have"),
             Check("every broker is in ZooKeeper mode", not kraft, f"KRaft: {kraft}" if kraft else "all are"),
         )
     )
