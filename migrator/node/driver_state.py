@@ -58,6 +58,8 @@ class DriverState:
     """Brokers with a password in ZooKeeper that cannot be decoded: their configuration is not written there."""
     unmirrored: tuple[Unmirrored, ...] = ()
     """What the log says and ZooKeeper cannot be told, at the last plan."""
+    broken: str = ""
+    """Why the mirror broke last."""
     orders: Orders = NO_ORDERS
     """What others ordered through ZooKeeper, at the last look."""
     alarms: dict[str, Occurrence] = field(default_factory=dict)

@@ -40,7 +40,7 @@ from migrator.node.claims import read_claim
 from migrator.node.config import NodeConfig
 from migrator.node.driver_node import DriverNode
 from migrator.node.driver_state import not_mirrored
-from migrator.node.tree_reader import read_tree
+from migrator.node.tree_reader import missing_places, read_tree
 from migrator.node.zookeeper_orders import read_orders
 from migrator.zk import paths
 from migrator.zk.multi import Multi
@@ -200,6 +200,7 @@ class HandBackActs:
             self._refuse_beside_stock()
             await self._quiet()
             self._refuse_with_unmirrored()
+            await asyncio.to_thread(self._refuse_missing_places)
             await self._refuse_with_orders()
             report, highest = await asyncio.to_thread(self._compare)
             d.now.audit = report
@@ -237,6 +238,12 @@ class HandBackActs:
         found = not_mirrored(self.d.now.unmirrored)
         if found is not None:
             raise HAND_BACK_NOT_POSSIBLE.error(reason=f"{found.code} {found.text}")
+
+    def _refuse_missing_places(self) -> None:
+        """On a thread. What somebody deleted is created again first, from the log, which is retired afterwards."""
+        missing = missing_places(self.d.session)
+        if missing:
+            raise HAND_BACK_NOT_POSSIBLE.error(reason=f"{missing[0]} does not exist; dual-write creates it again")
 
     async def _refuse_with_orders(self) -> None:
         """The next ZooKeeper controller would carry them out, days after they were given."""
