@@ -13,6 +13,7 @@ import msgspec
 from migrator.driver.machine import State, may_abort
 from migrator.model.image import METADATA_VERSION
 from migrator.model.values import Broker
+from migrator.node.connections import Connections
 from migrator.node.driver_node import DriverNode
 from migrator.node.driver_state import DriverState
 from migrator.node.raft_node import RaftNode
@@ -21,7 +22,13 @@ SHOWN: Final = 100
 
 
 def status(
-    raft: RaftNode, driver: DriverNode | None, *, run: str, cluster_id: str, loop_delay_ms: float
+    raft: RaftNode,
+    driver: DriverNode | None,
+    *,
+    run: str,
+    cluster_id: str,
+    loop_delay_ms: float,
+    connections: Connections,
 ) -> dict[str, Any]:
     """run: the incarnation of this process; moves in the driver's history are numbered within it."""
     voter = raft.voter
@@ -39,9 +46,16 @@ def status(
             "log_end": voter.log.end,
             "snapshot": max((each.end_offset for each in voter.log.snapshots), default=0),
             "fetches_waiting": 0 if voter.leadership is None else len(voter.leadership.parked),
+            "flush_waiting_ms": round(raft.flusher.waiting_s * 1000),
             "observers": {str(each): progress.end for each, progress in voter.observers(raft.now_ms()).items()},
         },
         "loop_delay_ms": round(loop_delay_ms, 1),
+        "connections": {
+            "open": connections.open,
+            "most": connections.most,
+            "without_place": connections.refused + connections.closed_for_others,
+        },
+        "findings": [each.as_json() for each in (*raft.findings, connections.finding) if each is not None],
     }
     if driver is not None:
         found |= driver_status(driver)
@@ -107,7 +121,7 @@ def _mirrors(now: DriverState) -> bool:
 def _brokers(driver: DriverNode) -> list[dict[str, Any]]:
     ages = driver.controller.heartbeat_ages_ms()
     channels = {state.broker: state for state in driver.propagator.channels.states()}
-    told = driver.propagator.told()
+    told, not_told = driver.propagator.told(), driver.propagator.why_not_told()
     found = []
     for broker in sorted(driver.controller.image.brokers.values(), key=lambda each: each.id):
         channel = channels.get(broker.id)
@@ -123,6 +137,7 @@ def _brokers(driver: DriverNode) -> list[dict[str, Any]]:
                 "listeners": [f"{each.name}://{each.host}:{each.port}" for each in broker.listeners],
                 "log_dirs": len(broker.log_dirs),
                 "told": told[broker.id],
+                "not_told": not_told.get(broker.id),
                 "requests_waiting": 0 if channel is None else channel.waiting,
                 "problem": None if channel is None else channel.problem,
             }

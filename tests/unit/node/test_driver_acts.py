@@ -12,10 +12,11 @@ import pytest
 
 from migrator.controller.removals import Removals
 from migrator.driver.divergence import Level, Limits
-from migrator.driver.guard import Survey
+from migrator.driver.guard import Guarded, Survey
 from migrator.driver.machine import Happened, State, Window
 from migrator.driver.tell import LEADER_AND_ISR, STOP_REPLICA, Kind, Order
 from migrator.driver.teller import Teller
+from migrator.errors import FindingError
 from migrator.model.draft import Draft
 from migrator.model.image import Position
 from migrator.model.values import Mark, MigrationState
@@ -28,6 +29,8 @@ from migrator.node.driver_node import DriverNode
 from migrator.node.driver_state import DriverState
 from migrator.node.dual_write import DualWriteActs
 from migrator.node.event_queue import EventQueue
+from migrator.node.full_sends import ASKED, SILENT_AFTER_MS
+from migrator.node.hand_back import HandBackActs
 from migrator.node.hooks import Hooks
 from tests.support.builders import a_claim, a_topic, an_image
 from tests.support.told_brokers import request_of
@@ -46,7 +49,10 @@ def a_driver(state: State, *, config: Any = None, channels: Any = None, **known:
     driver.to_brokers = PLAINTEXT
     driver.backlog = []
     image = an_image(a_topic("orders"))
-    driver.controller = SimpleNamespace(image=image, newest=image, removals=Removals())  # type: ignore[assignment]
+    known_of_brokers = SimpleNamespace(odd_hosts={})
+    driver.controller = SimpleNamespace(  # type: ignore[assignment]
+        image=image, newest=image, removals=Removals(), contacts=known_of_brokers
+    )
     driver.session = SimpleNamespace()  # type: ignore[assignment]
     driver._loop = asyncio.get_running_loop()
     driver._calm = SimpleNamespace(begin=lambda: None, end=lambda: None)  # type: ignore[assignment]
@@ -95,10 +101,111 @@ def test_brokers_that_have_not_answered_are_waited_for_also_after_zookeeper_was_
         driver = a_driver(State.SYNCING, channels=SimpleNamespace(send=sent.extend))
         teller = driver.propagator.teller = Teller(a_claim(), "PLAINTEXT", driver.controller.image)
         assert driver.propagator.not_told() == [1, 2, 3]
-        driver.propagator.send(teller.everything(withheld=[3]))
+        driver.propagator._queue(teller.everything(withheld=[3]))
         for order in sent[:4]:  # all three of the first broker, one of the second
             driver.propagator._on_answer(order, None)
         assert driver.propagator.not_told() == [2, 3]
+
+    story(told)
+
+
+def ask_about(driver: Any, logs: dict[str, frozenset[int]]) -> None:
+    """Every broker has these logs."""
+
+    async def ask(broker: int) -> tuple[dict[int, Survey], dict[int, str]]:
+        return {broker: Survey(broker, logs)}, {}
+
+    driver.propagator._ask = driver.propagator.full_sends._ask = ask
+
+
+def a_told_driver(state: State) -> tuple[Any, list[Order]]:
+    """Everybody was sent everything; the orders that were queued, and those that will be."""
+    sent: list[Order] = []
+    channels = SimpleNamespace(send=sent.extend, follow=lambda _: None)
+    driver = a_driver(state, channels=channels)
+    teller = Teller(a_claim(), "PLAINTEXT", driver.controller.image)
+    driver.propagator.begin(teller, Guarded(tuple(teller.everything()), ()))
+    return driver, sent
+
+
+async def resumed(
+    silent: int, *, before_dual_write: bool = False
+) -> tuple[Any, asyncio.Task[Happened], list[Order], list[int]]:
+    """The leader after one that died tells the brokers; one of them does not answer. Last: the clock."""
+    clock, sent = [0], list[Order]()
+    channels = SimpleNamespace(send=sent.extend, follow=lambda _: None, waiting=lambda: 0)
+    driver = a_driver(State.TELLING_BROKERS, channels=channels, now_ms=lambda: clock[0])
+    if before_dual_write:
+        driver.controller.newest = SimpleNamespace(marks={Mark.TAKEOVER: "begun"})
+    driver.now.claim, driver.mirror = a_claim(), SimpleNamespace(behind=0)
+
+    async def ask(broker: int) -> tuple[dict[int, Survey], dict[int, str]]:
+        if broker == silent:
+            await asyncio.Event().wait()
+        return {broker: Survey(broker, {"orders": frozenset({0})})}, {}
+
+    driver.propagator._ask = driver.propagator.full_sends._ask = ask
+    act = asyncio.create_task(DualWriteActs(driver).tell_brokers())
+    while len(sent) < 6:
+        await asyncio.sleep(0)
+    assert {order.broker for order in sent} == {1, 2, 3} - {silent}
+    return driver, act, sent, clock
+
+
+def test_after_a_fail_over_a_silent_broker_is_named_and_dual_write_does_not_wait_for_it() -> None:
+    """Ten seconds were measured during which no other broker had a controller."""
+
+    async def told() -> None:
+        driver, act, _, clock = await resumed(silent=3)
+        assert driver.propagator.not_sent() == [3]
+        clock[0] = SILENT_AFTER_MS
+        driver.events.wake()
+        assert await act is Happened.BROKERS_TOLD
+        why = driver.propagator.why_not_told()
+        assert why[3] == {"code": None, "reason": ASKED, "since_ms": SILENT_AFTER_MS}
+        assert "broker 3 is not updated" in driver.propagator.silence()
+        await driver.propagator.full_sends.stop()
+
+    story(told)
+
+
+def test_the_first_takeover_waits_for_every_broker_also_under_the_next_leader() -> None:
+    async def told() -> None:
+        driver, act, sent, clock = await resumed(silent=3, before_dual_write=True)
+        for order in sent:
+            driver.propagator._on_answer(order, None)
+        clock[0] = 100 * SILENT_AFTER_MS
+        driver.events.wake()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert driver.propagator.not_sent() == []
+        assert not act.done()
+        act.cancel()
+        await driver.propagator.full_sends.stop()
+
+    story(told)
+
+
+def test_a_hand_back_is_refused_by_the_name_of_the_broker_that_is_not_updated() -> None:
+    async def told() -> None:
+        driver, act, sent, clock = await resumed(silent=3)
+        clock[0] = SILENT_AFTER_MS
+        driver.events.wake()
+        await act
+        for order in sent:
+            driver.propagator._on_answer(order, None)
+
+        async def settled() -> None:
+            return None
+
+        driver.controller.settled, driver.controller.lag = settled, lambda: 0
+        quiet = asyncio.create_task(HandBackActs(driver)._quiet())
+        await asyncio.sleep(0)
+        clock[0] += 40_000
+        driver.events.wake()
+        with pytest.raises(FindingError, match="broker 3 is not updated for 41 s"):
+            await quiet
+        await driver.propagator.full_sends.stop()
 
     story(told)
 
@@ -110,21 +217,19 @@ def test_a_broker_that_refuses_everything_gets_one_full_send_at_a_time_and_ever_
     monkeypatch.setattr(propagator, "REFUSED_AGAIN_S", 0.02)
 
     async def told() -> None:
-        sends: list[list[Order]] = []
-        driver = a_driver(State.DUAL_WRITE, channels=SimpleNamespace(send=sends.append))
-        teller = driver.propagator.teller = Teller(a_claim(), "PLAINTEXT", driver.controller.image)
-        driver.propagator.send(teller.everything())
-        refused = [each for each in sends.pop() if each.broker == 1]
+        driver, sent = a_told_driver(State.DUAL_WRITE)
+        ask_about(driver, {"orders": frozenset({0})})
+        refused = [each for each in sent if each.broker == 1]
         began = asyncio.get_running_loop().time()
-        for turn in range(1, 5):
+        for _ in range(4):
+            sent.clear()
             for order in refused:
                 driver.propagator._on_answer(order, "CLUSTER_AUTHORIZATION_FAILED")
-            while len(sends) < turn:
+            while len(sent) < 3:
                 await asyncio.sleep(0.005)
-            refused = list(sends[-1])
-            assert len(refused) == 3
+            refused = list(sent)
+        assert len(sent) == 3
         assert asyncio.get_running_loop().time() - began >= 0.02 * (1 + 2 + 4 + 8)
-        assert len(sends) == 4
 
     story(told)
 
@@ -135,23 +240,16 @@ def test_a_broker_whose_code_fails_at_a_full_request_is_healed_before_the_next_o
     """A log without topic id, of a topic that was deleted while it was away: it would refuse for ever."""
     monkeypatch.setattr(propagator, "REFUSED_AGAIN_S", 0.01)
 
-    async def survey(brokers: Any, *_: object) -> tuple[dict[int, Survey], dict[int, str]]:
-        logs = {"orders": frozenset({0}), "gone": frozenset({3}), "unexplained": frozenset({1})}
-        return {broker.id: Survey(broker.id, logs) for broker in brokers}, {}
-
-    monkeypatch.setattr(propagator, "survey_brokers", survey)
-
     async def told() -> None:
-        sends: list[list[Order]] = []
-        driver = a_driver(State.TELLING_BROKERS, channels=SimpleNamespace(send=sends.append))
+        driver, sent = a_told_driver(State.TELLING_BROKERS)
+        ask_about(driver, {"orders": frozenset({0}), "gone": frozenset({3})})
         driver.controller.removals.topic_gone("gone")
-        teller = driver.propagator.teller = Teller(a_claim(), "PLAINTEXT", driver.controller.image)
-        driver.propagator.send(teller.everything())
-        refused = [each for each in sends.pop() if each.broker == 1]
+        refused = [each for each in sent if each.broker == 1]
+        sent.clear()
         driver.propagator._on_answer(refused[1], refused_whole(UNKNOWN_SERVER_ERROR))
-        while not sends:
+        while len(sent) < 5:
             await asyncio.sleep(0.005)
-        stop, add, *full = sends[0]
+        stop, add, *full = sent
         assert [(each.api_key, each.kind) for each in (stop, add)] == [
             (STOP_REPLICA, Kind.INCREMENTAL),
             (LEADER_AND_ISR, Kind.INCREMENTAL),
@@ -160,7 +258,7 @@ def test_a_broker_whose_code_fails_at_a_full_request_is_healed_before_the_next_o
         assert (dropped.topic_name, [each.partition_index for each in dropped.partition_states]) == ("gone", [3])
         assert [replace(each, full_send=None) for each in full] == [replace(each, full_send=None) for each in refused]
         assert 1 in driver.propagator.not_told()
-        for order in sends[0]:
+        for order in sent:
             driver.propagator._on_answer(order, None)
         assert 1 not in driver.propagator.not_told()
 
