@@ -49,9 +49,8 @@ def a_driver(state: State, *, config: Any = None, channels: Any = None, **known:
     driver.to_brokers = PLAINTEXT
     driver.backlog = []
     image = an_image(a_topic("orders"))
-    known_of_brokers = SimpleNamespace(odd_hosts={})
     driver.controller = SimpleNamespace(  # type: ignore[assignment]
-        image=image, newest=image, removals=Removals(), contacts=known_of_brokers
+        image=image, newest=image, removals=Removals(), contacts=SimpleNamespace(odd_hosts={})
     )
     driver.session = SimpleNamespace()  # type: ignore[assignment]
     driver._loop = asyncio.get_running_loop()
