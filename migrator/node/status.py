@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from migrator.driver.machine import State, may_abort
+from migrator.driver.machine import State
 from migrator.model.image import METADATA_VERSION
 from migrator.model.values import Broker
 from migrator.node.connections import Connections
@@ -72,7 +72,7 @@ def driver_status(driver: DriverNode) -> dict[str, Any]:
             "since_ms": driver.now_ms() - now.since_ms,
             "without_controller_ms": now.without_controller_ms(driver.now_ms()),
             "window_ms": now.window_ms,
-            "can_abort": may_abort(now.state),
+            "can_abort": now.may_abort,
             "can_hand_back": now.state is State.DUAL_WRITE,
             "held": now.state is State.HELD,
             "wishes": driver.wishes.standing(),
