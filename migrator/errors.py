@@ -1158,6 +1158,18 @@ INVENTORY_FILE_UNUSABLE = Finding(
     remedy="Name a file with one JSON object; docs/service.md shows its fields.",
 )
 
+TOKEN_FILE_UNUSABLE = Finding(
+    code="Z2K-4110",
+    says="The token file {file} cannot be used: {reason}.",
+    means="Without its token nobody can use the service, and the service does not start.",
+    remedy="Run the command as the user of the service, or remove the file and start the service again.",
+)
+TOKEN_NEEDED = Finding(
+    code="Z2K-4111",
+    says="This request has {token}.",
+    means="The service answers only who can read its token file. Nothing was done.",
+    remedy="Use `zk2kraft` as the user of the service, or name the file in ZK2KRAFT_TOKEN_FILE; see the runbook.",
+)
 WISH_FORGOTTEN = Finding(
     code="Z2K-4060",
     says="The {wish} that was asked for has not begun, and no driver keeps it: {reason}.",
