@@ -18,11 +18,12 @@ Source: KIP-866; Kafka 3.9 `KRaftMigrationZkWriter`, `ZkTopicMigrationClient`, `
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from migrator.driver.claim import Claim
+from migrator.driver.paths_set import PathsSet
 from migrator.model.diff import MIRRORED_CONFIGS, same_partition
 from migrator.model.draft import Delta
 from migrator.model.image import NO_CONFIG, NO_QUOTAS, Image, Position
@@ -72,7 +73,7 @@ class Shape:
     unreadable: brokers with a password in ZooKeeper that cannot be decoded: their configuration stays as it is there.
     """
 
-    configs: frozenset[str] = frozenset()
+    configs: Set[str] = frozenset()
     below: Mapping[str, Collection[str]] = field(default_factory=dict)
     unreadable: frozenset[str] = frozenset()
 
@@ -83,7 +84,7 @@ class MirrorPlan:
 
     multis: tuple[Multi, ...]
     claim: Claim
-    configs: frozenset[str]
+    configs: Set[str]
     writes: int
     """Znode writes without the checks and without `/migration`."""
 
@@ -124,7 +125,7 @@ def plan(
     if not groups:
         return MirrorPlan((), claim, shape.configs, 0)
     multis, after_claim = _chain(_pack(groups), claim, at)
-    return MirrorPlan(multis, after_claim, frozenset(writer.configs), sum(map(len, groups)))
+    return MirrorPlan(multis, after_claim, writer.configs, sum(map(len, groups)))
 
 
 def state_creation(missing: Iterable[tuple[str, Partition]], existing: Collection[str], claim: Claim) -> list[Multi]:
@@ -192,7 +193,7 @@ class _Writer:
         self._claim = claim
         self._passwords = passwords
         self._below = shape.below
-        self.configs = set(shape.configs)
+        self.configs = PathsSet(shape.configs)
         self._dropped: set[str] = set()
 
     # --- topics --------------------------------------------------------------------------------------------
@@ -312,7 +313,7 @@ class _Writer:
         words = path.split("/")
         above = ["/".join(words[:length]) for length in range(2, len(words))]
         missing = [each for each in above if each not in self.configs and each not in _ALWAYS_THERE]
-        self.configs.update(missing)
+        self.configs |= set(missing)
         return [Create(each, b"") for each in missing]
 
     def write_producer_ids(self, next_producer_id: int) -> list[Operation]:
