@@ -228,7 +228,8 @@ class ControllerProcess:
         quorum = QuorumApis(raft, wall_ms=raft.wall_ms, addresses=addresses, answer_fetch=answer_fetch)
         for listener in self._config.listeners:
             apis = ControllerApis(raft, parts.controller, quorum, listener=listener.name, seen=parts.seen)
-            server = ControllerServer(apis, self._config.security.get(listener.name))
+            security, limit = self._config.security.get(listener.name), self._config.request_bytes_max
+            server = ControllerServer(apis, security, request_bytes_max=limit)
             await server.start(listener.host, listener.port)
             parts.servers.append(server)
 
