@@ -63,9 +63,9 @@ class ControllerServer:
         apis: ControllerApis,
         security: ListenerSecurity | None = None,
         connections: Connections | None = None,
+        on_ended: Callable[[BaseException], None] = lambda error: None,
         *,
         request_bytes_max: int = FRAME_BYTES_MAX,
-        on_ended: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
         """security: None for PLAINTEXT. Raises Z2K-3021 when its keys or certificates cannot be read.
 
