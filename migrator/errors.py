@@ -939,6 +939,16 @@ CONNECTIONS_FULL = Finding(
     severity=Severity.WARNS,
 )
 
+SNAPSHOT_NOT_WRITTEN = Finding(
+    code="Z2K-3124",
+    says="Controller {node} cannot write the snapshot of the metadata that ends at offset {end}: {reason}.",
+    means="The log still has every record, and the quorum goes on. It grows until a snapshot can be written, and a "
+    "controller that starts has more to read.",
+    remedy="Repair what the reason names (disk full, permissions); the next snapshot is tried after the next "
+    "metadata.log.max.record.bytes.between.snapshots or metadata.log.max.snapshot.interval.ms.",
+    severity=Severity.WARNS,
+)
+
 # --- 4xxx: service ----------------------------------------------------------------------------------------
 
 SERVE_CONFIG = Finding(
