@@ -276,6 +276,8 @@ class HandBackActs:
             facts.apply(record)
         comparison = compare_sides(self.d.session, facts, Rules(), passwords=self.d.passwords)
         tree = read_tree(self.d.session, before=self.d.now.tree)
+        if tree.problems:  # the next ZooKeeper controller would read it too, and may end of it
+            raise HAND_BACK_NOT_POSSIBLE.error(reason=f"{tree.problems[0].code} {tree.problems[0].text}")
         report = make_report(
             comparison,
             seconds={"total": time.monotonic() - started},
