@@ -27,7 +27,7 @@ ODD_BROKER = "/brokers/ids/77"
 
 
 def oddities(cluster: Cluster) -> dict[str, bytes]:
-    first, second, third = (f"/brokers/topics/{name}" for name in TOPICS)
+    first, second, *_ = (f"/brokers/topics/{name}" for name in TOPICS)
     without_id = json.loads(cluster.zk.read(second) or b"")
     del without_id["topic_id"]
     return {
