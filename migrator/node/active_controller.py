@@ -35,7 +35,7 @@ from migrator.model.image import Position
 from migrator.model.values import Mark, MigrationState
 from migrator.node.applied_log import AppliedLog
 from migrator.node.log_replay import ReadAhead, bootstrap_level
-from migrator.node.payloads import BATCH_RECORDS_MAX, cut
+from migrator.node.payloads import cut
 from migrator.node.pending_appends import LeadershipLost, PendingAppend, PendingAppends, wait_for_commit
 from migrator.node.raft_node import RaftNode
 from migrator.raft.types import Payload, SnapshotId
@@ -304,7 +304,7 @@ class ActiveController:
         for record, version in records:
             values.append(encode_record(record, version))
             replay(draft, record)
-        payloads = cut(values, BATCH_RECORDS_MAX if divisible else len(values), self._raft.wall_ms())
+        payloads = cut(values, self._raft.wall_ms(), divisible=divisible)
         offset = self._raft.voter.log.end + len(values) - 1
         delta = draft.finish(Position(self.epoch, offset))
         self.newest = delta.after

@@ -18,7 +18,7 @@ from migrator.audit.compare import Report
 from migrator.driver.claim import Claim
 from migrator.driver.copy import Copy
 from migrator.driver.guard import Survey
-from migrator.driver.machine import Happened, State, Window, in_window
+from migrator.driver.machine import Happened, State, Window, in_window, may_abort
 from migrator.driver.orders import NO_ORDERS, Orders
 from migrator.driver.tree import Tree
 from migrator.driver.unmirrored import Unmirrored
@@ -52,6 +52,9 @@ class DriverState:
     finding: Occurrence | None = None
     trouble: Occurrence | None = None
     fresh_copy: bool = False
+    """The copy is appended, or about to be in this very step, and no broker knows of it."""
+    abandoned: bool = False
+    """This takeover may not append any more: its end was reported."""
     dual_write_at: Position = NOWHERE
     reconciled_writes: int | None = None
     unreadable: Mapping[str, Occurrence] = field(default_factory=dict)
@@ -63,9 +66,14 @@ class DriverState:
     orders: Orders = NO_ORDERS
     """What others ordered through ZooKeeper, at the last look."""
     alarms: dict[str, Occurrence] = field(default_factory=dict)
-    """By code: what stands and wants somebody to look, whatever the state."""
+    """By code, or by another name: what stands and wants somebody to look, whatever the state."""
     moves: int = 0
     history: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def may_abort(self) -> bool:
+        """Nothing is appended, so the window can be ended and the cluster given back."""
+        return may_abort(self.state) or (self.state is State.COMMITTING and not self.fresh_copy)
 
     def enter(self, state: State, happened: Happened, now_ms: int) -> None:
         """Take the next state, with the reason for it, and note the move."""
@@ -88,15 +96,16 @@ class DriverState:
             self.reason = reason
             log.info("driver.waits", state=self.state.value, reason=reason)
 
-    def alarm(self, code: str, found: Occurrence | None) -> None:
-        """What is said under this code now, None for nothing any more; logged when it changes."""
-        before = self.alarms.get(code)
+    def alarm(self, name: str, found: Occurrence | None) -> None:
+        """What is said under this name now, None for nothing any more; logged when it changes."""
+        before = self.alarms.get(name)
         if found is None:
-            self.alarms.pop(code, None)
+            self.alarms.pop(name, None)
         else:
-            self.alarms[code] = found
+            self.alarms[name] = found
         text = None if found is None else found.text
         if text != (None if before is None else before.text):
+            code = name if found is None else found.code
             log.warning("driver.alarm", code=code, says=text or "it is over")
 
     def forget_leadership(self) -> None:

@@ -50,6 +50,9 @@ log = structlog.get_logger()
 
 AGAIN_S = 0.2
 FINISH_TRIES = 5
+REFUSED = "hand-back"
+"""Under this stands why the last one was refused, until the next one begins."""
+
 ORDER_TRIES = 3
 """Then orders that cannot be deleted stay: a cluster without a controller is worse."""
 
@@ -195,6 +198,7 @@ class HandBackActs:
         """From dual-write, with every broker in ZooKeeper mode."""
         d = self.d
         d.wishes.begun()
+        d.now.alarm(REFUSED, None)
         try:
             self._refuse_with_kraft_brokers()
             self._refuse_beside_stock()
@@ -210,6 +214,7 @@ class HandBackActs:
                 raise HAND_BACK_NOT_POSSIBLE.error(reason=f"the audit found {first.family} {first.key} {what}")
         except FindingError as error:
             d.now.finding = error.occurrence
+            d.now.alarm(REFUSED, error.occurrence)
             d.now.wait_because(str(error))
             return Happened.HAND_BACK_REFUSED
         return await self._leave(highest)
@@ -260,9 +265,10 @@ class HandBackActs:
         while True:
             behind = 0 if d.mirror is None else d.mirror.behind
             unanswered = d.propagator.channels.waiting()
-            if d.mirror is not None and not behind and not unanswered and not d.controller.lag():
+            silence = d.propagator.silence()
+            if d.mirror is not None and not behind and not unanswered and not silence and not d.controller.lag():
                 return
-            reason = f"{behind} writes to ZooKeeper and {unanswered} requests to brokers are not answered"
+            reason = silence or f"{behind} writes to ZooKeeper and {unanswered} requests to brokers are not answered"
             if d.mirror is None or d.now_ms() > deadline:
                 raise HAND_BACK_NOT_POSSIBLE.error(reason=reason)
             d.now.wait_because(reason)

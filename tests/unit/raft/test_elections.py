@@ -23,7 +23,7 @@ from migrator.raft.effects import (
     StopLeading,
 )
 from migrator.raft.quorum import LAST_EPOCH
-from migrator.raft.roles import Candidate, Follower, Resigned, Unattached
+from migrator.raft.roles import Candidate, Follower, Prospective, Resigned, Unattached
 from migrator.raft.types import (
     NO_DIRECTORY,
     NOBODY,
@@ -32,6 +32,7 @@ from migrator.raft.types import (
     FetchAnswered,
     LeaderClaimAnswered,
     LeaderLeft,
+    LogFlushed,
     RequestFailed,
     ResignRequested,
     Started,
@@ -132,11 +133,13 @@ def test_election_timeouts_are_drawn_between_one_and_two_times_the_setting() -> 
     assert follower.role.fetch_deadline_ms == 2_000 + 499
 
 
-def test_a_candidate_asks_with_what_is_on_its_disk_not_with_what_is_written() -> None:
+def test_a_voter_stands_when_its_log_is_on_its_disk_and_not_before() -> None:
     """It could lose the rest in a crash, and would then be voted for again in the same epoch without it."""
     voter = started(a_node(log=a_log((1, 1, 2, 2), durable_end=2), state=ElectionState(2)))
-    asked = [effect for effect in voter.receive(Ticked(), 1_000) if isinstance(effect, SendVote)]
-    assert {(each.last_epoch, each.last_offset) for each in asked} == {(1, 2)}
+    assert none(voter.receive(Ticked(), 1_000), SendVote)
+    assert voter.next_deadline_ms() is None
+    asked = [effect for effect in voter.receive(LogFlushed(4), 1_000) if isinstance(effect, SendVote)]
+    assert {(each.last_epoch, each.last_offset) for each in asked} == {(2, 4)}
 
 
 def test_a_majority_elects_and_the_leader_opens_its_epoch_before_anything_else() -> None:
@@ -683,3 +686,21 @@ def test_a_follower_whose_leader_left_grants_pre_votes_at_once() -> None:
     voter.receive(an_answer(voter), 10)
     voter.receive(LeaderLeft(6, "a cluster", SECOND, 2, (THIRD, ME)), 20)
     assert one(voter.receive(a_vote_request(candidate=THIRD, pre_vote=True), 30), AnswerVote).granted
+
+
+@pytest.mark.parametrize(("voters", "majority"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 4)])
+def test_half_of_the_voters_is_no_majority(voters: int, majority: int) -> None:
+    """With even numbers two halves would elect two leaders in one epoch, and commit two histories."""
+    node = a_node(voters=tuple(range(1, voters + 1)))
+    assert node.majority == majority
+    assert 2 * node.majority > voters
+
+
+@pytest.mark.parametrize("role", ["unattached", "prospective"])
+def test_no_vote_is_given_in_an_epoch_whose_leader_is_known(role: str) -> None:
+    """Its leader was elected: another vote in the same epoch could elect a second one."""
+    voter = a_node(state=ElectionState(2, leader=THIRD))
+    voter.role = Unattached(9_000) if role == "unattached" else Prospective(9_000, 1, {ME})
+    answer = one(voter.receive(a_vote_request(epoch=2), 10), AnswerVote)
+    assert not answer.granted
+    assert voter.state == ElectionState(2, leader=THIRD)
