@@ -70,10 +70,10 @@ class ActiveController:
         self.image = self.newest = read_ahead.snapshot
         self.contacts = Contacts()
         self.epoch: int | None = None
-        self.writes_allowed: Callable[[], bool] = lambda: False
+        self.writes_allowed: Callable[[], bool] = lambda: not settings.migration_enabled
+        """With the migration the driver says when; without it nothing has to happen first."""
         self.blocked: Callable[[], str | None] = lambda: None
         self.unmirrored: Callable[[Message], Awaitable[Mapping[str, Occurrence]]] = _everything_follows
-        self._serves_kraft = False
         self._raft = raft
         self._log = AppliedLog(raft, read_ahead)
         self._elected: tuple[int, int] | None = None
@@ -177,7 +177,6 @@ class ActiveController:
             log_is_empty=self._log.is_empty,
             migration_enabled=self.settings.migration_enabled,
             bootstrap_level=bootstrap_level(self._bootstrap),
-            serves_kraft=self._serves_kraft,
         )
         if refusal is not None:
             self._on_refused(FindingError(refusal))
@@ -253,11 +252,6 @@ class ActiveController:
             return refuse(request, Error.NOT_CONTROLLER)
         self._raft.metrics.commit.observe(time.perf_counter() - received)
         return reply
-
-    def serve_without_migration(self) -> None:
-        """Be the controller of a cluster that knows no ZooKeeper; call before the node starts."""
-        self._serves_kraft = True
-        self.writes_allowed = lambda: True
 
     def allows(self, request: Message, asker: Asker) -> bool:
         """Whether somebody may ask this at all; topics and configurations are looked at one by one later."""
