@@ -297,7 +297,7 @@ def test_brokers_are_told_though_zookeeper_cannot_be_brought_to_the_log() -> Non
         assert await acts.reconcile() is Happened.RECONCILED
         assert "Z2K-2108" not in driver.now.alarms
         assert driver.propagator.not_told() == [1, 2, 3], "their answers are still awaited"
-        driver.propagator.full_sends.stop()
+        await driver.propagator.full_sends.stop()
 
     story(told)
 
