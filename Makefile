@@ -6,7 +6,7 @@ PYTHON ?= $(or $(firstword $(foreach candidate,python3 python3.14 python3.13 pyt
 SETUP = @$(PYTHON) migrator/lab/bootstrap.py setup
 BIN = .venv/bin
 
-.PHONY: setup check test sim model adversarial lab demo takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse
+.PHONY: setup check test sim model adversarial mutants lab demo takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse
 
 setup:  ## make .venv what uv.lock says
 	$(SETUP)
@@ -33,6 +33,10 @@ model:  ## the quorum in every order; needs spin and gcc (docs/model/README.md)
 adversarial:  ## takeovers cut short under load on real servers, ROUNDS of them (200 take about 45 minutes; docs/adversarial.md)
 	$(SETUP) --with-java
 	$(BIN)/python -m tests.adversarial.takeovers --rounds $(or $(ROUNDS),200)
+
+mutants:  ## hand-made faults in safety-critical lines, and whether the tests find each (docs/mutants.md; 30 minutes)
+	$(SETUP)
+	$(BIN)/python -m tests.mutants --save
 
 lab:  ## a ZooKeeper and three brokers, until Ctrl-C
 	$(SETUP) --with-java
