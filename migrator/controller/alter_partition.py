@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from migrator.controller.decision import Decision, Error, Record, Situation
-from migrator.controller.elections import Election, change, unclean_enabled
+from migrator.controller.elections import Election, able_to_lead, active_brokers, change, unclean_enabled
 from migrator.controller.replay import changed
 from migrator.model.image import Image
 from migrator.model.values import Partition, Recovery, Topic
@@ -64,11 +64,10 @@ def _alter_one(
     error = _refuse(situation.image, sender, partition, asked, wanted, version)
     if error is not Error.NONE or partition is None:
         return AlterPartitionPartitionResult(asked.partition_index, error)
-    active = {broker.id for broker in situation.image.brokers.values() if broker.active}
     record = change(
         topic.id,
         partition,
-        may_lead=active.__contains__,
+        may_lead=able_to_lead(situation.image, partition, active_brokers(situation.image)),
         level=situation.image.metadata_version,
         migration_enabled=situation.settings.migration_enabled,
         isr=[member.broker_id for member in wanted],

@@ -21,6 +21,7 @@ from migrator.controller.decision import (
     register_broker_version,
     registration_change_version,
 )
+from migrator.controller.directories import moved_away, newly_offline, registration_without, with_directories
 from migrator.controller.elections import arrived, badly_led, decide_again, with_broker_in_isr, without_leader
 from migrator.model import levels
 from migrator.model.image import METADATA_VERSION
@@ -65,13 +66,23 @@ def register_broker(situation: Situation, request: BrokerRegistrationRequest) ->
     image, now_ms = situation.image, situation.now_ms
     before = image.brokers.get(request.broker_id)
     again = before is not None and before.incarnation == request.incarnation_id
-    first = () if again or before is None or before.fenced else tuple(_without(situation, before))
+    first = () if before is None or before.fenced else tuple(_given_up(situation, before, request, again=again))
     offset = situation.next_offset + len(first)
     epoch = before.epoch if again and before is not None else offset
     record = _registration_record(request, epoch, before if again else None, image.metadata_version)
     situation.contacts.registered(request.broker_id, offset, now_ms, new_incarnation=not again)
     version = register_broker_version(image.metadata_version)
     return Decision(BrokerRegistrationResponse(broker_epoch=epoch), (*first, (record, version)), divisible=True)
+
+
+def _given_up(
+    situation: Situation, before: Broker, request: BrokerRegistrationRequest, *, again: bool
+) -> Iterator[Record]:
+    """What a broker loses by registering while it is unfenced. again: the same incarnation."""
+    if not again:
+        return _without(situation, before)
+    lost = newly_offline(situation, before, set(before.log_dirs) - set(request.log_dirs))
+    return moved_away(situation, before, lost) if lost else iter(())
 
 
 def _refuse_registration(situation: Situation, request: BrokerRegistrationRequest) -> Error:
@@ -198,9 +209,7 @@ def heartbeat(situation: Situation, request: BrokerHeartbeatRequest) -> Decision
     register_offset = max(broker.epoch, -1 if contact is None else contact.register_offset)
     now = _state(situation, broker)
     after = _next_state(situation, broker, request, now, register_offset)
-    records: tuple[Record, ...] = ()
-    if after is not now:
-        records = tuple(_records_of_move(situation, broker, after))
+    records = tuple(_records_of_heartbeat(situation, broker, request, after, moves=after is not now))
     fenced = after in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW)
     situation.contacts.touch(broker.id, request.current_metadata_offset, situation.now_ms, fenced=fenced)
     if after is BrokerState.CONTROLLED_SHUTDOWN:
@@ -211,6 +220,20 @@ def heartbeat(situation: Situation, request: BrokerHeartbeatRequest) -> Decision
         should_shut_down=after is BrokerState.SHUTDOWN_NOW,
     )
     return Decision(reply, records, divisible=True)
+
+
+def _records_of_heartbeat(
+    situation: Situation, broker: Broker, request: BrokerHeartbeatRequest, after: BrokerState, *, moves: bool
+) -> list[Record]:
+    """What the broker becomes, and what its failed directories mean. The registration without them comes last: cut
+    before it, the next heartbeat finds them failed once more.
+    """
+    lost = newly_offline(situation, broker, request.offline_log_dirs)
+    if not lost:
+        return _records_of_move(situation, broker, after) if moves else []
+    left = with_directories(situation, broker, set(broker.log_dirs) - lost)
+    records = _records_of_move(left, broker, after) if moves else list(moved_away(left, broker, lost))
+    return [*records, *registration_without(broker, lost)]
 
 
 def heartbeat_without_change(situation: Situation, request: BrokerHeartbeatRequest) -> Decision:

@@ -158,6 +158,10 @@ def partition_version(level: int) -> int:
     return 1 if level >= levels.DIRECTORIES else 0
 
 
+CHANGE_OF_DIRECTORIES = 2
+"""Version of a BrokerRegistrationChangeRecord that names directories."""
+
+
 def registration_change_version(level: int) -> int:
     """Of a change that says `in_controlled_shutdown`; the version with directories is for changes of these."""
     return 1 if level >= 7 else 0

@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import Final
 
 from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, TOO_MANY, Decision, Error, Record, Situation
-from migrator.controller.elections import Election, active_brokers, change
+from migrator.controller.elections import Election, able_to_lead, active_brokers, change
 from migrator.controller.refusals import refuse
 from migrator.model.values import NO_LEADER, Partition, Topic
 from migrator.wire.messages.partitions import (
@@ -88,7 +88,7 @@ class _Round:
         record = change(
             topic.id,
             partition,
-            may_lead=self._active.__contains__,
+            may_lead=able_to_lead(self._situation.image, partition, self._active),
             level=self._situation.image.metadata_version,
             migration_enabled=self._situation.settings.migration_enabled,
             election=Election.PREFERRED if self._wanted is ElectionType.PREFERRED else Election.UNCLEAN,

@@ -4,14 +4,15 @@ In:   a partition, who may lead, the wanted in-sync set and the wanted replicas.
 Out:  one PartitionChangeRecord, or None when nothing changes.
 Elsewhere: why it is asked (brokers.py, alter_partition.py, elect_leaders.py, reassignments.py), applying the record
 (replay.py).
-Rules: a reassignment ends in the same record that brings the last new replica in sync. A replica that leaves, and
-while the migration is on an ISR that shrinks, raises the leader epoch: brokers rely on it.
+Rules: a replica leads only from a directory that is online at its broker. A reassignment ends in the same record that
+brings the last new replica in sync. A replica that leaves, and while the migration is on an ISR that shrinks, raises
+the leader epoch: brokers rely on it.
 Source: Kafka 3.9 `PartitionChangeBuilder`, `PartitionReassignmentReplicas`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -21,7 +22,7 @@ from msgspec.structs import replace
 from migrator.controller.decision import Record, Situation, partition_version
 from migrator.model import levels
 from migrator.model.image import Image
-from migrator.model.values import NO_LEADER, ZERO_ID, ConfigType, Partition, Recovery, Topic
+from migrator.model.values import NO_LEADER, UNASSIGNED_DIRECTORY, ZERO_ID, ConfigType, Partition, Recovery, Topic
 from migrator.wire.messages.metadata import NO_LEADER_CHANGE, NO_RECOVERY_CHANGE, PartitionChangeRecord
 
 LEVEL_ISR_SHRINK_NEEDS_NO_BUMP = 12
@@ -63,7 +64,7 @@ class Assignment:
     """Which brokers are to have a partition.
 
     replicas:    all of them, the preferred leader first, those that will go at the end.
-    directories: of brokers that are new to the partition.
+    directories: of brokers that are new to the partition, or whose replica lies elsewhere from now on.
     """
 
     replicas: tuple[int, ...]
@@ -148,7 +149,7 @@ def _assigned(partition: Partition, to: Assignment, level: int) -> dict[str, Any
         unknown = (ZERO_ID,) * len(partition.replicas)
         before = partition.directories or unknown
         known = dict(zip(partition.replicas, before, strict=True))
-        directories = tuple(known.get(each, to.directories.get(each, ZERO_ID)) for each in to.replicas)
+        directories = tuple(to.directories.get(each, known.get(each, ZERO_ID)) for each in to.replicas)
         if directories != before:
             fields["directories"] = directories
     if to.replicas != partition.replicas:
@@ -168,6 +169,18 @@ def active_brokers(image: Image) -> frozenset[int]:
     return frozenset(broker.id for broker in image.brokers.values() if broker.active)
 
 
+def able_to_lead(image: Image, partition: Partition, active: Collection[int]) -> Callable[[int], bool]:
+    """Who may lead this partition: a broker of `active` whose directory with the replica is online."""
+    if not partition.directories:
+        return active.__contains__
+    directories = dict(zip(partition.replicas, partition.directories, strict=False))
+
+    def may_lead(broker: int) -> bool:
+        return broker in active and image.brokers[broker].has_online(directories.get(broker, UNASSIGNED_DIRECTORY))
+
+    return may_lead
+
+
 # --- many partitions at once ------------------------------------------------------------------------------
 
 
@@ -183,7 +196,7 @@ def decide_again(
     leaving: no leader and in no in-sync set any more. joining: may lead although it is still fenced in the image.
     """
     image, settings = situation.image, situation.settings
-    active = {broker.id for broker in image.brokers.values() if broker.active}
+    active = set(active_brokers(image))
     active.discard(leaving)
     if joining != NO_LEADER:
         active.add(joining)
@@ -191,7 +204,7 @@ def decide_again(
         record = change(
             topic.id,
             partition,
-            may_lead=active.__contains__,
+            may_lead=able_to_lead(image, partition, active),
             level=image.metadata_version,
             migration_enabled=settings.migration_enabled,
             isr=[replica for replica in partition.isr if replica != leaving],
@@ -211,8 +224,14 @@ def without_leader(image: Image) -> Iterator[tuple[Topic, Partition]]:
 
 def badly_led(image: Image) -> Iterator[tuple[Topic, Partition]]:
     """Partitions without a leader, or whose leader may not lead: what a takeover has to heal first."""
-    active = {broker.id for broker in image.brokers.values() if broker.active}
-    return ((topic, partition) for topic, partition in image.partitions() if partition.leader not in active)
+    active = active_brokers(image)
+    return ((topic, each) for topic, each in image.partitions() if not able_to_lead(image, each, active)(each.leader))
+
+
+def in_directories(image: Image, directories: Collection[bytes]) -> Iterator[tuple[Topic, Partition]]:
+    """Partitions with a replica in one of these directories."""
+    wanted = frozenset(directories)
+    return ((topic, each) for topic, each in image.partitions() if not wanted.isdisjoint(each.directories))
 
 
 def arrived(image: Image) -> Iterator[tuple[Topic, Partition]]:
@@ -237,7 +256,7 @@ def unclean_enabled(situation: Situation, topic: str) -> bool:
 def preferred_leaders(situation: Situation, limit: int) -> list[Record]:
     """Records that bring leadership back to the first replica, at most `limit` of them."""
     image = situation.image
-    active = {broker.id for broker in image.brokers.values() if broker.active}
+    active = active_brokers(image)
     found: list[Record] = []
     for topic, partition in image.partitions():
         if partition.leader == partition.replicas[0] or partition.replicas[0] not in active:
@@ -245,7 +264,7 @@ def preferred_leaders(situation: Situation, limit: int) -> list[Record]:
         record = change(
             topic.id,
             partition,
-            may_lead=active.__contains__,
+            may_lead=able_to_lead(image, partition, active),
             level=image.metadata_version,
             migration_enabled=situation.settings.migration_enabled,
             election=Election.PREFERRED,

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, TOO_MANY, Decision, Error, Record, Situation
-from migrator.controller.elections import Assignment, Election, active_brokers, change, unclean_enabled
+from migrator.controller.elections import Assignment, Election, able_to_lead, active_brokers, change, unclean_enabled
 from migrator.controller.placement import default_directory, manual_problem
 from migrator.controller.refusals import refuse
 from migrator.controller.replay import changed
@@ -134,7 +134,7 @@ class _Moves:
         return change(
             topic.id,
             partition,
-            may_lead=self._active.__contains__,
+            may_lead=able_to_lead(self._situation.image, partition, self._active),
             level=self._situation.image.metadata_version,
             migration_enabled=self._situation.settings.migration_enabled,
             isr=isr,

@@ -24,6 +24,7 @@ from migrator.controller.brokers import (
 )
 from migrator.controller.configs import alter_configs, incremental_alter_configs
 from migrator.controller.decision import Decision, Error, Situation
+from migrator.controller.directories import assign_replicas
 from migrator.controller.elect_leaders import elect_leaders
 from migrator.controller.features import FORWARDABLE
 from migrator.controller.permissions import decide_allowed
@@ -44,6 +45,7 @@ from migrator.wire.frames import (
 )
 from migrator.wire.messages.brokers import (
     AllocateProducerIdsRequest,
+    AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     ControllerRegistrationRequest,
@@ -127,6 +129,8 @@ def _decide(situation: Situation, request: Message, version: int) -> Decision:
             return heartbeat(situation, request)
         case AlterPartitionRequest():
             return alter_partition(situation, request, version)
+        case AssignReplicasToDirsRequest():
+            return assign_replicas(situation, request)
         case BrokerRegistrationRequest():
             return register_broker(situation, request)
         case ControllerRegistrationRequest():

@@ -29,6 +29,7 @@ from migrator.lab.artifacts import Artifacts
 from migrator.lab.classes import prepared
 from migrator.lab.cluster import Cluster
 from migrator.lab.demo_changes import RECREATED_MARK, Change, Changes
+from migrator.lab.demo_pace import Moments, WakeUps, measure
 from migrator.lab.demo_report import (
     LIMITS,
     ONE_CONTROLLER,
@@ -41,6 +42,8 @@ from migrator.lab.demo_report import (
     Window,
     family_table,
     machine,
+    not_measured,
+    notes,
     problems,
     versions,
 )
@@ -97,7 +100,8 @@ def run_demo(options: Options) -> int:
     with ExitStack() as stack:
         voice = stack.enter_context(Voice())
         laboratory = stack.enter_context(Laboratory(options.directory / "lab", artifacts, say=voice.waiting))
-        report = _Demo(laboratory, options, voice, artifacts).run()
+        wake_ups = stack.enter_context(WakeUps())
+        report = _Demo(laboratory, options, voice, artifacts, wake_ups).run()
         text = msgspec.json.format(msgspec.json.encode(report), indent=1)
         for file in filter(None, (options.directory / REPORT, options.report)):
             file.write_bytes(text + b"\n")
@@ -130,11 +134,14 @@ def _clean(directory: Path) -> None:
 class _Demo:
     """One run: what it needs, and what it has collected so far."""
 
-    def __init__(self, laboratory: Laboratory, options: Options, voice: Voice, artifacts: Artifacts) -> None:
+    def __init__(
+        self, laboratory: Laboratory, options: Options, voice: Voice, artifacts: Artifacts, wake_ups: WakeUps
+    ) -> None:
         self.laboratory = laboratory
         self.options = options
         self.voice = voice
         self.artifacts = artifacts
+        self.wake_ups = wake_ups
         self.cluster = Cluster(laboratory, brokers=options.brokers)
         self.service = LabService(laboratory, audit_engine="spark", spark_master="local[2]")
         self.traffic = Traffic(laboratory, self.cluster.bootstrap_servers)
@@ -389,6 +396,12 @@ class _Demo:
             zookeeper_unseen_s=round(unseen_s(known, start, end), 3),
         )
 
+    def _moments(self) -> Moments:
+        ready, takeover, dual_write, rolling_back, rolled_back = (
+            self._entered(phase) for phase in ("READY", "TAKEOVER", "DUAL_WRITE", "ROLLING_BACK", "ROLLED_BACK")
+        )
+        return Moments(ready, takeover, dual_write, rolling_back, rolled_back + AFTER_HAND_BACK_S)
+
     def _read_from_outside(self) -> ReaderReport:
         self.traffic.stop()
         self.voice.say("traffic", f"stopped, everything answered  {self._counters()}")
@@ -407,10 +420,12 @@ class _Demo:
         options = self.options
         told = self.service.get(f"/migrations/{self.migration}/report")
         window = self._window()
+        pace, stretches = measure(list(read_ledger(self.traffic.ledger)), self.wake_ups, self._moments())
         dual_write = told["migration"]["dual_write"] or {}
         report = DemoReport(
             ok=False,
             problems=[],
+            notes=[],
             versions=versions(self.artifacts),
             machine=machine(),
             cluster=ClusterFigures(
@@ -423,6 +438,8 @@ class _Demo:
             seconds=round(self.voice.seconds, 1),
             phases=told["phases"],
             window=window,
+            pace=pace,
+            stretches=stretches,
             traffic=self.traffic.status,
             outside_reader=reader,
             audits=[each for each in told["audits"] if each["id"] != last_audit["id"]] + [last_audit],
@@ -436,8 +453,14 @@ class _Demo:
             fail_overs=self.fail_overs,
             hand_back=hand_back,
             undo=self.undo,
-            not_verified=[*told["not_verified"], *([] if self.fail_overs else [ONE_CONTROLLER]), *LIMITS],
+            not_verified=[
+                *told["not_verified"],
+                *not_measured(window),
+                *([] if self.fail_overs else [ONE_CONTROLLER]),
+                *LIMITS,
+            ],
         )
+        report.notes = notes(report)
         report.problems = problems(report, acknowledged_least=options.acknowledged_least)
         report.ok = not report.problems
         return report
@@ -450,6 +473,8 @@ def _tell_end(voice: Voice, report: DemoReport, options: Options) -> None:
     voice.plain()
     for problem in report.problems:
         voice.plain(f"NOT GREEN  {problem}")
+    for note in report.notes:
+        voice.plain(f"slow  {note}")
     for each in report.not_verified:
         voice.plain(f"not verified  {each}")
     voice.plain(f"report  {options.report or options.directory / REPORT}")

@@ -17,12 +17,13 @@ import msgspec
 
 from migrator.lab.artifacts import Artifacts
 from migrator.lab.demo_changes import Change
+from migrator.lab.demo_pace import Pace, Stretch, why_slow, why_stalled
 from migrator.lab.traffic_figures import Latency
 from migrator.lab.traffic_proof import ReaderReport
 from migrator.lab.traffic_status import TrafficStatus
 
-ACKNOWLEDGEMENT_LIMIT_MS: Final = 500.0
-"""The slowest acknowledgement from the claim to dual-write."""
+AUDITS_IN_DUAL_WRITE: Final = 2
+"""Right after the takeover, and before the rollback."""
 
 ONE_CONTROLLER: Final = "fail-over of the controller: the quorum has one voter (`--controllers 3` has three)"
 LIMITS: Final = (
@@ -92,16 +93,22 @@ class ClusterFigures(msgspec.Struct, frozen=True):
 
 
 class DemoReport(msgspec.Struct):
-    """The document that `--report` names; a key that is missing would be a defect."""
+    """The document that `--report` names; a key that is missing would be a defect.
+
+    problems: what makes the demo red.   notes: what was slow; nothing was lost by it.
+    """
 
     ok: bool
     problems: list[str]
+    notes: list[str]
     versions: dict[str, str]
     machine: dict[str, Any]
     cluster: ClusterFigures
     seconds: float
     phases: list[dict[str, Any]]
     window: Window
+    pace: Pace
+    stretches: list[Stretch]
     traffic: TrafficStatus
     outside_reader: ReaderReport
     audits: list[dict[str, Any]]
@@ -142,15 +149,29 @@ def problems(report: DemoReport, *, acknowledged_least: int) -> list[str]:
         found.append(f"{report.traffic.acknowledged} of {acknowledged_least} records were acknowledged")
     if report.traffic.lost:
         found.append(f"{report.traffic.lost} records were given up by the producers")
-    slowest = report.window.acknowledgement.max_ms
-    if slowest is None or slowest > ACKNOWLEDGEMENT_LIMIT_MS:
-        found.append(f"the slowest acknowledgement of the window took {slowest} ms")
-    if report.window.zookeeper_unseen_s:
-        found.append(f"ZooKeeper was not seen for {report.window.zookeeper_unseen_s} s; the window is not measured")
+    found += [stalled for each in report.stretches if (stalled := why_stalled(report.pace, each)) is not None]
     if report.hand_back.brokers_restarted:
         found.append(f"{report.hand_back.brokers_restarted} brokers were restarted by the hand-back")
-    if not any(each["purpose"] == "demand" for each in report.audits):
-        found.append("no audit was made in dual-write")
+    return [*found, *_audits_left_out(report.audits)]
+
+
+def notes(report: DemoReport) -> list[str]:
+    """What was slow, by the pace of the same run."""
+    return [slow for each in report.stretches if (slow := why_slow(report.pace, each)) is not None]
+
+
+def not_measured(window: Window) -> list[str]:
+    """What the outside watcher could not know."""
+    if not window.zookeeper_unseen_s:
+        return []
+    return [f"time without controller: the watcher did not reach ZooKeeper for {window.zookeeper_unseen_s} s of it"]
+
+
+def _audits_left_out(audits: list[dict[str, Any]]) -> list[str]:
+    made = [each["purpose"] for each in audits]
+    found = [] if "rehearsal" in made else ["the rehearsal was not audited"]
+    if (in_dual_write := made.count("demand")) < AUDITS_IN_DUAL_WRITE:
+        found.append(f"{in_dual_write} of {AUDITS_IN_DUAL_WRITE} audits were made in dual-write")
     return found
 
 

@@ -26,6 +26,8 @@ from migrator.lab.server import READY_DEADLINE_S
 TIMEOUT_S: Final = 20.0
 POLL_EVERY_S: Final = 0.1
 PHASE_DEADLINE_S: Final = 180.0
+INSPECTION_DEADLINE_S: Final = 960.0
+"""Longer than the service itself lets a command run; on a busy machine an audit takes minutes."""
 
 OnRow = Callable[[Mapping[str, Any]], None]
 
@@ -121,7 +123,7 @@ class LabService:
             deadline_s=deadline_s,
         )
 
-    def wait_gate(self, migration: int, to: str, deadline_s: float = PHASE_DEADLINE_S) -> dict[str, Any]:
+    def wait_gate(self, migration: int, to: str, deadline_s: float = INSPECTION_DEADLINE_S) -> dict[str, Any]:
         """Wait until a person may go on to this phase. Returns the view."""
 
         def why_not(view: dict[str, Any]) -> str | None:
@@ -147,7 +149,7 @@ class LabService:
         )
         return latest[0]
 
-    def audit(self, migration: int, engine: str, deadline_s: float = PHASE_DEADLINE_S) -> dict[str, Any]:
+    def audit(self, migration: int, engine: str, deadline_s: float = INSPECTION_DEADLINE_S) -> dict[str, Any]:
         """Ask for an audit and wait for its end."""
         asked = self.post(f"/migrations/{migration}/audits", {"engine": engine, "who": "laboratory"})
         latest = [asked]

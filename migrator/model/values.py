@@ -139,6 +139,14 @@ class Broker(msgspec.Struct, frozen=True, gc=False):
     def listener(self, name: str) -> Listener | None:
         return next((each for each in self.listeners if each.name == name), None)
 
+    def has_online(self, directory: bytes) -> bool:
+        """Whether a replica in this directory can be served. A directory that is not yet known counts as online, and
+        so does every one of a broker that registered none (it did so below 3.7-IV2).
+        """
+        if directory in (ZERO_ID, UNASSIGNED_DIRECTORY):
+            return True
+        return directory != LOST_DIRECTORY and (not self.log_dirs or directory in self.log_dirs)
+
 
 class Controller(msgspec.Struct, frozen=True, gc=False):
     """A registered controller (ControllerRegistration, from metadata.version 3.7-IV0)."""

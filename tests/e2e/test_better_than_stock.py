@@ -43,7 +43,7 @@ from tests.e2e.support import (
     wait_zookeeper_rules,
 )
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
 ENTITY = ("--entity-type", "clients", "--entity-name", "app")
 CLUSTER_ACL = "/kafka-acl/Cluster/kafka-cluster"

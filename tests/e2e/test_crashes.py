@@ -22,7 +22,7 @@ from tests.e2e.support import (
     wait_zookeeper_rules,
 )
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
 SESSION = {"zookeeper.session.timeout.ms": 6000}
 

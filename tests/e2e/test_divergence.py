@@ -19,7 +19,7 @@ from migrator.lab.properties import Value
 from tests.e2e.quorums import TOPICS, leading, start, three_controllers, wait_ruling
 from tests.e2e.support import assert_same, produce, wait_for
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
 SESSION: Final[dict[str, Value]] = {"zookeeper.session.timeout.ms": 120_000}
 MAX_S: Final = 6

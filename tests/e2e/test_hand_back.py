@@ -28,7 +28,7 @@ from tests.e2e.support import (
     wait_zookeeper_rules,
 )
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
 TOPICS = [f"topic-{number}" for number in range(5)]
 

@@ -23,7 +23,7 @@ from migrator.lab.traffic_proof import ReaderReport, prove
 from migrator.lab.traffic_status import TrafficStatus
 from migrator.lab.watcher import Kind, longest_absence_s, read_sights, reigns, start_watcher, unseen_s
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
 TOPICS = ["orders", "payments", "grown"]
 RECORDS = 5_000

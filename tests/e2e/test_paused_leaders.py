@@ -20,7 +20,7 @@ from migrator.lab.ours import OurController
 from tests.e2e.quorums import TOPICS, leading, start, three_controllers, wait_ruling
 from tests.e2e.support import assert_same, copies, spoil, wait_for, wait_zookeeper_rules
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
 PAUSE_S = 10.0
 """Longer than any election, shorter than a session of ZooKeeper: the paused one's writes would still arrive."""

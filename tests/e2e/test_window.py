@@ -25,7 +25,7 @@ from tests.e2e.support import (
 )
 from tests.e2e.test_lab_traffic import RECORDS, assert_all_good, assert_nothing_lost
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
 
 def stalled(mark: Path) -> None:
