@@ -40,7 +40,7 @@ FAULTS: Final = (
     ),
     Fault(
         CONTROLLER + "brokers.py",
-        "    first = () if again or before is None or before.fenced else tuple(_without(situation, before))\n",
+        "    first = () if before is None or before.fenced else tuple(_given_up(situation, before, request, again=again))\n",
         "    first = ()\n",
         "a broker that lost its disk stays in sync and leads",
         CONTROLLER_UNIT,
