@@ -174,11 +174,16 @@ def release(
     accept_loss: Annotated[
         bool, typer.Option("--accept-loss", help="go on although a log given holds what ZooKeeper lacks")
     ] = False,
+    drop_orders: Annotated[
+        bool,
+        typer.Option("--drop-orders", help="delete orders below /admin that nobody shall carry out"),
+    ] = False,
 ) -> None:
     """Give the controllership back to ZooKeeper with none of our controllers alive. Exit: 2 refused."""
     from api import main
 
-    raise typer.Exit(main.release(zookeeper, logs or [], execute=execute, accept_loss=accept_loss))
+    consent = {"accept_loss": accept_loss, "drop_orders": drop_orders}
+    raise typer.Exit(main.release(zookeeper, logs or [], execute=execute, **consent))
 
 
 @app.command()

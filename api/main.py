@@ -225,13 +225,13 @@ def _difference_line(each: Difference) -> str:
     return f"{each.kind}: {what} zookeeper={each.zookeeper} log={each.log}"
 
 
-def release(zookeeper: str, logs: list[Path], *, execute: bool, accept_loss: bool) -> int:
+def release(zookeeper: str, logs: list[Path], *, execute: bool, accept_loss: bool, drop_orders: bool) -> int:
     from migrator.node.release import execute_release, plan_release
     from migrator.zk.session import ZkSession
 
     with ZkSession(zookeeper) as session:
         try:
-            plan = plan_release(session, logs, accept_loss=accept_loss)
+            plan = plan_release(session, logs, accept_loss=accept_loss, drop_orders=drop_orders)
             print("before", *plan.before, sep="\n  ")
             print("what ZooKeeper has of the metadata log", *plan.mirrored, sep="\n  ")
             print(f"brokers in ZooKeeper mode: {list(plan.brokers)}")

@@ -430,6 +430,33 @@ RELEASE_REFUSED = Finding(
     means="Nothing was changed. Releasing now could leave partitions without a controller that knows them.",
     remedy="Mend what the reason names; a living controller of ours hands back with `zk2kraft rollback`.",
 )
+ORDERS_STAND = Finding(
+    code="Z2K-2101",
+    says="ZooKeeper holds {count} orders that nobody carries out, the first is {first}.",
+    means="Somebody wrote them for a ZooKeeper controller: an old tool, or a script that knows ZooKeeper. The KRaft "
+    "controller does not read them. A ZooKeeper controller would carry them out after a way back, so none is possible "
+    "while they stand.",
+    remedy="Find out who writes them and stop that. Give the order once more with Kafka's own tools and "
+    "--bootstrap-server. Then remove the znodes (the page says how), or restart the leading controller: the next one "
+    "removes them.",
+    severity=Severity.WARNS,
+)
+ORDERS_IN_THE_WAY = Finding(
+    code="Z2K-2102",
+    says="There is no way back now: ZooKeeper holds {count} orders for a ZooKeeper controller, the first is {first}.",
+    means="The next ZooKeeper controller would carry them out: a topic named in /admin/delete_topics would be deleted "
+    "with its data. Nothing was changed.",
+    remedy="Remove the znodes of the orders (the page says how), and ask again. With no controller alive, "
+    "`zk2kraft release --drop-orders` removes them in the same transaction.",
+)
+ORDERS_REMOVED = Finding(
+    code="Z2K-2103",
+    says="{count} orders were removed from ZooKeeper and not carried out, the first is {first}.",
+    means="They were written for a ZooKeeper controller. The controllers bring ZooKeeper to what the log says, and the "
+    "log has no such order.",
+    remedy="If the order is still wanted, give it with Kafka's own tools and --bootstrap-server.",
+    severity=Severity.WARNS,
+)
 RELEASE_WOULD_LOSE = Finding(
     code="Z2K-2070",
     says="ZooKeeper lacks {records} of the metadata log in {directory}: it has everything up to offset {mirrored}, and "

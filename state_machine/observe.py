@@ -47,7 +47,8 @@ class ControllerSeen(msgspec.Struct, frozen=True):
         if self.status is None or self.driver is None:
             return []
         driver, behind = self.driver, self.status["dual_write"]["finding"]
-        return [each for each in (driver["finding"], driver["trouble"], behind) if each is not None]
+        said = (driver["finding"], driver["trouble"], behind, *driver.get("alarms", ()))
+        return [each for each in said if each is not None]
 
     @property
     def leads(self) -> bool:

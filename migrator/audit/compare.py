@@ -18,6 +18,7 @@ import msgspec
 
 from migrator.audit.normalise import (
     FAMILIES,
+    ORDERS,
     PARTITIONS,
     PRODUCER_IDS,
     STATE_FIELDS,
@@ -146,6 +147,8 @@ class Rules:
             return self._producer_id_rule(each, zookeeper.get(STOCK_ANNOUNCES))
         if each.family == TOPIC_CONFIGS and each.kind == Kind.MISSING_IN_LOG and each.key not in self.topics:
             return "configuration without a topic"
+        if each.family == ORDERS and (self.producer_id_margin or self.copied_zxid != NOT_A_COPY):
+            return "an order for the controller of ZooKeeper, which rules until the takeover"
         return ""
 
     def _producer_id_rule(self, each: Difference, announced: int | None) -> str:

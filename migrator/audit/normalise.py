@@ -35,7 +35,10 @@ PARTITIONS: Final = "partitions"
 TOPIC_CONFIGS: Final = "topic configs"
 BROKER_CONFIGS: Final = "broker configs"
 PRODUCER_IDS: Final = "producer ids"
-FAMILIES: Final = (TOPICS, PARTITIONS, TOPIC_CONFIGS, BROKER_CONFIGS, PRODUCER_IDS, *SECURITY_FAMILIES)
+ORDERS: Final = "orders"
+"""What somebody left below `/admin` for a ZooKeeper controller: the log has no form of it, so each one differs."""
+
+FAMILIES: Final = (TOPICS, PARTITIONS, TOPIC_CONFIGS, BROKER_CONFIGS, PRODUCER_IDS, *SECURITY_FAMILIES, ORDERS)
 
 PRODUCER_IDS_KEY: Final = "next"
 STOCK_ANNOUNCES: Final = "announced by stock"

@@ -34,6 +34,7 @@ from migrator.audit.zk_source import (
     TopicRows,
     config_names,
     config_rows,
+    order_rows,
     producer_id_row,
     security_paths,
     security_rows,
@@ -186,6 +187,8 @@ def compare_others(
     if not _unread(comparison, row):
         comparison.add(PRODUCER_IDS, PRODUCER_IDS_KEY, row.facts, log.producer_ids(), row.version)
     _compare_security(session, log, comparison, limits)
+    for order in order_rows(session):
+        comparison.add(order.family, order.key, order.facts, None, order.version)
 
 
 def _compare_security(session: Session, log: LogFacts, comparison: Comparison, limits: ReadLimits) -> None:

@@ -13,12 +13,15 @@ from typing import Any, Final
 
 import msgspec
 
-from migrator.audit.normalise import BROKER_CONFIGS, PRODUCER_IDS, RESOURCES, Facts
+from migrator.audit.normalise import BROKER_CONFIGS, ORDERS, PRODUCER_IDS, RESOURCES, Facts
 from migrator.audit.security_facts import SCRAM, SECURITY_FAMILIES, TOKENS
 
 TOPIC_SUBJECT: Final = "topic/"
 BROKER_SUBJECT: Final = "broker/"
 PRODUCER_IDS_SUBJECT: Final = "producer ids"
+ORDER_SUBJECT: Final = "order "
+"""Before the path of an order."""
+
 ZNODE_SUBJECT: Final = "znode "
 """Before the path of a znode of quotas, credentials, ACLs or a token."""
 
@@ -56,6 +59,8 @@ def subject_of(family: str, key: str) -> str:
     """The subject of a key that is not below a topic, or is named as its topic."""
     if family == PRODUCER_IDS:
         return PRODUCER_IDS_SUBJECT
+    if family == ORDERS:
+        return ORDER_SUBJECT + key
     if family in SECURITY_FAMILIES:
         return ZNODE_SUBJECT + key
     return (BROKER_SUBJECT if family == BROKER_CONFIGS else TOPIC_SUBJECT) + key

@@ -28,6 +28,7 @@ from migrator.audit.normalise import BROKER_CONFIGS, TOPIC_CONFIGS
 from migrator.audit.rows import (
     BROKER_SUBJECT,
     HOLD_SECRETS,
+    ORDER_SUBJECT,
     PRODUCER_IDS_SUBJECT,
     TOPIC_SUBJECT,
     ZNODE_SUBJECT,
@@ -40,6 +41,8 @@ from migrator.audit.zk_source import (
     Session,
     config_names,
     config_rows,
+    order_rows,
+    order_rows_at,
     producer_id_row,
     security_paths,
     security_rows,
@@ -133,7 +136,7 @@ class Others(msgspec.Struct, frozen=True, tag=True):
     """Everything but topics and their configurations."""
 
     def __str__(self) -> str:
-        return "configurations of brokers, producer ids, quotas, credentials, ACLs and tokens"
+        return "configurations of brokers, producer ids, quotas, credentials, ACLs, tokens and orders"
 
 
 ZkPart = TopicRange | Others
@@ -180,6 +183,7 @@ def _rows_of_part(
             yield from config_rows(session, BROKER_CONFIGS, brokers, limits, passwords)
             yield producer_id_row(session)
             yield from security_rows(session, security_paths(session, limits), limits)
+            yield from order_rows(session)
         case _:
             assert_never(part)
 
@@ -194,6 +198,7 @@ def _rows_of_subjects(
     if PRODUCER_IDS_SUBJECT in subjects:
         yield producer_id_row(session)
     yield from security_rows(session, _named(subjects, ZNODE_SUBJECT), limits)
+    yield from order_rows_at(session, _named(subjects, ORDER_SUBJECT))
 
 
 def _topics_and_configs(

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from migrator.audit.normalise import (
     BROKER_CONFIGS,
+    ORDERS,
     PARTITIONS,
     PRODUCER_IDS,
     PRODUCER_IDS_KEY,
@@ -185,6 +186,23 @@ def security_paths(session: Session, limits: ReadLimits = UNLIMITED) -> list[str
 def _below(session: Session, parents: list[str], limits: ReadLimits) -> list[str]:
     found = zip(parents, session.children_many(parents, limits), strict=True)
     return [f"{parent}/{name}" for parent, names in found for name in sorted(names or ())]
+
+
+# --- orders -----------------------------------------------------------------------------------------------
+
+
+def order_rows(session: Session) -> Iterator[SideRow]:
+    """What a ZooKeeper controller would carry out. A topic that is to be deleted is an order of its own."""
+    wanted = [*_below(session, [paths.DELETE_TOPICS], UNLIMITED), paths.REASSIGN_PARTITIONS, paths.PREFERRED_ELECTION]
+    yield from order_rows_at(session, wanted)
+
+
+def order_rows_at(session: Reader, wanted: Iterable[str]) -> Iterator[SideRow]:
+    """wanted: paths of orders; one that is gone has no row."""
+    places = list(wanted)
+    for path, znode in zip(places, session.get_many(places), strict=True):
+        if znode is not None:
+            yield SideRow(ORDERS, path, subject_of(ORDERS, path), {"order": "given"}, znode.mzxid)
 
 
 # --- names ------------------------------------------------------------------------------------------------

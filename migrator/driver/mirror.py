@@ -140,13 +140,6 @@ def state_creation(missing: Iterable[tuple[str, Partition]], existing: Collectio
     return [Multi((check, *packed)) for packed in _pack([[operation] for operation in operations])]
 
 
-def plan_orders_taken(claim: Claim) -> Multi:
-    """Every move ordered through ZooKeeper is in the topics' znodes now, where a later controller finds it. Left
-    there, the order would be carried out once more after a hand-back, whatever was ordered since.
-    """
-    return Multi((Check(paths.CONTROLLER_EPOCH, claim.epoch_version), Delete(paths.REASSIGN_PARTITIONS)))
-
-
 def needs_zookeeper_first(delta: Delta) -> frozenset[bytes]:
     """Topics of which brokers may hear only after ZooKeeper has them: a broker that creates, drops or moves a
     replica reads the topic's configuration there. Leader and ISR changes wait for nothing.

@@ -366,7 +366,7 @@ def problems_of(tree: Tree, target: Image) -> list[Occurrence]:
     """What has to be understood before the tree can be brought to what the log says.
 
     A state znode that is missing of a partition that the log does not have says nothing: a deletion in several multis
-    takes the states first, and was interrupted.
+    takes the states first, and was interrupted. Nor does an order: it is taken away unread (orders.py).
     """
     gone = {
         paths.state(name, partition)
@@ -375,7 +375,9 @@ def problems_of(tree: Tree, target: Image) -> list[Occurrence]:
         for partition in range(len(reading.state_mzxids))
         if not _has_partition(target, reading.topic.id, partition)
     }
-    return [each for each in tree.problems if each.code != STATE_MISSING.code or str(each.values["path"]) not in gone]
+    told_elsewhere = {paths.REASSIGN_PARTITIONS}
+    problems = [each for each in tree.problems if each.values.get("path") not in told_elsewhere]
+    return [each for each in problems if each.code != STATE_MISSING.code or str(each.values["path"]) not in gone]
 
 
 def _has_partition(image: Image, topic_id: bytes, partition: int) -> bool:

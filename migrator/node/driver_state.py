@@ -19,6 +19,7 @@ from migrator.driver.claim import Claim
 from migrator.driver.copy import Copy
 from migrator.driver.guard import Survey
 from migrator.driver.machine import Happened, State, Window, in_window
+from migrator.driver.orders import NO_ORDERS, Orders
 from migrator.driver.tree import Tree
 from migrator.errors import Occurrence
 from migrator.model.image import NOWHERE, Position
@@ -54,6 +55,10 @@ class DriverState:
     reconciled_writes: int | None = None
     unreadable: Mapping[str, Occurrence] = field(default_factory=dict)
     """Brokers with a password in ZooKeeper that cannot be decoded: their configuration is not written there."""
+    orders: Orders = NO_ORDERS
+    """What others ordered through ZooKeeper, at the last look."""
+    alarms: dict[str, Occurrence] = field(default_factory=dict)
+    """By code: what stands and wants somebody to look, whatever the state."""
     moves: int = 0
     history: list[dict[str, Any]] = field(default_factory=list)
 
@@ -78,12 +83,25 @@ class DriverState:
             self.reason = reason
             log.info("driver.waits", state=self.state.value, reason=reason)
 
+    def alarm(self, code: str, found: Occurrence | None) -> None:
+        """What is said under this code now, None for nothing any more; logged when it changes."""
+        before = self.alarms.get(code)
+        if found is None:
+            self.alarms.pop(code, None)
+        else:
+            self.alarms[code] = found
+        text = None if found is None else found.text
+        if text != (None if before is None else before.text):
+            log.warning("driver.alarm", code=code, says=text or "it is over")
+
     def forget_leadership(self) -> None:
         """What this node held or learned as a leader means nothing when it leads again."""
         self.claim = self.window = None
         self.dual_write_at = NOWHERE
         self.fresh_copy = False
         self.unreadable = {}
+        self.orders = NO_ORDERS
+        self.alarms.clear()
         self.surveys.clear()
 
     def without_controller_ms(self, now_ms: int) -> int | None:

@@ -18,12 +18,13 @@ import structlog
 from migrator.driver.claim import Claim, Seen, still_ours
 from migrator.driver.guard import check_full_send
 from migrator.driver.machine import Happened
-from migrator.driver.mirror import MirrorPlan, Shape, plan, plan_orders_taken, state_creation
+from migrator.driver.mirror import MirrorPlan, Shape, plan, state_creation
+from migrator.driver.orders import Orders, plan_orders_removed, standing
 from migrator.driver.strangers import Strangers
 from migrator.driver.tell import Order, reachable
 from migrator.driver.teller import Teller
 from migrator.driver.tree import Tree, as_image, changed_since, clear_broker_configs, missing_states, problems_of
-from migrator.errors import ONLY_IN_ZOOKEEPER, ZOOKEEPER_LOST, FindingError, Occurrence
+from migrator.errors import ONLY_IN_ZOOKEEPER, ORDERS_REMOVED, ORDERS_STAND, ZOOKEEPER_LOST, FindingError, Occurrence
 from migrator.model.diff import diff
 from migrator.model.draft import Delta
 from migrator.model.image import Image
@@ -34,6 +35,7 @@ from migrator.node.event_queue import LOOK_S
 from migrator.node.mirror_node import Mirror
 from migrator.node.survey import survey_brokers
 from migrator.node.tree_reader import descendants, read_tree
+from migrator.node.zookeeper_orders import read_orders
 from migrator.zk import paths
 from migrator.zk.multi import Multi
 from migrator.zk.passwords import PasswordEncoder
@@ -67,7 +69,8 @@ class DualWriteActs:
             return d.too_late()
         claim = replace(claim, migration_version=seen.migration_version)
         self._heal_leaders()
-        ordered = await self._begin_ordered()
+        orders = await asyncio.to_thread(read_orders, d.session)
+        begun = await self._begin_ordered()
         target = d.controller.image
         d.backlog.clear()
         tree = await asyncio.to_thread(read_tree, d.session, UNLIMITED, d.now.tree)
@@ -81,8 +84,7 @@ class DualWriteActs:
             tree = await asyncio.to_thread(read_tree, d.session, UNLIMITED, tree)
             d.now.tree = tree
         planned, unreadable = await self._write_difference(tree, target, claim)
-        if ordered:
-            await asyncio.to_thread(self._write, (plan_orders_taken(claim),))
+        await self._take_orders_away(orders, claim, begun)
         d.now.reconciled_writes = planned.writes
         log.info("zk.reconciled", writes=planned.writes, multis=len(planned.multis))
         self._start_mirror(planned.claim, target, Shape(planned.configs, unreadable=unreadable), session_id)
@@ -123,7 +125,7 @@ class DualWriteActs:
                 log.info("leaders.healed", partitions=healed)
 
     async def _begin_ordered(self) -> bool:
-        """Until dual-write is entered: what `/admin/reassign_partitions` orders is ours to do. True when it is there.
+        """Until dual-write is entered: what `/admin/reassign_partitions` orders is ours to do. True when it was heeded.
 
         Later nobody reads that znode but a ZooKeeper controller, after a hand-back.
         """
@@ -133,10 +135,31 @@ class DualWriteActs:
         znode = await asyncio.to_thread(d.session.get, paths.REASSIGN_PARTITIONS)
         if znode is None:
             return False
-        begun = await d.controller.begin(parse_ordered_moves(paths.REASSIGN_PARTITIONS, znode.data))
+        try:
+            moves = parse_ordered_moves(paths.REASSIGN_PARTITIONS, znode.data)
+        except FindingError as error:
+            log.warning("moves.unreadable", code=error.code, reason=error.occurrence.text)
+            return False
+        begun = await d.controller.begin(moves)
         if begun:
             log.info("moves.begun", partitions=begun)
         return True
+
+    async def _take_orders_away(self, orders: Orders, claim: Claim, begun: bool) -> None:
+        """Moves that were begun are in the topics' znodes now; left here, the order would be carried out once more
+        after a hand-back. All other orders are nobody's. One that cannot be removed stays, and bars the way back.
+        """
+        if not orders.given:
+            return
+        try:
+            await asyncio.to_thread(self._write, tuple(plan_orders_removed(orders, claim)))
+        except FindingError as error:
+            log.warning("orders.not_removed", code=error.code, reason=error.occurrence.text)
+            return
+        unheeded = [path for path in orders.given if not (begun and path == paths.REASSIGN_PARTITIONS)]
+        if unheeded:
+            removed = ORDERS_REMOVED.found(count=len(unheeded), first=unheeded[0])
+            log.warning("orders.removed", code=removed.code, says=removed.text, orders=unheeded[:100])
 
     def _foreign_since_copy(self, tree: Tree) -> Occurrence | None:
         """Right after the commit nobody but us may have changed what was copied: no broker takes our word yet."""
@@ -327,6 +350,7 @@ class DualWriteActs:
             if d.now_ms() - looked_ms >= STRANGERS_LOOK_MS or came_or_went:
                 looked_ms = d.now_ms()
                 d.now.trouble = await self._look_for(strangers)
+                await self._look_for_orders()
             behind = 0 if d.mirror is None else d.mirror.behind
             d.now.reason = (
                 f"ZooKeeper has everything up to offset {d.now.dual_write_at.offset}"
@@ -334,6 +358,15 @@ class DualWriteActs:
                 + (f"; {d.now.trouble.text}" if is_away(d.now.trouble) and d.now.trouble is not None else "")
             )
             await d.events.changed(LOOK_S if is_away(d.now.trouble) else 5.0)
+
+    async def _look_for_orders(self) -> None:
+        """Given through ZooKeeper since the reconcile: nobody carries them out, and they bar the way back."""
+        now = self.d.now
+        try:
+            now.orders = await asyncio.to_thread(read_orders, self.d.session)
+        except FindingError:
+            return  # whatever keeps ZooKeeper from answering is told as `trouble`
+        now.alarm(ORDERS_STAND.code, standing(now.orders))
 
     async def _look_for(self, strangers: Strangers) -> Occurrence | None:
         """Brokers in ZooKeeper that do not follow us, or that it does not answer."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import closing
+from itertools import count
 
 import msgspec
 import structlog
@@ -32,12 +33,14 @@ from migrator.driver.claim import (
     refuse_claim,
 )
 from migrator.driver.machine import Happened
+from migrator.driver.orders import NO_ORDERS, Orders, in_the_way
 from migrator.errors import HAND_BACK_NOT_POSSIBLE, ZOOKEEPER_LOST, FindingError
 from migrator.model.values import Mark
 from migrator.node.claims import read_claim
 from migrator.node.config import NodeConfig
 from migrator.node.driver_node import DriverNode
 from migrator.node.tree_reader import read_tree
+from migrator.node.zookeeper_orders import read_orders
 from migrator.zk import paths
 from migrator.zk.multi import Multi
 from migrator.zk.session import ZkSession
@@ -46,6 +49,9 @@ log = structlog.get_logger()
 
 AGAIN_S = 0.2
 FINISH_TRIES = 5
+ORDER_TRIES = 3
+"""Then orders that cannot be deleted stay: a cluster without a controller is worse."""
+
 QUIET_MAX_S = 30.0
 """How long a hand-back waits for everything to be mirrored and answered before it is refused."""
 
@@ -64,10 +70,15 @@ class Left(msgspec.Struct, frozen=True):
     kraft_epoch: int
     zk_epoch: int
     highest_state_epoch: int
+    leaves_orders: bool = False
+    """Given up before any broker was told: orders in ZooKeeper are its own affair, as if we had not come."""
 
 
-def last_step(seen: Seen, left: Left) -> Multi | None:
-    """Delete the claim of this log; None when it does not stand any more."""
+def last_step(seen: Seen, left: Left, orders: Orders = NO_ORDERS) -> Multi | None:
+    """Delete the claim of this log; None when it does not stand any more.
+
+    orders: what came after the hand-back had found none; it goes in the same multi, before anybody can carry it out.
+    """
     held = seen.controller
     if held is None or (held.brokerid, held.kraft_epoch) != (left.node, left.kraft_epoch):
         return None
@@ -85,7 +96,8 @@ def last_step(seen: Seen, left: Left) -> Multi | None:
         migration_version=seen.migration_version,
         ephemeral=bool(seen.controller_owner),
     )
-    return plan_hand_back(claim, left.highest_state_epoch)
+    given_back = plan_hand_back(claim, left.highest_state_epoch)
+    return given_back if left.leaves_orders else Multi((*given_back.operations, *orders.deletions))
 
 
 def finish(config: NodeConfig, mark: str) -> None:
@@ -101,9 +113,9 @@ def finish(config: NodeConfig, mark: str) -> None:
         return
     timeout_s = config.zookeeper_connection_timeout_ms / 1000
     with closing(ZkSession(config.zookeeper_connect).start(timeout_s)) as session:
-        for _ in range(FINISH_TRIES):
+        for number in range(FINISH_TRIES):
             session.sync()
-            multi = last_step(read_claim(session), left)
+            multi = last_step(read_claim(session), left, read_orders(session) if number < ORDER_TRIES else NO_ORDERS)
             if multi is None or session.apply(multi).applied:
                 return
         raise ZOOKEEPER_LOST.error(path=paths.CONTROLLER, reason="the claim changes while it is given back")
@@ -186,6 +198,7 @@ class HandBackActs:
             self._refuse_with_kraft_brokers()
             self._refuse_beside_stock()
             await self._quiet()
+            await self._refuse_with_orders()
             report, highest = await asyncio.to_thread(self._compare)
             d.now.audit = report
             if not report.same:
@@ -200,7 +213,7 @@ class HandBackActs:
 
     async def give_up(self) -> Happened:
         """After the commit, but before any broker heard of us: leave at once; this log is retired."""
-        return await self._leave(-1)
+        return await self._leave(-1, leaves_orders=True)
 
     def _refuse_with_kraft_brokers(self) -> None:
         kraft = sorted(broker.id for broker in self.d.controller.image.brokers.values() if not broker.migrating)
@@ -217,6 +230,13 @@ class HandBackActs:
         if ours <= voters // 2:
             reason = f"{ours} of {voters} voters are there; {', '.join(foreign)}"
             raise HAND_BACK_NOT_POSSIBLE.error(reason=reason)
+
+    async def _refuse_with_orders(self) -> None:
+        """The next ZooKeeper controller would carry them out, days after they were given."""
+        orders = await asyncio.to_thread(read_orders, self.d.session)
+        found = in_the_way(orders)
+        if found is not None:
+            raise FindingError(found)
 
     async def _quiet(self) -> None:
         """Everything committed, mirrored, and answered by every broker."""
@@ -251,24 +271,25 @@ class HandBackActs:
         )
         return report, tree.highest_controller_epoch()
 
-    async def _leave(self, highest_state_epoch: int) -> Happened:
+    async def _leave(self, highest_state_epoch: int, *, leaves_orders: bool = False) -> Happened:
         """The mark first: from then on this log is never used again, whatever happens next."""
         d = self.d
         claim = d.now.claim
         assert claim is not None
         await d.hooks.before("mark handed back")
-        left = Left(time.time(), claim.node, claim.kraft_epoch, claim.zk_epoch, highest_state_epoch)
+        left = Left(time.time(), claim.node, claim.kraft_epoch, claim.zk_epoch, highest_state_epoch, leaves_orders)
         d.now.claim = None  # from here on a change of the claim is ours, or of a voter that knows the mark
         await retire_log(d, msgspec.json.encode(left).decode())
         await d.hooks.before("close listener")
         await d.close_listener()
         await d.hooks.before("hand back")
-        while True:
+        for number in count():
             seen = await d.claim_watch.seen()
-            multi = last_step(seen, left)
-            if multi is None:
-                break  # deleted already: by us, with a lost answer, or by somebody else
             try:
+                orders = await asyncio.to_thread(read_orders, d.session)
+                multi = last_step(seen, left, orders if number < ORDER_TRIES else NO_ORDERS)
+                if multi is None:
+                    break  # deleted already: by us, with a lost answer, or by somebody else
                 if await self._apply(multi):
                     break
                 d.now.wait_because("ZooKeeper did not take the claim back; reading it again")

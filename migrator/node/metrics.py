@@ -194,7 +194,7 @@ def _driver(driver: Mapping[str, Any], dual_write: Mapping[str, Any]) -> Iterato
     state.add_metric([driver["state"]], 1.0)
     yield state
     found = GaugeMetricFamily(DRIVER_FINDING, DRIVER_LABELLED[DRIVER_FINDING], labels=["code"])
-    said = (driver["finding"], driver["trouble"], dual_write["finding"])
+    said = (driver["finding"], driver["trouble"], dual_write["finding"], *driver.get("alarms", ()))
     for code in sorted({each["code"] for each in said if each is not None}):
         found.add_metric([code], 1.0)
     yield found
@@ -246,6 +246,10 @@ GAUGES: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], float | None
     "zk2kraft_zk_write_behind_records": (
         "records that ZooKeeper does not have yet",
         _of_driver(lambda status: status["dual_write"]["lag_records"]),
+    ),
+    "zk2kraft_zk_orders": (
+        "orders for a ZooKeeper controller that stand in ZooKeeper; each bars the way back",
+        _of_driver(lambda status: float(status["dual_write"]["orders_count"])),
     ),
     "zk2kraft_zk_behind_seconds": (
         "age of the oldest record that ZooKeeper does not have yet; 0: it has all of them",

@@ -21,12 +21,14 @@ from typing import Final
 
 from migrator.driver.claim import Seen
 from migrator.driver.copy import PRODUCER_ID_BLOCK
+from migrator.driver.orders import AT_ONCE, NO_ORDERS, Orders, in_the_way
 from migrator.driver.tree import Tree, live_and_assigned
-from migrator.errors import RELEASE_REFUSED, RELEASE_WOULD_LOSE
+from migrator.errors import RELEASE_REFUSED, RELEASE_WOULD_LOSE, FindingError
 from migrator.model.image import Position
 from migrator.node.claims import read_claim
 from migrator.node.tree_reader import read_tree
 from migrator.node.unmirrored import LogLook, identity, look_into
+from migrator.node.zookeeper_orders import read_orders
 from migrator.zk import paths
 from migrator.zk.multi import Create, Delete, Multi, Operation, SetData
 from migrator.zk.pipeline import CONSIDERATE
@@ -53,8 +55,13 @@ class ReleasePlan:
     multi: Multi
 
 
-def plan_release(session: ZkSession, logs: Sequence[Path] = (), *, accept_loss: bool = False) -> ReleasePlan:
+def plan_release(
+    session: ZkSession, logs: Sequence[Path] = (), *, accept_loss: bool = False, drop_orders: bool = False
+) -> ReleasePlan:
     """logs: metadata log directories of voters; without them nothing is compared.
+
+    drop_orders: orders for a ZooKeeper controller that stand in ZooKeeper are deleted in the same multi; without it
+        they refuse the release with Z2K-2102.
 
     Raises Z2K-2019 with the reason why it may not be released, and Z2K-2070 when a log holds what ZooKeeper lacks and
     that loss was not accepted. A directory that cannot be used: Z2K-3012, Z2K-3013, Z2K-5001.
@@ -74,7 +81,7 @@ def plan_release(session: ZkSession, logs: Sequence[Path] = (), *, accept_loss: 
     if absent:
         reason = f"brokers {absent} hold replicas and are not in ZooKeeper mode ({paths.BROKER_IDS})"
         raise RELEASE_REFUSED.error(reason=reason)
-    multi = _multi(seen, tree)
+    multi = _multi(seen, tree, _orders(session, drop_orders=drop_orders))
     mirrored = _what_zookeeper_has(seen, tree, logs, accept_loss=accept_loss)
     return ReleasePlan(describe(seen), mirrored, tuple(sorted(live)), multi)
 
@@ -111,7 +118,18 @@ def _trouble_with_migration(seen: Seen) -> str:
 # --- the multi --------------------------------------------------------------------------------------------
 
 
-def _multi(seen: Seen, tree: Tree) -> Multi:
+def _orders(session: ZkSession, *, drop_orders: bool) -> Orders:
+    """Those that stand, by consent: the ZooKeeper controller that comes would carry them out."""
+    orders = read_orders(session)
+    found = in_the_way(orders)
+    if found is not None and not drop_orders:
+        raise FindingError(found)
+    if len(orders.znodes) > AT_ONCE:
+        raise RELEASE_REFUSED.error(reason=f"{len(orders.znodes)} znodes of orders are too many for one transaction")
+    return orders
+
+
+def _multi(seen: Seen, tree: Tree, orders: Orders = NO_ORDERS) -> Multi:
     epoch = max(seen.epoch, tree.highest_controller_epoch())
     operations: list[Operation] = [
         SetData(paths.CONTROLLER_EPOCH, str(epoch).encode(), seen.epoch_version),
@@ -121,7 +139,7 @@ def _multi(seen: Seen, tree: Tree) -> Multi:
         operations.append(Delete(paths.MIGRATION, seen.migration_version))
     if seen.controller_version >= 0:
         operations.append(Delete(paths.CONTROLLER, seen.controller_version))
-    return Multi(tuple(operations))
+    return Multi((*operations, *orders.deletions))
 
 
 def _move_producer_ids_on(tree: Tree) -> Operation:

@@ -6,7 +6,7 @@ Out:  one plain dictionary; its keys are read by the service and must not change
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -16,6 +16,8 @@ from migrator.model.values import Broker
 from migrator.node.driver_node import DriverNode
 from migrator.node.driver_state import DriverState
 from migrator.node.raft_node import RaftNode
+
+ORDERS_SHOWN: Final = 100
 
 
 def status(
@@ -62,6 +64,7 @@ def driver_status(driver: DriverNode) -> dict[str, Any]:
             "wishes": driver.wishes.standing(),
             "finding": None if now.finding is None else now.finding.as_json(),
             "trouble": None if now.trouble is None else now.trouble.as_json(),
+            "alarms": [each.as_json() for each in now.alarms.values()],
             "history": now.history[-50:],
         },
         "log": {
@@ -83,6 +86,8 @@ def driver_status(driver: DriverNode) -> dict[str, Any]:
             "divergence": behind.level.name,
             "finding": None if too_far is None else too_far.as_json(),
             "reconciled_writes": now.reconciled_writes,
+            "orders": list(now.orders.given[:ORDERS_SHOWN]),
+            "orders_count": len(now.orders.given),
         },
         "gate": None if now.verdict is None else now.verdict.as_json(),
         "export": now.exported,

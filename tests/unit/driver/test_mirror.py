@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 from hypothesis import given, settings
 
@@ -13,7 +11,6 @@ from migrator.driver.mirror import (
     Shape,
     needs_zookeeper_first,
     plan,
-    plan_orders_taken,
     state_creation,
 )
 from migrator.driver.tree import as_image, changed_since, clear_broker_configs, missing_states
@@ -96,16 +93,6 @@ def test_nobody_is_notified_of_a_new_topic_without_configuration() -> None:
     ensemble, session, claim = a_cluster()
     mirror(session, claim, diff(EMPTY, an_image(a_topic("orders", 3))), Shape())
     assert told(ensemble, paths.CONFIG_CHANGES) == []
-
-
-def test_an_order_that_was_begun_is_taken_away_while_the_claim_stands() -> None:
-    ensemble, session, claim = a_cluster()
-    ensemble.create(paths.REASSIGN_PARTITIONS, b"{}")
-    multi = plan_orders_taken(claim)
-    assert not session.apply(plan_orders_taken(replace(claim, epoch_version=claim.epoch_version + 1))).applied
-    assert paths.REASSIGN_PARTITIONS in ensemble.nodes
-    assert session.apply(multi).applied
-    assert paths.REASSIGN_PARTITIONS not in ensemble.nodes
 
 
 def test_the_version_of_a_state_znode_follows_the_partition_epoch() -> None:

@@ -47,7 +47,8 @@ def a_voters_driver(state: State, **known: Any) -> DriverNode:
     async def nothing() -> None: ...
 
     channels = SimpleNamespace(close=nothing, waiting=lambda: 0)
-    session = SimpleNamespace(sync=lambda: None, apply=lambda multi: Outcome())
+    reads = {"children": lambda path: None, "get": lambda path: None}
+    session = SimpleNamespace(sync=lambda: None, apply=lambda multi: Outcome(), **reads)
     given = {"config": VOTERS, "session": session, "channels": channels, "close_listener": nothing, **known}
     driver = a_driver(state, _epoch=5, _on_retired=lambda finding: None, **given)
     driver.controller.epoch = 5

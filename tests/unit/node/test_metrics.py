@@ -32,8 +32,15 @@ DRIVER: dict[str, Any] = {
         "without_controller_ms": None,
         "finding": None,
         "trouble": {"code": "Z2K-2004"},
+        "alarms": [{"code": "Z2K-2101"}],
     },
-    "dual_write": {"lag_records": 3, "behind_ms": 41_500, "blocking_ms": 11_500, "finding": {"code": "Z2K-2041"}},
+    "dual_write": {
+        "lag_records": 3,
+        "behind_ms": 41_500,
+        "blocking_ms": 11_500,
+        "finding": {"code": "Z2K-2041"},
+        "orders_count": 2,
+    },
     "brokers": [{"mode": "ZooKeeper", "problem": "error 31"}, {"mode": "KRaft", "problem": None}],
 }
 
@@ -145,7 +152,8 @@ def test_a_scrape_shows_where_the_node_stands() -> None:
     assert found["zk2kraft_migrating_brokers", ""] == found["zk2kraft_dual_write", ""] == 1
     assert found["zk2kraft_driver_state", "DUAL_WRITE"] == found["zk2kraft_driver_finding", "Z2K-2004"] == 1
     assert found["zk2kraft_driver_state_seconds", ""] == 1.5
-    assert found["zk2kraft_driver_finding", "Z2K-2041"] == 1
+    assert found["zk2kraft_driver_finding", "Z2K-2041"] == found["zk2kraft_driver_finding", "Z2K-2101"] == 1
+    assert found["zk2kraft_zk_orders", ""] == 2
     assert found["zk2kraft_zk_behind_seconds", ""] == 41.5
     assert found["kafka_controller_kafkacontroller_zkwritebehindlag", ""] == 3
     assert found["kafka_controller_kafkacontroller_zookeeperblockingkraftmillis", ""] == 11_500

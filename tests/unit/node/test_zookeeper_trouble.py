@@ -294,9 +294,9 @@ def test_dual_write_says_that_zookeeper_is_away_until_it_is_back(monkeypatch: py
         def children(path: str) -> list[str]:
             if not session.connected:
                 raise ZOOKEEPER_LOST.error(path=path, reason="not connected")
-            return ["1"]
+            return ["1"] if path == paths.BROKER_IDS else []
 
-        session = SimpleNamespace(connected=False, children=children)
+        session = SimpleNamespace(connected=False, children=children, get=lambda path: None)
         driver = a_voters_driver(State.DUAL_WRITE, session=session)
         driver.mirror = SimpleNamespace(behind=0)  # type: ignore[assignment]
         said: list[tuple[str | None, bool]] = []

@@ -1,0 +1,69 @@
+"""Orders that somebody left in ZooKeeper for its controller: topics to delete, replicas to move, leaders to elect.
+
+In:   which znodes of orders stand.
+Out:  what is said of them, and the multis that take them away.
+Elsewhere: reading them (node.zookeeper_orders), when they are taken away (node.dual_write, node.hand_back) and when
+they stand in the way (node.hand_back, node.release).
+Rule: after the commit the log is the truth, and nobody reads these znodes but the ZooKeeper controller after a way
+back. An order that waits for it there would delete a topic, with its data, days after it was given. So each reconcile
+takes them away unheeded, and no way back leaves them behind.
+Source: Kafka 3.9 `KRaftMigrationZkWriter.handleTopicsSnapshot`, which clears `/admin/delete_topics` in the same place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from migrator.driver.claim import Claim
+from migrator.errors import ORDERS_IN_THE_WAY, ORDERS_STAND, Finding, Occurrence
+from migrator.zk import paths
+from migrator.zk.multi import Check, Delete, Multi
+
+PLACES: Final = (paths.DELETE_TOPICS, paths.REASSIGN_PARTITIONS, paths.PREFERRED_ELECTION)
+
+AT_ONCE: Final = 1_000
+"""Znodes in one multi."""
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """given: the path of each order. znodes: these and all below them, children before their parents."""
+
+    given: tuple[str, ...] = ()
+    znodes: tuple[str, ...] = ()
+
+    @property
+    def deletions(self) -> list[Delete]:
+        return [Delete(path) for path in self.znodes]
+
+
+NO_ORDERS: Final = Orders()
+
+
+def orders_of(given: Iterable[str], below: Iterable[str]) -> Orders:
+    """below: the znodes below the orders, in any order."""
+    named = tuple(sorted(given))
+    deepest_first = sorted({*named, *below}, key=lambda path: (-path.count("/"), path))
+    return Orders(named, tuple(deepest_first))
+
+
+def standing(orders: Orders) -> Occurrence | None:
+    """The alarm of dual-write, None when there is none."""
+    return _found(ORDERS_STAND, orders)
+
+
+def in_the_way(orders: Orders) -> Occurrence | None:
+    """Why there is no way back now, None when these do not stand in it."""
+    return _found(ORDERS_IN_THE_WAY, orders)
+
+
+def _found(finding: Finding, orders: Orders) -> Occurrence | None:
+    return finding.found(count=len(orders.given), first=orders.given[0]) if orders.given else None
+
+
+def plan_orders_removed(orders: Orders, claim: Claim) -> list[Multi]:
+    """Take them away while the claim stands."""
+    guard, deletions = Check(paths.CONTROLLER_EPOCH, claim.epoch_version), orders.deletions
+    return [Multi((guard, *deletions[at : at + AT_ONCE])) for at in range(0, len(deletions), AT_ONCE)]

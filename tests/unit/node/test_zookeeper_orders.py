@@ -1,0 +1,218 @@
+"""Orders that somebody left in ZooKeeper: seen in dual-write, taken away by the next reconcile, in no way back left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from migrator.audit.compare import Rules
+from migrator.audit.quick import compare_sides, facts_of_values
+from migrator.driver.copy import make_copy
+from migrator.driver.machine import Happened, State
+from migrator.driver.mirror import Shape
+from migrator.driver.orders import AT_ONCE, orders_of, plan_orders_removed
+from migrator.errors import FindingError
+from migrator.model.diff import diff
+from migrator.model.image import EMPTY
+from migrator.model.values import Mark
+from migrator.node import dual_write
+from migrator.node.claims import read_claim
+from migrator.node.dual_write import DualWriteActs
+from migrator.node.hand_back import HandBackActs, Left, last_step
+from migrator.node.release import execute_release, plan_release
+from migrator.node.status import driver_status
+from migrator.node.tree_reader import read_tree
+from migrator.node.zookeeper_orders import read_orders
+from migrator.zk import paths
+from migrator.zk.multi import Multi, Outcome
+from tests.support.builders import a_topic, an_image
+from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
+from tests.support.seeded_tree import SeededTree
+from tests.unit.driver.test_mirror import a_cluster, mirror
+from tests.unit.node.test_driver_acts import story
+from tests.unit.node.test_leaderships import a_voters_driver
+from tests.unit.node.test_release import a_dead_dual_write
+
+MARK = f"{paths.DELETE_TOPICS}/orders"
+ORDERS = {
+    MARK: b"",
+    f"{paths.DELETE_TOPICS}/unknown.topic": b"",
+    f"{MARK}/odd": b"below a mark",
+    paths.REASSIGN_PARTITIONS: b'{"version":1,"partitions":7}',
+    paths.PREFERRED_ELECTION: b"\xff",
+}
+GIVEN = tuple(sorted(path for path in ORDERS if path != f"{MARK}/odd"))
+
+
+def with_orders(ensemble: FakeEnsemble) -> FakeEnsemble:
+    for path, data in ORDERS.items():
+        ensemble.create(path, data)
+    return ensemble
+
+
+def orders_in(ensemble: FakeEnsemble) -> set[str]:
+    return {path for path in ORDERS if path in ensemble.nodes}
+
+
+def a_driver_in_migration(state: State, **marks: str) -> tuple[Any, FakeEnsemble]:
+    """Of a cluster that is mirrored, with a claim that stands."""
+    ensemble, session, claim = a_cluster()
+    image = an_image(a_topic("orders"), marks=marks)
+    claim, _ = mirror(session, claim, diff(EMPTY, image), Shape())
+    driver = a_voters_driver(state, session=session)
+    driver.controller.image = driver.controller.newest = image
+    driver.controller.heal = lambda: 0  # type: ignore[method-assign]
+    driver.now.claim = claim
+    return driver, ensemble
+
+
+@pytest.mark.parametrize("marks", [{}, {Mark.TAKEOVER: "epoch 4"}], ids=["after a fail-over", "before dual-write"])
+def test_a_reconcile_takes_every_order_away_and_nothing_else(marks: dict[str, str]) -> None:
+    async def told() -> None:
+        driver, ensemble = a_driver_in_migration(State.SYNCING, **marks)
+        before = ensemble.tree().keys()
+        with_orders(ensemble)
+        assert await DualWriteActs(driver).reconcile() is Happened.RECONCILED
+        assert ensemble.tree().keys() >= before
+        assert not orders_in(ensemble)
+
+    story(told)
+
+
+def test_orders_are_taken_away_only_while_the_claim_stands() -> None:
+    ensemble, session, claim = a_cluster()
+    orders = read_orders(with_orders(ensemble).session())
+    assert orders.given == GIVEN
+    (multi,) = plan_orders_removed(orders, replace(claim, epoch_version=claim.epoch_version + 1))
+    assert not session.apply(multi).applied
+    assert orders_in(ensemble) == set(ORDERS)
+    many = orders_of([f"{paths.DELETE_TOPICS}/t{number}" for number in range(2 * AT_ONCE + 1)], [])
+    assert [len(each) - 1 for each in plan_orders_removed(many, claim)] == [AT_ONCE, AT_ONCE, 1]
+
+
+def test_orders_that_zookeeper_does_not_let_go_hold_up_no_reconcile() -> None:
+    class Guarded(FakeSession):
+        def apply(self, multi: Multi) -> Outcome:
+            guarded = [at for at, each in enumerate(multi.operations) if each.path in ORDERS]
+            return Outcome(failed_at=guarded[0], error="no_auth") if guarded else super().apply(multi)
+
+    async def told() -> None:
+        driver, ensemble = a_driver_in_migration(State.SYNCING)
+        driver.session = Guarded(with_orders(ensemble), driver.session.session_id)
+        assert await DualWriteActs(driver).reconcile() is Happened.RECONCILED
+        assert orders_in(ensemble) == set(ORDERS)
+
+    story(told)
+
+
+def test_dual_write_tells_of_orders_as_long_as_they_stand() -> None:
+    async def told() -> None:
+        driver, ensemble = a_driver_in_migration(State.DUAL_WRITE)
+        acts = DualWriteActs(driver)
+        driver.controller.heartbeat_ages_ms = dict  # type: ignore[method-assign]
+        driver.propagator.channels.states = list
+        with_orders(ensemble)
+        await acts._look_for_orders()
+        status = driver_status(driver)
+        assert [each["code"] for each in status["driver"]["alarms"]] == ["Z2K-2101"]
+        assert (tuple(status["dual_write"]["orders"]), status["dual_write"]["orders_count"]) == (GIVEN, len(GIVEN))
+        for path in sorted(ORDERS, reverse=True):
+            del ensemble.nodes[path]
+        await acts._look_for_orders()
+        assert (driver.now.alarms, driver.now.orders.given) == ({}, ())
+
+    story(told)
+
+
+def test_dual_write_looks_for_orders_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def told() -> None:
+        driver, ensemble = a_driver_in_migration(State.DUAL_WRITE)
+        with_orders(ensemble)
+        driver.mirror = SimpleNamespace(behind=0)
+        seen: list[int] = []
+
+        def look(session: Any) -> Any:
+            seen.append(1)
+            driver.ask_hand_back()
+            return read_orders(session)
+
+        monkeypatch.setattr(dual_write, "read_orders", look)
+        assert await DualWriteActs(driver).dual_write() is Happened.HAND_BACK_ASKED
+        assert seen == [1]
+        assert "Z2K-2101" in driver.now.alarms
+
+    story(told)
+
+
+# --- the way back -----------------------------------------------------------------------------------------
+
+
+def test_no_hand_back_while_orders_stand() -> None:
+    async def told() -> None:
+        driver, ensemble = a_driver_in_migration(State.HANDING_BACK)
+
+        async def settled() -> None: ...
+
+        driver.controller.settled = settled  # type: ignore[method-assign]
+        driver.controller.lag = lambda: 0  # type: ignore[method-assign]
+        driver.quorum = SimpleNamespace(stock_voters=list, foreign_voters=list)
+        driver.mirror = SimpleNamespace(behind=0)
+        acts = HandBackActs(driver)
+        tree = with_orders(ensemble).tree()
+        assert await acts.hand_back() is Happened.HAND_BACK_REFUSED
+        assert driver.now.finding.code == "Z2K-2102"
+        assert ensemble.tree() == tree
+
+    story(told)
+
+
+@pytest.mark.parametrize("given_up", [False, True])
+def test_an_order_that_came_at_the_last_moment_goes_with_the_claim(*, given_up: bool) -> None:
+    """But for a log that is given up before any broker was told: then ZooKeeper's controller never stopped ruling."""
+    ensemble, session, claim = a_cluster()
+    orders = read_orders(with_orders(ensemble).session())
+    left = Left(0.0, claim.node, claim.kraft_epoch, claim.zk_epoch, -1, leaves_orders=given_up)
+    multi = last_step(read_claim(session), left, orders)
+    assert multi is not None
+    assert session.apply(multi).applied
+    assert paths.CONTROLLER not in ensemble.nodes
+    assert orders_in(ensemble) == (set(ORDERS) if given_up else set())
+
+
+def test_a_release_is_refused_while_orders_stand_and_drops_them_with_consent() -> None:
+    ensemble = with_orders(a_dead_dual_write())
+    tree = ensemble.tree()
+    with pytest.raises(FindingError) as refused:
+        plan_release(ensemble.session())
+    assert refused.value.code == "Z2K-2102"
+    assert ensemble.tree() == tree
+    session = ensemble.session()
+    execute_release(session, plan_release(session, drop_orders=True))
+    assert not orders_in(ensemble)
+    assert paths.DELETE_TOPICS in ensemble.nodes
+    assert paths.CONTROLLER not in ensemble.nodes
+
+
+# --- the audit --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rules", "same"),
+    [(Rules(), False), (Rules(copied_zxid=10**6), True), (Rules(producer_id_margin=10**6), True)],
+    ids=["in dual-write", "a rehearsal", "before the commit"],
+)
+def test_an_audit_tells_of_each_order_while_ours_rule(rules: Rules, *, same: bool) -> None:
+    ensemble = FakeEnsemble()
+    SeededTree().plant(ensemble)
+    session = ensemble.session()
+    copy = make_copy(read_tree(session))
+    with_orders(ensemble)
+    comparison = compare_sides(session, facts_of_values(copy.values()), replace(rules, producer_id_margin=10**6))
+    if rules == Rules():
+        comparison = compare_sides(session, facts_of_values(copy.values()), rules)
+    told = comparison.expected if same else comparison.differences
+    assert {each.key for each in told if each.family == "orders"} == set(GIVEN)
+    assert comparison.counts["orders"].different == (0 if same else len(GIVEN))
