@@ -40,8 +40,8 @@ FAULTS: Final = (
     ),
     Fault(
         CONTROLLER + "brokers.py",
-        "    first = () if before is None or before.fenced else tuple(_given_up(situation, before, request, again=again))\n",
-        "    first = ()\n",
+        "    if not again:\n        return _without(situation, before)\n",
+        "    if not again:\n        return iter(())\n",
         "a broker that lost its disk stays in sync and leads",
         CONTROLLER_UNIT,
     ),
