@@ -279,6 +279,22 @@ OLD_SECRET_LEFT = Finding(
     cases=("F-25",),
 )
 
+PATH_MISSING = Finding(
+    code="Z2K-1111",
+    says="{path} does not exist in ZooKeeper: {lost}.",
+    means="Every broker creates this znode at its start, so somebody deleted it. The takeover writes into or below it "
+    "and would fail after the commit. Nothing is claimed before it exists again.",
+    remedy="Follow this code's page for the path: most are created again by restarting the brokers one by one; "
+    "/latest_producer_id_block needs a value first.",
+)
+PATH_WILL_BE_CREATED = Finding(
+    code="Z2K-1112",
+    says="{path} does not exist in ZooKeeper; the takeover creates it, empty, before it claims anything.",
+    means="Every broker creates this znode at its start, so somebody deleted it, with all that was below it.",
+    remedy="Find out who deleted it and whether configuration below it was lost; an export tells what there was.",
+    severity=Severity.WARNS,
+)
+
 # --- 2xxx: driver and ZooKeeper ---------------------------------------------------------------------------
 
 ZOOKEEPER_UNREACHABLE = Finding(
@@ -301,6 +317,29 @@ ZOOKEEPER_REFUSES = Finding(
     means="The session lacks the right to read or write this znode, or the server is read-only.",
     remedy="Look at the access list of that path with ZooKeeper's shell (getAcl), and log in to ZooKeeper as the "
     "brokers do (KAFKA_OPTS, docs/drop-in.md).",
+)
+WRITE_REFUSED = Finding(
+    code="Z2K-2121",
+    says="ZooKeeper answered {error} to a write on {path}; everything is read and compared again.",
+    means="The connection works. The znode is not as the controller expected: somebody else changed, created or "
+    "deleted it. The whole multi was refused; nothing of it was applied.",
+    remedy="None needed when it comes once: the controller reads again and writes what differs. When it repeats, look "
+    "at that path and find out who writes there.",
+)
+PATH_RECREATED = Finding(
+    code="Z2K-2122",
+    says="{paths} did not exist in ZooKeeper any more and was created again from the log.",
+    means="Somebody deleted it after the takeover. Its content was written again. After /config/changes was deleted, "
+    "ZooKeeper-mode brokers do not hear of changed configuration until they are restarted.",
+    remedy="Find out who deletes znodes and stop it. If /config/changes is named, restart the ZooKeeper-mode brokers "
+    "one by one.",
+    severity=Severity.WARNS,
+)
+MIRROR_BROKE = Finding(
+    code="Z2K-2123",
+    says="A write to ZooKeeper did not succeed: {reason}.",
+    means="Whether it was applied is not assumed: everything is read, compared and written again.",
+    remedy="None needed when it comes once. When it repeats, follow the code or the path that the reason names.",
 )
 
 FENCED = Finding(
@@ -467,6 +506,22 @@ RELEASE_WOULD_LOSE = Finding(
     remedy="Start the controllers: they bring ZooKeeper up to date; then `zk2kraft rollback`, or stop them and release "
     "again. If they can never be started: look at what is lost, and consent with `--accept-loss`.",
 )
+ODD_HOST = Finding(
+    code="Z2K-2151",
+    says="Broker {broker} is not registered: listener {listener} advertises the host {host!r}, and {reason}.",
+    means="No controller could connect to that host, so the registration is refused (INVALID_REGISTRATION). The broker "
+    "asks again until it is restarted. The cluster is served without it.",
+    remedy="Correct `advertised.listeners` in the broker's server.properties and restart the broker.",
+)
+
+ZNODE_TOO_LARGE = Finding(
+    code="Z2K-2152",
+    says="{what} would take up to {bytes} bytes in ZooKeeper, and {limit} fit into one znode there.",
+    means="While the cluster is in ZooKeeper too, a change that ZooKeeper cannot hold is refused. Nothing was changed.",
+    remedy="Ask for less, or ask again after the migration is finalized. If every ZooKeeper server and broker runs "
+    "with a larger `jute.maxbuffer`: set `zk2kraft.zookeeper.jute.maxbuffer` in every controller's file.",
+)
+
 CONTROLLER_FILES_DISAGREE = Finding(
     code="Z2K-1014",
     says="{file}: {reason}.",

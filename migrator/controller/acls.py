@@ -18,7 +18,9 @@ from migrator.controller.authorizer import CLUSTER_NAME, WILDCARD
 from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, TOO_MANY, Decision, Error, Record, Situation
 from migrator.controller.refusals import refuse
 from migrator.controller.snapshot import acl_record
+from migrator.controller.znode_limits import larger_than_zookeeper_takes
 from migrator.model.image import Image
+from migrator.model.names import is_znode_name
 from migrator.model.values import (
     Acl,
     AclEntry,
@@ -29,6 +31,7 @@ from migrator.model.values import (
     AclResourceType,
     MigrationState,
 )
+from migrator.model.znode_sizes import acl_bytes, acls_bytes
 from migrator.wire.messages.metadata import RemoveAccessControlEntryRecord
 from migrator.wire.messages.security import (
     AclCreation,
@@ -52,7 +55,11 @@ NO_AUTHORIZER: Final = "No Authorizer is configured."
 
 
 class _Refused(Exception):
-    """Why one ACL or filter is refused; always INVALID_REQUEST."""
+    """Why one ACL or filter is refused."""
+
+    def __init__(self, words: str, error: Error = Error.INVALID_REQUEST) -> None:
+        super().__init__(words)
+        self.error = error
 
 
 # --- CreateAcls -------------------------------------------------------------------------------------------
@@ -62,22 +69,48 @@ def create_acls(situation: Situation, request: CreateAclsRequest) -> Decision:
     if situation.settings.authorizer is None:
         return Decision(refuse(request, Error.SECURITY_DISABLED, NO_AUTHORIZER))
     new: dict[Acl, bytes] = {}
+    znodes = _Znodes(situation)
     results = []
     for asked in request.creations:
         try:
             acl = _acl(asked)
             if situation.image.migration is MigrationState.MIGRATION:
                 _check_name_of_znode(acl.resource.name)
+            if acl not in new and acl.entry not in znodes.entries(acl.resource):
+                znodes.add(acl)
+                new[acl] = situation.new_id(situation.image.acls)
         except _Refused as refused:
-            results.append(AclCreationResult(Error.INVALID_REQUEST, str(refused)))
+            results.append(AclCreationResult(refused.error, str(refused)))
             continue
-        if acl not in new and acl.entry not in situation.image.acl_entries(acl.resource):
-            new[acl] = situation.new_id(situation.image.acls)
         results.append(AclCreationResult(Error.NONE, None))
     if len(new) > RECORDS_PER_REQUEST_MAX:
         return Decision(refuse(request, Error.POLICY_VIOLATION, TOO_MANY))
     records = tuple((acl_record(acl_id, acl), 0) for acl, acl_id in new.items())
     return Decision(CreateAclsResponse(results=tuple(results)), records)
+
+
+class _Znodes:
+    """The ACLs of each resource that a request names, and how large its znode becomes. Each is looked at once."""
+
+    def __init__(self, situation: Situation) -> None:
+        self._situation = situation
+        self._entries: dict[AclResource, frozenset[AclEntry]] = {}
+        self._bytes: dict[AclResource, int] = {}
+
+    def entries(self, resource: AclResource) -> frozenset[AclEntry]:
+        if resource not in self._entries:
+            self._entries[resource] = self._situation.image.acl_entries(resource)
+            self._bytes[resource] = acls_bytes(resource.name, self._entries[resource])
+        return self._entries[resource]
+
+    def add(self, acl: Acl) -> None:
+        """Raises `_Refused` where ZooKeeper could not hold one more."""
+        after = self._bytes[acl.resource] + acl_bytes(acl.entry)
+        what = f"The ACLs of {AclResourceType(acl.resource.type).name}:{acl.resource.name}"
+        words = larger_than_zookeeper_takes(self._situation, what, after, lambda: 0)
+        if words is not None:
+            raise _Refused(words, Error.POLICY_VIOLATION)
+        self._bytes[acl.resource] = after
 
 
 def _acl(asked: AclCreation) -> Acl:
@@ -102,7 +135,7 @@ def _acl(asked: AclCreation) -> Acl:
 
 
 def _check_name_of_znode(name: str) -> None:
-    if "/" in name or name in (".", "..") or not name.isprintable():
+    if not is_znode_name(name):
         raise _Refused(f"While the cluster is in ZooKeeper too, a resource cannot be named {name!r}")
 
 

@@ -23,8 +23,10 @@ from migrator.controller.decision import (
 )
 from migrator.controller.directories import moved_away, newly_offline, registration_without, with_directories
 from migrator.controller.elections import arrived, badly_led, decide_again, with_broker_in_isr, without_leader
+from migrator.errors import ODD_HOST, Occurrence
 from migrator.model import levels
 from migrator.model.image import METADATA_VERSION
+from migrator.model.names import host_problem
 from migrator.model.values import Broker, MigrationState
 from migrator.wire.messages.brokers import (
     BrokerHeartbeatRequest,
@@ -90,6 +92,10 @@ def _refuse_registration(situation: Situation, request: BrokerRegistrationReques
     level = image.metadata_version
     if request.cluster_id != settings.cluster_id:
         return Error.INCONSISTENT_CLUSTER_ID
+    odd_host = _odd_host(request)
+    if odd_host is not None:
+        situation.contacts.odd_hosts[request.broker_id] = odd_host
+        return Error.INVALID_REGISTRATION
     before = image.brokers.get(request.broker_id)
     another = before is not None and before.incarnation != request.incarnation_id and not before.fenced
     if another and situation.contacts.session_stands(request.broker_id, situation.now_ms, settings.session_timeout_ms):
@@ -109,6 +115,15 @@ def _refuse_registration(situation: Situation, request: BrokerRegistrationReques
         situation.contacts.kept_out[request.broker_id] = _levels(request)
         return Error.UNSUPPORTED_VERSION
     return Error.NONE
+
+
+def _odd_host(request: BrokerRegistrationRequest) -> Occurrence | None:
+    """Once registered, every controller in turn would have to connect to it."""
+    for listener in request.listeners:
+        problem = host_problem(listener.host)
+        if problem is not None:
+            return ODD_HOST.found(broker=request.broker_id, listener=listener.name, host=listener.host, reason=problem)
+    return None
 
 
 def _directories_fit(brokers: Iterable[Broker], request: BrokerRegistrationRequest) -> bool:

@@ -14,9 +14,11 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
 from migrator.controller.decision import Decision, Error, Record, Situation
+from migrator.controller.znode_limits import larger_than_zookeeper_takes
 from migrator.model.image import NO_CONFIG
 from migrator.model.topic_configs import effective, is_list, refuse_topic_config
 from migrator.model.values import ConfigKey, ConfigType, MigrationState, is_password
+from migrator.model.znode_sizes import config_bytes
 from migrator.wire.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -116,6 +118,7 @@ def _written(situation: Situation, key: ConfigKey, touched: Mapping[str, str | N
         refusal = refuse_topic_config(after)
         if refusal is not None:
             raise _Refused(Error.INVALID_CONFIG, refusal)
+    _check_size(situation, key, after)
     # Brokers reload files (keystores) when a value is set again, so a BROKER resource is always written.
     always = key.type == ConfigType.BROKER
     return [
@@ -123,6 +126,16 @@ def _written(situation: Situation, key: ConfigKey, touched: Mapping[str, str | N
         for name, value in touched.items()
         if always or now.get(name) != value
     ]
+
+
+def _check_size(situation: Situation, key: ConfigKey, after: Mapping[str, str]) -> None:
+    now = situation.image.configs.get(key, NO_CONFIG)
+    what = f"The configuration of {ConfigType(key.type).name.lower()} {key.name or '<default>'}"
+    words = larger_than_zookeeper_takes(
+        situation, what, config_bytes(key.name, after), lambda: config_bytes(key.name, now)
+    )
+    if words is not None:
+        raise _Refused(Error.POLICY_VIOLATION, words)
 
 
 def _check_resource(situation: Situation, key: ConfigKey) -> None:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from migrator.errors import Occurrence
+
 
 @dataclass(slots=True)
 class Contact:
@@ -29,17 +31,21 @@ class Contacts:
         self._contacts: dict[int, Contact] = {}
         self.kept_out: dict[int, tuple[int, int]] = {}
         """Brokers whose latest registration was refused for their levels of metadata.version, with these levels."""
+        self.odd_hosts: dict[int, Occurrence] = {}
+        """Brokers whose latest registration was refused for a host that nobody can connect to (Z2K-2151)."""
 
     def clear(self, brokers: Iterable[int], now_ms: int) -> None:
         """A new leadership: every registered broker gets a fresh session."""
         self._contacts = {broker: Contact(now_ms) for broker in brokers}
         self.kept_out = {}
+        self.odd_hosts = {}
 
     def get(self, broker: int) -> Contact | None:
         return self._contacts.get(broker)
 
     def registered(self, broker: int, register_offset: int, now_ms: int, *, new_incarnation: bool) -> None:
         self.kept_out.pop(broker, None)
+        self.odd_hosts.pop(broker, None)
         if new_incarnation or broker not in self._contacts:
             self._contacts[broker] = Contact(now_ms)
         contact = self._contacts[broker]
@@ -62,6 +68,7 @@ class Contacts:
     def remove(self, broker: int) -> None:
         self._contacts.pop(broker, None)
         self.kept_out.pop(broker, None)
+        self.odd_hosts.pop(broker, None)
 
     def age_ms(self, broker: int, now_ms: int) -> int | None:
         contact = self._contacts.get(broker)

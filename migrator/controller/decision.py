@@ -100,6 +100,8 @@ class Settings:
     """None: delegation tokens are switched off."""
     encodes_passwords: bool = False
     """Whether brokers' passwords can be written into ZooKeeper: encrypted, under the brokers' secret."""
+    znode_bytes_max: int | None = None
+    """The largest znode that ZooKeeper takes; None: ZooKeeper is not written."""
     static: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The whole properties file, for defaults of topic configuration."""
 

@@ -3,9 +3,10 @@
 In:   AlterClientQuotas.
 Out:  ClientQuota records of what differs; each entity is all or nothing, entities are independent.
 Elsewhere: who is throttled (brokers), how it stands in ZooKeeper (zk.entity_znodes).
-Source: Kafka 3.9 `ClientQuotaControlManager`, `QuotaConfigs`. We differ twice. An entity that is named twice is left
-alone; stock carries out the first one and answers an error. An ip is an address here; stock asks its resolver about
-anything else, and every broker asks its own again.
+Source: Kafka 3.9 `ClientQuotaControlManager`, `QuotaConfigs`. We differ three times. An entity that is named twice is
+left alone; stock carries out the first one and answers an error. An ip is an address here; stock asks its resolver
+about anything else, and every broker asks its own again. What ZooKeeper cannot hold is refused while the cluster is in
+it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from ipaddress import ip_address
+from math import isfinite
 from typing import Final
 
 from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, TOO_MANY, Decision, Error, Record, Situation
 from migrator.controller.refusals import refuse
 from migrator.controller.snapshot import quota_record
 from migrator.model.image import NO_QUOTAS, Image
-from migrator.model.values import QUOTA_TYPES, QuotaEntity
+from migrator.model.names import RELATIVE
+from migrator.model.values import QUOTA_TYPES, MigrationState, QuotaEntity
 from migrator.wire.messages.configs import (
     AlterClientQuotasEntry,
     AlterClientQuotasEntryResult,
@@ -92,6 +95,8 @@ def _alter(image: Image, entry: AlterClientQuotasEntry) -> list[Record]:
                 records.append((quota_record(entity, op.key, None), 0))
             continue
         _check_value(allowed, op)
+        if image.migration is MigrationState.MIGRATION:
+            _check_znode(entity, allowed, op)
         if now.get(op.key) != op.value:
             records.append((quota_record(entity, op.key, op.value), 0))
     return records
@@ -126,6 +131,18 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _check_znode(entity: QuotaEntity, allowed: dict[str, Limit], op: ClientQuotaOp) -> None:
+    """ZooKeeper has to say exactly the same: it takes no relative names, and whole numbers only as such."""
+    relative = [(type_, name) for type_, name in entity.parts if name in RELATIVE]
+    if relative:
+        type_, name = relative[0]
+        raise _Refused(f"While the cluster is in ZooKeeper too, a {type_} cannot be named {name!r}")
+    if not isfinite(op.value):
+        raise _Refused(f"While the cluster is in ZooKeeper too, {op.key} has to be a finite number")
+    if allowed[op.key] is not None and op.value % 1.0:
+        raise _Refused(f"{op.key} cannot be a fractional value.")
 
 
 def _check_value(allowed: dict[str, Limit], op: ClientQuotaOp) -> None:

@@ -22,8 +22,10 @@ from migrator.controller.elections import Assignment, Election, able_to_lead, ac
 from migrator.controller.placement import default_directory, manual_problem
 from migrator.controller.refusals import refuse
 from migrator.controller.replay import changed
+from migrator.controller.znode_limits import larger_than_zookeeper_takes
 from migrator.model.image import Image
 from migrator.model.values import Partition, Topic
+from migrator.model.znode_sizes import partition_bytes, topic_bytes
 from migrator.wire.messages.metadata import PartitionChangeRecord
 from migrator.wire.messages.partitions import (
     AlterPartitionReassignmentsRequest,
@@ -68,6 +70,7 @@ class _Moves:
         self._situation = situation
         self._active = active_brokers(situation.image)
         self._now: dict[tuple[bytes, int], Partition] = {}
+        self._bytes: dict[bytes, int] = {}
         self.records: list[Record] = []
 
     def answer(self, topic: str, asked: ReassignablePartition) -> ReassignablePartitionResponse:
@@ -86,8 +89,20 @@ class _Moves:
         if record is not None:
             message = record[0]
             assert isinstance(message, PartitionChangeRecord)
+            after = changed(partition, message)
+            self._check_size(topic, partition_bytes(after) - partition_bytes(partition))
             self.records.append(record)
-            self._now[topic.id, partition.id] = changed(partition, message)
+            self._now[topic.id, partition.id] = after
+
+    def _check_size(self, topic: Topic, more: int) -> None:
+        """A topic that moves is larger in ZooKeeper until its moves end."""
+        if topic.id not in self._bytes:
+            self._bytes[topic.id] = topic_bytes(topic.name, topic.partitions)
+        before = self._bytes[topic.id]
+        words = larger_than_zookeeper_takes(self._situation, f"Topic {topic.name}", before + more, lambda: before)
+        if words is not None:
+            raise _Refused(Error.POLICY_VIOLATION, words)
+        self._bytes[topic.id] = before + more
 
     def _find(self, name: str, number: int) -> tuple[Topic, Partition]:
         topic = self._situation.image.topic(name)

@@ -22,7 +22,7 @@ from migrator.controller.brokers import (
     register_controller,
     unregister_broker,
 )
-from migrator.controller.configs import alter_configs, incremental_alter_configs
+from migrator.controller.configs import Operation, alter_configs, incremental_alter_configs
 from migrator.controller.decision import Decision, Error, Situation
 from migrator.controller.directories import assign_replicas
 from migrator.controller.elect_leaders import elect_leaders
@@ -107,6 +107,27 @@ OF_ADMINISTRATORS: Final = (
 """What can wait while ZooKeeper is too far behind. What clients are served with cannot: leaders, ISRs, producer ids."""
 
 
+def _only_takes_away(request: Message) -> bool:
+    """What makes ZooKeeper's work less is no reason to wait for ZooKeeper: it may be the cure."""
+    match request:
+        case DeleteTopicsRequest() | DeleteAclsRequest():
+            return True
+        case AlterClientQuotasRequest():
+            return bool(request.entries) and all(op.remove for entry in request.entries for op in entry.ops)
+        case AlterUserScramCredentialsRequest():
+            return bool(request.deletions) and not request.upsertions
+        case IncrementalAlterConfigsRequest():
+            operations = [each.config_operation for resource in request.resources for each in resource.configs]
+            return bool(operations) and set(operations) == {Operation.DELETE}
+        case AlterPartitionReassignmentsRequest():
+            moves = [each for topic in request.topics for each in topic.partitions]
+            return bool(moves) and all(each.replicas is None for each in moves)
+        case ExpireDelegationTokenRequest():
+            return request.expiry_time_period_ms < 0
+        case _:
+            return False
+
+
 def decide(
     situation: Situation, request: Message, version: int, *, writes_allowed: bool, blocked: str | None = None
 ) -> Decision:
@@ -118,7 +139,7 @@ def decide(
         return Decision(refuse(request, Error.NOT_CONTROLLER, "The controller does not change metadata now."))
     if not writes_allowed and situation.image.migration is MigrationState.MIGRATION:
         return _while_leaving(situation, request)
-    if blocked is not None and isinstance(request, OF_ADMINISTRATORS):
+    if blocked is not None and isinstance(request, OF_ADMINISTRATORS) and not _only_takes_away(request):
         return Decision(refuse(request, Error.POLICY_VIOLATION, blocked))
     return decide_allowed(situation, request, lambda allowed: _decide(situation, allowed, version))
 

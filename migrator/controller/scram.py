@@ -5,7 +5,8 @@ Out:  UserScramCredential records with the two keys by which brokers recognise w
 answer per user.
 Elsewhere: how they stand in ZooKeeper (zk.entity_znodes), who logs in (brokers).
 Rules: the derived password is turned into keys here and is neither kept nor logged; the keys do not lead back to it.
-One change per user and request, whatever the mechanism.
+One change per user and request, whatever the mechanism. A user without a form in ZooKeeper gets no credential while the
+cluster is there too.
 Source: Kafka 3.9 `ScramControlManager`, `ScramFormatter`; RFC 5802 section 3.
 """
 
@@ -17,9 +18,11 @@ from typing import Final
 
 from migrator.controller.decision import Decision, Error, Record, Situation
 from migrator.controller.snapshot import scram_record
+from migrator.controller.znode_limits import larger_than_zookeeper_takes
 from migrator.model import levels
-from migrator.model.image import Image
-from migrator.model.values import ScramCredential, ScramKey, ScramMechanism
+from migrator.model.names import RELATIVE
+from migrator.model.values import MigrationState, ScramCredential, ScramKey, ScramMechanism
+from migrator.model.znode_sizes import user_bytes
 from migrator.wire.messages.metadata import RemoveUserScramCredentialRecord
 from migrator.wire.messages.security import (
     AlterUserScramCredentialsRequest,
@@ -53,7 +56,7 @@ def alter_scram(situation: Situation, request: AlterUserScramCredentialsRequest)
             if accepted.pop(change.name, None) is not None:
                 words = "A user credential cannot be altered twice in the same request"
                 raise _Refused(Error.DUPLICATE_RESOURCE, words)
-            _check(situation.image, change)
+            _check(situation, change)
         except _Refused as reason:
             refused[change.name] = reason
         else:
@@ -64,7 +67,8 @@ def alter_scram(situation: Situation, request: AlterUserScramCredentialsRequest)
     return Decision(AlterUserScramCredentialsResponse(results=tuple(results)), records)
 
 
-def _check(image: Image, change: Change) -> None:
+def _check(situation: Situation, change: Change) -> None:
+    image = situation.image
     if image.metadata_version < levels.SCRAM:
         raise _Refused(Error.UNSUPPORTED_VERSION, "The current metadata.version does not support SCRAM")
     if not change.name:
@@ -74,10 +78,30 @@ def _check(image: Image, change: Change) -> None:
     if isinstance(change, ScramCredentialDeletion):
         if ScramKey(change.name, change.mechanism) not in image.scram:
             raise _Refused(Error.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
+    elif image.migration is MigrationState.MIGRATION and change.name in RELATIVE:
+        words = f"While the cluster is in ZooKeeper too, a user cannot be named {change.name!r}"
+        raise _Refused(Error.UNACCEPTABLE_CREDENTIAL, words)
     elif change.iterations < ITERATIONS_MIN:
         raise _Refused(Error.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
     elif change.iterations > ITERATIONS_MAX:
         raise _Refused(Error.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+    else:
+        _check_size(situation, change)
+
+
+def _check_size(situation: Situation, change: ScramCredentialUpsertion) -> None:
+    keys = [ScramKey(change.name, mechanism) for mechanism in HASHES]
+    now = {key: kept for key in keys if (kept := situation.image.scram.get(key)) is not None}
+    new = ScramCredential(change.salt, b"x" * 64, b"x" * 64, change.iterations)
+    after = now | {ScramKey(change.name, change.mechanism): new}
+    words = larger_than_zookeeper_takes(
+        situation,
+        f"User {change.name}",
+        user_bytes(change.name, after.values()),
+        lambda: user_bytes(change.name, now.values()),
+    )
+    if words is not None:
+        raise _Refused(Error.POLICY_VIOLATION, words)
 
 
 def _record(change: Change) -> Record:

@@ -5,7 +5,8 @@ Out:  DelegationToken records and removals; the new token with its secret, which
 Elsewhere: logging in with a token (brokers), describing tokens (brokers), how they stand in ZooKeeper (zk.acl_znodes).
 Rules: a token's secret is derived from its id with the key in the properties file, which every node has; it is neither
 stored nor logged. Without that key the answer is DELEGATION_TOKEN_AUTH_DISABLED. Nobody gets a token by a token, and
-nobody who did not log in.
+nobody who did not log in. An owner has a type: without one no broker could read the token (stock takes it, and its
+brokers fail on it).
 Source: Kafka 3.9 `DelegationTokenControlManager`, `ControllerApis`; KIP-48, KIP-900.
 """
 
@@ -20,8 +21,10 @@ from msgspec.structs import replace
 from migrator.controller.authorizer import ANONYMOUS, Asker, TokenRules, is_allowed
 from migrator.controller.decision import Decision, Error, Record, Situation
 from migrator.controller.snapshot import token_record
+from migrator.controller.znode_limits import larger_than_zookeeper_takes
 from migrator.model import levels
 from migrator.model.values import AclOperation, AclResourceType, DelegationToken
+from migrator.model.znode_sizes import token_bytes
 from migrator.wire.messages.metadata import RemoveDelegationTokenRecord
 from migrator.wire.messages.security import (
     CreateDelegationTokenRequest,
@@ -63,7 +66,7 @@ def create_token(situation: Situation, request: CreateDelegationTokenRequest, ve
         asker = _known(situation)
         _check_owner(situation, asker, owner)
         rules = _enabled(situation)
-        if any(each.principal_type != USER for each in request.renewers):
+        if any(each.principal_type != USER for each in request.renewers) or owner.startswith(":"):
             raise _Refused(Error.INVALID_PRINCIPAL_TYPE)
     except _Refused as refused:
         return Decision(_created(refused.error, owner, requester, version, time_ms=refused.time_ms))
@@ -79,6 +82,8 @@ def create_token(situation: Situation, request: CreateDelegationTokenRequest, ve
         max_ms=max_ms,
         expires_ms=min(max_ms, now + rules.renew_lifetime_ms),
     )
+    if larger_than_zookeeper_takes(situation, "The token", token_bytes(token), lambda: 0) is not None:
+        return Decision(_created(Error.POLICY_VIOLATION, owner, requester, version))
     reply = _created(Error.NONE, owner, requester, version, token, secret_of(token.id, rules))
     return Decision(reply, ((token_record(token), 0),))
 

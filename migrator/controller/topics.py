@@ -23,9 +23,11 @@ from migrator.controller.decision import (
     partition_version,
 )
 from migrator.controller.placement import PlacementRefused, default_directory, manual_problem, place
+from migrator.controller.znode_limits import larger_than_zookeeper_takes
 from migrator.model.image import Image
 from migrator.model.topic_configs import effective, refuse_topic_config
-from migrator.model.values import ZERO_ID, ConfigType, Topic
+from migrator.model.values import ZERO_ID, ConfigType, Partition, Topic
+from migrator.model.znode_sizes import assignment_bytes, topic_bytes
 from migrator.wire.messages.metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from migrator.wire.messages.topics import (
     CreatableTopic,
@@ -107,6 +109,7 @@ def _create(situation: Situation, topic: CreatableTopic, collisions: dict[str, s
     if refusal is not None:
         raise _Refused(Error.INVALID_CONFIG, refusal)
     assignments = _manual(situation.image, topic) if topic.assignments else _placed(situation, topic)
+    _check_size(situation, topic.name, (), assignments)
     topic_id = situation.new_id(situation.image.topics)
     records: list[Record] = [(TopicRecord(name=topic.name, topic_id=topic_id), 0)]
     records += [(_config(topic.name, name, value), 0) for name, value in values.items()]
@@ -124,6 +127,14 @@ def _create(situation: Situation, topic: CreatableTopic, collisions: dict[str, s
         ),
     )
     return _NewTopic(tuple(records), result)
+
+
+def _check_size(situation: Situation, name: str, have: Sequence[Partition], new: Sequence[tuple[int, ...]]) -> None:
+    grown = sum(assignment_bytes(partition, replicas) for partition, replicas in enumerate(new, len(have)))
+    after = topic_bytes(name, have) + grown
+    words = larger_than_zookeeper_takes(situation, f"Topic {name}", after, lambda: 0)
+    if words is not None:
+        raise _Refused(Error.POLICY_VIOLATION, words)
 
 
 def _check_name(image: Image, name: str, collisions: dict[str, str]) -> None:
@@ -330,4 +341,5 @@ def _grow(situation: Situation, asked: CreatePartitionsTopic) -> list[Record]:
             raise _Refused(Error.INVALID_REPLICA_ASSIGNMENT, message)
         assignments = [tuple(each.broker_ids) for each in asked.assignments]
         _check_manual(image, assignments, size, have)
+    _check_size(situation, topic.name, topic.partitions, assignments)
     return _partition_records(image, topic.id, have, assignments)

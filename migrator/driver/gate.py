@@ -15,6 +15,7 @@ from typing import Final
 
 from migrator.driver.claim import Seen, refuse_claim
 from migrator.driver.content import oddities
+from migrator.driver.places import place_findings
 from migrator.driver.settings import ControllerSettings, broker_findings, controller_findings, request_limit_finding
 from migrator.driver.tree import Tree, clear_broker_configs, live_and_assigned
 from migrator.errors import (
@@ -275,7 +276,7 @@ def content_findings(
     tree: Tree, waived: Collection[str] = (), passwords: PasswordEncoder | None = None
 ) -> list[Occurrence]:
     """Everything in the tree that blocks a takeover or deserves a warning, blocking ones first."""
-    found = list(tree.problems)
+    found = [*tree.problems, *place_findings(tree.missing)]
     found += _shared_ids(tree)
     found += _feature_findings(tree)
     found += _deletion_and_reassignment(tree)

@@ -110,6 +110,8 @@ class Tree:
     """Paths below `/config` of a kind that ZooKeeper-mode brokers do not have."""
     consumer_groups: list[str] = field(default_factory=list)
     """Groups of consumers that keep their offsets in ZooKeeper."""
+    missing: list[str] = field(default_factory=list)
+    """Persistent znodes that every broker makes and that do not exist (driver.places)."""
     guarded: dict[str, str] = field(default_factory=dict)
     """Access lists by path, where there is one; looked at where a takeover writes (`node.tree_reader.read_guards`)."""
     lists_changed: list[str] = field(default_factory=list)

@@ -30,7 +30,16 @@ from migrator.driver.claim import (
     still_ours,
 )
 from migrator.driver.machine import Happened, Window
-from migrator.errors import CLAIM_NOT_POSSIBLE, HANDED_BACK, ZOOKEEPER_LOST, FindingError, Occurrence
+from migrator.driver.places import plan_places
+from migrator.errors import (
+    CLAIM_NOT_POSSIBLE,
+    HANDED_BACK,
+    PATH_WILL_BE_CREATED,
+    WRITE_REFUSED,
+    ZOOKEEPER_LOST,
+    FindingError,
+    Occurrence,
+)
 from migrator.model.image import Position
 from migrator.model.values import Mark
 from migrator.node.claims import read_claim, refusal
@@ -38,7 +47,6 @@ from migrator.node.driver_node import DriverNode
 from migrator.node.hand_back import retire_log
 from migrator.node.step_down import wait_stepped_down
 from migrator.node.window_guard import WindowGuard
-from migrator.zk import paths
 from migrator.zk.multi import Multi, Outcome
 from migrator.zk.znodes import ControllerZnode
 
@@ -71,6 +79,12 @@ class ClaimActs:
         refused = refuse_claim(seen, d.config.voter_ids, d.epoch)
         if refused is not None:
             return await self._not_claimed(refused)
+        missing = [] if d.now.tree is None else d.now.tree.missing
+        if missing:
+            refused = await _refused(d, plan_places(missing, seen.epoch_version))
+            if refused is not None:
+                return await self._not_claimed(refused)
+            log.warning("zk.paths_created", code=PATH_WILL_BE_CREATED.code, paths=missing)
         await d.hooks.before("claim")
         d.now.window = Window(d.now_ms(), d.config.takeover_max_ms)
         d.unsettled.begin(d.now.window)
@@ -153,7 +167,8 @@ class ClaimActs:
         )
         d.now.window = Window(d.now_ms(), d.config.takeover_max_ms)
         if not await self._claimed(multi, claim):
-            raise ZOOKEEPER_LOST.error(path=paths.CONTROLLER, reason="the claim was refused; reading again")
+            assert d.now.trouble is not None
+            raise FindingError(d.now.trouble)
         d.now.fresh_copy = False
         d.unsettled.end()
         self._hold_claim(claim)
@@ -229,6 +244,7 @@ async def _refused(driver: DriverNode, multi: Multi) -> Occurrence | None:
 
 def _not_possible(multi: Multi, outcome: Outcome) -> Occurrence:
     found = refusal(multi, outcome)
-    if found.code != ZOOKEEPER_LOST.code:
+    if found.code != WRITE_REFUSED.code:
         return found
-    return CLAIM_NOT_POSSIBLE.found(reason=f"ZooKeeper moved meanwhile ({outcome.error})")
+    error, path = found.values["error"], found.values["path"]
+    return CLAIM_NOT_POSSIBLE.found(reason=f"ZooKeeper moved meanwhile ({error} on {path})")

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 from migrator.driver.claim import Seen
-from migrator.errors import WRITE_NOT_ALLOWED, ZOOKEEPER_LOST, FindingError, Occurrence
+from migrator.errors import WRITE_NOT_ALLOWED, WRITE_REFUSED, FindingError, Occurrence
 from migrator.zk import paths
 from migrator.zk.bulk_read import Znode
-from migrator.zk.multi import Multi, Outcome
+from migrator.zk.multi import ERROR_NAMES, Multi, Outcome
 from migrator.zk.znodes import (
     ControllerZnode,
     MigrationZnode,
@@ -44,11 +44,11 @@ def read_claim(session: Reader, watch: Callable[[], None] | None = None) -> Seen
 
 
 def refusal(multi: Multi, outcome: Outcome) -> Occurrence:
-    """Z2K-2050 with the path where an access list forbids it; else Z2K-2002, after which everything is read again."""
+    """Z2K-2050 where an access list forbids it, else Z2K-2121 with ZooKeeper's own error; both name the path."""
+    path = multi.operations[outcome.failed_at].path
     if outcome.error == "no_auth":
-        return WRITE_NOT_ALLOWED.found(path=multi.operations[outcome.failed_at].path)
-    refused = multi.describe()[outcome.failed_at]
-    return ZOOKEEPER_LOST.found(path=refused[:200], reason=f"{outcome.error}; reading and comparing again")
+        return WRITE_NOT_ALLOWED.found(path=path)
+    return WRITE_REFUSED.found(path=path, error=ERROR_NAMES.get(outcome.error, outcome.error))
 
 
 def _controller(znode: Znode | None) -> ControllerZnode | None:

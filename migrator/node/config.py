@@ -27,6 +27,7 @@ from migrator.node.log_store import SEGMENT_MS
 from migrator.node.security import BETWEEN_VOTERS, FAILURE_DELAY_MS, TO_BROKERS, ListenerSecurity, read_security
 from migrator.raft.roles import Settings as QuorumSettings
 from migrator.zk import paths
+from migrator.zk.multi import HEADROOM_BYTES, JUTE_MAXBUFFER
 from migrator.zk.passwords import EncoderSettings
 
 NO_LIMIT: Final = 2**62
@@ -102,6 +103,8 @@ class NodeConfig:
     waived: frozenset[str] = frozenset()
     """Partitions (`topic-0`) whose incomplete ISR somebody accepted by name."""
     divergence: Limits = field(default_factory=Limits)
+    jute_maxbuffer: int = JUTE_MAXBUFFER
+    """The smallest `jute.maxbuffer` of all ZooKeeper servers and brokers."""
     given: Mapping[str, str] = field(default_factory=dict, repr=False)
     unknown: tuple[str, ...] = ()
 
@@ -212,6 +215,7 @@ class _Parser:
                 records=self._int("zk2kraft.divergence.max.records", Limits().records, at_least=1),
                 policy=self._one_of("zk2kraft.divergence.policy", BLOCK, POLICIES),
             ),
+            jute_maxbuffer=self._int("zk2kraft.zookeeper.jute.maxbuffer", JUTE_MAXBUFFER, at_least=2 * HEADROOM_BYTES),
             given=self._given,
             unknown=tuple(sorted(key for key in self._given if not is_known(key))),
         )
@@ -425,6 +429,7 @@ _OURS: Final = frozenset(
         "zk2kraft.divergence.max.seconds",
         "zk2kraft.divergence.max.records",
         "zk2kraft.divergence.policy",
+        "zk2kraft.zookeeper.jute.maxbuffer",
     }
 )
 

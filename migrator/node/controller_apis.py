@@ -26,7 +26,12 @@ from migrator.node.raft_node import RaftNode
 from migrator.node.sasl import SCRAM_NUMBERS
 from migrator.node.voters_seen import VotersSeen
 from migrator.wire.frames import API_KEYS, RequestHeader
-from migrator.wire.messages.brokers import DescribeClusterRequest, EnvelopeRequest, EnvelopeResponse
+from migrator.wire.messages.brokers import (
+    BrokerRegistrationRequest,
+    DescribeClusterRequest,
+    EnvelopeRequest,
+    EnvelopeResponse,
+)
 from migrator.wire.messages.handshake import ApiVersionsRequest
 from migrator.wire.messages.raft import (
     BeginQuorumEpochRequest,
@@ -65,6 +70,7 @@ class ControllerApis:
         self._quorum = quorum
         self._listener = listener
         self._seen = seen or VotersSeen()
+        self._odd_hosts: dict[int, str] = {}
 
     def find_credential(self, mechanism: str, user: str) -> ScramCredential | None:
         """As the committed log has it; a node that does not know yet what is committed knows nobody."""
@@ -73,7 +79,10 @@ class ControllerApis:
     async def answer(self, header: RequestHeader, request: Message, caller: Caller) -> Message:
         self._note(request, caller)
         try:
-            return await self._route(header.api_version, request, caller.asker)
+            reply = await self._route(header.api_version, request, caller.asker)
+            if isinstance(request, BrokerRegistrationRequest):
+                self._name_odd_host(request.broker_id)
+            return reply
         except FindingError:
             raise
         except Exception:
@@ -82,6 +91,13 @@ class ControllerApis:
             if not is_refusable(type(request)):
                 raise
             return refuse(request, Error.UNKNOWN_SERVER_ERROR)
+
+    def _name_odd_host(self, broker: int) -> None:
+        """One line per broker and host: it asks again and again."""
+        found = self._controller.contacts.odd_hosts.get(broker)
+        if found is not None and self._odd_hosts.get(broker) != found.text:
+            log.warning("registration.refused", code=found.code, reason=found.text)
+            self._odd_hosts[broker] = found.text
 
     def _note(self, request: Message, caller: Caller) -> None:
         """Keep which software fetches: of voters it matters."""
@@ -100,7 +116,7 @@ class ControllerApis:
             return _denied(request)
         match request:
             case FetchRequest():
-                return await self._quorum.fetch(request)
+                return await self._quorum.fetch(request, version, self._listener)
             case ApiVersionsRequest():
                 enabled = self._controller.settings.migration_enabled
                 return api_versions(self._controller.image, version, migration_enabled=enabled)
@@ -118,11 +134,11 @@ class ControllerApis:
                     listener=self._listener,
                 )
             case VoteRequest():
-                return await self._quorum.vote(request)
+                return await self._quorum.vote(request, version, self._listener)
             case BeginQuorumEpochRequest() | EndQuorumEpochRequest():
-                return await self._quorum.leader_claim(request)
+                return await self._quorum.leader_claim(request, version, self._listener)
             case FetchSnapshotRequest():
-                return await self._quorum.fetch_snapshot(request)
+                return await self._quorum.fetch_snapshot(request, version, self._listener)
             case _:
                 return await self._controller.submit(request, version, asker)
 

@@ -249,6 +249,7 @@ class DriverNode:
 
     def on_broken(self, reason: str) -> None:
         self.mirror = None
+        self.now.broken = reason
         self.now.wait_because(f"ZooKeeper did not take a write ({reason}); reading and comparing again")
         self.events.interrupt(Happened.MIRROR_BROKEN)
 

@@ -55,6 +55,8 @@ class DriverState:
     reconciled_writes: int | None = None
     unreadable: Mapping[str, Occurrence] = field(default_factory=dict)
     """Brokers with a password in ZooKeeper that cannot be decoded: their configuration is not written there."""
+    broken: str = ""
+    """Why the mirror broke last."""
     orders: Orders = NO_ORDERS
     """What others ordered through ZooKeeper, at the last look."""
     alarms: dict[str, Occurrence] = field(default_factory=dict)

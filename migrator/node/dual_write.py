@@ -20,11 +20,21 @@ from migrator.driver.guard import check_full_send
 from migrator.driver.machine import Happened
 from migrator.driver.mirror import MirrorPlan, Shape, plan, state_creation
 from migrator.driver.orders import Orders, plan_orders_removed, standing
+from migrator.driver.places import plan_places
 from migrator.driver.strangers import Strangers
 from migrator.driver.tell import Order, reachable
 from migrator.driver.teller import Teller
 from migrator.driver.tree import Tree, as_image, changed_since, clear_broker_configs, missing_states, problems_of
-from migrator.errors import ONLY_IN_ZOOKEEPER, ORDERS_REMOVED, ORDERS_STAND, ZOOKEEPER_LOST, FindingError, Occurrence
+from migrator.errors import (
+    MIRROR_BROKE,
+    ONLY_IN_ZOOKEEPER,
+    ORDERS_REMOVED,
+    ORDERS_STAND,
+    PATH_RECREATED,
+    ZOOKEEPER_LOST,
+    FindingError,
+    Occurrence,
+)
 from migrator.model.diff import diff
 from migrator.model.draft import Delta
 from migrator.model.image import Image
@@ -34,7 +44,7 @@ from migrator.node.driver_node import DriverNode
 from migrator.node.event_queue import LOOK_S
 from migrator.node.mirror_node import Mirror
 from migrator.node.survey import survey_brokers
-from migrator.node.tree_reader import descendants, read_tree
+from migrator.node.tree_reader import descendants, missing_places, read_tree
 from migrator.node.zookeeper_orders import read_orders
 from migrator.zk import paths
 from migrator.zk.multi import Multi
@@ -80,6 +90,10 @@ class DualWriteActs:
             d.now.finding = foreign
             d.now.reason = foreign.text
             return Happened.MUST_GO_BACK
+        if tree.missing:  # somebody deleted them since the takeover, and the rest is written below them
+            await asyncio.to_thread(self._write, (plan_places(tree.missing, claim.epoch_version),))
+        recreated = PATH_RECREATED.found(paths=", ".join(tree.missing)) if tree.missing else None
+        d.now.alarm(PATH_RECREATED.code, recreated)
         if await asyncio.to_thread(self._complete_creations, tree, target, claim):
             tree = await asyncio.to_thread(read_tree, d.session, UNLIMITED, tree)
             d.now.tree = tree
@@ -89,7 +103,7 @@ class DualWriteActs:
         log.info("zk.reconciled", writes=planned.writes, multis=len(planned.multis))
         self._start_mirror(planned.claim, target, Shape(planned.configs, unreadable=unreadable), session_id)
         if d.mirror is None:
-            raise ZOOKEEPER_LOST.error(path=paths.TOPICS, reason="a write was refused; reading and comparing again")
+            raise MIRROR_BROKE.error(reason=d.now.broken)
         if d.propagator.teller is None:
             return Happened.RECONCILED
         d.propagator.mirrored(target.position)
@@ -350,6 +364,7 @@ class DualWriteActs:
             if d.now_ms() - looked_ms >= STRANGERS_LOOK_MS or came_or_went:
                 looked_ms = d.now_ms()
                 d.now.trouble = await self._look_for(strangers)
+                await self._look_for_places()
                 await self._look_for_orders()
             behind = 0 if d.mirror is None else d.mirror.behind
             d.now.reason = (
@@ -377,6 +392,16 @@ class DualWriteActs:
             return error.occurrence
         live = {int(name) for name in names or () if name.isdecimal()}
         return strangers.look(live, d.controller.image, d.now_ms())
+
+    async def _look_for_places(self) -> None:
+        """A persistent znode that was deleted breaks the mirror: the comparison that follows creates it again."""
+        d = self.d
+        try:
+            missing = await asyncio.to_thread(missing_places, d.session)
+        except FindingError:
+            return  # `_look_for` names it
+        if missing and d.mirror is not None:
+            d.mirror.break_off(f"{', '.join(missing)} does not exist any more")
 
 
 def is_away(trouble: Occurrence | None) -> bool:

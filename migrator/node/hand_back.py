@@ -39,7 +39,7 @@ from migrator.model.values import Mark
 from migrator.node.claims import read_claim
 from migrator.node.config import NodeConfig
 from migrator.node.driver_node import DriverNode
-from migrator.node.tree_reader import read_tree
+from migrator.node.tree_reader import missing_places, read_tree
 from migrator.node.zookeeper_orders import read_orders
 from migrator.zk import paths
 from migrator.zk.multi import Multi
@@ -198,6 +198,7 @@ class HandBackActs:
             self._refuse_with_kraft_brokers()
             self._refuse_beside_stock()
             await self._quiet()
+            await asyncio.to_thread(self._refuse_missing_places)
             await self._refuse_with_orders()
             report, highest = await asyncio.to_thread(self._compare)
             d.now.audit = report
@@ -230,6 +231,12 @@ class HandBackActs:
         if ours <= voters // 2:
             reason = f"{ours} of {voters} voters are there; {', '.join(foreign)}"
             raise HAND_BACK_NOT_POSSIBLE.error(reason=reason)
+
+    def _refuse_missing_places(self) -> None:
+        """On a thread. What somebody deleted is created again first, from the log, which is retired afterwards."""
+        missing = missing_places(self.d.session)
+        if missing:
+            raise HAND_BACK_NOT_POSSIBLE.error(reason=f"{missing[0]} does not exist; dual-write creates it again")
 
     async def _refuse_with_orders(self) -> None:
         """The next ZooKeeper controller would carry them out, days after they were given."""

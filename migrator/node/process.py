@@ -52,6 +52,7 @@ from migrator.node.storage import (
     identify,
 )
 from migrator.node.tls import check_stores
+from migrator.node.voter_addresses import VoterAddresses
 from migrator.node.voters_seen import QuorumView, VotersSeen
 from migrator.zk.session import ZkSession, process_login
 
@@ -221,7 +222,10 @@ class ControllerProcess:
 
     async def _listen(self, parts: _Parts) -> None:
         raft = parts.raft
-        quorum = QuorumApis(raft, wall_ms=raft.wall_ms, answer_fetch=self._hooks.answer_fetch)
+        config, controller = self._config, parts.controller
+        addresses = VoterAddresses(config.voters, config.controller_listener, lambda: controller.image)
+        answer_fetch = self._hooks.answer_fetch
+        quorum = QuorumApis(raft, wall_ms=raft.wall_ms, addresses=addresses, answer_fetch=answer_fetch)
         for listener in self._config.listeners:
             apis = ControllerApis(raft, parts.controller, quorum, listener=listener.name, seen=parts.seen)
             server = ControllerServer(apis, self._config.security.get(listener.name))

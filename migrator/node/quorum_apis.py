@@ -12,6 +12,7 @@ from collections.abc import Callable
 from migrator.controller.decision import Error
 from migrator.node.peers import METADATA_TOPIC, METADATA_TOPIC_ID
 from migrator.node.raft_node import RaftNode
+from migrator.node.voter_addresses import VoterAddresses
 from migrator.raft.effects import AnswerFetch
 from migrator.raft.types import (
     FetchReceived,
@@ -35,7 +36,6 @@ from migrator.wire.messages.raft import (
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
     EndQuorumEpochTopicResult,
-    QuorumNode,
     QuorumReplicaState,
     VotePartitionResult,
     VoteRequest,
@@ -45,6 +45,7 @@ from migrator.wire.messages.raft import (
 from migrator.wire.messages.replication import (
     EpochEndOffset,
     FetchCurrentLeader,
+    FetchNodeEndpoint,
     FetchPartitionResult,
     FetchRequest,
     FetchResponse,
@@ -57,24 +58,37 @@ from migrator.wire.messages.replication import (
     FetchTopicResult,
 )
 from migrator.wire.messages.replication import SnapshotId as WireSnapshotId
+from migrator.wire.messages.shared import NodeEndpoint
 from migrator.wire.schema import Message
+
+FETCH_WITH_ENDPOINTS = 17
+ENDPOINTS_SINCE = 1
+"""First versions of Fetch, and of every other answer of the quorum, that say where a leader is reached."""
 
 
 class QuorumApis:
-    """The requests of one node's quorum, whatever listener they come from."""
+    """The requests of one node's quorum, whatever listener they come from.
+
+    version, listener: of a request; from some version on its answer says where the leader is reached on that listener.
+    """
 
     def __init__(
         self,
         raft: RaftNode,
         *,
         wall_ms: Callable[[], int],
+        addresses: VoterAddresses | None = None,
         answer_fetch: Callable[[AnswerFetch], AnswerFetch] = lambda answer: answer,
     ) -> None:
         self._raft = raft
         self._wall_ms = wall_ms
+        self._addresses = addresses or VoterAddresses()
         self._answer_fetch = answer_fetch
 
-    async def fetch(self, request: FetchRequest) -> FetchResponse:
+    def _endpoints(self, leader: int, version: int, listener: str) -> tuple[NodeEndpoint, ...]:
+        return self._addresses.endpoints(leader, listener) if version >= ENDPOINTS_SINCE else ()
+
+    async def fetch(self, request: FetchRequest, version: int, listener: str) -> FetchResponse:
         """Limits in the request are ignored: raft readers send zeros and mean none."""
         topic = request.topics[0] if len(request.topics) == 1 else None
         partition = topic.partitions[0] if topic is not None and len(topic.partitions) == 1 else None
@@ -92,9 +106,9 @@ class QuorumApis:
                 request.max_wait_ms,
             )
         )
-        return self._fetch_response(self._answer_fetch(answer))
+        return self._fetch_response(self._answer_fetch(answer), version, listener)
 
-    def _fetch_response(self, answer: AnswerFetch) -> FetchResponse:
+    def _fetch_response(self, answer: AnswerFetch, version: int, listener: str) -> FetchResponse:
         if answer.top_level:
             return FetchResponse(error_code=answer.error)
         records = b""
@@ -115,9 +129,13 @@ class QuorumApis:
             current_leader=FetchCurrentLeader(answer.leader, answer.epoch),
             snapshot_id=snapshot,
         )
-        return FetchResponse(responses=(FetchTopicResult(topic_id=METADATA_TOPIC_ID, partitions=(partition,)),))
+        known = self._addresses.endpoints(answer.leader, listener) if version >= FETCH_WITH_ENDPOINTS else ()
+        return FetchResponse(
+            responses=(FetchTopicResult(topic_id=METADATA_TOPIC_ID, partitions=(partition,)),),
+            node_endpoints=tuple(FetchNodeEndpoint(each.node_id, each.host, each.port) for each in known),
+        )
 
-    async def fetch_snapshot(self, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
+    async def fetch_snapshot(self, request: FetchSnapshotRequest, version: int, listener: str) -> FetchSnapshotResponse:
         asked = request.topics[0].partitions[0] if request.topics and request.topics[0].partitions else None
         if asked is None or request.topics[0].name != METADATA_TOPIC:
             return FetchSnapshotResponse(error_code=Error.INVALID_REQUEST)
@@ -147,9 +165,12 @@ class QuorumApis:
             position=answer.position,
             unaligned_records=data,
         )
-        return FetchSnapshotResponse(topics=(FetchSnapshotTopicResult(METADATA_TOPIC, (partition,)),))
+        return FetchSnapshotResponse(
+            topics=(FetchSnapshotTopicResult(METADATA_TOPIC, (partition,)),),
+            node_endpoints=self._endpoints(answer.leader, version, listener),
+        )
 
-    async def vote(self, request: VoteRequest) -> VoteResponse:
+    async def vote(self, request: VoteRequest, version: int, listener: str) -> VoteResponse:
         asked = request.topics[0].partitions[0] if request.topics and request.topics[0].partitions else None
         if asked is None:
             return VoteResponse(error_code=Error.INVALID_REQUEST)
@@ -169,9 +190,14 @@ class QuorumApis:
         if answer.top_level:
             return VoteResponse(error_code=answer.error)
         partition = VotePartitionResult(0, answer.error, answer.leader, answer.epoch, answer.granted)
-        return VoteResponse(topics=(VoteTopicResult(METADATA_TOPIC, (partition,)),))
+        return VoteResponse(
+            topics=(VoteTopicResult(METADATA_TOPIC, (partition,)),),
+            node_endpoints=self._endpoints(answer.leader, version, listener),
+        )
 
-    async def leader_claim(self, request: BeginQuorumEpochRequest | EndQuorumEpochRequest) -> Message:
+    async def leader_claim(
+        self, request: BeginQuorumEpochRequest | EndQuorumEpochRequest, version: int, listener: str
+    ) -> Message:
         """BeginQuorumEpoch and EndQuorumEpoch look alike but for what they announce."""
         begins = isinstance(request, BeginQuorumEpochRequest)
         if not request.topics or not request.topics[0].partitions:
@@ -180,13 +206,14 @@ class QuorumApis:
         asked = _begun(request) if isinstance(request, BeginQuorumEpochRequest) else _left(request)
         answer = await self._raft.leader_claim(asked)
         top = answer.error if answer.top_level else Error.NONE
+        endpoints = () if top else self._endpoints(answer.leader, version, listener)
         if begins:
             begun = BeginQuorumEpochPartitionResult(0, answer.error, answer.leader, answer.epoch)
             topics = () if top else (BeginQuorumEpochTopicResult(METADATA_TOPIC, (begun,)),)
-            return BeginQuorumEpochResponse(error_code=top, topics=topics)
+            return BeginQuorumEpochResponse(error_code=top, topics=topics, node_endpoints=endpoints)
         ended = EndQuorumEpochPartitionResult(0, answer.error, answer.leader, answer.epoch)
         end_topics = () if top else (EndQuorumEpochTopicResult(METADATA_TOPIC, (ended,)),)
-        return EndQuorumEpochResponse(error_code=top, topics=end_topics)
+        return EndQuorumEpochResponse(error_code=top, topics=end_topics, node_endpoints=endpoints)
 
     def describe(self, request: DescribeQuorumRequest, version: int) -> DescribeQuorumResponse:
         """Before version 2 the answer has no place for the nodes."""
@@ -212,7 +239,7 @@ class QuorumApis:
         return DescribeQuorumResponse(
             error_message=None,
             topics=(DescribeQuorumTopicResult(METADATA_TOPIC, (partition,)),),
-            nodes=tuple(QuorumNode(each) for each in voter.voters) if version >= 2 else (),
+            nodes=tuple(map(self._addresses.described, voter.voters)) if version >= 2 and not found.error else (),
         )
 
 

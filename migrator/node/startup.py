@@ -17,6 +17,7 @@ from migrator.node.snapshot_files import SnapshotFiles
 from migrator.node.storage import read_election_state
 from migrator.raft.epochs import EpochCache
 from migrator.raft.voter import LogView, Voter
+from migrator.zk.multi import HEADROOM_BYTES
 
 
 def make_voter(config: NodeConfig, cluster_id: str, store: LogStore) -> Voter:
@@ -61,6 +62,7 @@ def settings_of(config: NodeConfig, cluster_id: str) -> Settings:
         authorizer=config.authorizer,
         tokens=config.tokens,
         encodes_passwords=config.passwords is not None,
+        znode_bytes_max=config.jute_maxbuffer - HEADROOM_BYTES,
         static=config.given,
     )
 

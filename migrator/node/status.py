@@ -93,6 +93,7 @@ def driver_status(driver: DriverNode) -> dict[str, Any]:
         "export": now.exported,
         "audit": None if now.audit is None else msgspec.to_builtins(now.audit),
         "brokers": _brokers(driver),
+        "registrations_refused": [each.as_json() for each in driver.controller.contacts.odd_hosts.values()],
     }
 
 

@@ -116,7 +116,8 @@ class GateActs:
         if not wanted:
             return f"no broker is in {paths.BROKER_IDS}"
         if missing:
-            d.now.trouble = ibp_differs(d.controller.kept_out(), image)
+            odd_hosts = d.controller.contacts.odd_hosts
+            d.now.trouble = ibp_differs(d.controller.kept_out(), image) or next(iter(odd_hosts.values()), None)
             if d.now.trouble is not None:
                 return d.now.trouble.text
             return f"brokers {missing} are not registered and unfenced yet ({len(wanted & ready)}/{len(wanted)})"

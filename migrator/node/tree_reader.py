@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Final
 
 from migrator.driver.families import Families
+from migrator.driver.places import PLACE_PATHS
 from migrator.driver.tree import (
     StateReader,
     TopicHead,
@@ -47,6 +48,7 @@ from migrator.zk.znodes import (
 def read_tree(session: ZkSession, limits: ReadLimits = UNLIMITED, before: Tree | None = None) -> Tree:
     """The whole tree. The producer-id block is read last: it moves on while ZooKeeper-mode brokers allocate."""
     tree = Tree()
+    tree.missing = missing_places(session)
     _read_cluster(session, tree)
     _read_topics(session, limits, tree, {} if before is None else before.topics)
     _read_controller_epoch(session, tree)
@@ -56,6 +58,12 @@ def read_tree(session: ZkSession, limits: ReadLimits = UNLIMITED, before: Tree |
     _read_what_is_not_copied(session, tree)
     _read_producer_ids(session, tree)
     return tree
+
+
+def missing_places(session: ZkSession) -> list[str]:
+    """Persistent znodes that should exist and do not, parents before their children."""
+    found = zip(PLACE_PATHS, session.get_many(PLACE_PATHS), strict=True)
+    return [path for path, znode in found if znode is None]
 
 
 def read_guards(session: ZkSession, tree: Tree) -> None:
@@ -357,4 +365,4 @@ class _Problems:
         return False
 
 
-__all__ = ["descendants", "moved_since", "read_guards", "read_tree"]
+__all__ = ["descendants", "missing_places", "moved_since", "read_guards", "read_tree"]

@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from migrator.errors import MALFORMED_ZNODE
+from migrator.model.names import is_znode_name
 from migrator.model.values import (
     AclEntry,
     AclOperation,
@@ -66,18 +67,9 @@ def acl_resource(pattern: AclPattern, type_name: str, name: str) -> AclResource:
 
 def acl_path(resource: AclResource) -> str | None:
     """Where Kafka keeps the ACLs of a resource; None for one that has no form in ZooKeeper."""
-    if resource.type not in TYPE_NAMES or resource.pattern not in ACL_ROOTS or not _is_znode_name(resource.name):
+    if resource.type not in TYPE_NAMES or resource.pattern not in ACL_ROOTS or not is_znode_name(resource.name):
         return None
     return f"{ACL_ROOTS[AclPattern(resource.pattern)]}/{TYPE_NAMES[AclResourceType(resource.type)]}/{resource.name}"
-
-
-def _is_znode_name(name: str) -> bool:
-    """ZooKeeper takes no slash, no control sign, and no relative name."""
-    return name not in ("", ".", "..") and "/" not in name and not any(_refused(ord(sign)) for sign in name)
-
-
-def _refused(code: int) -> bool:
-    return code <= 0x1F or 0x7F <= code <= 0x9F or 0xD800 <= code <= 0xF8FF or 0xFFF0 <= code <= 0xFFFF
 
 
 def acl_change(resource: AclResource) -> tuple[str, bytes]:

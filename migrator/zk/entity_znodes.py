@@ -20,6 +20,7 @@ from decimal import Decimal
 from typing import Final
 
 from migrator.errors import MALFORMED_ZNODE
+from migrator.model.names import RELATIVE
 from migrator.model.values import QuotaEntity, ScramCredential, ScramMechanism
 from migrator.zk import paths
 from migrator.zk.znodes import INT32_MAX, RECORD_TEXT_BYTES_MAX, config_data, parse_config
@@ -95,7 +96,7 @@ def entity_of(path: str) -> QuotaEntity:
 
 def entity_path(entity: QuotaEntity) -> str | None:
     """Where Kafka keeps an entity; None for one that has no form in ZooKeeper."""
-    if entity.types not in QUOTA_KEYS:
+    if entity.types not in QUOTA_KEYS or any(name in RELATIVE for _, name in entity.parts):
         return None
     words = [
         f"{_ROOTS[type_]}/{paths.DEFAULT_ENTITY if name is None else sanitise(name)}" for type_, name in entity.parts

@@ -7,8 +7,20 @@ A multi is all or nothing: either every operation was applied, in order, or none
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 ANY_VERSION = -1
+
+JUTE_MAXBUFFER = 0xFFFFF
+"""ZooKeeper's default limit of one request, in bytes; brokers read with the same one."""
+
+HEADROOM_BYTES = 48_575
+"""Of one request beside a znode's path and data: its header, the two guards of a multi, the access list (below 1,000
+bytes in all). The rest is spare for servers that count otherwise."""
+
+ZNODE_BYTES_MAX = JUTE_MAXBUFFER - HEADROOM_BYTES
+"""The largest path and data together that are written: 1,000,000 bytes. Larger ones would break and be repeated for
+ever, so nothing is committed that would need one (controller.znode_limits)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +88,15 @@ class Outcome:
     def applied(self) -> bool:
         return self.failed_at < 0
 
+
+ERROR_NAMES: Final = {
+    "bad_version": "BadVersion",
+    "no_node": "NoNode",
+    "node_exists": "NodeExists",
+    "not_empty": "NotEmpty",
+    "no_auth": "NoAuth",
+}
+"""What ZooKeeper's own documentation calls the errors of an `Outcome`."""
 
 _FRAME = 60
 """Bytes of headers, versions and access list around one operation's path and data."""

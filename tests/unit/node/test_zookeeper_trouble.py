@@ -5,6 +5,7 @@ The same on real ensembles, phase by phase: tests/e2e/test_zookeeper_trouble.py.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,8 @@ from migrator.driver.claim import plan_claim
 from migrator.driver.guard import Survey
 from migrator.driver.machine import Happened, State, Window
 from migrator.driver.mirror import Shape
-from migrator.errors import ZOOKEEPER_LOST, ZOOKEEPER_REFUSES, Finding
+from migrator.driver.places import PLACE_PATHS
+from migrator.errors import ZOOKEEPER_LOST, ZOOKEEPER_REFUSES, Finding, FindingError
 from migrator.model.diff import diff
 from migrator.model.image import EMPTY, Position
 from migrator.model.values import Mark
@@ -24,11 +26,13 @@ from migrator.node.claims import read_claim, refusal
 from migrator.node.dual_write import DualWriteActs
 from migrator.node.hand_back import HandBackActs
 from migrator.node.mirror_node import Mirror
+from migrator.node.tree_reader import missing_places, read_tree
 from migrator.zk import paths
 from migrator.zk.multi import Check, Multi, Outcome, SetData
 from tests.support.builders import a_topic, an_image
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
-from tests.unit.driver.test_mirror import a_cluster, mirror
+from tests.unit.driver.test_mirror import a_cluster, assert_mirrored, mirror
+from tests.unit.driver.test_places import remove
 from tests.unit.node.test_driver_acts import story
 from tests.unit.node.test_leaderships import a_voters_driver
 
@@ -296,7 +300,10 @@ def test_dual_write_says_that_zookeeper_is_away_until_it_is_back(monkeypatch: py
                 raise ZOOKEEPER_LOST.error(path=path, reason="not connected")
             return ["1"] if path == paths.BROKER_IDS else []
 
-        session = SimpleNamespace(connected=False, children=children, get=lambda path: None)
+        def get_many(places: Iterable[str]) -> Iterator[bytes]:
+            return (b"" for _ in places)
+
+        session = SimpleNamespace(connected=False, children=children, get=lambda path: None, get_many=get_many)
         driver = a_voters_driver(State.DUAL_WRITE, session=session)
         driver.mirror = SimpleNamespace(behind=0)  # type: ignore[assignment]
         said: list[tuple[str | None, bool]] = []
@@ -326,7 +333,7 @@ def test_a_hand_back_that_cannot_compare_is_refused_and_dual_write_goes_on() -> 
         def compare() -> Any:
             raise ZOOKEEPER_LOST.error(path="/brokers/topics/a", reason="not connected")
 
-        acts._quiet, acts._compare = quiet, compare  # type: ignore[method-assign]
+        acts._quiet, acts._compare, acts._refuse_missing_places = quiet, compare, lambda: None  # type: ignore[method-assign]
         assert await acts.hand_back() is Happened.HAND_BACK_REFUSED
         assert driver.now.finding is not None
         assert driver.now.finding.code == "Z2K-2002"
@@ -361,4 +368,86 @@ def test_a_write_that_an_access_list_forbids_is_told_by_its_path_alone() -> None
     multi = Multi((Check(paths.CONTROLLER_EPOCH, 1), SetData("/config/users/alice", b"a secret", 3)))
     found = refusal(multi, Outcome(failed_at=1, error="no_auth"))
     assert (found.code, found.values) == ("Z2K-2050", {"path": "/config/users/alice"})
-    assert refusal(multi, Outcome(failed_at=0, error="bad_version")).code == "Z2K-2002"
+
+
+# --- persistent znodes that somebody deleted ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("error", "name"), [("no_node", "NoNode"), ("bad_version", "BadVersion"), ("odd", "odd")])
+def test_a_refused_write_is_told_by_zookeepers_own_error_and_not_as_a_lost_connection(error: str, name: str) -> None:
+    multi = Multi((Check(paths.CONTROLLER_EPOCH, 1), SetData(paths.PRODUCER_IDS, b"{}")))
+    found = refusal(multi, Outcome(failed_at=1, error=error))
+    assert found.code == "Z2K-2121"
+    assert f"{name} to a write on /latest_producer_id_block" in found.text
+    assert "connection" not in found.text
+
+
+@pytest.mark.parametrize("path", PLACE_PATHS)
+def test_a_persistent_znode_that_vanished_after_the_takeover_is_created_again_from_the_log(path: str) -> None:
+    async def told() -> None:
+        image = an_image(a_topic("orders"), topic_configs={"orders": {"retention.ms": "1"}}, next_producer_id=5_000)
+        ensemble, session, claim = a_cluster()
+        claim, _ = mirror(session, claim, diff(EMPTY, image), Shape())
+        remove(ensemble, path)
+        driver = a_voters_driver(State.SYNCING, session=session)
+        driver.controller.image = image
+        driver.now.claim = claim
+        assert await DualWriteActs(driver).reconcile() is Happened.RECONCILED
+        assert missing_places(session) == []
+        assert_mirrored(session, image)
+        assert path in driver.now.alarms["Z2K-2122"].text
+        assert await DualWriteActs(driver).reconcile() is Happened.RECONCILED
+        assert driver.now.alarms == {}
+
+    story(told)
+
+
+def test_dual_write_looks_for_persistent_znodes_that_vanished_and_no_hand_back_goes_on_without_them() -> None:
+    async def told() -> None:
+        image = an_image(a_topic("orders"))
+        ensemble, session, claim = a_cluster()
+        claim, _ = mirror(session, claim, diff(EMPTY, image), Shape())
+        remove(ensemble, paths.CONFIG_CHANGES)
+        broken: list[str] = []
+        driver = a_voters_driver(State.DUAL_WRITE, session=session)
+        driver.mirror = SimpleNamespace(behind=0, break_off=broken.append)  # type: ignore[assignment]
+        await DualWriteActs(driver)._look_for_places()
+        assert broken == ["/config/changes does not exist any more"]
+        with pytest.raises(FindingError, match=r"Z2K-2014.*/config/changes does not exist"):
+            HandBackActs(driver)._refuse_missing_places()
+
+    story(told)
+
+
+@pytest.mark.parametrize("refused", [None, Outcome(failed_at=1, error="no_auth")])
+def test_the_takeover_creates_what_every_broker_would_before_it_claims_anything(refused: Outcome | None) -> None:
+    async def told() -> None:
+        ensemble, _, _ = a_cluster()
+        remove(ensemble, "/config/ips")
+        for path in (paths.CONTROLLER, paths.MIGRATION):
+            del ensemble.nodes[path]
+        session = Troubled(ensemble)
+        if refused is not None:
+            session.apply = lambda multi: refused  # type: ignore[method-assign]
+
+        async def mark(which: Mark, text: str) -> None: ...
+
+        config = SimpleNamespace(**NODES, broker_heartbeat_interval_ms=2_000)
+        driver = a_voters_driver(State.TAKING_OVER, session=session, config=config)
+        driver.controller.mark = mark  # type: ignore[method-assign]
+        driver.claim_watch.look = lambda: None  # type: ignore[method-assign]
+        driver.now.tree = read_tree(session)
+        acts = ClaimActs(driver)
+        happened = await acts.take_over()
+        acts.close()
+        if refused is None:
+            assert happened is Happened.CLAIMED
+            assert [multi.describe()[1:] for multi in session.writes[:1]] == [["create /config/ips "]]
+            assert missing_places(session) == []
+        else:
+            assert happened is Happened.CLAIM_REFUSED
+            assert driver.now.finding is not None
+            assert driver.now.finding.code == "Z2K-2050"
+            assert paths.CONTROLLER not in ensemble.nodes
+
+    story(told)

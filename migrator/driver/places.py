@@ -1,0 +1,76 @@
+"""The persistent znodes that have to exist before anything is written below or into them.
+
+In:   which of them a reading of ZooKeeper did not find.
+Out:  findings for the gate and for `zk2kraft check`; the multi that creates them.
+Elsewhere: reading (node.tree_reader), sending (node.claiming before the claim, node.dual_write after the takeover);
+znodes that Kafka itself makes only when they are needed, as those of ACLs and tokens (mirror.py makes them).
+Rules: every broker creates all of them at its start, so one that is missing was deleted. Before the takeover only
+those are created whose loss takes nothing with it that Kafka remembers elsewhere. After it the log is the truth, and
+all of them are created again: what stood in or below them follows from the log.
+Source: Kafka 3.9 `ZkData.PersistentZkPaths`, `ZkProducerIdManager`, `ZooKeeperClient` (which znode handlers hear of a
+deletion).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from migrator.errors import PATH_MISSING, PATH_WILL_BE_CREATED, Occurrence
+from migrator.zk import paths
+from migrator.zk.multi import Check, Create, Multi
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One persistent znode. lost: what its absence means; empty where an empty znode is all that Kafka expects."""
+
+    path: str
+    lost: str = ""
+
+
+_BROKERS_GONE: Final = "the registrations of the brokers were below it"
+_TOPICS_GONE: Final = "the topics were below it, and brokers still have their logs"
+_DEAF: Final = "brokers that run do not hear of changed configuration any more, not even when it is created again"
+_IDS_GONE: Final = "it names the producer ids in use; ids that are handed out twice can lose records in silence"
+
+PLACES: Final = (
+    Place("/brokers", _BROKERS_GONE),
+    Place(paths.BROKER_IDS, _BROKERS_GONE),
+    Place(paths.TOPICS, _TOPICS_GONE),
+    Place(paths.CONFIG),
+    Place(paths.CONFIG_CHANGES, _DEAF),
+    Place(paths.TOPIC_CONFIGS),
+    Place(paths.BROKER_CONFIGS),
+    Place(paths.USER_CONFIGS),
+    Place(paths.CLIENT_CONFIGS),
+    Place(paths.IP_CONFIGS),
+    Place("/admin"),
+    Place(paths.DELETE_TOPICS),
+    Place(paths.PRODUCER_IDS, _IDS_GONE),
+)
+"""Parents before their children. `/controller_epoch`, `/controller` and `/migration` are the claim's (claim.py)."""
+
+PLACE_PATHS: Final = tuple(place.path for place in PLACES)
+
+
+def place_findings(missing: Collection[str]) -> Iterator[Occurrence]:
+    """One for each path that is missing before a takeover. Where all are missing, there is no cluster at all, and the
+    missing cluster id says so.
+    """
+    if len(missing) == len(PLACES):
+        return
+    for place in PLACES:
+        if place.path in missing:
+            yield (
+                PATH_MISSING.found(path=place.path, lost=place.lost)
+                if place.lost
+                else PATH_WILL_BE_CREATED.found(path=place.path)
+            )
+
+
+def plan_places(missing: Collection[str], epoch_version: int) -> Multi:
+    """Create these, empty, while `/controller_epoch` is at this version."""
+    creates = [Create(path, b"") for path in PLACE_PATHS if path in missing]
+    return Multi((Check(paths.CONTROLLER_EPOCH, epoch_version), *creates))
