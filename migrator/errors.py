@@ -395,6 +395,16 @@ FULL_SEND_INCOMPLETE = Finding(
     cases=("F-31",),
 )
 
+SURVEY_FAILED = Finding(
+    code="Z2K-2141",
+    says="Broker {broker} does not say which logs it has: {reason}.",
+    means="The broker gets no full update before it was asked: it would move aside every log that the update does not "
+    "name. It leads and follows what it led and followed before. The other brokers are not affected.",
+    remedy="Look at the broker: is it running, and does its inter-broker listener answer? It is asked again by itself, "
+    "at the latest every 10 s. The rollback waits for it.",
+    cases=("F-31",),
+)
+
 COPY_DIFFERS = Finding(
     code="Z2K-2011",
     says="The audit of the copy found {different} differences before the commit, the first is {first}.",

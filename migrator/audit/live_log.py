@@ -33,12 +33,15 @@ FETCH_BYTES_MAX: Final = 8 << 20
 """The largest batch that this log can have: one fetch always gets on."""
 
 TIMEOUT_S: Final = 10.0
+INCONSISTENT_CLUSTER_ID: Final = 104
 _FENCED_LEADER_EPOCH, _UNKNOWN_LEADER_EPOCH, _NOT_LEADER = 74, 75, 6
 
 
-def read_live(addresses: str, into: CommittedRecords, timeout_s: float = TIMEOUT_S) -> Iterator[Message]:
+def read_live(
+    addresses: str, into: CommittedRecords, cluster_id: str | None = None, timeout_s: float = TIMEOUT_S
+) -> Iterator[Message]:
     """Every committed record of the quorum, from whichever of the addresses leads it."""
-    for chunk in LiveLog(addresses, timeout_s).chunks():
+    for chunk in LiveLog(addresses, cluster_id, timeout_s).chunks():
         for batch in read_batches(chunk):
             yield from into.take(batch)
 
@@ -57,8 +60,10 @@ def fetch_into(directory: Path, live: LiveLog) -> None:
 class LiveLog:
     """A place in the log of a quorum. Each `chunks()` goes on from there to what is committed by then."""
 
-    def __init__(self, addresses: str, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, addresses: str, cluster_id: str | None = None, timeout_s: float = TIMEOUT_S) -> None:
+        """cluster_id: the quorum refuses every Fetch that names another cluster than its own; None: it is not asked."""
         self._addresses = addresses
+        self._cluster_id = cluster_id
         self._timeout_s = timeout_s
         self.next_offset = 0
         self._last_epoch = 0
@@ -70,7 +75,7 @@ class LiveLog:
             host, _, port = address.strip().rpartition(":")
             try:
                 with socket.create_connection((host.strip("[]"), int(port)), self._timeout_s) as connection:
-                    reader = _Reader(connection)
+                    reader = _Reader(connection, self._cluster_id)
                     epoch = reader.epoch_if_leader()
                     if epoch is not None:
                         yield from self._rest(reader, epoch)
@@ -122,8 +127,9 @@ def _refuse_error(answer: FetchPartitionResult, offset: int) -> None:
 class _Reader:
     """One connection to a controller."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, cluster_id: str | None) -> None:
         self._connection = connection
+        self._cluster_id = cluster_id
         self._correlation = 0
 
     def epoch_if_leader(self) -> int | None:
@@ -143,11 +149,14 @@ class _Reader:
             partition_max_bytes=FETCH_BYTES_MAX,
         )
         topic = FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=(partition,))
-        request = FetchRequest(replica_id=-1, max_wait_ms=0, topics=(topic,))
+        request = FetchRequest(cluster_id=self._cluster_id, replica_id=-1, max_wait_ms=0, topics=(topic,))
         frame = encode_request(request, FETCH_VERSION, correlation_id=self._correlation, client_id="zk2kraft-audit")
         self._connection.sendall(frame)
         size = read_frame_length(self._exactly(4))
         _, answer = decode_response(FetchResponse, FETCH_VERSION, self._exactly(size))
+        if answer.error_code == INCONSISTENT_CLUSTER_ID:
+            reason = f"it belongs to another cluster than ZooKeeper ({self._cluster_id})"
+            raise AUDIT_CANNOT_READ.error(what="the live quorum", reason=reason)
         if answer.error_code or not answer.responses or not answer.responses[0].partitions:
             raise AUDIT_CANNOT_READ.error(what="the live quorum", reason=f"error {answer.error_code}")
         return answer.responses[0].partitions[0]

@@ -27,6 +27,7 @@ from migrator.audit.normalise import (
     partition_key,
 )
 from migrator.audit.rows import (
+    HOLD_SECRETS,
     PRODUCER_IDS_SUBJECT,
     TOPIC_SUBJECT,
     ZNODE_SUBJECT,
@@ -123,7 +124,8 @@ def _record_row(offset: int, nth: int, epoch: int, record: Message, seal: Seal) 
 
 
 def _security_row(offset: int, nth: int, epoch: int, kind: str, change: Change, seal: Seal) -> RecordRow:
-    sealed = change if change.facts is None else msgspec.structs.replace(change, facts=seal.facts(change.facts))
+    secret = change.facts is not None and change.family in HOLD_SECRETS
+    sealed = msgspec.structs.replace(change, facts=seal.facts(change.facts or {})) if secret else change
     subject = ZNODE_SUBJECT + change.path if change.path else None
     acl_id = change.part if change.family == ACLS else None
     return RecordRow(offset, nth, epoch, kind, acl_id, None, subject, _json(sealed))

@@ -21,12 +21,16 @@ from typing import Final
 import msgspec
 
 from migrator.errors import AUDIT_CANNOT_READ, MALFORMED_BYTES, FindingError
-from migrator.wire.batch import Batch, TornBatchError, peek, read_batches
+from migrator.wire.batch import BATCH_BYTES_MAX, Batch, TornBatchError, peek, read_batches, verify_crc
 from migrator.wire.batch_header import HEADER_BYTES, BatchHeader
 from migrator.wire.messages.control_records import SnapshotFooterRecord
 
 SPLIT_BYTES: Final = 4 << 20
 """About 40,000 records of a copy: a task of a second or less, and what it holds in memory."""
+
+MAGIC: Final = b"\x02"
+MAGIC_AT: Final = 16
+"""Behind base offset, length and leader epoch."""
 
 _SNAPSHOT_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
@@ -125,13 +129,15 @@ class _Walk:
 
     def segment(self, path: Path, *, is_last: bool) -> None:
         cutter = _Cutter(path, self._split_bytes, -1)
+        end = 0
         try:
             for position, header in _headers(path):
+                end = position + header.size
                 if header.last_offset > self.offset:
                     self._follows(path, header)
                     cutter.take(position, header.size)
         except TornBatchError as error:
-            if not is_last:
+            if not is_last or _batch_behind(path, end, self.offset):
                 raise _unreadable(path, error, 0) from error
         except (OSError, FindingError) as error:
             raise _unreadable(path, error, 0) from error
@@ -186,6 +192,27 @@ def _headers(path: Path) -> Iterator[tuple[int, BatchHeader]]:
                 raise TornBatchError(position)
             yield position, header
             position += header.size
+
+
+def _batch_behind(path: Path, torn_at: int, offset: int) -> bool:
+    """Whether a whole batch lies behind the place where one is torn: then its length was spoiled, and no writer is at
+    work there. offset: of the last record before that place.
+    """
+    with open(path, "rb", buffering=0) as file:
+        data = os.pread(file.fileno(), 2 * BATCH_BYTES_MAX, torn_at)
+    position = data.find(MAGIC, MAGIC_AT + 1)
+    while position >= 0:
+        if _is_batch(data, position - MAGIC_AT, offset):
+            return True
+        position = data.find(MAGIC, position + 1)
+    return False
+
+
+def _is_batch(data: bytes, position: int, offset: int) -> bool:
+    try:
+        return offset < peek(data, position).base_offset <= offset + len(data) and verify_crc(data, position)
+    except FindingError:
+        return False
 
 
 def _segments(directory: Path) -> list[Path]:

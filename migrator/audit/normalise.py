@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
@@ -51,6 +51,9 @@ STOCK_MIRROR: Final = -1
 STATE_FIELDS: Final = frozenset({"leader", "leader_epoch", "isr", "recovery", "partition_epoch"})
 """What a partition's facts have from its state znode; the rest is from the topic's assignment."""
 
+FIRST_CONTROLLER_EPOCH: Final = 1
+"""No controller ever wrote a state with a lower one."""
+
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 RESOURCES: Final = {TOPIC_CONFIGS: TOPIC_RESOURCE, BROKER_CONFIGS: BROKER_RESOURCE}
 """The resource type that a ConfigRecord has for each family."""
@@ -73,6 +76,7 @@ class _TopicJson(msgspec.Struct):
 
 
 class _StateJson(msgspec.Struct):
+    controller_epoch: Annotated[int, msgspec.Meta(ge=FIRST_CONTROLLER_EPOCH)]
     leader: int
     leader_epoch: int
     isr: list[int]
@@ -118,7 +122,9 @@ def zk_topic(path: str, data: bytes | None) -> tuple[Facts, dict[int, Facts]]:
 
 
 def zk_state(path: str, data: bytes | None, version: int) -> Facts:
-    """A state znode. Its data version is the partition epoch; its controller epoch has no counterpart in the log."""
+    """A state znode. Its data version is the partition epoch. Its controller epoch has no counterpart in the log, and
+    only has to be one that a controller had.
+    """
     found = _json(path, data, _STATE_JSON)
     return {
         "leader": found.leader,

@@ -19,10 +19,26 @@ from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from migrator.audit.compare import Comparison, Outcome, Report, Rules, report
-from migrator.audit.normalise import PARTITIONS, TOPIC_CONFIGS, TOPICS, LogFacts, zk_topic
-from migrator.audit.quick import compare_configs, compare_others, compare_sides, compare_topics, facts_of_values
+from migrator.audit.normalise import PARTITIONS, TOPIC_CONFIGS, TOPIC_RESOURCE, TOPICS, LogFacts, zk_topic
+from migrator.audit.quick import (
+    compare_configs,
+    compare_others,
+    compare_sides,
+    compare_topics,
+    facts_of,
+    facts_of_values,
+)
 from migrator.audit.zk_source import TOPICS_AT_ONCE, Session, config_names, topic_names
 from migrator.errors import FindingError
+from migrator.wire.messages.metadata import (
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from migrator.wire.records import decode_record
+from migrator.wire.schema import Message
 from migrator.zk import paths
 from migrator.zk.bulk_read import Znode
 from migrator.zk.passwords import PasswordEncoder
@@ -79,9 +95,10 @@ class Proofs:
         limits: ReadLimits,
     ) -> Comparison | None:
         """None: the records do not come apart by topic, so nothing can be said of one topic alone."""
-        others = facts_of_values(rest)
-        if others.topics() or others.configs(TOPIC_CONFIGS):
+        records = [decode_record(value) for value in rest]
+        if any(map(_about_a_topic, records)):
             return None
+        others = facts_of(records)
         session.sync()
         names = topic_names(session)
         comparison = Comparison(replace(rules, topics=frozenset(names) | by_topic.keys()))
@@ -141,9 +158,10 @@ class Proofs:
             comparison.counts[TOPIC_CONFIGS].count(Outcome.EQUAL, int(proof.configured))
             return proof
         alone = Comparison(comparison.rules, seal=comparison.seal)
-        facts = facts_of_values(values)
-        if not _only_a_topic(facts):
+        records = [decode_record(value) for value in values]
+        if not all(_only_about(seen.name, record) for record in records):
             raise _NotOfOneTopicError
+        facts = facts_of(records)
         on_both = compare_topics(seen, facts, [seen.name], alone)
         znode = [] if seen.config is None else [seen.name]
         compare_configs(seen, facts, TOPIC_CONFIGS, znode, alone, untold={seen.name} - on_both)
@@ -159,9 +177,25 @@ class _NotOfOneTopicError(Exception):
     """The records of a topic say something of another family."""
 
 
-def _only_a_topic(facts: LogFacts) -> bool:
-    families = {family for family, _, _ in facts.rows()}
-    return families <= {TOPICS, PARTITIONS, TOPIC_CONFIGS}
+def _about_a_topic(record: Message) -> bool:
+    """Also one that takes something away: it leaves no facts, and counts for what came before it in the log."""
+    of_topics = (TopicRecord, RemoveTopicRecord, PartitionRecord, PartitionChangeRecord)
+    return isinstance(record, of_topics) or _of_a_topic_config(record)
+
+
+def _of_a_topic_config(record: Message) -> bool:
+    return isinstance(record, ConfigRecord) and record.resource_type == TOPIC_RESOURCE
+
+
+def _only_about(name: str, record: Message) -> bool:
+    """Whether a record makes this topic, its partitions or its configuration, and nothing else."""
+    match record:
+        case TopicRecord():
+            return record.name == name
+        case ConfigRecord():
+            return _of_a_topic_config(record) and record.resource_name == name and record.value is not None
+        case _:
+            return isinstance(record, PartitionRecord)
 
 
 class _Seen:

@@ -40,8 +40,10 @@ from migrator.audit.zk_source import (
     security_rows,
     topic_names,
     topic_rows,
+    unassigned_partitions,
 )
 from migrator.wire.records import decode_record
+from migrator.wire.schema import Message
 from migrator.zk.passwords import PasswordEncoder
 from migrator.zk.pipeline import UNLIMITED, ReadLimits
 
@@ -51,9 +53,13 @@ SETTLE_S: Final = 0.5
 
 def facts_of_values(values: Iterable[bytes]) -> LogFacts:
     """What encoded records say, decoded from their bytes again."""
+    return facts_of(map(decode_record, values))
+
+
+def facts_of(records: Iterable[Message]) -> LogFacts:
     facts = LogFacts()
-    for value in values:
-        facts.apply(decode_record(value))
+    for record in records:
+        facts.apply(record)
     return facts
 
 
@@ -74,6 +80,8 @@ def compare_sides(
     known = replace(rules, topics=frozenset(topics) | frozenset(log.topics()))
     comparison = Comparison(known, seal=seal or Seal())
     on_both = compare_topics(session, log, topics, comparison, limits)
+    for row in unassigned_partitions(session, topics, limits):
+        comparison.add(row.family, row.key, row.facts, None)
     on_one = known.topics - on_both
     compare_configs(session, log, TOPIC_CONFIGS, config_names(session, TOPIC_CONFIGS), comparison, limits, on_one)
     compare_others(session, log, comparison, limits, passwords)

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from migrator.audit.compare import NOT_A_COPY, Report, Rules, unread_report
+from migrator.audit.identity import refuse_foreign_log, refuse_nothing_compared
 from migrator.audit.live_log import read_live
 from migrator.audit.log_plan import is_directory
 from migrator.audit.log_source import CommittedRecords, read_directory
@@ -55,7 +56,7 @@ def run_audit(
         rules = rules_of(kraft)
         if not allow_moved:
             rules = replace(rules, copied_zxid=NOT_A_COPY)
-        report = _run(zookeeper, kraft, engine, master, out, rules, passwords)
+        report = refuse_nothing_compared(_run(zookeeper, kraft, engine, master, out, rules, passwords), kraft)
     except FindingError as error:
         report = unread_report(error, engine, {"total": time.monotonic() - started})
         if error.code == AUDIT_OUT_UNUSABLE.code:
@@ -87,12 +88,14 @@ def _run(
 
 def _quick(zookeeper: str, kraft: str, rules: Rules, passwords: EncoderSettings | None) -> Report:
     with ZkSession(zookeeper) as session:
+        tree = describe_tree(session, zookeeper)
+        refuse_foreign_log(tree, kraft)
         return quick_audit(
             session,
-            lambda: read_log(kraft),
+            lambda: read_log(kraft, tree["cluster_id"]),
             rules=rules,
             limits=CONSIDERATE,
-            zk=describe_tree(session, zookeeper),
+            zk=tree,
             passwords=None if passwords is None else PasswordEncoder(passwords, os.urandom),
         )
 
@@ -108,10 +111,10 @@ def empty_directory(directory: Path) -> None:
         raise AUDIT_OUT_UNUSABLE.error(directory=str(directory), reason=str(error)) from error
 
 
-def read_log(kraft: str) -> tuple[LogFacts, dict[str, int]]:
-    """Facts of the log and the position up to which they go."""
+def read_log(kraft: str, cluster_id: str | None = None) -> tuple[LogFacts, dict[str, int]]:
+    """Facts of the log and the position up to which they go. cluster_id: a live quorum must be of this cluster."""
     records, facts = CommittedRecords(), LogFacts()
-    source = read_directory(Path(kraft), records) if is_directory(kraft) else read_live(kraft, records)
+    source = read_directory(Path(kraft), records) if is_directory(kraft) else read_live(kraft, records, cluster_id)
     for record in source:
         facts.apply(record)
     return facts, {"offset": records.offset, "epoch": records.epoch}

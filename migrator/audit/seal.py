@@ -1,7 +1,7 @@
 """Values that nobody may read: they leave an audit only as keyed hashes.
 
 In:   facts of a configuration, of credentials or of a token, as either side tells them.
-Out:  the same facts, with the values of password-like keys replaced. Equal values stay equal.
+Out:  the same facts, with the values of all keys that are not known to be harmless replaced. Equal values stay equal.
 Elsewhere: where it is applied: on what differs (compare.py), and in front of every Parquet file (spark_sources.py).
 Rule: one random key for each audit, equal on both sides, held in memory only. A hash without its key cannot be tried
 out against a list of passwords, and two audits do not show that a password stayed the same.
@@ -10,26 +10,47 @@ out against a list of passwords, and two audits do not show that a password stay
 from __future__ import annotations
 
 import hmac
+import re
 import secrets
 from typing import Any, Final
 
 import msgspec
 
+from migrator.model.broker_configs import BROKER_CONFIGS, LISTENER_KEYS
+from migrator.model.topic_configs import TOPIC_CONFIGS
 from migrator.wire.messages.metadata import ConfigRecord, UserScramCredentialRecord
 
-SENSITIVE_SUFFIXES: Final = (
-    "password",
-    "secret",
-    "jaas.config",
-    "keystore.key",
-    "keystore.certificate.chain",
-    "truststore.certificates",
-    *("salt", "stored_key", "server_key"),
-    *("token owner", "token requester", "token renewers"),
+PLAIN: Final = frozenset(
+    {
+        *TOPIC_CONFIGS,
+        *BROKER_CONFIGS,
+        *LISTENER_KEYS,
+        *("connections.max.reauth.ms", "metric.reporters", "metrics.num.samples", "metrics.recording.level"),
+        *("metrics.sample.window.ms", "principal.builder.class", "sasl.enabled.mechanisms"),
+        *("sasl.kerberos.kinit.cmd", "sasl.kerberos.min.time.before.relogin", "sasl.kerberos.principal.to.local.rules"),
+        *(
+            "sasl.kerberos.service.name",
+            "sasl.kerberos.ticket.renew.jitter",
+            "sasl.kerberos.ticket.renew.window.factor",
+        ),
+        *("sasl.login.callback.handler.class", "sasl.login.class", "sasl.login.refresh.buffer.seconds"),
+        *("sasl.login.refresh.min.period.seconds", "sasl.login.refresh.window.factor"),
+        *("sasl.login.refresh.window.jitter", "sasl.mechanism.inter.broker.protocol"),
+        *("sasl.server.callback.handler.class", "sasl.server.max.receive.size"),
+        *("ssl.cipher.suites", "ssl.client.auth", "ssl.enabled.protocols", "ssl.endpoint.identification.algorithm"),
+        *("ssl.engine.factory.class", "ssl.keymanager.algorithm", "ssl.keystore.location", "ssl.keystore.type"),
+        *("ssl.principal.mapping.rules", "ssl.protocol", "ssl.provider", "ssl.secure.random.implementation"),
+        *("ssl.trustmanager.algorithm", "ssl.truststore.location", "ssl.truststore.type"),
+        *("issued", "latest", "expires", "token id"),
+    }
 )
-"""Kafka's configurations of type PASSWORD end so (behind a listener's prefix too), and so do most plug-ins' own; then
-the parts of a SCRAM credential, and who is behind a delegation token.
+"""What everybody may read: Kafka's dynamic configuration that is not of type PASSWORD, and of a delegation token its
+times and its id. Whatever else there is, a plug-in's own key too, may be a secret under any name.
+Source: Kafka 3.9 `DynamicBrokerConfig.AllDynamicConfigs`, `LogConfig`.
 """
+
+_ITERATIONS: Final = " iterations"
+_LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]+\.")
 
 HIDDEN: Final = "(hidden)"
 KEY_BYTES: Final = 32
@@ -38,7 +59,8 @@ PREFIX: Final = "hmac-sha256:"
 
 
 def is_sensitive(name: str) -> bool:
-    return name.lower().endswith(SENSITIVE_SUFFIXES)
+    """name: a configuration's, with or without the prefix of a listener, or a fact's of a credential or a token."""
+    return _LISTENER_PREFIX.sub("", name) not in PLAIN and not name.endswith(_ITERATIONS)
 
 
 def without_secrets(record: msgspec.Struct) -> msgspec.Struct:

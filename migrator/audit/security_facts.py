@@ -10,7 +10,10 @@ A record is told as a `Change`, which is what the Spark job keeps: the record it
 from __future__ import annotations
 
 import base64
+import math
+from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Final
 from urllib.parse import quote_plus, unquote_plus
 
@@ -78,6 +81,7 @@ class _AclsJson(msgspec.Struct):
 
 class _TokenJson(msgspec.Struct):
     owner: str
+    token_id: str = msgspec.field(name="tokenId")
     renewers: list[str]
     issued: int = msgspec.field(name="issueTimestamp")
     latest: int = msgspec.field(name="maxTimestamp")
@@ -114,8 +118,13 @@ def _zk_entity(data: bytes | None) -> dict[str, Facts]:
         if key in _MECHANISMS.values():
             scram |= {f"{key} {name}": part for name, part in _zk_credential(value).items()}
         else:
-            quotas[key] = float(value)
+            quotas[key] = _number(float(value))
     return {QUOTAS: quotas, SCRAM: scram}
+
+
+def _number(value: float) -> float | str:
+    """JSON has one word, `null`, for every number that is not finite: these keep their names."""
+    return value if math.isfinite(value) else str(value)
 
 
 def _zk_credential(text: str) -> Facts:
@@ -125,7 +134,7 @@ def _zk_credential(text: str) -> Facts:
 
 def _zk_acls(data: bytes | None) -> Facts:
     found = msgspec.json.decode(data, type=_AclsJson).acls if data else []
-    return {_acl_text(each.permission, each.operation, each.principal, each.host): True for each in found}
+    return {_acl_text(each.permission, each.operation, each.principal, each.host): 1 for each in found}
 
 
 def _zk_token(data: bytes | None) -> Facts:
@@ -133,7 +142,7 @@ def _zk_token(data: bytes | None) -> Facts:
     owner = unquote_plus(found.owner)
     requester = owner if found.requester is None else unquote_plus(found.requester)
     renewers = [unquote_plus(each) for each in found.renewers]
-    return _token_facts(owner, requester, renewers, (found.issued, found.latest, found.expires))
+    return _token_facts(found.token_id, owner, requester, renewers, (found.issued, found.latest, found.expires))
 
 
 def _acl_text(permission: str, operation: str, principal: str, host: str) -> str:
@@ -141,9 +150,9 @@ def _acl_text(permission: str, operation: str, principal: str, host: str) -> str
     return msgspec.json.encode([permission.lower(), operation.lower(), principal, host]).decode()
 
 
-def _token_facts(owner: str, requester: str, renewers: list[str], times: tuple[int, int, int]) -> Facts:
+def _token_facts(token: str, owner: str, requester: str, renewers: list[str], times: tuple[int, int, int]) -> Facts:
     issued, latest, expires = times
-    names = {"token owner": owner, "token requester": requester, "token renewers": renewers}
+    names = {"token id": token, "token owner": owner, "token requester": requester, "token renewers": renewers}
     return {**names, "issued": issued, "latest": latest, "expires": expires}
 
 
@@ -167,7 +176,7 @@ def change_of(record: Message) -> Change:
     match record:
         case ClientQuotaRecord():
             path = "/config" + "".join(sorted(map(_entity_part, record.entity), key=_entity_rank))
-            return Change(QUOTAS, path, record.key, None if record.remove else {record.key: record.value})
+            return Change(QUOTAS, path, record.key, None if record.remove else {record.key: _number(record.value)})
         case UserScramCredentialRecord():
             name = _MECHANISMS.get(record.mechanism, str(record.mechanism))
             keys = {"salt": record.salt, "stored_key": record.stored_key, "server_key": record.server_key}
@@ -181,12 +190,12 @@ def change_of(record: Message) -> Change:
             permission = _PERMISSIONS.get(record.permission_type, str(record.permission_type))
             operation = _OPERATIONS.get(record.operation, str(record.operation))
             told = _acl_text(permission, operation, record.principal, record.host)
-            return Change(ACLS, path, record.id.hex(), {told: True})
+            return Change(ACLS, path, record.id.hex(), {told: 1})
         case RemoveAccessControlEntryRecord():
             return Change(ACLS, "", record.id.hex(), None)
         case DelegationTokenRecord():
             times = record.issue_timestamp, record.max_timestamp, record.expiration_timestamp
-            told_facts = _token_facts(record.owner, record.requester, list(record.renewers), times)
+            told_facts = _token_facts(record.token_id, record.owner, record.requester, list(record.renewers), times)
             return Change(TOKENS, f"{TOKEN_ROOT}/{record.token_id}", "", told_facts)
         case RemoveDelegationTokenRecord():
             return Change(TOKENS, f"{TOKEN_ROOT}/{record.token_id}", "", None)
@@ -244,7 +253,9 @@ class SecurityFacts:
         return change.path
 
     def facts(self, family: str) -> dict[str, Facts]:
-        """By key."""
+        """By key. An ACL's fact is how often the log has it: once, as ZooKeeper can."""
+        if family == ACLS:
+            return {path: dict(Counter(chain(*parts.values()))) for path, parts in self._parts[family].items()}
         return {
             path: {name: value for facts in parts.values() for name, value in facts.items()}
             for path, parts in self._parts[family].items()

@@ -33,6 +33,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from migrator.audit.compare import DIFFERENCES_SHOWN, LOOKS_MAX, Outcome, Report, Rules, no_counts, rounded
+from migrator.audit.identity import refuse_foreign_log
 from migrator.audit.live_log import LiveLog, fetch_into
 from migrator.audit.log_plan import LogPlan, is_directory, plan_log
 from migrator.audit.log_source import dropped_ranges
@@ -93,8 +94,9 @@ def spark_audit(
     with _directory(out) as directory, _scratch(directory) as scratch:
         with ZkSession(zookeeper) as session:
             tree, names = describe_tree(session, zookeeper), topic_names(session)
+        refuse_foreign_log(tree, kraft)
         seal = Seal()
-        log = _LogInput(kraft, scratch, seal)
+        log = _LogInput(kraft, scratch, seal, tree["cluster_id"])
         log.look()
         clock.lap("plan")
         with spark_session(master, scratch) as spark:
@@ -284,14 +286,14 @@ def _refuse_unread(told: DataFrame) -> None:
 class _LogInput:
     """The log as files: a directory as it is, or a live quorum's log as far as it was fetched."""
 
-    def __init__(self, kraft: str, scratch: Path, seal: Seal) -> None:
+    def __init__(self, kraft: str, scratch: Path, seal: Seal, cluster_id: str | None) -> None:
         self.seal = seal
         self.plan = LogPlan([], -1, -1, 0)
         self.moved = False
         self._live: LiveLog | None = None
         self._path = Path(kraft)
         if not is_directory(kraft):
-            self._live, self._path = LiveLog(kraft), scratch / "log"
+            self._live, self._path = LiveLog(kraft, cluster_id), scratch / "log"
             self._path.mkdir()
 
     def look(self) -> None:

@@ -48,6 +48,7 @@ from migrator.audit.zk_source import (
     security_rows,
     topic_names,
     topic_rows,
+    unassigned_partitions,
 )
 from migrator.errors import FindingError
 from migrator.zk import paths
@@ -207,6 +208,7 @@ def _topics_and_configs(
     for rows in topic_rows(session, topics, limits):
         yield rows.topic
         yield from rows.partitions
+    yield from unassigned_partitions(session, topics, limits)
     yield from config_rows(session, TOPIC_CONFIGS, configs, limits)
 
 

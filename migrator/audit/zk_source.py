@@ -81,6 +81,19 @@ def _chunk_of_topics(session: Reader, names: list[str], limits: ReadLimits) -> I
         yield TopicRows(row, partitions)
 
 
+def unassigned_partitions(session: Session, names: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[SideRow]:
+    """Znodes of partitions that no assignment has. A topic that grows has its assignment before their znodes, so they
+    are listed first.
+    """
+    remaining = iter(names)
+    while chunk := list(islice(remaining, TOPICS_AT_ONCE)):
+        listed = list(session.children_many(map(paths.partitions, chunk), limits))
+        for name, found, znode in zip(chunk, listed, session.get_many(map(paths.topic, chunk), limits), strict=True):
+            _, assigned = _topic(name, znode) if znode is not None else (None, {})
+            for each in sorted(set(found or ()) - set(map(str, assigned))) if assigned else ():
+                yield SideRow(PARTITIONS, f"{name}-{each}", topic_subject(name), {"assigned": False})
+
+
 def _topic(name: str, znode: Znode) -> tuple[SideRow, dict[int, Facts]]:
     try:
         facts, assigned = zk_topic(paths.topic(name), znode.data)

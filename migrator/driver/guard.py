@@ -69,8 +69,8 @@ def check_full_send(
 
     deleted:         names of topics that the log removed since the surveys were taken; leaving those out is right.
     removed:         broker, topic, partition of replicas that a reassignment took away; the broker may not know yet.
-    after_fail_over: not right after the copy. Then a broker may have logs of a topic that it does not know yet: the
-        leader that died had told it to host them, with the id that is committed, and did not come to the rest.
+    after_fail_over: not right after the copy. Then a broker may have logs of a topic that it does not know yet: it has
+        just started, or the leader that died had told it to host them and did not come to the rest.
     """
     found: list[Occurrence] = []
     for order in dict.fromkeys(orders):  # the same one may leave twice
@@ -85,6 +85,37 @@ def check_full_send(
         elif order.api_key == UPDATE_METADATA:
             found += _check_topics(order, survey, deleted)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """Orders of full sends that were compared with what their brokers have. findings: what they would destroy."""
+
+    orders: tuple[Order, ...]
+    findings: tuple[Occurrence, ...]
+
+    def against(self, broker: int) -> list[Occurrence]:
+        """Why this broker must not get its orders."""
+        return [finding for finding in self.findings if finding.values["broker"] == broker]
+
+    def leaving(self) -> list[Order]:
+        """Orders of the brokers against which there is no finding."""
+        refused = {finding.values["broker"] for finding in self.findings}
+        return [order for order in self.orders if order.broker not in refused]
+
+
+def guard(
+    orders: Iterable[Order],
+    surveys: Mapping[int, Survey],
+    deleted: Collection[str],
+    removed: Collection[tuple[int, str, int]],
+    *,
+    after_fail_over: bool,
+) -> Guarded:
+    """The only way to a full send: see `check_full_send`."""
+    orders = tuple(orders)
+    found = check_full_send(orders, surveys, deleted, removed, after_fail_over=after_fail_over)
+    return Guarded(orders, tuple(found))
 
 
 def without_ids(survey: Survey, topics: Mapping[str, Topic]) -> list[Occurrence]:

@@ -2,9 +2,12 @@
 
 In:   commits in their order, how far ZooKeeper is, which broker refused a request.
 Out:  orders (tell.py) in the order in which they must be queued.
-Elsewhere: the queues and the sockets (node.broker_channels).
+Elsewhere: the queues and the sockets (node.broker_channels), what a broker has and whether a full send would drop any
+of it (node.full_sends, guard.py).
 Rules: a replica that comes or goes, and a new configuration's topic, wait until ZooKeeper has them, since brokers read
 it there; leaders and ISRs of other topics do not wait. Later changes of a topic that waits wait behind it.
+A broker that came back may have every log that was committed before it registered (it may have run in KRaft mode), so
+it is told everything only when none of that waits for ZooKeeper any more.
 Source: R-866-06, R-866-07.
 """
 
@@ -20,7 +23,7 @@ from migrator.driver.claim import Claim
 from migrator.driver.mirror import needs_zookeeper_first
 from migrator.driver.tell import Order, delta_orders, full_orders, healing_orders, reachable
 from migrator.model.draft import Delta
-from migrator.model.image import Image, Position
+from migrator.model.image import NOWHERE, Image, Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,28 @@ class _Held:
     until: Position
 
 
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A broker that gets everything next. It may have what was committed up to `may_have`."""
+
+    epoch: int
+    may_have: Position
+
+
+@dataclass(frozen=True, slots=True)
+class FullSendPlan:
+    """What a full send to these brokers is made of."""
+
+    image: Image
+    claim: Claim
+    brokers: frozenset[int]
+    listener: str
+
+    def orders(self) -> list[Order]:
+        """Encoded, which takes seconds for a million partitions: for a thread."""
+        return full_orders(self.image, self.claim, self.brokers, self.listener)
+
+
 class Teller:
     """One per claim. `image` is the newest commit it was shown."""
 
@@ -40,35 +65,46 @@ class Teller:
         self._listener = listener
         self._image = image
         self._told: dict[int, int] = {}
-        self._withheld: dict[int, int] = {}
-        self._newcomers: set[int] = set()
+        self._waiting: dict[int, _Waiting] = {}
+        self._lives: dict[int, int] = {}
+        """The epoch under which a broker was told everything last, also of those that are fenced now."""
         self._held: deque[_Held] = deque()
 
     def everything(self, withheld: Collection[int] = ()) -> list[Order]:
         """The full send to every broker that can be reached, but for those that did not say what they have yet.
 
-        withheld: they get nothing until `admit`, or until they come back under another epoch.
+        withheld: they wait, until `welcome`.
         """
         brokers = {broker.id: broker.epoch for broker in reachable(self._image)}
-        self._withheld = {broker: epoch for broker, epoch in brokers.items() if broker in withheld}
-        self._told = {broker: epoch for broker, epoch in brokers.items() if broker not in withheld}
-        self._newcomers.clear()
+        self._waiting = {broker: _Waiting(brokers[broker], NOWHERE) for broker in brokers if broker in withheld}
         self._held.clear()  # the full send contains them, and ZooKeeper was reconciled before it
+        self._tell({broker: epoch for broker, epoch in brokers.items() if broker not in withheld})
         return full_orders(self._image, self._claim, self._told, self._listener)
 
-    def preview(self, broker: int) -> list[Order]:
-        """The full send that a withheld broker would get, for the guard to look at."""
-        return full_orders(self._image, self._claim, {broker}, self._listener)
+    def waiting(self) -> dict[int, int]:
+        """Brokers that have to be told everything, with their epochs."""
+        return {broker: waiting.epoch for broker, waiting in self._waiting.items()}
 
-    def admit(self, broker: int) -> list[Order]:
-        """A withheld broker may be told like any other."""
-        self._withheld.pop(broker, None)
-        self._update_audience()
-        return self._welcome()
+    def admissible(self) -> dict[int, int]:
+        """Those of them for which nothing that they may have waits for ZooKeeper any more."""
+        return {broker: waiting.epoch for broker, waiting in self._waiting.items() if self._is_admissible(waiting)}
 
-    @property
-    def withheld(self) -> frozenset[int]:
-        return frozenset(self._withheld)
+    def _is_admissible(self, waiting: _Waiting) -> bool:
+        return not self._held or waiting.may_have < self._held[0].until
+
+    def welcome(self, brokers: Collection[int]) -> FullSendPlan:
+        """From here on they get what changes like everybody else: behind this full send, or after `withhold` not."""
+        admitted = {broker: waiting.epoch for broker, waiting in self._waiting.items() if broker in brokers}
+        for broker in admitted:
+            del self._waiting[broker]
+        self._tell(self._told | admitted)
+        return FullSendPlan(self._image_of_zookeeper(), self._claim, frozenset(admitted), self._listener)
+
+    def withhold(self, broker: int, epoch: int) -> None:
+        """It refused, or must not get its full send: it waits for everything once more."""
+        if self._told.get(broker) == epoch:
+            del self._told[broker]
+            self._waiting[broker] = _Waiting(epoch, NOWHERE)
 
     def published(self, delta: Delta) -> list[Order]:
         """A commit: orders that may leave at once. What waits for ZooKeeper is kept."""
@@ -85,7 +121,7 @@ class Teller:
         )
         if waiting:
             self._held.append(_Held(delta, waiting, delta.after.position))
-        return orders + self._welcome()
+        return orders
 
     def mirrored(self, position: Position) -> list[Order]:
         """ZooKeeper has everything up to `position`: what waited for that may leave."""
@@ -94,14 +130,7 @@ class Teller:
             held = self._held.popleft()
             delta = self._with_brokers_of_now(held.delta)
             orders += delta_orders(delta, self._claim, self._told, self._listener, held.topics, refresh=False)
-        return orders + self._welcome()
-
-    def refused(self, broker: int, broker_epoch: int) -> list[Order]:
-        """A broker answered with an error: it gets everything once more."""
-        if self._told.get(broker) == broker_epoch:
-            del self._told[broker]
-        self._update_audience()
-        return self._welcome()
+        return orders
 
     def heal(self, broker: int, leftovers: Iterable[tuple[str, int]]) -> list[Order]:
         """What has to come before the next FULL LeaderAndIsr of a broker that refused one.
@@ -118,12 +147,24 @@ class Teller:
         """Brokers that were told everything, with the epoch under which they were."""
         return dict(self._told)
 
+    def _tell(self, told: dict[int, int]) -> None:
+        self._told = told
+        self._lives |= told
+
     def _update_audience(self) -> None:
         """Forget who is fenced, gone, or came back under another epoch; note who has to be told everything."""
         now = {broker.id: broker.epoch for broker in reachable(self._image)}
         self._told = {broker: epoch for broker, epoch in self._told.items() if now.get(broker) == epoch}
-        self._withheld = {broker: epoch for broker, epoch in self._withheld.items() if now.get(broker) == epoch}
-        self._newcomers = {broker for broker in now if broker not in self._told and broker not in self._withheld}
+        self._waiting = {
+            broker: self._waiting_since(broker, epoch) for broker, epoch in now.items() if broker not in self._told
+        }
+
+    def _waiting_since(self, broker: int, epoch: int) -> _Waiting:
+        known = self._waiting.get(broker)
+        if known is not None and known.epoch == epoch:
+            return known
+        is_new_life = self._lives.get(broker) != epoch
+        return _Waiting(epoch, self._image.position if is_new_life else NOWHERE)
 
     def _topics_behind_held(self, delta: Delta) -> frozenset[bytes]:
         held = frozenset().union(*(each.topics for each in self._held)) if self._held else frozenset()
@@ -135,15 +176,6 @@ class Teller:
         """
         after = msgspec.structs.replace(delta.after, brokers=self._image.brokers)
         return msgspec.structs.replace(delta, after=after)
-
-    def _welcome(self) -> list[Order]:
-        """Everything for newcomers; what waits for ZooKeeper reaches them later, with everybody else."""
-        if not self._newcomers:
-            return []
-        newcomers = {broker.id: broker.epoch for broker in reachable(self._image) if broker.id in self._newcomers}
-        self._told.update(newcomers)
-        self._newcomers.clear()
-        return full_orders(self._image_of_zookeeper(), self._claim, newcomers, self._listener)
 
     def _image_of_zookeeper(self) -> Image:
         """The newest image, with the topics that wait as they were before: nobody was told more of them yet."""

@@ -121,6 +121,7 @@ class DriverNode:
             security=self.to_brokers,
             now_ms=self.now_ms,
             look_at_claim=self.claim_watch.look,
+            full_orders=self.hooks.full_orders,
         )
         self.divergence = DivergenceWatch(
             config.divergence, controller, now_ms=self.now_ms, wall_ms=self.wall_ms, may_mark=self._may_write

@@ -16,13 +16,13 @@ from dataclasses import replace
 import structlog
 
 from migrator.driver.claim import Claim, Seen, still_ours
-from migrator.driver.guard import check_full_send
+from migrator.driver.guard import Guarded, guard
 from migrator.driver.machine import Happened
 from migrator.driver.mirror import MirrorPlan, Shape, plan, state_creation
 from migrator.driver.orders import Orders, plan_orders_removed, standing
 from migrator.driver.places import plan_places
 from migrator.driver.strangers import Strangers
-from migrator.driver.tell import Order, reachable
+from migrator.driver.tell import reachable
 from migrator.driver.teller import Teller
 from migrator.driver.tree import Tree, as_image, changed_since, clear_broker_configs, missing_states, problems_of
 from migrator.errors import (
@@ -261,7 +261,7 @@ class DualWriteActs:
     async def tell_brokers(self) -> Happened:
         """The full send, guarded; done when every unfenced broker answered it without an error.
 
-        A broker that does not say what it has holds up nobody else: it is told once it answers, or when it is back.
+        A broker that does not say what it has holds up nobody else: it is told once it answers (full_sends.py).
         """
         d = self.d
         started = d.now_ms()
@@ -279,12 +279,13 @@ class DualWriteActs:
             claim = d.now.claim
             assert claim is not None
             teller = Teller(claim, d.config.inter_broker_listener, d.controller.image)
-            orders, findings = await asyncio.to_thread(self._guarded_orders, teller, silent)
+            guarded = await asyncio.to_thread(self._guarded, teller, silent)
+            findings = guarded.findings
             if not findings:
                 if d.must_go_back():
                     return d.too_late()
                 d.now.fresh_copy = False  # a broker may act on what we say now: the copy is not ours alone any more
-                d.propagator.begin(teller, orders)
+                d.propagator.begin(teller, guarded)
                 return await self._told(teller, started)
             tries += 1
             log.error("brokers.not_told", findings=[found.text for found in findings[:5]], tries=tries)
@@ -307,44 +308,27 @@ class DualWriteActs:
         d.now.surveys.update(surveys)
         return failed
 
-    def _guarded_orders(self, teller: Teller, silent: Collection[int]) -> tuple[list[Order], list[Occurrence]]:
-        orders = self.d.hooks.full_orders(teller.everything(withheld=silent))
-        return orders, self._guard(orders)
-
-    def _guard(self, orders: list[Order]) -> list[Occurrence]:
+    def _guarded(self, teller: Teller, silent: Collection[int]) -> Guarded:
         now, gone = self.d.now, self.d.controller.removals
-        return check_full_send(orders, now.surveys, gone.topics, gone.replicas, after_fail_over=not now.fresh_copy)
+        orders = self.d.hooks.full_orders(teller.everything(withheld=silent))
+        return guard(orders, now.surveys, gone.topics, gone.replicas, after_fail_over=not now.fresh_copy)
 
     async def _told(self, teller: Teller, started: int) -> Happened:
         d = self.d
         while True:
             if d.mirror is None:
                 return Happened.MIRROR_BROKEN
-            suspicion = await self._admit_withheld(teller)
             waiting = d.propagator.not_told()
             if not waiting:
                 partitions, told = d.controller.image.partition_count(), len(teller.audience())
                 log.info("brokers.told", brokers=told, partitions=partitions, took_ms=d.now_ms() - started)
                 return Happened.BROKERS_TOLD
-            d.now.wait_because(suspicion or f"brokers {waiting} have not answered the full send yet")
-            await (asyncio.sleep(LOOK_S) if suspicion else d.events.changed(LOOK_S))
-
-    async def _admit_withheld(self, teller: Teller) -> str | None:
-        """Brokers that were silent before: asked again, guarded, told. Returns why one of them may not be told yet."""
-        d = self.d
-        suspicion = None
-        if not teller.withheld:
-            return None
-        silent = await self._survey_missing()
-        for broker in teller.withheld - set(silent):
-            findings = self._guard(teller.preview(broker))
-            if findings:
-                d.now.finding = findings[0]
-                suspicion = findings[0].text
-                d.now.surveys.pop(broker, None)  # asked again at the next look
-            else:
-                d.propagator.send(teller.admit(broker))
-        return suspicion
+            suspicions = [wait.finding for wait in d.propagator.full_sends.waits().values() if wait.finding is not None]
+            if suspicions:
+                d.now.finding = suspicions[0]
+            first = suspicions[0].text if suspicions else f"brokers {waiting} have not answered the full send yet"
+            d.now.wait_because(first)
+            await d.events.changed(LOOK_S)
 
     async def dual_write(self) -> Happened:
         """Both worlds say the same; stays until somebody asks for more or something breaks."""

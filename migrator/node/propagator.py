@@ -3,7 +3,7 @@
 In:   commits in their order, how far ZooKeeper is, the full send that TELLING_BROKERS had guarded; answers of brokers.
 Out:  orders queued per broker; which brokers did not answer a full send yet.
 Elsewhere: who is told what (driver.teller), the sockets (broker_channels.py), when the first full send may leave
-(dual_write.py).
+(dual_write.py), all later ones (full_sends.py). Every full send comes here as `Guarded` orders.
 Rules: an answer counts only while no newer full send is queued behind its order, since that tells everything again. A
 broker whose own code failed at a LeaderAndIsr is healed first: it is asked what it has, and told to drop what it is not
 to have.
@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
-from migrator.driver.guard import left_over
+from migrator.driver.guard import Guarded, Survey, left_over
 from migrator.driver.tell import LEADER_AND_ISR, FullSend, Kind, Order, reachable
 from migrator.driver.teller import Teller
 from migrator.model.draft import Delta
@@ -31,6 +31,7 @@ from migrator.node.client_security import ClientSecurity
 from migrator.node.config import NodeConfig
 from migrator.node.driver_state import DriverState
 from migrator.node.event_queue import EventQueue
+from migrator.node.full_sends import FullSends
 from migrator.node.survey import survey_brokers
 
 log = structlog.get_logger()
@@ -49,6 +50,7 @@ class _Telling:
     """Of its orders those that were not answered without an error yet."""
     refusals: int
     """In a row, in this life of the broker."""
+    since_ms: int = 0
     is_ill: bool = False
     """Its own code failed at a LeaderAndIsr: it does at a FULL one while a log has no topic id."""
     retry: asyncio.TimerHandle | None = None
@@ -68,8 +70,12 @@ class Propagator:
         security: ClientSecurity,
         now_ms: Callable[[], int],
         look_at_claim: Callable[[], None],
+        full_orders: Callable[[list[Order]], list[Order]] = lambda orders: orders,
     ) -> None:
-        """look_at_claim: called at a refusal, which may come of somebody else's claim."""
+        """look_at_claim: called at a refusal, which may come of somebody else's claim.
+
+        full_orders: what becomes of a full send before it is compared; only tests change it.
+        """
         self.teller: Teller | None = None
         self.channels = BrokerChannels(
             str(config.node_id),
@@ -79,12 +85,22 @@ class Propagator:
             on_fault=events.watch_task,
             now_ms=now_ms,
         )
+        self.full_sends = FullSends(
+            self._ask,
+            lambda: controller.removals,
+            queue=self._queue,
+            full_orders=full_orders,
+            on_fault=events.watch_task,
+            on_change=events.wake,
+            now_ms=now_ms,
+        )
         self._config = config
         self._controller = controller
         self._now = now
         self._events = events
         self._security = security
         self._look_at_claim = look_at_claim
+        self._now_ms = now_ms
         self._untold: list[Delta] = []
         """Commits since the image of a full send that is being encoded."""
         self._tellings: dict[int, _Telling] = {}
@@ -98,30 +114,39 @@ class Propagator:
         """A commit became visible."""
         if self.teller is not None:
             self.channels.follow(reachable(delta.after))
-            self.send(self.teller.published(delta))
+            self._send(self.teller.published(delta))
         else:
             self._untold.append(delta)
 
     def mirrored(self, position: Position) -> None:
         """ZooKeeper has everything up to here."""
         if self.teller is not None:
-            self.send(self.teller.mirrored(position))
+            self._send(self.teller.mirrored(position))
 
     def forget_commits(self) -> None:
         """What is committed until now will be in the image that the next full send is made of."""
         self._untold.clear()
 
-    def begin(self, teller: Teller, orders: list[Order]) -> None:
+    def begin(self, teller: Teller, first: Guarded) -> None:
         """From here on commits go to the teller; those that came while the full send was encoded go first."""
         self.channels.follow(reachable(self._controller.image))
         self.teller = teller
-        self.send(orders)
+        self._queue(first.leaving())
+        self.full_sends.begin(teller)
         untold, self._untold = self._untold, []
         for delta in untold:
             self.published(delta)
 
-    def send(self, orders: list[Order]) -> None:
-        """Queue orders; full ones are awaited by TELLING_BROKERS until each broker answered all three."""
+    def _send(self, orders: list[Order]) -> None:
+        """What changed; somebody may wait for everything since."""
+        full = [order.broker for order in orders if order.kind is Kind.FULL]
+        assert not full, f"full requests to {full} that were compared with nothing"
+        self._queue(order for order in orders if not self.full_sends.keep(order))
+        self.full_sends.look()
+
+    def _queue(self, orders: Iterable[Order]) -> None:
+        """Full ones are awaited until each broker answered all three."""
+        orders = list(orders)
         full = Counter((order.broker, order.broker_epoch) for order in orders if order.kind is Kind.FULL)
         for (broker, broker_epoch), orders_of_it in full.items():
             self._begin_full_send(FullSend(broker, broker_epoch, next(self._generations)), orders_of_it)
@@ -136,7 +161,7 @@ class Propagator:
                 before.retry.cancel()
             if before.full_send.broker_epoch == full_send.broker_epoch:
                 refusals = before.refusals
-        self._tellings[full_send.broker] = _Telling(full_send, orders, refusals)
+        self._tellings[full_send.broker] = _Telling(full_send, orders, refusals, self._now_ms())
 
     def _newest(self, broker: int) -> FullSend | None:
         telling = self._tellings.get(broker)
@@ -150,6 +175,7 @@ class Propagator:
             if telling.retry is not None:
                 telling.retry.cancel()
         self._tellings.clear()
+        await self.full_sends.stop()
         await self.channels.close()
 
     # --- who was told --------------------------------------------------------------------------------------
@@ -164,12 +190,26 @@ class Propagator:
 
     def _has_answered(self, broker: int) -> bool:
         telling = self._tellings.get(broker)
-        return telling is not None and not telling.unanswered
+        return telling is not None and not telling.unanswered and broker not in self.full_sends.waits()
 
     def not_told(self) -> list[int]:
         """Brokers that can be reached and were not told everything, or did not answer yet."""
         told = self.told()
         return [broker.id for broker in reachable(self._controller.image) if not told[broker.id]]
+
+    def why_not_told(self) -> dict[int, dict[str, Any]]:
+        """For each broker that can be reached and has not acknowledged everything: the reason, and since when."""
+        return {broker: self._why_not_told(broker) for broker in self.not_told()}
+
+    def _why_not_told(self, broker: int) -> dict[str, Any]:
+        wait, telling = self.full_sends.waits().get(broker), self._tellings.get(broker)
+        if wait is not None:
+            code = None if wait.finding is None else wait.finding.code
+            return {"code": code, "reason": wait.reason, "since_ms": self._now_ms() - wait.since_ms}
+        if telling is None:
+            return {"code": None, "reason": "the full update has not begun", "since_ms": 0}
+        reason = f"the broker has not acknowledged {telling.unanswered} full requests"
+        return {"code": None, "reason": reason, "since_ms": self._now_ms() - telling.since_ms}
 
     def _audience(self) -> dict[int, int]:
         return {} if self.teller is None else self.teller.audience()
@@ -213,20 +253,30 @@ class Propagator:
         else:
             self._tell_everything(telling.full_send)
 
-    def _tell_everything(self, refused: FullSend, leftovers: list[tuple[str, int]] | None = None) -> None:
-        """Another full send in the place of the one that was refused. leftovers: given, what to heal the broker of."""
-        broker, broker_epoch = refused.broker, refused.broker_epoch
-        if self.teller is None or self._telling(refused) is None or self.teller.audience().get(broker) != broker_epoch:
-            return
-        first = [] if leftovers is None else self.teller.heal(broker, leftovers)
-        self.send([*first, *self.teller.refused(broker, broker_epoch)])
+    def _tell_everything(self, refused: FullSend) -> None:
+        """Another full send in the place of the one that was refused."""
+        if self._is_current(refused):
+            assert self.teller is not None
+            self.teller.withhold(refused.broker, refused.broker_epoch)
+            self.full_sends.look()
+
+    def _is_current(self, refused: FullSend) -> bool:
+        """Whether the broker lives the same life, and was told nothing newer."""
+        is_newest = self._telling(refused) is not None
+        return is_newest and self._audience().get(refused.broker) == refused.broker_epoch
 
     async def _heal(self, refused: FullSend) -> None:
         """It refused the FULL LeaderAndIsr: what it has tells what it must be rid of before the next one."""
-        image, gone = self._controller.image, self._controller.removals
-        asked = [each for each in reachable(image) if each.id == refused.broker]
-        listener = self._config.inter_broker_listener
-        surveys, _ = await survey_brokers(asked, listener, str(self._config.node_id), self._security)
+        surveys, _ = await self._ask(refused.broker)
+        gone = self._controller.removals
         found = [left_over(each, self._controller.image, gone.topics, gone.replicas) for each in surveys.values()]
         log.info("broker.healed", broker=refused.broker, leftovers=len(found[0]) if found else None)
-        self._tell_everything(refused, found[0] if found else [])
+        if found and self.teller is not None and self._is_current(refused):
+            self._send(self.teller.heal(refused.broker, found[0]))
+        self._tell_everything(refused)
+
+    async def _ask(self, broker: int) -> tuple[dict[int, Survey], dict[int, str]]:
+        """What the broker has; or nothing, and why."""
+        asked = [each for each in reachable(self._controller.image) if each.id == broker]
+        listener = self._config.inter_broker_listener
+        return await survey_brokers(asked, listener, str(self._config.node_id), self._security)

@@ -105,7 +105,7 @@ def _mirrors(now: DriverState) -> bool:
 def _brokers(driver: DriverNode) -> list[dict[str, Any]]:
     ages = driver.controller.heartbeat_ages_ms()
     channels = {state.broker: state for state in driver.propagator.channels.states()}
-    told = driver.propagator.told()
+    told, not_told = driver.propagator.told(), driver.propagator.why_not_told()
     found = []
     for broker in sorted(driver.controller.image.brokers.values(), key=lambda each: each.id):
         channel = channels.get(broker.id)
@@ -121,6 +121,7 @@ def _brokers(driver: DriverNode) -> list[dict[str, Any]]:
                 "listeners": [f"{each.name}://{each.host}:{each.port}" for each in broker.listeners],
                 "log_dirs": len(broker.log_dirs),
                 "told": told[broker.id],
+                "not_told": not_told.get(broker.id),
                 "requests_waiting": 0 if channel is None else channel.waiting,
                 "problem": None if channel is None else channel.problem,
             }

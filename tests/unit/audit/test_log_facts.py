@@ -185,9 +185,15 @@ def slow_security(history: Sequence[Message]) -> dict[tuple[str, str], Facts]:
                 words.setdefault((SCRAM, f"/config/users/{SANITISED[record.name]}"), {})[record.mechanism] = said
             case AccessControlEntryRecord() if record.id not in ended:
                 told = json.dumps(["deny", "read", "User:a", record.host], separators=(",", ":"))
-                words.setdefault((ACLS, f"/kafka-acl/Topic/{record.resource_name}"), {})[told] = {told: True}
+                told_before = words.setdefault((ACLS, f"/kafka-acl/Topic/{record.resource_name}"), {})
+                told_before[told] = {told: told_before.get(told, {told: 0})[told] + 1}
             case DelegationTokenRecord() | RemoveDelegationTokenRecord():
-                said = {"token owner": "User:a", "token requester": "User:b", "token renewers": ["User:c"]}
+                said = {
+                    "token id": record.token_id,
+                    "token owner": "User:a",
+                    "token requester": "User:b",
+                    "token renewers": ["User:c"],
+                }
                 said = {**said, "issued": 0, "latest": 0, "expires": 0}
                 gone = isinstance(record, RemoveDelegationTokenRecord)
                 words[TOKENS, f"/delegation_token/tokens/{record.token_id}"] = {"": {} if gone else said}

@@ -15,9 +15,24 @@ def test_every_password_type_key_that_the_gate_knows_is_sensitive_behind_a_liste
     assert is_sensitive(f"listener.name.external.{suffix}")
 
 
-@pytest.mark.parametrize("name", ["retention.ms", "ssl.keystore.location", "sasl.enabled.mechanisms", "ssl.key.type"])
+@pytest.mark.parametrize(
+    "name", ["retention.ms", "ssl.keystore.location", "sasl.enabled.mechanisms", "ssl.keystore.type"]
+)
 def test_ordinary_keys_are_told_as_they_are(name: str) -> None:
     assert Seal().facts({name: "value"}) == {name: "value"}
+
+
+@pytest.mark.parametrize(
+    "name", ["my.plugin.api.token", "aws.secret.access.key", "oauth.client.credentials", "Password", "ssl.key.type"]
+)
+def test_a_key_that_is_not_known_may_be_a_secret_under_any_name(name: str) -> None:
+    told = Seal().facts({name: "hunter2", f"listener.name.external.{name}": "hunter2"})
+    assert "hunter2" not in str(told.values())
+
+
+def test_a_listener_s_own_value_is_as_harmless_as_everybody_s() -> None:
+    name = "listener.name.external.ssl.keystore.location"
+    assert Seal().facts({name: "/stores/one.jks"}) == {name: "/stores/one.jks"}
 
 
 def test_equal_secrets_are_equal_under_one_key_and_nothing_of_them_is_left() -> None:

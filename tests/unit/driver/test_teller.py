@@ -44,6 +44,12 @@ def heads(orders: Sequence[Order]) -> list[tuple[int, int, Kind]]:
     return [(order.broker, order.api_key, order.kind) for order in orders]
 
 
+def welcome(teller: Teller) -> list[Order]:
+    """Everything for those that may have it now."""
+    brokers = teller.admissible()
+    return teller.welcome(brokers).orders() if brokers else []
+
+
 EVERYTHING = [(UPDATE_METADATA, Kind.FULL), (LEADER_AND_ISR, Kind.FULL), (UPDATE_METADATA, Kind.FULL)]
 
 
@@ -130,8 +136,9 @@ def test_a_broker_that_comes_back_under_another_epoch_gets_everything_and_the_ot
     teller.everything()
     after = at(ORDERS, 1001, a_broker(1), a_broker(2, epoch=900), a_broker(3))
     orders = teller.published(change(ORDERS, after))
-    refresh = [(broker, UPDATE_METADATA, Kind.UNKNOWN) for broker in (1, 3)]
-    assert heads(orders) == refresh + everything_for(2)
+    assert heads(orders) == [(broker, UPDATE_METADATA, Kind.UNKNOWN) for broker in (1, 3)]
+    assert teller.waiting() == {2: 900}
+    assert heads(welcome(teller)) == everything_for(2)
     assert teller.audience() == {1: 101, 2: 900, 3: 103}
 
 
@@ -141,12 +148,15 @@ def test_a_fenced_broker_is_told_nothing_and_everything_when_it_is_let_in_again(
     fenced = at(ORDERS, 1001, a_broker(1), a_broker(2, fenced=True), a_broker(3))
     assert {order.broker for order in teller.published(change(ORDERS, fenced))} == {1, 3}
     back = at(ORDERS, 1002, *map(a_broker, (1, 2, 3)))
-    orders = teller.published(change(fenced, back))
-    assert [each for each in heads(orders) if each[0] == 2] == everything_for(2)
+    assert {order.broker for order in teller.published(change(fenced, back))} == {1, 3}
+    assert heads(welcome(teller)) == everything_for(2)
 
 
-def test_a_broker_that_comes_while_a_topic_waits_is_told_the_rest_at_once() -> None:
-    """With topics created all the time something always waits; a broker that restarts must not wait for that."""
+def test_a_broker_that_comes_back_waits_for_what_it_may_have_and_not_for_what_is_created_later() -> None:
+    """In KRaft mode it had every topic that was committed; a FULL LeaderAndIsr without one moves its log aside.
+
+    With topics created all the time something always waits for ZooKeeper, so what comes later is not waited for.
+    """
     teller, told = a_teller(ORDERS), ToldBrokers()
     told.follow(ORDERS)
     told.hear(teller.everything())
@@ -154,13 +164,31 @@ def test_a_broker_that_comes_while_a_topic_waits_is_told_the_rest_at_once() -> N
     told.hear(teller.published(change(ORDERS, created)))
     back = at(created, 1002, a_broker(1), a_broker(2, epoch=900), a_broker(3))
     told.follow(back)
-    orders = teller.published(change(created, back))
-    told.hear(orders)
-    assert [each for each in heads(orders) if each[0] == 2] == everything_for(2)
-    assert_knows(told.brokers[2], 2, at(ORDERS, 1002, *back.brokers.values()))
+    told.hear(teller.published(change(created, back)))
+    later = at(an_image(a_topic("orders", 2), a_topic("new"), a_topic("later")), 1003, *back.brokers.values())
+    told.hear(teller.published(change(back, later)))
+    assert (teller.waiting(), teller.admissible()) == ({2: 900}, {})
     told.hear(teller.mirrored(Position(1, 1001)))
+    orders = welcome(teller)
+    assert heads(orders) == everything_for(2)
+    told.hear(orders)
+    assert_knows(told.brokers[2], 2, at(created, 1002, *back.brokers.values()))
+    told.hear(teller.mirrored(Position(1, 1003)))
     for broker in (1, 2, 3):
-        assert_knows(told.brokers[broker], broker, back)
+        assert_knows(told.brokers[broker], broker, later)
+
+
+def test_a_broker_that_is_let_in_again_in_the_same_life_does_not_wait_for_zookeeper() -> None:
+    """It has only what brokers were told, which ZooKeeper had before."""
+    teller = a_teller(ORDERS)
+    teller.everything()
+    created = at(an_image(a_topic("orders", 2), a_topic("new")), 1001)
+    teller.published(change(ORDERS, created))
+    fenced = at(created, 1002, a_broker(1), a_broker(2, fenced=True), a_broker(3))
+    teller.published(change(created, fenced))
+    back = at(created, 1003, *map(a_broker, (1, 2, 3)))
+    teller.published(change(fenced, back))
+    assert teller.admissible() == {2: 102}
 
 
 def test_who_is_alive_is_never_told_from_an_image_that_waited() -> None:
@@ -181,25 +209,23 @@ def test_a_broker_that_refused_gets_everything_once_more_and_only_for_the_epoch_
     """R-866-07."""
     teller = a_teller(ORDERS)
     teller.everything()
-    assert heads(teller.refused(2, 102)) == everything_for(2)
-    assert teller.refused(2, 7) == []  # an answer to an older life of it
+    teller.withhold(2, 102)
+    assert heads(welcome(teller)) == everything_for(2)
+    teller.withhold(2, 7)  # an answer to an older life of it
+    assert welcome(teller) == []
     assert teller.audience() == {1: 101, 2: 102, 3: 103}
 
 
-def test_a_withheld_broker_hears_nothing_until_it_is_admitted_or_comes_back() -> None:
+def test_a_withheld_broker_hears_nothing_until_it_is_welcome() -> None:
     teller = a_teller(ORDERS)
     assert {order.broker for order in teller.everything(withheld={2, 3})} == {1}
-    assert teller.withheld == {2, 3}
+    assert teller.waiting() == teller.admissible() == {2: 102, 3: 103}
     after = at(an_image(a_topic("orders", [a_partition(0, leader=2, leader_epoch=1), a_partition(1)])), 1001)
     assert {order.broker for order in teller.published(change(ORDERS, after))} == {1}
-    assert teller.refused(2, 102) == []
-    assert heads(teller.preview(2)) == everything_for(2)
-    assert teller.withheld == {2, 3}  # looking is not sending
-    assert heads(teller.admit(2)) == everything_for(2)
+    assert heads(teller.welcome({2}).orders()) == everything_for(2)
     back = at(after, 1002, a_broker(1), a_broker(2), a_broker(3, epoch=900))
-    orders = teller.published(change(after, back))
-    assert [each for each in heads(orders) if each[0] == 3] == everything_for(3)
-    assert teller.withheld == frozenset()
+    assert {order.broker for order in teller.published(change(after, back))} == {1, 2}
+    assert teller.waiting() == {3: 900}
 
 
 # --- whatever happens -------------------------------------------------------------------------------------
@@ -244,17 +270,19 @@ def test_in_the_end_every_broker_believes_what_the_log_says(
         after = msgspec.structs.replace(after, brokers=brokers, position=Position(1, offset))
         told.follow(after)
         told.hear(teller.published(change(image, after)))
+        told.hear(welcome(teller))
         image = after
         if data.draw(st.booleans(), "somebody refuses") and teller.audience():
             broker = data.draw(st.sampled_from(sorted(teller.audience())), "who")
             told.brokers[broker].metadata.clear()  # the request that it refused was lost to it
-            told.hear(teller.refused(broker, told.brokers[broker].epoch))
+            teller.withhold(broker, told.brokers[broker].epoch)
+            told.hear(welcome(teller))
         if data.draw(st.booleans(), "zookeeper moves"):
             mirrored = data.draw(st.integers(mirrored, offset), "to")
             told.hear(teller.mirrored(Position(1, mirrored)))
+            told.hear(welcome(teller))
     told.hear(teller.mirrored(image.position))
-    for broker in sorted(teller.withheld):
-        told.hear(teller.admit(broker))
+    told.hear(welcome(teller))
     reached = {broker.id for broker in image.brokers.values() if not broker.fenced}
     assert set(teller.audience()) == reached
     for broker in reached:

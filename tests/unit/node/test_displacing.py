@@ -14,6 +14,7 @@ from migrator.model.values import Mark
 from migrator.node import claiming
 from migrator.node.claiming import ClaimActs
 from migrator.node.driver_node import DriverNode
+from migrator.node.hooks import Hooks
 from migrator.zk.multi import Multi, Outcome
 from tests.support.builders import an_image
 from tests.unit.node.test_driver_acts import story
@@ -46,7 +47,7 @@ class Told:
             broker_heartbeat_interval_ms=2_000,
         )
         session = SimpleNamespace(apply=self._apply, children=lambda path: [str(RULING)])
-        hooks = SimpleNamespace(before=before)
+        hooks = Hooks(before=before)
         driver = a_voters_driver(State.TAKING_OVER, hooks=hooks, config=config, session=session, to_brokers=None)
         driver.claim_watch.look = lambda: None  # type: ignore[method-assign]
         driver.controller.image = an_image()

@@ -12,7 +12,7 @@ import pytest
 
 from migrator.controller.removals import Removals
 from migrator.driver.divergence import Level, Limits
-from migrator.driver.guard import Survey
+from migrator.driver.guard import Guarded, Survey
 from migrator.driver.machine import Happened, State, Window
 from migrator.driver.tell import LEADER_AND_ISR, STOP_REPLICA, Kind, Order
 from migrator.driver.teller import Teller
@@ -95,12 +95,31 @@ def test_brokers_that_have_not_answered_are_waited_for_also_after_zookeeper_was_
         driver = a_driver(State.SYNCING, channels=SimpleNamespace(send=sent.extend))
         teller = driver.propagator.teller = Teller(a_claim(), "PLAINTEXT", driver.controller.image)
         assert driver.propagator.not_told() == [1, 2, 3]
-        driver.propagator.send(teller.everything(withheld=[3]))
+        driver.propagator._queue(teller.everything(withheld=[3]))
         for order in sent[:4]:  # all three of the first broker, one of the second
             driver.propagator._on_answer(order, None)
         assert driver.propagator.not_told() == [2, 3]
 
     story(told)
+
+
+def ask_about(driver: Any, logs: dict[str, frozenset[int]]) -> None:
+    """Every broker has these logs."""
+
+    async def ask(broker: int) -> tuple[dict[int, Survey], dict[int, str]]:
+        return {broker: Survey(broker, logs)}, {}
+
+    driver.propagator._ask = driver.propagator.full_sends._ask = ask
+
+
+def a_told_driver(state: State) -> tuple[Any, list[Order]]:
+    """Everybody was sent everything; the orders that were queued, and those that will be."""
+    sent: list[Order] = []
+    channels = SimpleNamespace(send=sent.extend, follow=lambda _: None)
+    driver = a_driver(state, channels=channels)
+    teller = Teller(a_claim(), "PLAINTEXT", driver.controller.image)
+    driver.propagator.begin(teller, Guarded(tuple(teller.everything()), ()))
+    return driver, sent
 
 
 def test_a_broker_that_refuses_everything_gets_one_full_send_at_a_time_and_ever_more_rarely(
@@ -110,21 +129,19 @@ def test_a_broker_that_refuses_everything_gets_one_full_send_at_a_time_and_ever_
     monkeypatch.setattr(propagator, "REFUSED_AGAIN_S", 0.02)
 
     async def told() -> None:
-        sends: list[list[Order]] = []
-        driver = a_driver(State.DUAL_WRITE, channels=SimpleNamespace(send=sends.append))
-        teller = driver.propagator.teller = Teller(a_claim(), "PLAINTEXT", driver.controller.image)
-        driver.propagator.send(teller.everything())
-        refused = [each for each in sends.pop() if each.broker == 1]
+        driver, sent = a_told_driver(State.DUAL_WRITE)
+        ask_about(driver, {"orders": frozenset({0})})
+        refused = [each for each in sent if each.broker == 1]
         began = asyncio.get_running_loop().time()
-        for turn in range(1, 5):
+        for _ in range(4):
+            sent.clear()
             for order in refused:
                 driver.propagator._on_answer(order, "CLUSTER_AUTHORIZATION_FAILED")
-            while len(sends) < turn:
+            while len(sent) < 3:
                 await asyncio.sleep(0.005)
-            refused = list(sends[-1])
-            assert len(refused) == 3
+            refused = list(sent)
+        assert len(sent) == 3
         assert asyncio.get_running_loop().time() - began >= 0.02 * (1 + 2 + 4 + 8)
-        assert len(sends) == 4
 
     story(told)
 
@@ -135,23 +152,16 @@ def test_a_broker_whose_code_fails_at_a_full_request_is_healed_before_the_next_o
     """A log without topic id, of a topic that was deleted while it was away: it would refuse for ever."""
     monkeypatch.setattr(propagator, "REFUSED_AGAIN_S", 0.01)
 
-    async def survey(brokers: Any, *_: object) -> tuple[dict[int, Survey], dict[int, str]]:
-        logs = {"orders": frozenset({0}), "gone": frozenset({3}), "unexplained": frozenset({1})}
-        return {broker.id: Survey(broker.id, logs) for broker in brokers}, {}
-
-    monkeypatch.setattr(propagator, "survey_brokers", survey)
-
     async def told() -> None:
-        sends: list[list[Order]] = []
-        driver = a_driver(State.TELLING_BROKERS, channels=SimpleNamespace(send=sends.append))
+        driver, sent = a_told_driver(State.TELLING_BROKERS)
+        ask_about(driver, {"orders": frozenset({0}), "gone": frozenset({3})})
         driver.controller.removals.topic_gone("gone")
-        teller = driver.propagator.teller = Teller(a_claim(), "PLAINTEXT", driver.controller.image)
-        driver.propagator.send(teller.everything())
-        refused = [each for each in sends.pop() if each.broker == 1]
+        refused = [each for each in sent if each.broker == 1]
+        sent.clear()
         driver.propagator._on_answer(refused[1], refused_whole(UNKNOWN_SERVER_ERROR))
-        while not sends:
+        while len(sent) < 5:
             await asyncio.sleep(0.005)
-        stop, add, *full = sends[0]
+        stop, add, *full = sent
         assert [(each.api_key, each.kind) for each in (stop, add)] == [
             (STOP_REPLICA, Kind.INCREMENTAL),
             (LEADER_AND_ISR, Kind.INCREMENTAL),
@@ -160,7 +170,7 @@ def test_a_broker_whose_code_fails_at_a_full_request_is_healed_before_the_next_o
         assert (dropped.topic_name, [each.partition_index for each in dropped.partition_states]) == ("gone", [3])
         assert [replace(each, full_send=None) for each in full] == [replace(each, full_send=None) for each in refused]
         assert 1 in driver.propagator.not_told()
-        for order in sends[0]:
+        for order in sent:
             driver.propagator._on_answer(order, None)
         assert 1 not in driver.propagator.not_told()
 

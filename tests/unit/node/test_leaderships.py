@@ -19,6 +19,7 @@ from migrator.node.applied_log import AppliedLog
 from migrator.node.claiming import ClaimActs
 from migrator.node.driver_node import DriverNode
 from migrator.node.hand_back import HandBackActs, Left, last_step
+from migrator.node.hooks import Hooks
 from migrator.node.log_replay import read_ahead
 from migrator.node.metrics import Metrics
 from migrator.node.pending_appends import LeadershipLost, PendingAppends
@@ -175,7 +176,7 @@ def test_an_abort_before_the_latch_is_latched(monkeypatch: pytest.MonkeyPatch) -
             if effect == "latch":
                 await asyncio.sleep(60)
 
-        driver = a_voters_driver(State.TAKING_OVER, hooks=SimpleNamespace(before=before))
+        driver = a_voters_driver(State.TAKING_OVER, hooks=Hooks(before=before))
         driver.controller.mark = mark  # type: ignore[method-assign]
         zookeeper_says(monkeypatch, found(1, -1, None))
         table = {State.TAKING_OVER: ClaimActs(driver).take_over, State.ABORTING: HandBackActs(driver).give_back}

@@ -15,20 +15,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from migrator.controller.removals import Removals
-from migrator.driver.guard import Survey
+from migrator.driver.guard import Guarded, Survey, logs_by_topic
 from migrator.driver.machine import State
 from migrator.driver.tell import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Kind, Order
 from migrator.driver.teller import Teller
+from migrator.model.diff import diff
 from migrator.model.draft import Delta
 from migrator.model.image import Image, Position
 from migrator.model.values import Broker
-from migrator.node import propagator as propagator_module
 from migrator.node.broker_channels import UNKNOWN_SERVER_ERROR, refused_whole
 from migrator.node.client_security import PLAINTEXT
 from migrator.node.driver_state import DriverState
 from migrator.node.event_queue import EventQueue
+from migrator.node.full_sends import HELD_BACK
 from migrator.node.propagator import Propagator
-from tests.support.builders import a_broker, a_claim, a_topic, an_image
+from tests.support.builders import a_broker, a_claim, a_partition, a_topic, an_image
+from tests.support.told_brokers import request_of
+
+Asked = tuple[dict[int, Survey], dict[int, str]]
 
 CONFIG: Any = SimpleNamespace(node_id=3000, inter_broker_listener="PLAINTEXT")
 REFUSAL = "CLUSTER_AUTHORIZATION_FAILED"
@@ -103,10 +107,12 @@ class Channels:
 
 
 class Story:
-    """One leader and the brokers that it tells."""
+    """One leader and the brokers that it tells. What a broker has is what the log says, and `extra` logs."""
 
     def __init__(self, image: Image | None = None) -> None:
         self.image = an_image(a_topic("orders")) if image is None else image
+        self.extra: dict[int, dict[str, frozenset[int]]] = defaultdict(dict)
+        self.silent: set[int] = set()
         self.controller: Any = SimpleNamespace(image=self.image, removals=Removals())
         self.channels, self.timers = Channels(), Timers()
         self.propagator = Propagator(
@@ -120,11 +126,35 @@ class Story:
         )
         self.propagator.channels = self.channels  # type: ignore[assignment]
         self.propagator._loop = self.timers  # type: ignore[assignment]
+        self.propagator._ask = self.propagator.full_sends._ask = self.ask  # type: ignore[method-assign]
         self.begin()
 
     def begin(self) -> None:
         teller = Teller(a_claim(), "PLAINTEXT", self.image)
-        self.propagator.begin(teller, teller.everything())
+        self.propagator.begin(teller, Guarded(tuple(teller.everything()), ()))
+
+    async def ask(self, broker: int) -> Asked:
+        if broker in self.silent:
+            return {}, {broker: "TimeoutError: "}
+        mine = ((topic.name, [each.id]) for topic, each in self.image.partitions() if broker in each.replicas)
+        return {broker: Survey(broker, logs_by_topic(mine) | self.extra[broker])}, {}
+
+    async def settle(self) -> None:
+        """Until nobody is asked and nothing is encoded any more."""
+        sends = self.propagator.full_sends
+        for _ in range(2):  # a task that was just made, and what it wakes
+            await asyncio.sleep(0)
+        while sends._wake.is_set() or sends._kept or any(each.asking or each.survey for each in sends.waits().values()):
+            await asyncio.sleep(0)
+
+    async def ask_again(self) -> None:
+        """As if the pauses of those that may not be told yet were over."""
+        for wait in self.propagator.full_sends.waits().values():
+            if wait.again is not None:
+                wait.again.cancel()
+                wait.again = None
+        self.propagator.full_sends.look()
+        await self.settle()
 
     def answer(self, broker: int, problem: str | None = None) -> Order:
         """To the oldest order without an answer."""
@@ -152,17 +182,20 @@ class Story:
     def queued(self, broker: int) -> list[tuple[int, int]]:
         return [(order.broker_epoch, order.api_key) for _, order in self.channels.queues[broker]]
 
+    def commit(self, image: Image) -> None:
+        """A commit with these topics, and the brokers as they are."""
+        position = Position(1, self.image.position.offset + 1)
+        after = msgspec.structs.replace(image, brokers=self.image.brokers, position=position)
+        before, self.image = self.image, after
+        self.controller.image = after
+        self.propagator.published(diff(before, after))
+
     def not_told(self) -> list[int]:
         return self.propagator.not_told()
 
 
-def story(told: Callable[[], Any]) -> None:
-    async def run() -> None:
-        result = told()
-        if asyncio.iscoroutine(result):
-            await result
-
-    asyncio.run(asyncio.wait_for(run(), 10))
+def story(told: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(told(), 10))
 
 
 # --- a broker that comes back under another epoch ---------------------------------------------------------
@@ -171,12 +204,14 @@ def story(told: Callable[[], Any]) -> None:
 def test_a_broker_that_refuses_after_its_restart_too_is_told_again_though_it_had_refused_before() -> None:
     """The pause of its life before must not be taken for the one of this life, which nobody would have begun."""
 
-    def told() -> None:
+    async def told() -> None:
         now = Story()
         now.answer_all(1, REFUSAL)
         now.restart(1)
+        await now.settle()
         now.answer_all(1, REFUSAL)
         now.timers.run()
+        await now.settle()
         assert now.queued(1) == [(201, api_key) for api_key in FULL_SEND]
         now.answer_all(1)
         assert 1 not in now.not_told()
@@ -187,9 +222,10 @@ def test_a_broker_that_refuses_after_its_restart_too_is_told_again_though_it_had
 def test_what_a_broker_of_an_earlier_life_would_not_take_is_not_a_refusal_of_this_life() -> None:
     """A broker that restarts at its address answers STALE_BROKER_EPOCH to what was queued before."""
 
-    def told() -> None:
+    async def told() -> None:
         now = Story()
         now.restart(1)
+        await now.settle()
         for _ in FULL_SEND:
             assert now.answer(1, refused_whole(77)).broker_epoch == 101
         assert now.timers.running() == []
@@ -200,30 +236,27 @@ def test_what_a_broker_of_an_earlier_life_would_not_take_is_not_a_refusal_of_thi
 
 
 def test_a_restarted_broker_is_told_again_after_the_shortest_pause() -> None:
-    def told() -> None:
+    async def told() -> None:
         now = Story()
         for pause_s in (1.0, 2.0, 4.0):
             now.answer_all(1, REFUSAL)
             assert [timer.pause_s for timer in now.timers.running()] == [pause_s]
             now.timers.run()
+            await now.settle()
         now.restart(1)
+        await now.settle()
         now.answer_all(1, REFUSAL)
         assert [timer.pause_s for timer in now.timers.running()] == [1.0]
 
     story(told)
 
 
-def test_a_broker_whose_code_fails_in_both_its_lives_is_healed_in_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_whose_code_fails_in_both_its_lives_is_healed_in_the_second() -> None:
     """The pause of the first one would use up the note that it has to be healed."""
-
-    async def survey(brokers: Any, *_: object) -> tuple[dict[int, Survey], dict[int, str]]:
-        logs = {"orders": frozenset({0}), "gone": frozenset({3})}
-        return {broker.id: Survey(broker.id, logs) for broker in brokers}, {}
-
-    monkeypatch.setattr(propagator_module, "survey_brokers", survey)
 
     async def told() -> None:
         now = Story()
+        now.extra[1] = {"gone": frozenset({3})}
         now.controller.removals.topic_gone("gone")
         failed = refused_whole(UNKNOWN_SERVER_ERROR)
         for life in (1, 2):
@@ -232,9 +265,131 @@ def test_a_broker_whose_code_fails_in_both_its_lives_is_healed_in_the_second(mon
             now.answer(1)
             if life == 1:
                 now.restart(1)
+                await now.settle()
         now.timers.run()
         await asyncio.gather(*now.timers.tasks)
+        await now.settle()
         assert now.queued(1) == [(201, api_key) for api_key in (STOP_REPLICA, LEADER_AND_ISR, *FULL_SEND)]
+
+    story(told)
+
+
+# --- a full send that would drop something ----------------------------------------------------------------
+
+
+def test_a_broker_that_comes_back_with_a_log_that_nobody_explains_is_told_nothing_until_that_is_gone() -> None:
+    """It would move the log aside (F-31). Before this, a broker that restarted in dual-write was not even asked."""
+
+    async def told() -> None:
+        now = Story()
+        for broker in (1, 2, 3):
+            now.answer_all(broker)
+        now.extra[1] = {"precious": frozenset({0})}
+        now.restart(1)
+        await now.settle()
+        assert now.queued(1) == []
+        assert now.not_told() == [1]
+        (wait,) = now.propagator.full_sends.waits().values()
+        assert wait.finding is not None
+        assert (wait.finding.code, "precious-0" in wait.reason) == ("Z2K-2010", True)
+        now.extra[1] = {}
+        await now.ask_again()
+        assert now.queued(1) == [(201, api_key) for api_key in FULL_SEND]
+
+    story(told)
+
+
+def test_a_broker_rolled_back_from_kraft_mode_is_told_of_the_topics_that_it_has_already() -> None:
+    """There it had every committed topic at once; in ZooKeeper the topic is missing still."""
+
+    async def told() -> None:
+        now = Story()
+        now.answer_all(1)
+        now.commit(an_image(a_topic("orders"), a_topic("new")))
+        assert now.queued(1) == []  # ZooKeeper first
+        now.restart(1)
+        await now.settle()
+        assert now.queued(1) == []
+        assert now.propagator.full_sends.waits()[1].reason == HELD_BACK
+        now.propagator.mirrored(now.image.position)
+        await now.settle()
+        assert now.queued(1) == [(201, api_key) for api_key in FULL_SEND]
+        full = next(order for _, order in now.channels.queues[1] if order.api_key == LEADER_AND_ISR)
+        assert {topic.topic_name for topic in request_of(full).topic_states} == {"orders", "new"}
+
+    story(told)
+
+
+def test_a_broker_that_does_not_answer_is_named_and_holds_up_nobody_else() -> None:
+    async def told() -> None:
+        now = Story()
+        for broker in (1, 2, 3):
+            now.answer_all(broker)
+        now.silent.add(1)
+        now.register(a_broker(1, epoch=201), a_broker(2, epoch=202))
+        await now.settle()
+        assert now.queued(2) == [(202, api_key) for api_key in FULL_SEND]
+        assert now.queued(1) == []
+        wait = now.propagator.full_sends.waits()[1]
+        assert wait.finding is not None
+        assert wait.finding.code == "Z2K-2141"
+        now.silent.clear()
+        await now.ask_again()
+        assert now.queued(1) == [(201, api_key) for api_key in FULL_SEND]
+
+    story(told)
+
+
+def test_a_refused_full_send_is_compared_once_more_before_it_is_repeated() -> None:
+    async def told() -> None:
+        now = Story()
+        now.answer_all(1, REFUSAL)
+        now.extra[1] = {"precious": frozenset({0})}
+        now.timers.run()
+        await now.settle()
+        assert now.queued(1) == []
+        assert now.propagator.full_sends.waits()[1].finding is not None
+
+    story(told)
+
+
+def test_what_is_committed_while_a_full_send_is_encoded_leaves_behind_it() -> None:
+    async def told() -> None:
+        now = Story()
+        for broker in (1, 2, 3):
+            now.answer_all(broker)
+        now.restart(1)
+        while not now.propagator.full_sends._kept:
+            await asyncio.sleep(0)
+        leader = a_topic("orders", [a_partition(leader=2, leader_epoch=1)])
+        now.commit(an_image(leader))
+        await now.settle()
+        assert now.queued(1) == [(201, api_key) for api_key in (*FULL_SEND, LEADER_AND_ISR, UPDATE_METADATA)]
+
+    story(told)
+
+
+def test_a_broker_that_restarts_while_its_full_send_is_encoded_gets_only_that_of_its_new_life() -> None:
+    async def told() -> None:
+        now = Story()
+        for broker in (1, 2, 3):
+            now.answer_all(broker)
+        now.restart(1)
+        while not now.propagator.full_sends._kept:
+            await asyncio.sleep(0)
+        now.restart(1)
+        await now.settle()
+        assert now.queued(1) == [(301, api_key) for api_key in FULL_SEND]
+
+    story(told)
+
+
+def test_a_full_request_that_was_compared_with_nothing_cannot_be_sent() -> None:
+    async def told() -> None:
+        now = Story()
+        assert now.propagator.teller is not None
+        with pytest.raises(AssertionError, match="compared with nothing"):
+            now.propagator._send(now.propagator.teller.everything())
 
     story(told)
 
@@ -245,13 +400,14 @@ def test_a_broker_whose_code_fails_in_both_its_lives_is_healed_in_the_second(mon
 def test_late_answers_of_an_earlier_full_send_do_not_make_a_broker_told() -> None:
     """The window would be reported closed though the LeaderAndIsr was refused both times."""
 
-    def told() -> None:
+    async def told() -> None:
         now = Story()
         now.answer_all(2)
         now.answer_all(3)
         now.answer(1)
         assert now.answer(1, REFUSAL).api_key == LEADER_AND_ISR
         now.timers.run()  # before the third of the first send is answered
+        await now.settle()
         assert now.queued(1) == [(101, api_key) for api_key in FULL_SEND[2:] + FULL_SEND]
         now.answer(1)
         now.answer(1)
@@ -260,6 +416,7 @@ def test_late_answers_of_an_earlier_full_send_do_not_make_a_broker_told() -> Non
         assert now.not_told() == [1]
         assert [timer.pause_s for timer in now.timers.running()] == [2.0]
         now.timers.run()
+        await now.settle()
         now.answer_all(1)
         assert now.not_told() == []
 
@@ -267,10 +424,11 @@ def test_late_answers_of_an_earlier_full_send_do_not_make_a_broker_told() -> Non
 
 
 def test_a_late_refusal_of_an_earlier_full_send_does_not_cause_a_third_one() -> None:
-    def told() -> None:
+    async def told() -> None:
         now = Story()
         now.answer(1, REFUSAL)
         now.timers.run()
+        await now.settle()
         now.answer(1, REFUSAL)
         now.answer(1, REFUSAL)
         now.answer_all(1)
@@ -283,13 +441,16 @@ def test_a_late_refusal_of_an_earlier_full_send_does_not_cause_a_third_one() -> 
 def test_a_broker_that_came_back_unchanged_is_told_once_and_not_again_for_what_it_refused_before() -> None:
     """Fenced for a moment: its epoch stays, and everything was sent once more already."""
 
-    def told() -> None:
+    async def told() -> None:
         now = Story()
         now.answer_all(1, REFUSAL)
         now.register(a_broker(1, fenced=True))
+        await now.settle()
         now.register(a_broker(1))
+        await now.settle()
         now.answer_all(1)
         now.timers.run()
+        await now.settle()
         assert now.queued(1) == []
         assert 1 not in now.not_told()
 
@@ -323,30 +484,35 @@ TAKE, REFUSE, RESTART, FENCE, WAIT = "take", "refuse", "restart", "fence or unfe
 def test_told_is_who_took_all_of_the_newest_full_send_and_in_the_end_everybody_is(steps: list[str]) -> None:
     """Late answers, refusals, restarts, fences and pauses of one broker in any order; another one stands by."""
 
-    def told() -> None:
+    async def told() -> None:
         now = Story(an_image(a_topic("orders"), brokers=(1, 2)))
         now.answer_all(2)
         for step in steps:
-            _take(now, step)
+            await _take(now, step)
             is_told = now.image.brokers[1].fenced or not now.channels.unanswered[1]
             assert now.not_told() == ([] if is_told else [1])
         now.register(msgspec.structs.replace(now.image.brokers[1], fenced=False))
+        await now.settle()
         for _ in range(3):
             now.answer_all(1)
             now.timers.run()
+            await now.settle()
         assert now.not_told() == []
         assert now.timers.running() == []
 
     story(told)
 
 
-def _take(now: Story, step: str) -> None:
+async def _take(now: Story, step: str) -> None:
     match step:
         case "take" | "refuse" if now.channels.queues[1]:
             now.answer(1, REFUSAL if step == REFUSE else None)
         case "restart":
             now.restart(1)
+            await now.settle()
         case "fence or unfence":
             now.register(msgspec.structs.replace(now.image.brokers[1], fenced=not now.image.brokers[1].fenced))
+            await now.settle()
         case "wait":
             now.timers.run()
+            await now.settle()
