@@ -9,6 +9,7 @@ Exit codes: 0 done, 1 trouble or a difference, 2 blocked or not all read, 3 coul
 from __future__ import annotations
 
 import getpass
+import json
 import sys
 import traceback
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from migrator.errors import FindingError
+from migrator.errors import INVENTORY_FILE_UNUSABLE, FindingError
 
 if TYPE_CHECKING:
     from api.client import Client
@@ -290,6 +291,32 @@ def rollback(
 
 
 @app.command()
+def change(
+    migration: Number = None,
+    file: Annotated[Path | None, typer.Option(help="JSON with the fields of the inventory that change")] = None,
+    zookeeper: Annotated[str | None, typer.Option(help="HOST:PORT[,HOST:PORT][/chroot]")] = None,
+    bootstrap_servers: Annotated[str | None, typer.Option(help="HOST:PORT[,HOST:PORT] of brokers")] = None,
+    reason: Reason = "",
+    url: Url = LOCAL,
+    as_json: AsJson = False,
+) -> None:
+    """Change the inventory of a migration that has started nothing. Exit: 4 refused."""
+    given = {"zookeeper": zookeeper, "bootstrap_servers": bootstrap_servers, "reason": reason}
+    fields = _json_of(file) | {key: value for key, value in given.items() if value} | {"who": getpass.getuser()}
+    _ask(url, as_json, lambda client: client.change(migration, fields))
+
+
+@app.command()
+def delete(
+    migration: Annotated[int, typer.Option("-m", "--migration", help="its number")],
+    url: Url = LOCAL,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a migration that holds no claim and runs no controller. Exit: 4 refused."""
+    _ask(url, as_json, lambda client: client.delete(migration, getpass.getuser()))
+
+
+@app.command()
 def hold(migration: Number = None, reason: Reason = "", url: Url = LOCAL, as_json: AsJson = False) -> None:
     """Let no step forward begin; undoing stays possible."""
     _step("hold", migration, None, reason, None, False, 10.0, url, as_json)
@@ -318,6 +345,19 @@ def audits(
 def report(migration: Number = None, url: Url = LOCAL, as_json: AsJson = False) -> None:
     """A migration in figures: phases, window, audits, and what was not verified."""
     _ask(url, as_json, lambda client: client.report(migration))
+
+
+def _json_of(file: Path | None) -> dict[str, Any]:
+    """Raises Z2K-4107."""
+    if file is None:
+        return {}
+    try:
+        document = json.loads(file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise INVENTORY_FILE_UNUSABLE.error(file=file, reason=str(error)) from error
+    if not isinstance(document, dict):
+        raise INVENTORY_FILE_UNUSABLE.error(file=file, reason="it holds no JSON object")
+    return document
 
 
 def _step(

@@ -22,6 +22,7 @@ from migrator.errors import (
     NO_SUCH_THING,
     NOT_IN_THIS_RELEASE,
     NOT_POSSIBLE_HERE,
+    NOT_REMOVABLE,
     SERVICE_SILENT,
     VERSION_MOVED,
     WISH_PENDING,
@@ -32,7 +33,15 @@ TROUBLE: Final = 1
 TIMEOUT_S: Final = 15.0
 SETTLE_POLL_S: Final = 0.2
 REFUSALS: Final = frozenset(
-    finding.code for finding in (GATE_CLOSED, NOT_IN_THIS_RELEASE, NOT_POSSIBLE_HERE, VERSION_MOVED, WISH_PENDING)
+    finding.code
+    for finding in (
+        GATE_CLOSED,
+        NOT_IN_THIS_RELEASE,
+        NOT_POSSIBLE_HERE,
+        NOT_REMOVABLE,
+        VERSION_MOVED,
+        WISH_PENDING,
+    )
 )
 CONNECT_TRIES: Final = 3
 """A service that is being restarted is back within a second or two."""
@@ -89,6 +98,15 @@ class Client:
         self._show({"wish": wish, "events": events}, lambda: wish_lines(wish, events))
         return REFUSED if wish["state"] == "refused" else 0
 
+    def change(self, migration: int | None, fields: dict[str, Any]) -> int:
+        """Another inventory, in part."""
+        view = self._request("PATCH", f"/api/v1/migrations/{self._number(migration)}", json=fields)
+        return self._show(view, lambda: status_lines(view))
+
+    def delete(self, migration: int, who: str) -> int:
+        self._request("DELETE", f"/api/v1/migrations/{migration}", params={"who": who})
+        return self._show({"removed": migration}, lambda: [f"migration {migration} is removed"])
+
     def audits(self, migration: int | None, *, ask: bool, engine: str | None, wait_s: float) -> int:
         """Show the audits; with `ask`, ask for one and wait for its end. 0 green, 1 not green."""
         number = self._number(migration)
@@ -138,7 +156,7 @@ class Client:
         """Raises Z2K-4018 when nobody answers, `Refused` when the answer is a problem."""
         try:
             answer = self._http.request(method, self._url + path, **arguments)
-            document: dict[str, Any] = answer.json()
+            document: dict[str, Any] = answer.json() if answer.content else {}
         except (httpx.HTTPError, ValueError) as error:
             raise SERVICE_SILENT.error(url=self._url, reason=f"{type(error).__name__} {error}") from error
         if answer.is_error:

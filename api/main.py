@@ -325,7 +325,15 @@ async def _serve(settings: Settings) -> int:
 
     service = open_service(settings)
     reconciler = service.reconciler
-    parts = Parts(service.store, settings, time.time, reconciler.wake, lambda: reconciler.last_round_at)
+    parts = Parts(
+        service.store,
+        settings,
+        time.time,
+        reconciler.wake,
+        lambda: reconciler.last_round_at,
+        reconciler.alone_with,
+        reconciler.troubles,
+    )
     app = guarded(make_app(parts))
     server = Server(uvicorn.Config(app, settings.host, settings.port, log_level="warning", lifespan="off"))
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from state_machine.phases import Phase
 
@@ -45,36 +45,68 @@ class BrokerIn(Request):
     note: str = Field(default="", max_length=500, description="anything worth knowing; shown beside it")
 
 
-class InventoryIn(Request):
-    """A cluster that shall move, and the controllers that take it over."""
+def _controllers_differ(controllers: list[ControllerIn]) -> list[ControllerIn]:
+    if len({each.node_id for each in controllers}) != len(controllers):
+        raise ValueError("a node_id occurs twice")
+    return controllers
 
-    name: Name
-    zookeeper: str = Field(
+
+def _brokers_differ(brokers: list[BrokerIn]) -> list[BrokerIn]:
+    if len({each.id for each in brokers}) != len(brokers):
+        raise ValueError("a broker id occurs twice")
+    return brokers
+
+
+ZooKeeperConnect = Annotated[
+    str,
+    Field(
         pattern=r"^[A-Za-z0-9_.\-\[\]:]+:[0-9]{1,5}(,[A-Za-z0-9_.\-\[\]:]+:[0-9]{1,5})*(/[!-~]*)?$",
         max_length=2000,
         description="HOST:PORT[,HOST:PORT][/chroot], as the brokers have it",
         examples=["zk1:2181,zk2:2181,zk3:2181/kafka"],
-    )
-    bootstrap_servers: str = Field(
+    ),
+]
+BootstrapServers = Annotated[
+    str,
+    Field(
         pattern=r"^[!-~]+$", max_length=2000, description="HOST:PORT[,HOST:PORT] of brokers", examples=["kafka1:9092"]
-    )
-    controllers: list[ControllerIn] = Field(min_length=1, max_length=5, description="the voters, all of them ours")
-    brokers: list[BrokerIn] = Field(default=[], max_length=1000, description="brokers that have to be there")
+    ),
+]
+Controllers = Annotated[
+    list[ControllerIn],
+    AfterValidator(_controllers_differ),
+    Field(min_length=1, max_length=5, description="the voters, all of them ours"),
+]
+Brokers = Annotated[
+    list[BrokerIn],
+    AfterValidator(_brokers_differ),
+    Field(max_length=1000, description="brokers that have to be there"),
+]
+
+
+class InventoryIn(Request):
+    """A cluster that shall move, and the controllers that take it over."""
+
+    name: Name
+    zookeeper: ZooKeeperConnect
+    bootstrap_servers: BootstrapServers
+    controllers: Controllers
+    brokers: Brokers = []
     audit_engine: Engine | None = Field(default=None, description="for rehearsals; absent: what the service has")
 
-    @field_validator("controllers")
-    @classmethod
-    def controllers_differ(cls, controllers: list[ControllerIn]) -> list[ControllerIn]:
-        if len({each.node_id for each in controllers}) != len(controllers):
-            raise ValueError("a node_id occurs twice")
-        return controllers
 
-    @field_validator("brokers")
-    @classmethod
-    def brokers_differ(cls, brokers: list[BrokerIn]) -> list[BrokerIn]:
-        if len({each.id for each in brokers}) != len(brokers):
-            raise ValueError("a broker id occurs twice")
-        return brokers
+class ChangeIn(Request):
+    """Another inventory, in part: what is left out stays. Possible until controllers are started."""
+
+    name: Name | None = None
+    zookeeper: ZooKeeperConnect | None = None
+    bootstrap_servers: BootstrapServers | None = None
+    controllers: Controllers | None = None
+    brokers: Brokers | None = None
+    audit_engine: Engine | None = Field(default=None, description="for rehearsals")
+    expected_version: int | None = Field(default=None, ge=1, le=2**31 - 1, description="refused when it moved")
+    reason: str = Field(default="", max_length=1000, description="why; kept in the history")
+    who: str = Field(default="operator", min_length=1, max_length=100, description="who asks; kept in the history")
 
 
 class ActionIn(Request):
@@ -319,7 +351,7 @@ class MigrationLine(BaseModel):
 
     id: int = Field(description="number of the migration")
     name: str = Field(description="name of the cluster")
-    phase: Phase = Field(description="where it is")
+    phase: Phase | Literal["UNREADABLE"] = Field(description="where it is; UNREADABLE: its row is damaged (Z2K-4102)")
     since: float = Field(description="since when")
     version: int = Field(description="moves with every transition")
     waiting: str = Field(description="why nothing happens now")

@@ -30,6 +30,7 @@ from api.models import (
     VerdictView,
     WishView,
 )
+from migrator.errors import Occurrence
 from migrator.model.verdict import Verdict
 from state_machine.audit_rows import audits
 from state_machine.evidence import brokers_seen, evidence
@@ -37,6 +38,7 @@ from state_machine.gates import BrokerSeen, Evidence, Holder, standing
 from state_machine.looks import backups, findings, nodes
 from state_machine.observe import Observation, ZooKeeperSeen
 from state_machine.phases import (
+    CHANGE,
     HOLD,
     LATER,
     PEOPLE,
@@ -56,7 +58,12 @@ WISHES_SHOWN: Final = 20
 SERVICE_SIGNALS: Final = (Signal.QUORUM_FORMED, Signal.BROKERS_JOINED, Signal.RELEASED, Signal.ADOPTED)
 WITHOUT_CONTROLLERS: Final = (Phase.CREATED, Phase.PREFLIGHT, Phase.ROLLED_BACK)
 """Here none of ours has to run."""
-WORDS: Final = {**{signal.value: word for signal, word in PEOPLE.items()}, HOLD: "hold", RESUME: "resume"}
+WORDS: Final = {
+    **{signal.value: word for signal, word in PEOPLE.items()},
+    HOLD: "hold",
+    RESUME: "resume",
+    CHANGE: "change",
+}
 
 
 def migration_view(store: Store, migration_id: int, now: float) -> MigrationView:
@@ -98,14 +105,15 @@ def migration_view(store: Store, migration_id: int, now: float) -> MigrationView
     )
 
 
-def migration_line(row: Migration) -> MigrationLine:
+def migration_line(row: Migration, trouble: Occurrence | None = None) -> MigrationLine:
+    """trouble: what keeps its round from its end now, also when the database could not take it down."""
     return MigrationLine(
         id=row.id,
         name=row.name,
-        phase=Phase(row.phase),
+        phase=Phase(row.phase) if row.phase in set(Phase) else "UNREADABLE",
         since=row.since,
         version=row.version,
-        waiting=row.waiting,
+        waiting=row.waiting if trouble is None else f"waiting: {trouble.code} {trouble.text}",
         link=f"/api/v1/migrations/{row.id}",
     )
 

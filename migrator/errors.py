@@ -402,7 +402,6 @@ SURVEY_FAILED = Finding(
     "name. It leads and follows what it led and followed before. The other brokers are not affected.",
     remedy="Look at the broker: is it running, and does its inter-broker listener answer? It is asked again by itself, "
     "at the latest every 10 s. The rollback waits for it.",
-    cases=("F-31",),
 )
 
 COPY_DIFFERS = Finding(
@@ -1061,6 +1060,51 @@ SERVICE_FAULT = Finding(
     says="The service met a fault of its own: {fault}.",
     means="This request was not answered. What the loop does is not touched by it; nothing was half done.",
     remedy="Repeat the request with the same Idempotency-Key. If it happens again, report it with the service's log.",
+)
+
+# One migration's trouble, which is no other migration's.
+DATABASE_TROUBLE = Finding(
+    code="Z2K-4101",
+    says="The database did not do its work for migration {migration}: {reason}.",
+    means="This migration waits; nothing was half written. Controllers go on.",
+    remedy="Free the disk, or end what locks the database. The service goes on by itself once the database answers.",
+)
+MIGRATION_UNREADABLE = Finding(
+    code="Z2K-4102",
+    says="What the database holds of migration {migration} cannot be read: {reason}.",
+    means="This migration is set aside: the service does not look at it and starts nothing for it. Others go on.",
+    remedy="Restore the database from its backup, or remove the migration and create it again with its inventory.",
+)
+ROUND_FAILED = Finding(
+    code="Z2K-4103",
+    says="The service met a fault of its own while it looked after migration {migration}: {fault}.",
+    means="This migration waits and is tried again every few seconds. Others go on.",
+    remedy="Report it with the service's log. Controllers go on; `zk2kraft rollback --help` says how to go back.",
+)
+CLUSTER_TAKEN = Finding(
+    code="Z2K-4104",
+    says="Cluster {cluster} belongs to migration {number} ({name}), which is in {phase}.",
+    means="Two migrations of one cluster would start two quorums for it. This one does nothing forward.",
+    remedy="Go on with the other migration, or roll it back; remove this one with `zk2kraft delete`.",
+)
+SERVICE_FILE_TROUBLE = Finding(
+    code="Z2K-4105",
+    says="The service could not use a file or start a process for migration {migration}: {reason}.",
+    means="This migration waits and is tried again every few seconds. Others go on.",
+    remedy="Look at the path, its rights and the space on the disk (`df`).",
+)
+NOT_REMOVABLE = Finding(
+    code="Z2K-4106",
+    says="Migration {name} cannot be {what}: {reason}.",
+    means="Only a migration that holds no claim and runs no controller can be changed or removed.",
+    remedy="Run `zk2kraft rollback`, wait until no controller runs, and repeat this.",
+)
+
+INVENTORY_FILE_UNUSABLE = Finding(
+    code="Z2K-4107",
+    says="The file {file} cannot be used as an inventory: {reason}.",
+    means="Nothing was sent to the service.",
+    remedy="Name a file with one JSON object; docs/service.md shows its fields.",
 )
 
 WISH_FORGOTTEN = Finding(

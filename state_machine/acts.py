@@ -32,6 +32,7 @@ from state_machine.inspections import Inspections
 from state_machine.keeper import Keeper
 from state_machine.looks import Outcome
 from state_machine.phases import TRANSITIONS, Ask, Phase, Signal
+from state_machine.rivals import Rival
 from state_machine.settings import Settings
 from state_machine.store import Snapshot, Store
 from state_machine.transition import SERVICE, Source, Step, take
@@ -95,16 +96,22 @@ class Acts:
         return self._next_step(seen, snapshot, "`zk2kraft advance` starts the controllers")
 
     async def _quorum(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
+        if snapshot.rival is not None:
+            return _taken(snapshot.rival)
         kept = await self._keeper.keep_running(snapshot)
         return kept or await self._step_when_open(snapshot, seen, Signal.QUORUM_FORMED)
 
     async def _brokers_joining(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
+        if snapshot.rival is not None:
+            return _taken(snapshot.rival)
         kept = await self._keeper.keep_running(snapshot)
         joined = f"{len(seen.brokers)} brokers are registered and unfenced"
         return kept or await self._step_when_open(snapshot, seen, Signal.BROKERS_JOINED, joined)
 
     async def _ready(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
         """A rehearsal is kept fresh, so that a person can decide at any moment; none before everything else holds."""
+        if snapshot.rival is not None:
+            return _taken(snapshot.rival)
         kept = await self._keeper.keep_running(snapshot)
         if kept is not None:
             return kept
@@ -252,3 +259,9 @@ class Acts:
                 await self._control.ask(entry, asks, "the migration is rolled back")
             except FindingError:
                 continue  # it moved on meanwhile, or ended: the next look tells
+
+
+def _taken(rival: Rival) -> Outcome:
+    """Nothing is started for a second migration of one cluster."""
+    found = rival.found()
+    return Outcome(f"blocked: {found.text}", (found,))

@@ -38,6 +38,7 @@ def evidence(snapshot: Snapshot, now: float) -> Evidence:
         check=_check(snapshot, now),
         rehearsal=None if snapshot.rehearsal is None else _rehearsed(snapshot.rehearsal, now),
         copy_audit=_copy_audit(snapshot, now),
+        rival=None if snapshot.rival is None else snapshot.rival.found().text,
     )
     look = snapshot.observation
     if look is None:
@@ -91,7 +92,14 @@ def brokers_seen(snapshot: Snapshot) -> tuple[BrokerSeen, ...]:
 def _broker(broker: int, seen: dict[str, Any] | None, absent: bool | None) -> BrokerSeen:
     if seen is None:
         return BrokerSeen(broker, registered=absent)
-    return BrokerSeen(broker, mode=seen["mode"], fenced=seen["fenced"], heartbeat_age_ms=seen["heartbeat_age_ms"])
+    not_told = seen.get("not_told")  # versions of ours before this key say nothing
+    return BrokerSeen(
+        broker,
+        mode=seen["mode"],
+        fenced=seen["fenced"],
+        heartbeat_age_ms=seen["heartbeat_age_ms"],
+        not_told=f"{not_told['reason']} (for {not_told['since_ms'] / 1000:.0f} s)" if not_told else "",
+    )
 
 
 def _committed(look: Observation) -> bool | None:

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 from migrator.errors import (
     CLUSTER_DISAGREES,
+    CLUSTER_TAKEN,
     CONTROLLER_SILENT,
     FOREIGN_MIGRATION,
     INSPECTION_FAILED,
@@ -54,6 +55,7 @@ class BrokerSeen:
     """A broker as the active controller knows it.
 
     registered: False when only ZooKeeper or the inventory has it; None while no controller answers.
+    not_told:   why it has not acknowledged everything that it has to hear; empty when it has, or has nothing to hear.
     """
 
     id: int
@@ -61,6 +63,7 @@ class BrokerSeen:
     mode: str = "ZooKeeper"
     fenced: bool = False
     heartbeat_age_ms: int | None = 0
+    not_told: str = ""
 
     @property
     def why_unfit(self) -> str:
@@ -75,7 +78,7 @@ class BrokerSeen:
             return f"in {self.mode} mode"
         if self.heartbeat_age_ms is None or self.heartbeat_age_ms >= HEARTBEAT_FRESH_MS:
             return f"last heartbeat {self.heartbeat_age_ms} ms ago"
-        return ""
+        return f"not updated: {self.not_told}" if self.not_told else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,7 @@ class Evidence:
     silent:      controllers of the inventory that do not answer, with the reason.
     file_faults: controllers' files that do not fit the service, with finding code and words.
     driver_state: of the controller that leads, or of one that handed back; a follower's says nothing.
+    rival:       the other migration to which this cluster belongs.
     log_in_migration: some controller that answers has the migration in its log, whatever ZooKeeper says.
     """
 
@@ -125,6 +129,7 @@ class Evidence:
     check: Inspection | None = None
     rehearsal: Inspection | None = None
     copy_audit: Inspection | None = None
+    rival: str | None = None
 
 
 Gate: TypeAlias = Callable[[Evidence], Verdict]
@@ -140,6 +145,11 @@ def looked_at(seen: Evidence) -> Check:
 
 def not_held(seen: Evidence) -> Check:
     return Check("steps forward are not held", seen.held is None, seen.held or "not held")
+
+
+def cluster_is_free(seen: Evidence) -> Check:
+    shown = seen.rival or "none"
+    return Check("No other migration is about this cluster", seen.rival is None, shown, (CLUSTER_TAKEN.code,))
 
 
 def controllers_answer(seen: Evidence) -> Check:
@@ -180,6 +190,7 @@ def preflight_is_clean(seen: Evidence) -> Verdict:
     return Verdict(
         (
             not_held(seen),
+            cluster_is_free(seen),
             looked_at(seen),
             Check(
                 "`check` finds nothing that blocks",
@@ -234,7 +245,9 @@ def brokers_have_joined(seen: Evidence) -> Verdict:
 
 def takeover_may_begin(seen: Evidence) -> Verdict:
     """The window without a controller begins with this step; inside it nothing waits for a person."""
-    return Verdict((not_held(seen), *worth_rehearsing(seen).checks, *_rehearsal_checks(seen.rehearsal)))
+    return Verdict(
+        (not_held(seen), cluster_is_free(seen), *worth_rehearsing(seen).checks, *_rehearsal_checks(seen.rehearsal))
+    )
 
 
 def worth_rehearsing(seen: Evidence) -> Verdict:
@@ -294,11 +307,13 @@ def copy_is_proven(seen: Evidence) -> Verdict:
 def hand_back_is_possible(seen: Evidence) -> Verdict:
     """Without restarting a broker: all of them in ZooKeeper mode, our controller alive and in dual-write."""
     kraft = [broker.id for broker in seen.brokers if broker.registered and broker.mode != "ZooKeeper"]
+    silent = "; ".join(f"broker {broker.id}: {broker.not_told}" for broker in seen.brokers if broker.not_told)
     return Verdict(
         (
             looked_at(seen),
             controllers_answer(seen),
             Check("the driver can hand back", seen.can_hand_back, driver_text(seen)),
+            Check("every broker has acknowledged its updates", not silent, silent or "all have"),
             Check("every broker is in ZooKeeper mode", not kraft, f"KRaft: {kraft}" if kraft else "all are"),
         )
     )

@@ -17,15 +17,21 @@ from typing import Any, Final
 
 import structlog
 
-from migrator.errors import INSPECTION_FAILED, FindingError
+from migrator.errors import INSPECTION_FAILED, FindingError, Occurrence
 from state_machine import audit_rows
 from state_machine.commands import Runner
 from state_machine.inventory import Inventory, file_faults
 from state_machine.settings import Settings
 from state_machine.store import Snapshot, Store
 from state_machine.tables import AuditRun
+from state_machine.trouble import named
 
 log = structlog.get_logger()
+
+FAULT_PAUSE_S: Final = 20.0
+"""Before an inspection that could not even run is begun again."""
+CHILDREN_MAX: Final = 4
+"""Commands that run at once, of all migrations together; the others wait for a place."""
 
 REHEARSALS_KEPT: Final = 3
 """Directories of rehearsals; each is as large as the metadata."""
@@ -42,6 +48,8 @@ class Inspections:
         self._settings = settings
         self._clock = clock
         self._running: dict[tuple[int, str], tuple[asyncio.Task[None], float]] = {}
+        self._faults: dict[tuple[int, str], tuple[Occurrence, float]] = {}
+        self._places = asyncio.Semaphore(CHILDREN_MAX)
 
     def running_s(self, migration_id: int, kind: str) -> float | None:
         """For how long it has been running; None when it does not."""
@@ -58,24 +66,39 @@ class Inspections:
         """An audit of the active controller's log that was asked for."""
         self._begin(snapshot.id, f"audit {run.id}", lambda: self._audit(snapshot, run))
 
+    def faults(self, migration_id: int) -> list[Occurrence]:
+        """Why the last inspection of each kind has no result, where its own row could not say so."""
+        self.reap()
+        return [fault for (number, _), (fault, _) in sorted(self._faults.items()) if number == migration_id]
+
     def reap(self) -> None:
-        """Forget those that ended. A fault of ours in one of them is raised here: the service stops by it."""
+        """Forget those that ended; what ended one unexpectedly is kept as a finding of its migration."""
         for key, (task, _) in list(self._running.items()):
-            if task.done():
-                del self._running[key]
-                if not task.cancelled():
-                    task.result()
+            if not task.done():
+                continue
+            del self._running[key]
+            error = None if task.cancelled() else task.exception()
+            if isinstance(error, Exception):
+                found = named(error, key[0])
+                self._faults[key] = (found, self._clock())
+                log.error("inspection.failed", migration=key[0], kind=key[1], reason=found.text, exc_info=error)
 
     async def stop(self, migration_id: int | None = None) -> None:
         """End those of one migration, or all; an audit that was cut off is marked as such."""
         wanted = [key for key in self._running if migration_id in (None, key[0])]
+        self._faults = {key: fault for key, fault in self._faults.items() if migration_id not in (None, key[0])}
         tasks = [self._running.pop(key)[0] for key in wanted]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _begin(self, migration_id: int, kind: str, job: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self.reap()
         if (migration_id, kind) not in self._running:
+            _, failed_at = self._faults.get((migration_id, kind), (None, -FAULT_PAUSE_S))
+            if 0 <= self._clock() - failed_at < FAULT_PAUSE_S:
+                return
+            self._faults.pop((migration_id, kind), None)
             task = asyncio.create_task(job(), name=f"{kind} of migration {migration_id}")
             self._running[migration_id, kind] = (task, self._clock())
 
@@ -141,7 +164,8 @@ class Inspections:
         await asyncio.to_thread(audit_rows.finish, self._store, run.id, result.document, at=self._clock())
 
     async def _run(self, *arguments: str) -> Any:
-        return await self._runner.run(*arguments, limit_s=self._settings.command_limit_s)
+        async with self._places:
+            return await self._runner.run(*arguments, limit_s=self._settings.command_limit_s)
 
     def _home(self, snapshot: Snapshot) -> Path:
         return self._settings.directory.absolute() / "migrations" / str(snapshot.id)

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from sqlalchemy import select
+from sqlalchemy import Table, select, update
 from sqlalchemy.orm import Session
 
 from migrator.errors import CATALOGUE, Occurrence
 from state_machine.observe import Observation
-from state_machine.store import LOOK, Store, a_cursor, a_node, find_migration
-from state_machine.tables import Backup, FindingRow, Node, Sight
+from state_machine.store import LOOK, Store, a_cursor, a_node, find_migration, note_cluster
+from state_machine.tables import Backup, FindingRow, Migration, Node, Sight
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +70,18 @@ def record_look(store: Store, migration_id: int, look: Look) -> None:
         seen = look.observation
         document = msgspec.to_builtins(seen)
         session.merge(Sight(migration_id=migration_id, kind=LOOK, at=seen.at, document=document))
+        note_cluster(session, migration_id, seen.zookeeper.cluster_id)
         _record_nodes(session, migration_id, seen)
         for source, told in look.findings.items():
             _record_findings(session, migration_id, source, list(told), seen.at)
 
 
 def record_outcome(store: Store, migration_id: int, outcome: Outcome, *, at: float) -> None:
+    """Also for a migration whose own row cannot be read."""
+    table = Migration.__table__
+    assert isinstance(table, Table)
     with store.writing() as session:
-        row = find_migration(session, migration_id)
-        if row.waiting != outcome.reason:
-            row.waiting = outcome.reason
+        session.execute(update(table).where(table.c.id == migration_id).values(waiting=outcome.reason))
         _record_findings(session, migration_id, "service", [Told.of(each) for each in outcome.problems], at)
 
 
@@ -130,11 +132,11 @@ def _record_export(session: Session, migration_id: int, file: str | None, at: fl
 
 
 def _record_findings(session: Session, migration_id: int, source: str, told: list[Told], at: float) -> None:
-    """Open what is told, close what is not told any more."""
+    """Open what is told, close what is not told any more. One finding told twice by a source is one row."""
     query = select(FindingRow).where(FindingRow.migration_id == migration_id, FindingRow.source == source)
     known = {(row.code, row.says): row for row in session.scalars(query)}
-    for each in told:
-        row = known.pop((each.code, each.says), None)
+    for (code, says), each in {(each.code, each.says): each for each in told}.items():
+        row = known.pop((code, says), None)
         if row is None:
             row = FindingRow(
                 migration_id=migration_id,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -20,6 +21,7 @@ from migrator.errors import FindingError
 from migrator.node.claims import read_claim
 from migrator.zk import paths
 from migrator.zk.session import ZkSession
+from migrator.zk.znodes import ClusterIdZnode, parse
 from state_machine.control import ControlPort
 from state_machine.gates import Holder
 from state_machine.inventory import ControllerEntry, Inventory
@@ -84,6 +86,7 @@ class ZooKeeperSeen(msgspec.Struct, frozen=True):
     migration_offset: int | None = None
     """What `/migration` says is mirrored; -1 before any commit, None when it does not exist."""
     brokers: tuple[int, ...] = ()
+    cluster_id: str | None = None
     problem: str = ""
 
 
@@ -136,7 +139,10 @@ class Ensemble(Protocol):
 
 
 class ClusterObserver:
-    """Control ports by HTTP, ZooKeeper by one session per connect string. ensembles: what makes such a session."""
+    """Control ports by HTTP, ZooKeeper by one session per migration. ensembles: what makes such a session.
+
+    Two migrations never share a session: a look that hangs, or one that ends, is then no other migration's.
+    """
 
     def __init__(
         self,
@@ -147,21 +153,33 @@ class ClusterObserver:
         self._control = control
         self._clock = clock
         self._make = ensembles or ZooKeeperEnsemble
-        self._ensembles: dict[str, Ensemble] = {}
+        self._ensembles: dict[int, tuple[str, Ensemble]] = {}
 
-    async def look(self, inventory: Inventory, before: Observation | None) -> Observation:
-        ensemble = self._ensembles.get(inventory.zookeeper)
-        if ensemble is None:
-            ensemble = self._ensembles[inventory.zookeeper] = self._make(inventory.zookeeper)
+    async def look(self, inventory: Inventory, before: Observation | None, migration_id: int) -> Observation:
+        ensemble = await self._ensemble(migration_id, inventory.zookeeper)
         zookeeper, controllers = await asyncio.gather(
             ensemble.look(inventory.node_ids),
             asyncio.gather(*(self._look_at(entry) for entry in inventory.controllers)),
         )
         return summed_up(self._clock(), tuple(controllers), zookeeper, before)
 
+    async def forget(self, migration_id: int) -> None:
+        """It was removed, or its ZooKeeper is another one now."""
+        known = self._ensembles.pop(migration_id, None)
+        if known is not None:
+            await known[1].close()
+
     async def close(self) -> None:
-        for ensemble in self._ensembles.values():
-            await ensemble.close()
+        await asyncio.gather(*(self.forget(migration_id) for migration_id in list(self._ensembles)))
+
+    async def _ensemble(self, migration_id: int, connect: str) -> Ensemble:
+        known = self._ensembles.get(migration_id)
+        if known is not None and known[0] == connect:
+            return known[1]
+        await self.forget(migration_id)
+        made = self._make(connect)
+        self._ensembles[migration_id] = (connect, made)
+        return made
 
     async def _look_at(self, entry: ControllerEntry) -> ControllerSeen:
         try:
@@ -202,39 +220,58 @@ def _is_ruled(seen: Observation) -> bool:
 
 
 class ZooKeeperEnsemble:
-    """One ZooKeeper session that looks at the claim; a session that never came up is made anew."""
+    """One ZooKeeper session that looks at the claim; a session that never came up is made anew.
+
+    It has one thread of its own, so that ensembles that do not answer keep no other look waiting.
+    """
 
     def __init__(self, connect: str) -> None:
         self._connect = connect
         self._session: ZkSession | None = None
-        self._pending: asyncio.Task[ZooKeeperSeen] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="zookeeper-look")
+        self._pending: asyncio.Future[ZooKeeperSeen] | None = None
 
     async def look(self, ours: tuple[int, ...]) -> ZooKeeperSeen:
         if self._pending is None:
-            self._pending = asyncio.create_task(asyncio.to_thread(self._read, ours), name="zookeeper-look")
-        done, _ = await asyncio.wait({self._pending}, timeout=ZOOKEEPER_WAIT_S)
+            self._pending = asyncio.get_running_loop().run_in_executor(self._thread, self._read, ours)
+        pending = self._pending
+        done, _ = await asyncio.wait({pending}, timeout=ZOOKEEPER_WAIT_S)
         if not done:
             return ZooKeeperSeen(problem=f"{self._connect} has not answered for {ZOOKEEPER_WAIT_S:.0f} s")
-        finished, self._pending = self._pending, None
+        self._pending = None
         try:
-            return finished.result()
+            return pending.result()
         except FindingError as error:
             return ZooKeeperSeen(problem=str(error))
+        except Exception as error:  # whatever kazoo makes of an address or of what stands in a znode
+            return ZooKeeperSeen(problem=f"{self._connect}: {type(error).__name__} {error}")
 
     async def close(self) -> None:
         """Ending the session ends a read that hangs."""
         if self._session is not None:
             await asyncio.to_thread(self._session.close)
+        self._thread.shutdown(wait=False, cancel_futures=True)
         if self._pending is not None:
-            await asyncio.gather(self._pending, return_exceptions=True)
+            await asyncio.wait({self._pending}, timeout=CONNECT_S)
 
     def _read(self, ours: tuple[int, ...]) -> ZooKeeperSeen:
-        """On a thread, one at a time."""
+        """On its thread, one at a time."""
         if self._session is None:
             self._session = _begun(self._connect)
         claim = read_claim(self._session)
         names = self._session.children(paths.BROKER_IDS) or []
-        return seen_in_zookeeper(claim, ours, tuple(sorted(int(name) for name in names)))
+        brokers = tuple(sorted(int(name) for name in names if name.isdigit()))
+        cluster = read_cluster_id(self._session)
+        return msgspec.structs.replace(seen_in_zookeeper(claim, ours, brokers), cluster_id=cluster)
+
+
+def read_cluster_id(session: ZkSession) -> str | None:
+    """What `/cluster/id` says; None when it does not exist or says something else."""
+    znode = session.get(paths.CLUSTER_ID)
+    try:
+        return None if znode is None else parse(ClusterIdZnode, paths.CLUSTER_ID, znode.data).id
+    except FindingError:
+        return None  # `zk2kraft check` names it
 
 
 def _begun(connect: str) -> ZkSession:

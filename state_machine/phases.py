@@ -106,6 +106,9 @@ class Signal(StrEnum):
 PEOPLE: Final = {Signal.ADVANCE: "advance", Signal.ABORT: "abort", Signal.ROLL_BACK: "rollback"}
 """Orders of people, under the words of the command line."""
 
+CHANGE: Final = "CHANGE"
+"""Another inventory, written down when it is done."""
+
 HOLD: Final = "HOLD"
 RESUME: Final = "RESUME"
 """Orders that change no phase: steps forward are not begun, or may begin again."""

@@ -3,21 +3,21 @@
 In:   the store, an observer, and what acts; a call of `wake` from any thread when a wish was recorded.
 Out:  rows. What the cluster says beats what the rows say: every round begins by looking.
 Elsewhere: looking (observe.py), rows from a driver's history (driver_history.py), wishes (wishes.py), acts (acts.py).
-Rules: one round at a time for each migration. Expected trouble becomes the reason why a migration waits; anything
-else ends the loop, and with it the service.
+Rules: each migration has a task of its own, and one round at a time. Whatever goes wrong in a round becomes the named
+reason why this migration waits; it ends neither its task nor any other one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Container
-from typing import Final
+from collections.abc import Callable, Container, Iterable
+from typing import Final, TypeVar
 
 import msgspec
 import structlog
 
-from migrator.errors import CLUSTER_DISAGREES, FindingError, Occurrence
+from migrator.errors import CLUSTER_DISAGREES, Occurrence
 from state_machine import audit_rows
 from state_machine.acts import Acts
 from state_machine.driver_history import catch_up
@@ -27,18 +27,29 @@ from state_machine.looks import Look, Outcome, Told, record_look, record_outcome
 from state_machine.observe import ClusterObserver, ControllerSeen, Observation
 from state_machine.phases import WINDOW, Phase
 from state_machine.store import Snapshot, Store
+from state_machine.trouble import TroubleLog, is_foreseen, named
 from state_machine.wishes import Wishes
 
 log = structlog.get_logger()
+Result = TypeVar("Result")
 
 WINDOW_PAUSE_S: Final = 0.1
 """While the cluster has no controller, somebody watches."""
 RESTING_PAUSE_S: Final = 5.0
+SUPERVISE_EVERY_S: Final = 1.0
+"""How soon a new migration, or one whose task ended, has a task."""
+EVERY_MIGRATION: Final = 0
+"""The number under which trouble is kept that no single migration has."""
+SAY_SAME_EVERY_S: Final = 5.0
+"""An outcome that is the same as before is written down again after this time."""
 NOT_OURS: Final = "what answers here was started after this migration was over"
 
 
 class Reconciler:
-    """pause_s: between two rounds of a migration in an ordinary phase."""
+    """pause_s: between two rounds of a migration in an ordinary phase.
+
+    troubles: what keeps a migration's round from its end now; also when the database cannot take it down.
+    """
 
     def __init__(
         self,
@@ -60,54 +71,131 @@ class Reconciler:
         self._clock = clock
         self._loop: asyncio.AbstractEventLoop | None = None
         self._woken = asyncio.Event()
-        self._next: dict[int, float] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._calls: dict[int, asyncio.Event] = {}
+        self._locks: dict[int, asyncio.Lock] = {}
+        self._told: dict[int, tuple[Outcome, float]] = {}
+        self._trouble_log = TroubleLog(time.monotonic)
+        self.troubles: dict[int, Occurrence] = {}
         self.last_round_at: float | None = None
 
     def wake(self) -> None:
-        """Begin the next round now; from any thread."""
+        """Begin the next round of every migration now; from any thread."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._woken.set)
 
-    async def run(self) -> None:
-        """For ever; audits that an earlier life of the service left unfinished have no result."""
-        self._loop = asyncio.get_running_loop()
-        await asyncio.to_thread(audit_rows.stop_interrupted, self._store)
-        while True:
-            woken = self._woken.is_set()
-            self._woken.clear()
-            await self.round(everything=woken)
-            try:
-                async with asyncio.timeout(self._until_next()):
-                    await self._woken.wait()
-            except TimeoutError:
-                pass
+    def alone_with(self, migration_id: int, work: Callable[[], Result]) -> Result:
+        """Do blocking work between two rounds of one migration. Never call it on the loop's own thread."""
+        if self._loop is None:
+            return work()
+        return asyncio.run_coroutine_threadsafe(self._alone(migration_id, work), self._loop).result()
 
-    async def round(self, *, everything: bool = True) -> None:
-        """One round of every migration whose time has come, or of all."""
-        now = time.monotonic()
-        rows = await asyncio.to_thread(self._store.migrations)
-        due = [row.id for row in rows if everything or self._next.get(row.id, 0.0) <= now]
-        await asyncio.gather(*(self.step(migration_id) for migration_id in due))
-        self._inspections.reap()
+    async def _alone(self, migration_id: int, work: Callable[[], Result]) -> Result:
+        async with self._lock(migration_id):
+            return await asyncio.to_thread(work)
+
+    async def run(self) -> None:
+        """For ever: a task for each migration; audits that an earlier life of the service left have no result."""
+        self._loop = asyncio.get_running_loop()
+        stopped = False
+        try:
+            while True:
+                self._woken.clear()
+                stopped = stopped or await self._stop_interrupted()
+                if stopped:
+                    await self._supervise()
+                for call in self._calls.values():
+                    call.set()
+                await _until(self._woken, SUPERVISE_EVERY_S)
+        finally:
+            await _end(self._tasks.values())
+
+    async def _stop_interrupted(self) -> bool:
+        try:
+            await asyncio.to_thread(audit_rows.stop_interrupted, self._store)
+        except Exception as error:  # the database is tried again; until then nothing is looked at
+            self._in_trouble(EVERY_MIGRATION, error)
+            return False
+        return True
+
+    async def _supervise(self) -> None:
+        """Every migration has a task that lives."""
+        try:
+            present = set(await asyncio.to_thread(self._store.numbers))
+        except Exception as error:  # migrations that have a task go on
+            self._in_trouble(EVERY_MIGRATION, error)
+            return
+        self._is_well(EVERY_MIGRATION)
+        for gone in self._tasks.keys() - present:
+            await self._forget(gone)
+        for number in sorted(present):
+            task = self._tasks.get(number)
+            if task is None or task.done():
+                call = self._calls[number] = asyncio.Event()
+                self._tasks[number] = asyncio.create_task(self._watch(number, call), name=f"migration {number}")
         self.last_round_at = self._clock()
 
-    def _until_next(self) -> float:
-        """Seconds until some migration is due."""
-        now = time.monotonic()
-        return max(0.0, min(self._next.values(), default=now + self._pause_s) - now)
+    async def _watch(self, migration_id: int, call: asyncio.Event) -> None:
+        """Rounds of one migration, for as long as it exists."""
+        while True:
+            call.clear()
+            pause_s = await self.step(migration_id)
+            await _until(call, pause_s)
 
-    async def step(self, migration_id: int) -> None:
-        """One round of one migration."""
-        try:
-            outcome = await self._step(migration_id)
-        except FindingError as error:
-            log.warning("round.failed", migration=migration_id, reason=str(error))
-            outcome = Outcome(f"waiting: {error}", (error.occurrence,))
+    async def _forget(self, migration_id: int) -> None:
+        """It was removed."""
+        await _end([self._tasks.pop(migration_id)])
+        await self._inspections.stop(migration_id)
+        await self._observer.forget(migration_id)
+        for known in (self._calls, self._locks, self._told, self.troubles):
+            known.pop(migration_id, None)
+
+    async def step(self, migration_id: int) -> float:
+        """One round of one migration. Answers the seconds until the next one; whatever went wrong is in `troubles`."""
+        async with self._lock(migration_id):
+            try:
+                outcome, phase = await self._step(migration_id)
+                await self._tell(migration_id, outcome)
+            except Exception as error:  # named, shown, logged; this migration waits, nobody else does
+                found = self._in_trouble(migration_id, error)
+                await self._try_to_tell(migration_id, Outcome(f"waiting: {found.code} {found.text}", (found,)))
+                return self._pause_s if is_foreseen(found) else RESTING_PAUSE_S
+            self._is_well(migration_id)
+            return self._pause(phase)
+
+    async def _tell(self, migration_id: int, outcome: Outcome) -> None:
+        before, at = self._told.get(migration_id, (None, 0.0))
+        if outcome == before and self._clock() - at < SAY_SAME_EVERY_S:
+            return
         await asyncio.to_thread(record_outcome, self._store, migration_id, outcome, at=self._clock())
-        phase = (await asyncio.to_thread(self._store.snapshot, migration_id)).phase
-        self._next[migration_id] = time.monotonic() + self._pause(phase)
+        self._told[migration_id] = (outcome, self._clock())
 
-    async def _step(self, migration_id: int) -> Outcome:
+    async def _try_to_tell(self, migration_id: int, outcome: Outcome) -> None:
+        try:
+            await self._tell(migration_id, outcome)
+        except Exception as error:  # `troubles` shows the first one; the log has both
+            self._trouble_log.say(migration_id, named(error, migration_id), error)
+
+    def _in_trouble(self, migration_id: int, error: Exception) -> Occurrence:
+        found = self.troubles[migration_id] = named(error, migration_id)
+        self._trouble_log.say(migration_id, found, error)
+        return found
+
+    def _is_well(self, migration_id: int) -> None:
+        if self.troubles.pop(migration_id, None) is not None:
+            self._trouble_log.over(migration_id)
+
+    def _lock(self, migration_id: int) -> asyncio.Lock:
+        return self._locks.setdefault(migration_id, asyncio.Lock())
+
+    async def _step(self, migration_id: int) -> tuple[Outcome, Phase]:
+        outcome = await self._look_and_act(migration_id)
+        faults = self._inspections.faults(migration_id)
+        if faults:
+            outcome = Outcome(outcome.reason, (*outcome.problems, *faults))
+        return outcome, (await asyncio.to_thread(self._store.snapshot, migration_id)).phase
+
+    async def _look_and_act(self, migration_id: int) -> Outcome:
         snapshot, disagrees = await self._look(migration_id)
         for number in [wish.id for wish in snapshot.wishes]:
             wish = next((each for each in snapshot.wishes if each.id == number), None)
@@ -121,7 +209,7 @@ class Reconciler:
     async def _look(self, migration_id: int) -> tuple[Snapshot, Occurrence | None]:
         """Observe, keep it, and write down every step that the drivers took."""
         before = await asyncio.to_thread(self._store.snapshot, migration_id)
-        seen = await self._observer.look(before.inventory, before.observation)
+        seen = await self._observer.look(before.inventory, before.observation, migration_id)
         if before.phase is Phase.ROLLED_BACK:
             seen = without_strangers(seen, before.cursors)
         return await asyncio.to_thread(self._keep, before, seen)
@@ -136,6 +224,21 @@ class Reconciler:
         if phase in (*WINDOW, Phase.ABORTING, Phase.ROLLING_BACK):
             return min(self._pause_s, WINDOW_PAUSE_S)
         return RESTING_PAUSE_S if phase is Phase.ROLLED_BACK else self._pause_s
+
+
+async def _until(event: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        pass
+
+
+async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
+    ending = list(tasks)
+    for task in ending:
+        task.cancel()
+    await asyncio.gather(*ending, return_exceptions=True)
 
 
 def without_strangers(seen: Observation, runs: Container[str]) -> Observation:

@@ -15,15 +15,23 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Engine, select
-from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy import Engine, Table, delete, select, update
+from sqlalchemy.orm import Session, defer, sessionmaker
 
-from migrator.errors import KEY_USED_AGAIN, NAME_TAKEN, NO_SUCH_THING, VERSION_MOVED, WISH_PENDING
+from migrator.errors import (
+    KEY_USED_AGAIN,
+    MIGRATION_UNREADABLE,
+    NAME_TAKEN,
+    NO_SUCH_THING,
+    VERSION_MOVED,
+    WISH_PENDING,
+)
 from migrator.model.verdict import Verdict
 from state_machine.database import WRITES, open_database
 from state_machine.inventory import Inventory
 from state_machine.observe import Observation
-from state_machine.phases import HOLD, PEOPLE, RESUME, Phase, Signal
+from state_machine.phases import CHANGE, HOLD, PEOPLE, RESUME, Phase, Signal
+from state_machine.rivals import Rival, rival_of
 from state_machine.tables import AuditRun, DriverCursor, Migration, Node, PhaseEvent, Sight, Wish
 
 LOOK: Final = "look"
@@ -47,6 +55,7 @@ class Snapshot:
     wishes: tuple[Wish, ...]
     processes: Mapping[int, Node]
     cursors: Mapping[str, int]
+    rival: Rival | None = None
 
     @property
     def id(self) -> int:
@@ -140,13 +149,53 @@ class Store:
             return row, True
 
     def migrations(self) -> list[Migration]:
+        """Without their inventories: a damaged one must not hide the others."""
+        query = select(Migration).where(Migration.removed_at.is_(None)).order_by(Migration.id)
         with self.reading() as session:
-            return list(session.scalars(select(Migration).order_by(Migration.id)))
+            return list(session.scalars(query.options(defer(Migration.inventory))))
+
+    def numbers(self) -> list[int]:
+        with self.reading() as session:
+            return list(session.scalars(select(Migration.id).where(Migration.removed_at.is_(None))))
+
+    def remove(self, migration_id: int, *, who: str, at: float) -> None:
+        """Its rows stay, for the history; its name is free again. Also of one that cannot be read."""
+        table = Migration.__table__
+        assert isinstance(table, Table)
+        name = table.c.name + f" (removed {migration_id})"
+        gone = update(table).where(table.c.id == migration_id, table.c.removed_at.is_(None))
+        with self.writing() as session:
+            session.execute(gone.values(name=name, removed_at=at, removed_by=who, idempotency_key=None))
+
+    def phase(self, migration_id: int) -> str:
+        """As the row says, without anything else of it. Raises Z2K-4004."""
+        with self.reading() as session:
+            return _phase(session, migration_id)
+
+    def change_inventory(self, migration_id: int, inventory: Inventory, *, who: str, reason: str, at: float) -> None:
+        """Another inventory; what was seen with the old one is forgotten. Raises Z2K-4004, Z2K-4015."""
+        with self.writing() as session:
+            row = find_migration(session, migration_id)
+            taken = session.scalar(select(Migration).where(Migration.name == inventory.name, Migration.id != row.id))
+            if taken is not None:
+                raise NAME_TAKEN.error(name=inventory.name, number=taken.id, phase=taken.phase)
+            answer = _changes(msgspec.convert(row.inventory, Inventory), inventory)
+            session.add(_done_wish(row, CHANGE, who, reason, answer, at))
+            row.name, row.inventory, row.cluster_id = inventory.name, msgspec.to_builtins(inventory), None
+            session.execute(delete(Sight).where(Sight.migration_id == migration_id))
 
     def snapshot(self, migration_id: int) -> Snapshot:
-        """Raises Z2K-4004."""
+        """Raises Z2K-4004, and Z2K-4102 when its rows cannot be understood."""
+        try:
+            return self._snapshot(migration_id)
+        except (ValueError, TypeError, KeyError) as error:
+            words = f"{type(error).__name__} {error}".splitlines()[0]
+            raise MIGRATION_UNREADABLE.error(migration=migration_id, reason=words) from error
+
+    def _snapshot(self, migration_id: int) -> Snapshot:
         with self.reading() as session:
             row = find_migration(session, migration_id)
+            Phase(row.phase)
             sights = {
                 sight.kind: sight for sight in session.scalars(select(Sight).where(Sight.migration_id == migration_id))
             }
@@ -164,13 +213,14 @@ class Store:
                 wishes=_pending(session, migration_id),
                 processes={node.node_id: node for node in nodes},
                 cursors={cursor.run: cursor.number for cursor in cursors},
+                rival=_rival(session, row),
             )
 
     def events(self, migration_id: int, *, wish_id: int | None = None) -> list[PhaseEvent]:
         """Oldest first."""
         query = select(PhaseEvent).where(PhaseEvent.migration_id == migration_id).order_by(PhaseEvent.version)
         with self.reading() as session:
-            find_migration(session, migration_id)
+            _phase(session, migration_id)
             return list(session.scalars(query if wish_id is None else query.where(PhaseEvent.wish_id == wish_id)))
 
     # --- wishes --------------------------------------------------------------------------------------------
@@ -283,9 +333,18 @@ def fingerprint(document: Any) -> str:
 def find_migration(session: Session, migration_id: int) -> Migration:
     """Raises Z2K-4004."""
     row = session.get(Migration, migration_id)
-    if row is None:
+    if row is None or row.removed_at is not None:
         raise NO_SUCH_THING.error(what=f"migration {migration_id}")
     return row
+
+
+def _phase(session: Session, migration_id: int) -> str:
+    """Without the rest of the row, which may be damaged. Raises Z2K-4004."""
+    query = select(Migration.phase).where(Migration.id == migration_id, Migration.removed_at.is_(None))
+    found = session.scalar(query)
+    if found is None:
+        raise NO_SUCH_THING.error(what=f"migration {migration_id}")
+    return found
 
 
 def move_cursor(session: Session, migration_id: int, run: str, number: int) -> None:
@@ -305,6 +364,50 @@ def a_node(session: Session, migration_id: int, kind: str, node_id: int) -> Node
         node = Node(migration_id=migration_id, kind=kind, node_id=node_id, document={}, quick_ends=0)
         session.add(node)
     return node
+
+
+def note_cluster(session: Session, migration_id: int, cluster_id: str | None) -> None:
+    """What a look read; a look that could not read it changes nothing."""
+    if cluster_id is None:
+        return
+    table = Migration.__table__
+    assert isinstance(table, Table)
+    moved = table.c.cluster_id.is_distinct_from(cluster_id)
+    session.execute(update(table).where(table.c.id == migration_id, moved).values(cluster_id=cluster_id))
+
+
+def _rival(session: Session, row: Migration) -> Rival | None:
+    if row.cluster_id is None:
+        return None
+    query = select(Migration.id, Migration.name, Migration.phase).where(
+        Migration.cluster_id == row.cluster_id, Migration.id != row.id, Migration.removed_at.is_(None)
+    )
+    return rival_of(row.id, row.phase, [Rival(*each, row.cluster_id) for each in session.execute(query)])
+
+
+def _changes(before: Inventory, after: Inventory) -> str:
+    old, new = msgspec.to_builtins(before), msgspec.to_builtins(after)
+    return "; ".join(f"{key}: {old[key]} is now {new[key]}" for key in new if old[key] != new[key]) or "nothing changed"
+
+
+def _done_wish(row: Migration, name: str, who: str, reason: str, answer: str, at: float) -> Wish:
+    """Something a person did that needed no loop, for the history."""
+    return Wish(
+        migration_id=row.id,
+        name=name,
+        to_phase=None,
+        who=who,
+        reason=reason,
+        at=at,
+        expected_version=row.version,
+        idempotency_key=None,
+        fingerprint=fingerprint([name, answer, at]),
+        state="done",
+        asked_run=None,
+        settled_at=at,
+        answer=answer,
+        verdict=None,
+    )
 
 
 def _known(session: Session, migration_id: int, order: Order) -> Wish | None:

@@ -34,7 +34,11 @@ class Base(DeclarativeBase):
 
 
 class Migration(Base):
-    """One cluster on its way. waiting: why nothing happens now, in words; held: who holds steps forward, and why."""
+    """One cluster on its way. waiting: why nothing happens now, in words; held: who holds steps forward, and why.
+
+    cluster_id: `/cluster/id` as a look read it.
+    removed_at: a migration that was removed keeps its rows; its number is never given again.
+    """
 
     __tablename__ = "migration"
 
@@ -50,6 +54,9 @@ class Migration(Base):
     waiting: Mapped[str] = mapped_column(Text)
     idempotency_key: Mapped[str | None] = mapped_column(unique=True)
     fingerprint: Mapped[str | None]
+    cluster_id: Mapped[str | None] = mapped_column(default=None)
+    removed_at: Mapped[float | None] = mapped_column(default=None)
+    removed_by: Mapped[str | None] = mapped_column(default=None)
 
     # The generator is off: a version is given by transition.py, so that a new reason to wait is no new version.
     # Every update still names the version that was read, and is refused when it moved.

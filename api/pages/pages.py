@@ -73,7 +73,9 @@ def index(parts: ServiceParts) -> Response:
     rows = parts.store.migrations()
     if len(rows) == 1:
         return RedirectResponse(f"/migrations/{rows[0].id}", 303)
-    return _page("index.html", lines=[migration_line(row) for row in rows], now=parts.clock())
+    return _page(
+        "index.html", lines=[migration_line(row, parts.troubles.get(row.id)) for row in rows], now=parts.clock()
+    )
 
 
 @router.get("/migrations/{number}")

@@ -7,6 +7,7 @@ Out:  text. The names of the figures are a contract.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 from fastapi import APIRouter
@@ -18,7 +19,7 @@ from prometheus_client.registry import Collector
 from api.rest.parts import Parts, ServiceParts
 from api.rest.problems import described
 from api.views import migration_view
-from migrator.errors import NOT_LOOKED_AT
+from migrator.errors import NOT_LOOKED_AT, FindingError
 
 router = APIRouter(tags=["health"])
 
@@ -64,6 +65,7 @@ class _Migrations(Collector):
             "zk2kraft_last_window_seconds": "the last time without a controller",
             "zk2kraft_dual_write_lag_records": "records that ZooKeeper does not have yet",
             "zk2kraft_brokers_not_ready": "brokers with a problem",
+            "zk2kraft_round_failed": "1 while the service cannot look after this migration; its list says why",
             "zk2kraft_look_age_seconds": "how old the last look is",
         }
         gauges = {name: GaugeMetricFamily(name, text, labels=["migration"]) for name, text in names.items()}
@@ -71,7 +73,10 @@ class _Migrations(Collector):
             "zk2kraft_phase", names["zk2kraft_phase"], labels=["migration", "phase"]
         )
         for row in self._parts.store.migrations():
-            self._add(gauges, row.id)
+            trouble = self._parts.troubles.get(row.id)
+            gauges["zk2kraft_round_failed"].add_metric([row.name], float(trouble is not None))
+            with suppress(FindingError):  # one that cannot be read has trouble, and no figures
+                self._add(gauges, row.id)
         yield from gauges.values()
 
     def _add(self, gauges: dict[str, GaugeMetricFamily], migration_id: int) -> None:

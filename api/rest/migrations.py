@@ -14,6 +14,7 @@ from fastapi import APIRouter, Query, Response
 
 from api.models import (
     BrokerView,
+    ChangeIn,
     ControllerView,
     EdgeView,
     EventView,
@@ -38,10 +39,12 @@ from api.views import (
     migration_view,
     wish_view,
 )
+from state_machine import removal
 from state_machine.evidence import evidence
 from state_machine.inventory import Inventory
 from state_machine.looks import findings
 
+Who = Annotated[str, Query(min_length=1, max_length=100, description="who asks; kept in the history")]
 router = APIRouter(prefix="/migrations", tags=["migrations"])
 
 
@@ -59,7 +62,36 @@ def create_migration(parts: ServiceParts, inventory: InventoryIn, response: Resp
 @router.get("", responses=described(422))
 def list_migrations(parts: ServiceParts) -> Page[MigrationLine]:
     """Every migration, oldest first."""
-    return Page(items=[migration_line(row) for row in parts.store.migrations()])
+    return Page(items=[migration_line(row, parts.troubles.get(row.id)) for row in parts.store.migrations()])
+
+
+@router.patch("/{number}", responses=described(400, 403, 404, 409, 422))
+def change_migration(parts: ServiceParts, number: Number, body: ChangeIn) -> MigrationView:
+    """Give a migration another inventory, as long as it started nothing."""
+    given = body.model_dump(exclude_none=True)
+    fields = {key: value for key, value in given.items() if key not in ("expected_version", "reason", "who")}
+
+    def work() -> None:
+        removal.change(
+            parts.store,
+            number,
+            fields,
+            who=body.who,
+            reason=body.reason,
+            at=parts.clock(),
+            expected_version=body.expected_version,
+        )
+
+    parts.alone_with(number, work)
+    parts.wake()
+    return migration_view(parts.store, number, parts.clock())
+
+
+@router.delete("/{number}", status_code=204, responses=described(403, 404, 409, 422))
+def remove_migration(parts: ServiceParts, number: Number, who: Who = "operator") -> None:
+    """Remove a migration that holds no claim and runs no controller. Its rows stay, its name is free again."""
+    parts.alone_with(number, lambda: removal.remove(parts.store, number, who=who, at=parts.clock()))
+    parts.wake()
 
 
 @router.get("/{number}", responses=described(404, 422))

@@ -7,25 +7,38 @@ Rule: no handler touches Kafka, ZooKeeper or a process. It reads rows, or writes
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, TypeAlias
 
 from fastapi import Depends, Header, Path, Query, Request
 
+from migrator.errors import Occurrence
 from state_machine.settings import Settings
 from state_machine.store import Store
+
+Alone: TypeAlias = Callable[[int, Callable[[], None]], None]
+
+
+def _at_once(migration_id: int, work: Callable[[], None]) -> None:
+    """Without a loop nothing runs meanwhile."""
+    work()
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """last_round_at: when the loop finished its last round, None before the first."""
+    """last_round_at: when the loop last saw to it that every migration has its task, None before the first time.
+
+    alone_with: does blocking work between two rounds of a migration. troubles: what keeps a round from its end now.
+    """
 
     store: Store
     settings: Settings
     clock: Callable[[], float]
     wake: Callable[[], None]
     last_round_at: Callable[[], float | None]
+    alone_with: Alone = _at_once
+    troubles: Mapping[int, Occurrence] = field(default_factory=dict)
 
 
 def _parts(request: Request) -> Parts:

@@ -27,6 +27,7 @@ from migrator.errors import (
     NOT_IN_THIS_RELEASE,
     NOT_LOOKED_AT,
     NOT_POSSIBLE_HERE,
+    NOT_REMOVABLE,
     REQUEST_NOT_UNDERSTOOD,
     SERVICE_FAULT,
     VERSION_MOVED,
@@ -51,6 +52,7 @@ STATUS: Final = {
             NOT_CONFIRMED,
             NOT_IN_THIS_RELEASE,
             NOT_POSSIBLE_HERE,
+            NOT_REMOVABLE,
             VERSION_MOVED,
             WISH_PENDING,
         )

@@ -58,7 +58,7 @@ class Happened(Enum):
     COMMITTED = "the copy is committed"
     RECONCILED = "ZooKeeper says what the log says"
     RECONCILED_AGAIN = "ZooKeeper says what the log says, and brokers were told before"
-    BROKERS_TOLD = "every unfenced broker answered the full send"
+    BROKERS_TOLD = "the full send has left for every broker that answers"
     MIRROR_BROKEN = "a write to ZooKeeper failed or its answer was lost"
     WINDOW_FAILED = "the window could not be finished"
     GIVEN_BACK = "the controllership is given back"

@@ -26,11 +26,13 @@ from migrator.driver.tell import reachable
 from migrator.driver.teller import Teller
 from migrator.driver.tree import Tree, as_image, changed_since, clear_broker_configs, missing_states, problems_of
 from migrator.errors import (
+    FULL_SEND_INCOMPLETE,
     MIRROR_BROKE,
     ONLY_IN_ZOOKEEPER,
     ORDERS_REMOVED,
     ORDERS_STAND,
     PATH_RECREATED,
+    SURVEY_FAILED,
     ZOOKEEPER_LOST,
     FindingError,
     Occurrence,
@@ -55,6 +57,8 @@ from migrator.zk.znodes import parse_ordered_moves
 log = structlog.get_logger()
 
 GUARD_TRIES = 3
+NOT_TOLD = (FULL_SEND_INCOMPLETE, SURVEY_FAILED)
+"""Why a broker may get no full send."""
 STRANGERS_LOOK_MS = 5_000
 
 
@@ -259,19 +263,21 @@ class DualWriteActs:
     # --- brokers -------------------------------------------------------------------------------------------
 
     async def tell_brokers(self) -> Happened:
-        """The full send, guarded; done when every unfenced broker answered it without an error.
+        """The full send, guarded.
 
-        A broker that does not say what it has holds up nobody else: it is told once it answers (full_sends.py).
+        Right after a copy it leaves for all or for none; a broker that is silent is told once it answers. After a
+        fail-over each broker is told as soon as it has said what it has (full_sends.py).
         """
         d = self.d
         started = d.now_ms()
         tries = 0
         teller = d.propagator.teller
-        if teller is not None:  # told before ZooKeeper had to be compared again; whoever did not answer is waited for
+        if teller is not None:  # told before ZooKeeper had to be compared again
             return await self._told(teller, started)
-        suspects: dict[int, str] = {}
+        if not d.now.fresh_copy:
+            return await self._told(await self._begin_telling(), started)
         while True:
-            silent = await self._survey_missing() | suspects
+            silent = await self._survey_missing()
             if d.mirror is None:
                 return Happened.MIRROR_BROKEN
             await d.hooks.before("tell")
@@ -291,12 +297,21 @@ class DualWriteActs:
             log.error("brokers.not_told", findings=[found.text for found in findings[:5]], tries=tries)
             d.now.finding = findings[0]
             d.now.wait_because(findings[0].text)
-            if d.must_go_back() or (d.now.fresh_copy and tries >= GUARD_TRIES):
+            if d.must_go_back() or tries >= GUARD_TRIES:
                 return Happened.MUST_GO_BACK
-            if not d.now.fresh_copy and tries >= GUARD_TRIES:  # after a restart: the others need their controller
-                suspects = {int(found.values["broker"]): found.text for found in findings}
             d.now.surveys.clear()
             await asyncio.sleep(LOOK_S)
+
+    async def _begin_telling(self) -> Teller:
+        """Every broker waits for its own full send, and for nobody else's."""
+        d = self.d
+        await d.hooks.before("tell")
+        d.propagator.forget_commits()
+        claim = d.now.claim
+        assert claim is not None
+        teller = Teller(claim, d.config.inter_broker_listener, d.controller.image)
+        d.propagator.begin(teller, Guarded(tuple(teller.everything(withheld=d.controller.image.brokers)), ()))
+        return teller
 
     async def _survey_missing(self) -> dict[int, str]:
         """Ask brokers that were not asked in their present life; returns who did not answer, and why."""
@@ -314,21 +329,32 @@ class DualWriteActs:
         return guard(orders, now.surveys, gone.topics, gone.replicas, after_fail_over=not now.fresh_copy)
 
     async def _told(self, teller: Teller, started: int) -> Happened:
+        """The first takeover waits for every answer. Later the update has to be on its way to all who are heard of."""
         d = self.d
         while True:
             if d.mirror is None:
                 return Happened.MIRROR_BROKEN
-            waiting = d.propagator.not_told()
+            is_first = Mark.TAKEOVER in d.controller.newest.marks
+            waiting = d.propagator.not_told() if is_first else d.propagator.not_sent()
+            self._name_silent()
             if not waiting:
                 partitions, told = d.controller.image.partition_count(), len(teller.audience())
                 log.info("brokers.told", brokers=told, partitions=partitions, took_ms=d.now_ms() - started)
                 return Happened.BROKERS_TOLD
-            suspicions = [wait.finding for wait in d.propagator.full_sends.waits().values() if wait.finding is not None]
-            if suspicions:
-                d.now.finding = suspicions[0]
-            first = suspicions[0].text if suspicions else f"brokers {waiting} have not answered the full send yet"
-            d.now.wait_because(first)
+            named = [d.now.alarms.get(finding.code) for finding in NOT_TOLD]
+            first = next((each.text for each in named if each is not None), None)
+            d.now.wait_because(first or f"brokers {waiting} have not answered the full send yet")
             await d.events.changed(LOOK_S)
+
+    def _name_silent(self) -> None:
+        """Brokers that get no full send until somebody looks at them."""
+        d = self.d
+        waits = d.propagator.full_sends.waits().values()
+        named = {wait.finding.code: wait.finding for wait in waits if wait.finding is not None}
+        for finding in NOT_TOLD:
+            d.now.alarm(finding.code, named.get(finding.code))
+        if FULL_SEND_INCOMPLETE.code in named:
+            d.now.finding = named[FULL_SEND_INCOMPLETE.code]
 
     async def dual_write(self) -> Happened:
         """Both worlds say the same; stays until somebody asks for more or something breaks."""
@@ -350,13 +376,16 @@ class DualWriteActs:
                 d.now.trouble = await self._look_for(strangers)
                 await self._look_for_places()
                 await self._look_for_orders()
+            self._name_silent()
+            silence = d.propagator.silence()
             behind = 0 if d.mirror is None else d.mirror.behind
             d.now.reason = (
                 f"ZooKeeper has everything up to offset {d.now.dual_write_at.offset}"
                 + (f", {behind} writes on their way" if behind else "")
                 + (f"; {d.now.trouble.text}" if is_away(d.now.trouble) and d.now.trouble is not None else "")
+                + (f"; {silence}" if silence else "")
             )
-            await d.events.changed(LOOK_S if is_away(d.now.trouble) else 5.0)
+            await d.events.changed(LOOK_S if is_away(d.now.trouble) or silence else 5.0)
 
     async def _look_for_orders(self) -> None:
         """Given through ZooKeeper since the reconcile: nobody carries them out, and they bar the way back."""

@@ -34,6 +34,9 @@ HELD_BACK: Final = "ZooKeeper does not have yet what was committed before this b
 ASKED: Final = "the broker is being asked which logs it has"
 ENCODING: Final = "its full update is being encoded"
 
+SILENT_AFTER_MS: Final = 1_000
+"""A broker that was not heard of for so long is named, and no state waits for it any more."""
+
 Ask = Callable[[int], Awaitable[tuple[dict[int, Survey], dict[int, str]]]]
 
 
@@ -107,6 +110,15 @@ class FullSends:
     def waits(self) -> Mapping[int, Wait]:
         """Brokers that were not told everything, and why."""
         return self._waits
+
+    def underway(self, teller: Teller) -> list[int]:
+        """Brokers to which the full send is about to leave: those that are silent, or refused, are not among them."""
+        new = set(teller.waiting()) - set(self._waits)
+        return sorted(new | {broker for broker, wait in self._waits.items() if self._is_underway(wait)})
+
+    def _is_underway(self, wait: Wait) -> bool:
+        is_ours = wait.survey is not None  # what is left is encoding
+        return is_ours or (wait.finding is None and self._now_ms() - wait.since_ms < SILENT_AFTER_MS)
 
     def keep(self, order: Order) -> bool:
         """Whether the order has to leave behind a full send that is still being encoded; then it is kept."""

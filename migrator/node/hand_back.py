@@ -253,9 +253,10 @@ class HandBackActs:
         while True:
             behind = 0 if d.mirror is None else d.mirror.behind
             unanswered = d.propagator.channels.waiting()
-            if d.mirror is not None and not behind and not unanswered and not d.controller.lag():
+            silence = d.propagator.silence()
+            if d.mirror is not None and not behind and not unanswered and not silence and not d.controller.lag():
                 return
-            reason = f"{behind} writes to ZooKeeper and {unanswered} requests to brokers are not answered"
+            reason = silence or f"{behind} writes to ZooKeeper and {unanswered} requests to brokers are not answered"
             if d.mirror is None or d.now_ms() > deadline:
                 raise HAND_BACK_NOT_POSSIBLE.error(reason=reason)
             d.now.wait_because(reason)

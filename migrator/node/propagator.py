@@ -197,9 +197,20 @@ class Propagator:
         told = self.told()
         return [broker.id for broker in reachable(self._controller.image) if not told[broker.id]]
 
+    def not_sent(self) -> list[int]:
+        """Brokers to which the full send is about to leave."""
+        return [] if self.teller is None else self.full_sends.underway(self.teller)
+
     def why_not_told(self) -> dict[int, dict[str, Any]]:
         """For each broker that can be reached and has not acknowledged everything: the reason, and since when."""
-        return {broker: self._why_not_told(broker) for broker in self.not_told()}
+        return {} if self.teller is None else {broker: self._why_not_told(broker) for broker in self.not_told()}
+
+    def silence(self) -> str:
+        """The same in one line; empty when every broker has acknowledged everything."""
+        return "; ".join(
+            f"broker {broker} is not updated for {why['since_ms'] / 1000:.0f} s: {why['reason']}"
+            for broker, why in self.why_not_told().items()
+        )
 
     def _why_not_told(self, broker: int) -> dict[str, Any]:
         wait, telling = self.full_sends.waits().get(broker), self._tellings.get(broker)

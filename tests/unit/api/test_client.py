@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -181,3 +182,24 @@ def test_the_loop_of_the_test_is_the_real_one(served: Served) -> None:
     served.post("/migrations/1/advance")
     asyncio.run(served.world.rounds())
     assert served.world.steps == ["PREFLIGHT"]
+
+
+def test_a_mistyped_address_is_changed_from_the_command_line(runner: CliRunner, served: Served, tmp_path: Path) -> None:
+    code, view = document(runner, "change", "--zookeeper", "zk9:2181/kafka", "--reason", "typo")
+    assert (code, view["zookeeper"], view["wishes"][0]["reason"]) == (0, "zk9:2181/kafka", "typo")
+    file = tmp_path / "change.json"
+    file.write_text('{"bootstrap_servers": "kafka9:9092"}')
+    assert document(runner, "change", "--file", str(file))[1]["bootstrap_servers"] == "kafka9:9092"
+    file.write_text("[]")
+    with pytest.raises(FindingError, match="Z2K-4107"):
+        cli.app(["change", "--file", str(file)], standalone_mode=False)
+
+
+def test_a_migration_is_deleted_from_the_command_line_or_refused_with_4(runner: CliRunner, served: Served) -> None:
+    served.run(served.world.to_dual_write())
+    assert run(runner, "delete", "-m", "1")[0] == 4
+    served.world.controller.on_ask = lambda wish: served.world.hand_back()
+    assert run(runner, "rollback")[0] == 0
+    served.rounds(3)
+    assert document(runner, "delete", "-m", "1") == (0, {"removed": 1})
+    assert document(runner, "migrations")[1]["items"] == []

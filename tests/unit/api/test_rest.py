@@ -342,3 +342,30 @@ def test_openapi_describes_every_error_as_a_problem(served: Served) -> None:
                 if int(status) >= 400:
                     assert list(response["content"]) == [PROBLEM], f"{method} {path} {status}"
             assert operation.get("description"), f"{method} {path} says nothing about itself"
+
+
+# --- change and remove ------------------------------------------------------------------------------------
+
+
+def test_a_mistyped_address_is_patched_and_a_wrong_field_is_not(served: Served) -> None:
+    answer = served.http.request("PATCH", "/api/v1/migrations/1", json={"zookeeper": "zk9:2181/kafka", "who": "Ada"})
+    assert (answer.status_code, answer.json()["zookeeper"]) == (200, "zk9:2181/kafka")
+    assert answer.json()["wishes"][0]["wish"] == "change"
+    for body in ({"zookeeper": "no port"}, {"phase": "READY"}, {"controllers": []}):
+        assert served.http.request("PATCH", "/api/v1/migrations/1", json=body).status_code == 422
+    moved = served.http.request("PATCH", "/api/v1/migrations/1", json={"expected_version": 9})
+    assert (moved.status_code, moved.json()["code"]) == (409, "Z2K-4006")
+
+
+def test_a_migration_that_claimed_nothing_is_deleted(served: Served) -> None:
+    assert served.http.request("DELETE", "/api/v1/migrations/1?who=Ada").status_code == 204
+    assert served.get("/migrations")["items"] == []
+    assert served.http.get("/api/v1/migrations/1").status_code == 404
+    assert served.http.request("DELETE", "/api/v1/migrations/1").status_code == 404
+
+
+def test_a_migration_in_dual_write_is_not_deleted(served: Served) -> None:
+    served.run(served.world.to_dual_write())
+    answer = served.http.request("DELETE", "/api/v1/migrations/1")
+    assert (answer.status_code, answer.json()["code"]) == (409, "Z2K-4106")
+    assert "DUAL_WRITE" in answer.json()["detail"]

@@ -16,6 +16,7 @@ from migrator.driver.guard import Guarded, Survey
 from migrator.driver.machine import Happened, State, Window
 from migrator.driver.tell import LEADER_AND_ISR, STOP_REPLICA, Kind, Order
 from migrator.driver.teller import Teller
+from migrator.errors import FindingError
 from migrator.model.draft import Draft
 from migrator.model.image import Position
 from migrator.model.values import Mark, MigrationState
@@ -28,6 +29,8 @@ from migrator.node.driver_node import DriverNode
 from migrator.node.driver_state import DriverState
 from migrator.node.dual_write import DualWriteActs
 from migrator.node.event_queue import EventQueue
+from migrator.node.full_sends import ASKED, SILENT_AFTER_MS
+from migrator.node.hand_back import HandBackActs
 from migrator.node.hooks import Hooks
 from tests.support.builders import a_claim, a_topic, an_image
 from tests.support.told_brokers import request_of
@@ -120,6 +123,88 @@ def a_told_driver(state: State) -> tuple[Any, list[Order]]:
     teller = Teller(a_claim(), "PLAINTEXT", driver.controller.image)
     driver.propagator.begin(teller, Guarded(tuple(teller.everything()), ()))
     return driver, sent
+
+
+async def resumed(
+    silent: int, *, before_dual_write: bool = False
+) -> tuple[Any, asyncio.Task[Happened], list[Order], list[int]]:
+    """The leader after one that died tells the brokers; one of them does not answer. Last: the clock."""
+    clock, sent = [0], list[Order]()
+    channels = SimpleNamespace(send=sent.extend, follow=lambda _: None, waiting=lambda: 0)
+    driver = a_driver(State.TELLING_BROKERS, channels=channels, now_ms=lambda: clock[0])
+    if before_dual_write:
+        driver.controller.newest = SimpleNamespace(marks={Mark.TAKEOVER: "begun"})
+    driver.now.claim, driver.mirror = a_claim(), SimpleNamespace(behind=0)
+
+    async def ask(broker: int) -> tuple[dict[int, Survey], dict[int, str]]:
+        if broker == silent:
+            await asyncio.Event().wait()
+        return {broker: Survey(broker, {"orders": frozenset({0})})}, {}
+
+    driver.propagator._ask = driver.propagator.full_sends._ask = ask
+    act = asyncio.create_task(DualWriteActs(driver).tell_brokers())
+    while len(sent) < 6:
+        await asyncio.sleep(0)
+    assert {order.broker for order in sent} == {1, 2, 3} - {silent}
+    return driver, act, sent, clock
+
+
+def test_after_a_fail_over_a_silent_broker_is_named_and_dual_write_does_not_wait_for_it() -> None:
+    """Ten seconds were measured during which no other broker had a controller."""
+
+    async def told() -> None:
+        driver, act, _, clock = await resumed(silent=3)
+        assert driver.propagator.not_sent() == [3]
+        clock[0] = SILENT_AFTER_MS
+        driver.events.wake()
+        assert await act is Happened.BROKERS_TOLD
+        why = driver.propagator.why_not_told()
+        assert why[3] == {"code": None, "reason": ASKED, "since_ms": SILENT_AFTER_MS}
+        assert "broker 3 is not updated" in driver.propagator.silence()
+        await driver.propagator.full_sends.stop()
+
+    story(told)
+
+
+def test_the_first_takeover_waits_for_every_broker_also_under_the_next_leader() -> None:
+    async def told() -> None:
+        driver, act, sent, clock = await resumed(silent=3, before_dual_write=True)
+        for order in sent:
+            driver.propagator._on_answer(order, None)
+        clock[0] = 100 * SILENT_AFTER_MS
+        driver.events.wake()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert driver.propagator.not_sent() == []
+        assert not act.done()
+        act.cancel()
+        await driver.propagator.full_sends.stop()
+
+    story(told)
+
+
+def test_a_hand_back_is_refused_by_the_name_of_the_broker_that_is_not_updated() -> None:
+    async def told() -> None:
+        driver, act, sent, clock = await resumed(silent=3)
+        clock[0] = SILENT_AFTER_MS
+        driver.events.wake()
+        await act
+        for order in sent:
+            driver.propagator._on_answer(order, None)
+
+        async def settled() -> None:
+            return None
+
+        driver.controller.settled, driver.controller.lag = settled, lambda: 0
+        quiet = asyncio.create_task(HandBackActs(driver)._quiet())
+        await asyncio.sleep(0)
+        clock[0] += 40_000
+        driver.events.wake()
+        with pytest.raises(FindingError, match="broker 3 is not updated for 41 s"):
+            await quiet
+        await driver.propagator.full_sends.stop()
+
+    story(told)
 
 
 def test_a_broker_that_refuses_everything_gets_one_full_send_at_a_time_and_ever_more_rarely(

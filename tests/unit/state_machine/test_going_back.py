@@ -268,7 +268,8 @@ async def another_migration(world: World) -> int:
     for _ in range(2):
         world.store.record_wish(second, Order(name="ADVANCE", who="Ada", reason="again"), at=world.clock())
         for _ in range(4):
-            await world.reconciler.round()
+            for number in world.store.numbers():
+                await world.reconciler.step(number)
             await world.inspections_end()
             world.clock.pass_by(0.5)
     return second
