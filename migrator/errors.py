@@ -915,6 +915,30 @@ UNKNOWN_RELEASE = Finding(
     remedy="Use the brokers' inter.broker.protocol.version, for instance 3.9.",
 )
 
+LOG_NOT_ON_DISK = Finding(
+    code="Z2K-3121",
+    says="Controller {node} cannot write its metadata log: {reason}.",
+    means="A voter promises only what is on its disk. This process ends; the other voters elect a leader and go on.",
+    remedy="Repair what the reason names (disk full, disk error, no file descriptor, no thread), then start this "
+    "controller again. It reads from the others what it lacks.",
+)
+LOG_FLUSH_SILENT = Finding(
+    code="Z2K-3122",
+    says="The disk of controller {node} has not confirmed a flush of the metadata log for {seconds} s.",
+    means="This controller acknowledges nothing and does not lead until the disk answers. The other voters go on.",
+    remedy="Look at the disk of metadata.log.dir (kernel log, storage, iostat). When it answers, this controller "
+    "catches up by itself; a process that stays stuck has to be ended and started again.",
+)
+
+CONNECTIONS_FULL = Finding(
+    code="Z2K-3123",
+    says="All {most} places for connections are taken: {refused} were refused and {closed} were closed for others.",
+    means="More connections are open than max.connections or the process's file descriptors allow. The connections "
+    "that were silent for the longest time make room, so voters and brokers still get in.",
+    remedy="Find who opens them (ss -tn), raise the limit of open files of this process, and start it again.",
+    severity=Severity.WARNS,
+)
+
 # --- 4xxx: service ----------------------------------------------------------------------------------------
 
 SERVE_CONFIG = Finding(

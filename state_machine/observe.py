@@ -45,12 +45,15 @@ class ControllerSeen(msgspec.Struct, frozen=True):
 
     @property
     def findings(self) -> list[dict[str, Any]]:
-        """How a state of its driver ended, what holds one up, how far ZooKeeper is behind."""
-        if self.status is None or self.driver is None:
+        """What troubles the node, how a state of its driver ended, what holds one up, how far ZooKeeper is behind."""
+        if self.status is None:
             return []
+        own: list[dict[str, Any]] = self.status.get("findings", [])
+        if self.driver is None:
+            return own
         driver, behind = self.driver, self.status["dual_write"]["finding"]
         said = (driver["finding"], driver["trouble"], behind, *driver.get("alarms", ()))
-        return [each for each in said if each is not None]
+        return own + [each for each in said if each is not None]
 
     @property
     def leads(self) -> bool:

@@ -14,9 +14,11 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
 from migrator.controller.decision import Decision, Error, Record, Situation
+from migrator.controller.names import refuse_name
 from migrator.controller.znode_limits import larger_than_zookeeper_takes
 from migrator.model.image import NO_CONFIG
-from migrator.model.topic_configs import effective, is_list, refuse_topic_config
+from migrator.model.topic_configs import effective, is_list
+from migrator.model.topic_rules import refuse_topic_config
 from migrator.model.values import ConfigKey, ConfigType, MigrationState, is_password
 from migrator.model.znode_sizes import config_bytes
 from migrator.wire.messages.configs import (
@@ -88,7 +90,7 @@ def alter_configs(situation: Situation, request: AlterConfigsRequest) -> Decisio
 
 def _alter(situation: Situation, asked: IncrementalAlterConfigsResource) -> list[Record]:
     key = ConfigKey(asked.resource_type, asked.resource_name)
-    _check_resource(situation, key)
+    _check_resource(key)
     now = situation.image.configs.get(key, NO_CONFIG)
     touched: dict[str, str | None] = {}
     for config in asked.configs:  # a key that is named twice: the last one counts
@@ -98,7 +100,7 @@ def _alter(situation: Situation, asked: IncrementalAlterConfigsResource) -> list
 
 def _replace(situation: Situation, asked: AlterConfigsResource) -> list[Record]:
     key = ConfigKey(asked.resource_type, asked.resource_name)
-    _check_resource(situation, key)
+    _check_resource(key)
     now = situation.image.configs.get(key, NO_CONFIG)
     named: dict[str, str | None] = {config.name: config.value for config in asked.configs}
     gone: dict[str, str | None] = {name: None for name in now if name not in named}
@@ -115,9 +117,8 @@ def _written(situation: Situation, key: ConfigKey, touched: Mapping[str, str | N
             after[name] = value
     _check_passwords(situation, key, touched)
     if key.type == ConfigType.TOPIC:
-        refusal = refuse_topic_config(after)
-        if refusal is not None:
-            raise _Refused(Error.INVALID_CONFIG, refusal)
+        _check_topic(situation, after, now)
+    _check_exists(situation, key)
     _check_size(situation, key, after)
     # Brokers reload files (keystores) when a value is set again, so a BROKER resource is always written.
     always = key.type == ConfigType.BROKER
@@ -138,23 +139,42 @@ def _check_size(situation: Situation, key: ConfigKey, after: Mapping[str, str]) 
         raise _Refused(Error.POLICY_VIOLATION, words)
 
 
-def _check_resource(situation: Situation, key: ConfigKey) -> None:
-    image = situation.image
+def _check_topic(situation: Situation, after: Mapping[str, str], before: Mapping[str, str]) -> None:
+    defaults = situation.image.config(ConfigType.BROKER, "")
+    refusal = refuse_topic_config(after, before=before, default_brokers=defaults, static=situation.settings.static)
+    if refusal is not None:
+        raise _Refused(Error.INVALID_CONFIG, refusal)
+
+
+def _check_resource(key: ConfigKey) -> None:
+    """Whether such a resource can be at all; whether it is there is asked after its values, as stock does."""
     match key.type:
         case ConfigType.TOPIC:
             if not key.name:
                 raise _Refused(Error.INVALID_REQUEST, "Default topic resources are not allowed.")
-            if key.name not in image.topic_ids:
-                raise _Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, None)
+            refusal = refuse_name(key.name)
+            if refusal is not None:
+                raise _Refused(Error.INVALID_TOPIC_EXCEPTION, refusal)
         case ConfigType.BROKER:
             if key.name and re.fullmatch(r"[0-9]{1,10}", key.name) is None:
                 raise _Refused(Error.INVALID_REQUEST, f"Unable to parse broker name as a base 10 number: {key.name}")
-            if key.name and int(key.name) not in image.brokers and int(key.name) != situation.settings.node_id:
-                raise _Refused(Error.BROKER_ID_NOT_REGISTERED, f"No node with id {key.name} found.")
-            if key.name in situation.unmirrored:
-                raise _Refused(Error.INVALID_CONFIG, situation.unmirrored[key.name].in_full)
         case _:
             raise _Refused(Error.UNSUPPORTED_VERSION, f"Configuration resource type {key.type} is not supported.")
+
+
+def _check_exists(situation: Situation, key: ConfigKey) -> None:
+    image = situation.image
+    match key.type:
+        case ConfigType.TOPIC:
+            if key.name not in image.topic_ids:
+                raise _Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{key.name}' does not exist.")
+        case ConfigType.BROKER if key.name:
+            if int(key.name) not in {*image.brokers, *image.controllers, situation.settings.node_id}:
+                raise _Refused(Error.BROKER_ID_NOT_REGISTERED, f"No node with id {key.name} found.")
+        case _:
+            pass
+    if key.type == ConfigType.BROKER and key.name in situation.unmirrored:
+        raise _Refused(Error.INVALID_CONFIG, situation.unmirrored[key.name].in_full)
 
 
 def _check_passwords(situation: Situation, key: ConfigKey, touched: Iterable[str]) -> None:

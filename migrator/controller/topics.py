@@ -8,7 +8,6 @@ Source: Kafka 3.9 `ReplicationControlManager`. Deletion is direct, since topics 
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,10 +21,12 @@ from migrator.controller.decision import (
     Situation,
     partition_version,
 )
+from migrator.controller.names import refuse_name
 from migrator.controller.placement import PlacementRefused, default_directory, manual_problem, place
 from migrator.controller.znode_limits import larger_than_zookeeper_takes
 from migrator.model.image import Image
-from migrator.model.topic_configs import effective, refuse_topic_config
+from migrator.model.topic_configs import effective
+from migrator.model.topic_rules import refuse_topic_config
 from migrator.model.values import ZERO_ID, ConfigType, Partition, Topic
 from migrator.model.znode_sizes import assignment_bytes, topic_bytes
 from migrator.wire.messages.metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
@@ -46,7 +47,6 @@ from migrator.wire.messages.topics import (
 )
 
 METADATA_TOPIC = "__cluster_metadata"
-NAME_MAX = 249
 
 
 class _Refused(Exception):
@@ -105,7 +105,8 @@ def _create(situation: Situation, topic: CreatableTopic, collisions: dict[str, s
     if unset:
         raise _Refused(Error.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(unset)}")
     values = {config.name: config.value or "" for config in topic.configs}
-    refusal = refuse_topic_config(values)
+    defaults = situation.image.config(ConfigType.BROKER, "")
+    refusal = refuse_topic_config(values, default_brokers=defaults, static=situation.settings.static)
     if refusal is not None:
         raise _Refused(Error.INVALID_CONFIG, refusal)
     assignments = _manual(situation.image, topic) if topic.assignments else _placed(situation, topic)
@@ -114,7 +115,6 @@ def _create(situation: Situation, topic: CreatableTopic, collisions: dict[str, s
     records: list[Record] = [(TopicRecord(name=topic.name, topic_id=topic_id), 0)]
     records += [(_config(topic.name, name, value), 0) for name, value in values.items()]
     records += _partition_records(situation.image, topic_id, 0, assignments)
-    defaults = situation.image.config(ConfigType.BROKER, "")
     result = CreatableTopicResult(
         name=topic.name,
         topic_id=topic_id,
@@ -142,8 +142,9 @@ def _check_name(image: Image, name: str, collisions: dict[str, str]) -> None:
         raise _Refused(Error.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
     if name in image.topic_ids:
         raise _Refused(Error.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-    if not name or name in (".", "..") or len(name) > NAME_MAX or not re.fullmatch(r"[a-zA-Z0-9._-]+", name):
-        raise _Refused(Error.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {name!r}")
+    refusal = refuse_name(name)
+    if refusal is not None:
+        raise _Refused(Error.INVALID_TOPIC_EXCEPTION, refusal)
     other = collisions.get(_unified(name))
     if other is not None and other != name:
         raise _Refused(Error.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")

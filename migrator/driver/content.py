@@ -33,7 +33,8 @@ from migrator.errors import (
     Occurrence,
 )
 from migrator.model.broker_configs import LISTENER_KEYS, refuse_broker_config
-from migrator.model.topic_configs import TOPIC_CONFIGS, refuse_topic_config
+from migrator.model.topic_configs import TOPIC_CONFIGS
+from migrator.model.topic_rules import refuse_topic_config
 from migrator.zk import paths
 
 REGISTRATION_VERSION: Final = 5
@@ -144,7 +145,8 @@ def _topic_config(name: str, values: dict[str, str]) -> Iterator[Occurrence]:
 def _judged(values: frozenset[tuple[str, str]]) -> tuple[tuple[str, ...], str | None]:
     """Keys that Kafka does not know, and why it would refuse the others."""
     known = {key: value for key, value in sorted(values) if key in TOPIC_CONFIGS}
-    return tuple(sorted(key for key, _ in values if key not in TOPIC_CONFIGS)), refuse_topic_config(known)
+    unknown = tuple(sorted(key for key, _ in values if key not in TOPIC_CONFIGS))
+    return unknown, refuse_topic_config(known, knows_storage=False)
 
 
 # --- brokers' configuration -------------------------------------------------------------------------------

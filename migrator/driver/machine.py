@@ -3,9 +3,9 @@
 In:   a state and what happened. Out: the next state, or None when nothing changes.
 Elsewhere: what is done in a state (node.driver_node runs one act per state and reports how it ended), the gate
 before TAKING_OVER (gate.py), the operator's phases (state_machine).
-Two rules carry the table. Before COMMITTING every trouble leads to ABORTING: nothing was appended, the cluster is
-given back. From COMMITTING on the log is the truth, and only a hand-back ends it; one by itself (GIVING_UP) is possible
-only as long as no broker has heard of us.
+Two rules carry the table. Before the append in COMMITTING every trouble leads to ABORTING: nothing was appended, the
+cluster is given back. From the append on the log is the truth, and only a hand-back ends it; one by itself (GIVING_UP)
+is possible only as long as no broker has heard of us.
 Source: KIP-866; design of the driver in `docs/architecture.md`.
 """
 
@@ -97,6 +97,7 @@ TRANSITIONS: Final[dict[tuple[State, Happened], State]] = {
     (State.ABORTING, Happened.GIVEN_BACK): State.HELD,
     (State.HELD, Happened.UNLATCHED): State.WAIT_QUORUM,
     (State.COMMITTING, Happened.COMMITTED): State.SYNCING,
+    (State.COMMITTING, Happened.WINDOW_FAILED): State.ABORTING,  # reported only while nothing is appended
     (State.COMMITTING, Happened.MUST_GO_BACK): State.GIVING_UP,
     (State.RESUMING, Happened.CLAIM_RESUMED): State.SYNCING,
     (State.RESUMING, Happened.CLAIM_TOUCHED): State.FENCED,

@@ -2,28 +2,29 @@
 
 In:   names and values as text.
 Out:  the reason why a value is refused, and the effective configuration of a topic with the source of each value.
-Elsewhere: who may change it and how it is stored (controller.configs), the same of brokers (broker_configs.py).
-Source: Kafka 3.9 `LogConfig`, `ServerTopicConfigSynonyms`. Remote storage is validated by the broker that has it.
+Elsewhere: how one value is read (config_values.py), what values may not stand together (topic_rules.py), who may change
+it and how it is stored (controller.configs), the same of brokers (broker_configs.py).
+Source: Kafka 3.9 `LogConfig`, `ServerTopicConfigSynonyms`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-LONG_MAX: Final = 2**63 - 1
-INT_MAX: Final = 2**31 - 1
+from migrator.model.config_values import (
+    LONG_MAX,
+    BadValue,
+    Rule,
+    Value,
+    parse_value,
+    refuse_throttled_replicas,
+    refuse_version,
+)
+
 HOUR_MS: Final = 3_600_000
 WEEK_MS: Final = 168 * HOUR_MS
-NUMBER_LENGTH_MAX: Final = 100
-"""No number that means something is longer; a text of thousands of digits is not even looked at."""
-
-
-_DOUBLE: Final = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[dDfF]?"
-"""As Java reads it, but for hexadecimal digits, infinity and NaN."""
 
 
 class Source(IntEnum):
@@ -36,37 +37,24 @@ class Source(IntEnum):
     DEFAULT = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One key. kind: "int", "long", "double", "boolean", "string" or "list". synonyms: (broker key, factor to ms)."""
-
-    kind: str
-    default: str
-    low: float | None = None
-    high: float | None = None
-    choices: tuple[str, ...] = ()
-    synonyms: tuple[tuple[str, int], ...] = ()
-    pattern: str | None = None
-
-
 def _int(default: int, low: int, *synonyms: str) -> Rule:
-    return Rule("int", str(default), low, INT_MAX, synonyms=tuple((name, 1) for name in synonyms))
+    return Rule("int", str(default), low, synonyms=tuple((name, 1) for name in synonyms))
 
 
 def _long(default: int, low: int | None, *synonyms: tuple[str, int]) -> Rule:
-    return Rule("long", str(default), low, LONG_MAX, synonyms=synonyms)
+    return Rule("long", str(default), low, synonyms=synonyms)
 
 
 def _boolean(default: str, *synonyms: str) -> Rule:
-    return Rule("boolean", default, choices=("true", "false"), synonyms=tuple((name, 1) for name in synonyms))
+    return Rule("boolean", default, synonyms=tuple((name, 1) for name in synonyms))
 
 
-_THROTTLED = Rule("list", "", pattern=r"\*|(\d+:\d+)?")
+_THROTTLED = Rule("list", "", check=refuse_throttled_replicas)
 _CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 TOPIC_CONFIGS: Final[dict[str, Rule]] = {
     "cleanup.policy": Rule("list", "delete", choices=("compact", "delete"), synonyms=(("log.cleanup.policy", 1),)),
-    "compression.gzip.level": Rule("int", "-1", -1, 9, synonyms=(("compression.gzip.level", 1),)),
+    "compression.gzip.level": Rule("int", "-1", 1, 9, also=-1, synonyms=(("compression.gzip.level", 1),)),
     "compression.lz4.level": Rule("int", "9", 1, 17, synonyms=(("compression.lz4.level", 1),)),
     "compression.type": Rule("string", "producer", choices=_CODECS, synonyms=(("compression.type", 1),)),
     "compression.zstd.level": Rule("int", "3", -131072, 22, synonyms=(("compression.zstd.level", 1),)),
@@ -82,7 +70,9 @@ TOPIC_CONFIGS: Final[dict[str, Rule]] = {
     "max.compaction.lag.ms": _long(LONG_MAX, 1, ("log.cleaner.max.compaction.lag.ms", 1)),
     "max.message.bytes": _int(1024 * 1024 + 12, 0, "message.max.bytes"),
     "message.downconversion.enable": _boolean("true", "log.message.downconversion.enable"),
-    "message.format.version": Rule("string", "3.0-IV1", synonyms=(("log.message.format.version", 1),)),
+    "message.format.version": Rule(
+        "string", "3.0-IV1", check=refuse_version, synonyms=(("log.message.format.version", 1),)
+    ),
     "message.timestamp.after.max.ms": _long(LONG_MAX, 0, ("log.message.timestamp.after.max.ms", 1)),
     "message.timestamp.before.max.ms": _long(LONG_MAX, 0, ("log.message.timestamp.before.max.ms", 1)),
     "message.timestamp.difference.max.ms": _long(LONG_MAX, 0, ("log.message.timestamp.difference.max.ms", 1)),
@@ -111,71 +101,30 @@ TOPIC_CONFIGS: Final[dict[str, Rule]] = {
 }
 
 
-def refuse_topic_config(values: Mapping[str, str | None]) -> str | None:
-    """Why a topic may not have this configuration as a whole; None when it may."""
+def parse_topic_config(values: Mapping[str, str | None]) -> dict[str, Value]:
+    """Typed values of those keys that are given. Raises `BadValue` for the first that Kafka refuses."""
     unset = sorted(name for name, value in values.items() if value is None)
     if unset:
-        return f"Null value not supported for topic configs: {','.join(unset)}"
+        raise BadValue(f"Null value not supported for topic configs: {','.join(unset)}")
+    found: dict[str, Value] = {}
     for name, value in values.items():
         rule = TOPIC_CONFIGS.get(name)
         if rule is None:
-            return f"Unknown topic config name: {name}"
+            raise BadValue(f"Unknown topic config name: {name}")
         refusal = refuse_value(name, value or "", rule)
         if refusal is not None:
-            return refusal
-    low, high = (
-        int(values.get(name) or TOPIC_CONFIGS[name].default)
-        for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
-    )
-    if low > high:
-        return f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})"
-    return None
+            raise BadValue(refusal)
+        found[name] = parse_value(value or "", rule)
+    return found
 
 
 def refuse_value(name: str, value: str, rule: Rule) -> str | None:
     """Why this key may not have this value; None when it may."""
-    text = value.strip()
-    match rule.kind:
-        case "int" | "long" | "double":
-            return _refuse_number(name, text, rule)
-        case "boolean":
-            return None if text.lower() in rule.choices else _invalid(name, value, "Expected value to be true or false")
-        case "list":
-            return _refuse_list(name, text, rule)
-        case _:
-            return None if not rule.choices or text in rule.choices else _invalid(name, value, _one_of(rule))
-
-
-def _refuse_number(name: str, text: str, rule: Rule) -> str | None:
-    shape = _DOUBLE if rule.kind == "double" else r"[+-]?\d+"
-    if len(text) > NUMBER_LENGTH_MAX or re.fullmatch(shape, text) is None:
-        return _invalid(name, text, f"Not a number of type {rule.kind.upper()}")
-    number = float(text.rstrip("dDfF")) if rule.kind == "double" else int(text)
-    if rule.low is not None and number < rule.low:
-        return _invalid(name, text, f"Value must be at least {rule.low:g}")
-    if rule.high is not None and number > rule.high:
-        return _invalid(name, text, f"Value must be no more than {rule.high:g}")
+    try:
+        parse_value(value, rule)
+    except BadValue as bad:
+        return f"Invalid value {value} for configuration {name}: {bad}"
     return None
-
-
-def _refuse_list(name: str, text: str, rule: Rule) -> str | None:
-    """An empty list is one, whatever it could contain."""
-    if not text:
-        return None
-    for part in (each.strip() for each in text.split(",")):
-        if rule.choices and part not in rule.choices:
-            return _invalid(name, text, _one_of(rule))
-        if rule.pattern and re.fullmatch(rule.pattern, part) is None:
-            return _invalid(name, text, "must be * or a list of partition:broker")
-    return None
-
-
-def _one_of(rule: Rule) -> str:
-    return f"String must be one of: {', '.join(rule.choices)}"
-
-
-def _invalid(name: str, value: str, reason: str) -> str:
-    return f"Invalid value {value} for configuration {name}: {reason}"
 
 
 def effective(
@@ -197,7 +146,12 @@ def effective(
 def _by_synonym(rule: Rule, values: Mapping[str, str]) -> str:
     """The first of the rule's synonyms that is set; one of them is."""
     name, factor = next(each for each in rule.synonyms if each[0] in values)
-    return values[name] if factor == 1 else str(int(values[name]) * factor)
+    if factor == 1:
+        return values[name]
+    try:
+        return str(int(values[name]) * factor)
+    except ValueError:  # of brokers anything may be set; a broker that reads it passes it over
+        return rule.default
 
 
 def _keys_by_synonym() -> dict[str, list[str]]:

@@ -16,7 +16,7 @@ from typing import Final
 import structlog
 
 from migrator.driver.claim import Claim, Seen, still_ours
-from migrator.driver.machine import Happened, may_abort
+from migrator.driver.machine import Happened
 from migrator.errors import CLAIM_EXPIRED, FENCED, FindingError
 from migrator.model.values import Mark, MigrationState
 from migrator.node.active_controller import ActiveController
@@ -134,12 +134,15 @@ class ClaimWatch:
         expected = "nobody" if claim is None else f"node {claim.node}, epoch {claim.zk_epoch}"
         log.error("claim.touched", found=holder, controller_epoch=seen.epoch, expected=expected)
         is_gone = seen.controller is None or seen.controller.kraft_epoch <= 0
-        is_way_back = may_abort(now.state) or now.fresh_copy
+        is_way_back = now.may_abort or now.fresh_copy
         if is_gone and is_way_back and claim is not None and claim.ephemeral:
             now.finding = CLAIM_EXPIRED.found(controller=holder)
         else:
             now.finding = FENCED.found(found=f"{holder}, epoch {seen.epoch}", expected=expected)
         now.reason = now.finding.text
+        if now.may_abort:
+            now.abandoned = True  # at once: the append may be the next step of the act
+            return self._interrupted(Happened.WINDOW_FAILED)
         can_go_back = now.fresh_copy and (is_gone or _stands_alone(seen, claim))  # and no broker knows
         return self._interrupted(Happened.MUST_GO_BACK if can_go_back else Happened.CLAIM_TOUCHED)
 

@@ -17,6 +17,7 @@ from typing import Final
 
 from migrator.errors import FindingError
 from migrator.node.authentication import client_side
+from migrator.node.connections import keep_alive
 from migrator.node.sasl import ClientSide, Refused
 from migrator.node.security import ListenerSecurity
 from migrator.node.tls import client_context
@@ -48,6 +49,9 @@ class ClientSecurity:
 
     async def open(self, host: str, port: int, client_id: str) -> Connection:
         reader, writer = await asyncio.open_connection(host, port, ssl=self.context)
+        connection = writer.get_extra_info("socket")
+        if connection is not None:
+            keep_alive(connection)
         try:
             if self.begin is not None:
                 await self._authenticate(reader, writer, self.begin(), client_id)

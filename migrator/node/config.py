@@ -84,6 +84,9 @@ class NodeConfig:
     auto_leader_rebalance: bool = True
     leader_imbalance_check_interval_s: int = 300
     unclean_leader_election: bool = False
+    connections_max: int = 2**31 - 1
+    connections_idle_ms: int | None = 600_000
+    """None: for ever."""
     quorum: QuorumSettings = field(default_factory=QuorumSettings)
     security: Mapping[str, ListenerSecurity] = field(default_factory=dict)
     """Listeners that are not PLAINTEXT, by name: controller listeners, and the one on which brokers are told things."""
@@ -200,6 +203,8 @@ class _Parser:
             auto_leader_rebalance=self._bool("auto.leader.rebalance.enable", True),
             leader_imbalance_check_interval_s=self._int("leader.imbalance.check.interval.seconds", 300, at_least=1),
             unclean_leader_election=self._bool("unclean.leader.election.enable", False),
+            connections_max=self._int("max.connections", 2**31 - 1, at_least=1, at_most=2**31 - 1),
+            connections_idle_ms=self._idle_ms(),
             quorum=self._quorum_settings(),
             authorizer=self._authorizer({listener.protocol for listener in listeners}),
             tokens=self._tokens(),
@@ -306,6 +311,11 @@ class _Parser:
         if not re.fullmatch(r"-?[0-9]{1,19}", text) or not at_least <= int(text) <= at_most:
             self._refuse(key, f"it is not a number from {at_least} to {at_most}")
         return int(text)
+
+    def _idle_ms(self) -> int | None:
+        """Below zero Kafka closes no silent connection."""
+        idle_ms = self._int("connections.max.idle.ms", 600_000, at_least=-(2**63))
+        return None if idle_ms < 0 else idle_ms
 
     def _limit(self, key: str, default: int, *, off: int) -> int:
         """A number, or `off`, by which Kafka's key says that there is no limit."""

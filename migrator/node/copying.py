@@ -12,6 +12,7 @@ import asyncio
 
 import structlog
 
+from migrator.driver.claim import still_ours
 from migrator.driver.copy import copied, make_copy, transaction_batches
 from migrator.driver.gate import content_findings
 from migrator.driver.machine import Happened
@@ -96,6 +97,13 @@ class CopyActs:
             base = d.controller.newest
             last = Position(d.epoch, d.controller.next_offset() + sum(count for count, _ in batches) - 1)
             delta = await asyncio.to_thread(copied, copy, base, last)
+            seen, claim = await d.claim_watch.seen(), d.now.claim
+            assert claim is not None
+            if not still_ours(seen, claim):
+                return d.claim_watch.touched(seen)
+            if d.now.abandoned:
+                return Happened.WINDOW_FAILED
+            d.now.fresh_copy = True  # in one step with the append; no broker knows of it yet
             position = await d.controller.append_copy(batches, delta)
         log.info("copy.committed", offset=position.offset, epoch=position.epoch, took_ms=d.now_ms() - started)
         healed = d.controller.heal()

@@ -23,7 +23,6 @@ from migrator.driver.machine import (
     entry,
     in_copy,
     in_window,
-    may_abort,
     move,
     writes_allowed,
 )
@@ -190,7 +189,7 @@ class DriverNode:
 
     def ask_abort(self, reason: str) -> bool:
         """Abort the window; False when there is nothing to abort any more."""
-        if not may_abort(self.now.state):
+        if not self.now.may_abort:
             return False
         aborted = TAKEOVER_ABORTED.found(reason=reason or "no reason given")
         self.fail_window(aborted.text, aborted)
@@ -279,7 +278,7 @@ class DriverNode:
                     happened = interrupt.result()
                     if isinstance(happened, BaseException):
                         raise happened
-                    if move(self.now.state, happened) is not None:
+                    if move(self.now.state, happened) is not None and not self._is_late(happened):
                         return happened
                 else:
                     interrupt.cancel()
@@ -289,6 +288,10 @@ class DriverNode:
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
+
+    def _is_late(self, happened: Happened) -> bool:
+        """The end of a window whose copy is appended already."""
+        return happened is Happened.WINDOW_FAILED and self.now.fresh_copy
 
     async def _guarded(self, act: Callable[[], Awaitable[Happened]]) -> Happened:
         """Expected trouble inside the window ends the window, or the window's guard does when ZooKeeper is away;
@@ -306,7 +309,7 @@ class DriverNode:
                     if happened is None:
                         continue
                     return happened
-                if may_abort(self.now.state):
+                if self.now.may_abort:
                     self.now.finding = error.occurrence
                     self.now.reason = str(error)
                     log.warning("window.failed", state=self.now.state.value, reason=str(error))
@@ -334,8 +337,8 @@ class DriverNode:
 
     async def _enter(self, state: State, happened: Happened) -> None:
         self.now.enter(state, happened, self.now_ms())
-        if state is State.COMMITTING:
-            self.now.fresh_copy = True  # from here on it may be in the log, and no broker knows
+        if state is State.TAKING_OVER:
+            self.now.abandoned = False
         if in_window(state) or state is State.RESUMING:
             self._calm.begin()
         else:
@@ -368,6 +371,7 @@ class DriverNode:
         log.warning("window.failed", state=self.now.state.value, reason=reason)
         self.now.reason = reason
         self.now.finding = finding
+        self.now.abandoned = True
         self.events.interrupt(Happened.WINDOW_FAILED)
 
     def must_go_back(self) -> bool:

@@ -18,7 +18,7 @@ from migrator.audit.compare import Report
 from migrator.driver.claim import Claim
 from migrator.driver.copy import Copy
 from migrator.driver.guard import Survey
-from migrator.driver.machine import Happened, State, Window, in_window
+from migrator.driver.machine import Happened, State, Window, in_window, may_abort
 from migrator.driver.orders import NO_ORDERS, Orders
 from migrator.driver.tree import Tree
 from migrator.errors import Occurrence
@@ -51,6 +51,9 @@ class DriverState:
     finding: Occurrence | None = None
     trouble: Occurrence | None = None
     fresh_copy: bool = False
+    """The copy is appended, or about to be in this very step, and no broker knows of it."""
+    abandoned: bool = False
+    """This takeover may not append any more: its end was reported."""
     dual_write_at: Position = NOWHERE
     reconciled_writes: int | None = None
     unreadable: Mapping[str, Occurrence] = field(default_factory=dict)
@@ -63,6 +66,11 @@ class DriverState:
     """By code: what stands and wants somebody to look, whatever the state."""
     moves: int = 0
     history: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def may_abort(self) -> bool:
+        """Nothing is appended, so the window can be ended and the cluster given back."""
+        return may_abort(self.state) or (self.state is State.COMMITTING and not self.fresh_copy)
 
     def enter(self, state: State, happened: Happened, now_ms: int) -> None:
         """Take the next state, with the reason for it, and note the move."""

@@ -353,6 +353,12 @@ class LogStore:
             os.close(segment.descriptor)
         self._segments = []
 
+    def abandon(self) -> None:
+        """Close the files and write nothing: the disk has refused something; the next start reads what it holds."""
+        for segment in self._segments:
+            os.close(segment.descriptor)
+        self._segments = []
+
     def _write_epochs(self) -> None:
         entries = self.epochs.entries
         lines = ["0", str(len(entries)), *(f"{epoch} {start}" for epoch, start in entries)]

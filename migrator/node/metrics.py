@@ -166,6 +166,7 @@ class Metrics:
         for counter in (self.fetches, self.fetched_bytes):
             yield counter.family()
         yield _role(self._status)
+        yield _findings(self._status)
         if "driver" in self._status:
             yield from _driver(self._status["driver"], self._status["dual_write"])
         for name, (help_text, read) in GAUGES.items():
@@ -188,6 +189,14 @@ def _role(status: Mapping[str, Any]) -> Metric:
     return family
 
 
+def _findings(status: Mapping[str, Any]) -> Metric:
+    """What troubles this node now, whatever the driver says."""
+    family = GaugeMetricFamily("zk2kraft_finding", "1 for each finding about this node that stands", labels=["code"])
+    for code in sorted({each["code"] for each in status.get("findings", ())}):
+        family.add_metric([code], 1.0)
+    return family
+
+
 def _driver(driver: Mapping[str, Any], dual_write: Mapping[str, Any]) -> Iterator[Metric]:
     """Where the driver is, and what it has found: a migration that stands still can be alarmed on (K-24)."""
     state = GaugeMetricFamily(DRIVER_STATE, DRIVER_LABELLED[DRIVER_STATE], labels=["state"])
@@ -202,6 +211,10 @@ def _driver(driver: Mapping[str, Any], dual_write: Mapping[str, Any]) -> Iterato
 
 def _quorum(key: str) -> Callable[[Mapping[str, Any]], Any]:
     return lambda status: status.get("quorum", {}).get(key)
+
+
+def _connections(key: str) -> Callable[[Mapping[str, Any]], Any]:
+    return lambda status: status.get("connections", {}).get(key)
 
 
 def _loop_delay(status: Mapping[str, Any]) -> float | None:
@@ -237,7 +250,17 @@ GAUGES: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], float | None
     "zk2kraft_log_start_offset": ("first offset that the log has", _quorum("log_start")),
     "zk2kraft_log_end_offset": ("offset that the next record will have", _quorum("log_end")),
     "zk2kraft_snapshot_end_offset": ("the latest snapshot has every record before this; 0: none", _quorum("snapshot")),
+    "zk2kraft_flush_waiting_seconds": (
+        "how long the disk has not confirmed the flush that is under way; 0: none is",
+        lambda status: status.get("quorum", {}).get("flush_waiting_ms", 0) / 1000,
+    ),
     "zk2kraft_fetches_waiting": ("fetches that wait for news on this leader", _quorum("fetches_waiting")),
+    "zk2kraft_connections": ("connections that others have open to this node", _connections("open")),
+    "zk2kraft_connections_max": ("how many there may be; the longest silent one is closed then", _connections("most")),
+    "zk2kraft_connections_without_place": (
+        "connections that were refused, or closed for others, because all places were taken",
+        _connections("without_place"),
+    ),
     "zk2kraft_loop_delay_seconds": ("how late the loop was at the worst in the last ten seconds", _loop_delay),
     "zk2kraft_dual_write": (
         "1 while committed changes are written to ZooKeeper",

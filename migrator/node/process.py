@@ -16,6 +16,7 @@ import sys
 import time
 from dataclasses import dataclass
 from random import Random
+from typing import Final
 
 import structlog
 
@@ -25,6 +26,7 @@ from migrator.node.active_controller import ActiveController
 from migrator.node.calm import Calm
 from migrator.node.client_security import client_security
 from migrator.node.config import NodeConfig
+from migrator.node.connections import Connections, raise_descriptor_limit
 from migrator.node.control import ControlPort
 from migrator.node.controller_apis import ControllerApis
 from migrator.node.driver_acts import DriverActs
@@ -66,6 +68,21 @@ PLAIN_KRAFT = "ZK2KRAFT_LAB_KRAFT"
 KRaft cluster was ever tried with it."""
 
 
+FATAL_WITHIN_S: Final = 10
+STOP_WITHIN_S: Final = 30
+"""A stop that waits for a disk that hangs is not waited for any longer."""
+
+
+def end_within(seconds: int) -> None:
+    """The system ends this process when it has not ended by itself: that needs no thread, no descriptor, no loop.
+
+    An earlier end that was set stays.
+    """
+    left = signal.alarm(seconds)
+    if 0 < left < seconds:
+        signal.alarm(left)
+
+
 @dataclass(slots=True)
 class _Parts:
     store: LogStore
@@ -86,6 +103,8 @@ class ControllerProcess:
         asks = len(config.voters) > 1  # otherwise nothing in the file has to say how
         self._hooks = hooks or Hooks()
         self._calm = Calm()
+        idle_ms = config.connections_idle_ms
+        self._connections = Connections(most=config.connections_max, idle_s=None if idle_ms is None else idle_ms / 1000)
         self._retired_mark = RetiredMark(config.metadata_log_dir)
         self._retirement: asyncio.Task[None] | None = None
         self._lock = DirectoryLock(config.metadata_log_dir)
@@ -119,6 +138,9 @@ class ControllerProcess:
             self._ended.set_result(code)
 
     def _fatal(self, error: BaseException) -> None:
+        end_within(FATAL_WITHIN_S)
+        if isinstance(error, FindingError):
+            self._tell(error.occurrence)
         log.critical("controller.failed", error=f"{type(error).__name__}: {error}")
         self._end(1)
 
@@ -228,7 +250,8 @@ class ControllerProcess:
         quorum = QuorumApis(raft, wall_ms=raft.wall_ms, addresses=addresses, answer_fetch=answer_fetch)
         for listener in self._config.listeners:
             apis = ControllerApis(raft, parts.controller, quorum, listener=listener.name, seen=parts.seen)
-            server = ControllerServer(apis, self._config.security.get(listener.name))
+            security = self._config.security.get(listener.name)
+            server = ControllerServer(apis, security, self._connections, on_ended=self._fatal)
             await server.start(listener.host, listener.port)
             parts.servers.append(server)
 
@@ -285,6 +308,7 @@ class ControllerProcess:
                 run=self._incarnation.hex(),
                 cluster_id=meta.cluster_id,
                 loop_delay_ms=self._loop_delay_ms,
+                connections=self._connections,
             ),
             metrics=parts.raft.metrics,
             driver=parts.driver,
@@ -320,6 +344,7 @@ class ControllerProcess:
             await server.stop()
 
     async def _stop(self, parts: _Parts) -> None:
+        end_within(STOP_WITHIN_S)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -338,4 +363,8 @@ class ControllerProcess:
 
 def run_controller(config: NodeConfig, hooks: Hooks | None = None) -> int:
     """Run one controller until it ends; the exit code of the process."""
-    return asyncio.run(ControllerProcess(config, hooks).run())
+    raise_descriptor_limit()
+    try:
+        return asyncio.run(ControllerProcess(config, hooks).run())
+    finally:
+        signal.alarm(0)

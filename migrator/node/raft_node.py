@@ -4,8 +4,8 @@ In:   events for the core (records to append, requests of voters and observers).
 Out:  effects carried out in their order: promises on disk first, then what depends on them.
 Elsewhere: the decisions (raft.voter), the bytes on sockets (server.py, peers.py), the records (active_controller.py).
 Rules: effects are carried out one after the other, whoever causes new ones meanwhile; they wait behind those that are
-there. Flushing runs on a thread and joins all appends that came meanwhile into one; snapshots of our own are written on
-one too; nothing else of the log leaves the loop.
+there. Flushing runs on a thread of its own (log_flusher.py), snapshots of our own are written on another; nothing else
+of the log leaves the loop. What the disk refuses ends this voter, and no other: it is its disk.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from typing import Any, Final, Protocol, assert_never
 
 import structlog
 
+from migrator.errors import LOG_NOT_ON_DISK, FindingError, Occurrence
 from migrator.node.calm import Calm
+from migrator.node.log_flusher import Disk, DiskThread, LogFlusher
 from migrator.node.log_store import LogStore
 from migrator.node.metrics import Metrics
 from migrator.node.peers import Peers
@@ -115,6 +117,7 @@ class RaftNode:
         now_ms: Callable[[], int] = lambda: int(time.monotonic() * 1000),
         wall_ms: Callable[[], int] = lambda: int(time.time() * 1000),
         calm: Calm | None = None,
+        disk: Callable[[LogStore], Disk] = DiskThread,
     ) -> None:
         self.voter = voter
         self.store = store
@@ -132,9 +135,14 @@ class RaftNode:
         self._has_failed = False
         self._requests = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._flush_wanted = asyncio.Event()
-        self._flush_generation = 0
-        self._flusher: asyncio.Task[None] | None = None
+        self.flusher = LogFlusher(
+            store,
+            on_flushed=self._flushed,
+            on_ended=self.fail,
+            silent_s=voter.settings.check_quorum_ms / 1000,
+            node_id=voter.node_id,
+            disk=disk,
+        )
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ms = 0
         self._chores: set[asyncio.Task[None]] = set()
@@ -142,7 +150,11 @@ class RaftNode:
     # --- life ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        self._flusher = asyncio.create_task(self._flush_for_ever(), name="log-flush")
+        try:
+            self.flusher.start()
+        except RuntimeError as error:  # no thread can be started
+            self.fail(error)
+            return
         self._chore(self._measure_for_ever(), "storage-measure")
         self.receive(Started())
 
@@ -157,17 +169,21 @@ class RaftNode:
         self._has_left = True
         if self._timer is not None:
             self._timer.cancel()
-        tasks = [*self._chores, *([self._flusher] if self._flusher is not None else [])]
+        tasks = list(self._chores)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self.flusher.stop()
         if self.peers is not None:
             await self.peers.close()
 
     async def stop(self) -> None:
-        """Leave, and leave the directory as a stock controller finds it."""
+        """Leave, and leave the directory as a stock controller finds it, unless its disk refuses that."""
         await self.leave()
-        self.store.close()
+        if self._has_failed:
+            self.store.abandon()
+        else:
+            self.store.close()
 
     def _chore(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Something of ours that runs beside the core; its failure is the node's."""
@@ -195,7 +211,7 @@ class RaftNode:
         """This node must not go on: what waits for an effect that failed never happens, not even until it has ended."""
         self._has_failed = True
         self._todo.clear()
-        self._on_fatal(error)
+        self._on_fatal(_named(error, self.voter.node_id))
 
     def applied(self, end: int, size: int) -> None:
         """The state machine has applied what is committed before `end`, `size` bytes since it last said so."""
@@ -265,8 +281,7 @@ class RaftNode:
             case AppendReplicated(batches):
                 self.store.append_replicated(batches)
             case Flush(generation):
-                self._flush_generation = generation
-                self._flush_wanted.set()
+                self.flusher.want(generation)
             case Truncate(end):
                 log.warning("log.truncated", end=end, before=self.store.end)
                 self.store.truncate(end)
@@ -386,26 +401,23 @@ class RaftNode:
             await asyncio.sleep(MEASURE_EVERY_S)
             self._measure()
 
+    @property
+    def findings(self) -> list[Occurrence]:
+        """What troubles this voter now."""
+        return [each for each in (self.flusher.finding,) if each is not None]
+
     def _measure(self) -> None:
         self.receive(StorageMeasured(self.store.size(), self.snapshots.measured()))
 
-    async def _flush_for_ever(self) -> None:
-        """One flush at a time; what is appended meanwhile is covered by the next."""
-        while True:
-            await self._flush_wanted.wait()
-            self._flush_wanted.clear()
-            end, generation, file = self.store.end, self._flush_generation, self.store.to_flush()
-            try:
-                took_s = await asyncio.to_thread(_flushed, self.store, file)
-            except OSError as error:
-                self.fail(error)
-                raise
-            self.metrics.fsync.observe(took_s)
-            self.receive(LogFlushed(end, generation))
+    def _flushed(self, end: int, generation: int, took_s: float) -> None:
+        self.metrics.fsync.observe(took_s)
+        self.receive(LogFlushed(end, generation))
 
 
-def _flushed(store: LogStore, file: int) -> float:
-    """The seconds that the disk took; how long the thread waited to run is not among them."""
-    began = time.perf_counter()
-    store.flush(file)
-    return time.perf_counter() - began
+def _named(error: BaseException, node_id: int) -> BaseException:
+    """What a disk or the system refused is a finding; anything else is a fault of ours and stays what it is."""
+    if not isinstance(error, OSError | RuntimeError):
+        return error
+    named: FindingError = LOG_NOT_ON_DISK.error(node=node_id, reason=f"{type(error).__name__}: {error}")
+    named.__cause__ = error
+    return named

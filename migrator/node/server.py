@@ -2,7 +2,8 @@
 
 In:   connections of brokers, other voters and tools.
 Out:  one answer per request. Bytes that are no request of Kafka 3.9 close their connection and nothing else.
-Elsewhere: TLS and who is there (tls.py, authentication.py), what is answered (controller_apis.py).
+Elsewhere: how many there may be (connections.py, acceptor.py), TLS and who is there (tls.py, authentication.py), what
+is answered (controller_apis.py).
 Source: Kafka 3.9 `SocketServer`.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -17,7 +19,9 @@ import structlog
 from migrator.controller.authorizer import ANONYMOUS, Asker
 from migrator.controller.features import unknown_api_versions
 from migrator.errors import FindingError
+from migrator.node.acceptor import Acceptor
 from migrator.node.authentication import NOT_AUTHENTICATED_BYTES_MAX, Entry, Step
+from migrator.node.connections import Connections, Place
 from migrator.node.controller_apis import Caller, ControllerApis
 from migrator.node.security import ListenerSecurity
 from migrator.node.tls import server_context
@@ -46,27 +50,38 @@ class _NotEntered(Exception):
     """Somebody did not show who they are; the reason holds no secret."""
 
 
+class _SilentForTooLong(Exception):
+    """Nothing was asked on a connection for Kafka's connections.max.idle.ms."""
+
+
 class ControllerServer:
     """Serves one listener."""
 
-    def __init__(self, apis: ControllerApis, security: ListenerSecurity | None = None) -> None:
-        """security: None for PLAINTEXT. Raises Z2K-3021 when its keys or certificates cannot be read."""
+    def __init__(
+        self,
+        apis: ControllerApis,
+        security: ListenerSecurity | None = None,
+        connections: Connections | None = None,
+        on_ended: Callable[[BaseException], None] = lambda error: None,
+    ) -> None:
+        """security: None for PLAINTEXT. Raises Z2K-3021 when its keys or certificates cannot be read.
+
+        on_ended: nothing is accepted any more, and nobody said so.
+        """
         self._apis = apis
         self._security = security
         self._tls = None if security is None else server_context(security)
-        self._server: asyncio.Server | None = None
+        self._places = connections or Connections()
+        self._acceptor = Acceptor(self._places, self._accept, on_ended)
         self._connections: set[asyncio.Task[None]] = set()
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port."""
-        self._server = await asyncio.start_server(self._accept, host or None, port, limit=1 << 20)
-        bound: int = self._server.sockets[0].getsockname()[1]
-        return bound
+        return await self._acceptor.start(host, port)
 
     async def stop(self) -> None:
         """Close the listener and every connection."""
-        if self._server is not None:
-            self._server.close()
+        await self._acceptor.stop()
         for task in list(self._connections):
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
@@ -76,32 +91,46 @@ class ControllerServer:
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._tls is not None:
             writer.transport.pause_reading()  # type: ignore[attr-defined]  # nothing is read before TLS reads it
-        task = asyncio.create_task(self._serve(reader, writer))
+        task = asyncio.create_task(self._serve_in_a_place(reader, writer))
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_in_a_place(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving = asyncio.current_task()
+        assert serving is not None
+        with self._places.place(serving.cancel) as place:
+            await self._serve(reader, writer, place)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, place: Place) -> None:
         peer = writer.get_extra_info("peername")
         caller = Caller(asker=Asker(ANONYMOUS, peer[0] if peer else ""))
         try:
             async with asyncio.timeout(ENTER_WITHIN_S):
                 await self._enter(reader, writer, caller)
             while True:
-                frame = await _read_frame(reader)
+                frame = await self._next_frame(reader, place)
                 writer.write(await self._answer(frame, caller))
                 await writer.drain()
         except ssl.SSLError as error:
             log.warning("connection.refused", peer=str(peer), reason=f"TLS: {error.reason or error}")
         except _NotEntered as error:
             log.warning("connection.refused", peer=str(peer), reason=str(error))
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the peer is gone
+        except (asyncio.IncompleteReadError, ConnectionError, _SilentForTooLong):
+            pass  # the peer is gone, or as good as gone
         except TimeoutError:
             log.warning("connection.refused", peer=str(peer), reason=f"not authenticated in {ENTER_WITHIN_S:.0f} s")
         except FindingError as error:
             log.warning("connection.refused", peer=str(peer), reason=str(error))
         finally:
             writer.close()
+
+    async def _next_frame(self, reader: asyncio.StreamReader, place: Place) -> bytes:
+        try:
+            with self._places.silent(place):
+                async with asyncio.timeout(self._places.idle_s):
+                    return await _read_frame(reader)
+        except TimeoutError as error:
+            raise _SilentForTooLong from error
 
     async def _enter(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, caller: Caller) -> None:
         """Return when this connection may ask anything."""

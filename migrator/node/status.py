@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
-from migrator.driver.machine import State, may_abort
+from migrator.driver.machine import State
 from migrator.model.image import METADATA_VERSION
 from migrator.model.values import Broker
+from migrator.node.connections import Connections
 from migrator.node.driver_node import DriverNode
 from migrator.node.driver_state import DriverState
 from migrator.node.raft_node import RaftNode
@@ -21,7 +22,13 @@ ORDERS_SHOWN: Final = 100
 
 
 def status(
-    raft: RaftNode, driver: DriverNode | None, *, run: str, cluster_id: str, loop_delay_ms: float
+    raft: RaftNode,
+    driver: DriverNode | None,
+    *,
+    run: str,
+    cluster_id: str,
+    loop_delay_ms: float,
+    connections: Connections,
 ) -> dict[str, Any]:
     """run: the incarnation of this process; moves in the driver's history are numbered within it."""
     voter = raft.voter
@@ -39,9 +46,16 @@ def status(
             "log_end": voter.log.end,
             "snapshot": max((each.end_offset for each in voter.log.snapshots), default=0),
             "fetches_waiting": 0 if voter.leadership is None else len(voter.leadership.parked),
+            "flush_waiting_ms": round(raft.flusher.waiting_s * 1000),
             "observers": {str(each): progress.end for each, progress in voter.observers(raft.now_ms()).items()},
         },
         "loop_delay_ms": round(loop_delay_ms, 1),
+        "connections": {
+            "open": connections.open,
+            "most": connections.most,
+            "without_place": connections.refused + connections.closed_for_others,
+        },
+        "findings": [each.as_json() for each in (*raft.findings, connections.finding) if each is not None],
     }
     if driver is not None:
         found |= driver_status(driver)
@@ -58,7 +72,7 @@ def driver_status(driver: DriverNode) -> dict[str, Any]:
             "since_ms": driver.now_ms() - now.since_ms,
             "without_controller_ms": now.without_controller_ms(driver.now_ms()),
             "window_ms": now.window_ms,
-            "can_abort": may_abort(now.state),
+            "can_abort": now.may_abort,
             "can_hand_back": now.state is State.DUAL_WRITE,
             "held": now.state is State.HELD,
             "wishes": driver.wishes.standing(),

@@ -1,7 +1,7 @@
 """Who ends the window by itself: too long, a broker gone, a broker silent.
 
 In:   a `DriverNode`; `watch` once the cluster is without its controller.
-Out:  `DriverNode.fail_window`, at most once, and only before the commit.
+Out:  `DriverNode.fail_window`, at most once, and only before the append.
 Elsewhere: what is done in the window (claiming.py, copying.py), how its end is brought about (hand_back.py).
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from migrator.driver.machine import may_abort
 from migrator.errors import BROKER_LOST_IN_WINDOW, WINDOW_OVERDUE, Occurrence
 from migrator.node.driver_node import DriverNode
 from migrator.zk import paths
@@ -45,7 +44,7 @@ class WindowGuard:
         before: set[int] | None = None
         look: asyncio.Task[set[int]] | None = None
         try:
-            while d.now.window is not None and may_abort(d.now.state):
+            while d.now.window is not None and d.now.may_abort:
                 found = self._trouble()
                 if look is not None and look.done():  # a look may hang with ZooKeeper; the clock does not wait for it
                     live = before if look.exception() is not None else look.result()
@@ -53,7 +52,7 @@ class WindowGuard:
                     before, look = before or live, None
                     if gone and found is None:
                         found = BROKER_LOST_IN_WINDOW.found(broker=gone[0], what=f"left {paths.BROKER_IDS}")
-                if found is not None and may_abort(d.now.state):
+                if found is not None and d.now.may_abort:
                     d.fail_window(found.text, found)
                     return
                 if look is None:

@@ -6,9 +6,11 @@ Elsewhere: what a leader does (leading.py), how a follower notices that its lead
 Source: KIP-595; Kafka 3.9 `KafkaRaftClient.handleVoteRequest`, `.handleBeginQuorumEpochRequest`,
 `.handleEndQuorumEpochRequest`, `.pollCandidate`, `.pollUnattached`, `.pollResigned`.
 
-We differ in two things. A candidate or leader that is not in our voter set is refused (125) before its epoch is looked
-at: with a static voter set nobody else can be elected, and a stranger must not inflate the epoch (R-595-13). And an
-INVALID_REQUEST is answered at the top and never for the partition, where it ends a stock process.
+We differ in three things. A voter with records that are not on its disk yet does not stand before its flush has ended:
+one whose disk hangs would lead nobody anywhere. A candidate or leader that is not in our voter set is refused (125)
+before its epoch is looked at: with a static voter set nobody else can be elected, and a stranger must not inflate the
+epoch (R-595-13). And an INVALID_REQUEST is answered at the top and never for the partition, where it ends a stock
+process.
 """
 
 from __future__ import annotations
@@ -272,7 +274,7 @@ def is_settled(q: Quorum, peer: int, answer: Answered, now_ms: int) -> bool:
 
 
 def poll_unattached(q: Quorum, role: Unattached, now_ms: int) -> None:
-    if role.election_deadline_ms is not None and role.election_deadline_ms <= now_ms:
+    if q.log.is_on_disk and role.election_deadline_ms is not None and role.election_deadline_ms <= now_ms:
         stand(q, now_ms)
 
 
@@ -338,7 +340,8 @@ def _has_fetched(role: Leadership, voter: int, since_ms: int) -> bool:
 
 def poll_resigned(q: Quorum, role: Resigned, now_ms: int) -> None:
     """Tell the successors until each has heard it; after an election timeout, stand again."""
-    if role.election_deadline_ms is not None and role.election_deadline_ms <= now_ms and not q.stopping:
+    is_over = role.election_deadline_ms is not None and role.election_deadline_ms <= now_ms
+    if is_over and q.log.is_on_disk and not q.stopping:
         q.become_candidate(now_ms)  # not asking first: this epoch is over for it, it cannot follow in it
         poll_standing(q, now_ms)
         return

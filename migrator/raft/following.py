@@ -39,18 +39,19 @@ from migrator.raft.types import (
 
 
 def poll_follower(q: Quorum, role: Follower, now_ms: int) -> None:
+    if not q.log.is_on_disk:  # the offset of a fetch says that everything before it is on disk
+        return
     if q.is_voter and role.fetch_deadline_ms <= now_ms:
         stand(q, now_ms)
-    elif q.log.durable_end == q.log.end:  # the offset of a fetch says that everything before it is on disk
-        if not q.is_voter and (role.fetch_deadline_ms <= now_ms or q.requests.is_paused(role.leader, now_ms)):
-            ask_anybody(q, now_ms)
-        elif q.requests.is_ready(role.leader, now_ms):
-            ask_leader(q, role, now_ms)
+    elif not q.is_voter and (role.fetch_deadline_ms <= now_ms or q.requests.is_paused(role.leader, now_ms)):
+        ask_anybody(q, now_ms)
+    elif q.requests.is_ready(role.leader, now_ms):
+        ask_leader(q, role, now_ms)
 
 
 def poll_observer(q: Quorum, now_ms: int) -> None:
     """An observer asks any voter until one names the leader; a voter waits to be told."""
-    if not q.is_voter and q.log.durable_end == q.log.end:
+    if not q.is_voter and q.log.is_on_disk:
         ask_anybody(q, now_ms)
 
 

@@ -5,10 +5,11 @@ Out:  appends, answers, the high watermark, resignation.
 Elsewhere: how it became leader (elections.py), what a follower does with the answers (following.py).
 Source: KIP-595; Kafka 3.9 `LeaderState`, `KafkaRaftClient.handleFetchRequest`, `.pollLeader`.
 
-We differ in three things. A leader counts itself by what is on its disk, and shows only that. A fetch that waits is
-answered when the high watermark rises as well, not only when records come, so that a follower learns of a commit
-within a round trip and not half a second later (as KIP-1166 does for followers that can tell what they know). And an
-INVALID_REQUEST is answered at the top and never for the partition, where it ends a stock process.
+We differ in four things. A leader counts itself by what is on its disk, and shows only that. When its disk confirms
+nothing for the check-quorum time, it resigns: followers that fetch do not know that it commits nothing. A fetch that
+waits is answered when the high watermark rises as well, not only when records come, so that a follower learns of a
+commit within a round trip and not half a second later (as KIP-1166 does for followers that can tell what they know).
+And an INVALID_REQUEST is answered at the top and never for the partition, where it ends a stock process.
 """
 
 from __future__ import annotations
@@ -49,17 +50,23 @@ def on_append_requested(q: Quorum, event: AppendRequested, now_ms: int) -> None:
 def _flush_soon(q: Quorum, lead: Leadership, event: AppendRequested, now_ms: int) -> None:
     """At once, or when the linger is over: one flush and one fetch then carry what came meanwhile."""
     if q.settings.append_linger_ms <= 0:
-        q.out.append(Flush(q.log.generation))
+        _order_flush(q, lead, now_ms)
         return
     lead.lingering_bytes += sum(len(payload.batch) for payload in event.payloads)
     if lead.flush_due_ms is None:
         lead.flush_due_ms = now_ms + q.settings.append_linger_ms
     if lead.lingering_bytes >= q.settings.linger_bytes_max:
-        _flush_lingering(q, lead)
+        _flush_lingering(q, lead, now_ms)
 
 
-def _flush_lingering(q: Quorum, lead: Leadership) -> None:
+def _flush_lingering(q: Quorum, lead: Leadership, now_ms: int) -> None:
     lead.flush_due_ms, lead.lingering_bytes = None, 0
+    _order_flush(q, lead, now_ms)
+
+
+def _order_flush(q: Quorum, lead: Leadership, now_ms: int) -> None:
+    if lead.flush_deadline_ms is None:
+        lead.flush_deadline_ms = now_ms + q.settings.check_quorum_ms
     q.out.append(Flush(q.log.generation))
 
 
@@ -70,6 +77,7 @@ def on_log_flushed(q: Quorum, event: LogFlushed, now_ms: int) -> None:
     assert event.end <= q.log.end, f"flushed to {event.end}, the log ends at {q.log.end}"
     q.log.durable_end = max(q.log.durable_end, event.end)
     if isinstance(q.role, Leadership):
+        q.role.flush_deadline_ms = None if q.log.is_on_disk else now_ms + q.settings.check_quorum_ms
         advance_high_watermark(q, q.role)
         answer_parked(q, q.role, now_ms)
 
@@ -260,8 +268,9 @@ def on_fetch_snapshot_received(q: Quorum, ask: FetchSnapshotReceived, now_ms: in
 
 def poll_leader(q: Quorum, lead: Leadership, now_ms: int) -> None:
     if lead.flush_due_ms is not None and lead.flush_due_ms <= now_ms:
-        _flush_lingering(q, lead)
-    if q.others and lead.check_quorum_deadline_ms <= now_ms:
+        _flush_lingering(q, lead, now_ms)
+    is_stuck = lead.flush_deadline_ms is not None and lead.flush_deadline_ms <= now_ms
+    if q.others and (is_stuck or lead.check_quorum_deadline_ms <= now_ms):
         q.resign(now_ms)
 
 

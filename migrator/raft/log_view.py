@@ -51,6 +51,11 @@ class LogView:
             return epoch
         return max((snapshot.epoch for snapshot in self.snapshots if snapshot.end_offset <= end), default=0)
 
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether no flush is under way or due: all that was appended would outlive a crash."""
+        return self.durable_end == self.end
+
     def last_on_disk(self) -> EpochEnd:
         """What a vote may be asked for, and is weighed against: the part that no crash takes back.
 

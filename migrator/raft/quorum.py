@@ -179,7 +179,8 @@ class Quorum:
         epoch, start = self.epoch, self.log.end
         granting = tuple(voter for voter in self.voters if voter in elected.granted)
         check_ms = now_ms + self.settings.check_quorum_ms
-        self._move(ElectionState(epoch, leader=self.node_id), Leadership(epoch, start, check_ms, now_ms))
+        role = Leadership(epoch, start, check_ms, now_ms, flush_deadline_ms=check_ms)
+        self._move(ElectionState(epoch, leader=self.node_id), role)
         self.log.append(epoch, 1)
         self.out.append(AppendLeaderChange(epoch, start, self.node_id, self.voters, granting))
         self.out.append(Flush(self.log.generation))

@@ -128,6 +128,8 @@ class Leadership:
     """Voters that are still to be told in this round that an epoch began."""
     flush_due_ms: int | None = None
     lingering_bytes: int = 0
+    flush_deadline_ms: int | None = None
+    """When the own disk must have brought something more to safety; None while nothing is wanted of it."""
 
 
 @dataclass(slots=True)

@@ -177,7 +177,9 @@ class Voter(Quorum):
                 deadlines += [parked.deadline_ms for parked in role.parked.values()]
                 deadlines.append(role.flush_due_ms)
                 if self.others:
-                    deadlines += [role.check_quorum_deadline_ms, role.next_begin_ms]
+                    deadlines += [role.check_quorum_deadline_ms, role.flush_deadline_ms, role.next_begin_ms]
+            case Follower() | Unattached() | Resigned() if not self.log.is_on_disk:
+                pass  # the end of the flush is what it waits for
             case Follower():
                 if self.is_voter and not self.stopping:
                     deadlines.append(role.fetch_deadline_ms)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from migrator.controller.configs import Operation, alter_configs, incremental_alter_configs
 from migrator.controller.decision import Decision, Error, Situation
 from migrator.errors import PASSWORD_UNDECODABLE
-from migrator.model.topic_configs import TOPIC_CONFIGS, Source, effective, is_list, refuse_topic_config
+from migrator.model.topic_configs import TOPIC_CONFIGS, Source, effective, is_list
+from migrator.model.topic_rules import refuse_topic_config
 from migrator.model.values import ConfigType, MigrationState
 from migrator.wire.messages.configs import (
     AlterableConfig,
@@ -158,7 +159,7 @@ def test_a_topic_is_judged_by_its_whole_configuration() -> None:
     ],
 )
 def test_a_resource_has_to_exist(type_: int, name: str, error: Error) -> None:
-    (result,), decision = alter(a_cluster(), a_resource(("a", SET, "b"), type_=type_, name=name))
+    (result,), decision = alter(a_cluster(), a_resource(("retention.ms", SET, "5"), type_=type_, name=name))
     assert (result.error_code, result.resource_type, result.resource_name) == (error, type_, name)
     assert bool(decision.records) == (error is Error.NONE)
 
@@ -221,7 +222,10 @@ def test_only_a_brokers_unchanged_value_is_written_again() -> None:
 
 def test_a_trial_is_judged_and_not_written() -> None:
     results, decision = alter(
-        a_cluster(), a_resource(("retention.ms", SET, "5")), a_resource(("a", SET, "b"), name="x"), validate_only=True
+        a_cluster(),
+        a_resource(("retention.ms", SET, "5")),
+        a_resource(("retention.ms", SET, "5"), name="x"),
+        validate_only=True,
     )
     assert [each.error_code for each in results] == [Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION]
     assert decision.records == ()
@@ -257,6 +261,76 @@ def test_a_value_is_taken_or_refused_with_the_key_named(key: str, good: list[str
         refusal = refuse_topic_config({key: value})
         assert refusal is not None, value
         assert key in refusal
+
+
+ODD_VALUES = [
+    (
+        "retention.ms",
+        ["\x01 5\n", "+5", "-1", "\u0665", "0" * 500 + "7"],
+        ["\u20035", "5\u00a0", "5L", "0x5", "+", "", "1_0"],
+    ),
+    ("retention.bytes", [str(-(2**63)), str(2**63 - 1)], [str(-(2**63) - 1), str(2**63), "9" * 30_000]),
+    ("min.insync.replicas", ["1"], ["0", "2147483648", "\U0001d7cf"]),
+    ("preallocate", [" TRUE\t", "fal\u017fe"], ["true\u2003", "t", "yes"]),
+    (
+        "min.cleanable.dirty.ratio",
+        ["NaN", "0x1p-1", "1e-9999", "0." + "0" * 300 + "1"],
+        ["Infinity", "NaNd", "\u0661", "1_0"],
+    ),
+    ("compression.gzip.level", ["-1", "1", "9"], ["0", "-2", "10"]),
+    ("compression.lz4.level", ["1", "17"], ["0", "18"]),
+    ("compression.zstd.level", ["-131072", "22"], ["-131073", "23"]),
+    (
+        "message.format.version",
+        ["3.9", "3.9-IV0", "0.8.2.1", "2.8.99", "4.0-IV0", " 1.0 "],
+        ["foo", "", "4.0", "3", "3.9-IV7", "0.8"],
+    ),
+    (THROTTLED, ["*,", ",*,", "1:2 , 3:4", "1:2,,"], ["*,1:2", "*,*", "1:2:3", "\u0661:2"]),
+    ("cleanup.policy", ["compact\t,\ndelete", "\x00delete"], ["delete,", "delete\u2003", "Delete"]),
+]
+
+
+@pytest.mark.parametrize(("key", "good", "bad"), ODD_VALUES)
+def test_values_are_read_as_java_reads_them(key: str, good: list[str], bad: list[str]) -> None:
+    assert [value for value in good if refuse_topic_config({key: value}) is not None] == []
+    assert [value for value in bad if refuse_topic_config({key: value}) is None] == []
+
+
+TIERED = {"remote.log.storage.system.enable": "true"}
+REMOTE = {"remote.storage.enable": "true"}
+
+
+@pytest.mark.parametrize(
+    ("values", "may"),
+    [
+        ({}, True),
+        ({"cleanup.policy": "compact"}, False),
+        ({"cleanup.policy": ""}, True),
+        ({"local.retention.ms": "-1"}, False),
+        ({"local.retention.ms": "-1", "retention.ms": "-1"}, True),
+        ({"local.retention.ms": "8", "retention.ms": "7"}, False),
+        ({"local.retention.bytes": "8", "retention.bytes": "7"}, False),
+        ({"local.retention.bytes": "8", "retention.bytes": "-7"}, True),
+        ({"remote.log.copy.disable": "true", "local.retention.ms": "7", "retention.ms": "8"}, False),
+        ({"remote.log.copy.disable": "true", "local.retention.ms": "8", "retention.ms": "8"}, True),
+    ],
+)
+def test_remote_storage_fits_to_retention_and_clean_up(values: dict[str, str], may: bool) -> None:
+    assert (refuse_topic_config(REMOTE | values, static=TIERED) is None) == may
+    assert refuse_topic_config(REMOTE | values, static={}) is not None, "no broker has remote storage"
+    assert refuse_topic_config(values, static=TIERED) is None, "a topic without it may have any of this"
+
+
+def test_remote_storage_is_not_switched_off_without_saying_what_becomes_of_the_data() -> None:
+    assert refuse_topic_config({}, before=REMOTE, static=TIERED) is not None
+    gone = {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}
+    assert refuse_topic_config(gone, before=REMOTE, static=TIERED) is None
+
+
+def test_what_brokers_inherit_counts_where_the_topic_says_nothing() -> None:
+    brokers = {"log.cleaner.min.compaction.lag.ms": "10"}
+    assert refuse_topic_config({"max.compaction.lag.ms": "5"}, default_brokers=brokers) is not None
+    assert refuse_topic_config({"max.compaction.lag.ms": "5"}, default_brokers={"log.retention.hours": "x"}) is None
 
 
 def test_every_default_is_a_value_that_may_be_set() -> None:

@@ -35,10 +35,11 @@ from migrator.zk import paths
 from migrator.zk.multi import Create, Multi
 from migrator.zk.pipeline import ReadPipeline
 from migrator.zk.session import Pending, ZkSession
-from tests.support.builders import a_partition, a_topic, an_id, an_image
+from tests.support.builders import a_claim, a_partition, a_topic, an_id, an_image
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
 from tests.unit.driver.test_mirror import a_cluster, assert_mirrored, mirror
 from tests.unit.node.test_driver_acts import a_driver, story
+from tests.unit.node.test_leaderships import found
 
 
 def reconciled(session: FakeSession, claim: Any, image: Image) -> Any:
@@ -240,7 +241,12 @@ def test_k17_a_transaction_that_could_not_be_appended_ends_the_takeover() -> Non
             newest=base, image=base, paused=paused, next_offset=lambda: 10, append_copy=append_copy,
             heal=lambda: touched.append("heal"),
         )  # fmt: skip
-        driver.now.copy = Copy(Tree(), {}, (), {}, 5_000)
+        driver.now.copy, driver.now.claim = Copy(Tree(), {}, (), {}, 5_000), a_claim()
+
+        async def seen() -> Any:
+            return found(3000, 5)
+
+        driver.claim_watch.seen = seen
         acts = CopyActs(driver, CopyAudit(driver.config, None))
         assert await driver._guarded(acts.commit) is Happened.LEADERSHIP_LOST
         assert touched == []

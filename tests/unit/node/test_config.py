@@ -267,3 +267,13 @@ def test_a_key_that_nobody_knows_is_reported_and_does_not_stop_the_start() -> No
 )
 def test_every_key_of_a_stock_file_is_known(key: str) -> None:
     assert is_known(key.strip())
+
+
+def test_the_limits_of_connections_are_kafkas() -> None:
+    config = parse_config(STOCK)
+    assert (config.connections_max, config.connections_idle_ms) == (2**31 - 1, 600_000)
+    config = parse_config(with_keys(max__connections="40", connections__max__idle__ms="5000"))
+    assert (config.connections_max, config.connections_idle_ms) == (40, 5_000)
+    assert parse_config(with_keys(connections__max__idle__ms="-1")).connections_idle_ms is None
+    for bad in ({"max__connections": "0"}, {"max__connections": "x"}, {"connections__max__idle__ms": "soon"}):
+        refusal(with_keys(**bad))

@@ -49,7 +49,9 @@ def a_driver(state: State, *, config: Any = None, channels: Any = None, **known:
     driver.to_brokers = PLAINTEXT
     driver.backlog = []
     image = an_image(a_topic("orders"))
-    driver.controller = SimpleNamespace(image=image, newest=image, removals=Removals())  # type: ignore[assignment]
+    driver.controller = SimpleNamespace(  # type: ignore[assignment]
+        image=image, newest=image, removals=Removals(), contacts=SimpleNamespace(odd_hosts={})
+    )
     driver.session = SimpleNamespace()  # type: ignore[assignment]
     driver._loop = asyncio.get_running_loop()
     driver._calm = SimpleNamespace(begin=lambda: None, end=lambda: None)  # type: ignore[assignment]

@@ -22,8 +22,11 @@ STATUS: dict[str, Any] = {
         "log_end": 123,
         "snapshot": 100,
         "fetches_waiting": 2,
+        "flush_waiting_ms": 3_500,
     },
+    "findings": [{"code": "Z2K-3122"}],
     "loop_delay_ms": 12.5,
+    "connections": {"open": 7, "most": 60, "without_place": 3},
 }
 DRIVER: dict[str, Any] = {
     "driver": {
@@ -148,6 +151,11 @@ def test_a_scrape_shows_where_the_node_stands() -> None:
     assert found["zk2kraft_fetches_served_total", ""] == 2
     assert found["zk2kraft_fetch_sent_bytes_total", ""] == 1_000
     assert found["zk2kraft_loop_delay_seconds", ""] == 0.0125
+    assert found["zk2kraft_flush_waiting_seconds", ""] == 3.5
+    assert found["zk2kraft_finding", "Z2K-3122"] == 1
+    assert found["zk2kraft_connections", ""] == 7
+    assert found["zk2kraft_connections_max", ""] == 60
+    assert found["zk2kraft_connections_without_place", ""] == 3
     assert found["zk2kraft_snapshot_end_offset", ""] == 100
     assert found["zk2kraft_migrating_brokers", ""] == found["zk2kraft_dual_write", ""] == 1
     assert found["zk2kraft_driver_state", "DUAL_WRITE"] == found["zk2kraft_driver_finding", "Z2K-2004"] == 1

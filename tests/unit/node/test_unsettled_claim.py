@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from migrator.driver.machine import Happened, State, Window
+from migrator.driver.claim import Seen
+from migrator.driver.copy import Copy
+from migrator.driver.machine import Happened, State, Window, move
+from migrator.driver.tree import Tree
 from migrator.errors import ZOOKEEPER_LOST
+from migrator.model.values import MigrationState
 from migrator.node import unsettled_claim
+from migrator.node.copy_audit import CopyAudit
+from migrator.node.copying import CopyActs
 from migrator.node.driver_state import DriverState
 from migrator.node.hand_back import Left, last_step
 from migrator.node.unsettled_claim import UnsettledClaim
 from migrator.zk import paths
 from migrator.zk.multi import Delete, SetData
-from tests.support.builders import a_claim
+from tests.support.builders import a_claim, an_image
 from tests.unit.node.test_driver_acts import story
 from tests.unit.node.test_leaderships import a_voters_driver, for_ever, found, settle
 
@@ -95,20 +105,85 @@ def test_a_leader_that_loses_its_majority_in_the_window_lets_the_claim_go() -> N
     story(told)
 
 
-def test_from_the_first_moment_of_committing_the_way_back_retires_the_log() -> None:
-    """It may be appended already: a touched claim must not end in FENCED, where nobody gives anything back."""
+class Appending:
+    """A driver in COMMITTING, what ZooKeeper says of its claim, and what was appended."""
+
+    def __init__(self, says: Callable[[], Seen]) -> None:
+        self.appended: list[object] = []
+        driver = self.driver = a_voters_driver(State.COMMITTING)
+        driver.now.claim = a_claim()
+        driver.now.copy = Copy(Tree(), {}, (), {}, 5_000)
+        base = an_image(migration=MigrationState.PRE_MIGRATION)
+
+        @asynccontextmanager
+        async def paused() -> Any:
+            yield
+
+        async def append_copy(batches: object, delta: object) -> Any:
+            self.appended.append(delta)
+            await asyncio.sleep(60)
+
+        async def seen() -> Seen:
+            return says()
+
+        driver.controller = SimpleNamespace(  # type: ignore[assignment]
+            newest=base, image=base, paused=paused, next_offset=lambda: 10, append_copy=append_copy, epoch=5
+        )
+        driver.claim_watch.seen = seen  # type: ignore[method-assign]
+
+    async def commit(self) -> Happened:
+        return await CopyActs(self.driver, CopyAudit(self.driver.config, None)).commit()
+
+
+OURS = found(3000, 5)
+OF_A_BROKER = found(1, -1, None, zk_epoch=10)
+
+
+def test_a_claim_that_ended_before_the_append_leads_to_an_abort_and_nothing_is_appended() -> None:
+    """The log is not used up: nothing of the copy is in it."""
 
     async def told() -> None:
-        driver = a_voters_driver(State.AUDITING)
-        driver.now.claim = a_claim()
+        stage = Appending(lambda: OF_A_BROKER)
+        stage.driver.now.claim = a_claim(ephemeral=True)
+        assert await stage.commit() is Happened.WINDOW_FAILED
+        assert stage.appended == []
+        assert stage.driver.now.finding is not None
+        assert stage.driver.now.finding.code == "Z2K-2051"
+        assert move(State.COMMITTING, Happened.WINDOW_FAILED) is State.ABORTING
 
-        async def passed() -> Happened:
-            return Happened.AUDIT_PASSED
+    story(told)
 
-        running = asyncio.create_task(driver.run({State.AUDITING: passed, State.COMMITTING: for_ever}))
-        await settle(driver, lambda: driver.now.state is State.COMMITTING)
-        running.cancel()
+
+def test_whatever_ends_the_window_before_the_append_is_the_last_word() -> None:
+    """It comes while the claim is read for the last time; the act may run before the interrupt is taken."""
+
+    async def told() -> None:
+        def says() -> Seen:
+            stage.driver.claim_watch.touched(OF_A_BROKER)  # as the watch does, beside the act
+            return OURS  # which was read a moment earlier
+
+        stage = Appending(says)
+        assert await stage.commit() is Happened.WINDOW_FAILED
+        assert stage.appended == []
+
+    story(told)
+
+
+def test_the_window_may_be_aborted_until_the_append_and_not_after_it() -> None:
+    async def told() -> None:
+        stage = Appending(lambda: OURS)
+        driver = stage.driver
+        assert driver.now.may_abort
+        running = asyncio.create_task(driver.run({State.COMMITTING: stage.commit}))
+        await settle(driver, lambda: bool(stage.appended))
         assert driver.now.fresh_copy
+        assert not driver.ask_abort("a person")
+        driver.events.interrupt(Happened.WINDOW_FAILED)  # on its way since before the append
+        await asyncio.sleep(0)
+        assert driver.claim_watch.touched(OF_A_BROKER) is Happened.MUST_GO_BACK
+        await settle(driver, lambda: driver.now.state is State.GIVING_UP)
+        running.cancel()
+        assert driver.now.state is State.GIVING_UP
 
     story(told)
 
@@ -121,7 +196,7 @@ def test_a_migration_znode_deleted_beside_our_claim_after_the_append_leads_back(
         driver.now.claim, driver.now.fresh_copy = claim, True
         assert driver.claim_watch.touched(alone) is Happened.MUST_GO_BACK
         driver.now.fresh_copy = False
-        assert driver.claim_watch.touched(alone) is Happened.CLAIM_TOUCHED
+        assert driver.claim_watch.touched(alone) is Happened.WINDOW_FAILED
 
     story(told)
 

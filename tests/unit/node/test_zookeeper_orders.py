@@ -10,6 +10,7 @@ import pytest
 
 from migrator.audit.compare import Rules
 from migrator.audit.quick import compare_sides, facts_of_values
+from migrator.controller.contacts import Contacts
 from migrator.driver.copy import make_copy
 from migrator.driver.machine import Happened, State
 from migrator.driver.mirror import Shape
@@ -65,6 +66,7 @@ def a_driver_in_migration(state: State, **marks: str) -> tuple[Any, FakeEnsemble
     driver = a_voters_driver(state, session=session)
     driver.controller.image = driver.controller.newest = image
     driver.controller.heal = lambda: 0  # type: ignore[method-assign]
+    driver.controller.contacts = Contacts()
     driver.now.claim = claim
     return driver, ensemble
 

@@ -140,7 +140,7 @@ def test_nothing_is_read_again_for_a_claim_that_ended_with_its_session() -> None
         async def act() -> Happened:
             raise ZOOKEEPER_LOST.error(path="/brokers/topics/a", reason="SessionExpiredError")
 
-        assert await driver._guarded(act) is Happened.CLAIM_TOUCHED
+        assert await driver._guarded(act) is Happened.WINDOW_FAILED
         assert driver.now.finding.code == "Z2K-2051"
 
     story(told)

@@ -32,6 +32,7 @@ from migrator.raft.types import (
     FetchAnswered,
     LeaderClaimAnswered,
     LeaderLeft,
+    LogFlushed,
     RequestFailed,
     ResignRequested,
     Started,
@@ -132,11 +133,13 @@ def test_election_timeouts_are_drawn_between_one_and_two_times_the_setting() -> 
     assert follower.role.fetch_deadline_ms == 2_000 + 499
 
 
-def test_a_candidate_asks_with_what_is_on_its_disk_not_with_what_is_written() -> None:
+def test_a_voter_stands_when_its_log_is_on_its_disk_and_not_before() -> None:
     """It could lose the rest in a crash, and would then be voted for again in the same epoch without it."""
     voter = started(a_node(log=a_log((1, 1, 2, 2), durable_end=2), state=ElectionState(2)))
-    asked = [effect for effect in voter.receive(Ticked(), 1_000) if isinstance(effect, SendVote)]
-    assert {(each.last_epoch, each.last_offset) for each in asked} == {(1, 2)}
+    assert none(voter.receive(Ticked(), 1_000), SendVote)
+    assert voter.next_deadline_ms() is None
+    asked = [effect for effect in voter.receive(LogFlushed(4), 1_000) if isinstance(effect, SendVote)]
+    assert {(each.last_epoch, each.last_offset) for each in asked} == {(2, 4)}
 
 
 def test_a_majority_elects_and_the_leader_opens_its_epoch_before_anything_else() -> None:

@@ -1,0 +1,232 @@
+"""One controller's machine fails it: descriptors, a disk that hangs, a disk that is full. The quorum goes on.
+
+Three controllers of ours without brokers: a leader appends a record every half second, so a high watermark that rises
+is a quorum that works.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from migrator.errors import CONNECTIONS_FULL, LOG_FLUSH_SILENT, LOG_NOT_ON_DISK, FindingError
+from migrator.lab.controller import quorum_specs
+from migrator.lab.laboratory import Laboratory
+from migrator.lab.ours import PLAIN_KRAFT, PROGRAM, OurController
+from migrator.lab.ports import HOST
+from migrator.lab.tools import random_cluster_id
+from tests.e2e.quorums import leading
+from tests.e2e.support import wait_for
+
+pytestmark = pytest.mark.lab
+
+FAIL_OVER_S: Final = 20.0
+"""The check-quorum time, an election that may be split, and a machine that does other things."""
+
+WITH_A_LIMIT: Final = (
+    "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (120, 120)); sys.argv[0] = 'api'; "
+    "runpy.run_module('api', run_name='__main__', alter_sys=True)"
+)
+LIMITED: Final = ("-c", WITH_A_LIMIT)
+"""Our program with `ulimit -n 120`."""
+
+HANGING_FSYNC: Final = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int fsync(int descriptor) {
+    static int (*real)(int);
+    char link[64], path[4096];
+    if (!real) real = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
+    snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+    ssize_t size = readlink(link, path, sizeof path - 1);
+    if (size > 4 && !strncmp(path + size - 4, ".log", 4))
+        while (access(getenv("HANGS_WHILE"), F_OK) == 0) usleep(20000);
+    return real(descriptor);
+}
+"""
+"""A disk that takes writes and confirms none of the log's while a file exists."""
+
+
+@contextmanager
+def three_of_ours(laboratory: Laboratory, program: tuple[str, ...] = PROGRAM) -> Iterator[list[OurController]]:
+    cluster_id = random_cluster_id(laboratory)
+    specs = quorum_specs(laboratory, count=3, zookeeper_connect="", migrating=False)
+    ours = [OurController(laboratory, spec, cluster_id, program) for spec in specs]
+    for each in ours:
+        each.environment |= PLAIN_KRAFT
+        each.prepare()
+    yield ours
+
+
+def start(ours: list[OurController]) -> OurController:
+    for each in ours:
+        each.launch()
+    for each in ours:
+        each.wait_ready()
+    return wait_leader(ours)
+
+
+def wait_leader(ours: list[OurController], besides: OurController | None = None) -> OurController:
+    """Who leads and is one of these, and not `besides`."""
+    found: list[OurController] = []
+    others = [each for each in ours if each is not besides]
+
+    def why_not() -> str | None:
+        leader = leading(others)
+        found[:] = [each for each in others if each.spec.node_id == leader]
+        return None if found else f"the leader is {leader}"
+
+    wait_for(why_not, FAIL_OVER_S, "a leader")
+    return found[0]
+
+
+def high_watermark(controller: OurController) -> int:
+    return int(controller.status()["quorum"]["high_watermark"])
+
+
+def assert_goes_on(controller: OurController) -> None:
+    """Records are committed from now on."""
+    before = high_watermark(controller)
+
+    def why_not() -> str | None:
+        return None if high_watermark(controller) >= before + 4 else "nothing is committed"
+
+    wait_for(why_not, FAIL_OVER_S, "records are committed")
+
+
+def findings(controller: OurController) -> list[str]:
+    return [each["code"] for each in controller.status()["findings"]]
+
+
+def test_idle_connections_take_no_descriptor_that_the_log_needs(laboratory: Laboratory) -> None:
+    """`ulimit -n 120` and 110 idle connections froze the high watermark for ever."""
+    with three_of_ours(laboratory, LIMITED) as ours:
+        leader = start(ours)
+        epoch = leader.status()["quorum"]["epoch"]
+        idle = [socket.create_connection((HOST, leader.spec.port), timeout=5) for _ in range(110)]
+        try:
+            for _ in range(3):
+                assert_goes_on(leader)
+            assert leader.spec.why_not_answering() is None
+            assert leader.status()["quorum"]["epoch"] == epoch
+            assert findings(leader) == [CONNECTIONS_FULL.code]
+            assert all(each.is_running for each in ours)
+        finally:
+            for each in idle:
+                each.close()
+        assert_goes_on(leader)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler: a disk that hangs is made with one")
+def test_a_leader_whose_disk_hangs_is_followed_by_another_and_returns(laboratory: Laboratory, tmp_path: Path) -> None:
+    source, library = tmp_path / "hanging_fsync.c", tmp_path / "hanging_fsync.so"
+    source.write_text(HANGING_FSYNC)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True, timeout=60)
+    with three_of_ours(laboratory) as ours:
+        for each in ours:
+            each.environment |= {"LD_PRELOAD": str(library), "HANGS_WHILE": str(tmp_path / each.name)}
+        leader = start(ours)
+        assert_goes_on(leader)
+        hangs = tmp_path / leader.name
+        hangs.touch()
+        try:
+            successor = wait_leader(ours, besides=leader)
+            for _ in range(3):
+                assert_goes_on(successor)
+            assert findings(leader) == [LOG_FLUSH_SILENT.code]
+            assert leader.status()["quorum"]["role"] != "leader"
+            assert leading([each for each in ours if each is not leader]) == successor.spec.node_id
+        finally:
+            hangs.unlink()
+        assert_catches_up(leader, successor)
+        assert findings(leader) == []
+
+
+def test_a_follower_whose_disk_hangs_ends_when_it_is_told_to(laboratory: Laboratory, tmp_path: Path) -> None:
+    """And disturbs nobody meanwhile. It waits for its disk no longer than the stop allows."""
+    if shutil.which("gcc") is None:
+        pytest.skip("no C compiler: a disk that hangs is made with one")
+    source, library = tmp_path / "hanging_fsync.c", tmp_path / "hanging_fsync.so"
+    source.write_text(HANGING_FSYNC)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True, timeout=60)
+    with three_of_ours(laboratory) as ours:
+        for each in ours:
+            each.environment |= {"LD_PRELOAD": str(library), "HANGS_WHILE": str(tmp_path / each.name)}
+        leader = start(ours)
+        epoch = leader.status()["quorum"]["epoch"]
+        follower = next(each for each in ours if each is not leader)
+        (tmp_path / follower.name).touch()
+        for _ in range(4):
+            assert_goes_on(leader)
+        assert leader.status()["quorum"]["epoch"] == epoch
+        assert findings(follower) == [LOG_FLUSH_SILENT.code]
+        follower.stop(60)
+        assert not follower.is_running
+        assert_goes_on(leader)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a small disk is mounted, which root may")
+def test_a_leader_whose_disk_is_full_ends_and_another_leads(laboratory: Laboratory) -> None:
+    with three_of_ours(laboratory) as ours, small_disk(ours[0]), small_disk(ours[1]), small_disk(ours[2]):
+        leader = start(ours)
+        assert_goes_on(leader)
+        filler = leader.data / "filler"
+        fill(filler)
+        assert leader.process.wait_for_exit(FAIL_OVER_S)
+        assert leader.process.exit_code == 1
+        assert LOG_NOT_ON_DISK.code in leader.process.log_text()
+        assert "No space left on device" in leader.process.log_text()
+        successor = wait_leader(ours, besides=leader)
+        assert_goes_on(successor)
+        filler.unlink()
+        leader.start()
+        assert_catches_up(leader, successor)
+
+
+def assert_catches_up(controller: OurController, leader: OurController) -> None:
+    target = high_watermark(leader)
+
+    def why_not() -> str | None:
+        try:
+            return None if high_watermark(controller) >= target else "it is behind"
+        except (OSError, FindingError) as error:
+            return str(error)
+
+    wait_for(why_not, FAIL_OVER_S, "it has what the leader had")
+
+
+@contextmanager
+def small_disk(controller: OurController) -> Iterator[None]:
+    """Its data lies on a disk of 8 MiB, in memory."""
+    moved = controller.directory / "moved"
+    controller.data.rename(moved)
+    controller.data.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "none", str(controller.data)], check=True, timeout=30)
+    try:
+        shutil.copytree(moved, controller.data, dirs_exist_ok=True)
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(controller.data)], check=True, timeout=30)
+
+
+def fill(path: Path) -> None:
+    with path.open("wb") as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+                file.flush()
+        except OSError:
+            return
