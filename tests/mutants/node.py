@@ -11,9 +11,9 @@ NODE: Final = "migrator/node/"
 
 FAULTS: Final = (
     Fault(
-        NODE + "raft_node.py",
-        "            self.receive(LogFlushed(end, generation))",
-        "            self.receive(LogFlushed(self.store.end, generation))",
+        NODE + "log_flusher.py",
+        "            self._on_flushed(end, generation, took_s)",
+        "            self._on_flushed(self._store.end, generation, took_s)",
         "acknowledges what was appended while the disk was still writing",
         UNIT,
     ),

@@ -13,14 +13,14 @@ from migrator.node import copying
 from migrator.node.copying import SWEEPS_MAX, CopyActs
 from migrator.node.tree_reader import read_tree
 from migrator.zk import paths
-from tests.support.fake_zookeeper import FakeEnsemble
+from tests.unit.driver.test_mirror import a_cluster
 from tests.unit.node.test_driver_acts import a_driver
 
 
 @pytest.mark.parametrize("changes", range(SWEEPS_MAX + 1))
 def test_a_tree_that_does_not_rest_is_never_copied(monkeypatch: pytest.MonkeyPatch, changes: int) -> None:
     """Somebody writes a configuration after each of the first readings; the copy must have the last one, or none."""
-    ensemble = FakeEnsemble()
+    ensemble, _, _ = a_cluster()
     config = paths.broker_config("1")
     ensemble.create(config, b'{"version":1,"config":{"log.cleaner.threads":"0"}}')
     left = list(range(1, changes + 1))

@@ -19,6 +19,7 @@ from migrator.model.values import Mark
 from migrator.node.dual_write import DualWriteActs
 from migrator.node.hand_back import HandBackActs
 from tests.support.builders import a_topic, an_image
+from tests.unit.driver.test_mirror import a_cluster
 from tests.unit.node.test_driver_acts import a_driver, story
 
 STAYS, GOES = a_topic("orders"), msgspec.structs.replace(a_topic("payments"), id=b"\x77" * 16)
@@ -58,7 +59,8 @@ def test_a_topic_that_only_zookeeper_has_is_not_deleted_before_dual_write_was_en
 
 def a_way_back(**quorum: Any) -> tuple[Any, HandBackActs]:
     """A driver in dual-write, whose brokers and voters would all let it go."""
-    driver = a_driver(State.HANDING_BACK)
+    _, session, _ = a_cluster()
+    driver = a_driver(State.HANDING_BACK, session=session)
     driver.config.voters = {3000: None, 3001: None, 3002: None}
     facts = {"stock_voters": list, "foreign_voters": list} | quorum
     driver.quorum = SimpleNamespace(**facts)
