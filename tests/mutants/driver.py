@@ -26,10 +26,8 @@ FAULTS: Final = (
     ),
     Fault(
         DRIVER + "mirror.py",
-        "groups = [writer.delete_topic(topic) for topic in deleted]\n"
-        "    groups += [writer.create_topic(topic, delta.after) for topic in created]",
-        "groups = [writer.create_topic(topic, delta.after) for topic in created]\n"
-        "    groups += [writer.delete_topic(topic) for topic in deleted]",
+        "    groups = [group for group in groups if group]\n",
+        "    groups = [group for group in groups if group][::-1]\n",
         "a topic that was deleted and made again ends as deleted (K-07)",
         UNIT,
     ),
