@@ -505,6 +505,48 @@ ORDERS_REMOVED = Finding(
     remedy="If the order is still wanted, give it with Kafka's own tools and --bootstrap-server.",
     severity=Severity.WARNS,
 )
+NOT_MIRRORED = Finding(
+    code="Z2K-2104",
+    says="{count} things of the metadata log cannot be written to ZooKeeper, the first is {first}: {reason}.",
+    means="Everything else is written. The log is the truth, and brokers act on it; a ZooKeeper controller would not "
+    "know these things, so no hand-back is possible.",
+    remedy="Change or delete what is named, with Kafka's own tools and --bootstrap-server: it is planned anew then. A "
+    "name that ZooKeeper does not take (`.` or `..`) has to be deleted.",
+    severity=Severity.WARNS,
+)
+UNEXPECTED = Finding(
+    code="Z2K-2105",
+    says="The driver met a fault that it does not know ({where}): {reason}.",
+    means="This is a fault of zk2kraft. The quorum goes on; the same step is tried again.",
+    remedy="Keep the controller's log, which has the whole fault, and report it. Changes of the cluster that are "
+    "named there can often be taken back with Kafka's own tools.",
+    severity=Severity.WARNS,
+)
+ODD_ZNODES_AMENDED = Finding(
+    code="Z2K-2106",
+    says="{count} znodes were not as Kafka writes them and were put right, the first is {first}.",
+    means="Somebody wrote into ZooKeeper after the takeover. The log is the truth: znodes of what it has were "
+    "rewritten from it, others of the mirrored families were removed.",
+    remedy="Find out who writes to ZooKeeper, and stop that. Changes are made with Kafka's own tools and "
+    "--bootstrap-server.",
+    severity=Severity.WARNS,
+)
+ODD_ZNODES_LEFT = Finding(
+    code="Z2K-2107",
+    says="{count} znodes that are not mirrored are not as Kafka writes them, the first: {first}",
+    means="They are left as they are, and hold up nothing. A ZooKeeper controller would read some of them, so no "
+    "hand-back is possible while they stand.",
+    remedy="Find out who wrote them, and remove or repair them with ZooKeeper's shell.",
+    severity=Severity.WARNS,
+)
+TOLD_FIRST = Finding(
+    code="Z2K-2108",
+    says="Brokers were told what the log says before ZooKeeper could be brought to it: {reason}.",
+    means="After a fail-over ZooKeeper is compared and written first. That failed again and again, and brokers need "
+    "their leaders, so they were told. New and moved replicas wait until ZooKeeper has them. No hand-back until then.",
+    remedy="Mend what the reason names; the comparison is tried again by itself.",
+    severity=Severity.WARNS,
+)
 RELEASE_WOULD_LOSE = Finding(
     code="Z2K-2070",
     says="ZooKeeper lacks {records} of the metadata log in {directory}: it has everything up to offset {mirrored}, and "
@@ -1141,6 +1183,18 @@ INVENTORY_FILE_UNUSABLE = Finding(
     remedy="Name a file with one JSON object; docs/service.md shows its fields.",
 )
 
+TOKEN_FILE_UNUSABLE = Finding(
+    code="Z2K-4110",
+    says="The token file {file} cannot be used: {reason}.",
+    means="Without its token nobody can use the service, and the service does not start.",
+    remedy="Run the command as the user of the service, or remove the file and start the service again.",
+)
+TOKEN_NEEDED = Finding(
+    code="Z2K-4111",
+    says="This request has {token}.",
+    means="The service answers only who can read its token file. Nothing was done.",
+    remedy="Use `zk2kraft` as the user of the service, or name the file in ZK2KRAFT_TOKEN_FILE; see the runbook.",
+)
 WISH_FORGOTTEN = Finding(
     code="Z2K-4060",
     says="The {wish} that was asked for has not begun, and no driver keeps it: {reason}.",

@@ -26,6 +26,7 @@ from migrator.node.encoder_config import read_encoder
 from migrator.node.log_store import SEGMENT_MS
 from migrator.node.security import BETWEEN_VOTERS, FAILURE_DELAY_MS, TO_BROKERS, ListenerSecurity, read_security
 from migrator.raft.roles import Settings as QuorumSettings
+from migrator.wire.frames import FRAME_BYTES_MAX
 from migrator.zk import paths
 from migrator.zk.multi import HEADROOM_BYTES, JUTE_MAXBUFFER
 from migrator.zk.passwords import EncoderSettings
@@ -36,6 +37,7 @@ TAKEOVER_MAX_MS: Final = 60_000
 
 
 NODE_ID_MAX: Final = 2**31 - 1
+REQUEST_BYTES_MAX: Final = 2**31 - 1
 PORT_MAX: Final = 65_535
 DELAY_MS_MAX: Final = 2**31 - 1
 """As Kafka's type of the key."""
@@ -84,6 +86,7 @@ class NodeConfig:
     auto_leader_rebalance: bool = True
     leader_imbalance_check_interval_s: int = 300
     unclean_leader_election: bool = False
+    unclean_check_interval_ms: int = 300_000
     connections_max: int = 2**31 - 1
     connections_idle_ms: int | None = 600_000
     """None: for ever."""
@@ -106,6 +109,8 @@ class NodeConfig:
     waived: frozenset[str] = frozenset()
     """Partitions (`topic-0`) whose incomplete ISR somebody accepted by name."""
     divergence: Limits = field(default_factory=Limits)
+    request_bytes_max: int = FRAME_BYTES_MAX
+    """The largest request that this node reads (socket.request.max.bytes)."""
     jute_maxbuffer: int = JUTE_MAXBUFFER
     """The smallest `jute.maxbuffer` of all ZooKeeper servers and brokers."""
     given: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -203,6 +208,7 @@ class _Parser:
             auto_leader_rebalance=self._bool("auto.leader.rebalance.enable", True),
             leader_imbalance_check_interval_s=self._int("leader.imbalance.check.interval.seconds", 300, at_least=1),
             unclean_leader_election=self._bool("unclean.leader.election.enable", False),
+            unclean_check_interval_ms=self._int("unclean.leader.election.interval.ms", 300_000, at_least=1),
             connections_max=self._int("max.connections", 2**31 - 1, at_least=1, at_most=2**31 - 1),
             connections_idle_ms=self._idle_ms(),
             quorum=self._quorum_settings(),
@@ -219,6 +225,9 @@ class _Parser:
                 seconds=self._int("zk2kraft.divergence.max.seconds", Limits().seconds, at_least=1),
                 records=self._int("zk2kraft.divergence.max.records", Limits().records, at_least=1),
                 policy=self._one_of("zk2kraft.divergence.policy", BLOCK, POLICIES),
+            ),
+            request_bytes_max=self._int(
+                "socket.request.max.bytes", FRAME_BYTES_MAX, at_least=1, at_most=REQUEST_BYTES_MAX
             ),
             jute_maxbuffer=self._int("zk2kraft.zookeeper.jute.maxbuffer", JUTE_MAXBUFFER, at_least=2 * HEADROOM_BYTES),
             given=self._given,

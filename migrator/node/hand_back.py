@@ -39,6 +39,7 @@ from migrator.model.values import Mark
 from migrator.node.claims import read_claim
 from migrator.node.config import NodeConfig
 from migrator.node.driver_node import DriverNode
+from migrator.node.driver_state import not_mirrored
 from migrator.node.tree_reader import missing_places, read_tree
 from migrator.node.zookeeper_orders import read_orders
 from migrator.zk import paths
@@ -49,6 +50,9 @@ log = structlog.get_logger()
 
 AGAIN_S = 0.2
 FINISH_TRIES = 5
+REFUSED = "hand-back"
+"""Under this stands why the last one was refused, until the next one begins."""
+
 ORDER_TRIES = 3
 """Then orders that cannot be deleted stay: a cluster without a controller is worse."""
 
@@ -194,10 +198,12 @@ class HandBackActs:
         """From dual-write, with every broker in ZooKeeper mode."""
         d = self.d
         d.wishes.begun()
+        d.now.alarm(REFUSED, None)
         try:
             self._refuse_with_kraft_brokers()
             self._refuse_beside_stock()
             await self._quiet()
+            self._refuse_with_unmirrored()
             await asyncio.to_thread(self._refuse_missing_places)
             await self._refuse_with_orders()
             report, highest = await asyncio.to_thread(self._compare)
@@ -208,6 +214,7 @@ class HandBackActs:
                 raise HAND_BACK_NOT_POSSIBLE.error(reason=f"the audit found {first.family} {first.key} {what}")
         except FindingError as error:
             d.now.finding = error.occurrence
+            d.now.alarm(REFUSED, error.occurrence)
             d.now.wait_because(str(error))
             return Happened.HAND_BACK_REFUSED
         return await self._leave(highest)
@@ -231,6 +238,11 @@ class HandBackActs:
         if ours <= voters // 2:
             reason = f"{ours} of {voters} voters are there; {', '.join(foreign)}"
             raise HAND_BACK_NOT_POSSIBLE.error(reason=reason)
+
+    def _refuse_with_unmirrored(self) -> None:
+        found = not_mirrored(self.d.now.unmirrored)
+        if found is not None:
+            raise HAND_BACK_NOT_POSSIBLE.error(reason=f"{found.code} {found.text}")
 
     def _refuse_missing_places(self) -> None:
         """On a thread. What somebody deleted is created again first, from the log, which is retired afterwards."""
@@ -270,6 +282,8 @@ class HandBackActs:
             facts.apply(record)
         comparison = compare_sides(self.d.session, facts, Rules(), passwords=self.d.passwords)
         tree = read_tree(self.d.session, before=self.d.now.tree)
+        if tree.problems:  # the next ZooKeeper controller would read it too, and may end of it
+            raise HAND_BACK_NOT_POSSIBLE.error(reason=f"{tree.problems[0].code} {tree.problems[0].text}")
         report = make_report(
             comparison,
             seconds={"total": time.monotonic() - started},

@@ -63,10 +63,6 @@ log = structlog.get_logger()
 LABORATORY = "ZK2KRAFT_LAB"
 """This variable lifts one rule and nothing else: that a takeover needs at least three voters."""
 
-PLAIN_KRAFT = "ZK2KRAFT_LAB_KRAFT"
-"""With this one a controller without the migration flag leads and changes metadata. For the benchmark: no broker of a
-KRaft cluster was ever tried with it."""
-
 
 FATAL_WITHIN_S: Final = 10
 STOP_WITHIN_S: Final = 30
@@ -219,8 +215,6 @@ class ControllerProcess:
         if config.migration_enabled:
             session, driver, acts = await self._start_driver(parts)
             parts.session, parts.driver, parts.acts = session, driver, acts
-        elif os.environ.get(PLAIN_KRAFT) == "1":
-            controller.serve_without_migration()
         await self._listen(parts)
         self._start_control(loop, parts, meta)
         raft.start()
@@ -250,8 +244,8 @@ class ControllerProcess:
         quorum = QuorumApis(raft, wall_ms=raft.wall_ms, addresses=addresses, answer_fetch=answer_fetch)
         for listener in self._config.listeners:
             apis = ControllerApis(raft, parts.controller, quorum, listener=listener.name, seen=parts.seen)
-            security = self._config.security.get(listener.name)
-            server = ControllerServer(apis, security, self._connections, on_ended=self._fatal)
+            security, limit = self._config.security.get(listener.name), self._config.request_bytes_max
+            server = ControllerServer(apis, security, self._connections, request_bytes_max=limit, on_ended=self._fatal)
             await server.start(listener.host, listener.port)
             parts.servers.append(server)
 
