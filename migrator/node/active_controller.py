@@ -72,6 +72,8 @@ class ActiveController:
         self.epoch: int | None = None
         self.writes_allowed: Callable[[], bool] = lambda: not settings.migration_enabled
         """With the migration the driver says when; without it nothing has to happen first."""
+        self.brokers_served: Callable[[], bool] = lambda: False
+        """Also where writes are not allowed: see `driver.machine.serves_brokers`."""
         self.blocked: Callable[[], str | None] = lambda: None
         self.unmirrored: Callable[[Message], Awaitable[Mapping[str, Occurrence]]] = _everything_follows
         self._raft = raft
@@ -239,7 +241,8 @@ class ActiveController:
         if self.epoch is None:
             return refuse(request, Error.NOT_CONTROLLER)
         situation = self._situation(asker, unmirrored)
-        decision = decide(situation, request, version, writes_allowed=self._may_write(), blocked=self.blocked())
+        may_write, served, blocked = self._may_write(), self.brokers_served(), self.blocked()
+        decision = decide(situation, request, version, writes_allowed=may_write, brokers_served=served, blocked=blocked)
         future = self._carry_out(decision)
         if future is None:
             return decision.reply
@@ -260,6 +263,9 @@ class ActiveController:
 
     def _may_write(self) -> bool:
         return self.newest.migration is not MigrationState.PRE_MIGRATION and self.writes_allowed()
+
+    def _serves_brokers(self) -> bool:
+        return self.newest.migration is MigrationState.MIGRATION and self.brokers_served()
 
     def _situation(self, asker: Asker | None = None, unmirrored: Mapping[str, Occurrence] | None = None) -> Situation:
         return Situation(
@@ -398,7 +404,7 @@ class ActiveController:
 
         Any beginning of what the duty says is right by itself.
         """
-        if self.epoch is None or not self._resumed.is_set() or not self._may_write():
+        if self.epoch is None or not self._resumed.is_set() or not (self._may_write() or self._serves_brokers()):
             return False
         records = duty(self._situation())
         if records:

@@ -243,7 +243,9 @@ def test_every_oddity_at_once() -> None:
     story(told)
 
 
-@pytest.mark.parametrize("name", ["a foreign topic that is no JSON", "two foreign topics with one id"])
+@pytest.mark.parametrize(
+    "name", ["a foreign topic", "a foreign topic that is no JSON", "two foreign topics with one id"]
+)
 def test_before_dual_write_was_ever_entered_no_topic_of_zookeeper_alone_is_removed(name: str) -> None:
     async def told() -> None:
         driver, ensemble = a_successor({Mark.TAKEOVER: "epoch 4"})
