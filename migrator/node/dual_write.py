@@ -105,7 +105,7 @@ class DualWriteActs:
         if d.must_go_back():
             return d.too_late()
         claim = replace(claim, migration_version=seen.migration_version)
-        self._heal_leaders()
+        await self._heal_leaders()
         orders = await asyncio.to_thread(read_orders, d.session)
         begun = await self._begin_ordered()
         target = d.controller.image
@@ -160,11 +160,11 @@ class DualWriteActs:
             if session_id == self.d.session.session_id:
                 return seen, session_id
 
-    def _heal_leaders(self) -> None:
+    async def _heal_leaders(self) -> None:
         """Whoever committed the copy may have died before it healed what nobody able leads."""
         d = self.d
         if Mark.TAKEOVER in d.controller.image.marks:
-            healed = d.controller.heal()
+            healed = await d.controller.heal()
             if healed:
                 log.info("leaders.healed", partitions=healed)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from kazoo import exceptions
@@ -239,7 +240,7 @@ def test_k17_a_transaction_that_could_not_be_appended_ends_the_takeover() -> Non
         base = an_image(migration=MigrationState.PRE_MIGRATION)
         driver.controller = SimpleNamespace(
             newest=base, image=base, paused=paused, next_offset=lambda: 10, append_copy=append_copy,
-            heal=lambda: touched.append("heal"),
+            heal=AsyncMock(side_effect=lambda: touched.append("heal")),
         )  # fmt: skip
         driver.now.copy, driver.now.claim = Copy(Tree(), {}, (), {}, 5_000), a_claim()
 

@@ -11,29 +11,22 @@ from migrator.controller.requests import decide
 from migrator.driver.machine import State, serves_brokers
 from migrator.model.values import MigrationState
 from migrator.node.periodic_tasks import fence_silent
-from migrator.wire.messages.brokers import (
-    AlterPartitionRequest,
-    BrokerHeartbeatRequest,
-    BrokerState,
-    PartitionData,
-    TopicData,
-)
+from migrator.wire.messages.brokers import BrokerHeartbeatRequest
 from migrator.wire.messages.metadata import PartitionChangeRecord
+from migrator.wire.messages.partitions import (
+    AlterPartitionPartition,
+    AlterPartitionRequest,
+    AlterPartitionTopic,
+    IsrBroker,
+)
 from migrator.wire.messages.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
 from tests.support.builders import a_partition, a_topic, an_id, an_image
 from tests.support.situations import a_situation
 from tests.unit.node.test_divisible_appends import a_leader, is_silent, kinds, ten, the_batches
 from tests.unit.node.test_driver_acts import a_driver, story
 
-SHRINK = AlterPartitionRequest(
-    1,
-    101,
-    (
-        TopicData(
-            topic_id=an_id("orders"), partitions=(PartitionData(0, 0, new_isr_with_epochs=(BrokerState(1, 101),)),)
-        ),
-    ),
-)
+ONE_LESS = AlterPartitionPartition(0, new_isr_with_epochs=(IsrBroker(1), IsrBroker(2)))
+SHRINK = AlterPartitionRequest(1, 101, (AlterPartitionTopic(topic_id=an_id("orders"), partitions=(ONE_LESS,)),))
 
 
 def test_they_are_served_only_while_the_claim_waits_for_zookeeper() -> None:
@@ -85,7 +78,7 @@ def test_a_silent_broker_is_fenced_and_its_leaderships_move(*, served: bool) -> 
         controller.writes_allowed = lambda: False
         controller.brokers_served = lambda: served
         is_silent(controller, raft)
-        fence_silent(controller)
+        await fence_silent(controller)
         assert bool(raft.appends) is served
         if served:
             assert {"PartitionChange", "BrokerRegistrationChange"} <= set(kinds(the_batches(raft)))
