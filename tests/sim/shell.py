@@ -26,6 +26,7 @@ from typing import Any, Final
 import pytest
 import structlog
 
+from migrator.errors import FindingError
 from migrator.node.log_store import LogStore
 from migrator.node.peers import batches_of
 from migrator.node.raft_node import RaftNode
@@ -226,6 +227,10 @@ class ShellNode:
     def log(self) -> Path:
         return self.data / LOG_NAME
 
+    @property
+    def leads(self) -> bool:
+        return self.alive and hasattr(self, "raft") and self.raft.leads(self.raft.voter.epoch)
+
     def _powered(self) -> Power:
         power = Power(self.data, self.world.root / f"{self.data.name}-graveyard")
         power.settle()
@@ -245,6 +250,9 @@ class ShellNode:
             if store is not None and not hasattr(self, "raft"):
                 store.abandon()
             self._ended(error)
+        except FindingError as error:
+            self.alive = False
+            self.world.broken(Violation("safety: a start refuses what the disk kept", f"voter {self.id}: {error}"))
 
     def _start(self, store: LogStore) -> None:
         rng = random.Random(self.world.rng.getrandbits(48))
@@ -509,9 +517,8 @@ class ShellWorld:
         while True:
             await asyncio.sleep(0.005 + self.rng.random() * 0.03)
             for node in self.nodes.values():
-                lead = node.raft.voter.leadership if node.alive and hasattr(node, "raft") else None
-                if lead is not None and node.raft.leads(lead.epoch):
-                    self._append(node, lead.epoch)
+                if node.leads:
+                    self._append(node, node.raft.voter.epoch)
 
     def _append(self, node: ShellNode, epoch: int) -> None:
         self.operations += 1
@@ -525,7 +532,7 @@ class ShellWorld:
     def _fault(self) -> None:
         kind = self.rng.choice(FAULTS)
         node = self.nodes[self.rng.choice(VOTERS)]
-        leaders = [each for each in self.nodes.values() if each.alive and each.raft.voter.leadership is not None]
+        leaders = [each for each in self.nodes.values() if each.leads]
         if leaders and self.rng.random() < 0.5:
             node = leaders[-1]
         until = self.loop.time() + self.rng.random() * 1.5
