@@ -27,6 +27,7 @@ from migrator.errors import (
     VERSION_MOVED,
     WISH_PENDING,
 )
+from state_machine.access import token_for
 
 REFUSED: Final = 4
 TROUBLE: Final = 1
@@ -65,7 +66,9 @@ class Client:
     def __init__(self, url: str, *, as_json: bool, transport: httpx.BaseTransport | None = None) -> None:
         self._url = url.rstrip("/")
         way = transport or httpx.HTTPTransport(retries=CONNECT_TRIES)
-        self._http = httpx.Client(timeout=TIMEOUT_S, trust_env=False, transport=way)
+        token = token_for(self._url)
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._http = httpx.Client(timeout=TIMEOUT_S, trust_env=False, transport=way, headers=headers)
         self.as_json = as_json
 
     # --- commands ------------------------------------------------------------------------------------------

@@ -289,8 +289,6 @@ def demo(**options: Any) -> int:
 
 # --- the service ------------------------------------------------------------------------------------------
 
-SERVE_FILE = "serve.json"
-
 
 def run_service(config: Path | None) -> int:
     """Serve until SIGTERM or SIGINT; controllers go on. 1 when the loop ended by a fault of ours."""
@@ -314,6 +312,7 @@ async def _serve(settings: Settings) -> int:
 
     from api.rest.app import guarded, make_app
     from api.rest.parts import Parts
+    from state_machine.access import service_token, tell_clients_no_more
     from state_machine.service import open_service
 
     class Server(uvicorn.Server):
@@ -334,13 +333,14 @@ async def _serve(settings: Settings) -> int:
         reconciler.alone_with,
         reconciler.troubles,
     )
-    app = guarded(make_app(parts))
+    token = service_token(settings.directory.absolute())
+    app = guarded(make_app(parts, token), token)
     server = Server(uvicorn.Config(app, settings.host, settings.port, log_level="warning", lifespan="off"))
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, setattr, server, "should_exit", True)
     listening = server.config.bind_socket()
     url = f"http://{settings.host}:{listening.getsockname()[1]}"
-    _tell_where(settings.directory.absolute() / SERVE_FILE, url)
+    _tell_where(settings.directory.absolute(), url, token)
     loop = asyncio.create_task(reconciler.run(), name="reconcile")
     loop.add_done_callback(lambda _: setattr(server, "should_exit", True))
     try:
@@ -349,18 +349,19 @@ async def _serve(settings: Settings) -> int:
         failed = loop.done()
         loop.cancel()
         results = await asyncio.gather(loop, return_exceptions=True)
+        tell_clients_no_more(url)
         await service.close()
     if failed:
         structlog.get_logger().critical("service.failed", error=repr(results[0]), exc_info=results[0])
     return 1 if failed else 0
 
 
-def _tell_where(file: Path, url: str) -> None:
-    """The address first, on standard output and for programs in a file of this user."""
-    import os
+def _tell_where(directory: Path, url: str, token: str) -> None:
+    """The address first: on standard output (with the token only for a person at a terminal), and in files."""
+    from api.pages.login import url_with_token
+    from state_machine.access import tell_clients
 
-    print(f"{url}  (the page of this service; REST is below /api/v1)", flush=True)
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as out:
-        out.write(msgspec.json.encode({"url": url, "pid": os.getpid()}))
+    shown = url_with_token(url, token) if sys.stdout.isatty() else url
+    print(f"{shown}  (the page of this service; REST is below /api/v1)", flush=True)
+    tell_clients(directory, url)
     structlog.get_logger().info("service.started", url=url)

@@ -22,7 +22,7 @@ from benchmarks.zookeeper_load import Ensemble, config_change, creation
 from migrator.lab.artifacts import Artifacts
 from migrator.lab.controller import Controller, ControllerSpec, quorum_specs
 from migrator.lab.laboratory import Laboratory
-from migrator.lab.ours import PLAIN_KRAFT, OurController
+from migrator.lab.ours import OurController
 from migrator.lab.ports import HOST
 from migrator.lab.properties import Value
 from migrator.lab.server import start_together
@@ -179,7 +179,6 @@ def ours(laboratory: Laboratory) -> System:
     def start(cluster_id: str) -> dict[int, Address]:
         controllers = [OurController(laboratory, spec, cluster_id) for spec in _specs(laboratory, {})]
         for each in controllers:
-            each.environment |= PLAIN_KRAFT
             each.launch()
         for each in controllers:
             each.wait_ready()

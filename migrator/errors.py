@@ -505,6 +505,23 @@ ORDERS_REMOVED = Finding(
     remedy="If the order is still wanted, give it with Kafka's own tools and --bootstrap-server.",
     severity=Severity.WARNS,
 )
+NOT_MIRRORED = Finding(
+    code="Z2K-2104",
+    says="{count} things of the metadata log cannot be written to ZooKeeper, the first is {first}: {reason}.",
+    means="Everything else is written. The log is the truth, and brokers act on it; a ZooKeeper controller would not "
+    "know these things, so no hand-back is possible.",
+    remedy="Change or delete what is named, with Kafka's own tools and --bootstrap-server: it is planned anew then. A "
+    "name that ZooKeeper does not take (`.` or `..`) has to be deleted.",
+    severity=Severity.WARNS,
+)
+UNEXPECTED = Finding(
+    code="Z2K-2105",
+    says="The driver met a fault that it does not know ({where}): {reason}.",
+    means="This is a fault of zk2kraft. The quorum goes on; the same step is tried again.",
+    remedy="Keep the controller's log, which has the whole fault, and report it. Changes of the cluster that are "
+    "named there can often be taken back with Kafka's own tools.",
+    severity=Severity.WARNS,
+)
 RELEASE_WOULD_LOSE = Finding(
     code="Z2K-2070",
     says="ZooKeeper lacks {records} of the metadata log in {directory}: it has everything up to offset {mirrored}, and "
@@ -939,6 +956,16 @@ CONNECTIONS_FULL = Finding(
     severity=Severity.WARNS,
 )
 
+SNAPSHOT_NOT_WRITTEN = Finding(
+    code="Z2K-3124",
+    says="Controller {node} cannot write the snapshot of the metadata that ends at offset {end}: {reason}.",
+    means="The log still has every record, and the quorum goes on. It grows until a snapshot can be written, and a "
+    "controller that starts has more to read.",
+    remedy="Repair what the reason names (disk full, permissions); the next snapshot is tried after the next "
+    "metadata.log.max.record.bytes.between.snapshots or metadata.log.max.snapshot.interval.ms.",
+    severity=Severity.WARNS,
+)
+
 # --- 4xxx: service ----------------------------------------------------------------------------------------
 
 SERVE_CONFIG = Finding(
@@ -1131,6 +1158,18 @@ INVENTORY_FILE_UNUSABLE = Finding(
     remedy="Name a file with one JSON object; docs/service.md shows its fields.",
 )
 
+TOKEN_FILE_UNUSABLE = Finding(
+    code="Z2K-4110",
+    says="The token file {file} cannot be used: {reason}.",
+    means="Without its token nobody can use the service, and the service does not start.",
+    remedy="Run the command as the user of the service, or remove the file and start the service again.",
+)
+TOKEN_NEEDED = Finding(
+    code="Z2K-4111",
+    says="This request has {token}.",
+    means="The service answers only who can read its token file. Nothing was done.",
+    remedy="Use `zk2kraft` as the user of the service, or name the file in ZK2KRAFT_TOKEN_FILE; see the runbook.",
+)
 WISH_FORGOTTEN = Finding(
     code="Z2K-4060",
     says="The {wish} that was asked for has not begun, and no driver keeps it: {reason}.",

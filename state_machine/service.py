@@ -23,6 +23,7 @@ from state_machine.control import ControlPort, loopback_client
 from state_machine.inspections import Inspections
 from state_machine.keeper import Keeper
 from state_machine.observe import ClusterObserver
+from state_machine.private_files import close_to_others
 from state_machine.processes import ControllerProcesses
 from state_machine.reconcile import Reconciler
 from state_machine.settings import Settings
@@ -30,6 +31,8 @@ from state_machine.store import Store
 from state_machine.wishes import Wishes
 
 LOCK_FILE: Final = "serve.lock"
+OURS: Final = ("zk2kraft.db", "zk2kraft.db-wal", "zk2kraft.db-shm", "serve.json", LOCK_FILE)
+"""Closed to others at every start, whatever an earlier one, an umask or a restored backup left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +59,10 @@ class Service:
 def open_service(settings: Settings) -> Service:
     """Raises Z2K-4013 when another service has this directory, Z2K-4016 when the database cannot be used."""
     directory = settings.directory.absolute()
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    close_to_others(directory, *OURS)
     lock = _lock(directory)
     store = Store.open(settings.database_url)
+    close_to_others(directory, *OURS)
     http = loopback_client()
     control = ControlPort(http)
     observer = ClusterObserver(control)

@@ -11,18 +11,17 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
-from typing import Annotated, Any, Final
-from urllib.parse import parse_qs
+from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import ValidationError
 from starlette.responses import Response
 
 from api.models import ActionIn, BrokerView, MigrationView, Problem
 from api.pages import words
+from api.pages.forms import form_of, render, templates
 from api.rest.actions import ask, order, record
 from api.rest.parts import Number, Parts, ServiceParts
 from api.rest.problems import invalid, problem
@@ -37,14 +36,11 @@ STYLE: Final = Path(__file__).parent.parent / "templates" / "style.css"
 NAMES: Final = {**{word: signal.value for signal, word in PEOPLE.items()}, "hold": HOLD, "resume": RESUME}
 DIFFERENCES_SHOWN: Final = 500
 
-_templates = Environment(
-    loader=PackageLoader("api"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-)
-_templates.globals |= {
+templates.globals |= {
     "help": {name: field.description for name, field in MigrationView.model_fields.items()},
     "broker_help": {name: field.description for name, field in BrokerView.model_fields.items()},
 }
-_templates.filters |= {
+templates.filters |= {
     "span": words.span,
     "clock": words.clock,
     "stamp": words.stamp,
@@ -53,13 +49,7 @@ _templates.filters |= {
 }
 
 
-async def _form(request: Request) -> dict[str, str]:
-    """The fields of a posted form, the first value of each."""
-    body = (await request.body()).decode(errors="replace")
-    return {name: values[0] for name, values in parse_qs(body, max_num_fields=20).items()}
-
-
-Form = Annotated[dict[str, str], Depends(_form)]
+Form = Annotated[dict[str, str], Depends(form_of)]
 
 
 @router.get("/style.css")
@@ -73,9 +63,8 @@ def index(parts: ServiceParts) -> Response:
     rows = parts.store.migrations()
     if len(rows) == 1:
         return RedirectResponse(f"/migrations/{rows[0].id}", 303)
-    return _page(
-        "index.html", lines=[migration_line(row, parts.troubles.get(row.id)) for row in rows], now=parts.clock()
-    )
+    lines = [migration_line(row, parts.troubles.get(row.id)) for row in rows]
+    return render("index.html", lines=lines, now=parts.clock())
 
 
 @router.get("/migrations/{number}")
@@ -84,7 +73,7 @@ def show_migration(parts: ServiceParts, number: Number) -> Response:
         view = migration_view(parts.store, number, parts.clock())
     except FindingError as error:
         return _problem_page(problem(error, f"/migrations/{number}"), "/")
-    return _page("migration.html", view=view, now=view.now)
+    return render("migration.html", view=view, now=view.now)
 
 
 @router.get("/migrations/{number}/steps/{word}")
@@ -97,7 +86,7 @@ def show_form(parts: ServiceParts, number: Number, word: str) -> Response:
         return _problem_page(problem(error, f"/migrations/{number}/steps/{word}"), "/")
     edge = next((each for each in view.gates if each.signal == word), None)
     key = secrets.token_urlsafe(12)
-    return _page("step.html", view=view, word=word, edge=edge, key=key, now=view.now)
+    return render("step.html", view=view, word=word, edge=edge, key=key, now=view.now)
 
 
 @router.post("/migrations/{number}/steps/{word}")
@@ -121,7 +110,7 @@ def show_audit(parts: ServiceParts, number: Number) -> Response:
     except FindingError as error:
         return _problem_page(problem(error, f"/audits/{number}"), "/")
     found = audit_rows.differences(parts.store, number, cursor=0, limit=DIFFERENCES_SHOWN)
-    return _page("audit.html", audit=audit, differences=found, now=parts.clock())
+    return render("audit.html", audit=audit, differences=found, now=parts.clock())
 
 
 def _record(parts: Parts, number: int, word: str, form: dict[str, str]) -> None:
@@ -145,9 +134,5 @@ def _name_of(word: str) -> str:
     return NAMES[word]
 
 
-def _page(template: str, status: int = 200, **values: Any) -> HTMLResponse:
-    return HTMLResponse(_templates.get_template(template).render(**values), status)
-
-
 def _problem_page(found: Problem, back: str) -> HTMLResponse:
-    return _page("problem.html", found.status, problem=found, back=back, now=0)
+    return render("problem.html", found.status, problem=found, back=back, now=0)

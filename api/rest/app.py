@@ -10,7 +10,8 @@ from __future__ import annotations
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from api.pages import pages
+from api.pages import login, pages
+from api.pages.login import login_page
 from api.rest import actions, audits, health, migrations
 from api.rest.guard import Guard
 from api.rest.parts import Parts
@@ -19,7 +20,7 @@ from api.rest.problems import add_handlers, openapi_with_problems
 BASE = "/api/v1"
 
 
-def make_app(parts: Parts) -> FastAPI:
+def make_app(parts: Parts, token: str) -> FastAPI:
     """The application without its guard; `guarded` puts it around."""
     app = FastAPI(
         title="zk2kraft",
@@ -36,10 +37,12 @@ def make_app(parts: Parts) -> FastAPI:
         app.include_router(router, prefix=BASE)
     app.include_router(health.router)
     app.include_router(pages.router)
+    app.include_router(login.router_for(token))
     add_handlers(app)
     app.openapi = lambda: openapi_with_problems(app)  # type: ignore[method-assign]
     return app
 
 
-def guarded(app: FastAPI) -> ASGIApp:
-    return Guard(app)
+def guarded(app: FastAPI, token: str) -> ASGIApp:
+    """token: what every request has to have, a browser's as a cookie."""
+    return Guard(app, token, login_page)

@@ -1,12 +1,15 @@
-"""Keep foreign web pages out of a service that has no passwords yet, and tell browsers what a page may do.
+"""Let in who has the service's token, keep foreign web pages out, and tell browsers what a page may do.
 
 In:   every request before its handler, every answer after it.
-Out:  403 for a host name or an origin that is not this service; headers on every answer.
-Why:  the service listens on loopback only, but a browser on the same machine would carry requests of any page to it.
+Out:  403 for a host name or an origin that is not this service; 401 without the token; headers on every answer.
+Why:  everybody on this machine reaches loopback, and a browser on it would carry requests of any page to it.
+A browser has the token in a link or types it once (`/login`); then a cookie stands for it.
 """
 
 from __future__ import annotations
 
+import hmac
+from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -14,7 +17,13 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.rest.problems import answer, problem
-from migrator.errors import FOREIGN_REQUEST
+from migrator.errors import FOREIGN_REQUEST, TOKEN_NEEDED
+from state_machine.access import page_key
+
+OPEN: Final = frozenset({"/healthz", "/readyz", "/style.css", "/login"})
+"""They tell nothing of any cluster. `/login` asks for the token by itself."""
+
+COOKIE: Final = "zk2kraft-page"
 
 LOOPBACK_NAMES: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
@@ -28,10 +37,12 @@ HEADERS: Final = {
 
 
 class Guard:
-    """An ASGI layer around the application."""
+    """An ASGI layer around the application. login: answers a browser that has no token yet."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, token: str, login: ASGIApp) -> None:
         self._app = app
+        self._token = token
+        self._login = login
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -43,12 +54,47 @@ class Guard:
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        stranger = foreign(scope["method"], Headers(scope=scope))
-        if stranger is None:
-            await self._app(scope, receive, send_with_headers)
+        headers = Headers(scope=scope)
+        stranger = foreign(scope["method"], headers)
+        if stranger is not None:
+            found = problem(FOREIGN_REQUEST.error(origin=stranger), scope["path"])
+            await answer(found)(scope, receive, send_with_headers)
             return
-        found = problem(FOREIGN_REQUEST.error(origin=stranger), scope["path"])
-        await answer(found)(scope, receive, send_with_headers)
+        missing = None if scope["path"] in OPEN else why_closed(headers, self._token)
+        if missing is None:
+            await self._app(scope, receive, send_with_headers)
+        elif wants_page(scope, headers):
+            await self._login(scope, receive, send_with_headers)
+        else:
+            found = problem(TOKEN_NEEDED.error(token=missing), scope["path"])
+            await answer(found, {"WWW-Authenticate": "Bearer"})(scope, receive, send_with_headers)
+
+
+def why_closed(headers: Headers, token: str) -> str | None:
+    """What is wrong with the credentials of a request; None for those of this service."""
+    kind, _, given = headers.get("authorization", "").partition(" ")
+    if kind.lower() == "bearer":
+        return None if is_same(given.strip(), token) else "a wrong token"
+    key = cookie_of(headers)
+    if key is None:
+        return "no token"
+    return None if is_same(key, page_key(token)) else "the cookie of another service, or of an earlier token"
+
+
+def wants_page(scope: Scope, headers: Headers) -> bool:
+    return scope["method"] == "GET" and "text/html" in headers.get("accept", "")
+
+
+def is_same(given: str, wanted: str) -> bool:
+    return hmac.compare_digest(given.encode(), wanted.encode())
+
+
+def cookie_of(headers: Headers) -> str | None:
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return None
+    return None if found is None else found.value
 
 
 def foreign(method: str, headers: Headers) -> str | None:

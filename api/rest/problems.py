@@ -30,6 +30,7 @@ from migrator.errors import (
     NOT_REMOVABLE,
     REQUEST_NOT_UNDERSTOOD,
     SERVICE_FAULT,
+    TOKEN_NEEDED,
     VERSION_MOVED,
     WISH_PENDING,
     FindingError,
@@ -43,6 +44,7 @@ STATUS: Final = {
     KEY_USED_AGAIN.code: 422,
     NO_SUCH_THING.code: 404,
     FOREIGN_REQUEST.code: 403,
+    TOKEN_NEEDED.code: 401,
     NOT_LOOKED_AT.code: 503,
     **{
         finding.code: 409
@@ -120,6 +122,7 @@ def described(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """How OpenAPI describes the errors of an address."""
     said = {
         400: "the body is no text",
+        401: "the token of the service is missing or wrong",
         403: "the request came from a foreign web page",
         404: "there is no such thing",
         409: "refused: by the table, by a gate (every failed check is named), or because something moved",

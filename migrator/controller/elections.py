@@ -244,13 +244,37 @@ def arrived(image: Image) -> Iterator[tuple[Topic, Partition]]:
 
 
 def unclean_enabled(situation: Situation, topic: str) -> bool:
-    """The effective `unclean.leader.election.enable`: topic, all brokers, this node's file, false."""
+    """The effective `unclean.leader.election.enable`: topic, this node, all brokers, this node's file, false."""
     key = "unclean.leader.election.enable"
-    image = situation.image
-    for values in (image.config(ConfigType.TOPIC, topic), image.config(ConfigType.BROKER, "")):
+    image, node = situation.image, str(situation.settings.node_id)
+    broker = (image.config(ConfigType.BROKER, node), image.config(ConfigType.BROKER, ""))
+    for values in (image.config(ConfigType.TOPIC, topic), *broker):
         if key in values:
             return values[key].strip().lower() == "true"
     return situation.settings.unclean_leader_election
+
+
+def unclean_leaders(situation: Situation, limit: int) -> list[Record]:
+    """Leaders for partitions that have none, of topics that take one out of sync rather than none; at most `limit`."""
+    image = situation.image
+    active = active_brokers(image)
+    found: list[Record] = []
+    for topic, partition in without_leader(image):
+        if not unclean_enabled(situation, topic.name):
+            continue
+        record = change(
+            topic.id,
+            partition,
+            may_lead=able_to_lead(image, partition, active),
+            level=image.metadata_version,
+            migration_enabled=situation.settings.migration_enabled,
+            election=Election.UNCLEAN,
+        )
+        if record is not None:
+            found.append(record)
+            if len(found) >= limit:
+                break
+    return found
 
 
 def preferred_leaders(situation: Situation, limit: int) -> list[Record]:

@@ -8,7 +8,7 @@ Unlike stock, a log in MIGRATION is never finalized because a flag is missing: s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from migrator.controller.decision import Error, Record
@@ -114,32 +114,45 @@ def _named(listeners: Sequence[Listener], name: str) -> Listener | None:
 
 
 def activation_refusal(
-    image: Image, *, log_is_empty: bool, migration_enabled: bool, bootstrap_level: int, serves_kraft: bool = False
+    image: Image, *, log_is_empty: bool, migration_enabled: bool, bootstrap_level: int
 ) -> Occurrence | None:
     """Why this node may not lead this log as it is configured; None when it may.
 
     log_is_empty: it holds no data record yet (control records do not count).
-    serves_kraft: a log that is of no migration may be led (benchmarks).
+    A log whose migration is over, and without the flag one that knows none, is led and served like any KRaft cluster.
     Stock finalizes the migration when a node without the flag becomes active (F-48). Here that needs an approval.
     """
     if log_is_empty:
         if migration_enabled and bootstrap_level < levels.TRANSACTIONS:
             reason = f"the bootstrap metadata.version {bootstrap_level} does not support migrations (3.6-IV1 does)"
             return CANNOT_ACTIVATE.found(reason=reason)
-        return None
+        return None if migration_enabled else _beyond_us({METADATA_VERSION: bootstrap_level})
     match image.migration:
         case MigrationState.NONE if migration_enabled:
             reason = "the log was begun without zookeeper.metadata.migration.enable; it can never be migrated to"
             return CANNOT_ACTIVATE.found(reason=reason)
-        case MigrationState.NONE if not serves_kraft:
-            # also what is left of a log that a Kafka without ZooKeeper led: its snapshots forget the state
-            reason = "the log is of no migration, and KRaft clusters are not served by this controller: "
-            return CANNOT_ACTIVATE.found(reason=reason + "let a stock one go on with this directory")
         case MigrationState.MIGRATION if not migration_enabled:
             reason = "the log is in MIGRATION and zookeeper.metadata.migration.enable is off; finalizing is an act of "
             return CANNOT_ACTIVATE.found(reason=reason + "its own (zk2kraft.finalize.approval)")
+        case MigrationState.NONE | MigrationState.POST_MIGRATION:
+            # NONE is also what is left of a log that a Kafka without ZooKeeper led: its snapshots forget the state
+            return _beyond_us({METADATA_VERSION: image.metadata_version, **image.features})
         case _:
             return None
+
+
+def _beyond_us(finalized: Mapping[str, int]) -> Occurrence | None:
+    """A level of metadata.version or another feature by which brokers expect more than this controller does."""
+    level = finalized[METADATA_VERSION]
+    if not levels.MIGRATION <= level <= levels.LATEST:
+        reason = f"the log is at metadata.version {levels.level_name(level)}, and this controller serves "
+        reason += f"{levels.level_name(levels.MIGRATION)} to {levels.level_name(levels.LATEST)}"
+        return CANNOT_ACTIVATE.found(reason=reason)
+    others = sorted(name for name, value in finalized.items() if name != METADATA_VERSION and value > 0)
+    if others:
+        reason = f"the log finalizes {', '.join(others)}, which this controller does not serve"
+        return CANNOT_ACTIVATE.found(reason=reason)
+    return None
 
 
 def activation_records(

@@ -18,11 +18,13 @@ Source: KIP-866; Kafka 3.9 `KRaftMigrationZkWriter`, `ZkTopicMigrationClient`, `
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from migrator.driver.claim import Claim
+from migrator.driver.unmirrored import Job, Unmirrored, attempted
 from migrator.model.diff import MIRRORED_CONFIGS, same_partition
 from migrator.model.draft import Delta
 from migrator.model.image import NO_CONFIG, NO_QUOTAS, Image, Position
@@ -40,7 +42,7 @@ from migrator.model.values import (
 )
 from migrator.zk import paths
 from migrator.zk.acl_znodes import acl_change, acl_data, acl_path, token_change, token_data
-from migrator.zk.entity_znodes import entity_data, entity_path
+from migrator.zk.entity_znodes import QUOTA_KEYS, entity_data, entity_path
 from migrator.zk.multi import Check, Create, Delete, Multi, Operation, SetData
 from migrator.zk.passwords import PasswordEncoder, encoded_config
 from migrator.zk.znodes import (
@@ -86,6 +88,8 @@ class MirrorPlan:
     configs: frozenset[str]
     writes: int
     """Znode writes without the checks and without `/migration`."""
+    unmirrored: tuple[Unmirrored, ...] = ()
+    """What was left out, all the rest being written: whatever it is, it keeps no other change from ZooKeeper."""
 
 
 def plan(
@@ -95,7 +99,8 @@ def plan(
 
     passwords: None when there is no secret to encode them with.
 
-    Returns no multi at all for a delta that ZooKeeper has no form of (NoOps, broker registrations, features).
+    Returns no multi at all for a delta that ZooKeeper has no form of (NoOps, broker registrations, features). Total: a
+    change that cannot be planned, or whose paths ZooKeeper does not take, is `unmirrored`.
     """
     writer = _Writer(claim, shape, passwords)
     deleted, created, changed = _sort_topics(delta)
@@ -111,20 +116,34 @@ def plan(
         for key in sorted(delta.configs)
         if not (key.type == ConfigType.TOPIC and key.name in created_names) and not stays(key)
     ]
-    groups = [writer.delete_topic(topic) for topic in deleted]
-    groups += [writer.create_topic(topic, delta.after) for topic in created]
-    groups += [writer.change_topic(before, after) for before, after in changed]
-    groups += [writer.write_config(key, delta.after) for key in configs]
-    groups += [writer.write_entity(entity, delta.after) for entity in _entities(delta)]
-    if delta.producer_ids and delta.after.next_producer_id > 0:
-        groups.append(writer.write_producer_ids(delta.after.next_producer_id))
-    groups += [writer.write_acls(resource, delta.after) for resource in sorted(delta.acls)]
-    groups += [writer.write_token(token, delta.after) for token in sorted(delta.tokens)]
+    after, entities = delta.after, _entities(delta)
+    jobs = [Job("topic", each.name, each.id, partial(writer.delete_topic, each)) for each in deleted]
+    jobs += [Job("topic", each.name, each.id, partial(writer.create_topic, each, after)) for each in created]
+    jobs += [Job("topic", right.name, right.id, partial(writer.change_topic, left, right)) for left, right in changed]
+    jobs += [Job("config", f"{key.type} {key.name}", key, partial(writer.write_config, key, after)) for key in configs]
+    jobs += [Job("entity", str(each.parts), each, partial(writer.write_entity, each, after)) for each in entities]
+    if delta.producer_ids and after.next_producer_id > 0:
+        write = partial(writer.write_producer_ids, after.next_producer_id)
+        jobs.append(Job("producer ids", "", PRODUCER_ID_BLOCK, write))
+    jobs += [Job("ACLs", str(each), each, partial(writer.write_acls, each, after)) for each in sorted(delta.acls)]
+    jobs += [Job("token", each, each, partial(writer.write_token, each, after)) for each in sorted(delta.tokens)]
+    groups, unmirrored = attempted(writer.attempt, jobs)
     groups = [group for group in groups if group]
     if not groups:
-        return MirrorPlan((), claim, shape.configs, 0)
+        return MirrorPlan((), claim, shape.configs, 0, unmirrored)
     multis, after_claim = _chain(_pack(groups), claim, at)
-    return MirrorPlan(multis, after_claim, frozenset(writer.configs), sum(map(len, groups)))
+    return MirrorPlan(multis, after_claim, frozenset(writer.configs), sum(map(len, groups)), unmirrored)
+
+
+def still_unmirrored(before: Iterable[Unmirrored], delta: Delta, planned: MirrorPlan) -> tuple[Unmirrored, ...]:
+    """What is not in ZooKeeper once the delta is; what the delta touches was planned anew."""
+    held = list(before)
+    if not held:
+        return planned.unmirrored
+    touched: set[Hashable] = {*delta.topics, *delta.configs, *_entities(delta), *delta.acls, *delta.tokens}
+    if delta.producer_ids:
+        touched.add(PRODUCER_ID_BLOCK)
+    return (*(each for each in held if each.subject not in touched), *planned.unmirrored)
 
 
 def state_creation(missing: Iterable[tuple[str, Partition]], existing: Collection[str], claim: Claim) -> list[Multi]:
@@ -194,6 +213,28 @@ class _Writer:
         self._below = shape.below
         self.configs = set(shape.configs)
         self._dropped: set[str] = set()
+        self._noted: list[tuple[str, bool]] = []
+
+    def attempt(self, make: Callable[[], list[Operation]]) -> list[Operation]:
+        """What `make` writes. When it raises, or ZooKeeper takes no such path, nothing of it is noted."""
+        self._noted.clear()
+        try:
+            group = make()
+            for operation in group:
+                problem = paths.problem_of(operation.path)
+                if problem is not None:
+                    raise ValueError(f"{operation.path}: {problem}")
+        except Exception:
+            for path, stands in reversed(self._noted):
+                (self.configs.discard if stands else self.configs.add)(path)
+            raise
+        return group
+
+    def _note(self, path: str, *, stands: bool) -> None:
+        """From here on this znode exists, or does not."""
+        if (path in self.configs) != stands:
+            self._noted.append((path, stands))
+            (self.configs.add if stands else self.configs.discard)(path)
 
     # --- topics --------------------------------------------------------------------------------------------
 
@@ -215,7 +256,7 @@ class _Writer:
         operations: list[Operation] = [Delete(path) for path in self._znodes_below(topic)]
         config = paths.topic_config(topic.name)
         if config in self.configs:
-            self.configs.discard(config)
+            self._note(config, stands=False)
             operations.append(Delete(config))
         operations.append(Delete(paths.topic(topic.name)))
         return operations
@@ -297,13 +338,13 @@ class _Writer:
     def _put(self, path: str, data: bytes) -> Operation:
         if path in self.configs:
             return SetData(path, data)
-        self.configs.add(path)
+        self._note(path, stands=True)
         return Create(path, data)
 
     def _drop(self, path: str) -> list[Operation]:
         if path not in self.configs:
             return []
-        self.configs.discard(path)
+        self._note(path, stands=False)
         self._dropped.add(path)
         return [Delete(path)]
 
@@ -312,7 +353,8 @@ class _Writer:
         words = path.split("/")
         above = ["/".join(words[:length]) for length in range(2, len(words))]
         missing = [each for each in above if each not in self.configs and each not in _ALWAYS_THERE]
-        self.configs.update(missing)
+        for each in missing:
+            self._note(each, stands=True)
         return [Create(each, b"") for each in missing]
 
     def write_producer_ids(self, next_producer_id: int) -> list[Operation]:
@@ -328,9 +370,11 @@ class _Writer:
     def write_entity(self, entity: QuotaEntity, image: Image) -> list[Operation]:
         """Quotas, and of a user the credentials too, which share its znode. Other entities have no znode."""
         path = entity_path(entity)
-        if path is None:
-            return []
         limits, credentials = image.quotas.get(entity, NO_QUOTAS), _credentials(entity, image)
+        if path is None:
+            if entity.types in QUOTA_KEYS and (limits or credentials):
+                raise ValueError("ZooKeeper takes no znode of this name")
+            return []
         if limits or credentials:
             writes = [*self._parents(path), self._put(path, entity_data(dict(limits), credentials))]
         else:

@@ -69,6 +69,7 @@ class BrokerSpec:
     advertised_port:   what it tells others, None when the same; a tap stands there.
     zookeeper_connect: with chroot; needed in both ZooKeeper modes.
     voters:            `controller.quorum.voters`; needed in the migrating and the KRaft mode.
+    bootstrap_only:    the same addresses as `controller.quorum.bootstrap.servers`, so that the broker knows no ids.
     replication:       replicas of internal topics, at most the number of brokers.
     extra:             further properties; they win.
     log_levels:        logger name to level; they win over QUIET.
@@ -80,6 +81,7 @@ class BrokerSpec:
     mode: BrokerMode = BrokerMode.ZOOKEEPER
     zookeeper_connect: str = ""
     voters: str = ""
+    bootstrap_only: bool = False
     advertised_port: int | None = None
     ibp: str = IBP
     log_directories: int = 1
@@ -138,8 +140,10 @@ class BrokerSpec:
         }
 
     def _of_quorum(self) -> dict[str, Value]:
+        servers = ",".join(voter.partition("@")[2] for voter in self.voters.split(","))
+        quorum = {"controller.quorum.bootstrap.servers": servers}
         return {
-            "controller.quorum.voters": self.voters,
+            **(quorum if self.bootstrap_only else {"controller.quorum.voters": self.voters}),
             "controller.listener.names": CONTROLLER_LISTENER,
             "listener.security.protocol.map": PROTOCOL_MAP,
         }

@@ -184,10 +184,10 @@ class _Demo:
     def _open_the_page(self) -> None:
         self.service.on_row = self._tell_row
         self.service.start()
-        self.voice.plain(f"page  {self.service.url}/")
+        self.voice.plain(f"page  {self.service.page}")
         if self.options.browser and sys.stdout.isatty():
             with suppress(webbrowser.Error):
-                webbrowser.open(self.service.url)
+                webbrowser.open(self.service.page)
 
     def _build(self) -> OurController:
         options = self.options
@@ -301,11 +301,14 @@ class _Demo:
     def _tell_how(self, word: str, to: str) -> None:
         url, number = self.service.url, self.migration
         step = f"{url}/api/v1/migrations/{number}/{word}"
+        token = self.service.token_file
         body = json.dumps({"to": to, "who": "me"})
         self.voice.plain(
             f"\n  the gate to {to} is open. Look at {url}/migrations/{number}, then in a second terminal:\n"
+            f"    export ZK2KRAFT_TOKEN_FILE={token}\n"
             f"    zk2kraft {word} --url {url} --migration {number}{' --to ' + to if word == 'advance' else ''}\n"
-            f"    curl -X POST {step} -H 'Content-Type: application/json' -d '{body}'\n"
+            f'    curl -X POST {step} -H "Authorization: Bearer $(cat {token})" '
+            f"-H 'Content-Type: application/json' -d '{body}'\n"
         )
 
     def _rehearsed(self) -> None:

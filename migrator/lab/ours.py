@@ -34,8 +34,6 @@ CONTROL_TIMEOUT_S: Final = 10.0
 FORMAT_DEADLINE_S: Final = 30.0
 IN_THE_LABORATORY: Final = {"ZK2KRAFT_LAB": "1"}
 """Without it a quorum of one does not take over."""
-PLAIN_KRAFT: Final = {"ZK2KRAFT_LAB_KRAFT": "1"}
-"""With it ours leads a log of no migration as well: for benchmarks, and to try a quorum without a cluster."""
 
 
 class OurController:

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import httpx
@@ -70,6 +71,7 @@ class LabService:
         environment = {**os.environ, **IN_THE_LABORATORY, "TMPDIR": str(self.directory)}
         self._process = self.laboratory.processes.start(self.name, command, environment=environment)
         self.url = f"http://127.0.0.1:{self._port}"
+        self._http.headers.pop("authorization", None)
         self.laboratory.wait(self._why_silent, name=self.name, deadline_s=READY_DEADLINE_S, process=self.process)
 
     def stop(self, deadline_s: float = STOP_DEADLINE_S) -> float:
@@ -172,9 +174,20 @@ class LabService:
             raise TOOL_FAILED.error(tool=tool, exit_code=answer.status_code, output=said)
         return document
 
+    @property
+    def token_file(self) -> Path:
+        """Of this service, which makes it at its first start."""
+        return self.directory / "data" / "token"
+
+    @property
+    def page(self) -> str:
+        """A link that opens the page without asking for the token."""
+        return f"{self.url}/login?token={self.token_file.read_text().strip()}"
+
     def _why_silent(self) -> str | None:
         try:
+            self._http.headers["authorization"] = f"Bearer {self.token_file.read_text().strip()}"
             self.get("/migrations")
-        except (httpx.HTTPError, ValueError) as error:
+        except (httpx.HTTPError, ValueError, OSError) as error:
             return f"no answer ({type(error).__name__})"
         return None

@@ -36,7 +36,7 @@ from migrator.model.image import Position
 from migrator.model.values import Mark, MigrationState
 from migrator.node.applied_log import AppliedLog
 from migrator.node.log_replay import ReadAhead, bootstrap_level
-from migrator.node.payloads import BATCH_RECORDS_MAX, cut
+from migrator.node.payloads import cut
 from migrator.node.pending_appends import LeadershipLost, PendingAppend, PendingAppends, wait_for_commit
 from migrator.node.raft_node import RaftNode
 from migrator.raft.types import Payload, SnapshotId
@@ -72,10 +72,10 @@ class ActiveController:
         self.contacts = Contacts()
         self._buckets = MutationBuckets(settings.mutation_windows_s)
         self.epoch: int | None = None
-        self.writes_allowed: Callable[[], bool] = lambda: False
+        self.writes_allowed: Callable[[], bool] = lambda: not settings.migration_enabled
+        """With the migration the driver says when; without it nothing has to happen first."""
         self.blocked: Callable[[], str | None] = lambda: None
         self.unmirrored: Callable[[Message], Awaitable[Mapping[str, Occurrence]]] = _everything_follows
-        self._serves_kraft = False
         self._raft = raft
         self._log = AppliedLog(raft, read_ahead)
         self._elected: tuple[int, int] | None = None
@@ -180,7 +180,6 @@ class ActiveController:
             log_is_empty=self._log.is_empty,
             migration_enabled=self.settings.migration_enabled,
             bootstrap_level=bootstrap_level(self._bootstrap),
-            serves_kraft=self._serves_kraft,
         )
         if refusal is not None:
             self._on_refused(FindingError(refusal))
@@ -257,11 +256,6 @@ class ActiveController:
         self._raft.metrics.commit.observe(time.perf_counter() - received)
         return reply
 
-    def serve_without_migration(self) -> None:
-        """Be the controller of a cluster that knows no ZooKeeper; call before the node starts."""
-        self._serves_kraft = True
-        self.writes_allowed = lambda: True
-
     def allows(self, request: Message, asker: Asker) -> bool:
         """Whether somebody may ask this at all; topics and configurations are looked at one by one later."""
         rules = self.settings.authorizer
@@ -308,7 +302,7 @@ class ActiveController:
         for record, version in records:
             values.append(encode_record(record, version))
             replay(draft, record)
-        payloads = cut(values, BATCH_RECORDS_MAX if divisible else len(values), self._raft.wall_ms())
+        payloads = cut(values, self._raft.wall_ms(), divisible=divisible)
         offset = self._raft.voter.log.end + len(values) - 1
         delta = draft.finish(Position(self.epoch, offset))
         self.newest = delta.after

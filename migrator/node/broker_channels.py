@@ -153,7 +153,7 @@ class BrokerChannels:
                 answer = await channel.connection.send(
                     order.api_key, VERSIONS[order.api_key], order.body, _RESPONSES[order.api_key]
                 )
-            except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
+            except Exception as error:
                 channel.state.problem = f"{type(error).__name__}: {error}"
                 await asyncio.sleep(RETRY_S)
                 continue

@@ -48,7 +48,11 @@ class ClientSecurity:
     begin: Callable[[], ClientSide] | None = None
 
     async def open(self, host: str, port: int, client_id: str) -> Connection:
-        reader, writer = await asyncio.open_connection(host, port, ssl=self.context)
+        """Raises OSError also for a host that is no name: to whoever asks, it is one that cannot be reached."""
+        try:
+            reader, writer = await asyncio.open_connection(host, port, ssl=self.context)
+        except (ValueError, OverflowError) as error:
+            raise OSError(f"{host!r}:{port} is no address: {error}") from error
         connection = writer.get_extra_info("socket")
         if connection is not None:
             keep_alive(connection)

@@ -87,6 +87,7 @@ class NodeConfig:
     auto_leader_rebalance: bool = True
     leader_imbalance_check_interval_s: int = 300
     unclean_leader_election: bool = False
+    unclean_check_interval_ms: int = 300_000
     connections_max: int = 2**31 - 1
     connections_idle_ms: int | None = 600_000
     """None: for ever."""
@@ -210,6 +211,7 @@ class _Parser:
             auto_leader_rebalance=self._bool("auto.leader.rebalance.enable", True),
             leader_imbalance_check_interval_s=self._int("leader.imbalance.check.interval.seconds", 300, at_least=1),
             unclean_leader_election=self._bool("unclean.leader.election.enable", False),
+            unclean_check_interval_ms=self._int("unclean.leader.election.interval.ms", 300_000, at_least=1),
             connections_max=self._int("max.connections", 2**31 - 1, at_least=1, at_most=2**31 - 1),
             connections_idle_ms=self._idle_ms(),
             quorum=self._quorum_settings(),

@@ -26,7 +26,16 @@ from migrator.driver.machine import (
     move,
     writes_allowed,
 )
-from migrator.errors import TAKEOVER_ABORTED, TOLD_TOO_LATE, ZOOKEEPER_LOST, FindingError, Occurrence
+from migrator.driver.unmirrored import Unmirrored
+from migrator.errors import (
+    NOT_MIRRORED,
+    TAKEOVER_ABORTED,
+    TOLD_TOO_LATE,
+    UNEXPECTED,
+    ZOOKEEPER_LOST,
+    FindingError,
+    Occurrence,
+)
 from migrator.model.draft import Delta
 from migrator.model.image import Position
 from migrator.model.values import Mark, MigrationState
@@ -36,7 +45,7 @@ from migrator.node.claim_watch import ClaimWatch
 from migrator.node.client_security import client_security
 from migrator.node.config import NodeConfig
 from migrator.node.divergence_watch import DivergenceWatch
-from migrator.node.driver_state import DriverState
+from migrator.node.driver_state import DriverState, not_mirrored, unexpected
 from migrator.node.encoder_config import encoder_of
 from migrator.node.event_queue import EventQueue
 from migrator.node.hooks import Hooks
@@ -218,7 +227,14 @@ class DriverNode:
             self.mirror.publish(delta)
         else:
             self.backlog.append(delta)
-        self.propagator.published(delta)
+        try:
+            self.propagator.published(delta)
+        except Exception as error:  # a commit reaches every voter: none of them may end of it
+            log.exception("brokers.not_told", offset=delta.after.position.offset)
+            self.now.alarm(UNEXPECTED.code, unexpected("telling brokers of a change", error))
+            self.propagator.teller = None  # told anew, everything, after the reconcile
+            if self.mirror is not None:
+                self.mirror.break_off(f"brokers could not be told: {error}")
 
     def _note_what_surveys_miss(self, delta: Delta) -> None:
         """Brokers that came back have to be asked again what they have."""
@@ -246,6 +262,11 @@ class DriverNode:
 
     def on_claim(self, claim: Claim) -> None:
         self.now.claim = claim
+
+    def on_unmirrored(self, found: tuple[Unmirrored, ...]) -> None:
+        """What ZooKeeper cannot be told, from now on; nothing any more when there is none."""
+        self.now.unmirrored = found
+        self.now.alarm(NOT_MIRRORED.code, not_mirrored(found))
 
     def on_broken(self, reason: str) -> None:
         self.mirror = None
@@ -303,7 +324,8 @@ class DriverNode:
                 return await act()
             except LeadershipLost:
                 return Happened.LEADERSHIP_LOST
-            except FindingError as error:
+            except Exception as fault:
+                error = self._named(fault)
                 if in_copy(self.now.state) and error.code == ZOOKEEPER_LOST.code:
                     happened = await self._ride_out(error)
                     if happened is None:
@@ -320,6 +342,19 @@ class DriverNode:
                     return self.too_late()
                 await asyncio.sleep(pause_s)
                 pause_s = AGAIN_S if self.now.window is not None else min(2 * pause_s, AGAIN_MAX_S)
+
+    def _named(self, error: Exception) -> FindingError:
+        """A fault that nobody thought of is named, where the log is the truth already: of the next leader's acts it
+        would come too. Elsewhere it ends the process, and with it the claim.
+        """
+        if isinstance(error, FindingError):
+            return error
+        if self.now.state not in (State.RESUMING, State.SYNCING, State.TELLING_BROKERS, State.DUAL_WRITE):
+            raise error
+        log.exception("driver.fault", state=self.now.state.value)
+        found = unexpected(self.now.state.value, error)
+        self.now.alarm(UNEXPECTED.code, found)
+        return FindingError(found)
 
     async def _ride_out(self, error: FindingError) -> Happened | None:
         """Nothing is appended yet, so the same can be read once more, as long as the claim stands. None: do so."""

@@ -8,7 +8,7 @@ Elsewhere: which states there are (driver.machine), what is shown of it (status.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,8 @@ from migrator.driver.guard import Survey
 from migrator.driver.machine import Happened, State, Window, in_window, may_abort
 from migrator.driver.orders import NO_ORDERS, Orders
 from migrator.driver.tree import Tree
-from migrator.errors import Occurrence
+from migrator.driver.unmirrored import Unmirrored
+from migrator.errors import NOT_MIRRORED, UNEXPECTED, Occurrence
 from migrator.model.image import NOWHERE, Position
 from migrator.model.verdict import Verdict
 
@@ -58,6 +59,8 @@ class DriverState:
     reconciled_writes: int | None = None
     unreadable: Mapping[str, Occurrence] = field(default_factory=dict)
     """Brokers with a password in ZooKeeper that cannot be decoded: their configuration is not written there."""
+    unmirrored: tuple[Unmirrored, ...] = ()
+    """What the log says and ZooKeeper cannot be told, at the last plan."""
     broken: str = ""
     """Why the mirror broke last."""
     orders: Orders = NO_ORDERS
@@ -110,6 +113,7 @@ class DriverState:
         self.dual_write_at = NOWHERE
         self.fresh_copy = False
         self.unreadable = {}
+        self.unmirrored = ()
         self.orders = NO_ORDERS
         self.alarms.clear()
         self.surveys.clear()
@@ -119,3 +123,14 @@ class DriverState:
         if self.window is None or not in_window(self.state):
             return None
         return now_ms - self.window.opened_ms
+
+
+def not_mirrored(found: Sequence[Unmirrored]) -> Occurrence | None:
+    if not found:
+        return None
+    first = found[0]
+    return NOT_MIRRORED.found(count=len(found), first=f"{first.family} {first.key}", reason=first.reason)
+
+
+def unexpected(where: str, error: Exception) -> Occurrence:
+    return UNEXPECTED.found(where=where, reason=f"{type(error).__name__}: {error}")

@@ -25,6 +25,7 @@ from migrator.driver.strangers import Strangers
 from migrator.driver.tell import reachable
 from migrator.driver.teller import Teller
 from migrator.driver.tree import Tree, as_image, changed_since, clear_broker_configs, missing_states, problems_of
+from migrator.driver.unmirrored import Unmirrored
 from migrator.errors import (
     FULL_SEND_INCOMPLETE,
     MIRROR_BROKE,
@@ -104,8 +105,11 @@ class DualWriteActs:
         planned, unreadable = await self._write_difference(tree, target, claim)
         await self._take_orders_away(orders, claim, begun)
         d.now.reconciled_writes = planned.writes
+        d.on_unmirrored(planned.unmirrored)
         log.info("zk.reconciled", writes=planned.writes, multis=len(planned.multis))
-        self._start_mirror(planned.claim, target, Shape(planned.configs, unreadable=unreadable), session_id)
+        self._start_mirror(
+            planned.claim, target, Shape(planned.configs, unreadable=unreadable), session_id, planned.unmirrored
+        )
         if d.mirror is None:
             raise MIRROR_BROKE.error(reason=d.now.broken)
         if d.propagator.teller is None:
@@ -240,7 +244,9 @@ class DualWriteActs:
             if not outcome.applied:
                 raise FindingError(refusal(multi, outcome))
 
-    def _start_mirror(self, claim: Claim, image: Image, shape: Shape, session_id: int) -> None:
+    def _start_mirror(
+        self, claim: Claim, image: Image, shape: Shape, session_id: int, unmirrored: tuple[Unmirrored, ...]
+    ) -> None:
         d = self.d
         d.now.claim = claim
         d.wrote(image.position)
@@ -254,6 +260,8 @@ class DualWriteActs:
             on_applied=d.on_applied,
             on_broken=d.on_broken,
             on_claim=d.on_claim,
+            on_unmirrored=d.on_unmirrored,
+            unmirrored=unmirrored,
         )
         waiting, d.backlog = d.backlog, []
         for delta in waiting:

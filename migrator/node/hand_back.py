@@ -39,6 +39,7 @@ from migrator.model.values import Mark
 from migrator.node.claims import read_claim
 from migrator.node.config import NodeConfig
 from migrator.node.driver_node import DriverNode
+from migrator.node.driver_state import not_mirrored
 from migrator.node.tree_reader import missing_places, read_tree
 from migrator.node.zookeeper_orders import read_orders
 from migrator.zk import paths
@@ -198,6 +199,7 @@ class HandBackActs:
             self._refuse_with_kraft_brokers()
             self._refuse_beside_stock()
             await self._quiet()
+            self._refuse_with_unmirrored()
             await asyncio.to_thread(self._refuse_missing_places)
             await self._refuse_with_orders()
             report, highest = await asyncio.to_thread(self._compare)
@@ -231,6 +233,11 @@ class HandBackActs:
         if ours <= voters // 2:
             reason = f"{ours} of {voters} voters are there; {', '.join(foreign)}"
             raise HAND_BACK_NOT_POSSIBLE.error(reason=reason)
+
+    def _refuse_with_unmirrored(self) -> None:
+        found = not_mirrored(self.d.now.unmirrored)
+        if found is not None:
+            raise HAND_BACK_NOT_POSSIBLE.error(reason=f"{found.code} {found.text}")
 
     def _refuse_missing_places(self) -> None:
         """On a thread. What somebody deleted is created again first, from the log, which is retired afterwards."""

@@ -270,6 +270,10 @@ GAUGES: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], float | None
         "records that ZooKeeper does not have yet",
         _of_driver(lambda status: status["dual_write"]["lag_records"]),
     ),
+    "zk2kraft_zk_unmirrored": (
+        "things of the log that ZooKeeper cannot be told; each bars the way back",
+        _of_driver(lambda status: float(status["dual_write"]["unmirrored_count"])),
+    ),
     "zk2kraft_zk_orders": (
         "orders for a ZooKeeper controller that stand in ZooKeeper; each bars the way back",
         _of_driver(lambda status: float(status["dual_write"]["orders_count"])),

@@ -18,7 +18,8 @@ from typing import Protocol
 import structlog
 
 from migrator.driver.claim import Claim
-from migrator.driver.mirror import Shape, plan
+from migrator.driver.mirror import Shape, plan, still_unmirrored
+from migrator.driver.unmirrored import Unmirrored
 from migrator.errors import FindingError
 from migrator.model.draft import Delta
 from migrator.model.image import Image, Position
@@ -73,7 +74,10 @@ class Mirror:
         on_applied: Callable[[Position], None],
         on_broken: Callable[[str], None],
         on_claim: Callable[[Claim], None],
+        on_unmirrored: Callable[[tuple[Unmirrored, ...]], None] = lambda _: None,
+        unmirrored: tuple[Unmirrored, ...] = (),
     ) -> None:
+        """unmirrored: what the reconcile before could not write."""
         self.image = image
         """What ZooKeeper has for certain."""
         self._session = session
@@ -87,6 +91,8 @@ class Mirror:
         self._on_applied = on_applied
         self._on_broken = on_broken
         self._on_claim = on_claim
+        self._on_unmirrored = on_unmirrored
+        self.unmirrored = unmirrored
         self._broken = False
         self._loop = asyncio.get_running_loop()
         self.lag_ms = 0.0
@@ -102,7 +108,13 @@ class Mirror:
             return
         position = delta.after.position
         shape = Shape(self._configs, unreadable=self._unreadable)
-        planned = plan(delta, self._planned_claim, position, shape, self._passwords)
+        try:
+            planned = plan(delta, self._planned_claim, position, shape, self._passwords)
+            self._note_unmirrored(still_unmirrored(self.unmirrored, delta, planned))
+        except Exception as error:
+            log.exception("dual_write.not_planned", offset=position.offset)
+            self._break(f"{type(error).__name__}: {error}")
+            return
         if not planned.multis:
             if not self._sent:
                 self.image = delta.after
@@ -129,11 +141,16 @@ class Mirror:
             last_one = index == len(planned.multis) - 1
             try:
                 pending = self._session.send(multi)
-            except FindingError as error:
-                self._break(str(error))
+            except Exception as error:
+                self._break(str(error) if isinstance(error, FindingError) else f"{type(error).__name__}: {error}")
                 return
             self._sent.append(_Sent(multi, pending, batch if last_one else None))
             pending.when_done(self._answered)
+
+    def _note_unmirrored(self, found: tuple[Unmirrored, ...]) -> None:
+        if found != self.unmirrored:
+            self.unmirrored = found
+            self._on_unmirrored(found)
 
     def break_off(self, reason: str) -> None:
         """What is on its way may be lost: nothing more is sent, and that is reported."""

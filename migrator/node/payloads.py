@@ -8,20 +8,39 @@ Source: Kafka 3.9 `QuorumController.appendRecords`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from migrator.raft.types import Payload
 from migrator.wire.batch import build_batch
 
 BATCH_RECORDS_MAX: Final = 10_000
-"""Of what may lie in several batches, as stock. A batch then stays far below what the log accepts."""
+"""Of what may lie in several batches, as stock."""
+
+BATCH_VALUES_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Of the values in such a batch: with what surrounds them it stays below what the log accepts."""
 
 
-def cut(values: Sequence[bytes], records_max: int, timestamp_ms: int) -> list[Payload]:
-    """At most `records_max` records in a batch. Raises UnencodableError where a batch becomes too large for the log."""
-    pieces = [values[at : at + records_max] for at in range(0, len(values), records_max)]
+def pieces(values: Iterable[bytes], records_max: int, bytes_max: int = BATCH_VALUES_BYTES_MAX) -> Iterator[list[bytes]]:
+    """Cut in order: at most so many records and bytes in a piece, but at least one record."""
+    piece: list[bytes] = []
+    size = 0
+    for value in values:
+        if piece and (len(piece) == records_max or size + len(value) > bytes_max):
+            yield piece
+            piece, size = [], 0
+        piece.append(value)
+        size += len(value)
+    if piece:
+        yield piece
+
+
+def cut(values: Sequence[bytes], timestamp_ms: int, *, divisible: bool) -> list[Payload]:
+    """divisible: in as many batches as it takes; otherwise in one.
+
+    Raises UnencodableError where a batch becomes too large for the log.
+    """
     return [
         Payload(len(piece), build_batch(base_offset=0, leader_epoch=0, timestamp_ms=timestamp_ms, values=piece))
-        for piece in pieces
+        for piece in (pieces(values, BATCH_RECORDS_MAX) if divisible else (values,))
     ]

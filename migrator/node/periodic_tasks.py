@@ -1,4 +1,5 @@
-"""What the active controller does by the clock: NoOps, sessions and tokens that end, leaders that come home.
+"""What the active controller does by the clock: NoOps, sessions and tokens that end, leaders that come home, unclean
+leaders where a topic allows them.
 
 In:   time that passes. Out: appends, where this node leads and changes may be made.
 Elsewhere: what is decided (controller).
@@ -15,10 +16,11 @@ import structlog
 
 from migrator.controller.brokers import fence_longest_silent
 from migrator.controller.decision import Record, Situation
-from migrator.controller.elections import preferred_leaders
+from migrator.controller.elections import preferred_leaders, unclean_leaders
 from migrator.controller.tokens import expired_tokens
 from migrator.node.active_controller import ActiveController
 from migrator.node.config import NodeConfig
+from migrator.wire.messages.metadata import PartitionChangeRecord
 
 log = structlog.get_logger()
 
@@ -26,13 +28,14 @@ TICK_S: Final = 0.1
 SILENCE_LOOK_S: Final = 0.5
 
 BALANCE_MAX: Final = 1_000
-"""Preferred-leader changes per round."""
+"""Preferred-leader changes, and unclean elections, per round."""
 
 
 async def run_periodic_tasks(controller: ActiveController, config: NodeConfig) -> None:
     """For ever."""
     next_silence = time.monotonic()
     next_balance = next_silence + config.leader_imbalance_check_interval_s
+    next_unclean = next_silence + config.unclean_check_interval_ms / 1000
     next_sweep = next_silence + config.token_check_interval_ms / 1000
     while True:
         await asyncio.sleep(TICK_S)
@@ -44,6 +47,9 @@ async def run_periodic_tasks(controller: ActiveController, config: NodeConfig) -
         if config.auto_leader_rebalance and now >= next_balance:
             controller.append_unasked(_balanced_leaders)
             next_balance = now + config.leader_imbalance_check_interval_s
+        if now >= next_unclean:
+            again = controller.append_unasked(_unclean_leaders)  # as many rounds as there are partitions for
+            next_unclean = now if again else now + config.unclean_check_interval_ms / 1000
         if now >= next_sweep:
             controller.append_unasked(_swept_tokens)
             next_sweep = now + config.token_check_interval_ms / 1000
@@ -69,6 +75,19 @@ def _balanced_leaders(situation: Situation) -> list[Record]:
     if records:
         log.info("leaders.balanced", partitions=len(records))
     return records
+
+
+def _unclean_leaders(situation: Situation) -> list[Record]:
+    """Until this a partition whose topic began to allow it, or whose replica came back, waits without a leader."""
+    records = unclean_leaders(situation, BALANCE_MAX)
+    if records:
+        log.error("leaders.unclean", partitions=len(records), topics=_topics(situation, records)[:10])
+    return records
+
+
+def _topics(situation: Situation, records: list[Record]) -> list[str]:
+    changes = [message for message, _ in records if isinstance(message, PartitionChangeRecord)]
+    return sorted({situation.image.topics[each.topic_id].name for each in changes})
 
 
 def _swept_tokens(situation: Situation) -> list[Record]:

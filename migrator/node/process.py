@@ -63,10 +63,6 @@ log = structlog.get_logger()
 LABORATORY = "ZK2KRAFT_LAB"
 """This variable lifts one rule and nothing else: that a takeover needs at least three voters."""
 
-PLAIN_KRAFT = "ZK2KRAFT_LAB_KRAFT"
-"""With this one a controller without the migration flag leads and changes metadata. For the benchmark: no broker of a
-KRaft cluster was ever tried with it."""
-
 
 FATAL_WITHIN_S: Final = 10
 STOP_WITHIN_S: Final = 30
@@ -219,8 +215,6 @@ class ControllerProcess:
         if config.migration_enabled:
             session, driver, acts = await self._start_driver(parts)
             parts.session, parts.driver, parts.acts = session, driver, acts
-        elif os.environ.get(PLAIN_KRAFT) == "1":
-            controller.serve_without_migration()
         await self._listen(parts)
         self._start_control(loop, parts, meta)
         raft.start()

@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol, assert_never
 
 import structlog
 
-from migrator.errors import LOG_NOT_ON_DISK, FindingError, Occurrence
+from migrator.errors import LOG_NOT_ON_DISK, SNAPSHOT_NOT_WRITTEN, FindingError, Occurrence
 from migrator.node.calm import Calm
 from migrator.node.log_flusher import Disk, DiskThread, LogFlusher
 from migrator.node.log_store import LogStore
@@ -68,6 +68,7 @@ from migrator.raft.types import (
     RecordsApplied,
     RequestDropped,
     ResignRequested,
+    SnapshotFailed,
     SnapshotId,
     SnapshotTaken,
     Started,
@@ -133,6 +134,7 @@ class RaftNode:
         self._is_executing = False
         self._has_left = False
         self._has_failed = False
+        self._snapshot_finding: Occurrence | None = None
         self._requests = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self.flusher = LogFlusher(
@@ -388,13 +390,25 @@ class RaftNode:
         await self._calm.over()
         began = time.monotonic()
         wall_ms = self.wall_ms()
-        size = await asyncio.to_thread(lambda: self.snapshots.write(snapshot, values(), wall_ms))
+        try:
+            size = await asyncio.to_thread(lambda: self.snapshots.write(snapshot, values(), wall_ms))
+        except Exception as error:  # whatever it is, every voter would meet it: the log has all of it, and goes on
+            self._snapshot_failed(snapshot, error)
+            return
+        self._snapshot_finding = None
         took_ms = int((time.monotonic() - began) * 1000)
         if not self._has_failed:
             self.store.roll()
         log.info("snapshot.taken", end=snapshot.end_offset, epoch=snapshot.epoch, bytes=size, took_ms=took_ms)
         self.receive(SnapshotTaken(snapshot, size))
         self._measure()
+
+    def _snapshot_failed(self, snapshot: SnapshotId, error: Exception) -> None:
+        reason = f"{type(error).__name__}: {error}"
+        finding = SNAPSHOT_NOT_WRITTEN.found(node=self.voter.node_id, end=snapshot.end_offset, reason=reason)
+        self._snapshot_finding = finding
+        log.error("snapshot.failed", code=finding.code, says=finding.text, exc_info=error)
+        self.receive(SnapshotFailed(snapshot))
 
     async def _measure_for_ever(self) -> None:
         while True:
@@ -404,10 +418,15 @@ class RaftNode:
     @property
     def findings(self) -> list[Occurrence]:
         """What troubles this voter now."""
-        return [each for each in (self.flusher.finding,) if each is not None]
+        return [each for each in (self.flusher.finding, self._snapshot_finding) if each is not None]
 
     def _measure(self) -> None:
-        self.receive(StorageMeasured(self.store.size(), self.snapshots.measured()))
+        try:
+            snapshots = self.snapshots.measured()
+        except OSError as error:  # nothing is forgotten then, and nothing is lost
+            log.warning("storage.not_measured", reason=str(error))
+            return
+        self.receive(StorageMeasured(self.store.size(), snapshots))
 
     def _flushed(self, end: int, generation: int, took_s: float) -> None:
         self.metrics.fsync.observe(took_s)

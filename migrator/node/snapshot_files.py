@@ -13,10 +13,10 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from migrator.node.payloads import pieces
 from migrator.node.storage import sync_directory
 from migrator.raft.types import SnapshotId, StoredSnapshot
 from migrator.wire.batch import build_batch, build_control_batch
@@ -67,12 +67,11 @@ class SnapshotFiles:
         last_ms: the time of the last record that it contains, for the header (its file is as old as that).
         """
         part = self._part(snapshot)
-        with part.open("wb") as file:
-            for batch in _batches(snapshot, values, last_ms):
-                file.write(batch)
-            file.flush()
-            os.fsync(file.fileno())
-            size = file.tell()
+        try:
+            size = _write(part, _batches(snapshot, values, last_ms))
+        except BaseException:
+            part.unlink(missing_ok=True)  # it takes room, perhaps the last there is
+            raise
         part.replace(self.path(snapshot))
         sync_directory(self.directory)
         return size
@@ -106,14 +105,23 @@ class SnapshotFiles:
         return path.with_name(path.name + _PART)
 
 
+def _write(path: Path, batches: Iterable[bytes]) -> int:
+    """On disk when it returns; the size."""
+    with path.open("wb") as file:
+        for batch in batches:
+            file.write(batch)
+        file.flush()
+        os.fsync(file.fileno())
+        return file.tell()
+
+
 def _batches(snapshot: SnapshotId, values: Iterable[bytes], last_ms: int) -> Iterator[bytes]:
     """Header, records, footer; offsets count from 0, and every batch carries the snapshot's epoch."""
     offset = 0
     header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_ms)
     yield build_control_batch(base_offset=0, leader_epoch=snapshot.epoch, timestamp_ms=last_ms, records=[header])
     offset += 1
-    remaining = iter(values)
-    while chunk := list(islice(remaining, RECORDS_PER_BATCH)):
+    for chunk in pieces(values, RECORDS_PER_BATCH):
         yield build_batch(base_offset=offset, leader_epoch=snapshot.epoch, timestamp_ms=last_ms, values=chunk)
         offset += len(chunk)
     footer = SnapshotFooterRecord(version=0)

@@ -18,7 +18,7 @@ from migrator.node.driver_node import DriverNode
 from migrator.node.driver_state import DriverState
 from migrator.node.raft_node import RaftNode
 
-ORDERS_SHOWN: Final = 100
+SHOWN: Final = 100
 
 
 def status(
@@ -100,7 +100,9 @@ def driver_status(driver: DriverNode) -> dict[str, Any]:
             "divergence": behind.level.name,
             "finding": None if too_far is None else too_far.as_json(),
             "reconciled_writes": now.reconciled_writes,
-            "orders": list(now.orders.given[:ORDERS_SHOWN]),
+            "unmirrored": [f"{each.family} {each.key}: {each.reason}" for each in now.unmirrored[:SHOWN]],
+            "unmirrored_count": len(now.unmirrored),
+            "orders": list(now.orders.given[:SHOWN]),
             "orders_count": len(now.orders.given),
         },
         "gate": None if now.verdict is None else now.verdict.as_json(),

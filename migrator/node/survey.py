@@ -62,7 +62,7 @@ async def _ask_all(
         async with limit:
             try:
                 answers[broker.id] = await _ask_one(ask, broker, listener, client_id, security)
-            except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
+            except Exception as error:
                 failed[broker.id] = f"{type(error).__name__}: {error}"
 
     await asyncio.gather(*(one(broker) for broker in brokers))

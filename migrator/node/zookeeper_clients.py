@@ -74,7 +74,7 @@ def _ask(server: str) -> str | Occurrence:
             answer = b""
             while len(answer) < ANSWER_BYTES_MAX and (part := connection.recv(1 << 16)):
                 answer += part
-    except OSError as error:
+    except (OSError, ValueError, OverflowError) as error:  # ValueError: a host that is no name
         return SESSIONS_NOT_READ.found(server=server, reason=f"{type(error).__name__}: {error}")
     text = answer.decode(errors="replace")
     if _NOT_ALLOWED in text:

@@ -86,7 +86,9 @@ def on_vote_received(q: Quorum, ask: VoteReceived, now_ms: int) -> None:
             granted = may_grant(q, ask)
             if granted and q.state.voted_for != ask.candidate:
                 q.become_voted(ask.candidate, now_ms)
-    q.out.append(AnswerVote(ask.request, error, q.leader, q.epoch, granted, top_level))
+    # One that resigned leads no more: who is refused must not take that for the word of a leader.
+    leader = NOBODY if ask.pre_vote and isinstance(q.role, Resigned) else q.leader
+    q.out.append(AnswerVote(ask.request, error, leader, q.epoch, granted, top_level))
 
 
 def _refusal_of_vote(q: Quorum, ask: VoteReceived) -> Error:
@@ -151,14 +153,18 @@ def on_vote_answered(q: Quorum, answer: VoteAnswered, now_ms: int) -> None:
 
 
 def _count_pre_vote(q: Quorum, role: Prospective, voter: int, answer: VoteAnswered, now_ms: int) -> None:
-    """A majority that would vote for it: stand. A peer that knows no pre-vote cannot be asked: stand as well."""
+    """A majority that would vote for it: stand. A peer that knows no pre-vote cannot be asked: stand as well.
+
+    Refused by the leader itself: it lives and is heard, so follow it again. While another voter is down the leader may
+    need exactly this node's fetches to go on.
+    """
     if answer.error not in (Error.NONE, Error.UNSUPPORTED_VERSION):
         q.requests.pause(voter, now_ms)
         return
     (role.granted if answer.granted else role.rejected).add(voter)
     if len(role.granted) >= q.majority or answer.error is Error.UNSUPPORTED_VERSION:
         q.become_candidate(now_ms, role.retries)
-    elif _is_hopeless(q, role):
+    elif _is_hopeless(q, role) or (not answer.granted and voter == answer.leader == q.leader):
         q.stand_back(now_ms)
 
 
@@ -186,10 +192,14 @@ def _back_off(q: Quorum, role: Candidate, now_ms: int) -> None:
 
 
 def on_leader_claimed(q: Quorum, claim: LeaderClaimed, now_ms: int) -> None:
-    """BeginQuorumEpoch. A follower that knows the leader already is not given more time by it."""
+    """BeginQuorumEpoch. A follower that knows the leader already is not given more time by it; one that asks already
+    who would vote for it follows again.
+    """
     error = _refusal_of_claim(q, claim)
     if error is Error.NONE:
         q.adopt(claim.epoch, claim.leader, now_ms)
+        if isinstance(q.role, Prospective) and q.leader != NOBODY:
+            q.stand_back(now_ms)
         if not _is_meant(q, claim.voter, claim.voter_directory):
             error = Error.INVALID_VOTER_KEY
     _answer_claim(q, claim.request, error)

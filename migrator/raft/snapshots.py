@@ -44,6 +44,11 @@ def on_snapshot_taken(q: Quorum, event: SnapshotTaken) -> None:
         q.log.add_snapshot(event.snapshot, event.size)
 
 
+def on_snapshot_failed(q: Quorum) -> None:
+    """The next one is ordered when as much or as much time has passed again: what refused this one may be gone then."""
+    q.snapshot_ordered = False
+
+
 def on_storage_measured(q: Quorum, event: StorageMeasured) -> None:
     """Forget the oldest part when there is too much or it is too old. The newest snapshot always stays.
 

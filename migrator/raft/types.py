@@ -117,6 +117,13 @@ class SnapshotTaken:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotFailed:
+    """The snapshot that was ordered could not be written; the log has everything that it would have had."""
+
+    snapshot: SnapshotId
+
+
+@dataclass(frozen=True, slots=True)
 class StoredSnapshot:
     """A snapshot on disk, as `StorageMeasured` lists it."""
 
@@ -297,6 +304,7 @@ Event = (
     | LogFlushed
     | RecordsApplied
     | SnapshotTaken
+    | SnapshotFailed
     | StorageMeasured
     | ResignRequested
     | Stopping

@@ -35,6 +35,7 @@ from migrator.raft.types import (
     RequestDropped,
     RequestFailed,
     ResignRequested,
+    SnapshotFailed,
     SnapshotTaken,
     Started,
     Stopping,
@@ -113,6 +114,8 @@ class Voter(Quorum):
                 following.on_fetch_snapshot_answered(self, event, now_ms)
             case SnapshotTaken():
                 snapshots.on_snapshot_taken(self, event)
+            case SnapshotFailed():
+                snapshots.on_snapshot_failed(self)
             case StorageMeasured():
                 snapshots.on_storage_measured(self, event)
             case Started():

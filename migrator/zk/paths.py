@@ -5,6 +5,7 @@ Source: Kafka 3.9 `ZkData.scala`.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 CLUSTER_ID: Final = "/cluster/id"
@@ -75,3 +76,15 @@ def broker_id(broker: int | str) -> str:
 def chroot_of(connect: str) -> str:
     """The chroot of a connect string, "" for none: all servers of one string share it."""
     return f"/{connect.partition('/')[2]}".rstrip("/")
+
+
+def problem_of(path: str) -> str | None:
+    """Why ZooKeeper takes no such path, None when it does.
+
+    Source: ZooKeeper 3.8 `PathUtils.validatePath`, which sees UTF-16; its clients refuse relative parts as well.
+    """
+    found = _REFUSED.search(path)
+    return None if found is None else f"ZooKeeper takes no path with {found[0]!r} in it"
+
+
+_REFUSED: Final = re.compile("//|/\\.{1,2}(?=/|$)|[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")

@@ -40,7 +40,7 @@ CHECKS = [
     negative_data_rejection,
 ]
 
-DOCUMENT: dict[str, Any] = make_app(None).openapi()  # type: ignore[arg-type]
+DOCUMENT: dict[str, Any] = make_app(None, "unused").openapi()  # type: ignore[arg-type]
 OPERATIONS = [(path, method) for path, methods in DOCUMENT["paths"].items() for method in methods]
 
 

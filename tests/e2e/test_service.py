@@ -85,6 +85,7 @@ class ServiceUnderTest:
         assert self.process.alive, self.process.log_tail()
         try:
             self.url = json.loads((self.directory / "serve.json").read_text())["url"]
+            self.http.headers["authorization"] = f"Bearer {(self.directory / 'token').read_text().strip()}"
             answer = self.http.get(self.url + "/readyz")
         except (OSError, ValueError, httpx.HTTPError) as error:
             return str(error)

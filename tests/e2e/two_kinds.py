@@ -7,7 +7,7 @@ from typing import NamedTuple
 from migrator.errors import FindingError
 from migrator.lab.controller import Controller, quorum_specs
 from migrator.lab.laboratory import Laboratory
-from migrator.lab.ours import PLAIN_KRAFT, OurController
+from migrator.lab.ours import OurController
 from migrator.lab.properties import Value
 from migrator.lab.tools import random_cluster_id
 from tests.e2e.support import wait_for
@@ -25,7 +25,6 @@ class TwoKinds(NamedTuple):
     def start(self) -> None:
         self.stock.start()
         for each in self.ours:
-            each.environment.update(PLAIN_KRAFT)
             each.launch()
         self.stock.wait_ready()
         for each in self.ours:

@@ -117,6 +117,26 @@ def test_a_follower_behind_a_bad_link_disturbs_nobody_then_or_later(seed: int, k
     assert world.nodes[lame].machine.applied >= committed
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_follower_that_missed_its_leader_for_a_moment_comes_back_while_another_voter_is_down(seed: int) -> None:
+    """The leader lives, and needs it: without its fetches there is no majority."""
+    world = a_calm_world(seed)
+    world.plan = replace(world.plan, storm_events=300)
+    world._storm()
+    leader = world.last_leader
+    lame, other = (node for node in world.plan.voter_ids if node != leader)
+    world.crash(world.nodes[other], power_cut=False, down_ms=20_000)
+    world.plan = replace(world.plan, storm_events=10**9)
+    world._run_until(world.now + 1_000)
+    elections = world.counts["elections"]
+    world._cut_for(290, [(leader, lame)], both=True)
+    world._run_until(world.now + 300)
+    committed = world.ledger.committed.end
+    world._run_until(world.now + 4_000)
+    assert world.ledger.committed.end > committed + 20
+    assert (world.last_leader, world.counts["elections"]) == (leader, elections), "\n".join(world.story)
+
+
 def test_without_asking_first_the_same_follower_deposes_its_leader() -> None:
     """What a quorum of 3.9 does, and why we ask first."""
     world = a_calm_world(0, pre_vote=False)

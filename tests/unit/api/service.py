@@ -14,18 +14,20 @@ from api.rest.parts import Parts
 from tests.unit.state_machine.world import World
 
 BASE = "http://127.0.0.1:8085"
+TOKEN = "the-token-of-this-test-service"
 
 
 class InProcess:
     """Asks an application in this process; one request, one event loop."""
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: Any, token: str = TOKEN) -> None:
         self._app = app
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         async def ask() -> httpx.Response:
             transport = httpx.ASGITransport(self._app, raise_app_exceptions=False)
-            async with httpx.AsyncClient(transport=transport, base_url=BASE) as http:
+            async with httpx.AsyncClient(transport=transport, base_url=BASE, headers=self._headers) as http:
                 return await http.request(method, path, **arguments)
 
         return asyncio.run(ask())
@@ -48,8 +50,9 @@ class Served:
         self.last_round_at: float | None = None
         self.woken = 0
         parts = Parts(self.world.store, self.world.settings, self.world.clock, self._wake, lambda: self.last_round_at)
-        self.app = make_app(parts)
-        self.http = InProcess(guarded(self.app))
+        self.app = make_app(parts, TOKEN)
+        self.http = InProcess(guarded(self.app, TOKEN))
+        self.stranger = InProcess(guarded(self.app, TOKEN), token="")
 
     def _wake(self) -> None:
         self.woken += 1

@@ -15,12 +15,13 @@ from migrator.controller.elections import (
     elect,
     preferred_leaders,
     unclean_enabled,
+    unclean_leaders,
 )
 from migrator.model.values import NO_LEADER, Partition, Recovery
 from migrator.wire.messages.metadata import NO_LEADER_CHANGE, NO_RECOVERY_CHANGE, PartitionChangeRecord
 from tests.support.arbitrary_images import BROKERS
 from tests.support.builders import a_broker, a_partition, a_topic, an_id, an_image
-from tests.support.situations import a_situation
+from tests.support.situations import CONTROLLER, a_situation, replayed
 
 TOPIC = an_id("orders")
 
@@ -156,27 +157,72 @@ def test_during_the_migration_a_shrinking_in_sync_set_raises_the_leader_epoch() 
 
 
 @pytest.mark.parametrize(
-    ("topic", "brokers", "file", "expected"),
+    ("topic", "node", "brokers", "file", "expected"),
     [
-        ("true", "false", False, True),
-        ("false", "true", True, False),
-        (None, "true", False, True),
-        (None, "false", True, False),
-        (None, None, True, True),
-        (None, None, False, False),
-        (" TRUE ", None, False, True),
+        ("true", "false", "false", False, True),
+        ("false", "true", "true", True, False),
+        (None, "true", "false", False, True),
+        (None, "false", "true", True, False),
+        (None, None, "true", False, True),
+        (None, None, "false", True, False),
+        (None, None, None, True, True),
+        (None, None, None, False, False),
+        (" TRUE ", None, None, False, True),
     ],
 )
 def test_whether_an_unclean_leader_is_allowed_is_said_by_the_topic_first(
-    topic: str | None, brokers: str | None, file: bool, expected: bool
+    topic: str | None, node: str | None, brokers: str | None, file: bool, expected: bool
 ) -> None:
+    """node: what was set for the controller that decides, by its id."""
     key = "unclean.leader.election.enable"
+    set_for = {str(CONTROLLER): node, "": brokers}
     image = an_image(
         a_topic("orders"),
         topic_configs={} if topic is None else {"orders": {key: topic}},
-        broker_configs={} if brokers is None else {"": {key: brokers}},
+        broker_configs={name: {key: value} for name, value in set_for.items() if value is not None},
     )
     assert unclean_enabled(a_situation(image, unclean_leader_election=file), "orders") is expected
+
+
+def test_a_partition_without_a_leader_gets_an_unclean_one_where_its_topic_allows_it() -> None:
+    """The sweep: the topic began to allow it, or the replica came back, after the last replica in sync had gone."""
+    allows = {"unclean.leader.election.enable": "true"}
+    alone = {"isr": (3,), "leader": -1}
+    able, unable = (
+        a_topic("able", [a_partition(n, **alone) for n in range(3)]),
+        a_topic("unable", [a_partition(**alone)]),
+    )
+    nowhere = a_topic("nowhere", [a_partition(replicas=(3,), leader=-1)])
+    led = a_topic("led", [a_partition(isr=(2,))])
+    image = an_image(
+        able,
+        unable,
+        nowhere,
+        led,
+        brokers=(1, 2, a_broker(3, fenced=True)),
+        topic_configs={
+            "able": allows,
+            "nowhere": allows,
+            "led": allows,
+        },
+    )
+    situation = a_situation(image)
+    records = unclean_leaders(situation, 10)
+    after = replayed(image, records).after
+    assert [(each.leader, each.isr, each.recovery) for each in after.topics[able.id].partitions] == [
+        (1, (1,), Recovery.RECOVERING)
+    ] * 3
+    assert len(records) == 3
+    assert len(unclean_leaders(situation, 2)) == 2
+    everywhere = a_situation(image, unclean_leader_election=True)
+    assert len(unclean_leaders(everywhere, 10)) == 4
+
+
+def test_an_unclean_leader_is_a_clean_one_where_a_replica_in_sync_is_back() -> None:
+    orders = a_topic("orders", [a_partition(isr=(2,), leader=-1)])
+    image = an_image(orders, topic_configs={"orders": {"unclean.leader.election.enable": "true"}})
+    (partition,) = replayed(image, unclean_leaders(a_situation(image), 10)).after.topics[orders.id].partitions
+    assert (partition.leader, partition.isr, partition.recovery) == (2, (2,), Recovery.RECOVERED)
 
 
 def test_leadership_comes_home_to_first_replicas_that_can_lead_and_no_more_than_asked() -> None:

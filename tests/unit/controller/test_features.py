@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from migrator.controller.decision import Error, Record
 from migrator.controller.features import (
@@ -137,9 +138,10 @@ def test_who_asks_a_controller_for_brokers_is_told_so(version: int, endpoint_typ
         (True, MigrationState.NONE, True, 21, None),
         (True, MigrationState.NONE, True, 13, None),
         (True, MigrationState.NONE, True, 12, "does not support migrations"),  # F-11
-        (True, MigrationState.NONE, False, 1, None),
+        (True, MigrationState.NONE, False, 21, None),
+        (True, MigrationState.NONE, False, 7, "this controller serves 3.4-IV0 (8) to 3.9-IV0 (21)"),
         (False, MigrationState.NONE, True, 21, "can never be migrated to"),  # F-04
-        (False, MigrationState.NONE, False, 21, "let a stock one go on"),
+        (False, MigrationState.NONE, False, 21, None),
         (False, MigrationState.PRE_MIGRATION, True, 21, None),
         (False, MigrationState.PRE_MIGRATION, False, 21, None),
         (False, MigrationState.MIGRATION, True, 21, None),
@@ -159,14 +161,24 @@ def test_a_controller_leads_only_a_log_that_fits_its_file(
         assert (refused or "") in found.text
 
 
-def test_a_log_of_no_migration_is_led_where_that_was_allowed_and_never_one_in_migration() -> None:
-    def refused(state: MigrationState) -> bool:
-        image = an_image(migration=state)
-        allowed = {"log_is_empty": False, "migration_enabled": False, "serves_kraft": True}
-        return activation_refusal(image, bootstrap_level=21, **allowed) is not None
-
-    assert not refused(MigrationState.NONE)
-    assert refused(MigrationState.MIGRATION)
+@pytest.mark.parametrize("state", [MigrationState.NONE, MigrationState.POST_MIGRATION])
+@pytest.mark.parametrize(
+    ("feature", "level", "reason"),
+    [
+        (METADATA_VERSION, 22, "metadata.version 22"),
+        (METADATA_VERSION, 7, "metadata.version 3.3-IV3 (7)"),
+        ("transaction.version", 2, "finalizes transaction.version"),
+        ("transaction.version", 0, None),
+    ],
+)
+def test_a_cluster_that_expects_more_than_we_serve_is_left_to_stock(
+    state: MigrationState, feature: str, level: int, reason: str | None
+) -> None:
+    image = an_image(migration=state)
+    image = replace(image, features=image.features.set(feature, level))
+    found = activation_refusal(image, log_is_empty=False, migration_enabled=False, bootstrap_level=21)
+    assert (found is None) == (reason is None)
+    assert found is None or (found.code == "Z2K-3004" and reason and reason in found.text)
 
 
 @pytest.mark.parametrize(("enabled", "state"), [(True, MigrationState.PRE_MIGRATION), (False, MigrationState.NONE)])

@@ -103,7 +103,7 @@ def a_leader(image: Image) -> tuple[ActiveController, RaftThatNotes]:
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("migrator.node.active_controller.BATCH_RECORDS_MAX", RECORDS_MAX)
+    monkeypatch.setattr("migrator.node.payloads.BATCH_RECORDS_MAX", RECORDS_MAX)
     monkeypatch.setattr("migrator.wire.batch.BATCH_BYTES_MAX", BYTES_MAX)
 
 

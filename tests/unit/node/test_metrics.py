@@ -43,6 +43,7 @@ DRIVER: dict[str, Any] = {
         "blocking_ms": 11_500,
         "finding": {"code": "Z2K-2041"},
         "orders_count": 2,
+        "unmirrored_count": 1,
     },
     "brokers": [{"mode": "ZooKeeper", "problem": "error 31"}, {"mode": "KRaft", "problem": None}],
 }
@@ -161,7 +162,7 @@ def test_a_scrape_shows_where_the_node_stands() -> None:
     assert found["zk2kraft_driver_state", "DUAL_WRITE"] == found["zk2kraft_driver_finding", "Z2K-2004"] == 1
     assert found["zk2kraft_driver_state_seconds", ""] == 1.5
     assert found["zk2kraft_driver_finding", "Z2K-2041"] == found["zk2kraft_driver_finding", "Z2K-2101"] == 1
-    assert found["zk2kraft_zk_orders", ""] == 2
+    assert (found["zk2kraft_zk_orders", ""], found["zk2kraft_zk_unmirrored", ""]) == (2, 1)
     assert found["zk2kraft_zk_behind_seconds", ""] == 41.5
     assert found["kafka_controller_kafkacontroller_zkwritebehindlag", ""] == 3
     assert found["kafka_controller_kafkacontroller_zookeeperblockingkraftmillis", ""] == 11_500

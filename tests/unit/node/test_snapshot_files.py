@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from migrator.controller.removals import Removals
+import pytest
+
+from migrator.controller.removals import REMOVALS_MAX, Removals
 from migrator.controller.snapshot import records_of
 from migrator.model.diff import diff
 from migrator.model.values import Mark
 from migrator.node.log_replay import read_ahead, read_snapshot
 from migrator.node.snapshot_files import SnapshotFiles
 from migrator.raft.types import SnapshotId
-from migrator.wire.batch import read_batches
+from migrator.wire.batch import BATCH_BYTES_MAX, read_batches
+from migrator.wire.codec import UnencodableError
 from migrator.wire.messages.control_records import SnapshotFooterRecord, SnapshotHeaderRecord
 from migrator.wire.records import encode_record
 from tests.support.builders import a_partition, a_topic, an_image
@@ -96,3 +99,32 @@ def test_a_snapshot_remembers_what_the_log_took_away_and_its_image_does_not(tmp_
     assert dict(loader.image.marks) == {Mark.MIGRATION: "77"}
     begun = read_ahead([], loader)
     assert list(begun.removals.topics) == list(loader.removals.topics)
+
+
+def test_batches_of_a_snapshot_are_cut_by_bytes_as_well(tmp_path: Path) -> None:
+    """1,000 records of 16 KiB are more than the log takes as one batch."""
+    values = [bytes([1]) * 16_384 for _ in range(1_500)] + [b"small"]
+    files = SnapshotFiles(tmp_path)
+    files.write(AT, values, 77)
+    batches = list(read_batches(files.path(AT).read_bytes()))
+    assert max(each.size for each in batches) <= BATCH_BYTES_MAX
+    assert [value for each in batches for value in each.values] == values
+    assert [each.base_offset for each in batches[1:]] == [each.last_offset + 1 for each in batches[:-1]]
+
+
+def test_a_snapshot_of_all_removals_that_are_remembered_can_be_written(tmp_path: Path) -> None:
+    """Z2K-2010: 100,000 of each kind, with the longest names."""
+    removals = Removals()
+    for number in range(REMOVALS_MAX):
+        removals.topics[f"{number:0249}"] = None
+        removals.replicas[number, f"{number:0249}", number] = None
+    files = SnapshotFiles(tmp_path)
+    files.write(AT, (encode_record(record, version) for record, version in removals.records()), 77)
+    assert read_snapshot(files.path(AT), AT).removals.replicas.keys() == removals.replicas.keys()
+
+
+def test_a_snapshot_that_cannot_be_written_leaves_nothing_that_takes_room(tmp_path: Path) -> None:
+    files = SnapshotFiles(tmp_path)
+    with pytest.raises(UnencodableError, match="the metadata log accepts"):
+        files.write(AT, [b"first", bytes([1]) * (BATCH_BYTES_MAX + 1)], 77)
+    assert list(tmp_path.iterdir()) == []

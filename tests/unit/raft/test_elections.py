@@ -23,7 +23,7 @@ from migrator.raft.effects import (
     StopLeading,
 )
 from migrator.raft.quorum import LAST_EPOCH
-from migrator.raft.roles import Candidate, Follower, Resigned, Unattached
+from migrator.raft.roles import Candidate, Follower, Prospective, Resigned, Unattached
 from migrator.raft.types import (
     NO_DIRECTORY,
     NOBODY,
@@ -629,14 +629,43 @@ def test_who_may_ask_first_disturbs_nobody_until_a_majority_would_vote_for_it() 
 
 def test_a_follower_that_is_told_that_its_leader_works_follows_on_in_the_same_epoch() -> None:
     """It could not hear the leader; the others could. Nobody is deposed."""
-    voter = a_follower(pre_vote=True)
-    effects = voter.receive(Ticked(), 2_000)
-    first, second = (effect for effect in effects if isinstance(effect, SendVote))
-    voter.receive(VoteAnswered(first.request, Error.NONE, SECOND, 2, granted=False), 2_010)
-    effects = voter.receive(VoteAnswered(second.request, Error.NONE, SECOND, 2, granted=False), 2_020)
+    voter = a_follower(pre_vote=True, voters=(ME, SECOND, THIRD, 4, 5))
+    asked = [each for each in voter.receive(Ticked(), 2_000) if isinstance(each, SendVote)]
+    others = [each.request for each in asked if each.to != SECOND]
+    for request in others[:-1]:
+        voter.receive(VoteAnswered(request, Error.NONE, SECOND, 2, granted=False), 2_010)
+        assert voter.standing is Standing.PROSPECTIVE
+    effects = voter.receive(VoteAnswered(others[-1], Error.NONE, SECOND, 2, granted=False), 2_020)
     assert one(effects, SendFetch).to == SECOND
     assert (voter.standing, voter.state) == (Standing.FOLLOWER, ElectionState(2, leader=SECOND))
     assert none(effects, Persist)
+
+
+def test_a_follower_that_hears_its_leader_refuse_needs_nobody_else_to_follow_it_again() -> None:
+    """The third voter may be down: then the leader has no majority without this one."""
+    voter = a_follower(pre_vote=True)
+    asked = [each for each in voter.receive(Ticked(), 2_000) if isinstance(each, SendVote)]
+    to_leader = next(each.request for each in asked if each.to == SECOND)
+    effects = voter.receive(VoteAnswered(to_leader, Error.NONE, SECOND, 2, granted=False), 2_010)
+    assert one(effects, SendFetch).to == SECOND
+    assert (voter.standing, voter.state) == (Standing.FOLLOWER, ElectionState(2, leader=SECOND))
+
+
+def test_a_follower_that_asks_already_follows_again_when_its_leader_says_that_it_leads() -> None:
+    voter = a_follower(pre_vote=True)
+    voter.receive(Ticked(), 2_000)
+    effects = voter.receive(a_claim(leader=SECOND, epoch=2), 2_010)
+    assert one(effects, SendFetch).to == SECOND
+    assert (voter.standing, voter.state) == (Standing.FOLLOWER, ElectionState(2, leader=SECOND))
+
+
+def test_who_resigned_does_not_refuse_as_a_leader() -> None:
+    """Its refusal says that its log is longer, not that anybody leads: who asks goes on asking the others."""
+    voter = started(a_node((1, 1, 2), state=ElectionState(2, leader=ME)))
+    assert voter.standing is Standing.RESIGNED
+    ask = a_vote_request(candidate=SECOND, epoch=2, last_epoch=1, last_offset=1, pre_vote=True)
+    answer = one(voter.receive(ask, 10), AnswerVote)
+    assert (answer.granted, answer.leader, answer.epoch) == (False, NOBODY, 2)
 
 
 def test_who_gets_no_majority_in_time_asks_all_anew_in_the_same_epoch() -> None:
@@ -686,3 +715,21 @@ def test_a_follower_whose_leader_left_grants_pre_votes_at_once() -> None:
     voter.receive(an_answer(voter), 10)
     voter.receive(LeaderLeft(6, "a cluster", SECOND, 2, (THIRD, ME)), 20)
     assert one(voter.receive(a_vote_request(candidate=THIRD, pre_vote=True), 30), AnswerVote).granted
+
+
+@pytest.mark.parametrize(("voters", "majority"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 4)])
+def test_half_of_the_voters_is_no_majority(voters: int, majority: int) -> None:
+    """With even numbers two halves would elect two leaders in one epoch, and commit two histories."""
+    node = a_node(voters=tuple(range(1, voters + 1)))
+    assert node.majority == majority
+    assert 2 * node.majority > voters
+
+
+@pytest.mark.parametrize("role", ["unattached", "prospective"])
+def test_no_vote_is_given_in_an_epoch_whose_leader_is_known(role: str) -> None:
+    """Its leader was elected: another vote in the same epoch could elect a second one."""
+    voter = a_node(state=ElectionState(2, leader=THIRD))
+    voter.role = Unattached(9_000) if role == "unattached" else Prospective(9_000, 1, {ME})
+    answer = one(voter.receive(a_vote_request(epoch=2), 10), AnswerVote)
+    assert not answer.granted
+    assert voter.state == ElectionState(2, leader=THIRD)

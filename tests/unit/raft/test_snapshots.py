@@ -9,7 +9,14 @@ import pytest
 from migrator.raft.effects import TakeSnapshot, TrimLog
 from migrator.raft.epochs import EpochCache
 from migrator.raft.log_view import LogView
-from migrator.raft.types import RecordsApplied, SnapshotId, SnapshotTaken, StorageMeasured, StoredSnapshot
+from migrator.raft.types import (
+    RecordsApplied,
+    SnapshotFailed,
+    SnapshotId,
+    SnapshotTaken,
+    StorageMeasured,
+    StoredSnapshot,
+)
 from migrator.raft.voter import Voter
 from tests.support.quorum_nodes import a_follower, an_answer, none, one
 
@@ -36,6 +43,23 @@ def test_a_snapshot_is_taken_after_enough_time_when_anything_is_new() -> None:
     assert one(voter.receive(RecordsApplied(4, 1), 1_000), TakeSnapshot).snapshot == SnapshotId(4, 2)
     voter.receive(SnapshotTaken(SnapshotId(4, 2), 10), 1_100)
     assert none(voter.receive(RecordsApplied(4, 0), 9_000), TakeSnapshot)
+
+
+def test_a_snapshot_is_named_by_the_epoch_of_its_last_record_and_not_by_that_of_its_leader() -> None:
+    """A log that is opened with a snapshot of another name is begun anew, and acknowledged records are gone."""
+    voter = with_commits(epoch=7, snapshot_after_bytes=1)
+    assert voter.epoch == 7
+    assert one(voter.receive(RecordsApplied(2, 1), 10), TakeSnapshot).snapshot == SnapshotId(2, 1)
+    assert not voter.log.lacks(SnapshotId(2, 1))
+
+
+def test_a_snapshot_that_failed_is_tried_again_after_as_much_as_before() -> None:
+    voter = with_commits(snapshot_after_bytes=100)
+    assert one(voter.receive(RecordsApplied(2, 100), 10), TakeSnapshot)
+    voter.receive(SnapshotFailed(OLD), 20)
+    assert voter.log.snapshots == []
+    assert none(voter.receive(RecordsApplied(3, 99), 30), TakeSnapshot)
+    assert one(voter.receive(RecordsApplied(4, 1), 40), TakeSnapshot).snapshot == NEW
 
 
 def test_one_snapshot_is_taken_at_a_time() -> None:

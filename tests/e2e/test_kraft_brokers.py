@@ -1,0 +1,166 @@
+"""Brokers in KRaft mode on a quorum of ours: they live, are fenced, move leaderships, and lose a directory."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from migrator.errors import FindingError
+from migrator.lab.kraft import KraftBroker, KraftCluster, Led
+from migrator.lab.laboratory import Laboratory
+from migrator.lab.ours import OurController
+from tests.e2e.support import wait_for
+
+pytestmark = pytest.mark.lab
+
+SETTLE_S = 40.0
+ENDED = re.compile(r"fatal fault|Encountered raftManager fault|shutting down|Unexpected error", re.IGNORECASE)
+REFUSED = re.compile(r"assignments failed|error assigning|no result in response")
+
+
+def leader_of(cluster: KraftCluster, other_than: OurController | None = None) -> OurController:
+    found: list[OurController] = []
+
+    def why_not() -> str | None:
+        for each in cluster.controllers:
+            assert isinstance(each, OurController)
+            if each is other_than or not each.is_running:
+                continue
+            try:
+                if each.status()["quorum"]["role"] == "leader":
+                    found.append(each)
+                    return None
+            except (OSError, ValueError, FindingError):
+                continue
+        return "nobody leads"
+
+    wait_for(why_not, SETTLE_S, "one of ours leads")
+    return found[-1]
+
+
+def of_topic(cluster: KraftCluster, topic: str) -> dict[str, Led]:
+    return {key: led for key, led in cluster.partitions().items() if key.rpartition("-")[0] == topic}
+
+
+def produced(cluster: KraftCluster, topic: str, count: int) -> None:
+    """Acknowledged by all in sync, or the test fails."""
+    failed: list[str] = []
+    producer = Producer({**cluster.client, "acks": "all", "enable.idempotence": True})
+    for number in range(count):
+        producer.produce(topic, f"{number}", on_delivery=lambda error, _: failed.append(str(error)) if error else None)
+    assert producer.flush(60) == 0
+    assert not failed, failed[:3]
+
+
+FOLLOWS = re.compile(r"Completed transition to FollowerState\(.*?epoch=(\d+), leader=(\d+), leaderEndpoints=(\S+)")
+
+
+def test_a_broker_that_knows_bootstrap_servers_alone_follows_every_leader(laboratory: Laboratory) -> None:
+    """Kafka 3.9 lets such a broker register only where the log names the voters (kraft.version 1): with static voters
+    it follows for ever, under stock controllers too. Without the leader's address in the answers its process ended.
+    """
+    patient = {"initial.broker.registration.timeout.ms": 600_000}
+    cluster = KraftCluster(laboratory, brokers=1, bootstrap_only=True, extra=patient)
+    for controller in cluster.controllers:
+        assert isinstance(controller, OurController)
+        controller.launch()
+    for controller in cluster.controllers:
+        controller.wait_ready()
+    leader = leader_of(cluster)
+    (broker,) = cluster.brokers
+    broker.start()
+
+    def why_follows_not(wanted: OurController) -> str | None:
+        followed = FOLLOWS.findall(broker.process.log_text())
+        port = f"<unresolved>:{wanted.spec.port}"
+        named = bool(followed) and int(followed[-1][1]) == wanted.spec.node_id and port in followed[-1][2]
+        return None if named else f"it followed {followed}"
+
+    wait_for(lambda: why_follows_not(leader), SETTLE_S, "it follows the leader")
+    leader.kill()
+    successor = leader_of(cluster, other_than=leader)
+    wait_for(lambda: why_follows_not(successor), SETTLE_S, "it follows the next leader")
+    assert broker.is_running
+    assert not ENDED.findall(broker.process.log_text())
+
+
+def test_kraft_brokers_are_served_fenced_and_led_across_a_fail_over(laboratory: Laboratory) -> None:
+    cluster = KraftCluster(laboratory)
+    cluster.start()
+    cluster.create_topics(["orders"], partitions=12)
+    produced(cluster, "orders", 500)
+
+    leader = leader_of(cluster)
+    leader.kill()
+    leader_of(cluster, other_than=leader)
+    cluster.create_topics(["after-fail-over"])
+    produced(cluster, "after-fail-over", 200)
+    leader.start()
+
+    victim = cluster.brokers[0]
+    victim.kill()
+
+    def why_fenced_not() -> str | None:
+        led = [key for key, each in of_topic(cluster, "orders").items() if each.leader == 0 or 0 in each.isr]
+        return f"{led} are led by it or have it in sync" if led else None
+
+    seconds = wait_for(why_fenced_not, SETTLE_S, "the killed broker is fenced")
+    print(f"fenced after {seconds:.1f} s")
+    produced(cluster, "orders", 500)
+    victim.start()
+    victim.wait_ready()
+    cluster.wait_isr_whole(["orders", "after-fail-over"])
+    for broker in cluster.brokers[1:]:
+        assert broker.is_running
+        assert not ENDED.findall(broker.process.log_text())
+    cluster.stop()
+
+
+def replicas_in(broker: KraftBroker, directory: str, topic: str) -> set[str]:
+    return {each.name for each in (broker.directory / directory).iterdir() if each.name.startswith(f"{topic}-")}
+
+
+def fail(directory: Path) -> None:
+    """As when a volume is gone: nothing can be written under this name any more."""
+    directory.rename(directory.with_name(directory.name + "-gone"))
+    directory.write_text("no directory")
+
+
+def test_leaderships_leave_a_directory_that_fails_and_stay_in_the_others(laboratory: Laboratory) -> None:
+    soon = {"log.flush.offset.checkpoint.interval.ms": 1000, "replica.high.watermark.checkpoint.interval.ms": 1000}
+    cluster = KraftCluster(laboratory, brokers=3, log_directories=2, extra=soon)
+    cluster.start()
+    cluster.create_topics(["orders"], partitions=12)
+    produced(cluster, "orders", 500)
+    leader = leader_of(cluster)
+    broker = cluster.brokers[1]
+    broker.stop()
+    broker.start()
+    broker.wait_ready()
+    cluster.wait_isr_whole(["orders"])
+    lost, kept = replicas_in(broker, "data-1", "orders"), replicas_in(broker, "data-0", "orders")
+    assert lost, kept
+    assert kept, lost
+    for each in cluster.brokers:
+        assert not REFUSED.findall(each.process.log_text()), each.name
+
+    fail(broker.directory / "data-1")
+
+    def why_not() -> str | None:
+        seen = of_topic(cluster, "orders")
+        wrong = [key for key in lost if seen[key].leader == 1 or seen[key].leader < 0 or 1 in seen[key].isr]
+        return f"{wrong} are led from the failed directory or in sync there" if wrong else None
+
+    seconds = wait_for(why_not, SETTLE_S, "leaderships left the failed directory")
+    print(f"{len(lost)} of {len(lost) + len(kept)} partitions left the failed directory after {seconds:.1f} s")
+    assert broker.is_running
+    assert all(1 in led.isr for key, led in of_topic(cluster, "orders").items() if key in kept)
+    produced(cluster, "orders", 500)
+    leader.kill()
+    leader_of(cluster, other_than=leader)
+    produced(cluster, "orders", 200)
+    assert why_not() is None
+    cluster.stop()

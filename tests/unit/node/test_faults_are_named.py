@@ -1,0 +1,185 @@
+"""What nobody thought of, in a change, a broker's host or an act of the driver: named, and no process ends of it."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from migrator.driver.machine import Happened, State
+from migrator.driver.mirror import Shape
+from migrator.driver.tell import UPDATE_METADATA, Kind, Order
+from migrator.model.diff import diff
+from migrator.model.draft import Draft
+from migrator.model.image import Position
+from migrator.model.values import Listener, QuotaEntity
+from migrator.node import mirror_node
+from migrator.node.broker_channels import BrokerChannels
+from migrator.node.client_security import PLAINTEXT
+from migrator.node.dual_write import DualWriteActs
+from migrator.node.hand_back import HandBackActs
+from migrator.node.mirror_node import Mirror
+from migrator.node.status import driver_status
+from migrator.node.survey import survey_brokers
+from tests.support.builders import a_broker, a_topic, an_image
+from tests.unit.driver.test_mirror import a_cluster, mirror
+from tests.unit.node.test_driver_acts import story
+from tests.unit.node.test_leaderships import a_voters_driver
+from tests.unit.node.test_zookeeper_orders import a_driver_in_migration
+
+DOT = QuotaEntity((("user", "."),))
+ODD_HOSTS = ["kafka-0..svc", "a" * 64 + ".svc", "\0", ""]
+
+
+def a_mirror(session: Any, claim: Any, image: Any, **told: Any) -> Mirror:
+    heard: dict[str, Any] = {
+        "on_applied": lambda position: None,
+        "on_broken": lambda reason: None,
+        "on_claim": lambda claim: None,
+        **told,
+    }
+    return Mirror(session, claim, image, Shape(), session_id=session.session_id, **heard)
+
+
+def test_a_change_that_zookeeper_cannot_be_told_breaks_no_mirror() -> None:
+    async def told() -> None:
+        ensemble, session, claim = a_cluster()
+        before = an_image(a_topic("orders"))
+        claim, _ = mirror(session, claim, diff(mirror_node_empty(before), before), Shape())
+        broken: list[str] = []
+        unmirrored: list[Any] = []
+        mirrored = a_mirror(session, claim, before, on_broken=broken.append, on_unmirrored=unmirrored.append)
+        odd = an_image(a_topic("orders"), a_topic("payments"), quotas={DOT: {"request_percentage": 1.0}}, offset=1001)
+        mirrored.publish(diff(before, odd))
+        mirrored.publish(diff(odd, an_image(a_topic("orders"), a_topic("payments"), offset=1002)))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert [[each.family for each in found] for found in unmirrored] == [["entity"], []]
+        assert not broken
+        assert "/brokers/topics/payments" in ensemble.nodes
+
+    story(told)
+
+
+def mirror_node_empty(image: Any) -> Any:
+    draft = Draft(image)
+    for topic_id in image.topics:
+        draft.remove_topic(topic_id)
+    return draft.finish(Position(1, 999)).after
+
+
+def test_a_fault_of_the_planner_or_of_the_client_library_ends_the_mirror_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def told() -> None:
+        _, session, claim = a_cluster()
+        before, after = an_image(), an_image(a_topic("orders"), offset=1001)
+        broken: list[str] = []
+
+        def fails(*_: object, **__: object) -> Any:
+            raise TypeError("Invalid type for 'data' (bytes expected)")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(mirror_node, "plan", fails)
+            a_mirror(session, claim, before, on_broken=broken.append).publish(diff(before, after))
+        session.send = fails
+        a_mirror(session, claim, before, on_broken=broken.append).publish(diff(before, after))
+        assert len(broken) == 2
+        assert all("bytes expected" in each for each in broken)
+
+    story(told)
+
+
+def test_a_log_with_a_name_that_zookeeper_does_not_take_reaches_dual_write_and_bars_the_way_back() -> None:
+    """Of the user `.` each controller died in its reconcile, one after the other."""
+
+    async def told() -> None:
+        driver, _ = a_driver_in_migration(State.SYNCING)
+        image = an_image(a_topic("orders"), quotas={DOT: {"request_percentage": 1.0}})
+        driver.controller.image = driver.controller.newest = image
+        assert await DualWriteActs(driver).reconcile() is Happened.RECONCILED
+        driver.controller.heartbeat_ages_ms = dict
+        driver.propagator.channels.states = list
+        status = driver_status(driver)
+        assert [each["code"] for each in status["driver"]["alarms"]] == ["Z2K-2104"]
+        assert status["dual_write"]["unmirrored_count"] == 1
+        assert "'.'" in status["dual_write"]["unmirrored"][0]
+
+        async def quiet() -> None: ...
+
+        driver.quorum = SimpleNamespace(stock_voters=list, foreign_voters=list)
+        acts = HandBackActs(driver)
+        acts._quiet = quiet  # type: ignore[method-assign]
+        assert await acts.hand_back() is Happened.HAND_BACK_REFUSED
+        assert (driver.now.finding.code, "Z2K-2104" in driver.now.finding.text) == ("Z2K-2014", True)
+
+    story(told)
+
+
+def test_a_fault_of_an_act_is_named_once_the_log_is_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("migrator.node.driver_node.AGAIN_S", 0.0)
+
+    async def told() -> None:
+        tries: list[int] = []
+
+        async def act() -> Happened:
+            tries.append(1)
+            if len(tries) < 3:
+                raise AssertionError("nobody thought of this")
+            return Happened.RECONCILED
+
+        driver = a_voters_driver(State.SYNCING)
+        assert await driver._guarded(act) is Happened.RECONCILED
+        assert "nobody thought of this" in driver.now.alarms["Z2K-2105"].text
+        tries.clear()
+        driver.now.state = State.COPYING
+        with pytest.raises(AssertionError):
+            await driver._guarded(act)
+
+    story(told)
+
+
+def test_a_change_that_brokers_cannot_be_told_ends_no_process() -> None:
+    async def told() -> None:
+        driver, _ = a_driver_in_migration(State.DUAL_WRITE)
+        broken: list[str] = []
+        driver.mirror = SimpleNamespace(publish=lambda delta: None, break_off=broken.append)
+        driver.propagator.teller = SimpleNamespace(published=lambda delta: 1 / 0)
+        driver.published(Draft(driver.controller.image).finish(Position(1, 1001)))
+        assert "Z2K-2105" in driver.now.alarms
+        assert driver.propagator.teller is None
+        assert broken
+
+    story(told)
+
+
+# --- hosts ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ODD_HOSTS)
+def test_a_host_that_is_no_name_is_one_that_cannot_be_reached(host: str) -> None:
+    async def told() -> None:
+        with pytest.raises(OSError):  # noqa: PT011  (whatever the resolver says of it)
+            await PLAINTEXT.open(host, 1, "test")
+        broker = a_broker(1, listeners=(Listener("PLAINTEXT", host, 1),))
+        answers, failed = await survey_brokers([broker], "PLAINTEXT", "test")
+        assert (answers, set(failed)) == ({}, {1})
+
+    story(told)
+
+
+def test_a_channel_to_a_host_that_is_no_name_names_the_broker_and_goes_on() -> None:
+    async def told() -> None:
+        faults: list[Any] = []
+        channels = BrokerChannels(
+            "test", "PLAINTEXT", on_answer=lambda order, problem: None, on_fault=faults.append, now_ms=lambda: 0
+        )
+        channels.follow([a_broker(1, listeners=(Listener("PLAINTEXT", "kafka-0..svc", 1),))])
+        channels.send([Order(1, 101, UPDATE_METADATA, Kind.INCREMENTAL, 0, b"")])
+        while (state := channels.states()[0]).problem is None:
+            await asyncio.sleep(0)
+        assert (state.broker, "kafka-0..svc" in (state.problem or "")) == (1, True)
+        assert not faults
+        await channels.close()
+
+    story(told)
