@@ -21,6 +21,8 @@ def a_controller_that_commits_nothing() -> Any:
     """Leads, and has one append that is never committed; every answer waits for it."""
     controller = ActiveController.__new__(ActiveController)
     controller.epoch = 1
+    controller._is_apart = False
+    controller.newest = EMPTY
     controller._resumed = asyncio.Event()
     controller._resumed.set()
     controller._pending = PendingAppends()

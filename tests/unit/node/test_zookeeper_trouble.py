@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -233,7 +234,7 @@ def test_a_successor_heals_leaderships_until_dual_write_was_entered_once(*, mark
         healed: list[int] = []
         driver = a_voters_driver(State.SYNCING, session=session)
         driver.controller.image = image
-        driver.controller.heal = lambda: healed.append(1) or 1  # type: ignore[method-assign]
+        driver.controller.heal = AsyncMock(side_effect=lambda: healed.append(1) or 1)  # type: ignore[method-assign]
         driver.now.claim = claim
         assert await DualWriteActs(driver).reconcile() is Happened.RECONCILED
         assert healed == [1] * marked
