@@ -78,6 +78,8 @@ class ActiveController:
         self.epoch: int | None = None
         self.writes_allowed: Callable[[], bool] = lambda: not settings.migration_enabled
         """With the migration the driver says when; without it nothing has to happen first."""
+        self.brokers_served: Callable[[], bool] = lambda: False
+        """Also where writes are not allowed: see `driver.machine.serves_brokers`."""
         self.blocked: Callable[[], str | None] = lambda: None
         self.unmirrored: Callable[[Message], Awaitable[Mapping[str, Occurrence]]] = _everything_follows
         self._raft = raft
@@ -258,7 +260,10 @@ class ActiveController:
         if self.epoch is None:
             return refuse(request, Error.NOT_CONTROLLER)
         situation = self._situation(asker, unmirrored)
-        decided = partial(decide, situation, request, version, writes_allowed=self._may_write(), blocked=self.blocked())
+        allowed, served, blocked = self._may_write(), self.brokers_served(), self.blocked()
+        decided = partial(
+            decide, situation, request, version, writes_allowed=allowed, brokers_served=served, blocked=blocked
+        )
         if may_touch_many(self.newest, request):
             apart = asyncio.create_task(self._apart(decided), name="decide-apart")
             try:
@@ -287,6 +292,9 @@ class ActiveController:
 
     def _may_write(self) -> bool:
         return self.newest.migration is not MigrationState.PRE_MIGRATION and self.writes_allowed()
+
+    def _serves_brokers(self) -> bool:
+        return self.newest.migration is MigrationState.MIGRATION and self.brokers_served()
 
     def _situation(self, asker: Asker | None = None, unmirrored: Mapping[str, Occurrence] | None = None) -> Situation:
         return Situation(
@@ -478,7 +486,7 @@ class ActiveController:
 
         Any beginning of what the duty says is right by itself. is_due: asked first, and cheap.
         """
-        if self.epoch is None or not self._resumed.is_set() or not self._may_write():
+        if self.epoch is None or not self._resumed.is_set() or not (self._may_write() or self._serves_brokers()):
             return False
         if not is_due(self._situation()):
             return False
