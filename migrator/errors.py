@@ -341,7 +341,7 @@ MIRROR_BROKE = Finding(
     means="Whether it was applied is not assumed: everything is read, compared and written again.",
     remedy="None needed when it comes once. When it repeats, follow the code or the path that the reason names.",
 )
-ZNODE_TOO_LARGE = Finding(
+ZNODE_NOT_WRITTEN = Finding(
     code="Z2K-2124",
     says="{path} would be {bytes} bytes; ZooKeeper takes {limit}.",
     means="ZooKeeper breaks the connection at a request above its jute.maxbuffer, and each repetition would break it "

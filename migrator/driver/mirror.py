@@ -25,7 +25,7 @@ from typing import Final
 
 from migrator.driver.claim import Claim
 from migrator.driver.unmirrored import Job, Unmirrored, attempted
-from migrator.errors import TOPIC_NOT_WHOLE, ZNODE_TOO_LARGE
+from migrator.errors import TOPIC_NOT_WHOLE, ZNODE_NOT_WRITTEN
 from migrator.model.diff import MIRRORED_CONFIGS, same_partition
 from migrator.model.draft import Delta
 from migrator.model.image import NO_CONFIG, NO_QUOTAS, Image, Position
@@ -230,7 +230,9 @@ class _Writer:
                 if problem is not None:
                     raise ValueError(f"{operation.path}: {problem}")
                 if isinstance(operation, (Create, SetData)) and operation.znode_bytes > ZNODE_BYTES_MAX:
-                    raise ZNODE_TOO_LARGE.error(path=operation.path, bytes=operation.znode_bytes, limit=ZNODE_BYTES_MAX)
+                    raise ZNODE_NOT_WRITTEN.error(
+                        path=operation.path, bytes=operation.znode_bytes, limit=ZNODE_BYTES_MAX
+                    )
         except Exception:
             for path, stands in reversed(self._noted):
                 (self.configs.discard if stands else self.configs.add)(path)

@@ -109,7 +109,7 @@ def hostile_images(draw: st.DrawFn) -> Image:
         draft.set_quota(entity, key, draw(numbers))
     for user in draw(st.lists(hostile, max_size=2)):
         draft.put_scram(ScramKey(user, draw(st.sampled_from(ScramMechanism))), CREDENTIAL)
-    for name in draw(st.lists(hostile, max_size=2)):
+    for name in draw(st.lists(hostile, max_size=2, unique=True)):
         resource = AclResource(draw(st.sampled_from(AclResourceType)), draw(st.sampled_from(AclPattern)), name)
         draft.put_acl(
             an_id(repr(resource)), Acl(resource, AclEntry("User:a", "*", AclOperation.READ, AclPermission.ALLOW))
