@@ -1211,6 +1211,12 @@ TOKEN_NEEDED = Finding(
     means="The service answers only who can read its token file. Nothing was done.",
     remedy="Use `zk2kraft` as the user of the service, or name the file in ZK2KRAFT_TOKEN_FILE; see the runbook.",
 )
+PATH_OUTSIDE = Finding(
+    code="Z2K-4112",
+    says="{path} of controller {node} lies outside the directories that this service may use: {roots}.",
+    means="The service neither reads this file nor starts a controller with it.",
+    remedy="Move the file, or add its directory to `roots` in the service's configuration and start the service again.",
+)
 WISH_FORGOTTEN = Finding(
     code="Z2K-4060",
     says="The {wish} that was asked for has not begun, and no driver keeps it: {reason}.",
