@@ -128,13 +128,32 @@ def _only_takes_away(request: Message) -> bool:
             return False
 
 
+OF_BROKERS: Final = (
+    BrokerHeartbeatRequest,
+    BrokerRegistrationRequest,
+    AlterPartitionRequest,
+    AssignReplicasToDirsRequest,
+    AllocateProducerIdsRequest,
+)
+"""What brokers need to live: sessions and fencing, leaders and ISRs, producer ids."""
+
+
 def decide(
-    situation: Situation, request: Message, version: int, *, writes_allowed: bool, blocked: str | None = None
+    situation: Situation,
+    request: Message,
+    version: int,
+    *,
+    writes_allowed: bool,
+    brokers_served: bool = False,
+    blocked: str | None = None,
 ) -> Decision:
     """The answer to one request that is not an Envelope and not of the quorum.
 
+    brokers_served: though not all may be written, what brokers need is decided on, in migration.
     blocked: why changes of administrators are refused now, in words for them (R-866-12).
     """
+    if brokers_served and situation.image.migration is MigrationState.MIGRATION and isinstance(request, OF_BROKERS):
+        return decide_allowed(situation, request, lambda allowed: _decide(situation, allowed, version))
     if not writes_allowed and not isinstance(request, BEFORE_MIGRATION):
         return Decision(refuse(request, Error.NOT_CONTROLLER, "The controller does not change metadata now."))
     if not writes_allowed and situation.image.migration is MigrationState.MIGRATION:
@@ -161,11 +180,11 @@ def _decide(situation: Situation, request: Message, version: int) -> Decision:
         case AllocateProducerIdsRequest():
             return allocate_producer_ids(situation, request)
         case CreateTopicsRequest():
-            return create_topics(situation, request)
+            return create_topics(situation, request, version)
         case DeleteTopicsRequest():
             return delete_topics(situation, request, version)
         case CreatePartitionsRequest():
-            return create_partitions(situation, request)
+            return create_partitions(situation, request, version)
         case IncrementalAlterConfigsRequest():
             return incremental_alter_configs(situation, request)
         case AlterConfigsRequest():
@@ -253,7 +272,8 @@ def open_envelope(envelope: EnvelopeRequest) -> Opened:
     except FindingError as error:
         raise EnvelopeRefused(Error.UNSUPPORTED_VERSION) from error
     host = host_of(envelope.client_host_address)
-    asker = Asker(f"{principal.type}:{principal.name}", host, principal.token_authenticated)
+    named = f"{principal.type}:{principal.name}"
+    asker = Asker(named, host, principal.token_authenticated, client_id=header.client_id or "")
     return Opened(header.api_version, header.correlation_id, message, asker)
 
 

@@ -9,6 +9,7 @@ Source: Kafka 3.9 `KafkaConfig`, `QuorumConfig`, `KRaftConfigs`. Our own keys st
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from typing import Final, NoReturn
 import javaproperties
 
 from migrator.controller.authorizer import ANONYMOUS, STANDARD_AUTHORIZER, Rules, TokenRules
+from migrator.controller.mutation_quotas import WINDOW_S, WINDOWS
 from migrator.driver.divergence import BLOCK, POLICIES, Limits
 from migrator.driver.settings import ControllerSettings
 from migrator.errors import CONFIG_MISSING, CONFIG_NOT_HONOURED
@@ -111,6 +113,8 @@ class NodeConfig:
     divergence: Limits = field(default_factory=Limits)
     request_bytes_max: int = FRAME_BYTES_MAX
     """The largest request that this node reads (socket.request.max.bytes)."""
+    mutation_windows_s: int = WINDOWS * WINDOW_S
+    """Over which time quotas of created and deleted partitions are counted."""
     jute_maxbuffer: int = JUTE_MAXBUFFER
     """The smallest `jute.maxbuffer` of all ZooKeeper servers and brokers."""
     given: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -119,6 +123,15 @@ class NodeConfig:
     @property
     def voter_ids(self) -> tuple[int, ...]:
         return tuple(voter.id for voter in self.voters)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def controller_settings(config: NodeConfig) -> ControllerSettings:
@@ -229,6 +242,8 @@ class _Parser:
             request_bytes_max=self._int(
                 "socket.request.max.bytes", FRAME_BYTES_MAX, at_least=1, at_most=REQUEST_BYTES_MAX
             ),
+            mutation_windows_s=self._int("controller.quota.window.num", WINDOWS, at_least=1)
+            * self._int("controller.quota.window.size.seconds", WINDOW_S, at_least=1),
             jute_maxbuffer=self._int("zk2kraft.zookeeper.jute.maxbuffer", JUTE_MAXBUFFER, at_least=2 * HEADROOM_BYTES),
             given=self._given,
             unknown=tuple(sorted(key for key in self._given if not is_known(key))),
@@ -372,12 +387,14 @@ class _Parser:
         }
 
     def _control_address(self) -> str:
-        """A host has to be named: without one the token would go in clear over every interface."""
+        """On loopback only: the token goes in clear."""
         key = "zk2kraft.control.address"
         address = self._given.get(key, "127.0.0.1:0")
         match = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})", address)
         if match is None or int(match[1]) > PORT_MAX:
             self._refuse(key, "it is not host:port, such as 127.0.0.1:9999")
+        if not _is_loopback(address.rpartition(":")[0].strip("[]")):
+            self._refuse(key, "it is not on loopback, and the token of the control port would be sent in clear")
         return address
 
     def _export_dir(self) -> Path | None:

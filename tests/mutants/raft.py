@@ -7,7 +7,7 @@ from typing import Final
 from tests.mutants.fault import Fault
 
 UNIT: Final = ("tests/unit/raft",)
-SIMULATED: Final = (*UNIT, "tests/sim/test_simulation.py")
+
 RAFT: Final = "migrator/raft/"
 
 FAULTS: Final = (
@@ -44,7 +44,7 @@ FAULTS: Final = (
         "self.majority = len(voters) // 2 + 1",
         "self.majority = (len(voters) + 1) // 2",
         "two majorities among an even number of voters",
-        SIMULATED,
+        UNIT,
     ),
     Fault(
         RAFT + "quorum.py",
