@@ -9,6 +9,7 @@ Source: Kafka 3.9 `KafkaConfig`, `QuorumConfig`, `KRaftConfigs`. Our own keys st
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from migrator.node.encoder_config import read_encoder
 from migrator.node.log_store import SEGMENT_MS
 from migrator.node.security import BETWEEN_VOTERS, FAILURE_DELAY_MS, TO_BROKERS, ListenerSecurity, read_security
 from migrator.raft.roles import Settings as QuorumSettings
+from migrator.wire.frames import FRAME_BYTES_MAX
 from migrator.zk import paths
 from migrator.zk.multi import HEADROOM_BYTES, JUTE_MAXBUFFER
 from migrator.zk.passwords import EncoderSettings
@@ -36,6 +38,7 @@ TAKEOVER_MAX_MS: Final = 60_000
 
 
 NODE_ID_MAX: Final = 2**31 - 1
+REQUEST_BYTES_MAX: Final = 2**31 - 1
 PORT_MAX: Final = 65_535
 DELAY_MS_MAX: Final = 2**31 - 1
 """As Kafka's type of the key."""
@@ -107,6 +110,8 @@ class NodeConfig:
     waived: frozenset[str] = frozenset()
     """Partitions (`topic-0`) whose incomplete ISR somebody accepted by name."""
     divergence: Limits = field(default_factory=Limits)
+    request_bytes_max: int = FRAME_BYTES_MAX
+    """The largest request that this node reads (socket.request.max.bytes)."""
     jute_maxbuffer: int = JUTE_MAXBUFFER
     """The smallest `jute.maxbuffer` of all ZooKeeper servers and brokers."""
     given: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -115,6 +120,15 @@ class NodeConfig:
     @property
     def voter_ids(self) -> tuple[int, ...]:
         return tuple(voter.id for voter in self.voters)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def controller_settings(config: NodeConfig) -> ControllerSettings:
@@ -221,6 +235,9 @@ class _Parser:
                 seconds=self._int("zk2kraft.divergence.max.seconds", Limits().seconds, at_least=1),
                 records=self._int("zk2kraft.divergence.max.records", Limits().records, at_least=1),
                 policy=self._one_of("zk2kraft.divergence.policy", BLOCK, POLICIES),
+            ),
+            request_bytes_max=self._int(
+                "socket.request.max.bytes", FRAME_BYTES_MAX, at_least=1, at_most=REQUEST_BYTES_MAX
             ),
             jute_maxbuffer=self._int("zk2kraft.zookeeper.jute.maxbuffer", JUTE_MAXBUFFER, at_least=2 * HEADROOM_BYTES),
             given=self._given,
@@ -365,12 +382,14 @@ class _Parser:
         }
 
     def _control_address(self) -> str:
-        """A host has to be named: without one the token would go in clear over every interface."""
+        """On loopback only: the token goes in clear."""
         key = "zk2kraft.control.address"
         address = self._given.get(key, "127.0.0.1:0")
         match = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})", address)
         if match is None or int(match[1]) > PORT_MAX:
             self._refuse(key, "it is not host:port, such as 127.0.0.1:9999")
+        if not _is_loopback(address.rpartition(":")[0].strip("[]")):
+            self._refuse(key, "it is not on loopback, and the token of the control port would be sent in clear")
         return address
 
     def _export_dir(self) -> Path | None:

@@ -76,6 +76,10 @@ class ControllerApis:
         """As the committed log has it; a node that does not know yet what is committed knows nobody."""
         return self._controller.image.scram.get(ScramKey(user, SCRAM_NUMBERS[mechanism]))
 
+    def allows(self, request: Message, asker: Asker) -> bool:
+        """Whether somebody may ask this at all."""
+        return self._controller.allows(request, asker)
+
     async def answer(self, header: RequestHeader, request: Message, caller: Caller) -> Message:
         self._note(request, caller)
         try:

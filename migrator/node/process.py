@@ -244,8 +244,8 @@ class ControllerProcess:
         quorum = QuorumApis(raft, wall_ms=raft.wall_ms, addresses=addresses, answer_fetch=answer_fetch)
         for listener in self._config.listeners:
             apis = ControllerApis(raft, parts.controller, quorum, listener=listener.name, seen=parts.seen)
-            security = self._config.security.get(listener.name)
-            server = ControllerServer(apis, security, self._connections, on_ended=self._fatal)
+            security, limit = self._config.security.get(listener.name), self._config.request_bytes_max
+            server = ControllerServer(apis, security, self._connections, request_bytes_max=limit, on_ended=self._fatal)
             await server.start(listener.host, listener.port)
             parts.servers.append(server)
 

@@ -23,6 +23,7 @@ from migrator.node.acceptor import Acceptor
 from migrator.node.authentication import NOT_AUTHENTICATED_BYTES_MAX, Entry, Step
 from migrator.node.connections import Connections, Place
 from migrator.node.controller_apis import Caller, ControllerApis
+from migrator.node.frame_limits import ON_THREAD_BYTES, SMALL_BYTES_MAX, refuse_key, refuse_size
 from migrator.node.security import ListenerSecurity
 from migrator.node.tls import server_context
 from migrator.wire.frames import (
@@ -47,7 +48,7 @@ ENTER_WITHIN_S: Final = 30.0
 
 
 class _NotEntered(Exception):
-    """Somebody did not show who they are; the reason holds no secret."""
+    """Somebody did not show who they are, or asks what is not read at all; the reason holds no secret."""
 
 
 class _SilentForTooLong(Exception):
@@ -63,13 +64,16 @@ class ControllerServer:
         security: ListenerSecurity | None = None,
         connections: Connections | None = None,
         on_ended: Callable[[BaseException], None] = lambda error: None,
+        *,
+        request_bytes_max: int = FRAME_BYTES_MAX,
     ) -> None:
         """security: None for PLAINTEXT. Raises Z2K-3021 when its keys or certificates cannot be read.
 
-        on_ended: nothing is accepted any more, and nobody said so.
+        request_bytes_max: the largest request of anybody. on_ended: nothing is accepted any more, and nobody said so.
         """
         self._apis = apis
         self._security = security
+        self._request_bytes_max = request_bytes_max
         self._tls = None if security is None else server_context(security)
         self._places = connections or Connections()
         self._acceptor = Acceptor(self._places, self._accept, on_ended)
@@ -108,7 +112,7 @@ class ControllerServer:
             async with asyncio.timeout(ENTER_WITHIN_S):
                 await self._enter(reader, writer, caller)
             while True:
-                frame = await self._next_frame(reader, place)
+                frame = await self._next_frame(reader, place, caller)
                 writer.write(await self._answer(frame, caller))
                 await writer.drain()
         except ssl.SSLError as error:
@@ -124,11 +128,11 @@ class ControllerServer:
         finally:
             writer.close()
 
-    async def _next_frame(self, reader: asyncio.StreamReader, place: Place) -> bytes:
+    async def _next_frame(self, reader: asyncio.StreamReader, place: Place, caller: Caller) -> bytes:
         try:
             with self._places.silent(place):
                 async with asyncio.timeout(self._places.idle_s):
-                    return await _read_frame(reader)
+                    return await self._read_request(reader, caller)
         except TimeoutError as error:
             raise _SilentForTooLong from error
 
@@ -155,11 +159,29 @@ class ControllerServer:
                 raise _NotEntered(step.refused)
         caller.asker = Asker(f"User:{entry.user}", caller.asker.host)
 
+    async def _read_request(self, reader: asyncio.StreamReader, caller: Caller) -> bytes:
+        """A whole frame. What is too large for what it asks, or for who asks, is not read."""
+        size = read_frame_length(await reader.readexactly(4), self._request_bytes_max)
+        if size <= SMALL_BYTES_MAX:
+            return await reader.readexactly(size)
+        key = await reader.readexactly(2)
+        number = int.from_bytes(key, "big", signed=True)
+        refusal = refuse_size(number, size, caller.asker, self._apis.allows, self._request_bytes_max)
+        if refusal is not None:
+            raise _NotEntered(refusal)
+        return key + await reader.readexactly(size - len(key))
+
     async def _answer(self, frame: bytes, caller: Caller) -> bytes:
         header = read_request_header(frame)
+        refusal = refuse_key(header.api_key)
+        if refusal is not None:
+            raise _NotEntered(refusal)
         if not header.is_supported:
             return encode_response(unknown_api_versions(), 0, correlation_id=header.correlation_id)
-        request = decode_request_body(header, frame)
+        if len(frame) > ON_THREAD_BYTES:
+            request = await asyncio.to_thread(decode_request_body, header, frame)
+        else:
+            request = decode_request_body(header, frame)
         reply = await self._apis.answer(header, request, caller)
         return encode_response(reply, header.api_version, correlation_id=header.correlation_id)
 

@@ -218,13 +218,13 @@ def _finished(message: Message, version: int, out: bytearray) -> bytes:
 # --- reading ------------------------------------------------------------------------------------------------
 
 
-def read_frame_length(prefix: bytes) -> int:
+def read_frame_length(prefix: bytes, bytes_max: int = FRAME_BYTES_MAX) -> int:
     """The length of the frame that follows these four bytes; refused before anything is read or allocated."""
     if len(prefix) != _LENGTH.size:
         raise _malformed("The frame", 0, "its length has four bytes")
     (length,) = _LENGTH.unpack(prefix)
-    if not 0 <= length <= FRAME_BYTES_MAX:
-        raise _malformed("The frame", 0, f"its length is {length}, but 0 to {FRAME_BYTES_MAX} are possible")
+    if not 0 <= length <= bytes_max:
+        raise _malformed("The frame", 0, f"its length is {length}, but 0 to {bytes_max} are possible")
     return int(length)
 
 

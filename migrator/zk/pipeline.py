@@ -5,6 +5,8 @@ Out:  what is there, in the order of the paths.
 Elsewhere: the bytes of one request (bulk_read.py), the session (session.py).
 Errors: as of every call (kazoo_calls.py); a path that may not be read stops the whole read and is named.
 Source: ZooKeeper's multi-read (operation 22, servers from 3.6 on); older servers are read with pipelined single reads.
+Servers up to 3.5 close the connection after an operation that they do not know, with or without an answer
+(`UnimplementedRequestProcessor`), so the first bulk read of a session asks for it once, with nothing else in flight.
 A bulk read is not a snapshot: compare `mzxid`.
 """
 
@@ -17,17 +19,36 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
+import structlog
 from kazoo.client import KazooClient
-from kazoo.exceptions import EXCEPTIONS, NoNodeError, UnimplementedError
+from kazoo.exceptions import (
+    EXCEPTIONS,
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    NoNodeError,
+    SessionExpiredError,
+    UnimplementedError,
+)
 
-from migrator.errors import ZOOKEEPER_REFUSES
+from migrator.errors import ZOOKEEPER_REFUSES, FindingError
 from migrator.zk.bulk_read import ChildrenMany, GetMany, Refusal, Znode
 from migrator.zk.kazoo_calls import CALL_TIMEOUT_S, refuse_unconnected, translated, znode_of
+
+log = structlog.get_logger()
 
 READS_PER_REQUEST: Final = 250
 """Paths per multi-read. One long read delays the requests behind it on the server; 250 cost it about 1 ms."""
 
 REQUESTS_IN_FLIGHT: Final = 8
+
+PROBES: Final = 2
+"""A connection may be lost for other reasons too; lost each time right after a multi-read, it is the multi-read."""
+PROBE_AGAIN_S: Final = 0.05
+RECONNECT_S: Final = 10.0
+LOSSES_MAX: Final = 3
+"""After so many bulk reads in a row that lost the connection it is asked again whether the server knows them: a session
+may have moved to an older server of its ensemble."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +69,9 @@ class ReadPipeline:
 
     def __init__(self, client: KazooClient) -> None:
         self._client = client
-        self._has_multi_read = True
+        self._has_multi_read: bool | None = None
+        """None while nobody asked."""
+        self._losses = 0
 
     def get_many(self, paths: Iterable[str], limits: ReadLimits) -> Iterator[Znode | None]:
         """Znodes in the order of `paths`, None for those that do not exist, read ahead as far as `limits` allow."""
@@ -65,6 +88,8 @@ class ReadPipeline:
         request: Callable[[Sequence[str]], Any],
         one_by_one: Callable[[str], Any],
     ) -> Iterator[Any]:
+        if self._has_multi_read is None:
+            self._has_multi_read = self._knows_multi_read()
         remaining = iter(paths)
         waiting: deque[tuple[Any, list[str]]] = deque()
         pace = _Pace(limits.per_second)
@@ -84,6 +109,9 @@ class ReadPipeline:
         refuse_unconnected(self._client, chunk[0])
         if not self._has_multi_read:
             return [one(path) for path in chunk]
+        return self._bulk(chunk, request)
+
+    def _bulk(self, chunk: Sequence[str], request: Callable[[Sequence[str]], Any]) -> Any:
         root = self._client.chroot
         result = self._client.handler.async_result()
         # kazoo has no public way to send a request class of one's own; the pin on kazoo < 2.12 guards this line.
@@ -99,16 +127,58 @@ class ReadPipeline:
             except UnimplementedError:
                 self._has_multi_read = False
                 return _taken(chunk, [one(path) for path in chunk])
+            except _LOST:
+                self._losses += 1
+                if self._losses >= LOSSES_MAX:
+                    self._has_multi_read, self._losses = None, 0
+                raise
+            self._losses = 0
             for path, each in zip(chunk, found, strict=True):
                 if isinstance(each, Refusal):
                     raise ZOOKEEPER_REFUSES.error(path=path, reason=EXCEPTIONS[each.code].__name__)
             return list(found)
+
+    # --- servers without the multi-read --------------------------------------------------------------------
+
+    def _knows_multi_read(self) -> bool:
+        """Ask with one path alone. Raises Z2K-2002 when ZooKeeper does not answer single reads either."""
+        for _ in range(PROBES):
+            refuse_unconnected(self._client, "/")
+            with translated("/"):
+                try:
+                    self._bulk(["/"], GetMany).get(timeout=CALL_TIMEOUT_S)
+                    return True
+                except UnimplementedError:
+                    self._wait_answered()
+                    break
+                except _LOST:
+                    self._wait_answered()
+        log.info("zookeeper.no_multi_read", means="a server before 3.6; znodes are read one by one")
+        return False
+
+    def _wait_answered(self) -> None:
+        """Until a single read is answered: then the connection is not the one that the server closed."""
+        began = time.monotonic()
+        while True:
+            try:
+                refuse_unconnected(self._client, "/")
+                self._client.exists_async("/").get(timeout=CALL_TIMEOUT_S)
+                return
+            except (*_LOST, FindingError):
+                if time.monotonic() - began > RECONNECT_S:
+                    raise
+            except KazooException:
+                return  # a refusal is an answer
+            time.sleep(PROBE_AGAIN_S)
 
     def _get_one(self, path: str) -> Any:
         return _Mapped(self._client.get_async(path), lambda found: znode_of(*found))
 
     def _children_one(self, path: str) -> Any:
         return _Mapped(self._client.get_children_async(path), list)
+
+
+_LOST: Final = (ConnectionLoss, SessionExpiredError, ConnectionClosedError)
 
 
 class _Pace:

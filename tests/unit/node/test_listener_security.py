@@ -33,7 +33,11 @@ from migrator.node.tls import check_stores
 from migrator.wire.frames import encode_request
 from migrator.wire.messages.brokers import DescribeClusterRequest, DescribeClusterResponse
 from migrator.wire.messages.handshake import ApiVersionsRequest, ApiVersionsResponse
-from migrator.wire.messages.raft import DescribeQuorumRequest, DescribeQuorumResponse, DescribeQuorumTopic
+from migrator.wire.messages.partitions import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
+)
 from tests.support.builders import an_image
 from tests.support.certificates import Authority, Signed, openssl
 
@@ -72,7 +76,13 @@ def a_listener(tls: TlsSettings | None = None, sasl: SaslSettings | None = None)
 async def serving(security: ListenerSecurity) -> AsyncIterator[int]:
     """A listener whose controller can describe an empty cluster; the port."""
     settings = SimpleNamespace(cluster_id="c", migration_enabled=True)
-    controller: Any = SimpleNamespace(image=an_image(), settings=settings, allows=lambda *_: True)
+
+    async def submit(request: Any, version: int, asker: Any) -> ListPartitionReassignmentsResponse:
+        return ListPartitionReassignmentsResponse(
+            error_message=f"{len(request.topics)} topics, the first is {request.topics[0].name}"
+        )
+
+    controller: Any = SimpleNamespace(image=an_image(), settings=settings, allows=lambda *_: True, submit=submit)
     raft: Any = SimpleNamespace(voter=SimpleNamespace(leader=-1))
     quorum = QuorumApis(raft, wall_ms=lambda: 0)
     server = ControllerServer(ControllerApis(raft, controller, quorum, listener="CONTROLLER"), security)
@@ -203,14 +213,15 @@ def test_a_server_must_be_who_was_asked_for_and_of_the_authority(authority: Auth
 def test_a_large_request_passes_through_tls(authority: Authority, node: Signed) -> None:
     """Larger than what the streams hold back, several times over."""
     security = a_listener(a_tls(authority, node))
-    asked = DescribeQuorumRequest(tuple(DescribeQuorumTopic(f"{number:0100}") for number in range(60_000)))
+    topics = tuple(ListPartitionReassignmentsTopics(f"{number:0100}", (1,)) for number in range(60_000))
+    asked = ListPartitionReassignmentsRequest(topics=topics)
 
     async def test() -> None:
         async with serving(security) as port:
             connection = BrokerConnection("127.0.0.1", port, "a test", client_security(security))
             for _ in range(3):
-                answer = await connection.ask(asked, 2, DescribeQuorumResponse, TIMEOUT_S)
-                assert answer.topics[0].topic_name == f"{0:0100}"
+                answer = await connection.ask(asked, 0, ListPartitionReassignmentsResponse, TIMEOUT_S)
+                assert answer.error_message == f"60000 topics, the first is {0:0100}"
             connection.close()
 
     assert run(test) == []

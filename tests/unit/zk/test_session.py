@@ -108,11 +108,17 @@ class Result:
 
 @dataclass
 class Client:
-    """A kazoo client over a dictionary. multi_read: whether the server knows operation 22."""
+    """A kazoo client over a dictionary. multi_read: whether the server knows operation 22.
+
+    closes: how often it closes the connection after one. dead: how many requests after that find it closed.
+    """
 
     nodes: dict[str, bytes]
     chroot: str = ""
     multi_read: bool = True
+    closes: int = 0
+    dead: int = 0
+    probes: int = 0
     refuses: dict[str, Exception] = field(default_factory=dict)
     bulk: list[list[str]] = field(default_factory=list)
     singles: list[str] = field(default_factory=list)
@@ -121,7 +127,14 @@ class Client:
     handler: Any = field(default_factory=lambda: SimpleNamespace(async_result=Result))
 
     def _call(self, request: Any, result: Result) -> None:
-        self.bulk.append(list(request._paths))
+        if list(request._paths) == [self.chroot or "/"]:
+            self.probes += 1
+        else:
+            self.bulk.append(list(request._paths))
+        if self.closes:
+            self.closes, self.dead = self.closes - 1, 2
+            result.error = ConnectionLoss()
+            return
         if not self.multi_read:
             result.error = UnimplementedError()
             return
@@ -138,6 +151,9 @@ class Client:
         return Result((self.acls[path], None)) if path in self.acls else Result(error=NoNodeError())
 
     def get_async(self, path: str) -> Result:
+        if self.dead:
+            self.dead -= 1
+            return Result(error=ConnectionLoss())
         self.singles.append(path)
         if path in self.refuses:
             return Result(error=self.refuses[path])
@@ -185,10 +201,36 @@ def test_a_server_without_multi_read_is_read_one_by_one_with_the_same_result(in_
     client = Client(NODES, multi_read=False)
     session = a_session(client)
     assert data_of(list(session.get_many(WANTED, ReadLimits(in_flight=in_flight)))) == [*NODES.values(), None]
-    assert len(client.bulk) <= in_flight  # those on their way when the first refusal came
-    asked = len(client.bulk)
     assert data_of(list(session.get_many(["/n0001", "/absent"]))) == [b"1", None]
-    assert len(client.bulk) == asked  # it is not tried again
+    assert (client.probes, client.bulk) == (1, [])  # asked once, with nothing else on its way
+
+
+def test_a_server_that_closes_the_connection_on_a_multi_read_is_read_one_by_one() -> None:
+    """ZooKeeper up to 3.5. kazoo connects again; what was in flight is lost, so nothing else may be."""
+    client = Client(NODES, closes=1_000)
+    session = a_session(client)
+    assert data_of(list(session.get_many(WANTED))) == [*NODES.values(), None]
+    assert data_of(list(session.get_many(["/n0001", "/absent"]))) == [b"1", None]
+    assert (client.probes, client.bulk) == (2, [])  # twice: once it may have been an accident
+
+
+def test_a_connection_that_was_lost_by_accident_leaves_the_multi_read_in_use() -> None:
+    client = Client(NODES, closes=1)
+    assert data_of(list(a_session(client).get_many(WANTED))) == [*NODES.values(), None]
+    assert client.probes == 2
+    assert len(client.bulk) == 4
+
+
+def test_a_session_that_moved_to_an_older_server_asks_again_after_some_lost_reads() -> None:
+    client = Client(NODES)
+    session = a_session(client)
+    list(session.get_many(["/n0001"]))
+    client.closes = 1_000
+    for _ in range(3):
+        with pytest.raises(FindingError, match="Z2K-2002"):
+            list(session.get_many(["/n0001"]))
+    assert data_of(list(session.get_many(["/n0001"]))) == [b"1"]
+    assert client.probes == 1 + 2
 
 
 def test_paths_of_a_bulk_read_are_below_the_chroot() -> None:
