@@ -48,7 +48,7 @@ async def run_periodic_tasks(controller: ActiveController, config: NodeConfig) -
             await controller.append_unasked(_balanced_leaders)
             next_balance = now + config.leader_imbalance_check_interval_s
         if now >= next_unclean:
-            again = controller.append_unasked(_unclean_leaders)  # as many rounds as there are partitions for
+            again = await controller.append_unasked(_unclean_leaders)  # as many rounds as there are partitions for
             next_unclean = now if again else now + config.unclean_check_interval_ms / 1000
         if now >= next_sweep:
             await controller.append_unasked(_swept_tokens)
