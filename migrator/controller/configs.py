@@ -17,7 +17,7 @@ from migrator.controller.decision import Decision, Error, Record, Situation
 from migrator.controller.names import refuse_name
 from migrator.controller.znode_limits import larger_than_zookeeper_takes
 from migrator.model.image import NO_CONFIG
-from migrator.model.topic_configs import effective, is_list
+from migrator.model.topic_configs import Inherited, effective, is_list
 from migrator.model.topic_rules import refuse_topic_config
 from migrator.model.values import ConfigKey, ConfigType, MigrationState, is_password
 from migrator.model.znode_sizes import config_bytes
@@ -140,8 +140,7 @@ def _check_size(situation: Situation, key: ConfigKey, after: Mapping[str, str]) 
 
 
 def _check_topic(situation: Situation, after: Mapping[str, str], before: Mapping[str, str]) -> None:
-    defaults = situation.image.config(ConfigType.BROKER, "")
-    refusal = refuse_topic_config(after, before=before, default_brokers=defaults, static=situation.settings.static)
+    refusal = refuse_topic_config(after, before=before, inherited=situation.inherited)
     if refusal is not None:
         raise _Refused(Error.INVALID_CONFIG, refusal)
 
@@ -201,7 +200,7 @@ def _new_value(situation: Situation, now: str | None, asked: IncrementalAlterabl
             if key.type != ConfigType.TOPIC or not is_list(name):
                 text = f"Can't {Operation(operation).name} to key {name} because its type is not LIST."
                 raise _Refused(Error.INVALID_CONFIG, text)
-            before = effective({}, {}, situation.settings.static)[name][0] if now is None else now
+            before = effective({}, Inherited(static=situation.settings.static))[name][0] if now is None else now
             parts = [part for part in before.split(",") if part]
             for part in (asked.value or "").split(","):
                 if operation == Operation.APPEND and part not in parts:
