@@ -154,7 +154,9 @@ def test_a_topic_is_judged_by_its_whole_configuration() -> None:
         (ConfigType.BROKER, "one", Error.INVALID_REQUEST),
         (ConfigType.BROKER, "-1", Error.INVALID_REQUEST),
         (ConfigType.BROKER, "\N{SUPERSCRIPT TWO}", Error.INVALID_REQUEST),
-        (ConfigType.CLIENT_METRICS, "m", Error.UNSUPPORTED_VERSION),
+        (ConfigType.CLIENT_METRICS, "", Error.INVALID_REQUEST),
+        (ConfigType.BROKER_LOGGER, str(CONTROLLER), Error.INVALID_REQUEST),
+        (ConfigType.GROUP, "g", Error.INVALID_REQUEST),
         (99, "x", Error.UNSUPPORTED_VERSION),
     ],
 )
