@@ -8,7 +8,7 @@ BIN = .venv/bin
 # Tests marked `alone` still have the machine to themselves (tests/support/turns.py).
 TWO_FILES_AT_A_TIME = -n 2 --dist loadfile --durations 40 --durations-min 5
 
-.PHONY: setup check test sim model adversarial lab demo takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse
+.PHONY: setup check test sim model adversarial poison mutants lab demo takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse
 
 setup:  ## make .venv what uv.lock says
 	$(SETUP)
@@ -35,6 +35,14 @@ model:  ## the quorum in every order; needs spin and gcc (docs/model/README.md)
 adversarial:  ## takeovers cut short under load on real servers, ROUNDS of them (200 take about 45 minutes; docs/adversarial.md)
 	$(SETUP) --with-java
 	$(BIN)/python -m tests.adversarial.takeovers --rounds $(or $(ROUNDS),200)
+
+poison:  ## odd requests, frames, brokers and znodes against a real cluster in dual-write, ROUNDS of them (120 take about 10 minutes; docs/adversarial.md)
+	$(SETUP) --with-java
+	$(BIN)/python -m tests.adversarial.poison --rounds $(or $(ROUNDS),120)
+
+mutants:  ## hand-made faults in safety-critical lines, and whether the tests find each (docs/mutants.md; 30 minutes)
+	$(SETUP)
+	$(BIN)/python -m tests.mutants --save
 
 lab:  ## a ZooKeeper and three brokers, until Ctrl-C
 	$(SETUP) --with-java

@@ -522,6 +522,31 @@ UNEXPECTED = Finding(
     "named there can often be taken back with Kafka's own tools.",
     severity=Severity.WARNS,
 )
+ODD_ZNODES_AMENDED = Finding(
+    code="Z2K-2106",
+    says="{count} znodes were not as Kafka writes them and were put right, the first is {first}.",
+    means="Somebody wrote into ZooKeeper after the takeover. The log is the truth: znodes of what it has were "
+    "rewritten from it, others of the mirrored families were removed.",
+    remedy="Find out who writes to ZooKeeper, and stop that. Changes are made with Kafka's own tools and "
+    "--bootstrap-server.",
+    severity=Severity.WARNS,
+)
+ODD_ZNODES_LEFT = Finding(
+    code="Z2K-2107",
+    says="{count} znodes that are not mirrored are not as Kafka writes them, the first: {first}",
+    means="They are left as they are, and hold up nothing. A ZooKeeper controller would read some of them, so no "
+    "hand-back is possible while they stand.",
+    remedy="Find out who wrote them, and remove or repair them with ZooKeeper's shell.",
+    severity=Severity.WARNS,
+)
+TOLD_FIRST = Finding(
+    code="Z2K-2108",
+    says="Brokers were told what the log says before ZooKeeper could be brought to it: {reason}.",
+    means="After a fail-over ZooKeeper is compared and written first. That failed again and again, and brokers need "
+    "their leaders, so they were told. New and moved replicas wait until ZooKeeper has them. No hand-back until then.",
+    remedy="Mend what the reason names; the comparison is tried again by itself.",
+    severity=Severity.WARNS,
+)
 RELEASE_WOULD_LOSE = Finding(
     code="Z2K-2070",
     says="ZooKeeper lacks {records} of the metadata log in {directory}: it has everything up to offset {mirrored}, and "
@@ -1169,6 +1194,12 @@ TOKEN_NEEDED = Finding(
     says="This request has {token}.",
     means="The service answers only who can read its token file. Nothing was done.",
     remedy="Use `zk2kraft` as the user of the service, or name the file in ZK2KRAFT_TOKEN_FILE; see the runbook.",
+)
+PATH_OUTSIDE = Finding(
+    code="Z2K-4112",
+    says="{path} of controller {node} lies outside the directories that this service may use: {roots}.",
+    means="The service neither reads this file nor starts a controller with it.",
+    remedy="Move the file, or add its directory to `roots` in the service's configuration and start the service again.",
 )
 WISH_FORGOTTEN = Finding(
     code="Z2K-4060",

@@ -8,6 +8,7 @@ Errors: Z2K-4021 when nobody answers, Z2K-6012 when the controller refuses.
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -15,10 +16,14 @@ import httpx
 import msgspec
 
 from migrator.errors import CONTROL_REFUSED, CONTROLLER_SILENT
+from state_machine.bounds import Bounds
 from state_machine.inventory import ControllerEntry
 from state_machine.phases import Ask
+from state_machine.private_files import read_regular
 
 CONTROL_FILE: Final = "zk2kraft-control.json"
+CONTROL_FILE_MAX_BYTES: Final = 16_384
+DETAIL_MAX: Final = 300
 ANSWER_TIMEOUT_S: Final = 3.0
 """A controller answers within milliseconds; its loop is late by 500 ms at the worst."""
 
@@ -102,29 +107,41 @@ class Withdrawn(msgspec.Struct, frozen=True):
     withdrawn: bool
 
 
+class _Refusal(msgspec.Struct, frozen=True):
+    detail: str
+
+
 _Shape = TypeVar("_Shape", bound=msgspec.Struct)
 
 
-def read_control_file(entry: ControllerEntry) -> ControlFile:
-    """Raises Z2K-4021 when there is none, or none that can be read."""
+def read_control_file(entry: ControllerEntry, bounds: Bounds) -> ControlFile:
+    """Raises Z2K-4021 when there is none, none that can be read, or one that names an address beyond our bounds."""
+    outside = bounds.outside_of(entry)
+    if outside is not None:
+        raise CONTROLLER_SILENT.error(node=entry.node_id, reason=outside.text)
     path = Path(entry.data) / CONTROL_FILE
     try:
-        return msgspec.json.decode(path.read_bytes(), type=ControlFile)
+        control = msgspec.json.decode(read_regular(path, CONTROL_FILE_MAX_BYTES), type=ControlFile)
     except FileNotFoundError as error:
         raise CONTROLLER_SILENT.error(node=entry.node_id, reason="it is not running (no control file)") from error
     except (OSError, msgspec.DecodeError) as error:
         raise CONTROLLER_SILENT.error(node=entry.node_id, reason=f"{path}: {error}") from error
+    foreign = bounds.why_foreign(control.url)
+    if foreign is not None:
+        raise CONTROLLER_SILENT.error(node=entry.node_id, reason=f"{path} is not used: {foreign}")
+    return control
 
 
 class ControlPort:
     """Asks controllers. http: a client without proxies; tests put one in that reaches a fake."""
 
-    def __init__(self, http: httpx.AsyncClient) -> None:
+    def __init__(self, http: httpx.AsyncClient, bounds: Bounds | None = None) -> None:
         self._http = http
+        self._bounds = bounds or Bounds()
 
     async def status(self, entry: ControllerEntry) -> tuple[int, dict[str, Any]]:
         """The process id and what it says of itself. The file may be left by a dead one: only an answer counts."""
-        control = read_control_file(entry)
+        control = await asyncio.to_thread(read_control_file, entry, self._bounds)
         answer = await self._request(entry, control, "GET", "/v1/status")
         told = _decoded(entry, answer, Told)
         if told.node != entry.node_id:
@@ -134,12 +151,12 @@ class ControlPort:
 
     async def ask(self, entry: ControllerEntry, wish: Ask, reason: str) -> None:
         """Hand over a wish. The driver looks at it by itself; its history tells what became of it."""
-        control = read_control_file(entry)
+        control = await asyncio.to_thread(read_control_file, entry, self._bounds)
         _decoded(entry, await self._request(entry, control, "POST", f"/v1/{wish}", {"reason": reason}), Asked)
 
     async def withdraw(self, entry: ControllerEntry, reason: str) -> bool:
         """Take a takeover back; False when the driver keeps no such wish: it has begun, or was given up before."""
-        control = read_control_file(entry)
+        control = await asyncio.to_thread(read_control_file, entry, self._bounds)
         answer = await self._request(entry, control, "POST", "/v1/withdraw", {"reason": reason})
         return _decoded(entry, answer, Withdrawn).withdrawn
 
@@ -183,12 +200,12 @@ def _why_silent(error: httpx.HTTPError | httpx.InvalidURL) -> str:
 
 
 def _detail(answer: httpx.Response) -> str:
-    """The words of an error answer, whatever shape it has."""
+    """The words of a controller's refusal; nothing of what anybody else answers there."""
     try:
-        document = answer.json()
-    except ValueError:
-        return answer.text[:200]
-    return str(document.get("detail", document)) if isinstance(document, dict) else str(document)
+        detail = msgspec.json.decode(answer.content, type=_Refusal).detail
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return "somebody else answers there, or another release"
+    return detail[:DETAIL_MAX]
 
 
 def loopback_client() -> httpx.AsyncClient:

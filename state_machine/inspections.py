@@ -106,9 +106,11 @@ class Inspections:
 
     async def _check(self, snapshot: Snapshot) -> None:
         inventory = snapshot.inventory
-        files = [word for each in inventory.controllers for word in ("--controllers", each.properties)]
+        outside = self._settings.bounds.outside(inventory)
+        inside = [each for each in inventory.controllers if each.node_id not in outside]
+        files = [word for each in inside for word in ("--controllers", each.properties)]
         result = await self._run("check", "-z", inventory.zookeeper, *files)
-        faults = await asyncio.to_thread(file_faults, inventory)
+        faults = await asyncio.to_thread(file_faults, inventory, outside)
         found = result.document if isinstance(result.document, dict) else {}
         document = {
             "exit": result.exit_code,

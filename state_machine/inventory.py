@@ -8,6 +8,8 @@ Rule: controllers of the service run with zk2kraft.gates=hold, so that no takeov
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -56,14 +58,18 @@ class Inventory(msgspec.Struct, frozen=True):
         return tuple(each.node_id for each in self.controllers)
 
 
-def file_faults(inventory: Inventory) -> dict[int, Occurrence]:
-    """What keeps the service from starting a controller, by node id."""
-    found = {each.node_id: _fault(inventory, each) for each in inventory.controllers}
+def file_faults(inventory: Inventory, outside: Mapping[int, Occurrence] | None = None) -> dict[int, Occurrence]:
+    """What keeps the service from starting a controller, by node id. outside: those whose files are not read at all."""
+    barred = outside or {}
+    found = {each.node_id: barred.get(each.node_id) or _fault(inventory, each) for each in inventory.controllers}
     return {node: fault for node, fault in found.items() if fault is not None}
 
 
 def _fault(inventory: Inventory, entry: ControllerEntry) -> Occurrence | None:
     try:
+        file = Path(entry.properties)
+        if file.exists() and not file.is_file():
+            raise OSError(errno.EINVAL, "it is no regular file", entry.properties)  # a pipe would be waited for
         config = read_config(Path(entry.properties))
         read_meta_properties(config.metadata_log_dir)
         retired = RetiredMark(config.metadata_log_dir).read()

@@ -18,6 +18,7 @@ from typing import Final
 import structlog
 
 from migrator.errors import CONTROLLER_DOES_NOT_STAY, CONTROLLER_SILENT, HANDED_BACK, Occurrence
+from state_machine.bounds import Bounds
 from state_machine.gates import Holder
 from state_machine.inventory import ControllerEntry, file_faults
 from state_machine.looks import Outcome
@@ -41,7 +42,14 @@ START_PATIENCE_S: Final = 60.0
 class Keeper:
     """Looks after the controllers of every migration."""
 
-    def __init__(self, store: Store, launcher: Launcher, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        store: Store,
+        launcher: Launcher,
+        bounds: Bounds | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._bounds = bounds or Bounds()
         self._store = store
         self._launcher = launcher
         self._clock = clock
@@ -71,7 +79,8 @@ class Keeper:
 
     async def _see_to(self, snapshot: Snapshot, entry: ControllerEntry, node: Node | None) -> Outcome:
         """A controller that does not answer: starting, hanging, ended, or never started."""
-        fault = (await asyncio.to_thread(file_faults, snapshot.inventory)).get(entry.node_id)
+        faults = await asyncio.to_thread(file_faults, snapshot.inventory, self._bounds.outside(snapshot.inventory))
+        fault = faults.get(entry.node_id)
         finishes = _has_to_finish(snapshot, fault)
         if self._running_pid(node) is not None:
             assert node is not None

@@ -7,9 +7,9 @@ Errors: Z2K-4001 for a key that does not exist or a value that cannot be, Z2K-40
 
 from __future__ import annotations
 
-import ipaddress
+import os
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field, ValidationError
 from pydantic_settings import (
@@ -22,6 +22,15 @@ from pydantic_settings.exceptions import SettingsError
 from sqlalchemy import URL
 
 from migrator.errors import BEYOND_LOOPBACK, SERVE_CONFIG
+from state_machine.bounds import Bounds, is_loopback
+
+USUAL_ROOTS: Final = (Path("/etc"), Path("/opt"), Path("/srv"), Path("/var/lib"))
+
+
+def default_roots() -> tuple[Path, ...]:
+    """Where the service was started, the home of its user, and where packages put files of services."""
+    home = os.environ.get("HOME", "")
+    return (Path.cwd(), *([Path(home)] if len(home) > 1 else []), *USUAL_ROOTS)
 
 
 class Settings(BaseSettings):
@@ -44,7 +53,18 @@ class Settings(BaseSettings):
     rehearsal_every_s: float = Field(
         default=240, ge=1, description="in READY a green rehearsal is repeated after this time"
     )
+    roots: tuple[Path, ...] = Field(
+        default_factory=lambda: default_roots(),
+        description="files and directories of controllers lie below one of these",
+    )
+    control_hosts: tuple[str, ...] = Field(
+        default=(), description="hosts beside loopback that a controller's control file may name"
+    )
     command_limit_s: float = Field(default=900, ge=1, description="longest run of check, rehearse or audit")
+
+    @property
+    def bounds(self) -> Bounds:
+        return Bounds(self.roots, frozenset(self.control_hosts))
 
     @property
     def database_url(self) -> str:
@@ -53,12 +73,7 @@ class Settings(BaseSettings):
 
     @property
     def loopback(self) -> bool:
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
 
 def read_settings(file: Path | None) -> Settings:

@@ -27,7 +27,7 @@ from api.models import (
     WishView,
 )
 from api.report import report
-from api.rest.parts import Key, Number, ServiceParts
+from api.rest.parts import Key, Number, Parts, ServiceParts
 from api.rest.problems import described
 from api.views import (
     broker_views,
@@ -39,6 +39,7 @@ from api.views import (
     migration_view,
     wish_view,
 )
+from migrator.errors import FindingError
 from state_machine import removal
 from state_machine.evidence import evidence
 from state_machine.inventory import Inventory
@@ -49,14 +50,24 @@ router = APIRouter(prefix="/migrations", tags=["migrations"])
 
 
 @router.post("", status_code=201, responses=described(400, 403, 409, 422))
-def create_migration(parts: ServiceParts, inventory: InventoryIn, response: Response, key: Key = None) -> MigrationView:
+def create_migration(
+    parts: ServiceParts, inventory: InventoryIn, response: Response, key: Key = None, who: Who = "operator"
+) -> MigrationView:
     """Create a migration. Nothing is looked at or started by this."""
     document = inventory.model_dump()
     document["audit_engine"] = inventory.audit_engine or parts.settings.audit_engine
-    row, _ = parts.store.create(msgspec.convert(document, Inventory), who="operator", at=parts.clock(), key=key)
+    wanted = msgspec.convert(document, Inventory)
+    refuse_outside(parts, wanted)
+    row, _ = parts.store.create(wanted, who=who, at=parts.clock(), key=key)
     parts.wake()
     response.headers["Location"] = f"/api/v1/migrations/{row.id}"
     return migration_view(parts.store, row.id, parts.clock())
+
+
+def refuse_outside(parts: Parts, inventory: Inventory) -> None:
+    """Raises Z2K-4112."""
+    for outside in parts.settings.bounds.outside(inventory).values():
+        raise FindingError(outside)
 
 
 @router.get("", responses=described(422))
@@ -72,6 +83,9 @@ def change_migration(parts: ServiceParts, number: Number, body: ChangeIn) -> Mig
     fields = {key: value for key, value in given.items() if key not in ("expected_version", "reason", "who")}
 
     def work() -> None:
+        if body.controllers is not None:
+            before = parts.store.snapshot(number).inventory
+            refuse_outside(parts, msgspec.convert({**msgspec.to_builtins(before), **fields}, Inventory))
         removal.change(
             parts.store,
             number,

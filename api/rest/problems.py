@@ -28,6 +28,7 @@ from migrator.errors import (
     NOT_LOOKED_AT,
     NOT_POSSIBLE_HERE,
     NOT_REMOVABLE,
+    PATH_OUTSIDE,
     REQUEST_NOT_UNDERSTOOD,
     SERVICE_FAULT,
     TOKEN_NEEDED,
@@ -41,6 +42,7 @@ PROBLEM_JSON: Final = "application/problem+json"
 
 STATUS: Final = {
     REQUEST_NOT_UNDERSTOOD.code: 422,
+    PATH_OUTSIDE.code: 422,
     KEY_USED_AGAIN.code: 422,
     NO_SUCH_THING.code: 404,
     FOREIGN_REQUEST.code: 403,

@@ -341,11 +341,20 @@ def _registration_change(situation: Situation, broker: Broker, *, fenced: int = 
 
 def fence_longest_silent(situation: Situation) -> tuple[int, list[Record]] | None:
     """The one broker that is silent for the longest beyond its session, and the records that fence it."""
-    unfenced = [broker.id for broker in situation.image.brokers.values() if not broker.fenced]
-    silent = situation.contacts.longest_silent(unfenced, situation.now_ms, situation.settings.session_timeout_ms)
+    silent = _longest_silent(situation)
     if silent is None:
         return None
     return silent, fence_records(situation, situation.image.brokers[silent])
+
+
+def somebody_is_silent(situation: Situation) -> bool:
+    """Whether there is a broker to fence."""
+    return _longest_silent(situation) is not None
+
+
+def _longest_silent(situation: Situation) -> int | None:
+    unfenced = [broker.id for broker in situation.image.brokers.values() if not broker.fenced]
+    return situation.contacts.longest_silent(unfenced, situation.now_ms, situation.settings.session_timeout_ms)
 
 
 def heal_leaderships(situation: Situation) -> list[Record]:

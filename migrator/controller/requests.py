@@ -129,13 +129,32 @@ def _only_takes_away(request: Message) -> bool:
             return False
 
 
+OF_BROKERS: Final = (
+    BrokerHeartbeatRequest,
+    BrokerRegistrationRequest,
+    AlterPartitionRequest,
+    AssignReplicasToDirsRequest,
+    AllocateProducerIdsRequest,
+)
+"""What brokers need to live: sessions and fencing, leaders and ISRs, producer ids."""
+
+
 def decide(
-    situation: Situation, request: Message, version: int, *, writes_allowed: bool, blocked: str | None = None
+    situation: Situation,
+    request: Message,
+    version: int,
+    *,
+    writes_allowed: bool,
+    brokers_served: bool = False,
+    blocked: str | None = None,
 ) -> Decision:
     """The answer to one request that is not an Envelope and not of the quorum.
 
+    brokers_served: though not all may be written, what brokers need is decided on, in migration.
     blocked: why changes of administrators are refused now, in words for them (R-866-12).
     """
+    if brokers_served and situation.image.migration is MigrationState.MIGRATION and isinstance(request, OF_BROKERS):
+        return decide_allowed(situation, request, lambda allowed: _decide(situation, allowed, version))
     if not writes_allowed and not isinstance(request, BEFORE_MIGRATION):
         return Decision(refuse(request, Error.NOT_CONTROLLER, "The controller does not change metadata now."))
     if not writes_allowed and situation.image.migration is MigrationState.MIGRATION:

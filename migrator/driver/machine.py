@@ -167,6 +167,16 @@ def writes_allowed(state: State) -> bool:
     return state in (State.COMMITTING, State.SYNCING, State.TELLING_BROKERS, State.DUAL_WRITE, State.DONE)
 
 
+def serves_brokers(state: State, *, zookeeper_answers: bool) -> bool:
+    """Whether brokers are fenced and get their leaders and ISRs though the claim could not be taken again yet.
+
+    A fail-over while ZooKeeper is away: whether the cluster was handed back meanwhile is not known, so administrators
+    wait. Brokers that still ask this quorum have no other controller: without ZooKeeper none was elected. What is
+    decided reaches ZooKeeper with the comparison that follows the claim. (Stock's quorum serves everything then.)
+    """
+    return state is State.RESUMING and not zookeeper_answers
+
+
 def in_window(state: State) -> bool:
     """The cluster has no controller that every broker knows of."""
     return state in (*_BEFORE_COMMIT, State.COMMITTING, State.SYNCING, State.TELLING_BROKERS)

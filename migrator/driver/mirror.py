@@ -18,12 +18,13 @@ Source: KIP-866; Kafka 3.9 `KRaftMigrationZkWriter`, `ZkTopicMigrationClient`, `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
 from migrator.driver.claim import Claim
+from migrator.driver.paths_set import PathsSet
 from migrator.driver.unmirrored import Job, Unmirrored, attempted
 from migrator.model.diff import MIRRORED_CONFIGS, same_partition
 from migrator.model.draft import Delta
@@ -74,7 +75,7 @@ class Shape:
     unreadable: brokers with a password in ZooKeeper that cannot be decoded: their configuration stays as it is there.
     """
 
-    configs: frozenset[str] = frozenset()
+    configs: Set[str] = frozenset()
     below: Mapping[str, Collection[str]] = field(default_factory=dict)
     unreadable: frozenset[str] = frozenset()
 
@@ -85,7 +86,7 @@ class MirrorPlan:
 
     multis: tuple[Multi, ...]
     claim: Claim
-    configs: frozenset[str]
+    configs: Set[str]
     writes: int
     """Znode writes without the checks and without `/migration`."""
     unmirrored: tuple[Unmirrored, ...] = ()
@@ -132,7 +133,7 @@ def plan(
     if not groups:
         return MirrorPlan((), claim, shape.configs, 0, unmirrored)
     multis, after_claim = _chain(_pack(groups), claim, at)
-    return MirrorPlan(multis, after_claim, frozenset(writer.configs), sum(map(len, groups)), unmirrored)
+    return MirrorPlan(multis, after_claim, writer.configs, sum(map(len, groups)), unmirrored)
 
 
 def still_unmirrored(before: Iterable[Unmirrored], delta: Delta, planned: MirrorPlan) -> tuple[Unmirrored, ...]:
@@ -211,7 +212,7 @@ class _Writer:
         self._claim = claim
         self._passwords = passwords
         self._below = shape.below
-        self.configs = set(shape.configs)
+        self.configs = PathsSet(shape.configs)
         self._dropped: set[str] = set()
         self._noted: list[tuple[str, bool]] = []
 

@@ -364,29 +364,6 @@ def missing_states(tree: Tree, target: Image) -> list[tuple[str, Partition]]:
     return found
 
 
-def problems_of(tree: Tree, target: Image) -> list[Occurrence]:
-    """What has to be understood before the tree can be brought to what the log says.
-
-    A state znode that is missing of a partition that the log does not have says nothing: a deletion in several multis
-    takes the states first, and was interrupted. Nor does an order: it is taken away unread (orders.py).
-    """
-    gone = {
-        paths.state(name, partition)
-        for name, reading in tree.topics.items()
-        if not reading.sound
-        for partition in range(len(reading.state_mzxids))
-        if not _has_partition(target, reading.topic.id, partition)
-    }
-    told_elsewhere = {paths.REASSIGN_PARTITIONS}
-    problems = [each for each in tree.problems if each.values.get("path") not in told_elsewhere]
-    return [each for each in problems if each.code != STATE_MISSING.code or str(each.values["path"]) not in gone]
-
-
-def _has_partition(image: Image, topic_id: bytes, partition: int) -> bool:
-    topic = image.topics.get(topic_id)
-    return topic is not None and topic.partition(partition) is not None
-
-
 def replicas_gone(before: Tree | None, after: Tree) -> set[tuple[int, str, int]]:
     """Broker, topic, partition of replicas that ZooKeeper's controller took away between two readings.
 

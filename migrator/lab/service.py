@@ -43,7 +43,7 @@ class LabService:
     settings: keys of its TOML file beside the directory and the port.
     """
 
-    def __init__(self, laboratory: Laboratory, name: str = "service", **settings: str | float) -> None:
+    def __init__(self, laboratory: Laboratory, name: str = "service", **settings: str | float | list[str]) -> None:
         self.laboratory = laboratory
         self.name = name
         self.directory = laboratory.directory / name
@@ -65,7 +65,12 @@ class LabService:
         """Start it and wait until it answers. A second start goes on with the same directory and port."""
         self.directory.mkdir(parents=True, exist_ok=True)
         file = self.directory / "serve.toml"
-        settings = {"port": self._port, "directory": str(self.directory / "data"), **self._settings}
+        settings = {
+            "port": self._port,
+            "directory": str(self.directory / "data"),
+            "roots": [str(self.laboratory.directory)],
+            **self._settings,
+        }
         file.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items()))
         command = [sys.executable, *PROGRAM, "serve", "--config", str(file)]
         environment = {**os.environ, **IN_THE_LABORATORY, "TMPDIR": str(self.directory)}

@@ -16,13 +16,16 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
 from random import Random
 
 from migrator.controller.authorizer import Asker
-from migrator.controller.brokers import heal_leaderships
+from migrator.controller.brokers import heal_leaderships, heartbeat_without_change
 from migrator.controller.contacts import Contacts
 from migrator.controller.decision import Decision, Error, Record, Settings, Situation
 from migrator.controller.features import activation_records, activation_refusal
+from migrator.controller.mass import SLICE_RECORDS, has_many, may_touch_many
 from migrator.controller.mutation_quotas import MutationBuckets
 from migrator.controller.permissions import allowed_as_whole
 from migrator.controller.reassignments import OrderedMove, begin_ordered
@@ -40,6 +43,7 @@ from migrator.node.payloads import cut
 from migrator.node.pending_appends import LeadershipLost, PendingAppend, PendingAppends, wait_for_commit
 from migrator.node.raft_node import RaftNode
 from migrator.raft.types import Payload, SnapshotId
+from migrator.wire.messages.brokers import BrokerHeartbeatRequest
 from migrator.wire.messages.metadata import NoOpRecord
 from migrator.wire.records import encode_record
 from migrator.wire.schema import Message
@@ -74,6 +78,8 @@ class ActiveController:
         self.epoch: int | None = None
         self.writes_allowed: Callable[[], bool] = lambda: not settings.migration_enabled
         """With the migration the driver says when; without it nothing has to happen first."""
+        self.brokers_served: Callable[[], bool] = lambda: False
+        """Also where writes are not allowed: see `driver.machine.serves_brokers`."""
         self.blocked: Callable[[], str | None] = lambda: None
         self.unmirrored: Callable[[Message], Awaitable[Mapping[str, Occurrence]]] = _everything_follows
         self._raft = raft
@@ -90,6 +96,8 @@ class ActiveController:
         self._pending = PendingAppends()
         self._resumed = asyncio.Event()
         self._resumed.set()
+        self._is_apart = False
+        """A decision about many partitions is being made, or appended."""
         self._last_append_ms = 0
 
     # --- following -----------------------------------------------------------------------------------------
@@ -215,9 +223,17 @@ class ActiveController:
         if self.epoch is None:
             self._catch_up()
             return
+        self._publish()
+
+    def _publish(self) -> None:
+        """What is committed becomes visible: one slice of it, the rest when the loop has looked at everything else."""
+        if self.epoch is None:
+            return
         began = time.perf_counter()
-        done = self._pending.take_committed(high_watermark)
+        done = self._pending.take_committed(self._log.committed, SLICE_RECORDS)
         if done is not None:
+            if self._pending.has_committed(self._log.committed):
+                asyncio.get_running_loop().call_soon(self._publish)
             self._log.end = done.offset + 1
             if done.delta is not None:
                 self.image = done.delta.after
@@ -238,12 +254,25 @@ class ActiveController:
         """Decide on a request and wait until the answer may leave. asker: for whom; None: for this node."""
         received = time.perf_counter()
         unmirrored = await self.unmirrored(request)
-        await self._resumed.wait()
+        if self._is_apart and self.epoch is not None and isinstance(request, BrokerHeartbeatRequest):
+            return heartbeat_without_change(self._situation(), request).reply  # a session must not end meanwhile
+        await self._until_resumed()
         if self.epoch is None:
             return refuse(request, Error.NOT_CONTROLLER)
         situation = self._situation(asker, unmirrored)
-        decision = decide(situation, request, version, writes_allowed=self._may_write(), blocked=self.blocked())
-        future = self._carry_out(decision)
+        allowed, served, blocked = self._may_write(), self.brokers_served(), self.blocked()
+        decided = partial(
+            decide, situation, request, version, writes_allowed=allowed, brokers_served=served, blocked=blocked
+        )
+        if may_touch_many(self.newest, request):
+            apart = asyncio.create_task(self._apart(decided), name="decide-apart")
+            try:
+                decision, future = await asyncio.shield(apart)  # whoever asked may go away; the slices are ended
+            except LeadershipLost:
+                return refuse(request, Error.NOT_CONTROLLER)
+        else:
+            decision = decided()
+            future = self._carry_out(decision)
         if future is None:
             return decision.reply
         try:
@@ -263,6 +292,9 @@ class ActiveController:
 
     def _may_write(self) -> bool:
         return self.newest.migration is not MigrationState.PRE_MIGRATION and self.writes_allowed()
+
+    def _serves_brokers(self) -> bool:
+        return self.newest.migration is MigrationState.MIGRATION and self.brokers_served()
 
     def _situation(self, asker: Asker | None = None, unmirrored: Mapping[str, Occurrence] | None = None) -> Situation:
         return Situation(
@@ -294,6 +326,35 @@ class ActiveController:
         self._pending.wait(future, decision.reply)
         return future
 
+    async def _apart(self, decided: Callable[[], Decision]) -> tuple[Decision, asyncio.Future[Message] | None]:
+        """Decide on a thread and append in slices; nobody else decides or appends meanwhile.
+
+        Raises LeadershipLost when this node leads no more, or may not write any more, before anything was appended.
+        """
+        async with self.paused():
+            epoch, may_write, self._is_apart = self.epoch, self._may_write(), True
+            try:
+                decision = await asyncio.to_thread(decided)
+                if epoch is None or self.epoch != epoch or self._may_write() != may_write:
+                    raise LeadershipLost
+                return decision, await self._carry_out_slices(decision, epoch)
+            finally:
+                self._is_apart = False
+
+    async def _carry_out_slices(self, decision: Decision, epoch: int) -> asyncio.Future[Message] | None:
+        """As `_carry_out`, with a pause after each slice; the answer waits for the last one."""
+        records, begun = decision.records, 0
+        if decision.divisible:
+            while len(records) - begun > SLICE_RECORDS and self.epoch == epoch:
+                self._append(records[begun : begun + SLICE_RECORDS])
+                begun += SLICE_RECORDS
+                await asyncio.sleep(0)
+        if self.epoch == epoch:
+            return self._carry_out(replace(decision, records=records[begun:]))
+        lost: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        lost.cancel()
+        return lost
+
     def _append(self, records: Iterable[Record], *, divisible: bool = False) -> None:
         assert self.epoch is not None
         decided = time.perf_counter()
@@ -306,7 +367,8 @@ class ActiveController:
         offset = self._raft.voter.log.end + len(values) - 1
         delta = draft.finish(Position(self.epoch, offset))
         self.newest = delta.after
-        self._pending.add(PendingAppend(offset, delta, sum(len(each.batch) for each in payloads)))
+        size = sum(len(each.batch) for each in payloads)
+        self._pending.add(PendingAppend(offset, delta, size, records=len(values)))
         self._last_append_ms = self._raft.now_ms()
         self._raft.metrics.decided(offset, decided)
         appended = self._raft.append(self.epoch, payloads)
@@ -316,12 +378,18 @@ class ActiveController:
 
     @asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:
-        """Nobody else appends inside; requests wait. Short: the copy's transaction, nothing more."""
+        """Nobody else appends inside; requests wait. Short: one transaction or decision."""
+        await self._until_resumed()
         self._resumed.clear()
         try:
             yield
         finally:
             self._resumed.set()
+
+    async def _until_resumed(self) -> None:
+        """Several may have waited, and the first one may have paused the others again."""
+        while not self._resumed.is_set():
+            await self._resumed.wait()
 
     async def append_copy(self, batches: list[tuple[int, bytes]], delta: Delta) -> Position:
         """Append the copy's transaction in one run and wait for its commit; call inside `paused`."""
@@ -348,14 +416,27 @@ class ActiveController:
     def next_offset(self) -> int:
         return self._raft.voter.log.end
 
-    def heal(self) -> int:
+    async def heal(self) -> int:
         """Elections for partitions that nobody able leads, and ends of moves; returns how many changed."""
+        await self._until_resumed()
         if self.epoch is None:
             raise LeadershipLost
-        records = heal_leaderships(self._situation())
-        if records:
-            self._append(records, divisible=True)
-        return len(records)
+        return await self._carry_out_duty(heal_leaderships)
+
+    async def _carry_out_duty(self, duty: Callable[[Situation], list[Record]]) -> int:
+        """Any beginning of what the duty says is right by itself. Returns how many records that were."""
+        situation = self._situation()
+
+        def decided() -> Decision:
+            return Decision(NoOpRecord(), tuple(duty(situation)), divisible=True)
+
+        if has_many(self.newest):
+            decision, _ = await self._apart(decided)
+        else:
+            decision = decided()
+            if decision.records:
+                self._append(decision.records, divisible=True)
+        return len(decision.records)
 
     async def begin(self, ordered: Iterable[OrderedMove]) -> int:
         """Move replicas as ordered through ZooKeeper; returns how many partitions, when that is committed."""
@@ -367,7 +448,7 @@ class ActiveController:
 
     async def _append_and_settle(self, order: Callable[[Situation], list[Record]]) -> int:
         """Append what is ordered, and wait for its commit; how many records that were."""
-        await self._resumed.wait()
+        await self._until_resumed()
         if self.epoch is None:
             raise LeadershipLost
         epoch = self.epoch
@@ -380,15 +461,16 @@ class ActiveController:
         return len(records)
 
     async def settled(self) -> None:
-        """Wait until nothing appended so far is uncommitted."""
+        """Wait until nothing decided so far is uncommitted."""
+        await self._until_resumed()
         if self._pending:
             future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
             self._pending.wait(future, NoOpRecord())
             await wait_for_commit(future)
 
     def lag(self) -> int:
-        """Appends that are not committed yet."""
-        return len(self._pending)
+        """Appends that are not committed yet, and what is being decided."""
+        return len(self._pending) + self._is_apart
 
     # --- on the clock --------------------------------------------------------------------------------------
 
@@ -397,17 +479,21 @@ class ActiveController:
         if self.epoch is not None and self._resumed.is_set() and self._raft.now_ms() - self._last_append_ms >= idle_ms:
             self._append([(NoOpRecord(), 0)])
 
-    def append_unasked(self, duty: Callable[[Situation], list[Record]]) -> bool:
+    async def append_unasked(
+        self, duty: Callable[[Situation], list[Record]], is_due: Callable[[Situation], bool] = lambda _: True
+    ) -> bool:
         """Append what is due now, where changes may be made and nobody paused that; whether there was anything.
 
-        Any beginning of what the duty says is right by itself.
+        Any beginning of what the duty says is right by itself. is_due: asked first, and cheap.
         """
-        if self.epoch is None or not self._resumed.is_set() or not self._may_write():
+        if self.epoch is None or not self._resumed.is_set() or not (self._may_write() or self._serves_brokers()):
             return False
-        records = duty(self._situation())
-        if records:
-            self._append(records, divisible=True)
-        return bool(records)
+        if not is_due(self._situation()):
+            return False
+        try:
+            return bool(await self._carry_out_duty(duty))
+        except LeadershipLost:
+            return False
 
     def heartbeat_ages_ms(self) -> dict[int, int]:
         now = self._raft.now_ms()

@@ -9,6 +9,7 @@ Source: Kafka 3.9 `KafkaConfig`, `QuorumConfig`, `KRaftConfigs`. Our own keys st
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -122,6 +123,15 @@ class NodeConfig:
     @property
     def voter_ids(self) -> tuple[int, ...]:
         return tuple(voter.id for voter in self.voters)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def controller_settings(config: NodeConfig) -> ControllerSettings:
@@ -377,12 +387,14 @@ class _Parser:
         }
 
     def _control_address(self) -> str:
-        """A host has to be named: without one the token would go in clear over every interface."""
+        """On loopback only: the token goes in clear."""
         key = "zk2kraft.control.address"
         address = self._given.get(key, "127.0.0.1:0")
         match = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})", address)
         if match is None or int(match[1]) > PORT_MAX:
             self._refuse(key, "it is not host:port, such as 127.0.0.1:9999")
+        if not _is_loopback(address.rpartition(":")[0].strip("[]")):
+            self._refuse(key, "it is not on loopback, and the token of the control port would be sent in clear")
         return address
 
     def _export_dir(self) -> Path | None:

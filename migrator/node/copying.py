@@ -106,7 +106,7 @@ class CopyActs:
             d.now.fresh_copy = True  # in one step with the append; no broker knows of it yet
             position = await d.controller.append_copy(batches, delta)
         log.info("copy.committed", offset=position.offset, epoch=position.epoch, took_ms=d.now_ms() - started)
-        healed = d.controller.heal()
+        healed = await d.controller.heal()
         if healed:
             log.info("leaders.healed", partitions=healed)
         await d.hooks.before("settle")

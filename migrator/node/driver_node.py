@@ -24,6 +24,7 @@ from migrator.driver.machine import (
     in_copy,
     in_window,
     move,
+    serves_brokers,
     writes_allowed,
 )
 from migrator.driver.unmirrored import Unmirrored
@@ -110,6 +111,7 @@ class DriverNode:
         self._loop = asyncio.get_running_loop()
         self._make_parts()
         controller.writes_allowed = self._may_write
+        controller.brokers_served = self._serves_brokers
         controller.blocked = self.divergence.refusal
         controller.unmirrored = self._unmirrored
 
@@ -147,6 +149,9 @@ class DriverNode:
 
     def _may_write(self) -> bool:
         return writes_allowed(self.now.state)
+
+    def _serves_brokers(self) -> bool:
+        return serves_brokers(self.now.state, zookeeper_answers=self.session.connected)
 
     async def _unmirrored(self, request: Message) -> Mapping[str, Occurrence]:
         return await unmirrored(request, self.controller.newest, self.passwords, self.now.unreadable)

@@ -66,7 +66,7 @@ class DriverState:
     orders: Orders = NO_ORDERS
     """What others ordered through ZooKeeper, at the last look."""
     alarms: dict[str, Occurrence] = field(default_factory=dict)
-    """By code: what stands and wants somebody to look, whatever the state."""
+    """By code, or by another name: what stands and wants somebody to look, whatever the state."""
     moves: int = 0
     history: list[dict[str, Any]] = field(default_factory=list)
 
@@ -96,15 +96,16 @@ class DriverState:
             self.reason = reason
             log.info("driver.waits", state=self.state.value, reason=reason)
 
-    def alarm(self, code: str, found: Occurrence | None) -> None:
-        """What is said under this code now, None for nothing any more; logged when it changes."""
-        before = self.alarms.get(code)
+    def alarm(self, name: str, found: Occurrence | None) -> None:
+        """What is said under this name now, None for nothing any more; logged when it changes."""
+        before = self.alarms.get(name)
         if found is None:
-            self.alarms.pop(code, None)
+            self.alarms.pop(name, None)
         else:
-            self.alarms[code] = found
+            self.alarms[name] = found
         text = None if found is None else found.text
         if text != (None if before is None else before.text):
+            code = name if found is None else found.code
             log.warning("driver.alarm", code=code, says=text or "it is over")
 
     def forget_leadership(self) -> None:

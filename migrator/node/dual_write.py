@@ -10,7 +10,7 @@ Nothing is sent to a broker that would destroy what it has; a broker that is sil
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 import structlog
@@ -24,16 +24,18 @@ from migrator.driver.places import plan_places
 from migrator.driver.strangers import Strangers
 from migrator.driver.tell import reachable
 from migrator.driver.teller import Teller
-from migrator.driver.tree import Tree, as_image, changed_since, clear_broker_configs, missing_states, problems_of
+from migrator.driver.tree import Tree, as_image, changed_since, clear_broker_configs, missing_states
 from migrator.driver.unmirrored import Unmirrored
 from migrator.errors import (
     FULL_SEND_INCOMPLETE,
     MIRROR_BROKE,
+    ODD_ZNODES_LEFT,
     ONLY_IN_ZOOKEEPER,
     ORDERS_REMOVED,
     ORDERS_STAND,
     PATH_RECREATED,
     SURVEY_FAILED,
+    TOLD_FIRST,
     ZOOKEEPER_LOST,
     FindingError,
     Occurrence,
@@ -42,15 +44,17 @@ from migrator.model.diff import diff
 from migrator.model.draft import Delta
 from migrator.model.image import Image
 from migrator.model.values import Mark
+from migrator.node.amending import amended
 from migrator.node.claims import refusal
 from migrator.node.driver_node import DriverNode
 from migrator.node.event_queue import LOOK_S
 from migrator.node.mirror_node import Mirror
+from migrator.node.pending_appends import LeadershipLost
 from migrator.node.survey import survey_brokers
 from migrator.node.tree_reader import descendants, missing_places, read_tree
 from migrator.node.zookeeper_orders import read_orders
 from migrator.zk import paths
-from migrator.zk.multi import Multi
+from migrator.zk.multi import Delete, Multi, Outcome
 from migrator.zk.passwords import PasswordEncoder
 from migrator.zk.pipeline import UNLIMITED
 from migrator.zk.znodes import parse_ordered_moves
@@ -68,11 +72,29 @@ class DualWriteActs:
 
     def __init__(self, driver: DriverNode) -> None:
         self.d = driver
+        self._failed_in_a_row = 0
 
     # --- reconcile -----------------------------------------------------------------------------------------
 
     async def reconcile(self) -> Happened:
-        """Read ZooKeeper, compare it with the log as images, write the differences; then mirror commit by commit."""
+        """Read ZooKeeper, compare it with the log as images, write the differences; then mirror commit by commit.
+
+        When that fails a second time, brokers are told all the same: the log is the truth.
+        """
+        try:
+            happened = await self._reconcile()
+        except LeadershipLost:
+            raise
+        except Exception as error:
+            self._failed_in_a_row += 1
+            if self._failed_in_a_row > 1:
+                await self._tell_first(error)
+            raise
+        self._failed_in_a_row = 0
+        self.d.now.alarm(TOLD_FIRST.code, None)
+        return happened
+
+    async def _reconcile(self) -> Happened:
         d = self.d
         await d.hooks.before("reconcile")
         seen, session_id = await self._claim_in_one_session()
@@ -83,7 +105,7 @@ class DualWriteActs:
         if d.must_go_back():
             return d.too_late()
         claim = replace(claim, migration_version=seen.migration_version)
-        self._heal_leaders()
+        await self._heal_leaders()
         orders = await asyncio.to_thread(read_orders, d.session)
         begun = await self._begin_ordered()
         target = d.controller.image
@@ -99,6 +121,9 @@ class DualWriteActs:
             await asyncio.to_thread(self._write, (plan_places(tree.missing, claim.epoch_version),))
         recreated = PATH_RECREATED.found(paths=", ".join(tree.missing)) if tree.missing else None
         d.now.alarm(PATH_RECREATED.code, recreated)
+        refuse = self._refuse_to_delete
+        tree, left = await asyncio.to_thread(amended, d.session, tree, target, claim, write=self._write, refuse=refuse)
+        d.now.alarm(ODD_ZNODES_LEFT.code, left)
         if await asyncio.to_thread(self._complete_creations, tree, target, claim):
             tree = await asyncio.to_thread(read_tree, d.session, UNLIMITED, tree)
             d.now.tree = tree
@@ -120,9 +145,6 @@ class DualWriteActs:
     async def _write_difference(self, tree: Tree, target: Image, claim: Claim) -> tuple[MirrorPlan, frozenset[str]]:
         """What was written, and the brokers whose configuration was left alone because it cannot be read."""
         passwords = self.d.passwords
-        unclear = problems_of(tree, target)
-        if unclear:
-            raise FindingError(unclear[0])
         delta = await asyncio.to_thread(_difference, tree, target, passwords)
         self._refuse_to_delete_what_nobody_told_of(delta)
         shape = await asyncio.to_thread(self._shape, tree, delta)
@@ -138,11 +160,11 @@ class DualWriteActs:
             if session_id == self.d.session.session_id:
                 return seen, session_id
 
-    def _heal_leaders(self) -> None:
+    async def _heal_leaders(self) -> None:
         """Whoever committed the copy may have died before it healed what nobody able leads."""
         d = self.d
         if Mark.TAKEOVER in d.controller.image.marks:
-            healed = d.controller.heal()
+            healed = await d.controller.heal()
             if healed:
                 log.info("leaders.healed", partitions=healed)
 
@@ -196,11 +218,14 @@ class DualWriteActs:
 
     def _refuse_to_delete_what_nobody_told_of(self, delta: Delta) -> None:
         """A successor before dual-write was ever entered: a topic that only ZooKeeper has came after the copy."""
+        names = {delta.before.topics[topic_id].name for topic_id in delta.topics if topic_id not in delta.after.topics}
+        self._refuse_to_delete(names)
+
+    def _refuse_to_delete(self, topics: Iterable[str]) -> None:
         d = self.d
         if Mark.TAKEOVER not in d.controller.image.marks:
             return
-        names = {delta.before.topics[topic_id].name for topic_id in delta.topics if topic_id not in delta.after.topics}
-        foreign = sorted(names - d.controller.removals.topics.keys())
+        foreign = sorted(set(topics) - d.controller.removals.topics.keys())
         if foreign:
             error = ONLY_IN_ZOOKEEPER.error(count=len(foreign), first=paths.topic(foreign[0]))
             d.now.finding = error.occurrence
@@ -242,7 +267,15 @@ class DualWriteActs:
         for multi, each in pending:
             outcome = each.outcome()
             if not outcome.applied:
+                self._clear_below(multi, outcome)
                 raise FindingError(refusal(multi, outcome))
+
+    def _clear_below(self, multi: Multi, outcome: Outcome) -> None:
+        """Somebody put znodes below one that goes: they go first, and the difference is written at the next try."""
+        if outcome.error == "not_empty":
+            below = reversed(descendants(self.d.session, multi.operations[outcome.failed_at].path))
+            guard = multi.operations[0]  # the claim
+            self.d.session.apply(Multi((guard, *(Delete(path) for path in list(below)[:1_000]))))
 
     def _start_mirror(
         self, claim: Claim, image: Image, shape: Shape, session_id: int, unmirrored: tuple[Unmirrored, ...]
@@ -320,6 +353,17 @@ class DualWriteActs:
         teller = Teller(claim, d.config.inter_broker_listener, d.controller.image)
         d.propagator.begin(teller, Guarded(tuple(teller.everything(withheld=d.controller.image.brokers)), ()))
         return teller
+
+    async def _tell_first(self, why: Exception) -> None:
+        """ZooKeeper cannot be brought to what the log says: brokers need their leaders all the same.
+
+        What waits for ZooKeeper waits on. A broker that its guard speaks against waits too (full_sends.py).
+        """
+        d = self.d
+        if d.now.fresh_copy or d.now.claim is None or d.propagator.teller is not None:
+            return
+        await self._begin_telling()
+        d.now.alarm(TOLD_FIRST.code, TOLD_FIRST.found(reason=str(why)))
 
     async def _survey_missing(self) -> dict[int, str]:
         """Ask brokers that were not asked in their present life; returns who did not answer, and why."""

@@ -50,6 +50,9 @@ log = structlog.get_logger()
 
 AGAIN_S = 0.2
 FINISH_TRIES = 5
+REFUSED = "hand-back"
+"""Under this stands why the last one was refused, until the next one begins."""
+
 ORDER_TRIES = 3
 """Then orders that cannot be deleted stay: a cluster without a controller is worse."""
 
@@ -195,6 +198,7 @@ class HandBackActs:
         """From dual-write, with every broker in ZooKeeper mode."""
         d = self.d
         d.wishes.begun()
+        d.now.alarm(REFUSED, None)
         try:
             self._refuse_with_kraft_brokers()
             self._refuse_beside_stock()
@@ -210,6 +214,7 @@ class HandBackActs:
                 raise HAND_BACK_NOT_POSSIBLE.error(reason=f"the audit found {first.family} {first.key} {what}")
         except FindingError as error:
             d.now.finding = error.occurrence
+            d.now.alarm(REFUSED, error.occurrence)
             d.now.wait_because(str(error))
             return Happened.HAND_BACK_REFUSED
         return await self._leave(highest)
@@ -277,6 +282,8 @@ class HandBackActs:
             facts.apply(record)
         comparison = compare_sides(self.d.session, facts, Rules(), passwords=self.d.passwords)
         tree = read_tree(self.d.session, before=self.d.now.tree)
+        if tree.problems:  # the next ZooKeeper controller would read it too, and may end of it
+            raise HAND_BACK_NOT_POSSIBLE.error(reason=f"{tree.problems[0].code} {tree.problems[0].text}")
         report = make_report(
             comparison,
             seconds={"total": time.monotonic() - started},

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,6 +19,7 @@ import structlog
 
 from migrator.driver.claim import Claim
 from migrator.driver.mirror import Shape, plan, still_unmirrored
+from migrator.driver.paths_set import PathsSet
 from migrator.driver.unmirrored import Unmirrored
 from migrator.errors import FindingError
 from migrator.model.draft import Delta
@@ -85,7 +86,7 @@ class Mirror:
         """In which the claim was seen: nothing is sent in a later one before it was seen again."""
         self._planned_claim = claim
         self._passwords = passwords
-        self._configs = shape.configs
+        self._configs: Set[str] = PathsSet(shape.configs)
         self._unreadable = shape.unreadable
         self._sent: deque[_Sent] = deque()
         self._on_applied = on_applied

@@ -28,6 +28,7 @@ class PendingAppend:
     delta: Delta | None
     size: int = 0
     waiting: list[tuple[asyncio.Future[Message], Message]] = field(default_factory=list)
+    records: int = 0
 
     def take_in(self, step: PendingAppend) -> None:
         """Become one with the step after this one."""
@@ -35,6 +36,7 @@ class PendingAppend:
         if step.delta is not None:
             self.delta = step.delta if self.delta is None else join(self.delta, step.delta)
         self.size += step.size
+        self.records += step.records
         self.waiting += step.waiting
 
     def answer(self) -> None:
@@ -59,10 +61,18 @@ class PendingAppends:
         """Let `reply` wait for everything that is pending, which may not be nothing."""
         self._steps[-1].waiting.append((future, reply))
 
-    def take_committed(self, high_watermark: int) -> PendingAppend | None:
-        """Take out what is committed below `high_watermark`, as if it had been appended at once."""
+    def has_committed(self, high_watermark: int) -> bool:
+        return bool(self._steps) and self._steps[0].offset < high_watermark
+
+    def take_committed(self, high_watermark: int, records_max: int) -> PendingAppend | None:
+        """Take out what is committed below `high_watermark`, as if it had been appended at once.
+
+        records_max: no further step is taken that would exceed it.
+        """
         taken: PendingAppend | None = None
-        while self._steps and self._steps[0].offset < high_watermark:
+        while self.has_committed(high_watermark):
+            if taken is not None and taken.records + self._steps[0].records > records_max:
+                break
             step = self._steps.popleft()
             if taken is None:
                 taken = step

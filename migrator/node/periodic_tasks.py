@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from migrator.controller.brokers import fence_longest_silent
+from migrator.controller.brokers import fence_longest_silent, somebody_is_silent
 from migrator.controller.decision import Record, Situation
 from migrator.controller.elections import preferred_leaders, unclean_leaders
 from migrator.controller.tokens import expired_tokens
@@ -42,22 +42,22 @@ async def run_periodic_tasks(controller: ActiveController, config: NodeConfig) -
         now = time.monotonic()
         controller.append_noop_when_idle(config.idle_interval_ms)
         if now >= next_silence:
-            fence_silent(controller)
+            await fence_silent(controller)
             next_silence = now + SILENCE_LOOK_S
         if config.auto_leader_rebalance and now >= next_balance:
-            controller.append_unasked(_balanced_leaders)
+            await controller.append_unasked(_balanced_leaders)
             next_balance = now + config.leader_imbalance_check_interval_s
         if now >= next_unclean:
-            again = controller.append_unasked(_unclean_leaders)  # as many rounds as there are partitions for
+            again = await controller.append_unasked(_unclean_leaders)  # as many rounds as there are partitions for
             next_unclean = now if again else now + config.unclean_check_interval_ms / 1000
         if now >= next_sweep:
-            controller.append_unasked(_swept_tokens)
+            await controller.append_unasked(_swept_tokens)
             next_sweep = now + config.token_check_interval_ms / 1000
 
 
-def fence_silent(controller: ActiveController) -> None:
+async def fence_silent(controller: ActiveController) -> None:
     """Fence brokers whose session ended, one after the other. Not in pre-migration: another controller rules then."""
-    while controller.append_unasked(_fenced):
+    while await controller.append_unasked(_fenced, somebody_is_silent):
         pass
 
 

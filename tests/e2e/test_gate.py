@@ -83,6 +83,9 @@ FOREIGN = (
 PASSWORD = b'{"version":1,"config":{"listener.name.x.ssl.keystore.password":"secret"}}'
 
 WRONG = {"retention.ms": "soon"}
+MOVES = "/admin/reassign_partitions"
+NO_MOVES = b'{"version":1,"partitions":{}}'
+UNKNOWN = {"leader_recovery_state": 2}
 LISTENERS = b'{"version":1,"config":{"advertised.listeners":"PLAINTEXT://elsewhere:9092"}}'
 
 PLANTS = [
@@ -94,12 +97,12 @@ PLANTS = [
     Plant("token", "/delegation_token/tokens/t1 cannot be read", *created("/delegation_token/tokens/t1", b"{}")),
     Plant("password", "password", *created("/config/brokers/1", PASSWORD)),
     Plant("no topic id", "has no topic_id", *changed("/brokers/topics/topic-1", without("topic_id"))),
-    Plant("no state", "does not exist", *removed(state(0))),
-    Plant("malformed state", "cannot be read", *changed(state(1), without("leader"))),
-    Plant("recovering", "cannot be read", *changed(state(2), lambda found: {**found, "leader_recovery_state": 2})),
+    Plant("no state", f"{state(0)} does not exist", *removed(state(0))),
+    Plant("malformed state", f"{state(1)} cannot be read", *changed(state(1), without("leader"))),
+    Plant("recovering", f"{state(2)} cannot be read", *changed(state(2), lambda found: {**found, **UNKNOWN})),
     Plant("small isr", "in sync", *changed(state(3), lambda found: {**found, "isr": found["isr"][:1]})),
     Plant("no move", "cannot be understood", *changed(TOPIC_1, lambda found: {**found, "adding_replicas": {"0": [7]}})),
-    Plant("no order", "cannot be read", *created("/admin/reassign_partitions", b'{"version":1,"partitions":{}}')),
+    Plant("no order", f"{MOVES} cannot be read", *created(MOVES, NO_MOVES)),
     Plant("absent broker", "is not in /brokers/ids", *changed(TOPIC_2, with_absent_broker)),
     Plant("config", "Invalid value soon", *changed("/config/topics/topic-1", lambda found: {**found, "config": WRONG})),
     Plant("listeners", "advertised.listeners dynamically", *created("/config/brokers/2", LISTENERS)),
@@ -120,6 +123,7 @@ def test_no_blocking_condition_lets_the_takeover_begin(laboratory: Laboratory) -
             blocked(controller, cluster, stopper, zookeepers)
             for following in PLANTS[1:]:
                 # The next condition is there before the one before it goes: the gate is never open.
+                assert following.says not in stopper.says, "the verdict on the one before must not do for this one"
                 kept = plant(session, following)
                 remove(session, stopper, before)
                 blocked(controller, cluster, following, zookeepers)

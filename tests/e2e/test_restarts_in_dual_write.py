@@ -18,8 +18,8 @@ from tests.e2e.support import assert_same, ready_cluster, wait_for
 pytestmark = pytest.mark.lab
 
 MANY = 150
-ID = "precious-topic-id-00000A"
-"""22 characters, as Kafka writes a topic id."""
+ID = "cHJlY2lvdXMtdG9waWMtaQ"
+"""As Kafka writes a topic id."""
 
 
 def data_of(broker: Broker) -> Path:

@@ -53,7 +53,8 @@ class ServiceUnderTest:
         self.directory = laboratory.directory / "service"
         self.config = laboratory.directory / "serve.toml"
         self.config.write_text(
-            f'port = 0\ndirectory = "{self.directory}"\naudit_engine = "{engine}"\nlook_every_s = 0.2\n'
+            f'port = 0\ndirectory = "{self.directory}"\nroots = ["{laboratory.directory}"]\n'
+            f'audit_engine = "{engine}"\nlook_every_s = 0.2\n'
         )
         self.process: Process | None = None
         self.http = httpx.Client(trust_env=False, timeout=10)

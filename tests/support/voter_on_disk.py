@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from migrator.node.active_controller import ActiveController
+from migrator.node.log_flusher import Disk, DiskThread
 from migrator.node.log_store import LogStore
 from migrator.node.raft_node import RaftNode
 from migrator.node.startup import replay_stored, view_of
@@ -61,23 +62,31 @@ def leader_change_at(offset: int, epoch: int, leader: int) -> ReplicatedBatch:
 class VoterOnDisk:
     """Voter 1 of 1, 2, 3. It follows voter 2 in epoch 1 when it starts."""
 
-    def __init__(self, directory: Path, **settings: Any) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        state: ElectionState | None = None,
+        disk: Callable[[LogStore], Disk] = DiskThread,
+        **settings: Any,
+    ) -> None:
         self.now_ms = 0
         self.fatal: list[BaseException] = []
         self.sent: list[Any] = []
         self.led: list[int] = []
         self._requests = count(1_000)
-        self.store = LogStore.open(directory, SEGMENT_BYTES)
+        self.store = LogStore.open(directory, segment_bytes)
         voter = Voter(
             node_id=ME,
             voters=VOTERS,
             cluster_id=CLUSTER,
-            state=ElectionState(1, leader=2),
+            state=state or ElectionState(1, leader=2),
             log=view_of(self.store),
             settings=Settings(**{"pre_vote": False, **settings}),
             chance=lambda n: 0,
         )
-        self.raft = RaftNode(voter, self.store, on_fatal=self.fatal.append, now_ms=lambda: self.now_ms)
+        self.raft = RaftNode(voter, self.store, on_fatal=self.fatal.append, now_ms=lambda: self.now_ms, disk=disk)
         self.raft.peers = SimpleNamespace(send=self.sent.append, close=_nothing)  # type: ignore[assignment]
         self.controller = ActiveController(
             self.raft,

@@ -369,3 +369,11 @@ def test_a_migration_in_dual_write_is_not_deleted(served: Served) -> None:
     answer = served.http.request("DELETE", "/api/v1/migrations/1")
     assert (answer.status_code, answer.json()["code"]) == (409, "Z2K-4106")
     assert "DUAL_WRITE" in answer.json()["detail"]
+
+
+def test_a_migration_whose_files_lie_outside_the_roots_is_not_created(served: Served) -> None:
+    outside = [{"node_id": 3000, "properties": "/root/.ssh/id_rsa", "data": "/var/data"}]
+    answer = served.post("/migrations", {**INVENTORY, "name": "outside", "controllers": outside})
+    assert (answer.status_code, answer.json()["code"]) == (422, "Z2K-4112")
+    changed = served.http.request("PATCH", "/api/v1/migrations/1", json={"controllers": outside})
+    assert (changed.status_code, changed.json()["code"]) == (422, "Z2K-4112")

@@ -11,7 +11,7 @@ from migrator.audit import run
 from migrator.audit.compare import Report, Rules
 from migrator.audit.run import REHEARSAL, REPORT_FILE, empty_directory, rules_of, run_audit
 from migrator.audit.spark_job import replay
-from migrator.errors import FindingError
+from migrator.errors import AUDIT_OUT_UNUSABLE, FindingError
 
 
 def audit(kraft: str, engine: str = "quick", out: Path | None = None) -> Report:
@@ -43,6 +43,7 @@ def test_what_an_earlier_audit_kept_is_never_written_over(tmp_path: Path) -> Non
     report = audit(str(tmp_path), out=tmp_path)
     assert report.exit_code == 2
     assert "not empty" in report.differences[0].key
+    assert report.differences[0].rule == AUDIT_OUT_UNUSABLE.code
     assert kept.read_text() == "of last week"
 
 

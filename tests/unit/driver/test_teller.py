@@ -241,15 +241,22 @@ def registrations(draw: st.DrawFn) -> Map[int, Broker]:
     return Map(found)
 
 
-def grown(before: Image, after: Image) -> Image:
-    """A topic never loses partitions."""
-    topics = dict(after.topics)
-    for topic_id, topic in before.topics.items():
-        now = topics.get(topic_id)
-        if now is not None and len(now.partitions) < len(topic.partitions):
-            kept = now.partitions + topic.partitions[len(now.partitions) :]
-            topics[topic_id] = Topic(now.name, topic_id, kept)
-    return msgspec.structs.replace(after, topics=Map(topics))
+def as_kafka_would(before: Image, after: Image, gone: set[bytes], turn: int) -> Image:
+    """A topic never loses partitions, and the id of one that was deleted is never given again.
+
+    gone: ids of deleted topics; those that `after` lacks are added.
+    """
+    topics = {}
+    for topic_id, topic in after.topics.items():
+        now = before.topics.get(topic_id)
+        if now is not None and len(topic.partitions) < len(now.partitions):
+            topic = Topic(topic.name, topic_id, topic.partitions + now.partitions[len(topic.partitions) :])
+        if topic_id in gone:
+            topic = Topic(topic.name, an_id(f"{topic.name} of turn {turn}"), topic.partitions)
+        topics[topic.id] = topic
+    gone |= before.topics.keys() - topics.keys()
+    names = {topic.name: topic_id for topic_id, topic in topics.items()}
+    return msgspec.structs.replace(after, topics=Map(topics), topic_ids=Map(names))
 
 
 @settings(max_examples=200, deadline=None)
@@ -263,10 +270,10 @@ def test_in_the_end_every_broker_believes_what_the_log_says(
     told.follow(image)
     withheld = data.draw(st.sets(st.sampled_from(BROKERS), max_size=2), "withheld")
     told.hear(teller.everything(withheld))
-    mirrored = 1000
+    mirrored, gone = 1000, set[bytes]()
     for offset in range(1001, 1001 + data.draw(st.integers(1, 4), "commits")):
         brokers = data.draw(st.just(image.brokers) | registrations(), "brokers")
-        after = grown(image, data.draw(st.just(image) | images(), "image"))
+        after = as_kafka_would(image, data.draw(st.just(image) | images(), "image"), gone, offset)
         after = msgspec.structs.replace(after, brokers=brokers, position=Position(1, offset))
         told.follow(after)
         told.hear(teller.published(change(image, after)))

@@ -156,6 +156,7 @@ def test_a_key_is_honoured(keys: dict[str, str | None], field: str, value: objec
     assert getattr(parse_config(with_keys(**keys)), field) == value
 
 
+BEYOND = ("0.0.0.0:9999", "10.0.0.5:9999", "[::]:9999", "controller-1:9999")
 NO_ADDRESSES = ("", "9999", ":9999", "localhost", "localhost:", "localhost:65536", "::1:9999", "[]:1", "h:-1", "=h:1")
 
 
@@ -210,6 +211,7 @@ NO_ADDRESSES = ("", "9999", ":9999", "localhost", "localhost:", "localhost:65536
         ),
         ({"zk2kraft__export__dir": ""}, "zk2kraft.export.dir", "no directory"),
         *(({"zk2kraft__control__address": each}, "zk2kraft.control.address", "host:port") for each in NO_ADDRESSES),
+        *(({"zk2kraft__control__address": each}, "zk2kraft.control.address", "loopback") for each in BEYOND),
         ({"zk2kraft__gates": "open"}, "zk2kraft.gates", "auto, hold"),
         ({"zk2kraft__takeover__max__ms": "60001"}, "zk2kraft.takeover.max.ms", "to 60000"),
         ({"zk2kraft__takeover__max__ms": "0"}, "zk2kraft.takeover.max.ms", "from 1"),

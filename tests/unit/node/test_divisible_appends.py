@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from migrator.controller.decision import Error
+from migrator.model.draft import Delta
 from migrator.model.image import METADATA_VERSION, Image
 from migrator.node.active_controller import ActiveController
 from migrator.node.log_replay import LogReplay, ReadAhead
@@ -81,7 +83,9 @@ def ten(*, fenced: bool = False, **partition: Any) -> Image:
     return an_image(a_topic("orders", partitions), brokers=(a_broker(1, fenced=fenced), 2, 3))
 
 
-def a_leader(image: Image) -> tuple[ActiveController, RaftThatNotes]:
+def a_leader(
+    image: Image, published: Callable[[Delta], None] = lambda delta: None
+) -> tuple[ActiveController, RaftThatNotes]:
     raft = RaftThatNotes(end=image.position.offset + 1)
     controller = ActiveController(
         raft,  # type: ignore[arg-type]
@@ -89,7 +93,7 @@ def a_leader(image: Image) -> tuple[ActiveController, RaftThatNotes]:
         ReadAhead(LogReplay(), 0, snapshot=image, begins_at=raft.end),
         [],
         chance=Random(1),
-        on_publish=lambda delta: None,
+        on_publish=published,
         on_lead=lambda epoch: None,
         on_lost=lambda epoch: None,
         on_refused=lambda error: None,
@@ -132,12 +136,12 @@ def is_silent(controller: ActiveController, raft: RaftThatNotes) -> None:
 
 async def fencing(controller: ActiveController, raft: RaftThatNotes) -> None:
     is_silent(controller, raft)
-    fence_silent(controller)
+    await fence_silent(controller)
     await controller.settled()
 
 
 async def healing(controller: ActiveController, raft: RaftThatNotes) -> None:
-    assert controller.heal() == PARTITIONS
+    assert await controller.heal() == PARTITIONS
     await controller.settled()
 
 
@@ -218,6 +222,106 @@ def test_what_many_partitions_need_lies_in_several_batches_and_is_answered_after
         await waiting
         assert controller.image is controller.newest
         assert controller.image.position.offset == raft.end - 1
+
+    story(told)
+
+
+# --- in slices --------------------------------------------------------------------------------------------
+
+FENCE = BrokerHeartbeatRequest(1, 101, current_metadata_offset=1_000, want_fence=True)
+
+
+@pytest.fixture
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("migrator.node.active_controller.SLICE_RECORDS", RECORDS_MAX)
+    monkeypatch.setattr("migrator.controller.mass.SLICE_RECORDS", RECORDS_MAX)
+
+
+async def appended(raft: RaftThatNotes, slices: int) -> None:
+    while len(raft.appends) < slices:
+        await asyncio.sleep(0)
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_a_decision_about_many_partitions_is_appended_and_published_in_slices() -> None:
+    """At once, 100,000 partitions cost seconds in which no follower heard of its leader, and another was elected."""
+
+    async def told() -> None:
+        published: list[Delta] = []
+        controller, raft = a_leader(ten(), published.append)
+        turns: list[int] = []
+        waiting = asyncio.ensure_future(controller.submit(FENCE, 1))
+        while len(raft.appends) < 3:
+            turns.append(len(raft.appends))
+            await asyncio.sleep(0)
+        assert {0, 1, 2} <= set(turns), "the loop had a turn after each slice"
+        assert [sum(each.count for each in payloads) for payloads in raft.appends] == [4, 4, 3]
+        await asyncio.sleep(0)
+        controller.committed(raft.end)
+        assert [delta.after.position.offset for delta in published] == [raft.end - 8]
+        assert not waiting.done()
+        await waiting
+        assert [delta.after.position.offset for delta in published] == [raft.end - 8, raft.end - 4, raft.end - 1]
+        assert controller.image is controller.newest
+        assert controller.image.brokers[1].fenced
+
+    story(told)
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_while_slices_are_appended_others_wait_and_heartbeats_are_heard() -> None:
+    """A change between two slices would not be known to the decision; a session that ends meanwhile would be ours."""
+
+    async def told() -> None:
+        controller, raft = a_leader(ten())
+        fencing = asyncio.ensure_future(controller.submit(FENCE, 1))
+        await appended(raft, 1)
+        raft.now += 100
+        alive: Any = await controller.submit(BrokerHeartbeatRequest(2, 102, current_metadata_offset=1_000), 1)
+        assert (alive.error_code, alive.is_fenced) == (0, False)
+        assert controller.heartbeat_ages_ms()[2] == 0
+        creating = asyncio.ensure_future(controller.submit(a_topic_of(1), 7))
+        settled = asyncio.ensure_future(controller.settled())
+        assert controller.lag() > len(raft.appends) - 1
+        await appended(raft, 4)
+        assert not settled.done()
+        records = [read_batch(each.batch) for payloads in raft.appends for each in payloads]
+        assert kinds(records) == [*CHANGES, REGISTRATION_CHANGE, "Topic", "Partition"]
+        controller.committed(raft.end)
+        await asyncio.gather(fencing, creating, settled)
+
+    story(told)
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_a_leadership_that_is_lost_between_two_slices_appends_no_more_and_says_so() -> None:
+    async def told() -> None:
+        controller, raft = a_leader(ten())
+        fencing = asyncio.ensure_future(controller.submit(FENCE, 1))
+        await appended(raft, 1)
+        controller.epoch = None
+        reply: Any = await fencing
+        assert reply.error_code == Error.NOT_CONTROLLER
+        assert len(raft.appends) == 1
+        reply = await controller.submit(FENCE, 1)  # nobody is paused any more
+        assert reply.error_code == Error.NOT_CONTROLLER
+
+    story(told)
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_what_was_decided_while_writing_ended_is_not_appended() -> None:
+    """A hand-back began meanwhile: its audit must not find ZooKeeper behind afterwards."""
+
+    async def told() -> None:
+        controller, raft = a_leader(ten())
+        fencing = asyncio.ensure_future(controller.submit(FENCE, 1))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        controller.writes_allowed = lambda: False
+        reply: Any = await fencing
+        assert reply.error_code == Error.NOT_CONTROLLER
+        assert not raft.appends
 
     story(told)
 

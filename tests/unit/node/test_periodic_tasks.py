@@ -53,7 +53,7 @@ class Controller:
     def append_noop_when_idle(self, idle_ms: int) -> None:
         """Not looked at here."""
 
-    def append_unasked(self, duty: Any) -> bool:
+    async def append_unasked(self, duty: Any, is_due: Any = None) -> bool:
         if duty is not periodic_tasks._unclean_leaders:
             return False
         self.asked_s.append(round(self._clock.now_s))

@@ -1,75 +1,96 @@
-"""A listener that is closed is closed, whoever waits for an answer on it."""
+"""What waits for a commit is answered when it is committed, and ends with whoever waits: the connection, or the lead.
+
+The controller, its decisions and its log are the real ones (`VoterOnDisk`); what is committed the test says.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from migrator.controller.decision import Decision, Error
-from migrator.model.image import EMPTY
-from migrator.node.active_controller import ActiveController, _everything_follows
-from migrator.node.applied_log import AppliedLog
-from migrator.node.log_replay import read_ahead
-from migrator.node.pending_appends import PendingAppend, PendingAppends
-from migrator.wire.messages.brokers import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from migrator.controller.decision import Error
+from migrator.model.values import MigrationState
+from migrator.wire.messages.brokers import BrokerHeartbeatRequest
+from migrator.wire.messages.metadata import FeatureLevelRecord, TopicRecord, ZkMigrationStateRecord
+from tests.support.builders import an_id
+from tests.support.voter_on_disk import VoterOnDisk, leader_change_at, records_at, until
+from tests.unit.node.test_driver_acts import story
+
+LOG = (
+    FeatureLevelRecord(name="metadata.version", feature_level=20),
+    ZkMigrationStateRecord(zk_migration_state=MigrationState.MIGRATION),
+)
+OF_NOBODY = BrokerHeartbeatRequest(broker_id=77, broker_epoch=1)
+"""Refused from what is in the image; no record comes of it."""
 
 
-def a_controller_that_commits_nothing() -> Any:
-    """Leads, and has one append that is never committed; every answer waits for it."""
-    controller = ActiveController.__new__(ActiveController)
-    controller.epoch = 1
-    controller._resumed = asyncio.Event()
-    controller._resumed.set()
-    controller._pending = PendingAppends()
-    controller._pending.add(PendingAppend(10, None))
-    controller._carry_out = lambda decision: _waiting(controller, decision)  # type: ignore[method-assign]
-    controller._situation = lambda *_: None  # type: ignore[method-assign,assignment,return-value]
-    controller._may_write = lambda: True  # type: ignore[method-assign]
-    controller.blocked = lambda: None
-    controller.unmirrored = _everything_follows
-    return controller
+def as_leader(directory: Path, told: Callable[[VoterOnDisk], Awaitable[None]]) -> None:
+    """Leads; a topic was appended and is not committed."""
+
+    async def whole() -> None:
+        node = VoterOnDisk(directory)
+        node.raft.start()
+        node.follow(leader_change_at(0, 1, 2), records_at(1, 1, *LOG), committed=1 + len(LOG))
+        await node.flushed()
+        start = await node.elected(by=3)
+        node.fetched(3, start + 1)
+        await until(lambda: node.led == [2])
+        node.controller.writes_allowed = lambda: True
+        node.controller._append([(TopicRecord(name="created", topic_id=an_id("created")), 0)])
+        await node.flushed()
+        await told(node)
+        assert not node.fatal
+        await node.close()
+
+    story(whole)
 
 
-def _waiting(controller: Any, decision: Any) -> asyncio.Future[Any]:
-    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    controller._pending.wait(future, decision.reply)
-    return future
+async def asks(node: VoterOnDisk) -> asyncio.Task[Any]:
+    """A request that was decided, and whose answer waits."""
+    task = asyncio.create_task(node.controller.submit(OF_NOBODY, 1))
+    waiting = len(node.controller._pending._steps[-1].waiting)
+    await until(lambda: task.done() or len(node.controller._pending._steps[-1].waiting) > waiting)
+    assert not task.done(), "it rests on what is not committed"
+    return task
 
 
-def test_a_request_that_waits_ends_with_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_without_records_waits_for_what_it_rests_on(tmp_path: Path) -> None:
+    """It was decided from uncommitted facts: another leader may never have them."""
+
+    async def told(node: VoterOnDisk) -> None:
+        waiting = await asks(node)
+        assert "created" not in node.controller.image.topic_ids
+        node.fetched(3, node.store.end)
+        answer = await waiting
+        assert answer.error_code == Error.STALE_BROKER_EPOCH
+        assert "created" in node.controller.image.topic_ids
+
+    as_leader(tmp_path / "log", told)
+
+
+def test_a_request_that_waits_ends_with_its_connection(tmp_path: Path) -> None:
     """Cancelling a task cancels the future that it waits for as well: that is no loss of leadership."""
-    monkeypatch.setattr("migrator.node.active_controller.decide", _decided)
 
-    async def told() -> None:
-        controller = a_controller_that_commits_nothing()
-        connection = asyncio.create_task(controller.submit(BrokerHeartbeatRequest(), 1))
-        await asyncio.sleep(0)
+    async def told(node: VoterOnDisk) -> None:
+        connection = await asks(node)
         connection.cancel()
         with pytest.raises(asyncio.CancelledError):
             await connection
+        node.fetched(3, node.store.end)
+        assert node.controller.epoch is not None
 
-    asyncio.run(asyncio.wait_for(told(), 5))
+    as_leader(tmp_path / "log", told)
 
 
-def test_a_request_that_waits_is_answered_when_the_leadership_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("migrator.node.active_controller.decide", _decided)
-
-    async def told() -> None:
-        controller = a_controller_that_commits_nothing()
-        controller.image = controller.newest = EMPTY
-        controller._elected, controller._log = None, AppliedLog(SimpleNamespace(), read_ahead([]))  # type: ignore[arg-type]
-        controller._on_lost, controller._catch_up = lambda epoch: None, lambda: None
-        waiting = asyncio.create_task(controller.submit(BrokerHeartbeatRequest(), 1))
-        await asyncio.sleep(0)
-        controller.stop_leading(1)
+def test_a_request_that_waits_is_answered_when_the_leadership_ends(tmp_path: Path) -> None:
+    async def told(node: VoterOnDisk) -> None:
+        waiting = await asks(node)
+        node.deposed(by=3)
         answer = await waiting
         assert answer.error_code == Error.NOT_CONTROLLER
 
-    asyncio.run(asyncio.wait_for(told(), 5))
-
-
-def _decided(*_: Any, **__: Any) -> Any:
-    return Decision(BrokerHeartbeatResponse())
+    as_leader(tmp_path / "log", told)

@@ -25,6 +25,7 @@ from migrator.node.unsettled_claim import UnsettledClaim
 from migrator.zk import paths
 from migrator.zk.multi import Delete, SetData
 from tests.support.builders import a_claim, an_image
+from tests.support.voter_on_disk import until
 from tests.unit.node.test_driver_acts import story
 from tests.unit.node.test_leaderships import a_voters_driver, for_ever, found, settle
 
@@ -45,46 +46,69 @@ def watched(now: DriverState, clock: list[int], session: Session) -> UnsettledCl
     return UnsettledClaim(now, lambda: clock[0], session.renew, lambda task: None)
 
 
-async def soon() -> None:
-    await asyncio.sleep(0.03)
+LOOK_S, AGAIN_S = 0.00013, 0.00017
+"""Told from every other pause by their odd lengths."""
+
+
+class Looks:
+    """Counts the pauses between looks; the watcher has seen the state of now when it has looked twice more."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def two_more(self) -> None:
+        wanted = self.count + 2
+        await until(lambda: self.count >= wanted)
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unsettled_claim, "LOOK_S", 0.001)
-    monkeypatch.setattr(unsettled_claim, "AGAIN_S", 0.001)
+def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
+    monkeypatch.setattr(unsettled_claim, "LOOK_S", LOOK_S)
+    monkeypatch.setattr(unsettled_claim, "AGAIN_S", AGAIN_S)
+    counted, sleep = Looks(), asyncio.sleep
+
+    async def counting(seconds: float, *result: object) -> None:
+        counted.count += seconds == LOOK_S
+        await sleep(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", counting)
+    return counted
 
 
 @pytest.mark.parametrize("failures", [0, 3])
-def test_without_leadership_the_session_ends_at_the_limit_and_not_before(failures: int) -> None:
+def test_without_leadership_the_session_ends_at_the_limit_and_not_before(looks: Looks, failures: int) -> None:
     """A successor may go on with the claim until then. A server that hangs is tried again."""
 
     async def told() -> None:
         now, clock, session = DriverState(state=State.COPYING), [0], Session(failures)
         watched(now, clock, session).begin(Window(0, 1000))
         clock[0] = 5000
-        await soon()
+        await looks.two_more()
         assert session.renewed == 0, "while this node leads, others see to it"
-        now.state = State.IDLE
         clock[0] = 999
-        await soon()
+        now.state = State.IDLE
+        await looks.two_more()
         assert session.renewed == 0
         clock[0] = 1000
-        await soon()
-        assert session.renewed == 1
+        await until(lambda: session.renewed == 1)
         assert "let go" in now.reason
 
     story(told)
 
 
-def test_a_claim_that_was_settled_or_given_back_is_left_alone() -> None:
+def test_a_claim_that_was_settled_or_given_back_is_left_alone(looks: Looks) -> None:
+    """Nobody looks any more, so nothing can come of the limit."""
+
     async def told() -> None:
         now, clock, session = DriverState(state=State.IDLE), [0], Session()
         watching = watched(now, clock, session)
         watching.begin(Window(0, 1000))
+        (task,) = (each for each in asyncio.all_tasks() if each.get_name() == "unsettled-claim")
+        await looks.two_more()
         watching.end()
         clock[0] = 2000
-        await soon()
+        await asyncio.gather(task, return_exceptions=True)
+        assert task.cancelled()
         assert session.renewed == 0
 
     story(told)

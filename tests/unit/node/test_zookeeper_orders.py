@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -65,7 +66,7 @@ def a_driver_in_migration(state: State, **marks: str) -> tuple[Any, FakeEnsemble
     claim, _ = mirror(session, claim, diff(EMPTY, image), Shape())
     driver = a_voters_driver(state, session=session)
     driver.controller.image = driver.controller.newest = image
-    driver.controller.heal = lambda: 0  # type: ignore[method-assign]
+    driver.controller.heal = AsyncMock(return_value=0)  # type: ignore[method-assign]
     driver.controller.contacts = Contacts()
     driver.now.claim = claim
     return driver, ensemble

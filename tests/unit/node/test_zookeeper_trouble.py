@@ -6,8 +6,10 @@ The same on real ensembles, phase by phase: tests/e2e/test_zookeeper_trouble.py.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -25,8 +27,13 @@ from migrator.node.claiming import ClaimActs, settle
 from migrator.node.claims import read_claim, refusal
 from migrator.node.dual_write import DualWriteActs
 from migrator.node.hand_back import HandBackActs
+from migrator.node.log_store import LogStore
 from migrator.node.mirror_node import Mirror
+from migrator.node.storage import LOG_NAME
 from migrator.node.tree_reader import missing_places, read_tree
+from migrator.wire.batch import build_batch
+from migrator.wire.messages.metadata import NoOpRecord
+from migrator.wire.records import encode_record
 from migrator.zk import paths
 from migrator.zk.multi import Check, Multi, Outcome, SetData
 from tests.support.builders import a_topic, an_image
@@ -38,6 +45,7 @@ from tests.unit.node.test_leaderships import a_voters_driver
 
 NODES = {"voter_ids": (3000,), "node_id": 3000, "gates": "auto", "takeover_max_ms": 15_000}
 COMMITTED = Position(5, 40)
+A_NOOP = encode_record(NoOpRecord(), 0)
 
 
 class Troubled(FakeSession):
@@ -233,7 +241,7 @@ def test_a_successor_heals_leaderships_until_dual_write_was_entered_once(*, mark
         healed: list[int] = []
         driver = a_voters_driver(State.SYNCING, session=session)
         driver.controller.image = image
-        driver.controller.heal = lambda: healed.append(1) or 1  # type: ignore[method-assign]
+        driver.controller.heal = AsyncMock(side_effect=lambda: healed.append(1) or 1)  # type: ignore[method-assign]
         driver.now.claim = claim
         assert await DualWriteActs(driver).reconcile() is Happened.RECONCILED
         assert healed == [1] * marked
@@ -322,19 +330,31 @@ def test_dual_write_says_that_zookeeper_is_away_until_it_is_back(monkeypatch: py
     story(told)
 
 
-def test_a_hand_back_that_cannot_compare_is_refused_and_dual_write_goes_on() -> None:
+async def nothing() -> None: ...
+
+
+def test_a_hand_back_that_cannot_compare_is_refused_and_dual_write_goes_on(tmp_path: Path) -> None:
+    """Everything is quiet, the log can be read, and ZooKeeper falls silent at the first look into it."""
+
     async def told() -> None:
-        driver = a_voters_driver(State.HANDING_BACK)
+        asked: list[str] = []
+
+        def away(path: str = "/") -> None:
+            asked.append(path)
+            raise ZOOKEEPER_LOST.error(path=path, reason="not connected")
+
+        store = LogStore.open(tmp_path / LOG_NAME, 1 << 20)
+        store.append(0, 1, [build_batch(base_offset=0, leader_epoch=1, timestamp_ms=0, values=[A_NOOP])])
+        ensemble, _, _ = a_cluster()
+        session = Troubled(ensemble)
+        session.sync = away  # type: ignore[assignment,method-assign]
+        driver = a_voters_driver(State.HANDING_BACK, session=session)
+        driver.config.metadata_log_dir = tmp_path  # type: ignore[misc]
         driver.quorum = SimpleNamespace(stock_voters=tuple, foreign_voters=tuple)  # type: ignore[assignment]
-        acts = HandBackActs(driver)
-
-        async def quiet() -> None: ...
-
-        def compare() -> Any:
-            raise ZOOKEEPER_LOST.error(path="/brokers/topics/a", reason="not connected")
-
-        acts._quiet, acts._compare, acts._refuse_missing_places = quiet, compare, lambda: None  # type: ignore[method-assign]
-        assert await acts.hand_back() is Happened.HAND_BACK_REFUSED
+        driver.mirror = SimpleNamespace(behind=0)  # type: ignore[assignment]
+        driver.controller.settled, driver.controller.lag = nothing, lambda: 0  # type: ignore[method-assign]
+        assert await HandBackActs(driver).hand_back() is Happened.HAND_BACK_REFUSED
+        assert asked == ["/"], "the comparison itself was begun"
         assert driver.now.finding is not None
         assert driver.now.finding.code == "Z2K-2002"
 

@@ -79,7 +79,7 @@ class FakeController:
 
     @property
     def url(self) -> str:
-        return f"http://controller-{self.entry.node_id}"
+        return f"http://127.0.0.1:{10_000 + self.entry.node_id}"
 
     def start(self, run: str | None = None) -> None:
         """A new process: a new run, an empty history, a new control file; it does not lead yet."""
@@ -263,10 +263,10 @@ class FakeNetwork(httpx.AsyncBaseTransport):
     """Carries requests to the fake whose address they name; a dead one refuses the connection."""
 
     def __init__(self, controllers: list[FakeController]) -> None:
-        self._ways = {f"controller-{each.entry.node_id}": each for each in controllers}
+        self._ways = {10_000 + each.entry.node_id: each for each in controllers}
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        controller = self._ways[request.url.host]
+        controller = self._ways[request.url.port or 80]
         if not controller.alive:
             raise httpx.ConnectError("refused", request=request)
         if controller.deaf:

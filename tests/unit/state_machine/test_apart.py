@@ -256,6 +256,7 @@ def test_the_second_migration_of_a_cluster_starts_nothing(world: World) -> None:
     asyncio.run(story())
     rival = world.store.snapshot(second).rival
     assert rival is not None
+    assert rival.found().code == "Z2K-4104"
     assert rival.found().text.startswith(f"Cluster one-and-the-same belongs to migration {world.id} (orders)")
     assert world.snapshot.rival is None
     removal.remove(world.store, world.id, who="Ada", at=world.clock())

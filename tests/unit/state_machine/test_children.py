@@ -23,9 +23,13 @@ print("remedy", file=sys.stderr)
 sys.exit(1)
 """
 SLEEPS = """
-import subprocess, sys, time
-subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-time.sleep(60)
+import os, subprocess, sys, time
+from pathlib import Path
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+pids = Path({pids!r})
+pids.with_suffix(".part").write_text(f"{{os.getpid()}} {{child.pid}}")
+pids.with_suffix(".part").rename(pids)
+time.sleep(600)
 """
 
 
@@ -43,23 +47,43 @@ def test_a_command_without_a_document_gives_its_finding_as_words() -> None:
     assert (result.document, result.words) == (None, "Z2K-2001 nobody")
 
 
-def test_a_command_that_takes_too_long_is_ended_with_all_its_children() -> None:
-    began = time.monotonic()
-    result = asyncio.run(commands(SLEEPS).run("rehearse", limit_s=0.5))
+def sleeps(pids: Path) -> Commands:
+    """A command that never ends, with a child; `pids` appears with both numbers when both run."""
+    return commands(SLEEPS.format(pids=str(pids)))
+
+
+def is_alive(pid: str) -> bool:
+    """A zombie that nobody has waited for is dead."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def assert_ended(pids: Path) -> None:
+    both = pids.read_text().split()
+    assert len(both) == 2
+    wait_until(lambda: not any(map(is_alive, both)))
+
+
+def test_a_command_that_takes_too_long_is_ended_with_all_its_children(tmp_path: Path) -> None:
+    """With a limit that leaves it time to start its child."""
+    result = asyncio.run(sleeps(tmp_path / "pids").run("rehearse", limit_s=5))
     assert "stopped after" in result.words
-    assert time.monotonic() - began < 10
+    assert_ended(tmp_path / "pids")
 
 
-def test_a_cancelled_command_does_not_go_on() -> None:
+def test_a_cancelled_command_does_not_go_on(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+
     async def story() -> None:
-        task = asyncio.create_task(commands("import time; time.sleep(60)").run("audit", limit_s=60))
-        await asyncio.sleep(0.3)
+        task = asyncio.create_task(sleeps(pids).run("audit", limit_s=600))
+        await asyncio.to_thread(wait_until, pids.exists)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
-    began = time.monotonic()
     asyncio.run(story())
-    assert time.monotonic() - began < 10
+    assert_ended(pids)
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from migrator.errors import CONTROLLER_DOES_NOT_STAY
 from migrator.model.verdict import Check, Verdict
 from state_machine import audit_rows
 from state_machine.commands import Result
+from state_machine.looks import findings
 from state_machine.phases import Phase
 from state_machine.store import find_migration
 from tests.unit.state_machine.fakes import GREEN_CHECK, OPEN, red_audit
@@ -359,6 +361,9 @@ def test_a_controller_that_does_not_stay_is_left_alone_until_resume(world: World
         await world.rounds(40, seconds=1)
         assert len(world.launcher.launched) == 5
         assert "5 times" in world.waiting
+        assert [each.code for each in findings(world.store, world.id, only_open=True)] == [
+            CONTROLLER_DOES_NOT_STAY.code
+        ]
         assert "Z2K-3012" in world.waiting
         await world.wished("RESUME")
         await world.rounds(2)

@@ -114,7 +114,9 @@ class World:
         self.zookeeper.broker_rules()
         self.launcher = FakeLauncher({each.entry.node_id: each for each in self.controllers})
         self.runner = FakeRunner()
-        self.settings = Settings(directory=directory / "service", audit_engine="quick")
+        self.settings = Settings(
+            directory=directory / "service", audit_engine="quick", roots=(directory, Path("/etc"), Path("/var/data"))
+        )
         self.id = self.store.create(self.inventory, who="test", at=self.clock())[0].id
         self.start_service()
 
@@ -124,7 +126,7 @@ class World:
         control = ControlPort(http)
         observer = ClusterObserver(control, self.clock, lambda connect: self.zookeeper)
         self.inspections = Inspections(self.store, self.runner, self.settings, self.clock)
-        keeper = Keeper(self.store, self.launcher, self.clock)
+        keeper = Keeper(self.store, self.launcher, clock=self.clock)
         acts = Acts(self.store, control, keeper, self.inspections, self.settings, self.clock)
         wishes = Wishes(self.store, control, self.inspections, self.clock)
         self.reconciler = Reconciler(

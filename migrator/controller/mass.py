@@ -1,0 +1,56 @@
+"""Which decisions may concern so many partitions that nothing else could be done meanwhile.
+
+In:   the image and a request. Out: whether the decision has to be made apart, on a thread, and appended in slices.
+Elsewhere: how that is done (node.active_controller), the decisions (requests.py).
+Why: to decide on 100,000 partitions takes 0.6 to 2 s, a follower waits 2 s for its leader.
+Source: Kafka 3.9 `QuorumController` appends what is not atomic in batches of 10,000 records, and admits at most
+10,000 records of one user operation; what brokers cause (fencing, unfencing, shutdown, AlterPartition) has no limit.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from migrator.model.image import Image
+from migrator.wire.messages.brokers import (
+    BrokerHeartbeatRequest,
+    BrokerRegistrationRequest,
+    UnregisterBrokerRequest,
+)
+from migrator.wire.messages.partitions import AlterPartitionRequest, ElectLeadersRequest
+from migrator.wire.schema import Message
+
+SLICE_RECORDS: Final = 1_000
+"""So many records are replayed and appended, and so many are published, in one go: 10 to 20 ms."""
+
+
+def may_touch_many(image: Image, request: Message) -> bool:
+    """Whether the answer may take more than a slice of records, or a look at every partition."""
+    match request:
+        case AlterPartitionRequest():
+            return sum(len(topic.partitions) for topic in request.topics) > SLICE_RECORDS
+        case BrokerHeartbeatRequest():
+            return _may_move(image, request) and has_many(image)
+        case BrokerRegistrationRequest() | UnregisterBrokerRequest():
+            return _is_unfenced(image, request.broker_id) and has_many(image)
+        case ElectLeadersRequest():
+            return has_many(image)
+        case _:
+            return False
+
+
+def has_many(image: Image) -> bool:
+    """Whether a look at every partition takes long."""
+    return len(image.topics) > SLICE_RECORDS or image.partition_count() > SLICE_RECORDS
+
+
+def _is_unfenced(image: Image, broker: int) -> bool:
+    found = image.brokers.get(broker)
+    return found is not None and not found.fenced
+
+
+def _may_move(image: Image, request: BrokerHeartbeatRequest) -> bool:
+    """A broker that stays what it is costs nothing."""
+    if request.want_shut_down or request.offline_log_dirs:
+        return True
+    return request.want_fence == _is_unfenced(image, request.broker_id)

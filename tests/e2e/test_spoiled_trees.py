@@ -1,0 +1,116 @@
+"""ZooKeeper spoiled in dual-write by somebody's old script, then kill -9 of the leading controller: on real processes.
+
+Each oddity by itself, in memory: tests/unit/node/test_spoiled_trees.py and test_zookeeper_orders.py.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from migrator.lab.cluster import Cluster
+from migrator.lab.laboratory import Laboratory
+from migrator.lab.ours import OurController
+from migrator.zk.multi import Multi, SetData
+from migrator.zk.session import ZkSession
+from tests.e2e.quorums import TOPICS, start, three_controllers, wait_ruling
+from tests.e2e.support import assert_same, produce, wait_for, wait_zookeeper_rules
+
+pytestmark = pytest.mark.lab
+
+BAD = b"\xff{not JSON"
+UNKNOWN_KEY = b'{"version":1,"config":{"no.such.key":"1"}}'
+MARK = f"/admin/delete_topics/{TOPICS[0]}"
+ODD_BROKER = "/brokers/ids/77"
+
+
+def oddities(cluster: Cluster) -> dict[str, bytes]:
+    first, second, *_ = (f"/brokers/topics/{name}" for name in TOPICS)
+    without_id = json.loads(cluster.zk.read(second) or b"")
+    del without_id["topic_id"]
+    return {
+        second: json.dumps(without_id).encode(),
+        f"{first}/partitions/1/state": BAD,
+        "/brokers/topics/twin": cluster.zk.read(first) or b"",
+        "/brokers/topics/twin/partitions/0/state": b"{}",
+        "/brokers/topics/foreign": BAD,
+        f"/config/topics/{TOPICS[2]}": BAD,
+        "/config/topics/nobody": BAD,
+        "/config/brokers/1": BAD,
+        "/config/users/a b": UNKNOWN_KEY,
+        "/config/users/bob": UNKNOWN_KEY,
+        "/config/clients/c": b'{"version":1,"config":{"request_percentage":"Infinity"}}',
+        "/kafka-acl/Topic/orders": BAD,
+        "/delegation_token/tokens/t": BAD,
+        "/latest_producer_id_block": BAD,
+        "/admin/reassign_partitions": b'{"version":1,"partitions":7}',
+        MARK: b"",
+        ODD_BROKER: BAD,
+    }
+
+
+def plant(cluster: Cluster, znodes: dict[str, bytes]) -> None:
+    with ZkSession(cluster.zookeeper_connect) as session:
+        for path, data in znodes.items():
+            session.ensure_path(path)
+            assert session.apply(Multi((SetData(path, data),))).applied
+
+
+def driver(controller: OurController) -> dict[str, Any]:
+    return dict(controller.status()["driver"])
+
+
+def alarms(controller: OurController) -> set[str]:
+    return {each["code"] for each in driver(controller)["alarms"]}
+
+
+def served_and_mirrored(cluster: Cluster, topic: str) -> None:
+    """An admin change is in ZooKeeper within 5 s, and brokers were told: it takes records."""
+    cluster.create_topics([topic], partitions=2)
+    there = f"/brokers/topics/{topic}"
+    wait_for(lambda: None if cluster.zk.exists(there) else "not there", 5, f"{topic} is in ZooKeeper")
+    for name in (topic, *TOPICS):
+        produce(cluster, name, 20)
+
+
+def test_a_spoiled_tree_and_a_fail_over_keep_nobody_waiting_and_nothing_is_deleted_on_the_way_back(
+    laboratory: Laboratory,
+) -> None:
+    with three_controllers(laboratory) as (cluster, ours):
+        start(ours)
+        first = wait_ruling(ours, 60)
+        served_and_mirrored(cluster, "before")
+        planted = oddities(cluster)
+        plant(cluster, planted)
+        first.kill()
+        alive = [each for each in ours if each is not first]
+        second = wait_ruling(alive)
+        served_and_mirrored(cluster, "after")
+
+        assert all(each.is_running for each in (*alive, *cluster.brokers))
+        left = {path for path, data in planted.items() if cluster.zk.read(path) == data}
+        assert left == {ODD_BROKER}
+        assert set(cluster.zk.children("/brokers/topics")) >= {*TOPICS, "before", "after"}
+        assert not {"twin", "foreign"} & set(cluster.zk.children("/brokers/topics"))
+        assert alarms(second) == {"Z2K-2107"}
+        said = {event.get("code") for event in second.events()}
+        assert {"Z2K-2103", "Z2K-2106"} <= said
+        assert_same(cluster, second.data)
+
+        first.launch()
+        first.wait_ready()
+        cluster.zk.delete(ODD_BROKER)
+        plant(cluster, {MARK: b""})
+        wait_for(lambda: None if "Z2K-2101" in alarms(second) else "not named", 15, "the order is named")
+        second.ask("hand-back")
+        wait_for(lambda: None if "Z2K-2102" in alarms(second) else "not yet", 40, "the hand-back is refused")
+        second.wait_state("DUAL_WRITE")
+        served_and_mirrored(cluster, "still-here")
+        cluster.zk.delete(MARK)
+        second.ask("hand-back")
+        second.wait_state("RETIRED", deadline_s=40)
+        wait_zookeeper_rules(cluster, deadline_s=10)
+        for name in TOPICS:
+            produce(cluster, name, 20)

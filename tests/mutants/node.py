@@ -1,0 +1,125 @@
+"""Faults of `migrator/node`: what the shell does with disks, claims, brokers and replies."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.fault import Fault
+
+UNIT: Final = ("tests/unit/node",)
+NODE: Final = "migrator/node/"
+
+FAULTS: Final = (
+    Fault(
+        NODE + "log_flusher.py",
+        "            self._on_flushed(end, generation, took_s)",
+        "            self._on_flushed(self._store.end, generation, took_s)",
+        "acknowledges what was appended while the disk was still writing",
+        UNIT,
+    ),
+    Fault(
+        NODE + "log_store.py",
+        "        os.fsync(segment.descriptor)\n        _write_indexes(segment)\n",
+        "        _write_indexes(segment)\n",
+        "a tail that only the page cache has is taken for durable after a restart",
+        UNIT,
+    ),
+    Fault(
+        NODE + "log_store.py",
+        "        os.ftruncate(segment.descriptor, size)\n        os.fsync(segment.descriptor)\n",
+        "        os.ftruncate(segment.descriptor, size)\n",
+        "a truncated tail comes back after a power cut",
+        UNIT,
+    ),
+    Fault(
+        NODE + "storage.py",
+        "        file.flush()\n        os.fsync(file.fileno())\n",
+        "        file.flush()\n",
+        "a power cut loses votes and marks",
+        UNIT,
+    ),
+    Fault(
+        NODE + "storage.py",
+        "    temporary.replace(path)\n    sync_directory(path.parent)\n",
+        "    temporary.replace(path)\n",
+        "a power cut brings an old vote back",
+        UNIT,
+    ),
+    Fault(
+        NODE + "snapshot_files.py",
+        '        with part.open("r+b") as file:\n            os.fsync(file.fileno())\n',
+        "",
+        "a received snapshot has its name and not its bytes after a power cut",
+        UNIT,
+    ),
+    Fault(
+        NODE + "active_controller.py",
+        "        if not self._pending:\n            return None\n",
+        "        if not decision.records:\n            return None\n",
+        "replies that rest on uncommitted facts",
+        UNIT,
+    ),
+    Fault(
+        NODE + "dual_write.py",
+        "        if foreign:\n            error",
+        "        if False:\n            error",
+        "a successor deletes topics that only ZooKeeper has (Z2K-2013)",
+        UNIT,
+    ),
+    Fault(
+        NODE + "dual_write.py",
+        "                d.now.fresh_copy = False  # a broker",
+        "                pass  # a broker",
+        "gives the cluster up after brokers were told",
+        UNIT,
+    ),
+    Fault(
+        NODE + "hand_back.py",
+        "            if not report.same:",
+        "            if report.different:",
+        "keys that could not be read pass the audit of a hand-back (Z2K-2014)",
+        UNIT,
+    ),
+    Fault(
+        NODE + "hand_back.py",
+        "        await retire_log(d, msgspec.json.encode(left).decode())\n",
+        "",
+        "the claim is deleted and the log can still be used",
+        UNIT,
+    ),
+    Fault(
+        NODE + "claiming.py",
+        '            return recognise(await self.d.claim_watch.seen(), claim), "its answer',
+        '            return False, "its answer',
+        "a claim whose answer was lost counts as refused (K-01)",
+        UNIT,
+    ),
+    Fault(
+        NODE + "window_guard.py",
+        "                    if gone and found is None:",
+        "                    if False:",
+        "the time without controller goes on after a broker left",
+        UNIT,
+    ),
+    Fault(
+        NODE + "mirror_node.py",
+        "        if not outcome.applied:\n            operation",
+        "        if False:\n            operation",
+        "a refused write counts as mirrored",
+        UNIT,
+    ),
+    Fault(
+        NODE + "release.py",
+        "    if seen.controller is not None and seen.controller_owner:",
+        "    if False:",
+        "a release takes the claim away from a controller that lives",
+        UNIT,
+    ),
+    Fault(
+        NODE + "raft_node.py",
+        "        self._has_failed = True\n        self._todo.clear()\n",
+        "        self._has_failed = True\n",
+        "promises leave after the disk refused",
+        UNIT,
+    ),
+)

@@ -1,0 +1,51 @@
+"""The copy goes on only when nothing moved between two readings (Z2K-2012)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from migrator.driver.machine import Happened, State
+from migrator.errors import MOVED_WHILE_COPIED, FindingError
+from migrator.node import copying
+from migrator.node.copying import SWEEPS_MAX, CopyActs
+from migrator.node.tree_reader import read_tree
+from migrator.zk import paths
+from tests.unit.driver.test_mirror import a_cluster
+from tests.unit.node.test_driver_acts import a_driver
+
+
+@pytest.mark.parametrize("changes", range(SWEEPS_MAX + 1))
+def test_a_tree_that_does_not_rest_is_never_copied(monkeypatch: pytest.MonkeyPatch, changes: int) -> None:
+    """Somebody writes a configuration after each of the first readings; the copy must have the last one, or none."""
+    ensemble, _, _ = a_cluster()
+    config = paths.broker_config("1")
+    ensemble.create(config, b'{"version":1,"config":{"log.cleaner.threads":"0"}}')
+    left = list(range(1, changes + 1))
+
+    def read_and_change(*asked: Any) -> Any:
+        tree = read_tree(*asked)
+        if left:
+            written = b'{"version":1,"config":{"log.cleaner.threads":"%d"}}' % left.pop(0)
+            ensemble.create(config, written)
+        return tree
+
+    monkeypatch.setattr(copying, "read_tree", read_and_change)
+
+    async def told() -> Happened:
+        driver = a_driver(State.COPYING, session=ensemble.session())
+        driver.config.waived = frozenset()
+        happened = await CopyActs(driver, None).copy()  # type: ignore[arg-type]
+        assert driver.now.copy is not None
+        assert driver.now.copy.broker_configs == {"1": {"log.cleaner.threads": str(changes)}}
+        return happened
+
+    if changes < SWEEPS_MAX:
+        assert asyncio.run(told()) is Happened.COPIED
+        return
+    with pytest.raises(FindingError) as moved:
+        asyncio.run(told())
+    assert moved.value.code == MOVED_WHILE_COPIED.code
+    assert moved.value.occurrence.values["first"] == paths.BROKER_CONFIGS

@@ -1,0 +1,72 @@
+"""What a reconcile says by name: orders of others that it removed (Z2K-2103), a write that failed (Z2K-2123)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from migrator.driver.machine import State
+from migrator.errors import MIRROR_BROKE, ORDERS_REMOVED, ZOOKEEPER_LOST, FindingError
+from migrator.model.diff import diff
+from migrator.node import dual_write
+from migrator.node.dual_write import DualWriteActs
+from migrator.node.tree_reader import read_tree
+from migrator.node.zookeeper_orders import read_orders
+from migrator.zk import paths
+from tests.support.builders import a_claim, a_topic, an_image
+from tests.support.fake_zookeeper import FakeEnsemble
+from tests.unit.node.test_driver_acts import a_driver, story
+from tests.unit.node.test_zookeeper_orders import a_driver_in_migration
+
+DELETION = f"{paths.DELETE_TOPICS}/orders"
+
+
+@pytest.mark.parametrize("begun", [True, False], ids=["the move was begun", "nobody heeds it"])
+def test_what_is_removed_and_was_not_carried_out_is_told(begun: bool) -> None:
+    async def told() -> None:
+        ensemble = FakeEnsemble()
+        ensemble.create(paths.CONTROLLER_EPOCH, b"7")
+        ensemble.create(DELETION)
+        ensemble.create(paths.REASSIGN_PARTITIONS, b'{"version":1,"partitions":[]}')
+        driver = a_driver(State.SYNCING, session=ensemble.session())
+        orders = read_orders(driver.session)
+        assert set(orders.given) == {DELETION, paths.REASSIGN_PARTITIONS}
+        with capture_logs() as events:
+            await DualWriteActs(driver)._take_orders_away(orders, a_claim(epoch_version=0), begun)
+        assert DELETION not in ensemble.nodes
+        assert paths.REASSIGN_PARTITIONS not in ensemble.nodes
+        (event,) = [each for each in events if each["event"] == "orders.removed"]
+        assert event["code"] == ORDERS_REMOVED.code
+        assert event["orders"] == ([DELETION] if begun else [DELETION, paths.REASSIGN_PARTITIONS])
+
+    story(told)
+
+
+def test_a_commit_that_comes_meanwhile_and_cannot_be_sent_begins_the_reconcile_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is neither forgotten nor taken for mirrored."""
+
+    async def told() -> None:
+        driver, _ = a_driver_in_migration(State.SYNCING)
+        before = driver.controller.image
+
+        def lost(*_: Any) -> Any:
+            raise ZOOKEEPER_LOST.error(path="multi", reason="the session ended")
+
+        def read_and_lose(*asked: Any) -> Any:
+            tree = read_tree(*asked)
+            driver.backlog.append(diff(before, an_image(a_topic("orders"), a_topic("new"))))
+            driver.session.send = lost
+            return tree
+
+        monkeypatch.setattr(dual_write, "read_tree", read_and_lose)
+        with pytest.raises(FindingError) as broke:
+            await DualWriteActs(driver).reconcile()
+        assert broke.value.code == MIRROR_BROKE.code
+        assert "the session ended" in broke.value.occurrence.text
+        assert driver.mirror is None
+
+    story(told)

@@ -1,0 +1,128 @@
+"""What a reconcile would destroy and what a hand-back would lose is refused by name (Z2K-2013, Z2K-2014)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from migrator.audit.compare import Comparison, Rules, report
+from migrator.audit.normalise import TOPICS
+from migrator.driver.machine import Happened, State
+from migrator.errors import HAND_BACK_NOT_POSSIBLE, ONLY_IN_ZOOKEEPER, FindingError
+from migrator.model.diff import diff
+from migrator.model.draft import Delta
+from migrator.model.values import Mark
+from migrator.node.dual_write import DualWriteActs
+from migrator.node.hand_back import HandBackActs
+from tests.support.builders import a_topic, an_image
+from tests.unit.driver.test_mirror import a_cluster
+from tests.unit.node.test_driver_acts import a_driver, story
+
+STAYS, GOES = a_topic("orders"), msgspec.structs.replace(a_topic("payments"), id=b"\x77" * 16)
+
+
+def without_payments() -> Delta:
+    """ZooKeeper has a topic that the log does not have: a reconcile would delete it."""
+    return diff(an_image(STAYS, GOES), an_image(STAYS))
+
+
+@pytest.mark.parametrize(
+    ("in_takeover", "removed_by_log", "refused"),
+    [(True, False, True), (True, True, False), (False, False, False)],
+    ids=["only ZooKeeper knows it", "the log removed it", "dual-write was entered before"],
+)
+def test_a_topic_that_only_zookeeper_has_is_not_deleted_before_dual_write_was_entered(
+    in_takeover: bool, removed_by_log: bool, refused: bool
+) -> None:
+    async def told() -> None:
+        driver = a_driver(State.SYNCING)
+        marks = {Mark.TAKEOVER: "begun"} if in_takeover else {}
+        driver.controller.image = msgspec.structs.replace(driver.controller.image, marks=marks)
+        if removed_by_log:
+            driver.controller.removals.topic_gone(GOES.name)
+        look = DualWriteActs(driver)._refuse_to_delete_what_nobody_told_of
+        if not refused:
+            look(without_payments())
+            return
+        with pytest.raises(FindingError) as error:
+            look(without_payments())
+        assert error.value.code == ONLY_IN_ZOOKEEPER.code
+        assert error.value.occurrence.values == {"count": 1, "first": "/brokers/topics/payments"}
+        assert driver.now.finding == error.value.occurrence
+
+    story(told)
+
+
+def a_way_back(**quorum: Any) -> tuple[Any, HandBackActs]:
+    """A driver in dual-write, whose brokers and voters would all let it go."""
+    _, session, _ = a_cluster()
+    driver = a_driver(State.HANDING_BACK, session=session)
+    driver.config.voters = {3000: None, 3001: None, 3002: None}
+    facts = {"stock_voters": list, "foreign_voters": list} | quorum
+    driver.quorum = SimpleNamespace(**facts)
+    driver.wishes = SimpleNamespace(begun=lambda: None)
+    acts = HandBackActs(driver)
+    acts._quiet = nothing  # type: ignore[method-assign]
+    return driver, acts
+
+
+async def nothing() -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("quorum", "words"),
+    [
+        ({"stock_voters": lambda: [3001]}, "voters [3001] are Kafka's"),
+        ({"foreign_voters": lambda: ["3001: silent", "3002: silent"]}, "1 of 3 voters are there"),
+    ],
+    ids=["a stock voter", "a minority of ours"],
+)
+def test_a_quorum_that_would_not_keep_the_mark_does_not_hand_back(quorum: dict[str, Any], words: str) -> None:
+    story(refusal_of(quorum, words))
+
+
+def refusal_of(quorum: dict[str, Any], words: str) -> Callable[[], Awaitable[None]]:
+    async def told() -> None:
+        driver, acts = a_way_back(**quorum)
+        assert await acts.hand_back() is Happened.HAND_BACK_REFUSED
+        assert driver.now.finding.code == HAND_BACK_NOT_POSSIBLE.code
+        assert words in driver.now.finding.text
+
+    return told
+
+
+def test_a_cluster_with_a_broker_in_kraft_mode_is_not_handed_back() -> None:
+    async def told() -> None:
+        driver, acts = a_way_back()
+        image = driver.controller.image
+        brokers = image.brokers.set(2, msgspec.structs.replace(image.brokers[2], migrating=False))
+        driver.controller.image = msgspec.structs.replace(image, brokers=brokers)
+        assert await acts.hand_back() is Happened.HAND_BACK_REFUSED
+        assert driver.now.finding.code == HAND_BACK_NOT_POSSIBLE.code
+        assert "[2] run in KRaft mode" in driver.now.finding.text
+
+    story(told)
+
+
+@pytest.mark.parametrize("unread", [True, False], ids=["a key that was not read", "a key that differs"])
+def test_a_hand_back_wants_every_key_read_and_equal(unread: bool) -> None:
+    async def told() -> None:
+        driver, acts = a_way_back()
+        compared = Comparison(Rules())
+        if unread:
+            compared.not_read(TOPICS, "orders", "Z2K-1001 no JSON")
+        else:
+            compared.add(TOPICS, "orders", {"id": "a"}, {"id": "b"})
+        found = report(compared, seconds={}, zk={}, kraft={}, engine="quick")
+        acts._compare = lambda: (found, 7)  # type: ignore[method-assign]
+        assert await acts.hand_back() is Happened.HAND_BACK_REFUSED
+        assert driver.now.finding.code == HAND_BACK_NOT_POSSIBLE.code
+        assert "orders" in driver.now.finding.text
+        assert ("not readable: Z2K-1001 no JSON" in driver.now.finding.text) is unread
+
+    story(told)
