@@ -51,11 +51,13 @@ class Asker:
     """Whose request it is. principal: `Type:name`; host: the address the client has at its broker.
 
     by_token: it logged in with a delegation token, which is not good enough to get another one.
+    client_id: what it calls itself; quotas may be about it.
     """
 
     principal: str
     host: str
     by_token: bool = False
+    client_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from random import Random
 
 from migrator.controller.authorizer import Asker, Rules, TokenRules
 from migrator.controller.contacts import Contacts
+from migrator.controller.mutation_quotas import WINDOW_S, WINDOWS, MutationBuckets
 from migrator.errors import Occurrence
 from migrator.model import levels
 from migrator.model.image import Image
@@ -65,6 +66,7 @@ class Error(IntEnum):
     ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
     ELECTION_NOT_NEEDED = 84
     NO_REASSIGNMENT_IN_PROGRESS = 85
+    THROTTLING_QUOTA_EXCEEDED = 89
     RESOURCE_NOT_FOUND = 91
     DUPLICATE_RESOURCE = 92
     UNACCEPTABLE_CREDENTIAL = 93
@@ -100,6 +102,8 @@ class Settings:
     """None: delegation tokens are switched off."""
     encodes_passwords: bool = False
     """Whether brokers' passwords can be written into ZooKeeper: encrypted, under the brokers' secret."""
+    mutation_windows_s: int = WINDOWS * WINDOW_S
+    """Over which time `controller_mutation_rate` is counted."""
     znode_bytes_max: int | None = None
     """The largest znode that ZooKeeper takes; None: ZooKeeper is not written."""
     static: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -114,6 +118,7 @@ class Situation:
     chance:      the only source of randomness (ids, placement).
     wall_ms:     the time of day, for what outlives this process.
     asker:       for whom a broker passed the request on; None: who is connected to us asks, a node of the cluster.
+    buckets:     how many partitions everybody with a quota may still change.
     unmirrored:  brokers ("" for all) whose configuration could not follow into ZooKeeper, and why.
     """
 
@@ -126,6 +131,7 @@ class Situation:
     wall_ms: int = 0
     asker: Asker | None = None
     unmirrored: Mapping[str, Occurrence] = field(default_factory=dict)
+    buckets: MutationBuckets = field(default_factory=MutationBuckets)
 
     def new_id(self, taken: Container[bytes]) -> bytes:
         """Random, and neither reserved nor taken; ids whose text begins with a dash are avoided, as Kafka does."""

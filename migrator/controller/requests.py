@@ -180,11 +180,11 @@ def _decide(situation: Situation, request: Message, version: int) -> Decision:
         case AllocateProducerIdsRequest():
             return allocate_producer_ids(situation, request)
         case CreateTopicsRequest():
-            return create_topics(situation, request)
+            return create_topics(situation, request, version)
         case DeleteTopicsRequest():
             return delete_topics(situation, request, version)
         case CreatePartitionsRequest():
-            return create_partitions(situation, request)
+            return create_partitions(situation, request, version)
         case IncrementalAlterConfigsRequest():
             return incremental_alter_configs(situation, request)
         case AlterConfigsRequest():
@@ -272,7 +272,8 @@ def open_envelope(envelope: EnvelopeRequest) -> Opened:
     except FindingError as error:
         raise EnvelopeRefused(Error.UNSUPPORTED_VERSION) from error
     host = host_of(envelope.client_host_address)
-    asker = Asker(f"{principal.type}:{principal.name}", host, principal.token_authenticated)
+    named = f"{principal.type}:{principal.name}"
+    asker = Asker(named, host, principal.token_authenticated, client_id=header.client_id or "")
     return Opened(header.api_version, header.correlation_id, message, asker)
 
 

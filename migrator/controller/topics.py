@@ -21,6 +21,7 @@ from migrator.controller.decision import (
     Situation,
     partition_version,
 )
+from migrator.controller.mutation_quotas import MutationQuota, Throttled, quota_for
 from migrator.controller.names import refuse_name
 from migrator.controller.placement import PlacementRefused, default_directory, manual_problem, place
 from migrator.controller.znode_limits import larger_than_zookeeper_takes
@@ -57,6 +58,17 @@ class _Refused(Exception):
         self.error = error
 
 
+def _quota(situation: Situation, *, strict: bool) -> MutationQuota:
+    return quota_for(situation.image, situation.asker, situation.buckets, situation.now_ms, strict=strict)
+
+
+def _take(quota: MutationQuota, partitions: int) -> None:
+    try:
+        quota.take(partitions)
+    except Throttled as throttled:
+        raise _Refused(Error.THROTTLING_QUOTA_EXCEEDED, str(throttled)) from throttled
+
+
 # --- CreateTopics -----------------------------------------------------------------------------------------
 
 
@@ -68,7 +80,8 @@ class _NewTopic:
     result: CreatableTopicResult
 
 
-def create_topics(situation: Situation, request: CreateTopicsRequest) -> Decision:
+def create_topics(situation: Situation, request: CreateTopicsRequest, version: int) -> Decision:
+    quota = _quota(situation, strict=version >= 6)
     counted = Counter(topic.name for topic in request.topics)
     records: list[Record] = []
     results = []
@@ -77,7 +90,7 @@ def create_topics(situation: Situation, request: CreateTopicsRequest) -> Decisio
         try:
             if counted[topic.name] > 1:
                 raise _Refused(Error.INVALID_REQUEST, "Duplicate topic name.")
-            made = _create(situation, topic, collisions)
+            made = _create(situation, topic, collisions, quota)
         except _Refused as refused:
             results.append(CreatableTopicResult(topic.name, error_code=refused.error, error_message=str(refused)))
             continue
@@ -87,7 +100,7 @@ def create_topics(situation: Situation, request: CreateTopicsRequest) -> Decisio
         return Decision(_too_many(request))
     if request.validate_only:
         records = []
-    return Decision(CreateTopicsResponse(topics=tuple(results)), tuple(records))
+    return Decision(CreateTopicsResponse(throttle_time_ms=quota.throttle_ms, topics=tuple(results)), tuple(records))
 
 
 def _too_many(request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -99,7 +112,7 @@ def _too_many(request: CreateTopicsRequest) -> CreateTopicsResponse:
     )
 
 
-def _create(situation: Situation, topic: CreatableTopic, collisions: dict[str, str]) -> _NewTopic:
+def _create(situation: Situation, topic: CreatableTopic, collisions: dict[str, str], quota: MutationQuota) -> _NewTopic:
     _check_name(situation.image, topic.name, collisions)
     unset = [config.name for config in topic.configs if config.value is None]
     if unset:
@@ -111,6 +124,7 @@ def _create(situation: Situation, topic: CreatableTopic, collisions: dict[str, s
         raise _Refused(Error.INVALID_CONFIG, refusal)
     assignments = _manual(situation.image, topic) if topic.assignments else _placed(situation, topic)
     _check_size(situation, topic.name, (), assignments)
+    _take(quota, len(assignments))
     topic_id = situation.new_id(situation.image.topics)
     records: list[Record] = [(TopicRecord(name=topic.name, topic_id=topic_id), 0)]
     records += [(_config(topic.name, name, value), 0) for name, value in values.items()]
@@ -266,6 +280,7 @@ def delete_topics(situation: Situation, request: DeleteTopicsRequest, version: i
                 )
             )
         )
+    quota = _quota(situation, strict=version >= 5)
     found = [_find(situation.image, each) for each in asked]
     counted = Counter(topic.id for topic in found if isinstance(topic, Topic))
     records: list[Record] = []
@@ -277,9 +292,15 @@ def delete_topics(situation: Situation, request: DeleteTopicsRequest, version: i
             message = f"The provided topic {topic.name} is mentioned more than once."
             results.append(DeletableTopicResult(topic.name, topic.id, Error.INVALID_REQUEST, message))
         else:
+            try:
+                _take(quota, len(topic.partitions))
+            except _Refused as refused:
+                results.append(DeletableTopicResult(topic.name, topic.id, refused.error, str(refused)))
+                continue
             records.append((RemoveTopicRecord(topic_id=topic.id), 0))
             results.append(DeletableTopicResult(topic.name, topic.id))
-    return Decision(DeleteTopicsResponse(responses=tuple(results)), tuple(records))
+    reply = DeleteTopicsResponse(throttle_time_ms=quota.throttle_ms, responses=tuple(results))
+    return Decision(reply, tuple(records))
 
 
 def _find(image: Image, asked: DeleteTopicState) -> Topic | Error:
@@ -293,7 +314,8 @@ def _find(image: Image, asked: DeleteTopicState) -> Topic | Error:
 # --- CreatePartitions -------------------------------------------------------------------------------------
 
 
-def create_partitions(situation: Situation, request: CreatePartitionsRequest) -> Decision:
+def create_partitions(situation: Situation, request: CreatePartitionsRequest, version: int) -> Decision:
+    quota = _quota(situation, strict=version >= 3)
     counted = Counter(topic.name for topic in request.topics)
     records: list[Record] = []
     results = []
@@ -301,7 +323,7 @@ def create_partitions(situation: Situation, request: CreatePartitionsRequest) ->
         try:
             if counted[asked.name] > 1:
                 raise _Refused(Error.INVALID_REQUEST, "Duplicate topic in request.")
-            records += _grow(situation, asked)
+            records += _grow(situation, asked, quota)
         except _Refused as refused:
             results.append(CreatePartitionsTopicResult(asked.name, refused.error, str(refused) or None))
             continue
@@ -313,10 +335,10 @@ def create_partitions(situation: Situation, request: CreatePartitionsRequest) ->
         records = []
     if request.validate_only:
         records = []
-    return Decision(CreatePartitionsResponse(results=tuple(results)), tuple(records))
+    return Decision(CreatePartitionsResponse(quota.throttle_ms, tuple(results)), tuple(records))
 
 
-def _grow(situation: Situation, asked: CreatePartitionsTopic) -> list[Record]:
+def _grow(situation: Situation, asked: CreatePartitionsTopic, quota: MutationQuota) -> list[Record]:
     image = situation.image
     topic = image.topic(asked.name)
     if topic is None:
@@ -331,15 +353,16 @@ def _grow(situation: Situation, asked: CreatePartitionsTopic) -> list[Record]:
     if more > RECORDS_PER_REQUEST_MAX:
         message = f"Excessively large number of partitions per request: more than {RECORDS_PER_REQUEST_MAX}."
         raise _Refused(Error.POLICY_VIOLATION, message)
+    if asked.assignments is not None and len(asked.assignments) != more:
+        message = (
+            f"Attempted to add {more} additional partition(s), but only {len(asked.assignments)} assignment(s) "
+            "were specified."
+        )
+        raise _Refused(Error.INVALID_REPLICA_ASSIGNMENT, message)
+    _take(quota, more)
     if asked.assignments is None:
         assignments = _place(situation, more, size)
     else:
-        if len(asked.assignments) != more:
-            message = (
-                f"Attempted to add {more} additional partition(s), but only {len(asked.assignments)} assignment(s) "
-                "were specified."
-            )
-            raise _Refused(Error.INVALID_REPLICA_ASSIGNMENT, message)
         assignments = [tuple(each.broker_ids) for each in asked.assignments]
         _check_manual(image, assignments, size, have)
     _check_size(situation, topic.name, topic.partitions, assignments)

@@ -26,6 +26,7 @@ from typing import Final
 from migrator.driver.claim import Claim
 from migrator.driver.paths_set import PathsSet
 from migrator.driver.unmirrored import Job, Unmirrored, attempted
+from migrator.errors import TOPIC_NOT_WHOLE, ZNODE_NOT_WRITTEN
 from migrator.model.diff import MIRRORED_CONFIGS, same_partition
 from migrator.model.draft import Delta
 from migrator.model.image import NO_CONFIG, NO_QUOTAS, Image, Position
@@ -44,7 +45,7 @@ from migrator.model.values import (
 from migrator.zk import paths
 from migrator.zk.acl_znodes import acl_change, acl_data, acl_path, token_change, token_data
 from migrator.zk.entity_znodes import QUOTA_KEYS, entity_data, entity_path
-from migrator.zk.multi import Check, Create, Delete, Multi, Operation, SetData
+from migrator.zk.multi import ZNODE_BYTES_MAX, Check, Create, Delete, Multi, Operation, SetData
 from migrator.zk.passwords import PasswordEncoder, encoded_config
 from migrator.zk.znodes import (
     MigrationZnode,
@@ -73,11 +74,14 @@ class Shape:
     below: by topic name, every znode below the topic's own, where that was read. Of other topics there are exactly
         those that the image has.
     unreadable: brokers with a password in ZooKeeper that cannot be decoded: their configuration stays as it is there.
+    unmirrored: subjects of what could not be written before. A topic among them is not as the image says, and nothing
+        of it is changed before it was read again.
     """
 
     configs: Set[str] = frozenset()
     below: Mapping[str, Collection[str]] = field(default_factory=dict)
     unreadable: frozenset[str] = frozenset()
+    unmirrored: frozenset[Hashable] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +216,7 @@ class _Writer:
         self._claim = claim
         self._passwords = passwords
         self._below = shape.below
+        self._unmirrored = shape.unmirrored
         self.configs = PathsSet(shape.configs)
         self._dropped: set[str] = set()
         self._noted: list[tuple[str, bool]] = []
@@ -225,6 +230,10 @@ class _Writer:
                 problem = paths.problem_of(operation.path)
                 if problem is not None:
                     raise ValueError(f"{operation.path}: {problem}")
+                if isinstance(operation, (Create, SetData)) and operation.znode_bytes > ZNODE_BYTES_MAX:
+                    raise ZNODE_NOT_WRITTEN.error(
+                        path=operation.path, bytes=operation.znode_bytes, limit=ZNODE_BYTES_MAX
+                    )
         except Exception:
             for path, stands in reversed(self._noted):
                 (self.configs.discard if stands else self.configs.add)(path)
@@ -281,6 +290,8 @@ class _Writer:
         return [Delete(each) for each in _deepest_first(read) if each == path or each.startswith(f"{path}/")]
 
     def change_topic(self, before: Topic, after: Topic) -> list[Operation]:
+        if after.id in self._unmirrored:
+            raise TOPIC_NOT_WHOLE.error(topic=after.name)
         operations: list[Operation] = []
         if _assignment(before) != _assignment(after):
             operations.append(SetData(paths.topic(after.name), topic_data(after)))

@@ -26,6 +26,7 @@ from migrator.controller.contacts import Contacts
 from migrator.controller.decision import Decision, Error, Record, Settings, Situation
 from migrator.controller.features import activation_records, activation_refusal
 from migrator.controller.mass import SLICE_RECORDS, has_many, may_touch_many
+from migrator.controller.mutation_quotas import MutationBuckets
 from migrator.controller.permissions import allowed_as_whole
 from migrator.controller.reassignments import OrderedMove, begin_ordered
 from migrator.controller.refusals import refuse
@@ -73,6 +74,7 @@ class ActiveController:
         self.settings = settings
         self.image = self.newest = read_ahead.snapshot
         self.contacts = Contacts()
+        self._buckets = MutationBuckets(settings.mutation_windows_s)
         self.epoch: int | None = None
         self.writes_allowed: Callable[[], bool] = lambda: not settings.migration_enabled
         """With the migration the driver says when; without it nothing has to happen first."""
@@ -96,6 +98,8 @@ class ActiveController:
         self._resumed.set()
         self._is_apart = False
         """A decision about many partitions is being made, or appended."""
+        self._deciding: asyncio.Task[tuple[Decision, asyncio.Future[Message] | None]] | None = None
+        """The last one; held here, since the loop alone would not keep a task alive."""
         self._last_append_ms = 0
 
     # --- following -----------------------------------------------------------------------------------------
@@ -163,6 +167,7 @@ class ActiveController:
             return
         self.epoch = epoch
         self.contacts.clear(self.newest.brokers, self._raft.now_ms())
+        self._buckets.clear()
         if not self._log.transaction_open:  # otherwise nothing is settled before the Abort, which is appended below
             self._pending.add(PendingAppend(start, None))  # the quorum's own first record
         records = activation_records(
@@ -262,9 +267,11 @@ class ActiveController:
             decide, situation, request, version, writes_allowed=allowed, brokers_served=served, blocked=blocked
         )
         if may_touch_many(self.newest, request):
-            apart = asyncio.create_task(self._apart(decided), name="decide-apart")
+            self._deciding = asyncio.create_task(self._apart(decided), name="decide-apart")
             try:
-                decision, future = await asyncio.shield(apart)  # whoever asked may go away; the slices are ended
+                decision, future = await asyncio.shield(
+                    self._deciding
+                )  # whoever asked may go away; the slices are ended
             except LeadershipLost:
                 return refuse(request, Error.NOT_CONTROLLER)
         else:
@@ -304,6 +311,7 @@ class ActiveController:
             wall_ms=self._raft.wall_ms(),
             asker=asker,
             unmirrored=unmirrored or {},
+            buckets=self._buckets,
         )
 
     def _carry_out(self, decision: Decision) -> asyncio.Future[Message] | None:

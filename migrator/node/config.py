@@ -19,6 +19,7 @@ from typing import Final, NoReturn
 import javaproperties
 
 from migrator.controller.authorizer import ANONYMOUS, STANDARD_AUTHORIZER, Rules, TokenRules
+from migrator.controller.mutation_quotas import WINDOW_S, WINDOWS
 from migrator.driver.divergence import BLOCK, POLICIES, Limits
 from migrator.driver.settings import ControllerSettings
 from migrator.errors import CONFIG_MISSING, CONFIG_NOT_HONOURED
@@ -112,6 +113,8 @@ class NodeConfig:
     divergence: Limits = field(default_factory=Limits)
     request_bytes_max: int = FRAME_BYTES_MAX
     """The largest request that this node reads (socket.request.max.bytes)."""
+    mutation_windows_s: int = WINDOWS * WINDOW_S
+    """Over which time quotas of created and deleted partitions are counted."""
     jute_maxbuffer: int = JUTE_MAXBUFFER
     """The smallest `jute.maxbuffer` of all ZooKeeper servers and brokers."""
     given: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -239,6 +242,8 @@ class _Parser:
             request_bytes_max=self._int(
                 "socket.request.max.bytes", FRAME_BYTES_MAX, at_least=1, at_most=REQUEST_BYTES_MAX
             ),
+            mutation_windows_s=self._int("controller.quota.window.num", WINDOWS, at_least=1)
+            * self._int("controller.quota.window.size.seconds", WINDOW_S, at_least=1),
             jute_maxbuffer=self._int("zk2kraft.zookeeper.jute.maxbuffer", JUTE_MAXBUFFER, at_least=2 * HEADROOM_BYTES),
             given=self._given,
             unknown=tuple(sorted(key for key in self._given if not is_known(key))),

@@ -8,7 +8,7 @@ Source: Kafka 3.9 `ControllerApis`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
@@ -83,7 +83,8 @@ class ControllerApis:
     async def answer(self, header: RequestHeader, request: Message, caller: Caller) -> Message:
         self._note(request, caller)
         try:
-            reply = await self._route(header.api_version, request, caller.asker)
+            asker = replace(caller.asker, client_id=header.client_id or "")
+            reply = await self._route(header.api_version, request, asker)
             if isinstance(request, BrokerRegistrationRequest):
                 self._name_odd_host(request.broker_id)
             return reply

@@ -62,6 +62,7 @@ def settings_of(config: NodeConfig, cluster_id: str) -> Settings:
         authorizer=config.authorizer,
         tokens=config.tokens,
         encodes_passwords=config.passwords is not None,
+        mutation_windows_s=config.mutation_windows_s,
         znode_bytes_max=config.jute_maxbuffer - HEADROOM_BYTES,
         static=config.given,
     )

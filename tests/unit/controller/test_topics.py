@@ -65,7 +65,7 @@ def a_new(name: str = "new", **changes: Any) -> CreatableTopic:
 def create(
     situation: Situation, *topics: CreatableTopic, validate_only: bool = False
 ) -> tuple[list[CreatableTopicResult], Decision]:
-    decision = create_topics(situation, CreateTopicsRequest(topics, validate_only=validate_only))
+    decision = create_topics(situation, CreateTopicsRequest(topics, validate_only=validate_only), 7)
     assert isinstance(decision.reply, CreateTopicsResponse)
     return list(decision.reply.topics), decision
 
@@ -276,7 +276,7 @@ def test_where_deletion_is_switched_off_every_topic_is_refused(version: int, err
 def grow(
     situation: Situation, *topics: CreatePartitionsTopic, validate_only: bool = False
 ) -> tuple[list[CreatePartitionsTopicResult], Decision]:
-    decision = create_partitions(situation, CreatePartitionsRequest(topics, validate_only=validate_only))
+    decision = create_partitions(situation, CreatePartitionsRequest(topics, validate_only=validate_only), 3)
     assert isinstance(decision.reply, CreatePartitionsResponse)
     return list(decision.reply.results), decision
 
