@@ -508,3 +508,19 @@ def test_what_somebody_else_changed_after_the_copy_is_named_and_what_we_changed_
         "SCRAM credential 2 of alice",
         "quotas of user alice",
     ]
+
+
+def test_a_replica_that_is_said_to_lie_in_a_directory_moves_the_version_of_its_state_znode() -> None:
+    """ZooKeeper has no directories; the partition epoch that such a change costs has to be there all the same."""
+    ensemble, session, claim = a_cluster()
+    partition = a_partition(0, partition_epoch=2)
+    before = an_image(a_topic("orders", [partition]))
+    claim, shape = mirror(session, claim, diff(EMPTY, before), Shape())
+    data = ensemble.nodes[paths.state("orders", 0)].data
+    placed = msgspec.structs.replace(
+        partition, partition_epoch=3, directories=(an_id("one"), an_id("two"), an_id("three"))
+    )
+    after = an_image(a_topic("orders", [placed]))
+    mirror(session, claim, diff(before, after), shape)
+    assert ensemble.nodes[paths.state("orders", 0)].version == 3
+    assert ensemble.nodes[paths.state("orders", 0)].data == data
