@@ -1217,6 +1217,12 @@ PATH_OUTSIDE = Finding(
     means="The service neither reads this file nor starts a controller with it.",
     remedy="Move the file, or add its directory to `roots` in the service's configuration and start the service again.",
 )
+PROCESS_NOT_KNOWN = Finding(
+    code="Z2K-4113",
+    says="Controllers {nodes} answer, but the processes that their control files name are not known to be theirs.",
+    means="The service sends no signal to a process that it does not recognise. These controllers go on.",
+    remedy="Stop them by hand where they run (systemctl, docker, or SIGTERM to the process).",
+)
 WISH_FORGOTTEN = Finding(
     code="Z2K-4060",
     says="The {wish} that was asked for has not begun, and no driver keeps it: {reason}.",
