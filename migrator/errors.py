@@ -550,8 +550,8 @@ ODD_ZNODES_AMENDED = Finding(
 ODD_ZNODES_LEFT = Finding(
     code="Z2K-2107",
     says="{count} znodes that are not mirrored are not as Kafka writes them, the first: {first}",
-    means="They are left as they are, and hold up nothing. A ZooKeeper controller would read some of them, so no "
-    "hand-back is possible while they stand.",
+    means="They are left as they are, and hold up no controller of ours. A broker in ZooKeeper mode ends at its next "
+    "start over a registration that it cannot read, and so does a ZooKeeper controller: no hand-back while they stand.",
     remedy="Find out who wrote them, and remove or repair them with ZooKeeper's shell.",
     severity=Severity.WARNS,
 )
