@@ -550,8 +550,8 @@ ODD_ZNODES_AMENDED = Finding(
 ODD_ZNODES_LEFT = Finding(
     code="Z2K-2107",
     says="{count} znodes that are not mirrored are not as Kafka writes them, the first: {first}",
-    means="They are left as they are, and hold up nothing. A ZooKeeper controller would read some of them, so no "
-    "hand-back is possible while they stand.",
+    means="They are left as they are, and hold up no controller of ours. A broker in ZooKeeper mode ends at its next "
+    "start over a registration that it cannot read, and so does a ZooKeeper controller: no hand-back while they stand.",
     remedy="Find out who wrote them, and remove or repair them with ZooKeeper's shell.",
     severity=Severity.WARNS,
 )
@@ -1216,6 +1216,12 @@ PATH_OUTSIDE = Finding(
     says="{path} of controller {node} lies outside the directories that this service may use: {roots}.",
     means="The service neither reads this file nor starts a controller with it.",
     remedy="Move the file, or add its directory to `roots` in the service's configuration and start the service again.",
+)
+PROCESS_NOT_KNOWN = Finding(
+    code="Z2K-4113",
+    says="Controllers {nodes} answer, but the processes that their control files name are not known to be theirs.",
+    means="The service sends no signal to a process that it does not recognise. These controllers go on.",
+    remedy="Stop them by hand where they run (systemctl, docker, or SIGTERM to the process).",
 )
 WISH_FORGOTTEN = Finding(
     code="Z2K-4060",

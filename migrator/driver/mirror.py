@@ -2,9 +2,9 @@
 
 In:   a delta (what changed in the log, or what a reading of ZooKeeper showed to differ), the claim with every
       version that a write must name, and the shape of the tree where an image cannot tell it.
-Out:  multis in order. Each begins with a check of `/controller_epoch` and a check of `/migration`; the last one sets
-      `/migration` instead. So a stale writer fails at its first operation, many can be in flight, and `/migration`
-      moves only when everything before it was applied.
+Out:  multis in order. Each begins with a check of `/controller_epoch` and sets `/migration` at the version that the one
+      before it left; only the last one moves what it says. So a stale writer fails at its first operation, many can be
+      in flight, nothing behind a refused one is applied, and `/migration` says what was applied whole.
 Elsewhere: sending, and what to do when one is refused (node.mirror_node); reading ZooKeeper (node.tree_reader).
 Rules: the same delta gives the same multis (R-866-02), but for the salts of passwords. A topic's creation or deletion
 is one multi where it fits. Deletions come first, so that a name can be taken again (K-07). The data version of each
@@ -505,11 +505,12 @@ def _pieces(group: list[Operation]) -> list[list[Operation]]:
 
 
 def _chain(packed: list[list[Operation]], claim: Claim, at: Position) -> tuple[tuple[Multi, ...], Claim]:
-    """Guard each multi; the last one moves `/migration` on."""
+    """Guard each multi by the version that the one before it left; only the last one says that `at` is mirrored."""
     guard = Check(paths.CONTROLLER_EPOCH, claim.epoch_version)
-    unmoved = Check(paths.MIGRATION, claim.migration_version)
-    znode = MigrationZnode(claim.node, claim.kraft_epoch, at.offset, at.epoch)
-    moved = SetData(paths.MIGRATION, migration_data(znode), claim.migration_version)
-    multis = [Multi((guard, unmoved, *operations)) for operations in packed[:-1]]
-    multis.append(Multi((guard, moved, *packed[-1])))
-    return tuple(multis), replace(claim, migration_version=claim.migration_version + 1, at=at)
+    places = [claim.at] * (len(packed) - 1) + [at]
+    multis = []
+    for number, (place, operations) in enumerate(zip(places, packed, strict=True)):
+        znode = MigrationZnode(claim.node, claim.kraft_epoch, place.offset, place.epoch)
+        moved = SetData(paths.MIGRATION, migration_data(znode), claim.migration_version + number)
+        multis.append(Multi((guard, moved, *operations)))
+    return tuple(multis), replace(claim, migration_version=claim.migration_version + len(packed), at=at)

@@ -40,7 +40,7 @@ from migrator.zk import paths
 from migrator.zk.acl_znodes import acl_data, token_data
 from migrator.zk.entity_znodes import entity_data
 from migrator.zk.multi import Check, Multi, SetData
-from migrator.zk.znodes import config_data
+from migrator.zk.znodes import config_data, parse_migration
 from tests.support.arbitrary_images import images
 from tests.support.builders import a_claim, a_partition, a_topic, an_id, an_image
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
@@ -215,8 +215,10 @@ def test_every_multi_is_guarded_and_only_the_last_moves_the_migration_znode() ->
     for multi in planned.multis:
         assert multi.operations[0] == Check(paths.CONTROLLER_EPOCH, claim.epoch_version)
         assert multi.bytes <= BYTES_MAX * 1.1
-    movers = [isinstance(multi.operations[1], SetData) for multi in planned.multis]
-    assert movers == [False] * (len(movers) - 1) + [True]
+    marks = [multi.operations[1] for multi in planned.multis]
+    assert all(isinstance(each, SetData) and each.path == paths.MIGRATION for each in marks)
+    says = [parse_migration(each.path, each.data) for each in marks if isinstance(each, SetData)]
+    assert [each.kraft_metadata_offset for each in says if each] == [claim.at.offset] * (len(says) - 1) + [AT.offset]
     mirror(session, claim, diff(EMPTY, image), Shape())
     assert_mirrored(session, image)
 

@@ -70,7 +70,7 @@ def test_requests_are_served_and_silent_brokers_fenced_in_a_log_that_is_not_in_m
         raft.now += 9_001
         for other in (2, 3):
             controller.contacts.touch(other, 0, raft.now, fenced=False)
-        fence_silent(controller)
+        await fence_silent(controller)
         assert "BrokerRegistrationChangeRecord" in written(raft)
         assert controller.newest.brokers[1].fenced
         (orders,) = (each for each in controller.newest.topics.values() if each.name == "orders")
@@ -86,7 +86,7 @@ def test_with_the_flag_nothing_is_served_before_the_driver_says_so(state: Migrat
     async def whole() -> None:
         await asked_for_a_topic(controller)
         raft.now += 9_001
-        fence_silent(controller)
+        await fence_silent(controller)
         assert raft.appends == []
 
     story(whole)
