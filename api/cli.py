@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from migrator.errors import INVENTORY_FILE_UNUSABLE, FindingError
+from migrator.errors import INVENTORY_FILE_UNUSABLE, SYSTEM_REFUSED, FindingError
 
 if TYPE_CHECKING:
     from api.client import Client
@@ -400,6 +400,11 @@ def main(arguments: list[str] | None = None) -> Any:
         print(error, file=sys.stderr)
         print(error.occurrence.finding.remedy, file=sys.stderr)
         sys.exit(1)
+    except OSError as error:
+        what = "" if error.filename is None else f" {error.filename}"
+        found = SYSTEM_REFUSED.found(what=what, reason=error.strerror or str(error) or type(error).__name__)
+        print(f"{found.code} {found.text}\n{found.finding.remedy}", file=sys.stderr)
+        sys.exit(UNEXPECTED)
     except Exception as error:
         traceback.print_exception(error)
         said = f"{type(error).__name__}: {error}".splitlines()[0]
