@@ -16,8 +16,9 @@ from enum import IntEnum
 from migrator.controller.decision import Decision, Error, Record, Situation
 from migrator.controller.names import refuse_name
 from migrator.controller.znode_limits import larger_than_zookeeper_takes
+from migrator.model.client_metrics import refuse_subscription
 from migrator.model.image import NO_CONFIG
-from migrator.model.topic_configs import effective, is_list
+from migrator.model.topic_configs import Inherited, effective, is_list
 from migrator.model.topic_rules import refuse_topic_config
 from migrator.model.values import ConfigKey, ConfigType, MigrationState, is_password
 from migrator.model.znode_sizes import config_bytes
@@ -118,8 +119,11 @@ def _written(situation: Situation, key: ConfigKey, touched: Mapping[str, str | N
     _check_passwords(situation, key, touched)
     if key.type == ConfigType.TOPIC:
         _check_topic(situation, after, now)
+    elif key.type == ConfigType.CLIENT_METRICS:
+        _check_subscription(after)
     _check_exists(situation, key)
-    _check_size(situation, key, after)
+    if key.type in (ConfigType.TOPIC, ConfigType.BROKER):  # of the others ZooKeeper has no form
+        _check_size(situation, key, after)
     # Brokers reload files (keystores) when a value is set again, so a BROKER resource is always written.
     always = key.type == ConfigType.BROKER
     return [
@@ -139,9 +143,14 @@ def _check_size(situation: Situation, key: ConfigKey, after: Mapping[str, str]) 
         raise _Refused(Error.POLICY_VIOLATION, words)
 
 
+def _check_subscription(after: Mapping[str, str]) -> None:
+    bad = refuse_subscription(after)
+    if bad is not None:
+        raise _Refused(Error(bad.error), bad.words)
+
+
 def _check_topic(situation: Situation, after: Mapping[str, str], before: Mapping[str, str]) -> None:
-    defaults = situation.image.config(ConfigType.BROKER, "")
-    refusal = refuse_topic_config(after, before=before, default_brokers=defaults, static=situation.settings.static)
+    refusal = refuse_topic_config(after, before=before, inherited=situation.inherited)
     if refusal is not None:
         raise _Refused(Error.INVALID_CONFIG, refusal)
 
@@ -158,8 +167,15 @@ def _check_resource(key: ConfigKey) -> None:
         case ConfigType.BROKER:
             if key.name and re.fullmatch(r"[0-9]{1,10}", key.name) is None:
                 raise _Refused(Error.INVALID_REQUEST, f"Unable to parse broker name as a base 10 number: {key.name}")
+        case ConfigType.CLIENT_METRICS:
+            if not key.name:
+                raise _Refused(Error.INVALID_REQUEST, "Subscription name can't be empty")
+        case ConfigType.BROKER_LOGGER:
+            raise _Refused(Error.INVALID_REQUEST, "The loggers of a migrating controller cannot be changed.")
+        case ConfigType.GROUP:
+            raise _Refused(Error.INVALID_REQUEST, "Unexpected resource type GROUP.")
         case _:
-            raise _Refused(Error.UNSUPPORTED_VERSION, f"Configuration resource type {key.type} is not supported.")
+            raise _Refused(Error.UNSUPPORTED_VERSION, f"Unknown resource type {key.type}.")
 
 
 def _check_exists(situation: Situation, key: ConfigKey) -> None:
@@ -201,7 +217,7 @@ def _new_value(situation: Situation, now: str | None, asked: IncrementalAlterabl
             if key.type != ConfigType.TOPIC or not is_list(name):
                 text = f"Can't {Operation(operation).name} to key {name} because its type is not LIST."
                 raise _Refused(Error.INVALID_CONFIG, text)
-            before = effective({}, {}, situation.settings.static)[name][0] if now is None else now
+            before = effective({}, Inherited(static=situation.settings.static))[name][0] if now is None else now
             parts = [part for part in before.split(",") if part]
             for part in (asked.value or "").split(","):
                 if operation == Operation.APPEND and part not in parts:

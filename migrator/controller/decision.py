@@ -18,6 +18,8 @@ from migrator.controller.mutation_quotas import WINDOW_S, WINDOWS, MutationBucke
 from migrator.errors import Occurrence
 from migrator.model import levels
 from migrator.model.image import Image
+from migrator.model.topic_configs import Inherited
+from migrator.model.values import ConfigType
 from migrator.wire.schema import Message
 
 Record = tuple[Message, int]
@@ -132,6 +134,12 @@ class Situation:
     asker: Asker | None = None
     unmirrored: Mapping[str, Occurrence] = field(default_factory=dict)
     buckets: MutationBuckets = field(default_factory=MutationBuckets)
+
+    @property
+    def inherited(self) -> Inherited:
+        """What topics have where they say nothing themselves, as this node knows it."""
+        node, brokers = (self.image.config(ConfigType.BROKER, name) for name in (str(self.settings.node_id), ""))
+        return Inherited(node, brokers, self.settings.static)
 
     def new_id(self, taken: Container[bytes]) -> bytes:
         """Random, and neither reserved nor taken; ids whose text begins with a dash are avoided, as Kafka does."""

@@ -89,6 +89,9 @@ def describe_cluster(
     image: Image, request: DescribeClusterRequest, version: int, *, cluster_id: str, leader: int, listener: str
 ) -> DescribeClusterResponse:
     """The controllers and which of them is active; brokers are not described here."""
+    if image.metadata_version < levels.CONTROLLER_REGISTRATION:
+        words = "Direct-to-controller communication is not supported with the current MetadataVersion."
+        return DescribeClusterResponse(error_code=Error.UNSUPPORTED_VERSION, error_message=words)
     if version == 0:
         return DescribeClusterResponse(error_code=Error.INVALID_REQUEST, error_message="Version 0 means brokers.")
     if request.endpoint_type not in (1, 2):

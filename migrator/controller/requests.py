@@ -10,6 +10,7 @@ request's own answer has room for, so that a client hears why, and no broker los
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Final
 
 from migrator.controller.acls import create_acls, delete_acls, describe_acls
@@ -275,6 +276,15 @@ def open_envelope(envelope: EnvelopeRequest) -> Opened:
     named = f"{principal.type}:{principal.name}"
     asker = Asker(named, host, principal.token_authenticated, client_id=header.client_id or "")
     return Opened(header.api_version, header.correlation_id, message, asker)
+
+
+def host_text(peer: str) -> str:
+    """The address of a connection as Java writes it: of IPv6 with its scope, where it has one."""
+    address, percent, scope = peer.partition("%")
+    try:
+        return host_of(ip_address(address).packed) + percent + scope
+    except ValueError:
+        return peer
 
 
 def host_of(address: bytes) -> str:

@@ -118,8 +118,7 @@ def _create(situation: Situation, topic: CreatableTopic, collisions: dict[str, s
     if unset:
         raise _Refused(Error.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(unset)}")
     values = {config.name: config.value or "" for config in topic.configs}
-    defaults = situation.image.config(ConfigType.BROKER, "")
-    refusal = refuse_topic_config(values, default_brokers=defaults, static=situation.settings.static)
+    refusal = refuse_topic_config(values, inherited=situation.inherited)
     if refusal is not None:
         raise _Refused(Error.INVALID_CONFIG, refusal)
     assignments = _manual(situation.image, topic) if topic.assignments else _placed(situation, topic)
@@ -137,7 +136,7 @@ def _create(situation: Situation, topic: CreatableTopic, collisions: dict[str, s
         replication_factor=len(assignments[0]),
         configs=tuple(
             CreatableTopicConfigs(name, value, config_source=source)
-            for name, (value, source) in sorted(effective(values, defaults, situation.settings.static).items())
+            for name, (value, source) in sorted(effective(values, situation.inherited).items())
         ),
     )
     return _NewTopic(tuple(records), result)

@@ -10,6 +10,7 @@ Source: Kafka 3.9 `LogConfig`, `ServerTopicConfigSynonyms`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
@@ -127,15 +128,26 @@ def refuse_value(name: str, value: str, rule: Rule) -> str | None:
     return None
 
 
-def effective(
-    topic: Mapping[str, str], default_brokers: Mapping[str, str], static: Mapping[str, str]
-) -> dict[str, tuple[str, Source]]:
-    """Each key with the value that a topic would run with and where it is from.
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """What a topic gets where it says nothing itself, the nearest first.
 
-    default_brokers: dynamic configuration of all brokers; static: this controller's own properties file.
+    node: dynamic configuration of this controller; brokers: of all; static: this controller's own properties file.
     """
+
+    node: Mapping[str, str] = field(default_factory=dict)
+    brokers: Mapping[str, str] = field(default_factory=dict)
+    static: Mapping[str, str] = field(default_factory=dict)
+
+
+def effective(topic: Mapping[str, str], inherited: Inherited) -> dict[str, tuple[str, Source]]:
+    """Each key with the value that a topic would run with and where it is from."""
     found = dict(_DEFAULTS)
-    for values, source in ((static, Source.STATIC_BROKER), (default_brokers, Source.DYNAMIC_DEFAULT_BROKER)):
+    for values, source in (
+        (inherited.static, Source.STATIC_BROKER),
+        (inherited.brokers, Source.DYNAMIC_DEFAULT_BROKER),
+        (inherited.node, Source.DYNAMIC_BROKER),
+    ):
         for name in {each for synonym in _BY_SYNONYM.keys() & values.keys() for each in _BY_SYNONYM[synonym]}:
             found[name] = (_by_synonym(TOPIC_CONFIGS[name], values), source)
     for name in TOPIC_CONFIGS.keys() & topic.keys():

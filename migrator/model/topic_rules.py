@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from migrator.model.config_values import BadValue, Value, parse_value
-from migrator.model.topic_configs import TOPIC_CONFIGS, Source, effective, parse_topic_config
+from migrator.model.topic_configs import TOPIC_CONFIGS, Inherited, effective, parse_topic_config
 
 REMOTE_SYSTEM: Final = "remote.log.storage.system.enable"
+NOTHING: Final = Inherited()
 INHERITED: Final = -2
 """A local retention of -2 is the total one."""
 _NEEDED: Final = (
@@ -35,26 +36,25 @@ def refuse_topic_config(
     values: Mapping[str, str | None],
     *,
     before: Mapping[str, str] | None = None,
-    default_brokers: Mapping[str, str] | None = None,
-    static: Mapping[str, str] | None = None,
+    inherited: Inherited = NOTHING,
     knows_storage: bool = True,
 ) -> str | None:
     """Why a topic may not have this configuration as a whole; None when it may.
 
-    before: its own values up to now; default_brokers, static: what it inherits (`effective`). knows_storage: False
-    where nobody can tell whether brokers have remote storage, so that it is not asked.
+    before: its own values up to now. knows_storage: False where nobody can tell whether brokers have remote storage, so
+    that it is not asked.
     """
     try:
         given = parse_topic_config(values)
     except BadValue as bad:
         return str(bad)
-    inherited = effective({}, default_brokers or {}, static or {})
-    whole = {name: given[name] if name in given else _inherited(name, *inherited[name]) for name in _NEEDED}
+    without = effective({}, inherited)
+    whole = {name: given[name] if name in given else _inherited(name, without[name][0]) for name in _NEEDED}
     low, high = _number(whole, "min.compaction.lag.ms"), _number(whole, "max.compaction.lag.ms")
     if low > high:
         return f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})"
     if whole["remote.storage.enable"]:
-        has_storage = not knows_storage or (static or {}).get(REMOTE_SYSTEM, "").strip().lower() == "true"
+        has_storage = not knows_storage or inherited.static.get(REMOTE_SYSTEM, "").strip().lower() == "true"
         return _refuse_remote(whole, has_storage=has_storage)
     was_remote = (before or {}).get("remote.storage.enable", "").lower() == "true"
     if was_remote and not whole["remote.log.delete.on.disable"]:
@@ -66,7 +66,7 @@ def refuse_topic_config(
     return None
 
 
-def _inherited(name: str, text: str, source: Source) -> Value:
+def _inherited(name: str, text: str) -> Value:
     """What a broker's own file says is not judged here: a value that cannot be read counts as the default."""
     rule = TOPIC_CONFIGS[name]
     try:

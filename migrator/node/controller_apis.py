@@ -15,6 +15,7 @@ import structlog
 
 from migrator.controller.authorizer import ANONYMOUS, Asker
 from migrator.controller.decision import Error
+from migrator.controller.describe_configs import describe_configs
 from migrator.controller.features import api_versions, describe_cluster
 from migrator.controller.refusals import is_refusable, refuse
 from migrator.controller.requests import EnvelopeRefused, open_envelope, seal_envelope
@@ -32,6 +33,7 @@ from migrator.wire.messages.brokers import (
     EnvelopeRequest,
     EnvelopeResponse,
 )
+from migrator.wire.messages.configs import DescribeConfigsRequest
 from migrator.wire.messages.handshake import ApiVersionsRequest
 from migrator.wire.messages.raft import (
     BeginQuorumEpochRequest,
@@ -138,6 +140,8 @@ class ControllerApis:
                     leader=self._raft.voter.leader,
                     listener=self._listener,
                 )
+            case DescribeConfigsRequest():
+                return describe_configs(self._controller.image, self._controller.settings, request, asker, version)
             case VoteRequest():
                 return await self._quorum.vote(request, version, self._listener)
             case BeginQuorumEpochRequest() | EndQuorumEpochRequest():

@@ -65,6 +65,9 @@ FETCH_WITH_ENDPOINTS = 17
 ENDPOINTS_SINCE = 1
 """First versions of Fetch, and of every other answer of the quorum, that say where a leader is reached."""
 
+SNAPSHOT_PIECE_BYTES_MAX = 8 * 1024 * 1024
+"""More is never read at once, whatever is asked for: the reader asks for the rest, as stock's does by itself."""
+
 
 class QuorumApis:
     """The requests of one node's quorum, whatever listener they come from.
@@ -137,7 +140,7 @@ class QuorumApis:
 
     async def fetch_snapshot(self, request: FetchSnapshotRequest, version: int, listener: str) -> FetchSnapshotResponse:
         asked = request.topics[0].partitions[0] if request.topics and request.topics[0].partitions else None
-        if asked is None or request.topics[0].name != METADATA_TOPIC:
+        if asked is None or request.topics[0].name != METADATA_TOPIC or request.max_bytes < 0:
             return FetchSnapshotResponse(error_code=Error.INVALID_REQUEST)
         snapshot = SnapshotId(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
         answer = await self._raft.fetch_snapshot(
@@ -155,7 +158,8 @@ class QuorumApis:
             return FetchSnapshotResponse(error_code=answer.error)
         data = b""
         if not answer.error:
-            data = self._raft.snapshots.read(answer.snapshot, answer.position, answer.max_bytes)
+            size = min(answer.max_bytes, SNAPSHOT_PIECE_BYTES_MAX)
+            data = self._raft.snapshots.read(answer.snapshot, answer.position, size)
         partition = FetchSnapshotPartitionResult(
             index=0,
             error_code=answer.error,

@@ -18,6 +18,7 @@ import structlog
 
 from migrator.controller.authorizer import ANONYMOUS, Asker
 from migrator.controller.features import unknown_api_versions
+from migrator.controller.requests import host_text
 from migrator.errors import FindingError
 from migrator.node.acceptor import Acceptor
 from migrator.node.authentication import NOT_AUTHENTICATED_BYTES_MAX, Entry, Step
@@ -107,7 +108,7 @@ class ControllerServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, place: Place) -> None:
         peer = writer.get_extra_info("peername")
-        caller = Caller(asker=Asker(ANONYMOUS, peer[0] if peer else ""))
+        caller = Caller(asker=Asker(ANONYMOUS, host_text(peer[0]) if peer else ""))
         try:
             async with asyncio.timeout(ENTER_WITHIN_S):
                 await self._enter(reader, writer, caller)

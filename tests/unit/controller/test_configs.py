@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from migrator.controller.configs import Operation, alter_configs, incremental_alter_configs
 from migrator.controller.decision import Decision, Error, Situation
 from migrator.errors import PASSWORD_UNDECODABLE
-from migrator.model.topic_configs import TOPIC_CONFIGS, Source, effective, is_list
+from migrator.model.topic_configs import TOPIC_CONFIGS, Inherited, Source, effective, is_list
 from migrator.model.topic_rules import refuse_topic_config
 from migrator.model.values import ConfigType, MigrationState
 from migrator.wire.messages.configs import (
@@ -154,7 +154,9 @@ def test_a_topic_is_judged_by_its_whole_configuration() -> None:
         (ConfigType.BROKER, "one", Error.INVALID_REQUEST),
         (ConfigType.BROKER, "-1", Error.INVALID_REQUEST),
         (ConfigType.BROKER, "\N{SUPERSCRIPT TWO}", Error.INVALID_REQUEST),
-        (ConfigType.CLIENT_METRICS, "m", Error.UNSUPPORTED_VERSION),
+        (ConfigType.CLIENT_METRICS, "", Error.INVALID_REQUEST),
+        (ConfigType.BROKER_LOGGER, str(CONTROLLER), Error.INVALID_REQUEST),
+        (ConfigType.GROUP, "g", Error.INVALID_REQUEST),
         (99, "x", Error.UNSUPPORTED_VERSION),
     ],
 )
@@ -316,21 +318,35 @@ REMOTE = {"remote.storage.enable": "true"}
     ],
 )
 def test_remote_storage_fits_to_retention_and_clean_up(values: dict[str, str], may: bool) -> None:
-    assert (refuse_topic_config(REMOTE | values, static=TIERED) is None) == may
-    assert refuse_topic_config(REMOTE | values, static={}) is not None, "no broker has remote storage"
-    assert refuse_topic_config(values, static=TIERED) is None, "a topic without it may have any of this"
+    assert (refuse_topic_config(REMOTE | values, inherited=Inherited(static=TIERED)) is None) == may
+    assert refuse_topic_config(REMOTE | values, inherited=Inherited()) is not None, "no broker has remote storage"
+    assert refuse_topic_config(values, inherited=Inherited(static=TIERED)) is None, (
+        "a topic without it may have any of this"
+    )
 
 
 def test_remote_storage_is_not_switched_off_without_saying_what_becomes_of_the_data() -> None:
-    assert refuse_topic_config({}, before=REMOTE, static=TIERED) is not None
+    assert refuse_topic_config({}, before=REMOTE, inherited=Inherited(static=TIERED)) is not None
     gone = {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}
-    assert refuse_topic_config(gone, before=REMOTE, static=TIERED) is None
+    assert refuse_topic_config(gone, before=REMOTE, inherited=Inherited(static=TIERED)) is None
+
+
+def test_what_this_node_is_configured_with_counts_before_what_all_brokers_are() -> None:
+    inherited = Inherited({"log.retention.ms": "3"}, {"log.retention.ms": "2"}, {"log.retention.ms": "1"})
+    assert effective({}, inherited)["retention.ms"] == ("3", Source.DYNAMIC_BROKER)
+    node = {"log.cleaner.min.compaction.lag.ms": "10"}
+    image = an_image(a_topic("orders"), broker_configs={str(CONTROLLER): node})
+    (result,), _ = alter(a_situation(image), a_resource(("max.compaction.lag.ms", SET, "5")))
+    assert result.error_code == Error.INVALID_CONFIG
 
 
 def test_what_brokers_inherit_counts_where_the_topic_says_nothing() -> None:
     brokers = {"log.cleaner.min.compaction.lag.ms": "10"}
-    assert refuse_topic_config({"max.compaction.lag.ms": "5"}, default_brokers=brokers) is not None
-    assert refuse_topic_config({"max.compaction.lag.ms": "5"}, default_brokers={"log.retention.hours": "x"}) is None
+    assert refuse_topic_config({"max.compaction.lag.ms": "5"}, inherited=Inherited(brokers=brokers)) is not None
+    assert (
+        refuse_topic_config({"max.compaction.lag.ms": "5"}, inherited=Inherited(brokers={"log.retention.hours": "x"}))
+        is None
+    )
 
 
 def test_every_default_is_a_value_that_may_be_set() -> None:
@@ -355,7 +371,7 @@ def test_every_default_is_a_value_that_may_be_set() -> None:
 def test_the_effective_value_is_the_nearest_one(
     topic: dict[str, str], brokers: dict[str, str], file: dict[str, str], expected: tuple[str, Source]
 ) -> None:
-    found = effective(topic, brokers, file)
+    found = effective(topic, Inherited(brokers=brokers, static=file))
     assert found["retention.ms"] == expected
     assert found.keys() == TOPIC_CONFIGS.keys()
 

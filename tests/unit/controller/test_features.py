@@ -115,6 +115,14 @@ def test_controllers_are_described_where_they_listen_and_the_active_one_is_named
     assert describe(image, leader=3002).controller_id == -1
 
 
+@pytest.mark.parametrize(("level", "error"), [(14, Error.UNSUPPORTED_VERSION), (15, Error.NONE)])
+def test_controllers_are_described_from_the_level_on_where_they_register(level: int, error: Error) -> None:
+    draft = Draft(a_quorum((3000, "CONTROLLER")))
+    draft.set_feature("metadata.version", level)
+    answer = describe(draft.finish(an_image().position).after)
+    assert (answer.error_code, len(answer.brokers)) == (error, 0 if error else 1)
+
+
 @pytest.mark.parametrize(
     ("version", "endpoint_type", "error"),
     [
