@@ -1,8 +1,8 @@
 """A ZooKeeper in memory: data versions, conditional multis, ephemerals, sequences, watches.
 
 The tree is shared by all sessions made from one `FakeEnsemble`; `expire` ends a session as the server would. It passes
-the contract of tests/contract/test_zookeeper.py, whose half for a real server has not been run yet. Unlike a server it answers at once, fires watches
-before it answers, and never lags, so that `sync` has nothing to do.
+the contract of tests/contract/test_zookeeper.py, whose half for a real server has not been run yet. Unlike a server it
+answers at once, fires watches before it answers, and never lags, so that `sync` has nothing to do.
 """
 
 from __future__ import annotations
