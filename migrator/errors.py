@@ -1223,6 +1223,18 @@ PROCESS_NOT_KNOWN = Finding(
     means="The service sends no signal to a process that it does not recognise. These controllers go on.",
     remedy="Stop them by hand where they run (systemctl, docker, or SIGTERM to the process).",
 )
+SYSTEM_REFUSED = Finding(
+    code="Z2K-4114",
+    says="The system refused{what}: {reason}.",
+    means="The command ended without an answer.",
+    remedy="Look at the path, its rights and the space on the disk (`df`), or name another one; then run it again.",
+)
+PORT_UNUSABLE = Finding(
+    code="Z2K-4115",
+    says="The service cannot listen on {host}:{port}: {reason}.",
+    means="The service did not start. Controllers go on.",
+    remedy="End what has the port (`ss -ltnp`), or give the service another `port`.",
+)
 WISH_FORGOTTEN = Finding(
     code="Z2K-4060",
     says="The {wish} that was asked for has not begun, and no driver keeps it: {reason}.",
