@@ -26,7 +26,7 @@ from migrator.lab.tools import random_cluster_id
 from tests.e2e.quorums import leading
 from tests.e2e.support import wait_for
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
 FAIL_OVER_S: Final = 20.0
 """The check-quorum time, an election that may be split, and a machine that does other things."""

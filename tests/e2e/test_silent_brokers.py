@@ -21,7 +21,7 @@ from migrator.wire.messages.topics import (
 from tests.e2e.quorums import start, three_controllers, wait_ruling
 from tests.e2e.support import wait_for
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
 SILENT = 2
 

@@ -20,7 +20,7 @@ from migrator.zk.session import ZkSession
 from tests.e2e.quorums import TOPICS, start, three_controllers, wait_ruling
 from tests.e2e.support import assert_same, produce, ready_cluster, wait_for, wait_zookeeper_rules
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
 BAD = b"\xff{not JSON"
 UNKNOWN_KEY = b'{"version":1,"config":{"no.such.key":"1"}}'

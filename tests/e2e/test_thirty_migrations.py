@@ -28,7 +28,7 @@ from migrator.zk.session import ZkSession
 from state_machine.control import CONTROL_FILE
 from tests.e2e.support import wait_for
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
 HEALTHY = 20
 DEADLINE_S = 90.0
