@@ -308,7 +308,8 @@ def test_the_script_does_what_it_says(tmp_path: Path, monkeypatch: pytest.Monkey
     assert_kept(life.data, life.promises)
     assert life.promises.is_retired
     assert life.promises.state.epoch == 4
-    assert life.promises.snapshots == {SnapshotId(100, 4)}
+    (kept,) = life.promises.snapshots
+    assert kept in (SnapshotId(100, 4), SnapshotId(101, 4)), "the leader's, or its own one behind it"
 
 
 @pytest.mark.parametrize("part", range(8))
