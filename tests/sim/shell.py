@@ -591,11 +591,21 @@ def _a_place() -> Iterator[Path]:
         shutil.rmtree(root, ignore_errors=True)
 
 
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Nothing is logged meanwhile; whoever logs afterwards in this process does it as before."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
+
+
 def run_shell_seed(seed: int) -> Result:
     """One run; never raises for what the simulation finds."""
     result = Result(seed, 0, 0)
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    with _a_place() as root, ExitStack() as patches, pytest.MonkeyPatch.context() as patched:
+    with _silence(), _a_place() as root, ExitStack() as patches, pytest.MonkeyPatch.context() as patched:
         world = ShellWorld(seed, root, patches, patched)
         try:
             world.loop.run_until_complete(world.run())
