@@ -23,13 +23,11 @@ from tests.support.fake_zookeeper import FakeEnsemble
 FIRES_S = 10.0
 """A bound for a watch that never fires; it is not waited for otherwise."""
 
-NOT_RUN_YET = pytest.mark.skip(reason="written, and never run against a real server yet: remove this and run it")
-
 Open = Callable[[], ZkSession]
 _roots = count()
 
 
-@pytest.fixture(scope="module", params=["memory", pytest.param("server", marks=[pytest.mark.lab, NOT_RUN_YET])])
+@pytest.fixture(scope="module", params=["memory", pytest.param("server", marks=pytest.mark.lab)])
 def connect(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
     """Opens another session of the same ZooKeeper."""
     if request.param == "memory":
