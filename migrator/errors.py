@@ -341,6 +341,22 @@ MIRROR_BROKE = Finding(
     means="Whether it was applied is not assumed: everything is read, compared and written again.",
     remedy="None needed when it comes once. When it repeats, follow the code or the path that the reason names.",
 )
+ZNODE_NOT_WRITTEN = Finding(
+    code="Z2K-2124",
+    says="{path} would be {bytes} bytes; ZooKeeper takes {limit}.",
+    means="ZooKeeper breaks the connection at a request above its jute.maxbuffer, and each repetition would break it "
+    "again. This znode stays as it is; everything else is written.",
+    remedy="Make it smaller with Kafka's tools: delete ACLs of that resource, shorten the configuration, or delete the "
+    "topic. Such requests are taken also while other changes are refused.",
+)
+TOPIC_NOT_WHOLE = Finding(
+    code="Z2K-2125",
+    says="Topic {topic} is not whole in ZooKeeper, so its later changes are not written there one by one.",
+    means="An earlier change of it could not be written. ZooKeeper keeps what it has of the topic; brokers are served "
+    "from the log.",
+    remedy="Make the earlier change possible (`zk2kraft status` names it), then restart the leading controller: the "
+    "next one compares everything and writes what differs.",
+)
 
 FENCED = Finding(
     code="Z2K-2003",
@@ -1200,6 +1216,12 @@ PATH_OUTSIDE = Finding(
     says="{path} of controller {node} lies outside the directories that this service may use: {roots}.",
     means="The service neither reads this file nor starts a controller with it.",
     remedy="Move the file, or add its directory to `roots` in the service's configuration and start the service again.",
+)
+PROCESS_NOT_KNOWN = Finding(
+    code="Z2K-4113",
+    says="Controllers {nodes} answer, but the processes that their control files name are not known to be theirs.",
+    means="The service sends no signal to a process that it does not recognise. These controllers go on.",
+    remedy="Stop them by hand where they run (systemctl, docker, or SIGTERM to the process).",
 )
 WISH_FORGOTTEN = Finding(
     code="Z2K-4060",

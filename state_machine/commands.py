@@ -19,6 +19,8 @@ from typing import Any, Final, Protocol
 import msgspec
 
 PROGRAM: Final = (sys.executable, "-m", "api")
+CHILDREN_NICE: Final = 10
+"""Inspections give way to looks, and to controllers on the same machine."""
 WORDS_MAX: Final = 600
 """How much of standard error is kept for a reason; the rest is in nobody's interest."""
 
@@ -52,6 +54,8 @@ class Commands:
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
         )
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PGRP, child.pid, CHILDREN_NICE)
         try:
             async with asyncio.timeout(limit_s):
                 output, errors = await child.communicate()

@@ -14,11 +14,12 @@ from typing import Any, Final
 from alembic import command
 from alembic.config import Config
 from alembic.util.exc import CommandError
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
-from migrator.errors import DATABASE_UNUSABLE
+from migrator.errors import DATABASE_UNUSABLE, FindingError
 
+HIDDEN: Final = "***"
 HERE: Final = Path(__file__).parent
 BUSY_TIMEOUT_MS: Final = 10_000
 """A writer holds the database for milliseconds; ten seconds without it is trouble, not traffic."""
@@ -28,15 +29,30 @@ WRITES: Final = "zk2kraft_writes"
 
 
 def open_database(url: str) -> Engine:
-    """Connect and upgrade. Raises Z2K-4016."""
-    engine = make_engine(url)
+    """Connect and upgrade. Raises Z2K-4016, which never names the password."""
+    try:
+        engine = make_engine(url)
+    except (SQLAlchemyError, ImportError, ValueError) as error:
+        raise _unusable(url, error) from None
     try:
         with engine.execution_options(**{WRITES: True}).begin() as connection:
             upgrade(connection)
     except (SQLAlchemyError, CommandError) as error:
         engine.dispose()
-        raise DATABASE_UNUSABLE.error(database=url, reason=str(error).splitlines()[0]) from error
+        raise _unusable(url, error) from None
     return engine
+
+
+def _unusable(url: str, error: Exception) -> FindingError:
+    """Without the password, also where a driver repeats the address that it was given."""
+    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    try:
+        parsed = make_url(url)
+    except (SQLAlchemyError, ValueError):
+        return DATABASE_UNUSABLE.error(database="(no address)", reason="it is not an SQLAlchemy URL")
+    for secret in (parsed.password, url):
+        reason = reason.replace(str(secret), HIDDEN) if secret else reason
+    return DATABASE_UNUSABLE.error(database=parsed.render_as_string(hide_password=True), reason=reason)
 
 
 def make_engine(url: str) -> Engine:

@@ -8,6 +8,7 @@ Handlers and the loop ask the same function, so a page, a refusal and a history 
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, Final
 
@@ -45,7 +46,7 @@ def evidence(snapshot: Snapshot, now: float) -> Evidence:
         return known
     known = replace(
         known,
-        looked_s=max(0.0, now - look.at),
+        looked_s=_age(now, look.at),
         silent=look.silent(),
         holder=look.zookeeper.holder,
         holder_id=look.zookeeper.holder_id,
@@ -56,6 +57,11 @@ def evidence(snapshot: Snapshot, now: float) -> Evidence:
     if status is None:
         return known if look.answering is None else replace(known, driver_reason="no controller that answers leads")
     return _with_driver(known, status)
+
+
+def _age(now: float, then: float) -> float:
+    """Seconds since then. When the clock went back nobody knows: that is as old as can be, never fresh."""
+    return now - then if now >= then else math.inf
 
 
 def _with_driver(known: Evidence, status: dict[str, Any]) -> Evidence:
@@ -121,7 +127,7 @@ def _check(snapshot: Snapshot, now: float) -> Inspection | None:
         said, shown = "it gave no result", snapshot.check["problem"]
     return Inspection(
         green=not snapshot.check["problem"] and snapshot.check["exit"] in CHECK_GO,
-        age_s=max(0.0, now - snapshot.checked_at),
+        age_s=_age(now, snapshot.checked_at),
         said=f"{said}: {shown}" if shown else said,
         codes=tuple(sorted({each["code"] for each in blocking})) or (INSPECTION_FAILED.code,),
     )
@@ -129,7 +135,7 @@ def _check(snapshot: Snapshot, now: float) -> Inspection | None:
 
 def _audited(run: AuditRun, now: float) -> Inspection:
     """A finished audit: what it compared, and whether it was green."""
-    age = max(0.0, now - (run.finished_at or run.asked_at))
+    age = _age(now, run.finished_at or run.asked_at)
     if run.state == "failed":
         return Inspection(green=False, age_s=age, said=run.problem, codes=(AUDIT_CANNOT_READ.code,))
     compared, different, not_read = (sum(each[key] for each in run.families) for key in _COUNTS)
@@ -141,7 +147,7 @@ def _audited(run: AuditRun, now: float) -> Inspection:
 def _rehearsed(run: AuditRun, now: float) -> Inspection:
     """As old as what it read: its row was made just before the reading began."""
     found = _audited(run, now)
-    return replace(found, age_s=max(0.0, now - run.asked_at), ended_s=found.age_s)
+    return replace(found, age_s=_age(now, run.asked_at), ended_s=found.age_s)
 
 
 _COUNTS: Final = ("compared", "different", "not_read")

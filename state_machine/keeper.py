@@ -17,7 +17,13 @@ from typing import Final
 
 import structlog
 
-from migrator.errors import CONTROLLER_DOES_NOT_STAY, CONTROLLER_SILENT, HANDED_BACK, Occurrence
+from migrator.errors import (
+    CONTROLLER_DOES_NOT_STAY,
+    CONTROLLER_SILENT,
+    HANDED_BACK,
+    PROCESS_NOT_KNOWN,
+    Occurrence,
+)
 from state_machine.bounds import Bounds
 from state_machine.gates import Holder
 from state_machine.inventory import ControllerEntry, file_faults
@@ -48,7 +54,11 @@ class Keeper:
         launcher: Launcher,
         bounds: Bounds | None = None,
         clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
     ) -> None:
+        """clock: wall time, kept in rows. steady: never goes back; what waiting is measured by."""
+        self._steady = steady
+        self._first_seen: dict[tuple[int, int, float], tuple[float, float]] = {}
         self._bounds = bounds or Bounds()
         self._store = store
         self._launcher = launcher
@@ -69,12 +79,17 @@ class Keeper:
     async def stop_all(self, snapshot: Snapshot) -> Outcome:
         """Tell every controller that runs to stop; it may take a few looks until none does."""
         answering = {} if snapshot.observation is None else {e.node_id: e.pid for e in snapshot.observation.controllers}
-        stopping = []
+        stopping: list[int] = []
+        unknown: list[int] = []
         for entry in snapshot.inventory.controllers:
             pid = answering.get(entry.node_id) or self._running_pid(snapshot.processes.get(entry.node_id))
-            if pid is not None:
-                stopping.append(entry.node_id)
-                self._launcher.ask_to_stop(pid)
+            if pid is None:
+                continue
+            told = self._launcher.ask_to_stop(pid, entry)
+            (stopping if told else unknown).append(entry.node_id)
+        if unknown:
+            problem = PROCESS_NOT_KNOWN.found(nodes=unknown)
+            return Outcome(f"blocked: {problem.text}", (problem,))
         return Outcome(f"waiting: controllers {stopping} are stopping" if stopping else "no controller of ours runs")
 
     async def _see_to(self, snapshot: Snapshot, entry: ControllerEntry, node: Node | None) -> Outcome:
@@ -96,7 +111,7 @@ class Keeper:
                 node=entry.node_id, times=quick_ends, words=self._words(node), log=node.log
             )
             return Outcome(f"blocked: {problem.text}", (problem,))
-        if node is not None and quick_ends and self._clock() < self._next_start(node, quick_ends):
+        if node is not None and quick_ends and self._age(node) < 2.0**quick_ends:
             return Outcome(f"waiting: controller {entry.node_id} ended ({self._words(node)}) and is started again soon")
         if fault is not None:
             return Outcome(f"blocked: controller {entry.node_id} is not started: {fault.code} {fault.text}", (fault,))
@@ -105,7 +120,7 @@ class Keeper:
 
     async def _finish(self, snapshot: Snapshot, entry: ControllerEntry, node: Node | None) -> Outcome:
         """The end of such a process is what was wanted, so none is counted."""
-        if node is not None and self._clock() - (node.started_at or 0.0) < FINISH_PAUSE_S:
+        if node is not None and self._age(node) < FINISH_PAUSE_S:
             return Outcome(
                 f"waiting: controller {entry.node_id} went to finish the hand-back and ended ({self._words(node)}); it "
                 "is started again if the claim still stands"
@@ -114,7 +129,7 @@ class Keeper:
         return Outcome(f"waiting: controller {entry.node_id} finishes the hand-back (0 s)")
 
     def _starting(self, entry: ControllerEntry, node: Node, does: str) -> Outcome:
-        age = self._clock() - (node.started_at or 0.0)
+        age = self._age(node)
         if age < START_PATIENCE_S:
             return Outcome(f"waiting: controller {entry.node_id} {does} ({age:.0f} s)")
         problem = CONTROLLER_SILENT.found(node=entry.node_id, reason=f"process {node.pid} runs; its log is {node.log}")
@@ -122,13 +137,15 @@ class Keeper:
 
     async def _launch(self, snapshot: Snapshot, entry: ControllerEntry, quick_ends: int) -> None:
         launched = self._launcher.launch(snapshot.migration.name, entry)
+        started_at = self._clock()
+        self._first_seen[snapshot.id, entry.node_id, started_at] = (self._steady(), 0.0)
         log.info("controller.launched", node=entry.node_id, pid=launched.pid, log=launched.log)
         await self._record(
             snapshot,
             entry,
             pid=launched.pid,
             process_mark=launched.mark,
-            started_at=self._clock(),
+            started_at=started_at,
             quick_ends=quick_ends,
             log=launched.log,
         )
@@ -143,10 +160,20 @@ class Keeper:
         return node.pid if self._launcher.runs(node.pid, node.process_mark or "") else None
 
     def _is_young(self, node: Node) -> bool:
-        return self._clock() - (node.started_at or 0.0) < QUICK_END_S
+        return self._age(node) < QUICK_END_S
 
-    def _next_start(self, node: Node, quick_ends: int) -> float:
-        return (node.started_at or 0.0) + 2.0**quick_ends
+    def _age(self, node: Node) -> float:
+        """Seconds since its process was started, by the steady clock from when this service saw it first.
+
+        Only a start before this life of the service is judged by wall time, and never by one that went back.
+        """
+        started = node.started_at or 0.0
+        key = (node.migration_id, node.node_id, started)
+        if key not in self._first_seen:
+            self._first_seen = {known: at for known, at in self._first_seen.items() if known[:2] != key[:2]}
+            self._first_seen[key] = (self._steady(), max(self._clock() - started, 0.0))
+        seen_at, age_then = self._first_seen[key]
+        return age_then + self._steady() - seen_at
 
     def _words(self, node: Node) -> str:
         return "no log" if node.log is None else self._launcher.words(node.log)

@@ -22,6 +22,8 @@ from state_machine.commands import PROGRAM, last_words
 from state_machine.inventory import ControllerEntry
 
 LOG_TAIL_BYTES: Final = 8_000
+PID_LEAST: Final = 2
+"""-1 would be every process of this user, 0 this group, 1 the first of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Launcher(Protocol):
 
     def launch(self, migration: str, entry: ControllerEntry) -> Launched: ...
     def runs(self, pid: int, mark: str) -> bool: ...
-    def ask_to_stop(self, pid: int) -> None: ...
+    def ask_to_stop(self, pid: int, entry: ControllerEntry) -> bool: ...
     def words(self, log: str) -> str: ...
 
 
@@ -68,16 +70,33 @@ class ControllerProcesses:
         return Launched(child.pid, process_mark(child.pid) or "", str(log))
 
     def runs(self, pid: int, mark: str) -> bool:
+        if pid < PID_LEAST:
+            return False
         child = self._children.get(pid)
         if child is not None and child.poll() is not None:
             del self._children[pid]
             return False
         return process_mark(pid) == mark
 
-    def ask_to_stop(self, pid: int) -> None:
-        """SIGTERM; the controller leaves its quorum in order."""
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)
+    def ask_to_stop(self, pid: int, entry: ControllerEntry) -> bool:
+        """SIGTERM; the controller leaves its quorum in order. False when this process is not known to be it.
+
+        The number may come from a file that others write: the process is held, recognised, and only then told.
+        """
+        if pid < PID_LEAST:
+            return False
+        try:
+            held = os.pidfd_open(pid)
+        except OSError:
+            return False
+        try:
+            if pid not in self._children and not is_controller(pid, entry.properties):
+                return False
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(held, signal.SIGTERM)
+            return True
+        finally:
+            os.close(held)
 
     def words(self, log: str) -> str:
         """What it said last; a finding, if it named one."""
@@ -88,6 +107,21 @@ class ControllerProcesses:
         except OSError as error:
             return f"its log cannot be read ({error})"
         return last_words(text) or "it said nothing"
+
+
+def is_controller(pid: int, properties: str) -> bool:
+    """Whether this process runs `controller FILE` with this very file, as this user."""
+    process = Path(f"/proc/{pid}")
+    try:
+        words = [os.fsdecode(word) for word in (process / "cmdline").read_bytes().split(b"\0")]
+        directory, owner = os.readlink(process / "cwd"), process.stat().st_uid
+    except OSError:
+        return False
+    if "controller" not in words or owner != os.getuid():
+        return False
+    wanted = os.path.realpath(properties)
+    files = words[words.index("controller") + 1 :]
+    return any(os.path.realpath(os.path.join(directory, word)) == wanted for word in files if word)
 
 
 def process_mark(pid: int) -> str | None:

@@ -193,7 +193,7 @@ class Reconciler:
         faults = self._inspections.faults(migration_id)
         if faults:
             outcome = Outcome(outcome.reason, (*outcome.problems, *faults))
-        return outcome, (await asyncio.to_thread(self._store.snapshot, migration_id)).phase
+        return outcome, Phase(await asyncio.to_thread(self._store.phase, migration_id))
 
     async def _look_and_act(self, migration_id: int) -> Outcome:
         snapshot, disagrees = await self._look(migration_id)

@@ -2,9 +2,9 @@
 
 In:   a delta (what changed in the log, or what a reading of ZooKeeper showed to differ), the claim with every
       version that a write must name, and the shape of the tree where an image cannot tell it.
-Out:  multis in order. Each begins with a check of `/controller_epoch` and a check of `/migration`; the last one sets
-      `/migration` instead. So a stale writer fails at its first operation, many can be in flight, and `/migration`
-      moves only when everything before it was applied.
+Out:  multis in order. Each begins with a check of `/controller_epoch` and sets `/migration` at the version that the one
+      before it left; only the last one moves what it says. So a stale writer fails at its first operation, many can be
+      in flight, nothing behind a refused one is applied, and `/migration` says what was applied whole.
 Elsewhere: sending, and what to do when one is refused (node.mirror_node); reading ZooKeeper (node.tree_reader).
 Rules: the same delta gives the same multis (R-866-02), but for the salts of passwords. A topic's creation or deletion
 is one multi where it fits. Deletions come first, so that a name can be taken again (K-07). The data version of each
@@ -26,6 +26,7 @@ from typing import Final
 from migrator.driver.claim import Claim
 from migrator.driver.paths_set import PathsSet
 from migrator.driver.unmirrored import Job, Unmirrored, attempted
+from migrator.errors import TOPIC_NOT_WHOLE, ZNODE_NOT_WRITTEN
 from migrator.model.diff import MIRRORED_CONFIGS, same_partition
 from migrator.model.draft import Delta
 from migrator.model.image import NO_CONFIG, NO_QUOTAS, Image, Position
@@ -44,7 +45,7 @@ from migrator.model.values import (
 from migrator.zk import paths
 from migrator.zk.acl_znodes import acl_change, acl_data, acl_path, token_change, token_data
 from migrator.zk.entity_znodes import QUOTA_KEYS, entity_data, entity_path
-from migrator.zk.multi import Check, Create, Delete, Multi, Operation, SetData
+from migrator.zk.multi import ZNODE_BYTES_MAX, Check, Create, Delete, Multi, Operation, SetData
 from migrator.zk.passwords import PasswordEncoder, encoded_config
 from migrator.zk.znodes import (
     MigrationZnode,
@@ -73,11 +74,14 @@ class Shape:
     below: by topic name, every znode below the topic's own, where that was read. Of other topics there are exactly
         those that the image has.
     unreadable: brokers with a password in ZooKeeper that cannot be decoded: their configuration stays as it is there.
+    unmirrored: subjects of what could not be written before. A topic among them is not as the image says, and nothing
+        of it is changed before it was read again.
     """
 
     configs: Set[str] = frozenset()
     below: Mapping[str, Collection[str]] = field(default_factory=dict)
     unreadable: frozenset[str] = frozenset()
+    unmirrored: frozenset[Hashable] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +216,7 @@ class _Writer:
         self._claim = claim
         self._passwords = passwords
         self._below = shape.below
+        self._unmirrored = shape.unmirrored
         self.configs = PathsSet(shape.configs)
         self._dropped: set[str] = set()
         self._noted: list[tuple[str, bool]] = []
@@ -225,6 +230,10 @@ class _Writer:
                 problem = paths.problem_of(operation.path)
                 if problem is not None:
                     raise ValueError(f"{operation.path}: {problem}")
+                if isinstance(operation, (Create, SetData)) and operation.znode_bytes > ZNODE_BYTES_MAX:
+                    raise ZNODE_NOT_WRITTEN.error(
+                        path=operation.path, bytes=operation.znode_bytes, limit=ZNODE_BYTES_MAX
+                    )
         except Exception:
             for path, stands in reversed(self._noted):
                 (self.configs.discard if stands else self.configs.add)(path)
@@ -281,6 +290,8 @@ class _Writer:
         return [Delete(each) for each in _deepest_first(read) if each == path or each.startswith(f"{path}/")]
 
     def change_topic(self, before: Topic, after: Topic) -> list[Operation]:
+        if after.id in self._unmirrored:
+            raise TOPIC_NOT_WHOLE.error(topic=after.name)
         operations: list[Operation] = []
         if _assignment(before) != _assignment(after):
             operations.append(SetData(paths.topic(after.name), topic_data(after)))
@@ -494,11 +505,12 @@ def _pieces(group: list[Operation]) -> list[list[Operation]]:
 
 
 def _chain(packed: list[list[Operation]], claim: Claim, at: Position) -> tuple[tuple[Multi, ...], Claim]:
-    """Guard each multi; the last one moves `/migration` on."""
+    """Guard each multi by the version that the one before it left; only the last one says that `at` is mirrored."""
     guard = Check(paths.CONTROLLER_EPOCH, claim.epoch_version)
-    unmoved = Check(paths.MIGRATION, claim.migration_version)
-    znode = MigrationZnode(claim.node, claim.kraft_epoch, at.offset, at.epoch)
-    moved = SetData(paths.MIGRATION, migration_data(znode), claim.migration_version)
-    multis = [Multi((guard, unmoved, *operations)) for operations in packed[:-1]]
-    multis.append(Multi((guard, moved, *packed[-1])))
-    return tuple(multis), replace(claim, migration_version=claim.migration_version + 1, at=at)
+    places = [claim.at] * (len(packed) - 1) + [at]
+    multis = []
+    for number, (place, operations) in enumerate(zip(places, packed, strict=True)):
+        znode = MigrationZnode(claim.node, claim.kraft_epoch, place.offset, place.epoch)
+        moved = SetData(paths.MIGRATION, migration_data(znode), claim.migration_version + number)
+        multis.append(Multi((guard, moved, *operations)))
+    return tuple(multis), replace(claim, migration_version=claim.migration_version + len(packed), at=at)

@@ -98,6 +98,8 @@ class ActiveController:
         self._resumed.set()
         self._is_apart = False
         """A decision about many partitions is being made, or appended."""
+        self._deciding: asyncio.Task[tuple[Decision, asyncio.Future[Message] | None]] | None = None
+        """The last one; held here, since the loop alone would not keep a task alive."""
         self._last_append_ms = 0
 
     # --- following -----------------------------------------------------------------------------------------
@@ -265,9 +267,11 @@ class ActiveController:
             decide, situation, request, version, writes_allowed=allowed, brokers_served=served, blocked=blocked
         )
         if may_touch_many(self.newest, request):
-            apart = asyncio.create_task(self._apart(decided), name="decide-apart")
+            self._deciding = asyncio.create_task(self._apart(decided), name="decide-apart")
             try:
-                decision, future = await asyncio.shield(apart)  # whoever asked may go away; the slices are ended
+                decision, future = await asyncio.shield(
+                    self._deciding
+                )  # whoever asked may go away; the slices are ended
             except LeadershipLost:
                 return refuse(request, Error.NOT_CONTROLLER)
         else:

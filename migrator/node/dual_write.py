@@ -42,7 +42,7 @@ from migrator.errors import (
 )
 from migrator.model.diff import diff
 from migrator.model.draft import Delta
-from migrator.model.image import Image
+from migrator.model.image import Image, Position
 from migrator.model.values import Mark
 from migrator.node.amending import amended
 from migrator.node.claims import refusal
@@ -104,7 +104,9 @@ class DualWriteActs:
             return d.claim_watch.touched(seen)
         if d.must_go_back():
             return d.too_late()
-        claim = replace(claim, migration_version=seen.migration_version)
+        assert seen.migration is not None
+        at = Position(seen.migration.kraft_metadata_epoch, seen.migration.kraft_metadata_offset)
+        claim = replace(claim, migration_version=seen.migration_version, at=at)
         await self._heal_leaders()
         orders = await asyncio.to_thread(read_orders, d.session)
         begun = await self._begin_ordered()

@@ -108,7 +108,8 @@ class Mirror:
         if self._broken:
             return
         position = delta.after.position
-        shape = Shape(self._configs, unreadable=self._unreadable)
+        held = frozenset(each.subject for each in self.unmirrored)
+        shape = Shape(self._configs, unreadable=self._unreadable, unmirrored=held)
         try:
             planned = plan(delta, self._planned_claim, position, shape, self._passwords)
             self._note_unmirrored(still_unmirrored(self.unmirrored, delta, planned))

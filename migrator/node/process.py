@@ -344,7 +344,7 @@ class ControllerProcess:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._close_listeners(parts)
         if parts.driver is not None:
-            await parts.driver.propagator.channels.close()
+            await parts.driver.propagator.stop()
         if parts.acts is not None:
             await parts.acts.close()
         if parts.session is not None:

@@ -81,6 +81,7 @@ def plan_release(
     if absent:
         reason = f"brokers {absent} hold replicas and are not in ZooKeeper mode ({paths.BROKER_IDS})"
         raise RELEASE_REFUSED.error(reason=reason)
+    _refuse_odd_registrations(tree)
     multi = _multi(seen, tree, _orders(session, drop_orders=drop_orders))
     mirrored = _what_zookeeper_has(seen, tree, logs, accept_loss=accept_loss)
     return ReleasePlan(describe(seen), mirrored, tuple(sorted(live)), multi)
@@ -113,6 +114,13 @@ def describe(seen: Seen) -> tuple[str, ...]:
 
 def _trouble_with_migration(seen: Seen) -> str:
     return "absent" if seen.migration_version < 0 else "unreadable"
+
+
+def _refuse_odd_registrations(tree: Tree) -> None:
+    """A ZooKeeper controller ends its election over a registration that it cannot read, and nobody is controller."""
+    for problem in tree.problems:
+        if str(problem.values.get("path", "")).startswith(f"{paths.BROKER_IDS}/"):
+            raise RELEASE_REFUSED.error(reason=problem.text.rstrip("."))
 
 
 # --- the multi --------------------------------------------------------------------------------------------

@@ -38,12 +38,20 @@ class Create:
     ephemeral: bool = False
     sequence: bool = False
 
+    @property
+    def znode_bytes(self) -> int:
+        return len(self.path.encode()) + len(self.data)
+
 
 @dataclass(frozen=True, slots=True)
 class SetData:
     path: str
     data: bytes
     version: int = ANY_VERSION
+
+    @property
+    def znode_bytes(self) -> int:
+        return len(self.path.encode()) + len(self.data)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ A bulk read is not a snapshot: compare `mzxid`.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,7 +20,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-import structlog
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
     EXCEPTIONS,
@@ -35,7 +35,7 @@ from migrator.errors import ZOOKEEPER_REFUSES, FindingError
 from migrator.zk.bulk_read import ChildrenMany, GetMany, Refusal, Znode
 from migrator.zk.kazoo_calls import CALL_TIMEOUT_S, refuse_unconnected, translated, znode_of
 
-log = structlog.get_logger()
+log = logging.getLogger(__name__)
 
 READS_PER_REQUEST: Final = 250
 """Paths per multi-read. One long read delays the requests behind it on the server; 250 cost it about 1 ms."""
@@ -153,7 +153,7 @@ class ReadPipeline:
                     break
                 except _LOST:
                     self._wait_answered()
-        log.info("zookeeper.no_multi_read", means="a server before 3.6; znodes are read one by one")
+        log.warning("ZooKeeper is older than 3.6 (it has no multi-read): znodes are read one by one, which is slower")
         return False
 
     def _wait_answered(self) -> None:

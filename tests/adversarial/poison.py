@@ -25,6 +25,7 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
+from migrator.errors import FindingError
 from migrator.lab.classes import prepared
 from migrator.lab.cluster import Cluster
 from migrator.lab.laboratory import Laboratory
@@ -208,8 +209,11 @@ class Stage:
         broker = self.chance.choice(self.cluster.brokers)
         broker.stop()
         broker.start()
-        took_s = broker.wait_ready()
-        return self.look("restart", f"{broker.name} stopped and started", f"ready after {took_s:.1f} s")
+        try:
+            answer = f"ready after {broker.wait_ready():.1f} s"
+        except FindingError as error:
+            answer = str(error)
+        return self.look("restart", f"{broker.name} stopped and started", answer)
 
     def active_port(self) -> int:
         active = ruling(self.ours) or wait_ruling(self.ours, RULES_S)
@@ -297,7 +301,8 @@ def run(stage: Stage, rounds: int, only: Sequence[str]) -> None:
     kazoo = KazooClient(stage.cluster.zookeeper_connect)
     kazoo.start(10)
     stage.cluster.laboratory.on_close.callback(lambda: (kazoo.stop(), kazoo.close()))
-    families = poisons(stage, Gardener(kazoo, OURS), only)
+    gardener = Gardener(kazoo, OURS)
+    families = poisons(stage, gardener, only)
     for family, chosen in shared_out(families, rounds, stage.chance).items():
         for number, poison in enumerate(chosen, 1):
             if not stage.play(poison):
@@ -305,6 +310,7 @@ def run(stage: Stage, rounds: int, only: Sequence[str]) -> None:
             if family in ("znodes", "brokers") and number % ZNODES_PER_FAIL_OVER == 0 and not stage.fail_over(family):
                 return
     if stage.fail_over("fail-over"):
+        gardener.weed()
         stage.restart_a_broker()
 
 

@@ -62,6 +62,7 @@ DWELLS_S: Final = 2.0
 MIXES_S: Final = 0.2
 """After a round, for clients to do something under ZooKeeper."""
 HAND_BACKS_MAX: Final = 3
+BEGINS_MAX: Final = 3
 BEFORE_THE_CLAIM: Final = ("latch", "claim", "raise epoch")
 
 Say = Callable[[str], None]
@@ -136,7 +137,7 @@ class Run:
                 if time.monotonic() - began > self.limit_s:
                     break
                 self._rest()
-                self._round(each, last=each is plan[-1])
+                self._play_round(each, last=each is plan[-1])
             with self.load.quiet():
                 self._check()
                 assert list(self.outside.violations()) == []
@@ -155,7 +156,15 @@ class Run:
 
     # --- one round -----------------------------------------------------------------------------------------
 
-    def _round(self, plan: Round, *, last: bool) -> None:
+    def _play_round(self, plan: Round, *, last: bool) -> None:
+        """A takeover that was never begun is no round: it is asked for again."""
+        for _ in range(BEGINS_MAX):
+            if self._round(plan, last=last):
+                return
+        raise AssertionError(f"{plan}: not begun in {BEGINS_MAX} tries, the driver is {self.controller.status()}")
+
+    def _round(self, plan: Round, *, last: bool) -> bool:
+        """Whether the takeover began."""
         began, epoch = time.monotonic(), self._epoch()
         moves = self._begin(plan)
         reached = self._reaches(plan, moves)
@@ -169,12 +178,14 @@ class Run:
         assert self._epoch() > epoch or not claimed, (
             f"{plan}: a takeover raises the epoch, also one that was given back"
         )
-        self.result.rounds += 1
+        begun = not outcome.startswith("not begun")
+        self.result.rounds += begun
         self.result.outcomes[outcome] += 1
         self.say(f"{plan}: {outcome} ({time.monotonic() - began:.1f} s)")
         if outcome.startswith("retired"):
             self._fresh_quorum(start=not last)
         time.sleep(MIXES_S)
+        return begun
 
     def _begin(self, plan: Round) -> int:
         """Ask for the takeover. Returns the number of the driver's last move before that."""

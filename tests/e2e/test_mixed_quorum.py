@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from migrator.lab.cluster import Cluster
 from migrator.lab.controller import Controller
@@ -27,6 +27,13 @@ KILLS = 10
 EACH_KIND = 3
 """Of the kills, at least so many hit a leader of ours, and at least so many one of Kafka's."""
 STOCK_FAIL_OVER_S = 40.0
+NO_LEADER_EXPLAINS = frozenset(
+    {
+        *(KafkaError.POLICY_VIOLATION, KafkaError.INVALID_REQUEST, KafkaError.UNSUPPORTED_VERSION),
+        *(KafkaError.TOPIC_EXCEPTION, KafkaError.INVALID_PARTITIONS),
+        *(KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED),
+    }
+)
 
 
 NOTICES_FIRST = {"controller.quorum.fetch.timeout.ms": 1200}
@@ -72,6 +79,8 @@ class Load:
         self._ends = threading.Event()
         self.created: list[str] = []
         self.asked = 0
+        self.unexpected: list[str] = []
+        """What no leader that was killed explains."""
 
     @contextmanager
     def running(self) -> Iterator[Load]:
@@ -83,6 +92,7 @@ class Load:
             self._ends.set()
             thread.join(60)
             assert not thread.is_alive()
+        assert self.unexpected == []
 
     def _run(self) -> None:
         while not self._ends.is_set() and self.asked < 2_000:
@@ -91,8 +101,12 @@ class Load:
             try:
                 self._cluster.create_topics([name], partitions=2)
                 self.created.append(name)
-            except (KafkaException, AssertionError):
-                pass  # nobody led: it may be there or not
+            except KafkaException as error:  # nobody led: it may be there or not
+                if error.args[0].code() in NO_LEADER_EXPLAINS:
+                    self.unexpected.append(f"{name}: {error}")
+            except BaseException as error:  # this thread ends; whoever waits for it hears why
+                self.unexpected.append(f"{name}: {error!r}")
+                raise
             self._ends.wait(0.2)
 
 

@@ -6,6 +6,8 @@ Each oddity by itself, in memory: tests/unit/node/test_spoiled_trees.py and test
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from migrator.lab.ours import OurController
 from migrator.zk.multi import Multi, SetData
 from migrator.zk.session import ZkSession
 from tests.e2e.quorums import TOPICS, start, three_controllers, wait_ruling
-from tests.e2e.support import assert_same, produce, wait_for, wait_zookeeper_rules
+from tests.e2e.support import assert_same, produce, ready_cluster, wait_for, wait_zookeeper_rules
 
 pytestmark = pytest.mark.lab
 
@@ -113,4 +115,29 @@ def test_a_spoiled_tree_and_a_fail_over_keep_nobody_waiting_and_nothing_is_delet
         second.wait_state("RETIRED", deadline_s=40)
         wait_zookeeper_rules(cluster, deadline_s=10)
         for name in TOPICS:
+            produce(cluster, name, 20)
+
+
+def release(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "api", "release", "-z", cluster.zookeeper_connect, *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_a_release_with_nobody_alive_deletes_no_topic_that_an_old_script_named(laboratory: Laboratory) -> None:
+    with ready_cluster(laboratory, topics=len(TOPICS)) as (cluster, controller):
+        controller.start()
+        controller.wait_dual_write(30)
+        for name in TOPICS:
+            produce(cluster, name, 20)
+        controller.kill()
+        plant(cluster, {MARK: b"", "/admin/reassign_partitions": b'{"version":1,"partitions":[]}'})
+        refused = release(cluster, "--execute")
+        assert (refused.returncode, "Z2K-2102" in refused.stderr) == (2, True)
+        assert cluster.zk.exists(MARK)
+        done = release(cluster, "--drop-orders", "--execute")
+        assert done.returncode == 0, done.stderr
+        wait_zookeeper_rules(cluster, deadline_s=10)
+        assert not cluster.zk.children("/admin/delete_topics")
+        cluster.create_topics(["after-the-release"])
+        for name in (*TOPICS, "after-the-release"):
             produce(cluster, name, 20)

@@ -7,6 +7,7 @@ code, so the jars are theirs, not only the setting.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from functools import partial
@@ -34,6 +35,8 @@ def of_version(tmp_path: Path, kafka: str) -> Iterator[Laboratory]:
     try:
         artifacts = prepared(kafka)
     except FindingError as error:
+        if os.environ.get("CI"):  # there a release that cannot be had is a release that nobody looked at
+            raise
         pytest.skip(f"Kafka {kafka} cannot be had here: {error}")
     with Laboratory(tmp_path / "lab", artifacts) as opened:
         yield opened

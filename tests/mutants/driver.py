@@ -6,8 +6,13 @@ from typing import Final
 
 from tests.mutants.fault import Fault
 
-UNIT: Final = ("tests/unit/driver",)
 DRIVER: Final = "migrator/driver/"
+
+
+def of(*files: str) -> tuple[str, ...]:
+    """Tests of this package."""
+    return tuple(f"tests/unit/driver/{file}" for file in files)
+
 
 FAULTS: Final = (
     Fault(
@@ -15,49 +20,49 @@ FAULTS: Final = (
         "multis = [Multi((guard, unmoved, *operations)) for operations in packed[:-1]]",
         "multis = [Multi((guard, *operations)) for operations in packed[:-1]]",
         "multis in flight apply after an earlier one was refused",
-        UNIT,
+        of("test_mirror.py", "test_mirror_pipelined.py"),
     ),
     Fault(
         DRIVER + "mirror.py",
         "    multis.append(Multi((guard, moved, *packed[-1])))",
         "    multis.append(Multi((moved, *packed[-1])))",
         "a controller that was replaced goes on writing",
-        UNIT,
+        of("test_mirror.py", "test_mirror_pipelined.py"),
     ),
     Fault(
         DRIVER + "mirror.py",
         "    groups = [group for group in groups if group]\n",
         "    groups = [group for group in groups if group][::-1]\n",
         "a topic that was deleted and made again ends as deleted (K-07)",
-        UNIT,
+        of("test_mirror.py", "test_mirror_pipelined.py"),
     ),
     Fault(
         DRIVER + "claim.py",
         "        zk_epoch=max(displaced.zk_epoch, displaced.kraft_epoch) + 1,",
         "        zk_epoch=displaced.zk_epoch,",
         "the old controller is not fenced",
-        UNIT,
+        of("test_claim.py"),
     ),
     Fault(
         DRIVER + "claim.py",
         "    epoch = max(claim.zk_epoch, highest_state_epoch)\n",
         "    epoch = claim.zk_epoch\n",
         "the next ZooKeeper controller is outranked by partition states (F-40)",
-        UNIT,
+        of("test_claim.py"),
     ),
     Fault(
         DRIVER + "claim.py",
         "        Check(paths.CONTROLLER_EPOCH, claim.epoch_version),\n        SetData(paths.MIGRATION, _migration",
         "        SetData(paths.MIGRATION, _migration",
         "a claim that was lost is made persistent",
-        UNIT,
+        of("test_claim.py"),
     ),
     Fault(
         DRIVER + "claim.py",
         "        and seen.controller.kraft_epoch == claim.kraft_epoch\n",
         "",
         "the claim of a later leader counts as this leader's own",
-        UNIT,
+        of("test_claim.py"),
     ),
     Fault(
         DRIVER + "guard.py",
@@ -65,34 +70,34 @@ FAULTS: Final = (
         "        if topic not in deleted and (order.broker, topic, partition) not in removed:",
         "    for topic, partition in _one_by_one(missing):\n        if False:",
         "a full send moves logs aside that it does not name",
-        UNIT,
+        of("test_guard.py"),
     ),
     Fault(
         DRIVER + "guard.py",
         "        if topic not in named:\n",
         "        if False:\n",
         "a full send drops the committed offsets of topics that it does not name",
-        UNIT,
+        of("test_guard.py"),
     ),
     Fault(
         DRIVER + "teller.py",
         "        waiting = needs_zookeeper_first(delta) | self._topics_behind_held(delta)",
         "        waiting = needs_zookeeper_first(delta)",
         "brokers hear of a change before that of which it is a change",
-        UNIT,
+        of("test_teller.py"),
     ),
     Fault(
         DRIVER + "copy.py",
         "    return PRODUCER_ID_BLOCK * (brokers + 1)",
         "    return 0",
         "producer ids are handed out twice",
-        UNIT,
+        of("test_copy.py"),
     ),
     Fault(
         DRIVER + "machine.py",
         "    (State.COMMITTING, Happened.MUST_GO_BACK): State.GIVING_UP,",
         "    (State.COMMITTING, Happened.MUST_GO_BACK): State.ABORTING,",
         "an abort after the commit leaves a log that may lead again",
-        UNIT,
+        of("test_machine.py"),
     ),
 )

@@ -6,8 +6,13 @@ from typing import Final
 
 from tests.mutants.fault import Fault
 
-UNIT: Final = ("tests/unit/node",)
 NODE: Final = "migrator/node/"
+
+
+def of(*files: str) -> tuple[str, ...]:
+    """Tests of this package."""
+    return tuple(f"tests/unit/node/{file}" for file in files)
+
 
 FAULTS: Final = (
     Fault(
@@ -15,111 +20,111 @@ FAULTS: Final = (
         "            self._on_flushed(end, generation, took_s)",
         "            self._on_flushed(self._store.end, generation, took_s)",
         "acknowledges what was appended while the disk was still writing",
-        UNIT,
+        of("test_log_flusher.py"),
     ),
     Fault(
         NODE + "log_store.py",
         "        os.fsync(segment.descriptor)\n        _write_indexes(segment)\n",
         "        _write_indexes(segment)\n",
         "a tail that only the page cache has is taken for durable after a restart",
-        UNIT,
+        of("test_power_cuts.py"),
     ),
     Fault(
         NODE + "log_store.py",
         "        os.ftruncate(segment.descriptor, size)\n        os.fsync(segment.descriptor)\n",
         "        os.ftruncate(segment.descriptor, size)\n",
         "a truncated tail comes back after a power cut",
-        UNIT,
+        of("test_power_cuts.py"),
     ),
     Fault(
         NODE + "storage.py",
         "        file.flush()\n        os.fsync(file.fileno())\n",
         "        file.flush()\n",
         "a power cut loses votes and marks",
-        UNIT,
+        of("test_power_cuts.py"),
     ),
     Fault(
         NODE + "storage.py",
         "    temporary.replace(path)\n    sync_directory(path.parent)\n",
         "    temporary.replace(path)\n",
         "a power cut brings an old vote back",
-        UNIT,
+        of("test_power_cuts.py"),
     ),
     Fault(
         NODE + "snapshot_files.py",
         '        with part.open("r+b") as file:\n            os.fsync(file.fileno())\n',
         "",
         "a received snapshot has its name and not its bytes after a power cut",
-        UNIT,
+        of("test_power_cuts.py"),
     ),
     Fault(
         NODE + "active_controller.py",
         "        if not self._pending:\n            return None\n",
         "        if not decision.records:\n            return None\n",
         "replies that rest on uncommitted facts",
-        UNIT,
+        of("test_server_stop.py"),
     ),
     Fault(
         NODE + "dual_write.py",
         "        if foreign:\n            error",
         "        if False:\n            error",
         "a successor deletes topics that only ZooKeeper has (Z2K-2013)",
-        UNIT,
+        of("test_ways_refused.py", "test_ways_back.py"),
     ),
     Fault(
         NODE + "dual_write.py",
         "                d.now.fresh_copy = False  # a broker",
         "                pass  # a broker",
         "gives the cluster up after brokers were told",
-        UNIT,
+        of("test_ways_refused.py", "test_ways_back.py"),
     ),
     Fault(
         NODE + "hand_back.py",
         "            if not report.same:",
         "            if report.different:",
         "keys that could not be read pass the audit of a hand-back (Z2K-2014)",
-        UNIT,
+        of("test_ways_refused.py", "test_ways_back.py"),
     ),
     Fault(
         NODE + "hand_back.py",
         "        await retire_log(d, msgspec.json.encode(left).decode())\n",
         "",
         "the claim is deleted and the log can still be used",
-        UNIT,
+        of("test_ways_refused.py", "test_ways_back.py"),
     ),
     Fault(
         NODE + "claiming.py",
         '            return recognise(await self.d.claim_watch.seen(), claim), "its answer',
         '            return False, "its answer',
         "a claim whose answer was lost counts as refused (K-01)",
-        UNIT,
+        of("test_zookeeper_trouble.py", "test_displacing.py"),
     ),
     Fault(
         NODE + "window_guard.py",
         "                    if gone and found is None:",
         "                    if False:",
         "the time without controller goes on after a broker left",
-        UNIT,
+        of("test_window_guard.py"),
     ),
     Fault(
         NODE + "mirror_node.py",
         "        if not outcome.applied:\n            operation",
         "        if False:\n            operation",
         "a refused write counts as mirrored",
-        UNIT,
+        of("test_zookeeper_trouble.py", "test_faults_are_named.py", "test_spoiled_trees.py"),
     ),
     Fault(
         NODE + "release.py",
         "    if seen.controller is not None and seen.controller_owner:",
         "    if False:",
         "a release takes the claim away from a controller that lives",
-        UNIT,
+        of("test_release.py"),
     ),
     Fault(
         NODE + "raft_node.py",
         "        self._has_failed = True\n        self._todo.clear()\n",
         "        self._has_failed = True\n",
         "promises leave after the disk refused",
-        UNIT,
+        of("test_fatal_errors.py"),
     ),
 )

@@ -6,10 +6,6 @@ from typing import Final
 
 from tests.mutants.fault import Fault
 
-CONTROLLER_UNIT: Final = ("tests/unit/controller",)
-ZK_UNIT: Final = ("tests/unit/zk",)
-PHASES_UNIT: Final = ("tests/unit/state_machine",)
-AUDIT_UNIT: Final = ("tests/unit/audit",)
 CONTROLLER: Final = "migrator/controller/"
 ZK: Final = "migrator/zk/"
 PHASES: Final = "state_machine/"
@@ -25,7 +21,7 @@ FAULTS: Final = (
         "        return Decision(BrokerHeartbeatResponse(error_code=Error.STALE_BROKER_EPOCH))\n"
         "    situation.contacts.touch(",
         "a broker's earlier life looks fresh while nothing may be decided",
-        CONTROLLER_UNIT,
+        ("tests/unit/controller/test_brokers.py",),
     ),
     Fault(
         CONTROLLER + "brokers.py",
@@ -36,49 +32,49 @@ FAULTS: Final = (
         "        return Decision(BrokerHeartbeatResponse(error_code=Error.STALE_BROKER_EPOCH))\n"
         "    contact",
         "an earlier life of a broker unfences the present one",
-        CONTROLLER_UNIT,
+        ("tests/unit/controller/test_brokers.py",),
     ),
     Fault(
         CONTROLLER + "brokers.py",
         "    if not again:\n        return _without(situation, before)\n",
         "    if not again:\n        return iter(())\n",
         "a broker that lost its disk stays in sync and leads",
-        CONTROLLER_UNIT,
+        ("tests/unit/controller/test_brokers.py",),
     ),
     Fault(
         CONTROLLER + "alter_partition.py",
         "    if broker is None or broker.epoch != request.broker_epoch:",
         "    if broker is None:",
         "an earlier life of a leader changes in-sync sets",
-        CONTROLLER_UNIT,
+        ("tests/unit/controller/test_alter_partition.py",),
     ),
     Fault(
         CONTROLLER + "alter_partition.py",
         "    return broker is not None and broker.active and member.broker_epoch in (-1, broker.epoch)",
         "    return broker is not None and broker.active",
         "a replica that restarted without its log joins the in-sync set",
-        CONTROLLER_UNIT,
+        ("tests/unit/controller/test_alter_partition.py",),
     ),
     Fault(
         CONTROLLER + "alter_partition.py",
         "    if asked.partition_epoch < partition.partition_epoch:\n        return Error.INVALID_UPDATE_VERSION\n",
         "",
         "a late request takes a change back that came after it",
-        CONTROLLER_UNIT,
+        ("tests/unit/controller/test_alter_partition.py",),
     ),
     Fault(
         CONTROLLER + "elections.py",
         "    if not stay or not in_sync or not set(stay) <= set(in_sync):\n",
         "    if not stay or not in_sync:\n",
         "a reassignment drops the old replicas before the new ones have the data",
-        CONTROLLER_UNIT,
+        ("tests/unit/controller/test_reassignments.py",),
     ),
     Fault(
         ZK + "session.py",
         "                    transaction.check(path, version)\n",
         "                    transaction.check(path, -1)\n",
         "conditional writes are unconditional",
-        ZK_UNIT,
+        ("tests/unit/zk/test_session.py",),
     ),
     Fault(
         ZK + "session.py",
@@ -86,14 +82,14 @@ FAULTS: Final = (
         '            if name in ("RolledBackError", "RuntimeInconsistency"):\n                versions.append(0)\n'
         "                continue\n",
         "a refused multi without a culprit counts as applied",
-        ZK_UNIT,
+        ("tests/unit/zk/test_session.py",),
     ),
     Fault(
         ZK + "znodes.py",
         "or raw == ZERO_ID or topic_id_text(raw) != text:",
         "or raw == ZERO_ID:",
         "two texts of one topic id",
-        ZK_UNIT,
+        ("tests/unit/zk/test_znodes.py",),
     ),
     Fault(
         ZK + "znodes.py",
@@ -101,7 +97,7 @@ FAULTS: Final = (
         '        raise MALFORMED_ZNODE.error(path=path, reason=f"{data!r} is not a number of 32 bits")\n',
         "",
         "a controller epoch that no broker can read is raised",
-        ZK_UNIT,
+        ("tests/unit/zk/test_znodes.py",),
     ),
     Fault(
         PHASES + "transition.py",
@@ -109,41 +105,44 @@ FAULTS: Final = (
         "        raise VERSION_MOVED.error(found=row.version, expected=expected_version)\n",
         "",
         "a step is taken from a state that its asker never saw",
-        PHASES_UNIT,
+        ("tests/unit/state_machine/test_transition.py",),
     ),
     Fault(
         PHASES + "transition.py",
         "    if not verdict.holds:\n",
         "    if False:\n",
         "a closed gate stops nobody",
-        PHASES_UNIT,
+        ("tests/unit/state_machine/test_transition.py",),
     ),
     Fault(
         PHASES + "commands.py",
         "        finally:\n            await _end(child)\n",
         "        else:\n            await _end(child)\n",
         "a command that took too long is never ended",
-        PHASES_UNIT,
+        ("tests/unit/state_machine/test_children.py",),
     ),
     Fault(
         PHASES + "gates.py",
         "                check is not None and check.age_s < CHECK_FRESH_S,",
         "                check is not None,",
         "controllers are started on the word of an old check",
-        PHASES_UNIT,
+        ("tests/unit/state_machine/test_gates.py",),
     ),
     Fault(
         AUDIT + "compare.py",
         "        return not any(count.different or count.not_read for count in self.counts.values())",
         "        return not any(count.different for count in self.counts.values())",
         "what was not read counts as the same",
-        AUDIT_UNIT,
+        ("tests/unit/audit/test_compare.py",),
     ),
     Fault(
         AUDIT + "quick.py",
         "    for name in log.topics():\n        if name not in seen:\n            comparison.add",
         "    for name in log.topics():\n        if False:\n            comparison.add",
         "a topic that ZooKeeper lacks is not noticed",
-        AUDIT_UNIT,
+        (
+            "tests/unit/audit/test_quick.py",
+            "tests/unit/audit/test_both_sides.py",
+        ),
     ),
 )

@@ -1,11 +1,14 @@
 """Simulate the quorum from the command line.
 
     python -m tests.sim run [--seeds 2000] [--first 0] [--processes 2] [--pre-votes drawn|all|some]
+    python -m tests.sim run --shell [--seeds 2000] [--first 0] [--processes 2]
     python -m tests.sim replay SEED [--trace] [--from-step N]      (or a scenario file instead of the seed)
     python -m tests.sim shrink SEED
 
 --pre-votes: who of the voters asks before it stands: all or nobody, as the seed says; all; some, the others being
 voters of Kafka 3.9. To see a seed again it takes the same word.
+
+--shell: the real shell on files that fail, in place of the cores (shell.py).
 
 Exit codes: 0 all well, 10 a safety rule was broken, 11 a liveness rule, 12 the simulator itself crashed, 13 a fault
 that the run should have injected never happened.
@@ -20,6 +23,7 @@ from pathlib import Path
 from tests.sim.invariants import Violation
 from tests.sim.plan import Plan, PreVotes, plan_with
 from tests.sim.runner import FOUND, Result, load, report, run_plan, run_seeds, shrink, summarise
+from tests.sim.shell import HAPPENED, run_shell_seeds
 from tests.sim.world import World
 
 
@@ -30,6 +34,7 @@ def main() -> int:
     run.add_argument("--seeds", type=int, default=2_000)
     run.add_argument("--first", type=int, default=0)
     run.add_argument("--processes", type=int, default=2)
+    run.add_argument("--shell", action="store_true", help="the real shell, on files that fail")
     replay = verbs.add_parser("replay", help="one seed or scenario file again")
     replay.add_argument("what")
     replay.add_argument("--trace", action="store_true", help="print what happened")
@@ -39,6 +44,8 @@ def main() -> int:
     for verb in (run, replay, shrinking):
         verb.add_argument("--pre-votes", type=PreVotes, choices=list(PreVotes), default=PreVotes.DRAWN)
     options = parser.parse_args()
+    if options.verb == "run" and options.shell:
+        return _run_shells(range(options.first, options.first + options.seeds), options.processes)
     if options.verb == "run":
         return _run(range(options.first, options.first + options.seeds), options.processes, options.pre_votes)
     is_file = Path(options.what).is_file()
@@ -53,6 +60,13 @@ def _run(seeds: range, processes: int, pre_votes: PreVotes) -> int:
         print(failure.report, flush=True)
 
     summary = summarise(run_seeds(seeds, processes, pre_votes), tell)
+    print("\n".join(summary.lines()))
+    return summary.exit_code
+
+
+def _run_shells(seeds: range, processes: int) -> int:
+    results = run_shell_seeds(seeds, processes)
+    summary = summarise(results, lambda failure: print(failure.report, flush=True), HAPPENED)
     print("\n".join(summary.lines()))
     return summary.exit_code
 

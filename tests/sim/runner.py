@@ -85,10 +85,11 @@ class Summary:
     seconds: float = 0.0
     counts: Counter[str] = field(default_factory=Counter)
     failures: list[Result] = field(default_factory=list)
+    expected: tuple[str, ...] = FAULTS
 
     @property
     def never_happened(self) -> list[str]:
-        return [fault for fault in FAULTS if self.counts[fault] == 0]
+        return [fault for fault in self.expected if self.counts[fault] == 0]
 
     @property
     def exit_code(self) -> int:
@@ -114,9 +115,13 @@ class Summary:
         return lines
 
 
-def summarise(results: Iterable[Result], on_failure: Callable[[Result], None] = lambda _: None) -> Summary:
+def summarise(
+    results: Iterable[Result],
+    on_failure: Callable[[Result], None] = lambda _: None,
+    expected: tuple[str, ...] = FAULTS,
+) -> Summary:
     began = time.monotonic()
-    summary = Summary()
+    summary = Summary(expected=expected)
     for result in results:
         summary.steps_min = min(summary.steps_min, result.steps) if summary.seeds else result.steps
         summary.seeds += 1

@@ -12,7 +12,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum, auto
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,21 @@ class Power:
             ):
                 patched.setattr(os, name, self._watched(getattr(os, name), path_of, after))
             yield
+
+    def settle(self) -> None:
+        """What is there now was there before: all of it is safe."""
+        for directory, _, files in os.walk(self.directory):
+            self._names[Path(directory)] = {each.name: each.inode() for each in os.scandir(directory)}
+            for name in files:
+                path = Path(directory, name)
+                self._keep_inode(path)
+                self._bytes[path.stat().st_ino] = path.read_bytes()
+
+    def fail(self) -> None:
+        """Now, and not at a step."""
+        self.cut_at = self.steps
+        with suppress(PowerCut):
+            self._step()
 
     def _watched(
         self, act: Callable[..., Any], path_of: Callable[..., Path], after: Callable[[int], None] | None

@@ -12,6 +12,7 @@ from migrator.controller.brokers import (
     fence_longest_silent,
     heal_leaderships,
     heartbeat,
+    heartbeat_without_change,
     register_broker,
     register_controller,
     unregister_broker,
@@ -475,3 +476,25 @@ def test_what_nobody_able_leads_is_healed_once_after_the_copy() -> None:
         PartitionChangeRecord(partition_id=2, topic_id=ORDERS, leader=1),
         PartitionChangeRecord(partition_id=3, topic_id=ORDERS, leader=-1),
     ]
+
+
+# --- while nothing may be decided -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("epoch", "heard"), [(101, True), (100, False), (102, False)], ids=["this", "former", "later"])
+def test_while_nothing_may_be_decided_only_this_life_of_a_broker_is_heard(epoch: int, heard: bool) -> None:
+    """Otherwise a life that is over keeps the session of the present one, which may be silent."""
+    situation = replace(a_situation(an_image(brokers=[a_broker(1, epoch=101)]), now_ms=50_000), now_ms=57_000)
+    decision = heartbeat_without_change(situation, BrokerHeartbeatRequest(1, epoch, 200, want_fence=False))
+    assert decision.records == ()
+    assert situation.contacts.age_ms(1, 57_000) == (0 if heard else 7_000)
+    if heard:
+        assert decision.reply == BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False)
+    else:
+        assert decision.reply == BrokerHeartbeatResponse(error_code=Error.STALE_BROKER_EPOCH)
+
+
+def test_while_nothing_may_be_decided_a_fenced_broker_stays_fenced_whatever_it_wants() -> None:
+    situation = a_situation(an_image(brokers=[a_broker(1, epoch=101, fenced=True)]))
+    decision = heartbeat_without_change(situation, BrokerHeartbeatRequest(1, 101, 100, want_fence=False))
+    assert decision == type(decision)(BrokerHeartbeatResponse(is_caught_up=False, is_fenced=True))

@@ -40,7 +40,7 @@ from migrator.zk import paths
 from migrator.zk.acl_znodes import acl_data, token_data
 from migrator.zk.entity_znodes import entity_data
 from migrator.zk.multi import Check, Multi, SetData
-from migrator.zk.znodes import config_data
+from migrator.zk.znodes import config_data, parse_migration
 from tests.support.arbitrary_images import images
 from tests.support.builders import a_claim, a_partition, a_topic, an_id, an_image
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
@@ -215,8 +215,10 @@ def test_every_multi_is_guarded_and_only_the_last_moves_the_migration_znode() ->
     for multi in planned.multis:
         assert multi.operations[0] == Check(paths.CONTROLLER_EPOCH, claim.epoch_version)
         assert multi.bytes <= BYTES_MAX * 1.1
-    movers = [isinstance(multi.operations[1], SetData) for multi in planned.multis]
-    assert movers == [False] * (len(movers) - 1) + [True]
+    marks = [multi.operations[1] for multi in planned.multis]
+    assert all(isinstance(each, SetData) and each.path == paths.MIGRATION for each in marks)
+    says = [parse_migration(each.path, each.data) for each in marks if isinstance(each, SetData)]
+    assert [each.kraft_metadata_offset for each in says if each] == [claim.at.offset] * (len(says) - 1) + [AT.offset]
     mirror(session, claim, diff(EMPTY, image), Shape())
     assert_mirrored(session, image)
 
@@ -508,3 +510,19 @@ def test_what_somebody_else_changed_after_the_copy_is_named_and_what_we_changed_
         "SCRAM credential 2 of alice",
         "quotas of user alice",
     ]
+
+
+def test_a_replica_that_is_said_to_lie_in_a_directory_moves_the_version_of_its_state_znode() -> None:
+    """ZooKeeper has no directories; the partition epoch that such a change costs has to be there all the same."""
+    ensemble, session, claim = a_cluster()
+    partition = a_partition(0, partition_epoch=2)
+    before = an_image(a_topic("orders", [partition]))
+    claim, shape = mirror(session, claim, diff(EMPTY, before), Shape())
+    data = ensemble.nodes[paths.state("orders", 0)].data
+    placed = msgspec.structs.replace(
+        partition, partition_epoch=3, directories=(an_id("one"), an_id("two"), an_id("three"))
+    )
+    after = an_image(a_topic("orders", [placed]))
+    mirror(session, claim, diff(before, after), shape)
+    assert ensemble.nodes[paths.state("orders", 0)].version == 3
+    assert ensemble.nodes[paths.state("orders", 0)].data == data

@@ -31,7 +31,7 @@ from migrator.model.values import (
 )
 from migrator.zk import paths
 from migrator.zk.multi import Check, Create, Delete, Multi, SetData
-from tests.support.builders import a_claim, a_topic, an_id, an_image
+from tests.support.builders import a_claim, a_partition, a_topic, an_id, an_image
 from tests.unit.driver.test_mirror import AT, a_cluster, assert_mirrored, mirror
 
 CREDENTIAL = ScramCredential(b"salt", b"stored", b"server", 4096)
@@ -109,7 +109,7 @@ def hostile_images(draw: st.DrawFn) -> Image:
         draft.set_quota(entity, key, draw(numbers))
     for user in draw(st.lists(hostile, max_size=2)):
         draft.put_scram(ScramKey(user, draw(st.sampled_from(ScramMechanism))), CREDENTIAL)
-    for name in draw(st.lists(hostile, max_size=2)):
+    for name in draw(st.lists(hostile, max_size=2, unique=True)):
         resource = AclResource(draw(st.sampled_from(AclResourceType)), draw(st.sampled_from(AclPattern)), name)
         draft.put_acl(
             an_id(repr(resource)), Acl(resource, AclEntry("User:a", "*", AclOperation.READ, AclPermission.ALLOW))
@@ -143,3 +143,46 @@ def test_no_image_stops_the_planner_and_all_that_it_plans_can_be_sent(before: Im
         for multi in planned.multis:
             as_kazoo_builds_it(multi)
         assert all(each.reason for each in planned.unmirrored)
+
+
+def acls(count: int) -> tuple[Acl, ...]:
+    resource = AclResource(AclResourceType.TOPIC, AclPattern.LITERAL, "orders")
+    entries = (AclEntry(f"User:{n:0200}", "*", AclOperation.READ, AclPermission.ALLOW) for n in range(count))
+    return tuple(Acl(resource, entry) for entry in entries)
+
+
+def test_acls_that_fill_more_than_a_znode_are_named_and_written_once_they_fit() -> None:
+    """One request past jute.maxbuffer breaks the connection, and each repetition would break it again."""
+    ensemble, session, claim = a_cluster()
+    large = an_image(a_topic("orders"), acls=acls(5_000))
+    planned = plan(diff(EMPTY, large), claim, AT, Shape())
+    ((family, reason),) = [(each.family, each.reason) for each in planned.unmirrored]
+    assert family == "ACLs"
+    assert reason.startswith("Z2K-2124 /kafka-acl/Topic/orders would be")
+    assert all(session.apply(multi).applied for multi in planned.multis)
+    assert paths.topic("orders") in ensemble.nodes
+    small = an_image(a_topic("orders"), acls=acls(3))
+    delta = diff(large, small)
+    held = frozenset(each.subject for each in planned.unmirrored)
+    again = plan(delta, planned.claim, AT, Shape(planned.configs, unmirrored=held))
+    assert still_unmirrored(planned.unmirrored, delta, again) == ()
+    assert all(session.apply(multi).applied for multi in again.multis)
+    assert_mirrored(session, small)
+
+
+def test_what_changes_in_a_topic_that_is_not_whole_in_zookeeper_breaks_no_multi() -> None:
+    """Its state znodes are not there; a write to one would be refused, and stop dual-write, at each change."""
+    _, _, claim = a_cluster()
+    before = an_image(a_topic("huge", [a_partition(n, range(40)) for n in range(10_000)]))
+    planned = plan(diff(EMPTY, before), claim, AT, Shape())
+    assert planned.multis == ()
+    (item,) = planned.unmirrored
+    assert item.reason.startswith("Z2K-2124 /brokers/topics/huge would be")
+    (topic,) = before.topics.values()
+    first = a_partition(0, range(40), isr=(0,), partition_epoch=1)
+    after = an_image(a_topic("huge", [first, *topic.partitions[1:]]))
+    again = plan(diff(before, after), claim, AT, Shape(unmirrored=frozenset({item.subject})))
+    assert again.multis == ()
+    assert [each.reason for each in again.unmirrored] == [
+        "Z2K-2125 Topic huge is not whole in ZooKeeper, so its later changes are not written there one by one."
+    ]

@@ -84,6 +84,8 @@ class Promises:
     state: ElectionState = field(default_factory=ElectionState)
     batches: dict[int, bytes] = field(default_factory=dict)
     """Each batch of the log that was acknowledged, by its base offset."""
+    gone: dict[int, bytes] = field(default_factory=dict)
+    """Batches that were truncated, by their base offset."""
     snapshots: set[SnapshotId] = field(default_factory=set)
 
     def of(self, node: VoterOnDisk) -> None:
@@ -122,8 +124,10 @@ class Life:
                 self.promises.of(node)
 
         def truncated(end: int) -> None:
+            cut = {base: each for base, each in self.promises.batches.items() if base >= end}
             self.promises.batches = {base: each for base, each in self.promises.batches.items() if base < end}
             truncate(end)
+            self.promises.gone = cut
 
         def begun_anew(start: int) -> None:
             self.promises.batches = {}
@@ -275,6 +279,9 @@ async def _assert_log(log: Path, promised: Promises) -> None:
             assert node.store.read(base, base + 1, len(data)) == data, f"the batch at {base} is another one"
         else:
             assert base < covered, f"the batch at {base} is gone"
+    for base, data in promised.gone.items():
+        if node.store.start <= base < node.store.end:
+            assert node.store.read(base, base + 1, len(data)) != data, f"the truncated batch at {base} is back"
     for snapshot in promised.snapshots:
         assert snapshot in stored or covered > snapshot.end_offset, f"{snapshot} is gone"
     await node.raft.leave()

@@ -212,3 +212,10 @@ def test_a_release_is_refused_whole_when_zookeeper_moved_since_the_plan(
     assert raised.value.code == "Z2K-2019"
     assert named in str(raised.value)
     assert ensemble.tree() == before
+
+
+@pytest.mark.parametrize(("name", "data"), [("77", b"{not JSON"), ("seven", b"{}")])
+def test_a_registration_that_no_controller_can_read_is_not_left_to_the_next_one(name: str, data: bytes) -> None:
+    ensemble = a_dead_dual_write()
+    ensemble.create(f"{paths.BROKER_IDS}/{name}", data)
+    assert refusal(ensemble).startswith(f"{paths.BROKER_IDS}/{name} cannot be read")

@@ -5,10 +5,12 @@ The same on real processes: tests/e2e/test_spoiled_trees.py.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kazoo.exceptions import NodeExistsError
 
 from migrator.driver.guard import Survey
 from migrator.driver.machine import Happened, State
@@ -39,6 +41,7 @@ from migrator.node.tree_reader import read_tree
 from migrator.zk import paths
 from migrator.zk.multi import Multi, Outcome
 from migrator.zk.znodes import state_data, topic_data
+from tests.adversarial.poison_znodes import Gardener
 from tests.support.builders import a_partition, a_topic, an_id, an_image
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
 from tests.unit.driver.test_mirror import AT, a_cluster
@@ -329,5 +332,52 @@ def test_a_partition_of_a_moved_epoch_keeps_its_version() -> None:
         spoiled(ensemble, {paths.state("orders", 0): BAD})
         assert await reconciled(driver) is Happened.RECONCILED
         assert ensemble.nodes[paths.state("orders", 0)].version == 2
+
+    story(told)
+
+
+# --- what the poison run plants ---------------------------------------------------------------------------
+
+
+class Planted:
+    """As much of a ZooKeeper client as the poison run's gardener needs."""
+
+    def __init__(self, ensemble: FakeEnsemble) -> None:
+        self._ensemble = ensemble
+
+    def create(self, path: str, data: bytes, *, makepath: bool) -> None:
+        if path in self._ensemble.nodes:
+            raise NodeExistsError
+        self._ensemble.create(path, data)
+
+    def set(self, path: str, data: bytes) -> None:
+        spoiled(self._ensemble, {path: data})
+
+    def get(self, path: str) -> tuple[bytes, None]:
+        return self._ensemble.nodes[path].data, None
+
+    def delete(self, path: str, *, recursive: bool) -> None:
+        spoiled(self._ensemble, {path: None})
+
+
+def a_cluster_of_orders() -> FakeEnsemble:
+    ensemble = FakeEnsemble()
+    spoiled(ensemble, dict(topic_with("orders", a_topic("orders", 3))))
+    return ensemble
+
+
+def plants(ensemble: FakeEnsemble) -> dict[str, Callable[[], None]]:
+    client: Any = Planted(ensemble)
+    return {each.what: each.act for each in Gardener(client, "orders").plants()}
+
+
+@pytest.mark.parametrize("what", plants(a_cluster_of_orders()))
+def test_what_the_poison_run_plants_holds_up_no_fail_over(what: str) -> None:
+    async def told() -> None:
+        driver, ensemble = a_successor()
+        plants(ensemble)[what]()
+        assert await reconciled(driver) is Happened.RECONCILED
+        assert diff(as_image(read_tree(driver.session), IMAGE), IMAGE).is_empty
+        assert "Z2K-2105" not in driver.now.alarms
 
     story(told)

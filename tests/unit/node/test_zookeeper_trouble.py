@@ -95,6 +95,33 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- before the claim -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("trouble", "stands"), [({"lost_after": 1}, True), ({"lost_before": 1}, False)])
+def test_k01_a_first_claim_whose_answer_was_lost_is_ours_exactly_if_it_stands(
+    trouble: dict[str, int], stands: bool
+) -> None:
+    """Taken for refused, it would keep every broker from the post, and nobody of us would act on it."""
+
+    async def told() -> None:
+        async def mark(which: Mark, text: str) -> None: ...
+
+        ensemble, _, _ = a_cluster()
+        for path in (paths.CONTROLLER, paths.MIGRATION):
+            del ensemble.nodes[path]
+        session = Troubled(ensemble, **trouble)
+        config = SimpleNamespace(**NODES, broker_heartbeat_interval_ms=2_000)
+        driver = a_voters_driver(State.TAKING_OVER, session=session, config=config)
+        driver.controller.mark = mark  # type: ignore[method-assign]
+        driver.claim_watch.look = lambda: None  # type: ignore[method-assign]
+        acts = ClaimActs(driver)
+        assert await acts.take_over() is (Happened.CLAIMED if stands else Happened.CLAIM_REFUSED)
+        acts.close()
+        assert (paths.CONTROLLER in ensemble.nodes) is stands
+        assert (driver.now.claim is not None) is stands
+        assert len(session.writes) == 1
+
+    story(told)
+
+
 def test_a_claim_that_was_never_tried_leaves_no_mark_and_no_hold() -> None:
     async def told() -> None:
         marks: list[str] = []

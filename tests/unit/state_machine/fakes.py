@@ -336,11 +336,12 @@ class FakeLauncher:
             return True
         return any(each.alive and each.pid == pid for each in self.controllers.values())
 
-    def ask_to_stop(self, pid: int) -> None:
+    def ask_to_stop(self, pid: int, entry: ControllerEntry) -> bool:
         self.stopped.append(pid)
         for each in self.controllers.values():
             if each.pid == pid:
                 each.stop()
+        return True
 
     def words(self, log: str) -> str:
         return self.said

@@ -326,3 +326,19 @@ def test_the_steps_of_the_database_make_the_tables_of_the_code(tmp_path: Path) -
         columns = {row[1] for row in connection.execute(text("PRAGMA table_info(migration)"))}
     engine.dispose()
     assert columns == set(Base.metadata.tables["migration"].columns.keys())
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql+psycopg://service:s3cret@127.0.0.1:1/zk2kraft",
+        "nosuchdialect://service:s3cret@host/db",
+        "mysql://service:s3cret@host:badport/db",
+        "s3cret",
+    ],
+)
+def test_a_database_that_cannot_be_used_is_a_finding_without_its_password(url: str) -> None:
+    with pytest.raises(FindingError, match="Z2K-4016") as raised:
+        open_database(url)
+    assert "s3cret" not in str(raised.value)
+    assert raised.value.__suppress_context__, "a trace must not show it either"

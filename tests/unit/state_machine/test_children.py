@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,6 +16,7 @@ from state_machine.commands import Commands, last_words
 from state_machine.inventory import ControllerEntry
 from state_machine.processes import ControllerProcesses, process_mark
 
+ENTRY = ControllerEntry(3000, "/c.properties", "/data")
 PRINTS = "import json, sys; print(json.dumps(sys.argv[1:])); sys.exit(1)"
 FAILS = """
 import sys
@@ -105,12 +108,12 @@ def wait_until(true: object, seconds: float = 10) -> None:
 def test_a_controller_runs_in_its_own_session_with_its_own_log(tmp_path: Path) -> None:
     code = "import sys, time; print('Z2K-3012 as told', sys.argv[1:], flush=True); time.sleep(60)"
     processes = ControllerProcesses(tmp_path / "logs", (sys.executable, "-c", code))
-    launched = processes.launch("orders", ControllerEntry(3000, "/c.properties", "/data"))
+    launched = processes.launch("orders", ENTRY)
     assert processes.runs(launched.pid, launched.mark)
     assert os.getsid(launched.pid) == launched.pid
     wait_until(lambda: "as told" in processes.words(launched.log))
     assert "['controller', '/c.properties']" in processes.words(launched.log)
-    processes.ask_to_stop(launched.pid)
+    assert processes.ask_to_stop(launched.pid, ENTRY)
     wait_until(lambda: not processes.runs(launched.pid, launched.mark))
 
 
@@ -124,8 +127,38 @@ def test_a_number_that_now_belongs_to_another_process_is_not_ours() -> None:
 
 def test_a_process_that_is_gone_does_not_run() -> None:
     assert process_mark(2**22 + 1) is None
-    ControllerProcesses(Path("/nowhere")).ask_to_stop(2**22 + 1)
+    assert not ControllerProcesses(Path("/nowhere")).ask_to_stop(2**22 + 1, ENTRY)
 
 
 def test_a_log_that_is_gone_is_told_as_such() -> None:
     assert "cannot be read" in ControllerProcesses(Path("/nowhere")).words("/nowhere/log")
+
+
+@pytest.mark.parametrize("pid", [-1, 0, 1])
+def test_a_number_that_means_many_processes_is_never_used(pid: int) -> None:
+    """The number comes from a file in a directory that the caller names."""
+    processes = ControllerProcesses(Path("/nowhere"))
+    assert not processes.ask_to_stop(pid, ENTRY)
+    assert not processes.runs(pid, "")
+
+
+def a_process(directory: Path, *words: str) -> subprocess.Popen[bytes]:
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", *words], cwd=directory)
+    wait_until(lambda: b"sleep(60)" in Path(f"/proc/{child.pid}/cmdline").read_bytes())
+    return child
+
+
+def test_only_a_process_that_runs_this_very_file_is_told_to_stop(tmp_path: Path) -> None:
+    entry = ControllerEntry(3000, str(tmp_path / "c.properties"), str(tmp_path))
+    children = {
+        words: a_process(tmp_path, *words)
+        for words in [("controller", "c.properties"), ("controller", "other.properties"), ("serve", "c.properties")]
+    }
+    processes = ControllerProcesses(tmp_path)
+    told = {words: processes.ask_to_stop(child.pid, entry) for words, child in children.items()}
+    assert children["controller", "c.properties"].wait(10) == -signal.SIGTERM
+    others = [child for words, child in children.items() if not told[words]]
+    assert [child.poll() for child in others] == [None, None]
+    for child in others:
+        child.kill()
+        child.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +14,10 @@ from migrator.model.verdict import Check, Verdict
 from state_machine import audit_rows
 from state_machine.commands import Result
 from state_machine.looks import findings
-from state_machine.phases import Phase
+from state_machine.phases import TRANSITIONS, Phase, Signal
 from state_machine.store import find_migration
 from tests.unit.state_machine.fakes import GREEN_CHECK, OPEN, red_audit
-from tests.unit.state_machine.world import World, a_world, properties
+from tests.unit.state_machine.world import Clock, World, a_world, properties
 
 
 @pytest.fixture
@@ -550,3 +551,44 @@ def test_wake_begins_a_round_at_once(world: World) -> None:
         await world.inspections.stop()
 
     asyncio.run(story())
+
+
+def test_a_clock_that_goes_back_keeps_no_controller_from_being_started_again(world: World) -> None:
+    """By wall time it would seem to have been started in the future, and to be young, for an hour."""
+    steady = Clock()
+    world.clock_steady = steady
+    world.start_service()
+
+    async def story() -> None:
+        await world.to_dual_write()
+        steady.pass_by(3_600)
+        await world.rounds()
+        world.clock.pass_by(-3_600)
+        world.controller.stop()
+        await world.rounds(3)
+
+    asyncio.run(story())
+    assert world.launcher.launched == [3000, 3000]
+    assert world.controller.alive
+
+
+def test_what_is_older_than_a_clock_that_went_back_is_not_fresh(world: World) -> None:
+    asyncio.run(world.to_ready())
+    assert world.evidence.rehearsal is not None
+    world.clock.pass_by(-3_600)
+    seen = world.evidence
+    assert seen.looked_s == seen.rehearsal.age_s == math.inf  # type: ignore[union-attr]
+    assert not TRANSITIONS[Phase.READY, Signal.ADVANCE].gate(seen).holds
+
+
+def test_a_process_that_is_not_recognised_is_not_told_to_stop_and_that_is_said(world: World) -> None:
+    world.launcher.ask_to_stop = lambda pid, entry: False  # type: ignore[method-assign]
+
+    async def story() -> None:
+        await world.to_ready()
+        await world.wished("ROLL_BACK")
+        await world.rounds(2)
+
+    asyncio.run(story())
+    assert world.controller.alive
+    assert "Z2K-4113" in [each.code for each in findings(world.store, world.id, only_open=True)]

@@ -106,6 +106,7 @@ class World:
 
     def __init__(self, directory: Path, store: Store | None = None, voters: int = 1) -> None:
         self.clock = Clock()
+        self.clock_steady = self.clock
         self.store = store or a_store(directory)
         self.inventory = an_inventory(directory, voters=voters)
         self.controllers = [FakeController(each, self.clock) for each in self.inventory.controllers]
@@ -126,7 +127,7 @@ class World:
         control = ControlPort(http)
         observer = ClusterObserver(control, self.clock, lambda connect: self.zookeeper)
         self.inspections = Inspections(self.store, self.runner, self.settings, self.clock)
-        keeper = Keeper(self.store, self.launcher, clock=self.clock)
+        keeper = Keeper(self.store, self.launcher, clock=self.clock, steady=self.clock_steady)
         acts = Acts(self.store, control, keeper, self.inspections, self.settings, self.clock)
         wishes = Wishes(self.store, control, self.inspections, self.clock)
         self.reconciler = Reconciler(
