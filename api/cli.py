@@ -3,7 +3,7 @@
 In:   arguments. Out: text for people, or with `--json` one JSON document on standard output and nothing else.
 Elsewhere: what each command does (main.py, imported inside the command, so that `--help` is quick).
 Exit codes: 0 done, 1 trouble or a difference, 2 blocked or not all read, 3 could not check, 4 refused by a gate,
-70 a fault of ours: whatever was asked has no answer.
+5 not done yet, 70 a fault of ours: whatever was asked has no answer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from migrator.errors import INVENTORY_FILE_UNUSABLE, FindingError
+from migrator.errors import INVENTORY_FILE_UNUSABLE, SYSTEM_REFUSED, FindingError
 
 if TYPE_CHECKING:
     from api.client import Client
@@ -211,7 +211,8 @@ Reason = Annotated[str, typer.Option("--reason", help="why; kept in the history"
 To = Annotated[str | None, typer.Option("--to", help="where you expect to arrive; refused when it leads elsewhere")]
 Version = Annotated[int | None, typer.Option("--expected-version", help="refused when the migration moved on since")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="ask the gate and do nothing")]
-Wait = Annotated[float, typer.Option("--wait", help="seconds to wait until the wish is settled")]
+Wait = Annotated[float, typer.Option("--wait", help="seconds to wait for the outcome")]
+NoWait = Annotated[bool, typer.Option("--no-wait", help="end as soon as it is recorded")]
 LOCAL: Final = "http://127.0.0.1:8085"
 
 
@@ -256,12 +257,13 @@ def advance(
     reason: Reason = "",
     expected_version: Version = None,
     dry_run: DryRun = False,
-    wait: Wait = 60.0,
+    wait: Wait = 300.0,
+    no_wait: NoWait = False,
     url: Url = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """Go one step on. Exit: 4 refused, with every failed check."""
-    _step("advance", migration, to, reason, expected_version, dry_run, wait, url, as_json)
+    """Go one step on. Exit: 1 it ended elsewhere, 5 not done yet, 4 refused, with every failed check."""
+    _step("advance", migration, to, reason, expected_version, dry_run, None if no_wait else wait, url, as_json)
 
 
 @app.command()
@@ -269,12 +271,13 @@ def abort(
     migration: Number = None,
     reason: Reason = "",
     dry_run: DryRun = False,
-    wait: Wait = 60.0,
+    wait: Wait = 300.0,
+    no_wait: NoWait = False,
     url: Url = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """Give the controllership back inside the window. Exit: 4 refused."""
-    _step("abort", migration, None, reason, None, dry_run, wait, url, as_json)
+    """Give the controllership back inside the window. Exit: 1 it ended elsewhere, 5 not done yet, 4 refused."""
+    _step("abort", migration, None, reason, None, dry_run, None if no_wait else wait, url, as_json)
 
 
 @app.command()
@@ -283,12 +286,13 @@ def rollback(
     reason: Reason = "",
     expected_version: Version = None,
     dry_run: DryRun = False,
-    wait: Wait = 60.0,
+    wait: Wait = 300.0,
+    no_wait: NoWait = False,
     url: Url = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """Go back to ZooKeeper. Exit: 4 refused, with every failed check."""
-    _step("rollback", migration, None, reason, expected_version, dry_run, wait, url, as_json)
+    """Go back to ZooKeeper. Exit: 1 it ended elsewhere, 5 not done yet, 4 refused, with every failed check."""
+    _step("rollback", migration, None, reason, expected_version, dry_run, None if no_wait else wait, url, as_json)
 
 
 @app.command()
@@ -368,7 +372,7 @@ def _step(
     reason: str,
     expected_version: int | None,
     dry_run: bool,
-    wait: float,
+    wait: float | None,
     url: str,
     as_json: bool,
 ) -> None:
@@ -396,6 +400,11 @@ def main(arguments: list[str] | None = None) -> Any:
         print(error, file=sys.stderr)
         print(error.occurrence.finding.remedy, file=sys.stderr)
         sys.exit(1)
+    except OSError as error:
+        what = "" if error.filename is None else f" {error.filename}"
+        found = SYSTEM_REFUSED.found(what=what, reason=error.strerror or str(error) or type(error).__name__)
+        print(f"{found.code} {found.text}\n{found.finding.remedy}", file=sys.stderr)
+        sys.exit(UNEXPECTED)
     except Exception as error:
         traceback.print_exception(error)
         said = f"{type(error).__name__}: {error}".splitlines()[0]

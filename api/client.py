@@ -1,7 +1,8 @@
 """The command line's side of REST: ask the service, print for people or as JSON, end with the right code.
 
 In:   the service's address, what was asked for.
-Out:  text or one JSON document on standard output; an exit code: 0, 1 trouble, 4 refused by a gate or by the table.
+Out:  text or one JSON document on standard output; an exit code: 0, 1 trouble, 4 refused by a gate or by the table,
+5 not done yet.
 Elsewhere: names and flags (cli.py), what the fields mean (models.py).
 A wish is followed until the loop has settled it, because the cluster may refuse what the last look allowed.
 """
@@ -30,6 +31,11 @@ from migrator.errors import (
 from state_machine.access import token_for
 
 REFUSED: Final = 4
+NOT_DONE_YET: Final = 5
+MOVING: Final = ("TAKEOVER", "COPY", "AUDIT", "ABORTING", "ROLLING_BACK")
+"""Phases that lead on by themselves."""
+ENDS: Final = {"advance": "DUAL_WRITE", "abort": "READY", "rollback": "ROLLED_BACK"}
+"""Where a step ends that leads through one of them."""
 TROUBLE: Final = 1
 TIMEOUT_S: Final = 15.0
 SETTLE_POLL_S: Final = 0.2
@@ -89,17 +95,25 @@ class Client:
         forward = [edge for edge in found["items"] if edge["signal"] == "advance"]
         return 0 if all(edge["holds"] for edge in forward) else REFUSED
 
-    def step(self, word: str, migration: int | None, body: dict[str, Any], *, dry_run: bool, wait_s: float) -> int:
-        """advance, abort, rollback, hold or resume."""
+    def step(
+        self, word: str, migration: int | None, body: dict[str, Any], *, dry_run: bool, wait_s: float | None
+    ) -> int:
+        """advance, abort, rollback, hold or resume; waits for the outcome. wait_s: None: only until it is recorded.
+
+        0 done, 1 it ended elsewhere, 4 refused, 5 not done yet.
+        """
         number = self._number(migration)
         path = f"/api/v1/migrations/{number}/{word}" + ("?dry_run=true" if dry_run else "")
         answer = self._request("POST", path, json=body, headers={"Idempotency-Key": str(uuid.uuid4())})
         if dry_run:
             return self._show(answer, lambda: gate_lines(answer["edge"]))
-        wish = self._settled(answer, wait_s)
+        deadline = time.monotonic() + (wait_s or 0.0)
+        wish = answer["wish"] if wait_s is None else self._settled(answer, deadline)
+        phase = self._at_rest(number, deadline) if word in ENDS and wish["state"] == "done" else ""
         events = self._get(answer["event"])["items"]
-        self._show({"wish": wish, "events": events}, lambda: wish_lines(wish, events))
-        return REFUSED if wish["state"] == "refused" else 0
+        document = {"wish": wish, "events": events, "phase": phase or None}
+        self._show(document, lambda: [*wish_lines(wish, events), *phase_lines(word, phase)])
+        return 0 if wait_s is None else outcome_code(word, wish, [each["to_phase"] for each in events], phase)
 
     def change(self, migration: int | None, fields: dict[str, Any]) -> int:
         """Another inventory, in part."""
@@ -144,10 +158,21 @@ class Client:
             raise NO_SUCH_THING.error(what=f"single migration to mean; name one with --migration: {known}")
         return int(items[0]["id"])
 
-    def _settled(self, accepted: dict[str, Any], wait_s: float) -> dict[str, Any]:
+    def _at_rest(self, number: int, deadline: float) -> str:
+        """The phase in which the step ended, or the one that it is in at the deadline; says what is waited for."""
+        said = ""
+        while True:
+            view = self._get(f"/api/v1/migrations/{number}")
+            if view["phase"] not in MOVING or time.monotonic() >= deadline:
+                return str(view["phase"])
+            said = _progress(f"{view['phase']}: {view['waiting']}", said)
+            time.sleep(SETTLE_POLL_S)
+
+    def _settled(self, accepted: dict[str, Any], deadline: float) -> dict[str, Any]:
         wish: dict[str, Any] = accepted["wish"]
-        deadline = time.monotonic() + wait_s
+        said = ""
         while wish["state"] in ("recorded", "asked") and time.monotonic() < deadline:
+            said = _progress(f"{wish['wish']} is {wish['state']}", said)
             time.sleep(SETTLE_POLL_S)
             wish = self._get(accepted["link"])
         return wish
@@ -169,6 +194,34 @@ class Client:
     def _show(self, document: Any, lines: Any) -> int:
         print(json.dumps(document) if self.as_json else "\n".join(lines()))
         return 0
+
+
+def outcome_code(word: str, wish: dict[str, Any], events: list[str], phase: str) -> int:
+    """events: the phases to which the wish led. phase: where the migration is now; empty when nobody looked."""
+    match wish["state"]:
+        case "refused":
+            return REFUSED
+        case "recorded" | "asked":
+            return NOT_DONE_YET
+        case "withdrawn":
+            return TROUBLE
+    if phase in MOVING:
+        return NOT_DONE_YET
+    through = word != "advance" or any(each in MOVING for each in events)
+    return TROUBLE if word in ENDS and through and phase != ENDS[word] else 0
+
+
+def _progress(line: str, said: str) -> str:
+    """On standard error, once per line, so that standard output stays what was asked for."""
+    if line != said:
+        print(line, file=sys.stderr, flush=True)
+    return line
+
+
+def phase_lines(word: str, phase: str) -> list[str]:
+    if phase in MOVING:
+        return [f"not done yet: the migration is in {phase}; `zk2kraft status` shows how it goes on"]
+    return [f"the migration is in {phase}"] if phase else []
 
 
 def refused(error: Refused, *, as_json: bool) -> int:

@@ -18,6 +18,7 @@ import structlog
 from migrator.errors import ZOOKEEPER_LOST, FindingError
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterator
 
     from migrator.audit.compare import Difference
@@ -338,7 +339,7 @@ async def _serve(settings: Settings) -> int:
     server = Server(uvicorn.Config(app, settings.host, settings.port, log_level="warning", lifespan="off"))
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, setattr, server, "should_exit", True)
-    listening = server.config.bind_socket()
+    listening = _listen(settings)
     url = f"http://{settings.host}:{listening.getsockname()[1]}"
     _tell_where(settings.directory.absolute(), url, token)
     loop = asyncio.create_task(reconciler.run(), name="reconcile")
@@ -354,6 +355,24 @@ async def _serve(settings: Settings) -> int:
     if failed:
         structlog.get_logger().critical("service.failed", error=repr(results[0]), exc_info=results[0])
     return 1 if failed else 0
+
+
+def _listen(settings: Settings) -> socket.socket:
+    """Raises Z2K-4115."""
+    import socket
+
+    from migrator.errors import PORT_UNUSABLE
+
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listening = socket.socket(family)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((settings.host, settings.port))
+    except OSError as error:
+        listening.close()
+        reason = error.strerror or str(error)
+        raise PORT_UNUSABLE.error(host=settings.host, port=settings.port, reason=reason) from error
+    return listening
 
 
 def _tell_where(directory: Path, url: str, token: str) -> None:

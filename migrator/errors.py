@@ -550,8 +550,8 @@ ODD_ZNODES_AMENDED = Finding(
 ODD_ZNODES_LEFT = Finding(
     code="Z2K-2107",
     says="{count} znodes that are not mirrored are not as Kafka writes them, the first: {first}",
-    means="They are left as they are, and hold up nothing. A ZooKeeper controller would read some of them, so no "
-    "hand-back is possible while they stand.",
+    means="They are left as they are, and hold up no controller of ours. A broker in ZooKeeper mode ends at its next "
+    "start over a registration that it cannot read, and so does a ZooKeeper controller: no hand-back while they stand.",
     remedy="Find out who wrote them, and remove or repair them with ZooKeeper's shell.",
     severity=Severity.WARNS,
 )
@@ -1222,6 +1222,18 @@ PROCESS_NOT_KNOWN = Finding(
     says="Controllers {nodes} answer, but the processes that their control files name are not known to be theirs.",
     means="The service sends no signal to a process that it does not recognise. These controllers go on.",
     remedy="Stop them by hand where they run (systemctl, docker, or SIGTERM to the process).",
+)
+SYSTEM_REFUSED = Finding(
+    code="Z2K-4114",
+    says="The system refused{what}: {reason}.",
+    means="The command ended without an answer.",
+    remedy="Look at the path, its rights and the space on the disk (`df`), or name another one; then run it again.",
+)
+PORT_UNUSABLE = Finding(
+    code="Z2K-4115",
+    says="The service cannot listen on {host}:{port}: {reason}.",
+    means="The service did not start. Controllers go on.",
+    remedy="End what has the port (`ss -ltnp`), or give the service another `port`.",
 )
 WISH_FORGOTTEN = Finding(
     code="Z2K-4060",

@@ -51,7 +51,7 @@ from migrator.node.event_queue import LOOK_S
 from migrator.node.mirror_node import Mirror
 from migrator.node.pending_appends import LeadershipLost
 from migrator.node.survey import survey_brokers
-from migrator.node.tree_reader import descendants, missing_places, read_tree
+from migrator.node.tree_reader import descendants, missing_places, read_registrations, read_tree
 from migrator.node.zookeeper_orders import read_orders
 from migrator.zk import paths
 from migrator.zk.multi import Delete, Multi, Outcome
@@ -65,6 +65,8 @@ GUARD_TRIES = 3
 NOT_TOLD = (FULL_SEND_INCOMPLETE, SURVEY_FAILED)
 """Why a broker may get no full send."""
 STRANGERS_LOOK_MS = 5_000
+ODD_REGISTRATIONS = "odd registrations"
+"""Under this stands the alarm of the look in dual-write; the reconcile has one of its own, for all that it left."""
 
 
 class DualWriteActs:
@@ -430,6 +432,7 @@ class DualWriteActs:
                 d.now.trouble = await self._look_for(strangers)
                 await self._look_for_places()
                 await self._look_for_orders()
+                await self._look_for_odd_registrations()
             self._name_silent()
             silence = d.propagator.silence()
             behind = 0 if d.mirror is None else d.mirror.behind
@@ -449,6 +452,15 @@ class DualWriteActs:
         except FindingError:
             return  # whatever keeps ZooKeeper from answering is told as `trouble`
         now.alarm(ORDERS_STAND.code, standing(now.orders))
+
+    async def _look_for_odd_registrations(self) -> None:
+        """A broker that starts in ZooKeeper mode reads all registrations, and ends over one that it cannot read."""
+        try:
+            _, odd = await asyncio.to_thread(read_registrations, self.d.session)
+        except FindingError:
+            return
+        found = ODD_ZNODES_LEFT.found(count=len(odd), first=odd[0].text) if odd else None
+        self.d.now.alarm(ODD_REGISTRATIONS, found)
 
     async def _look_for(self, strangers: Strangers) -> Occurrence | None:
         """Brokers in ZooKeeper that do not follow us, or that it does not answer."""

@@ -235,6 +235,7 @@ class LogStore:
         while self._segments[-1].base >= end and len(self._segments) > 1:
             segment_end = self._segments[-1].base
             self._drop(self._segments.pop())
+        sync_directory(self.directory)  # a segment that came back behind one that was cut would be a gap
         segment = self._segments[-1]
         size = segment.size if end == segment_end else self._find_end(segment, end)
         os.ftruncate(segment.descriptor, size)
@@ -267,7 +268,7 @@ class LogStore:
         sync_directory(self.directory)
 
     def _drop(self, segment: _Segment) -> None:
-        os.close(segment.descriptor)
+        _close(segment)
         for kind in (".log", ".index", ".timeindex"):
             segment.path.with_suffix(kind).unlink(missing_ok=True)
 
@@ -356,13 +357,20 @@ class LogStore:
     def abandon(self) -> None:
         """Close the files and write nothing: the disk has refused something; the next start reads what it holds."""
         for segment in self._segments:
-            os.close(segment.descriptor)
+            _close(segment)
         self._segments = []
 
     def _write_epochs(self) -> None:
         entries = self.epochs.entries
         lines = ["0", str(len(entries)), *(f"{epoch} {start}" for epoch, start in entries)]
         write_durably(self.directory / EPOCH_CHECKPOINT, ("\n".join(lines) + "\n").encode())
+
+
+def _close(segment: _Segment) -> None:
+    """Once: its number may be somebody else's by the second time."""
+    if segment.descriptor >= 0:
+        descriptor, segment.descriptor = segment.descriptor, -1
+        os.close(descriptor)
 
 
 def _remove_leftovers(directory: Path) -> None:

@@ -140,7 +140,7 @@ class RaftNode:
         self.flusher = LogFlusher(
             store,
             on_flushed=self._flushed,
-            on_ended=self.fail,
+            on_ended=self._flusher_ended,
             silent_s=voter.settings.check_quorum_ms / 1000,
             node_id=voter.node_id,
             disk=disk,
@@ -155,7 +155,7 @@ class RaftNode:
         try:
             self.flusher.start()
         except RuntimeError as error:  # no thread can be started
-            self.fail(error)
+            self._flusher_ended(error)
             return
         self._chore(self._measure_for_ever(), "storage-measure")
         self.receive(Started())
@@ -211,9 +211,11 @@ class RaftNode:
 
     def fail(self, error: BaseException) -> None:
         """This node must not go on: what waits for an effect that failed never happens, not even until it has ended."""
+        if self._has_failed:  # what follows from a failure is none of its own
+            return
         self._has_failed = True
         self._todo.clear()
-        self._on_fatal(_named(error, self.voter.node_id))
+        self._on_fatal(_not_on_disk(error, self.voter.node_id) if isinstance(error, OSError) else error)
 
     def applied(self, end: int, size: int) -> None:
         """The state machine has applied what is committed before `end`, `size` bytes since it last said so."""
@@ -428,15 +430,15 @@ class RaftNode:
             return
         self.receive(StorageMeasured(self.store.size(), snapshots))
 
+    def _flusher_ended(self, error: BaseException) -> None:
+        self.fail(_not_on_disk(error, self.voter.node_id))
+
     def _flushed(self, end: int, generation: int, took_s: float) -> None:
         self.metrics.fsync.observe(took_s)
         self.receive(LogFlushed(end, generation))
 
 
-def _named(error: BaseException, node_id: int) -> BaseException:
-    """What a disk or the system refused is a finding; anything else is a fault of ours and stays what it is."""
-    if not isinstance(error, OSError | RuntimeError):
-        return error
-    named: FindingError = LOG_NOT_ON_DISK.error(node=node_id, reason=f"{type(error).__name__}: {error}")
+def _not_on_disk(error: BaseException, node_id: int) -> FindingError:
+    named = LOG_NOT_ON_DISK.error(node=node_id, reason=f"{type(error).__name__}: {error}")
     named.__cause__ = error
     return named

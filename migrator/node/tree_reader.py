@@ -129,12 +129,8 @@ def _read_cluster(session: ZkSession, tree: Tree) -> None:
         znode = session.get(paths.CLUSTER_ID)
         if znode is not None:
             tree.cluster_id = parse(ClusterIdZnode, paths.CLUSTER_ID, znode.data).id
-    ids = session.children(paths.BROKER_IDS) or []
-    for broker, znode in zip(ids, session.get_many(map(paths.broker_id, ids)), strict=True):
-        with _Problems(tree.problems):
-            if znode is not None:
-                registration = parse(BrokerZnode, paths.broker_id(broker), znode.data)
-                tree.brokers[_broker_number(broker)] = registration
+    tree.brokers, odd = read_registrations(session)
+    tree.problems += odd
     with _Problems(tree.problems):
         znode = session.get(paths.CONTROLLER)
         if znode is not None:
@@ -145,6 +141,19 @@ def _read_cluster(session: ZkSession, tree: Tree) -> None:
         with _Problems(tree.problems):
             tree.migration = parse_migration(paths.MIGRATION, znode.data)
     _read_pending(session, tree)
+
+
+def read_registrations(session: ZkSession) -> tuple[dict[int, BrokerZnode], list[Occurrence]]:
+    """Who is in `/brokers/ids`, and which of these znodes no controller and no broker could read."""
+    found: dict[int, BrokerZnode] = {}
+    problems: list[Occurrence] = []
+    ids = session.children(paths.BROKER_IDS) or []
+    for broker, znode in zip(ids, session.get_many(map(paths.broker_id, ids)), strict=True):
+        with _Problems(problems):
+            if znode is not None:
+                registration = parse(BrokerZnode, paths.broker_id(broker), znode.data)
+                found[_broker_number(broker)] = registration
+    return found, problems
 
 
 def _read_controller_epoch(session: ZkSession, tree: Tree) -> None:
@@ -365,4 +374,4 @@ class _Problems:
         return False
 
 
-__all__ = ["descendants", "missing_places", "moved_since", "read_guards", "read_tree"]
+__all__ = ["descendants", "missing_places", "moved_since", "read_guards", "read_registrations", "read_tree"]

@@ -55,9 +55,11 @@ class Gardener:
             self._zk.delete(path, recursive=True)
 
     def weed(self) -> None:
-        """Take away what Kafka's own brokers do not start beside ("Failed to parse ZooKeeper registration")."""
-        for broker in ("77", "78", "zero"):
-            self.gone(f"/brokers/ids/{broker}")
+        """Take away what Kafka's own brokers do not start beside, whoever leads: registrations that cannot be read
+        ("Failed to parse ZooKeeper registration"), a broker's configuration under no number (NumberFormatException).
+        """
+        for path in ("/brokers/ids/77", "/brokers/ids/78", "/brokers/ids/zero", "/config/brokers/zero"):
+            self.gone(path)
 
     def _topic_id(self) -> str:
         data, _ = self._zk.get(f"/brokers/topics/{self._topic}")

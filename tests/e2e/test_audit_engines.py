@@ -24,7 +24,7 @@ import pytest
 from migrator.audit import spark_job
 from migrator.audit.compare import MOVED_ON, Report, Rules
 from migrator.audit.log_plan import plan_log
-from migrator.audit.normalise import BROKER_CONFIGS, PARTITIONS, PRODUCER_IDS, TOPIC_CONFIGS, TOPICS
+from migrator.audit.normalise import BROKER_CONFIGS, ORDERS, PARTITIONS, PRODUCER_IDS, TOPIC_CONFIGS, TOPICS
 from migrator.audit.run import run_audit
 from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM, TOKENS
 from migrator.audit.spark_job import replay, spark_audit
@@ -225,6 +225,9 @@ def applied(session: ZkSession, *operations: Any) -> None:
 ENCODED_AGAIN = put("/config/brokers/2", config_json({PASSWORD: encoded(SECRET, seed=2)}))
 """The same value with another salt: no difference."""
 
+ORDERED = create("/admin/reassign_partitions", b"{}")
+"""Of a rehearsal it is expected: ZooKeeper's controller rules. In dual-write it differs: test_zookeeper_orders.py."""
+
 B_AT_B, TOKEN = "/config/users/b%40b", "/delegation_token/tokens/abc"
 ZOOKEEPER_PLANTS: list[tuple[Key, Change]] = [
     ((TOPICS, TREE.name(0)), put(topic_path(0), topic_json("another id", range(3)))),
@@ -247,13 +250,14 @@ ZOOKEEPER_PLANTS: list[tuple[Key, Change]] = [
 
 
 def test_plants_in_zookeeper_are_named_by_both_engines_and_can_be_replayed(cluster: Cluster, tmp_path: Path) -> None:
-    cluster.change(ENCODED_AGAIN, *(change for _, change in ZOOKEEPER_PLANTS))
+    cluster.change(ENCODED_AGAIN, ORDERED, *(change for _, change in ZOOKEEPER_PLANTS))
     out = tmp_path / "out"
     quick, spark = cluster.audit("quick"), cluster.audit("spark", out=out)
     for report in (quick, spark):
         assert report.exit_code == 1
         assert keys(report) == {key for key, _ in ZOOKEEPER_PLANTS}
         assert report.different == len(ZOOKEEPER_PLANTS)
+        assert [each.key for each in report.expected if each.family == ORDERS] == ["/admin/reassign_partitions"]
     assert without_hashes(quick) == without_hashes(spark)
     assert_nothing_secret_in(out)
     cluster.zookeeper.stop()

@@ -12,7 +12,7 @@ from migrator.errors import FindingError
 from migrator.lab.kraft import KraftBroker, KraftCluster, Led
 from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController
-from tests.e2e.support import wait_for
+from tests.e2e.support import assert_same, produce, ready_cluster, wait_for
 
 pytestmark = pytest.mark.lab
 
@@ -164,3 +164,31 @@ def test_leaderships_leave_a_directory_that_fails_and_stay_in_the_others(laborat
     produced(cluster, "orders", 200)
     assert why_not() is None
     cluster.stop()
+
+
+ASSIGNS = re.compile(r"maybeSendAssignments: sending ([1-9]\d*) assignments")
+
+
+def test_a_broker_restarted_into_kraft_mode_in_dual_write_says_where_its_replicas_lie(laboratory: Laboratory) -> None:
+    """ZooKeeper has no directories, and no less follows: versions of state znodes, and what other brokers are told."""
+    with ready_cluster(laboratory) as (cluster, controller):
+        controller.start()
+        controller.wait_dual_write()
+        names = [f"topic-{number}" for number in range(3)]
+        broker = cluster.brokers[0]
+        broker.restart_as(broker.spec.as_kraft(controller.voters))
+        wait_for(
+            lambda: None if ASSIGNS.search(broker.process.log_text()) else "it assigned nothing yet",
+            SETTLE_S,
+            "it asks",
+        )
+        cluster.wait_isr_whole(names)
+        produce(cluster, names[0], 200)
+        others = cluster.brokers[1:]
+        others[0].stop()  # an ISR shrinks and grows again at leaders of both kinds, from the partition epochs they know
+        others[0].start()
+        others[0].wait_ready()
+        cluster.wait_isr_whole(names)
+        produce(cluster, names[0], 200)
+        assert not REFUSED.findall(broker.process.log_text())
+        assert_same(cluster, controller.metadata_log)

@@ -17,15 +17,15 @@ def of(*files: str) -> tuple[str, ...]:
 FAULTS: Final = (
     Fault(
         DRIVER + "mirror.py",
-        "multis = [Multi((guard, unmoved, *operations)) for operations in packed[:-1]]",
-        "multis = [Multi((guard, *operations)) for operations in packed[:-1]]",
+        "migration_data(znode), claim.migration_version + number)",
+        "migration_data(znode), -1)",
         "multis in flight apply after an earlier one was refused",
         of("test_mirror.py", "test_mirror_pipelined.py"),
     ),
     Fault(
         DRIVER + "mirror.py",
-        "    multis.append(Multi((guard, moved, *packed[-1])))",
-        "    multis.append(Multi((moved, *packed[-1])))",
+        "        multis.append(Multi((guard, moved, *operations)))",
+        "        multis.append(Multi((moved, *operations)))",
         "a controller that was replaced goes on writing",
         of("test_mirror.py", "test_mirror_pipelined.py"),
     ),

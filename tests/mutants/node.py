@@ -111,7 +111,7 @@ FAULTS: Final = (
         "        if not outcome.applied:\n            operation",
         "        if False:\n            operation",
         "a refused write counts as mirrored",
-        of("test_zookeeper_trouble.py", "test_faults_are_named.py", "test_spoiled_trees.py"),
+        of("test_mirror_refused.py"),
     ),
     Fault(
         NODE + "release.py",

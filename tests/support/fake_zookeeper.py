@@ -1,6 +1,8 @@
-"""A ZooKeeper in memory: data versions, conditional multis, ephemerals, sequences. Passes the session contract.
+"""A ZooKeeper in memory: data versions, conditional multis, ephemerals, sequences, watches.
 
-The tree is shared by all sessions made from one `FakeEnsemble`; `expire` ends a session as the server would.
+The tree is shared by all sessions made from one `FakeEnsemble`; `expire` ends a session as the server would. It passes
+the contract of tests/contract/test_zookeeper.py, whose half for a real server has not been run yet. Unlike a server it
+answers at once, fires watches before it answers, and never lags, so that `sync` has nothing to do.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ if TYPE_CHECKING:  # the type checker compares each signature with the real one;
     from migrator.zk.session import ZkSession as _ZkSession
 else:
     _Pending = _ZkSession = object
+
+
+Watch = Callable[[], object]
 
 
 @dataclass
@@ -44,14 +49,20 @@ class FakeEnsemble:
     """Every multi that was applied."""
     guards: dict[str, str] = field(default_factory=dict)
     """Access lists as text, by path."""
+    watches: dict[tuple[str, str], set[tuple[int, Watch]]] = field(default_factory=dict)
+    """By "znode" or "children" and path: of which session, and whom to call."""
 
     def session(self) -> FakeSession:
         self.sessions += 1
         return FakeSession(self, self.sessions)
 
     def expire(self, session_id: int) -> None:
-        for path in [path for path, node in self.nodes.items() if node.owner == session_id]:
+        for waiting in self.watches.values():
+            waiting -= {each for each in waiting if each[0] == session_id}
+        gone = [path for path, node in self.nodes.items() if node.owner == session_id]
+        for path in gone:
             del self.nodes[path]
+        self._fire(gone, came_or_went=gone)
 
     def create(self, path: str, data: bytes = b"") -> None:
         """Set a node up, parents included."""
@@ -75,7 +86,21 @@ class FakeEnsemble:
                 self.nodes = before
                 return Outcome(failed_at=index, error=str(refused))
         self.log.append(multi)
+        moved = [path for path in before.keys() | self.nodes.keys() if before.get(path) != self.nodes.get(path)]
+        self._fire(moved, came_or_went=before.keys() ^ self.nodes.keys())
         return Outcome(versions=tuple(versions))
+
+    def _fire(self, moved: Iterable[str], came_or_went: Iterable[str]) -> None:
+        """Call each watch once that waits for one of these."""
+        keys = [("znode", path) for path in moved]
+        keys += [("children", path.rsplit("/", 1)[0] or "/") for path in came_or_went]
+        called = {each for key in keys for each in self.watches.pop(key, ())}
+        for _, watch in called:
+            watch()
+
+    def watch(self, kind: str, path: str, session_id: int, watch: Watch | None) -> None:
+        if watch is not None:
+            self.watches.setdefault((kind, path), set()).add((session_id, watch))
 
     def _one(self, operation: Operation, session_id: int) -> int:
         match operation:
@@ -86,6 +111,8 @@ class FakeEnsemble:
                 parent = path.rsplit("/", 1)[0] or "/"
                 if parent not in self.nodes:
                     raise _Refused("no_node")
+                if self.nodes[parent].owner:
+                    raise _Refused("NoChildrenForEphemeralsError")
                 if sequence:
                     path = f"{path}{self.nodes[parent].sequence:010d}"
                     self.nodes[parent].sequence += 1
@@ -133,6 +160,7 @@ class FakeSession(_ZkSession):
     connected: bool = True
 
     def get(self, path: str, watch: Callable[[], None] | None = None) -> Znode | None:
+        self.ensemble.watch("znode", path, self.session_id, watch)
         node = self.ensemble.nodes.get(path)
         return (
             None
@@ -143,6 +171,7 @@ class FakeSession(_ZkSession):
     def children(self, path: str, watch: Callable[[], None] | None = None) -> list[str] | None:
         if path not in self.ensemble.nodes:
             return None
+        self.ensemble.watch("children", path, self.session_id, watch)
         prefix = "/" if path == "/" else path + "/"
         below = (other[len(prefix) :] for other in self.ensemble.nodes if other.startswith(prefix))
         return sorted({name for name in below if name and "/" not in name})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,10 +11,14 @@ from typing import Any, NoReturn
 
 import pytest
 
+from api import cli
+from api import main as api_main
 from api.cli import main
+from migrator.errors import FindingError
 from migrator.zk import paths
 from migrator.zk.multi import Multi, SetData
 from migrator.zk.znodes import controller_data
+from state_machine.settings import Settings
 from tests.support.fake_zookeeper import FakeEnsemble
 from tests.support.seeded_tree import SeededTree
 
@@ -38,7 +43,7 @@ def test_a_fault_of_ours_is_no_answer(
     words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fails(*_: object, **__: object) -> NoReturn:
-        raise OSError(24, "Too many open files")
+        raise RuntimeError("Too many of something")
 
     monkeypatch.setattr("migrator.zk.session.ZkSession", fails)
     monkeypatch.setattr("migrator.audit.run.ZkSession", fails)
@@ -46,7 +51,7 @@ def test_a_fault_of_ours_is_no_answer(
     out, err = capsys.readouterr()
     assert out == ""
     assert "Traceback" in err
-    assert "Too many open files" in err.splitlines()[-1]
+    assert "Too many of something" in err.splitlines()[-1]
     assert "says nothing about the cluster" in err.splitlines()[-1]
 
 
@@ -83,3 +88,36 @@ def test_a_release_that_zookeeper_refuses_at_the_last_moment_is_exit_2(
     assert exit_code("release", "-z", "zk:2181", "--execute") == 2
     assert "Z2K-2019" in capsys.readouterr().err
     assert paths.CONTROLLER in ensemble.nodes
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            PermissionError(13, "Permission denied", "/var/lib/none"),
+            "The system refused /var/lib/none: Permission denied.",
+        ),
+        (OSError(28, "No space left on device"), "The system refused: No space left on device."),
+        (TimeoutError(), "The system refused: TimeoutError."),
+    ],
+)
+def test_what_the_system_refuses_is_a_finding_and_no_trace(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: OSError, said: str
+) -> None:
+    def refuse(*args: object, **values: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "app", refuse)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["export"])
+    shown = capsys.readouterr().err
+    assert ended.value.code == cli.UNEXPECTED
+    assert shown.startswith(f"Z2K-4114 {said}\n")
+    assert "Traceback" not in shown
+
+
+def test_a_port_in_use_is_a_finding() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        settings = Settings(port=taken.getsockname()[1])
+        with pytest.raises(FindingError, match=r"Z2K-4115.*Address already in use"):
+            api_main._listen(settings)

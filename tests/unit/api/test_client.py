@@ -53,14 +53,16 @@ def run(runner: CliRunner, *words: str) -> tuple[int, str]:
 
 
 def document(runner: CliRunner, *words: str) -> tuple[int, Any]:
-    code, output = run(runner, *words, "--json")
-    return code, json.loads(output)
+    """Standard output alone, as a program reads it."""
+    result = runner.invoke(cli.app, [*words, "--json"])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, json.loads(result.stdout)
 
 
 def test_advance_follows_its_wish_to_the_row(runner: CliRunner, served: Served) -> None:
     code, output = run(runner, "advance", "--to", "PREFLIGHT", "--reason", "first look")
     assert code == 0
-    assert output.startswith("advance: done CREATED to PREFLIGHT")
+    assert "advance: done CREATED to PREFLIGHT" in output
     assert served.world.events[0].reason == "first look"
 
 
@@ -203,3 +205,46 @@ def test_a_migration_is_deleted_from_the_command_line_or_refused_with_4(runner: 
     served.rounds(3)
     assert document(runner, "delete", "-m", "1") == (0, {"removed": 1})
     assert document(runner, "migrations")[1]["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("word", "state", "events", "phase", "code"),
+    [
+        ("advance", "done", ["PREFLIGHT"], "PREFLIGHT", 0),
+        ("advance", "done", ["TAKEOVER"], "DUAL_WRITE", 0),
+        ("advance", "done", ["TAKEOVER"], "COPY", 5),
+        ("advance", "done", ["TAKEOVER"], "READY", 1),
+        ("advance", "asked", [], "", 5),
+        ("advance", "recorded", [], "", 5),
+        ("advance", "refused", [], "", 4),
+        ("advance", "withdrawn", [], "", 1),
+        ("abort", "done", ["ABORTING"], "READY", 0),
+        ("abort", "done", ["ABORTING"], "DUAL_WRITE", 1),
+        ("rollback", "done", ["ROLLING_BACK"], "ROLLED_BACK", 0),
+        ("rollback", "done", ["ROLLING_BACK"], "ROLLING_BACK", 5),
+        ("rollback", "done", ["ROLLING_BACK"], "DUAL_WRITE", 1),
+        ("hold", "done", [], "", 0),
+    ],
+)
+def test_a_step_ends_with_its_outcome(word: str, state: str, events: list[str], phase: str, code: int) -> None:
+    assert client.outcome_code(word, {"state": state}, events, phase) == code
+
+
+def test_a_takeover_that_the_driver_only_keeps_is_not_done(runner: CliRunner, served: Served) -> None:
+    served.run(served.world.to_ready())
+    code, output = run(runner, "advance", "--wait", "0")
+    assert code == 5
+    assert "advance: recorded" in output
+    assert run(runner, "advance", "--no-wait")[0] == 4, "another one is pending"
+
+
+def test_a_takeover_is_followed_into_dual_write(runner: CliRunner, served: Served) -> None:
+    served.run(served.world.to_ready())
+    served.world.controller.on_ask = lambda wish: served.world.take_over()
+    code, found = document(runner, "advance")
+    assert (code, found["phase"]) == (0, "DUAL_WRITE")
+
+
+def test_no_wait_ends_as_soon_as_it_is_recorded(runner: CliRunner, served: Served) -> None:
+    code, found = document(runner, "advance", "--no-wait")
+    assert (code, found["phase"]) == (0, None)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from migrator.audit.log_fold import record_rows
 from migrator.audit.log_plan import LogSplit
-from migrator.audit.normalise import BROKER_CONFIGS
+from migrator.audit.normalise import BROKER_CONFIGS, ORDERS
 from migrator.audit.rows import SideRow, facts_text
 from migrator.audit.seal import Seal
 from migrator.audit.security_facts import zk_facts
@@ -24,6 +24,8 @@ from migrator.audit.spark_sources import (
     Others,
     TopicRange,
     ZkReading,
+    _rows_of_part,
+    _rows_of_subjects,
     log_options,
     plan_parts,
     side_batches,
@@ -41,7 +43,9 @@ from migrator.wire.records import encode_record
 from migrator.zk.acl_znodes import token_data
 from migrator.zk.entity_znodes import entity_data, user_path
 from migrator.zk.passwords import EncoderSettings
-from migrator.zk.pipeline import CONSIDERATE
+from migrator.zk.pipeline import CONSIDERATE, UNLIMITED
+from tests.support.fake_zookeeper import FakeEnsemble
+from tests.support.seeded_tree import SeededTree
 
 
 @given(st.sets(st.text(min_size=1)).map(sorted), st.integers(1, 9), st.text())
@@ -156,3 +160,17 @@ def test_rows_are_cut_into_batches_and_equal_facts_have_equal_texts() -> None:
     sizes = [batch.num_rows for batch in side_batches(rows)]
     assert sizes == [ROWS_PER_BATCH, 1]
     assert facts_text({"b": 1, "a": [2]}) == facts_text({"a": [2], "b": 1})
+
+
+def test_orders_are_read_with_what_belongs_to_no_topic_and_again_by_their_subjects() -> None:
+    ensemble = FakeEnsemble()
+    SeededTree().plant(ensemble)
+    orders = ["/admin/delete_topics/orders", "/admin/preferred_replica_election", "/admin/reassign_partitions"]
+    for path in orders:
+        ensemble.create(path, b"no JSON")
+    session = ensemble.session()
+    rows = [row for row in _rows_of_part(Others(), session, UNLIMITED, None) if row.family == ORDERS]
+    assert sorted(row.key for row in rows) == orders
+    del ensemble.nodes[orders[0]]
+    again = _rows_of_subjects([row.subject for row in rows], session, UNLIMITED, None)
+    assert sorted(row.key for row in again) == orders[1:]

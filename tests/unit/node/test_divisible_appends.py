@@ -310,6 +310,24 @@ def test_a_leadership_that_is_lost_between_two_slices_appends_no_more_and_says_s
 
 
 @pytest.mark.usefixtures("small_slices")
+def test_whoever_asked_may_go_away_between_two_slices() -> None:
+    """Half an unfencing would leave partitions without a leader that nobody decides on again."""
+
+    async def told() -> None:
+        controller, raft = a_leader(ten(fenced=True, isr=(1,), leader=-1))
+        begin = BrokerHeartbeatRequest(1, 101, current_metadata_offset=raft.end - 1)
+        asking = asyncio.ensure_future(controller.submit(begin, 1))
+        await appended(raft, 1)
+        asking.cancel()
+        await appended(raft, 3)
+        controller.committed(raft.end)
+        await controller.settled()
+        assert {each.leader for _, each in controller.image.partitions()} == {1}
+
+    story(told)
+
+
+@pytest.mark.usefixtures("small_slices")
 def test_what_was_decided_while_writing_ended_is_not_appended() -> None:
     """A hand-back began meanwhile: its audit must not find ZooKeeper behind afterwards."""
 

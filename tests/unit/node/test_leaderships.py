@@ -240,6 +240,7 @@ def a_controller_about_to_resign() -> ActiveController:
         "_raft": raft, "image": image, "newest": image, "epoch": 5, "_pending": PendingAppends(), "_resumed": resumed,
         "_elected": None, "_log": AppliedLog(cast(Any, raft), read_ahead([])), "_on_lost": lambda epoch: None,
         "_catch_up": lambda: None, "_last_append_ms": 0, "contacts": Contacts(), "settings": None, "_chance": None,
+        "_buckets": None, "_is_apart": False,
     }  # fmt: skip
     for name, value in known.items():
         setattr(controller, name, value)

@@ -113,3 +113,21 @@ def test_a_batch_that_was_damaged_on_its_way_is_not_taken() -> None:
     good[-1] ^= 1
     with pytest.raises(OSError, match="damaged"):
         batches_of(bytes(good))
+
+
+def test_a_log_whose_removal_was_refused_is_closed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second time its descriptor may be a connection's."""
+
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    store, _ = a_log(tmp_path / "log")
+    closed: list[int] = []
+    close = os.close
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", refused)
+        patched.setattr(os, "close", lambda descriptor: (closed.append(descriptor), close(descriptor))[1])
+        with pytest.raises(OSError, match="Read-only"):
+            store.reset(100)
+        store.abandon()
+    assert len(closed) == len(set(closed))

@@ -219,3 +219,13 @@ class Clock:
     def passes(self, seconds: float) -> bool:
         self.now += seconds
         return False
+
+
+def test_a_fault_of_ours_is_not_called_one_of_the_disk(tmp_path: Path) -> None:
+    async def told(node: VoterOnDisk) -> None:
+        error = AssertionError("flushed to 9, the log ends at 3")
+        node.raft.fail(error)
+        node.raft._flusher_ended(error)
+        assert node.fatal == [error]
+
+    with_a_node(tmp_path / "log", told)

@@ -197,19 +197,20 @@ class Life:
 
     async def _is_deposed_and_truncates(self, node: VoterOnDisk) -> None:
         epoch = node.deposed(by=2)
-        node.follow(diverging_epoch=1, diverging_end=11)
-        assert node.store.end == 11
-        node.follow(leader_change_at(11, epoch, 2), a_batch(12, epoch), committed=13)
+        node.follow(diverging_epoch=3, diverging_end=13)
+        assert node.store.end == 13
+        assert (self.log / f"{11:020d}.log").stat().st_size > 0  # cut in the middle of a segment
+        node.follow(leader_change_at(13, epoch, 2), a_batch(14, epoch), committed=15)
         await node.flushed()
 
     async def _takes_snapshots_and_trims(self, node: VoterOnDisk) -> None:
         epoch = node.raft.voter.epoch
-        for offset in (13, 14, 15, 16):
+        for offset in (15, 16, 17, 18):
             node.follow(a_batch(offset, epoch), committed=offset + 1)
             await node.flushed()
             await until(lambda end=offset: is_settled(node, end + 1))  # type: ignore[misc]
             assert not node.fatal
-        assert node.store.start > 11
+        assert node.store.start > 13
 
     async def _loads_a_snapshot(self, node: VoterOnDisk) -> None:
         snapshot = SnapshotId(100, node.raft.voter.epoch)

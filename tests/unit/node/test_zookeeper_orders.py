@@ -150,6 +150,21 @@ def test_dual_write_looks_for_orders_by_itself(monkeypatch: pytest.MonkeyPatch) 
     story(told)
 
 
+def test_dual_write_names_a_registration_over_which_the_next_broker_ends_at_its_start() -> None:
+    async def told() -> None:
+        driver, ensemble = a_driver_in_migration(State.DUAL_WRITE)
+        ensemble.create(f"{paths.BROKER_IDS}/77", b"{no JSON")
+        acts = DualWriteActs(driver)
+        await acts._look_for_odd_registrations()
+        (alarm,) = driver.now.alarms.values()
+        assert (alarm.code, f"{paths.BROKER_IDS}/77" in alarm.text) == ("Z2K-2107", True)
+        del ensemble.nodes[f"{paths.BROKER_IDS}/77"]
+        await acts._look_for_odd_registrations()
+        assert not driver.now.alarms
+
+    story(told)
+
+
 # --- the way back -----------------------------------------------------------------------------------------
 
 

@@ -335,8 +335,8 @@ def test_dual_write_says_that_zookeeper_is_away_until_it_is_back(monkeypatch: py
                 raise ZOOKEEPER_LOST.error(path=path, reason="not connected")
             return ["1"] if path == paths.BROKER_IDS else []
 
-        def get_many(places: Iterable[str]) -> Iterator[bytes]:
-            return (b"" for _ in places)
+        def get_many(places: Iterable[str]) -> Iterator[Any]:
+            return (SimpleNamespace(data=b'{"version":5}') for _ in places)
 
         session = SimpleNamespace(connected=False, children=children, get=lambda path: None, get_many=get_many)
         driver = a_voters_driver(State.DUAL_WRITE, session=session)

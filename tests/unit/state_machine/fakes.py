@@ -153,9 +153,12 @@ class FakeController:
                 "log_end": 10,
                 "snapshot": 0,
                 "fetches_waiting": 0,
+                "flush_waiting_ms": 0,
                 "observers": {str(broker): 10 for broker in self.brokers},
             },
             "loop_delay_ms": 1.0,
+            "connections": {"open": 4, "most": 1000, "without_place": 0},
+            "findings": [],
             "driver": {
                 "state": self.state,
                 "reason": self.reason,
@@ -167,6 +170,7 @@ class FakeController:
                 "held": self.state == "HELD",
                 "finding": self.finding,
                 "trouble": None,
+                "alarms": [],
                 "history": self.history[-50:],
                 **told,
             },
@@ -185,11 +189,16 @@ class FakeController:
                 "lag_ms": None,
                 **self.divergence,
                 "reconciled_writes": None,
+                "unmirrored": [],
+                "unmirrored_count": 0,
+                "orders": [],
+                "orders_count": 0,
             },
             "gate": None if self.gate is None else self.gate.as_json(),
             "export": None,
             "audit": self.audit,
             "brokers": [self._broker(broker) for broker in self.brokers],
+            "registrations_refused": [],
         }
 
     def _broker(self, broker: int) -> dict[str, Any]:
@@ -204,6 +213,7 @@ class FakeController:
             "listeners": ["PLAINTEXT://127.0.0.1:9092"],
             "log_dirs": 1,
             "told": self.state == "DUAL_WRITE",
+            "not_told": None,
             "requests_waiting": 0,
             "problem": None,
         }

@@ -217,3 +217,12 @@ def test_the_fake_asks_for_the_token_as_the_real_one_does(controller: FakeContro
             return (await http.get("/v1/status")).status_code
 
     assert asyncio.run(answer()) == 401
+
+
+def test_what_troubles_a_controller_itself_is_among_its_findings_also_without_a_driver() -> None:
+    trouble, ended = {"code": "Z2K-3122"}, {"code": "Z2K-2017"}
+    assert ControllerSeen(3000, status={"findings": [trouble]}).findings == [trouble]
+    driver = {"finding": ended, "trouble": None}
+    status = {"findings": [trouble], "driver": driver, "dual_write": {"finding": None}}
+    assert ControllerSeen(3000, status=status).findings == [trouble, ended]
+    assert ControllerSeen(3000, status={}).findings == ControllerSeen(3000).findings == []

@@ -1,0 +1,45 @@
+"""What the fake controller says has the keys of what a real driver says; of a whole process: e2e/test_service.py."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from migrator.driver.machine import State
+from migrator.node import status
+from migrator.node.status import driver_status
+from state_machine.inventory import ControllerEntry
+from tests.unit.node.test_driver_acts import story
+from tests.unit.node.test_zookeeper_orders import a_driver_in_migration
+from tests.unit.state_machine.fakes import OPEN, FakeController
+
+OF_THE_PROCESS = {"node", "run", "cluster_id", "quorum", "loop_delay_ms", "connections", "findings"}
+
+
+def keys(document: Any, at: str = "") -> set[str]:
+    if isinstance(document, dict):
+        below = (keys(value, f"{at}.{key}") for key, value in document.items())
+        return {f"{at}.{key}" for key in document}.union(*below)
+    return set()
+
+
+def test_the_fake_says_what_a_driver_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status, "_brokers", lambda driver: [])
+    fake = FakeController(ControllerEntry(3000, "", ""), time.time, gate=OPEN)
+    fake.move("DUAL_WRITE")
+    faked = {key: value for key, value in fake.status().items() if key not in OF_THE_PROCESS}
+    said: list[dict[str, Any]] = []
+
+    async def told() -> None:
+        driver, _ = a_driver_in_migration(State.DUAL_WRITE)
+        driver.mirror = SimpleNamespace(behind=0, lag_ms=0.0)
+        said.append(driver_status(driver))
+
+    story(told)
+    (real,) = said
+    for document in (real, faked):
+        document["claim"] = document["audit"] = document["gate"] = document["brokers"] = None
+    assert keys(faked) == keys(real)
