@@ -6,152 +6,36 @@ remote storage. The same requests to both; the error codes have to be equal.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from random import Random
 from typing import Final
 
 import pytest
 
-from migrator.lab.controller import Controller, quorum_specs
 from migrator.lab.laboratory import Laboratory
-from migrator.lab.ours import PLAIN_KRAFT, OurController
-from migrator.lab.ports import HOST
-from migrator.lab.tools import random_cluster_id
+from migrator.lab.properties import Value
 from migrator.model.topic_configs import TOPIC_CONFIGS
-from migrator.node.broker_client import BrokerConnection
-from migrator.wire.messages.brokers import (
-    BrokerHeartbeatRequest,
-    BrokerHeartbeatResponse,
-    BrokerRegistrationRequest,
-    BrokerRegistrationResponse,
-    RegistrationFeature,
-    RegistrationListener,
-)
-from migrator.wire.messages.configs import (
-    AlterableConfig,
-    AlterConfigsRequest,
-    AlterConfigsResource,
-    AlterConfigsResponse,
-    IncrementalAlterableConfig,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
-    IncrementalAlterConfigsResponse,
-)
-from migrator.wire.messages.topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from tests.support.builders import an_id
+from tests.e2e.two_answers import Configs, Side, compared
 
 pytestmark = pytest.mark.lab
 
 SEED: Final = 20_261_122
-TOPIC: Final = 2
 PER_REQUEST: Final = 100
-HEARTBEATS_MAX: Final = 300
-Configs = tuple[tuple[str, str], ...]
 
 WORDS: Final = (
-    *("", " ", "true", "false", "TRUE", "False ", "\ttrue\n", "true\u2003", "fal\u017fe", "yes", "null", "NaN", "-NaN"),
-    *(
-        "0",
-        "1",
-        "-1",
-        "-2",
-        "-3",
-        "2",
-        "9",
-        "10",
-        "17",
-        "18",
-        "22",
-        "23",
-        "13",
-        "14",
-        "4",
-        "3",
-        "100",
-        "+7",
-        "-0",
-        "00",
-    ),
-    *("2147483647", "2147483648", "-2147483648", "-2147483649", "-131072", "-131073", "1048588"),
-    *(str(2**63 - 1), str(2**63), str(-(2**63)), str(-(2**63) - 1), "9" * 40, "-" + "9" * 40, "0" * 200 + "5"),
-    *(
-        "\u0665",
-        "\u0967\u0966",
-        "\uff15",
-        "\U0001d7cf",
-        "5\u00a0",
-        "\u00a05",
-        "\x1f5\x00",
-        "5 5",
-        "1_000",
-        "5L",
-        "0x10",
-    ),
-    *("0.5", ".5", "5.", "1e-3", "1E+0", "1e-99999", "1e99999", "0.5d", "0.5F", "1f", "Infinity", "-Infinity", "NaNd"),
-    *("0x1p-1", "0X.8P0", "0x1.p0", "0x1", "0x1p99999", "0.5e", ".", "e5", "+", "-", "--1", "\u0660.\u0665"),
-    *(
-        "compact",
-        "delete",
-        "compact,delete",
-        "delete , compact",
-        "compact,,delete",
-        ",",
-        "delete,",
-        "Delete",
-        "compact;",
-    ),
-    *("*", "*,", ",*,", "*,*", "*,1:2", "1:2", "1:2,3:4", " 1:2 , 3:4 ", "1:2,,3:4", "1", "1:", ":2", "1:2:3", "a:b"),
-    *(
-        "gzip",
-        "snappy",
-        "lz4",
-        "zstd",
-        "producer",
-        "uncompressed",
-        "none",
-        "ZSTD",
-        " zstd ",
-        "CreateTime",
-        "LogAppendTime",
-    ),
-    *(
-        "createtime",
-        "foo",
-        "3.9",
-        "3.9-IV0",
-        "3.9-IV1",
-        "3.0",
-        "3.0.1",
-        "3.0-IV1",
-        "0.8.2.1",
-        "0.8",
-        "0.10.2-IV0",
-        "4.0",
-    ),
-    *(
-        "4.0-IV0",
-        "4.0-IV1",
-        "4.1",
-        "3.",
-        "3",
-        "3.9.",
-        ".3.9",
-        "2.8-IV1.7",
-        "1.0",
-        " 2.0 ",
-        "10.0",
-        "0.9.0",
-        "0.9.0.1",
-        "3.9.-1",
-    ),
-)
+    "", " ", "true", "false", "TRUE", "False ", "\ttrue\n", "true\u2003", "fal\u017fe", "yes", "null", "NaN", "-NaN",
+    "0", "1", "-1", "-2", "-3", "2", "9", "10", "17", "18", "22", "23", "13", "14", "4", "3", "100", "+7", "-0", "00",
+    "2147483647", "2147483648", "-2147483648", "-2147483649", "-131072", "-131073", "1048588", str(2**63 - 1),
+    str(2**63), str(-(2**63)), str(-(2**63) - 1), "9" * 40, "-" + "9" * 40, "0" * 200 + "5", "\u0665", "\u0967\u0966",
+    "\uff15", "\U0001d7cf", "5\xa0", "\xa05", "\x1f5\x00", "5 5", "1_000", "5L", "0x10", "0.5", ".5", "5.", "1e-3",
+    "1E+0", "1e-99999", "1e99999", "0.5d", "0.5F", "1f", "Infinity", "-Infinity", "NaNd", "0x1p-1", "0X.8P0",
+    "0x1.p0", "0x1", "0x1p99999", "0.5e", ".", "e5", "+", "-", "--1", "\u0660.\u0665", "compact", "delete",
+    "compact,delete", "delete , compact", "compact,,delete", ",", "delete,", "Delete", "compact;", "*", "*,", ",*,",
+    "*,*", "*,1:2", "1:2", "1:2,3:4", " 1:2 , 3:4 ", "1:2,,3:4", "1", "1:", ":2", "1:2:3", "a:b", "gzip", "snappy",
+    "lz4", "zstd", "producer", "uncompressed", "none", "ZSTD", " zstd ", "CreateTime", "LogAppendTime", "createtime",
+    "foo", "3.9", "3.9-IV0", "3.9-IV1", "3.0", "3.0.1", "3.0-IV1", "0.8.2.1", "0.8", "0.10.2-IV0", "4.0", "4.0-IV0",
+    "4.0-IV1", "4.1", "3.", "3", "3.9.", ".3.9", "2.8-IV1.7", "1.0", " 2.0 ", "10.0", "0.9.0", "0.9.0.1", "3.9.-1",
+)  # fmt: skip
 """What looks like a value of one key is tried for all of them."""
 UNKNOWN: Final = ("retention", "log.retention.ms", "Retention.ms", "retention.ms ", "", "segment.bytes\u00a0")
 TOGETHER: Final = {
@@ -166,73 +50,6 @@ TOGETHER: Final = {
     "min.compaction.lag.ms": ("0", "5", "9"),
     "max.compaction.lag.ms": ("1", "5", "7"),
 }
-
-
-class Side:
-    """One controller, asked over one connection."""
-
-    def __init__(self, name: str, port: int, cluster_id: str) -> None:
-        self.name = name
-        self._cluster_id = cluster_id
-        self._connection = BrokerConnection(HOST, port, "a test")
-
-    async def join(self) -> None:
-        """Pretend to be a broker in KRaft mode, until topics can be placed on it."""
-        request = BrokerRegistrationRequest(
-            broker_id=1,
-            cluster_id=self._cluster_id,
-            incarnation_id=an_id("run-1"),
-            listeners=(RegistrationListener("PLAINTEXT", HOST, 9092, 0),),
-            features=(RegistrationFeature("metadata.version", 1, 21), RegistrationFeature("kraft.version", 0, 1)),
-            log_dirs=(an_id("dir-1"),),
-        )
-        for _ in range(HEARTBEATS_MAX):
-            registered = await self._connection.ask(request, 4, BrokerRegistrationResponse)
-            if not registered.error_code:
-                break
-            await asyncio.sleep(0.1)
-        assert not registered.error_code, registered
-        for _ in range(HEARTBEATS_MAX):
-            beat = BrokerHeartbeatRequest(1, registered.broker_epoch, 1 << 40, False, False)
-            answer = await self._connection.ask(beat, 1, BrokerHeartbeatResponse)
-            if not answer.is_fenced:
-                return
-            await asyncio.sleep(0.1)
-        raise AssertionError(f"{self.name} does not unfence its broker")
-
-    async def incremental(self, changes: Sequence[tuple[str, Configs]], *, trial: bool = True) -> list[int]:
-        """One resource per change; by topic name."""
-        resources = tuple(
-            IncrementalAlterConfigsResource(
-                TOPIC, topic, tuple(IncrementalAlterableConfig(key, 0, value) for key, value in configs)
-            )
-            for topic, configs in changes
-        )
-        request = IncrementalAlterConfigsRequest(resources, trial)
-        answer = await self._connection.ask(request, 1, IncrementalAlterConfigsResponse)
-        codes = {each.resource_name: each.error_code for each in answer.responses}
-        return [codes[topic] for topic, _ in changes]
-
-    async def old_form(self, changes: Sequence[tuple[str, Configs]]) -> list[int]:
-        resources = tuple(
-            AlterConfigsResource(TOPIC, topic, tuple(AlterableConfig(key, value) for key, value in configs))
-            for topic, configs in changes
-        )
-        answer = await self._connection.ask(AlterConfigsRequest(resources, True), 2, AlterConfigsResponse)
-        codes = {each.resource_name: each.error_code for each in answer.responses}
-        return [codes[topic] for topic, _ in changes]
-
-    async def create(self, changes: Sequence[tuple[str, Configs]], *, trial: bool = True) -> list[int]:
-        topics = tuple(
-            CreatableTopic(topic, 1, 1, (), tuple(CreatableTopicConfig(key, value) for key, value in configs))
-            for topic, configs in changes
-        )
-        answer = await self._connection.ask(CreateTopicsRequest(topics, 30_000, trial), 7, CreateTopicsResponse)
-        codes = {each.name: each.error_code for each in answer.topics}
-        return [codes[topic] for topic, _ in changes]
-
-    def close(self) -> None:
-        self._connection.close()
 
 
 def one_value() -> list[Configs]:
@@ -288,27 +105,8 @@ async def differences(ours: Side, stock: Side) -> tuple[int, dict[int, int], lis
 
 @pytest.mark.parametrize("remote", [False, True], ids=["without remote storage", "with remote storage"])
 def test_every_value_is_taken_or_refused_as_by_stock(laboratory: Laboratory, remote: bool) -> None:
-    extra = {"remote.log.storage.system.enable": "true"} if remote else {}
-    extra["broker.session.timeout.ms"] = "600000"
-    cluster_id = random_cluster_id(laboratory)
-    both = quorum_specs(laboratory, count=2, zookeeper_connect="", migrating=False, extra=extra)
-    spec, other = (replace(each, voters=f"{each.node_id}@{HOST}:{each.port}") for each in both)
-    stock, ours = Controller(laboratory, spec, cluster_id), OurController(laboratory, other, cluster_id)
-    ours.environment.update(PLAIN_KRAFT)
-    stock.start()
-    ours.start()
-
-    async def compare() -> tuple[int, dict[int, int], list[str]]:
-        sides = Side("ours", other.port, cluster_id), Side("stock", spec.port, cluster_id)
-        try:
-            for side in sides:
-                await side.join()
-            return await differences(*sides)
-        finally:
-            for side in sides:
-                side.close()
-
-    count, codes, found = asyncio.run(compare())
+    extra: dict[str, Value] = {"remote.log.storage.system.enable": "true"} if remote else {}
+    count, codes, found = compared(laboratory, extra, differences)
     print(f"{count} values compared, stock's codes {codes}, {len(found)} differences")
     assert not found, "\n".join(found[:50])
     assert count > 5_000
