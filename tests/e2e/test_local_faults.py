@@ -20,7 +20,7 @@ import pytest
 from migrator.errors import CONNECTIONS_FULL, LOG_FLUSH_SILENT, LOG_NOT_ON_DISK, FindingError
 from migrator.lab.controller import quorum_specs
 from migrator.lab.laboratory import Laboratory
-from migrator.lab.ours import PLAIN_KRAFT, PROGRAM, OurController
+from migrator.lab.ours import PROGRAM, OurController
 from migrator.lab.ports import HOST
 from migrator.lab.tools import random_cluster_id
 from tests.e2e.quorums import leading
@@ -69,7 +69,6 @@ def three_of_ours(laboratory: Laboratory, program: tuple[str, ...] = PROGRAM) ->
     specs = quorum_specs(laboratory, count=3, zookeeper_connect="", migrating=False)
     ours = [OurController(laboratory, spec, cluster_id, program) for spec in specs]
     for each in ours:
-        each.environment |= PLAIN_KRAFT
         each.prepare()
     yield ours
 

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from migrator.lab.controller import Controller, quorum_specs
 from migrator.lab.laboratory import Laboratory
-from migrator.lab.ours import PLAIN_KRAFT, OurController
+from migrator.lab.ours import OurController
 from migrator.lab.ports import HOST
 from migrator.lab.properties import Value
 from migrator.lab.tools import random_cluster_id
@@ -126,7 +126,6 @@ def compared(laboratory: Laboratory, extra: Mapping[str, Value], story: Callable
     both = quorum_specs(laboratory, count=2, zookeeper_connect="", migrating=False, extra={**NEVER_FENCED, **extra})
     spec, other = (replace(each, voters=f"{each.node_id}@{HOST}:{each.port}") for each in both)
     stock, ours = Controller(laboratory, spec, cluster_id), OurController(laboratory, other, cluster_id)
-    ours.environment.update(PLAIN_KRAFT)
     stock.start()
     ours.start()
 
