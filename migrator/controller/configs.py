@@ -173,7 +173,7 @@ def _check_resource(key: ConfigKey) -> None:
         case ConfigType.BROKER_LOGGER:
             raise _Refused(Error.INVALID_REQUEST, "The loggers of a migrating controller cannot be changed.")
         case ConfigType.GROUP:
-            raise _Refused(Error.INVALID_REQUEST, "Unexpected resource type GROUP.")
+            raise _Refused(Error.UNSUPPORTED_VERSION, "This cluster has no group configuration.")
         case _:
             raise _Refused(Error.UNSUPPORTED_VERSION, f"Unknown resource type {key.type}.")
 

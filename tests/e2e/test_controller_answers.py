@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pytest
 
 from migrator.lab.laboratory import Laboratory
 from migrator.lab.ports import HOST
+from migrator.node.broker_client import BrokerConnection
 from migrator.wire.messages.configs import (
     AlterClientQuotasEntry,
     AlterClientQuotasRequest,
@@ -35,9 +36,12 @@ from migrator.wire.messages.topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from migrator.wire.schema import Message
 from tests.e2e.two_answers import Side, compared
 
 pytestmark = pytest.mark.lab
+
+M = TypeVar("M", bound=Message)
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 OWN: Final = "(its own id)"
@@ -95,6 +99,15 @@ async def is_closed(side: Side, key: int) -> bool:
         writer.close()
 
 
+async def asked_anew(side: Side, request: Message, version: int, response: type[M]) -> M:
+    """Over a connection of its own: stock does not listen to a throttled one for a while."""
+    connection = BrokerConnection(HOST, side.port, "a test")
+    try:
+        return await connection.ask(request, version, response)
+    finally:
+        connection.close()
+
+
 async def throttled(side: Side) -> list[tuple[int, bool]]:
     """What a burst too many leads to: codes, and whether the asker is told to wait."""
     everybody = (ClientQuotaEntity("user", None),)
@@ -104,16 +117,16 @@ async def throttled(side: Side) -> list[tuple[int, bool]]:
     found = []
     for version, name in ((7, "q1"), (7, "q2"), (5, "q3"), (6, "q4")):
         request = CreateTopicsRequest((CreatableTopic(name, 3, 1),), 30_000)
-        answer = await side.connection.ask(request, version, CreateTopicsResponse)
+        answer = await asked_anew(side, request, version, CreateTopicsResponse)
         found.append((answer.topics[0].error_code, answer.throttle_time_ms > 0))
     grow = CreatePartitionsRequest((CreatePartitionsTopic("q1", 5, None),), 30_000)
     for version in (2, 3):
-        grown = await side.connection.ask(grow, version, CreatePartitionsResponse)
+        grown = await asked_anew(side, grow, version, CreatePartitionsResponse)
         found.append((grown.results[0].error_code, grown.throttle_time_ms > 0))
     for version in (4, 5, 6):
         topics = (DeleteTopicState("q1"),) if version == 6 else ()
         request_ = DeleteTopicsRequest(topics, () if topics else ("q1",), 30_000)
-        deleted = await side.connection.ask(request_, version, DeleteTopicsResponse)
+        deleted = await asked_anew(side, request_, version, DeleteTopicsResponse)
         found.append((deleted.responses[0].error_code, deleted.throttle_time_ms > 0))
     return found
 

@@ -156,7 +156,7 @@ def test_a_topic_is_judged_by_its_whole_configuration() -> None:
         (ConfigType.BROKER, "\N{SUPERSCRIPT TWO}", Error.INVALID_REQUEST),
         (ConfigType.CLIENT_METRICS, "", Error.INVALID_REQUEST),
         (ConfigType.BROKER_LOGGER, str(CONTROLLER), Error.INVALID_REQUEST),
-        (ConfigType.GROUP, "g", Error.INVALID_REQUEST),
+        (ConfigType.GROUP, "g", Error.UNSUPPORTED_VERSION),
         (99, "x", Error.UNSUPPORTED_VERSION),
     ],
 )
