@@ -202,6 +202,9 @@ def test_not_read_is_never_green_and_weighs_more_than_a_difference() -> None:
     assert not made.same
     assert made.exit_code == 2
     assert [each.key for each in made.differences] == ["orders", "payments"]
+    alone = Comparison()
+    alone.not_read(TOPICS, "payments", "it is torn")
+    assert not alone.same
 
 
 def test_a_side_that_could_not_be_read_leaves_no_family_green() -> None:
