@@ -201,7 +201,8 @@ class Cell:
         assert copies(self.controller) == committed
         assert not self.holds_claim()
         migration = self.read("/migration")
-        assert migration is None or migration["kraft_metadata_offset"] < 0 or committed, migration
+        if not committed:
+            assert migration is None or migration["kraft_metadata_offset"] < 0, migration
 
 
 class Stage:
