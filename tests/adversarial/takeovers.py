@@ -164,7 +164,7 @@ class Run:
         raise AssertionError(f"{plan}: not begun in {BEGINS_MAX} tries, the driver is {self.controller.status()}")
 
     def _round(self, plan: Round, *, last: bool) -> bool:
-        """Whether the takeover began."""
+        """Whether the takeover began: one that was cut in front of its first write leaves the driver waiting again."""
         began, epoch = time.monotonic(), self._epoch()
         moves = self._begin(plan)
         reached = self._reaches(plan, moves)
@@ -178,7 +178,7 @@ class Run:
         assert self._epoch() > epoch or not claimed, (
             f"{plan}: a takeover raises the epoch, also one that was given back"
         )
-        begun = not outcome.startswith("not begun")
+        begun = reached or not outcome.startswith("not begun")
         self.result.rounds += begun
         self.result.outcomes[outcome] += 1
         self.say(f"{plan}: {outcome} ({time.monotonic() - began:.1f} s)")
