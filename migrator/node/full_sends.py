@@ -20,7 +20,7 @@ from migrator.controller.removals import Removals
 from migrator.driver.guard import Guarded, Survey, guard
 from migrator.driver.tell import Order
 from migrator.driver.teller import FullSendPlan, Teller
-from migrator.errors import SURVEY_FAILED, Occurrence
+from migrator.errors import FULL_UPDATE_NOT_BUILT, SURVEY_FAILED, Occurrence
 
 log = structlog.get_logger()
 
@@ -220,12 +220,12 @@ class FullSends:
 
     async def _tell(self, teller: Teller, ready: dict[int, Wait]) -> None:
         """One full send to all of them: encoded and compared on a thread."""
-        plan = teller.welcome(ready)
-        self._kept = {broker: [] for broker in ready}
-        for wait in ready.values():
-            wait.reason = ENCODING
-        surveys = {broker: wait.survey for broker, wait in ready.items() if wait.survey is not None}
-        guarded = await asyncio.to_thread(self._guarded, plan, surveys)
+        try:
+            guarded = await self._compared(teller, ready)
+        except Exception as error:  # the next leader would meet it too: it concerns whom it is about, and ends nothing
+            self._kept = {}
+            await self._not_built(teller, ready, error)
+            return
         behind, self._kept = self._kept, {}
         audience = teller.audience()
         alive = {broker: wait for broker, wait in ready.items() if audience.get(broker) == wait.epoch}
@@ -240,6 +240,26 @@ class FullSends:
         self._queue(order for order in guarded.leaving() if order.broker in alive)
         self._queue(order for broker in alive for order in behind.get(broker, ()))
         self._on_change()
+
+    async def _compared(self, teller: Teller, ready: dict[int, Wait]) -> Guarded:
+        plan = teller.welcome(ready)
+        self._kept = {broker: [] for broker in ready}
+        for wait in ready.values():
+            wait.reason = ENCODING
+        surveys = {broker: wait.survey for broker, wait in ready.items() if wait.survey is not None}
+        return await asyncio.to_thread(self._guarded, plan, surveys)
+
+    async def _not_built(self, teller: Teller, ready: dict[int, Wait], error: Exception) -> None:
+        """Each of several brokers is tried alone; one alone is named, and asked again after a pause."""
+        log.error("full_send.not_built", brokers=sorted(ready), exc_info=error)
+        for broker, wait in ready.items():
+            teller.withhold(broker, wait.epoch)
+        for broker, wait in ready.items():
+            if len(ready) > 1:
+                await self._tell(teller, {broker: wait})
+            else:
+                reason = f"{type(error).__name__}: {error}"
+                self._refuse(broker, wait, FULL_UPDATE_NOT_BUILT.found(broker=broker, reason=reason))
 
     def _guarded(self, plan: FullSendPlan, surveys: Mapping[int, Survey]) -> Guarded:
         gone = self._removals()

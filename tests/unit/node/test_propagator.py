@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -334,6 +334,34 @@ def test_a_broker_that_does_not_answer_is_named_and_holds_up_nobody_else() -> No
         assert wait.finding is not None
         assert wait.finding.code == "Z2K-2141"
         now.silent.clear()
+        await now.ask_again()
+        assert now.queued(1) == [(201, api_key) for api_key in FULL_SEND]
+
+    story(told)
+
+
+def test_a_full_update_that_cannot_be_built_is_named_and_ends_nothing_for_the_others() -> None:
+    async def told() -> None:
+        now = Story()
+        for broker in (1, 2, 3):
+            now.answer_all(broker)
+        sends = now.propagator.full_sends
+        built = sends._guarded
+
+        def spoiled(plan: Any, surveys: Mapping[int, Survey]) -> Any:
+            if 1 in surveys:
+                raise UnicodeError("label too long")
+            return built(plan, surveys)
+
+        sends._guarded = spoiled  # type: ignore[method-assign]
+        now.register(a_broker(1, epoch=201), a_broker(2, epoch=202))
+        await now.settle()
+        assert now.queued(2) == [(202, api_key) for api_key in FULL_SEND]
+        assert now.queued(1) == []
+        finding = sends.waits()[1].finding
+        assert finding is not None
+        assert finding.code == "Z2K-2142"
+        sends._guarded = built  # type: ignore[method-assign]
         await now.ask_again()
         assert now.queued(1) == [(201, api_key) for api_key in FULL_SEND]
 
