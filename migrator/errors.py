@@ -423,10 +423,10 @@ SURVEY_FAILED = Finding(
 FULL_UPDATE_NOT_BUILT = Finding(
     code="Z2K-2142",
     says="The full update for broker {broker} cannot be built: {reason}.",
-    means="Something in the metadata or in the broker's answer is not as this controller expects. This broker alone gets "
-    "no update; the other brokers are not affected.",
-    remedy="Keep the controller's log and report the fault. Restart the broker if its own answer is at fault. The update "
-    "is tried again by itself, at the latest every 10 s. The rollback waits for it.",
+    means="Something in the metadata or in the broker's answer is not as this controller expects. This broker alone "
+    "gets no update; the other brokers are not affected.",
+    remedy="Keep the controller's log and report the fault. Restart the broker if its own answer is at fault. The "
+    "update is tried again by itself, at the latest every 10 s. The rollback waits for it.",
 )
 
 COPY_DIFFERS = Finding(
