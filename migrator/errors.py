@@ -1286,6 +1286,13 @@ AUDIT_OUT_UNUSABLE = Finding(
     means="Nothing was read or compared. What an earlier audit kept is never written over.",
     remedy="Name a directory that does not exist or is empty; to look at an earlier audit again, name the one it kept.",
 )
+AUDIT_ROWS_LOST = Finding(
+    code="Z2K-2201",
+    says="The audit lost rows: it was to {step} {expected} and has {found}.",
+    means="A part of one side was not compared, so nothing can be said; this audit is incomplete.",
+    remedy="Name an output directory that every Spark executor sees and that nothing else changes, then run the audit "
+    "again.",
+)
 
 # --- 6xxx: laboratory and set-up --------------------------------------------------------------------------
 
