@@ -29,6 +29,7 @@ from migrator.node.config import NodeConfig
 from migrator.node.connections import Connections, raise_descriptor_limit
 from migrator.node.control import ControlPort
 from migrator.node.controller_apis import ControllerApis
+from migrator.node.cycle_collection import bound_pauses
 from migrator.node.driver_acts import DriverActs
 from migrator.node.driver_node import DriverNode
 from migrator.node.dynamic_voters import refuse_dynamic_voters
@@ -358,6 +359,7 @@ class ControllerProcess:
 def run_controller(config: NodeConfig, hooks: Hooks | None = None) -> int:
     """Run one controller until it ends; the exit code of the process."""
     raise_descriptor_limit()
+    bound_pauses()
     try:
         return asyncio.run(ControllerProcess(config, hooks).run())
     finally:
