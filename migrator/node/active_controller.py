@@ -96,6 +96,8 @@ class ActiveController:
         self._pending = PendingAppends()
         self._resumed = asyncio.Event()
         self._resumed.set()
+        self._is_publishing = False
+        """The next slice is on the loop's list already; another one beside it would make two per turn of the loop."""
         self._is_apart = False
         """A decision about many partitions is being made, or appended."""
         self._deciding: asyncio.Task[tuple[Decision, asyncio.Future[Message] | None]] | None = None
@@ -225,16 +227,19 @@ class ActiveController:
         if self.epoch is None:
             self._catch_up()
             return
-        self._publish()
+        if not self._is_publishing:
+            self._publish()
 
     def _publish(self) -> None:
         """What is committed becomes visible: one slice of it, the rest when the loop has looked at everything else."""
+        self._is_publishing = False
         if self.epoch is None:
             return
         began = time.perf_counter()
         done = self._pending.take_committed(self._log.committed, SLICE_RECORDS)
         if done is not None:
             if self._pending.has_committed(self._log.committed):
+                self._is_publishing = True
                 asyncio.get_running_loop().call_soon(self._publish)
             self._log.end = done.offset + 1
             if done.delta is not None:
