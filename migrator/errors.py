@@ -542,7 +542,8 @@ NOT_MIRRORED = Finding(
 UNEXPECTED = Finding(
     code="Z2K-2105",
     says="The driver met a fault that it does not know ({where}): {reason}.",
-    means="This is a fault of zk2kraft. The quorum goes on; the same step is tried again.",
+    means="This is a fault of zk2kraft. The quorum goes on; the same step is tried again. A takeover that is not "
+    "committed ends, and the cluster goes back.",
     remedy="Keep the controller's log, which has the whole fault, and report it. Changes of the cluster that are "
     "named there can often be taken back with Kafka's own tools.",
     severity=Severity.WARNS,
