@@ -7,7 +7,7 @@ Elsewhere: their names and what they mean (rest/health.py), what people are show
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from api.views import broker_views, dual_write_view, standing_of, without_controller_s
@@ -24,9 +24,10 @@ class Figures:
     values: Mapping[str, float]
 
 
-def figures_of(store: Store, migration_id: int, now: float) -> Figures:
-    """Without its history, which grows. Raises Z2K-4004, Z2K-4102."""
+def figures_of(store: Store, migration_id: int, clock: Callable[[], float]) -> Figures:
+    """Ages count from the moment of reading. Without its history, which grows. Raises Z2K-4004, Z2K-4102."""
     snapshot = store.snapshot(migration_id)
+    now = clock()
     look = snapshot.observation
     dual_write = dual_write_view(look)
     brokers = broker_views(store, snapshot, now)

@@ -56,12 +56,12 @@ def readyz(parts: ServiceParts) -> str:
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(parts: ServiceParts) -> str:
     """Figures of every migration, one after the other, so that looks have their turns in between."""
-    store, now = parts.store, parts.clock()
+    store = parts.store
     figures = []
     rows = await store.away(store.migrations)
     for row in rows:
         with suppress(FindingError):  # one that cannot be read has trouble, and no figures
-            figures.append(await store.away(figures_of, store, row.id, now))
+            figures.append(await store.away(figures_of, store, row.id, parts.clock))
     troubles = {row.name: row.id in parts.troubles for row in rows}
     registry = CollectorRegistry()
     registry.register(_Gauges(troubles, figures))

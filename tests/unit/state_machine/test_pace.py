@@ -19,7 +19,7 @@ from state_machine.tables import Base, Migration
 from tests.unit.state_machine.world import World, a_world, an_inventory
 
 STATEMENTS_OF_A_ROUND_MAX = 24
-"""Of a quiet round; it were 34. Thirty migrations have sixty rounds a second."""
+"""Of a quiet round; before, it was 34. Thirty migrations have sixty rounds a second."""
 STATEMENTS_OF_FIGURES_MAX = 11
 WRITERS, WRITES = 8, 25
 
@@ -55,7 +55,7 @@ def test_a_quiet_round_takes_few_statements(world: World) -> None:
 def test_figures_for_prometheus_read_no_history(world: World) -> None:
     asyncio.run(world.rounds(2))
     with counted(world.store) as said:
-        found = figures_of(world.store, world.id, world.clock())
+        found = figures_of(world.store, world.id, world.clock)
     assert len(said) <= STATEMENTS_OF_FIGURES_MAX, "\n".join(said)
     assert not [each for each in said if "phase_event" in each or "finding" in each]
     assert found.values["look_age_seconds"] == pytest.approx(0.5)
