@@ -129,7 +129,7 @@ def config_rows(
 
     def parse(path: str, data: bytes | None) -> Facts:
         facts = zk_config(path, data)
-        return facts if family != BROKER_CONFIGS else _clear(path, facts, passwords)
+        return facts if family != BROKER_CONFIGS else clear_facts(path, facts, passwords)
 
     for name, znode in zip(wanted, session.get_many((f"{root}/{name}" for name in wanted), limits), strict=True):
         key = "" if family == BROKER_CONFIGS and name == paths.DEFAULT_ENTITY else name
@@ -140,7 +140,7 @@ def config_rows(
             yield row
 
 
-def _clear(path: str, facts: Facts, passwords: PasswordEncoder | None) -> Facts:
+def clear_facts(path: str, facts: Facts, passwords: PasswordEncoder | None) -> Facts:
     clear, problems = clear_config(path, facts, passwords)
     if problems:
         raise FindingError(problems[0])
