@@ -1236,6 +1236,12 @@ PATH_OUTSIDE = Finding(
     means="The service neither reads this file nor starts a controller with it.",
     remedy="Move the file, or add its directory to `roots` in the service's configuration and start the service again.",
 )
+STARTED_ELSEWHERE = Finding(
+    code="Z2K-4199",
+    says="Controller {node} does not answer, and this service starts none (start_controllers = false).",
+    means="Controllers are units or containers of their own here. The migration waits until this one answers.",
+    remedy="Start it: `systemctl start zk2kraft-controller@NODE` or `docker compose up -d controller-NODE`.",
+)
 PROCESS_NOT_KNOWN = Finding(
     code="Z2K-4113",
     says="Controllers {nodes} answer, but the processes that their control files name are not known to be theirs.",
