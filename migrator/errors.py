@@ -582,6 +582,16 @@ RELEASE_WOULD_LOSE = Finding(
     remedy="Start the controllers: they bring ZooKeeper up to date; then `zk2kraft rollback`, or stop them and release "
     "again. If they can never be started: look at what is lost, and consent with `--accept-loss`.",
 )
+VERSIONS_LAG = Finding(
+    code="Z2K-2126",
+    says="The state znodes of {partitions} partitions are behind their partition epochs: {operations} writes are left, "
+    "about {seconds} s.",
+    means="The data in them is right, and producers, consumers and brokers notice nothing. A ZooKeeper controller "
+    "would refuse ISR changes of these partitions until their leaders change, so a rollback is refused meanwhile.",
+    remedy="Wait: while nothing else is to be written, the active controller raises them. `zk2kraft status` shows how "
+    "many are left. Then ask for the rollback again.",
+    severity=Severity.WARNS,
+)
 ODD_HOST = Finding(
     code="Z2K-2151",
     says="Broker {broker} is not registered: listener {listener} advertises the host {host!r}, and {reason}.",
