@@ -151,7 +151,7 @@ class Keeper:
         )
 
     async def _record(self, snapshot: Snapshot, entry: ControllerEntry, **columns: object) -> None:
-        await asyncio.to_thread(self._store.record_process, snapshot.id, entry.node_id, **columns)
+        await self._store.away(self._store.record_process, snapshot.id, entry.node_id, **columns)
 
     def _running_pid(self, node: Node | None) -> int | None:
         """The process that was started for it, if that one still runs."""

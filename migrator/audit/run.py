@@ -94,7 +94,7 @@ def _quick(zookeeper: str, kraft: str, rules: Rules, passwords: EncoderSettings 
         return quick_audit(
             session,
             lambda: read_log(kraft, tree["cluster_id"]),
-            rules=rules,
+            rules=replace(rules, in_dual_write=tree["dual_write"]),
             limits=CONSIDERATE,
             zk=tree,
             passwords=None if passwords is None else PasswordEncoder(passwords, os.urandom),

@@ -217,7 +217,12 @@ class _Audit:
         for side in sides:
             _refuse_unread(side.where(F.col("family") == WHOLE_SIDE).select(F.concat_ws(": ", "key", "problem")))
         self._keep(joined(*sides), look.path("joined"))
-        rules = Rules(self.kept.producer_id_margin, copied_zxid=self.kept.copied_zxid, read=self.kept.read)
+        rules = Rules(
+            self.kept.producer_id_margin,
+            copied_zxid=self.kept.copied_zxid,
+            read=self.kept.read,
+            in_dual_write=bool(self.kept.zk.get("dual_write")),
+        )
         self._keep(judged(self._kept(look.path("joined")), rules), look.path("judged"))
 
     def wants_another_look(self) -> bool:

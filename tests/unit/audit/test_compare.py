@@ -12,6 +12,7 @@ import pytest
 from migrator.audit.compare import (
     DIFFERENCES_SHOWN,
     MOVED_ON,
+    VERSION_LAGS,
     Comparison,
     Difference,
     Kind,
@@ -48,6 +49,27 @@ def a_report(comparison: Comparison) -> dict[str, object]:
     made = report(comparison, seconds={"total": 0.12345}, zk={}, kraft={"offset": 7, "epoch": 1}, engine="quick")
     found: dict[str, object] = json.loads(msgspec.json.encode(made))
     return found
+
+
+@pytest.mark.parametrize(
+    ("in_dual_write", "changes", "outcome"),
+    [
+        (True, {"partition_epoch": 3}, Outcome.EXPECTED),
+        (False, {"partition_epoch": 3}, Outcome.DIFFERENT),
+        (True, {"partition_epoch": 8}, Outcome.DIFFERENT),
+        (True, {"partition_epoch": 3, "isr": [1]}, Outcome.DIFFERENT),
+        (True, {"leader_epoch": 3}, Outcome.DIFFERENT),
+    ],
+    ids=["it lags", "at a rollback it counts", "ahead", "and the ISR differs", "another field"],
+)
+def test_a_version_behind_its_partition_epoch_is_named_in_dual_write(
+    in_dual_write: bool, changes: dict[str, object], outcome: Outcome
+) -> None:
+    rules = Rules(in_dual_write=in_dual_write)
+    found, said = judge(PARTITIONS, "orders-0", {**PARTITION, **changes}, PARTITION, rules)
+    assert found is outcome
+    assert said
+    assert all((each.rule == VERSION_LAGS) is (outcome is Outcome.EXPECTED) for each in said)
 
 
 def test_a_changed_field_is_told_with_both_values() -> None:
