@@ -583,6 +583,16 @@ RELEASE_WOULD_LOSE = Finding(
     remedy="Start the controllers: they bring ZooKeeper up to date; then `zk2kraft rollback`, or stop them and release "
     "again. If they can never be started: look at what is lost, and consent with `--accept-loss`.",
 )
+VERSIONS_LAG = Finding(
+    code="Z2K-2126",
+    says="The state znodes of {partitions} partitions are behind their partition epochs: {operations} writes are left, "
+    "about {seconds} s.",
+    means="The data in them is right, and producers, consumers and brokers notice nothing. A ZooKeeper controller "
+    "would refuse ISR changes of these partitions until their leaders change, so a rollback is refused meanwhile.",
+    remedy="Wait: while nothing else is to be written, the active controller raises them. `zk2kraft status` shows how "
+    "many are left. Then ask for the rollback again.",
+    severity=Severity.WARNS,
+)
 ODD_HOST = Finding(
     code="Z2K-2151",
     says="Broker {broker} is not registered: listener {listener} advertises the host {host!r}, and {reason}.",
@@ -1226,6 +1236,12 @@ PATH_OUTSIDE = Finding(
     says="{path} of controller {node} lies outside the directories that this service may use: {roots}.",
     means="The service neither reads this file nor starts a controller with it.",
     remedy="Move the file, or add its directory to `roots` in the service's configuration and start the service again.",
+)
+STARTED_ELSEWHERE = Finding(
+    code="Z2K-4199",
+    says="Controller {node} does not answer, and this service starts none (start_controllers = false).",
+    means="Controllers are units or containers of their own here. The migration waits until this one answers.",
+    remedy="Start it: `systemctl start zk2kraft-controller@NODE` or `docker compose up -d controller-NODE`.",
 )
 PROCESS_NOT_KNOWN = Finding(
     code="Z2K-4113",

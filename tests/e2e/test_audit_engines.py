@@ -33,6 +33,7 @@ from migrator.lab.laboratory import Laboratory
 from migrator.lab.zookeeper import ZooKeeper
 from migrator.model.values import Acl, AclEntry, AclResource
 from migrator.node.rehearsal import rehearse
+from migrator.node.tree_reader import descendants
 from migrator.wire.messages.metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -272,12 +273,36 @@ def test_plants_in_zookeeper_are_named_by_both_engines_and_can_be_replayed(clust
 def test_a_rehearsal_of_a_living_cluster_is_not_blamed_for_what_was_written_after_it(
     engine: str, cluster: Cluster
 ) -> None:
-    """Only on request, and only where ZooKeeper's own transaction number proves it: a deleted znode has none."""
+    """Only on request. Of what was changed or deleted since, the copy has to say what the rehearsal read; a state that
+    is gone while its partition is not, nobody changed on purpose.
+    """
     cluster.change(*(change for _, change in ZOOKEEPER_PLANTS))
     report = cluster.audit(engine, allow_moved=True)
-    assert keys(report) == {(PARTITIONS, f"{TREE.name(1)}-2"), (TOPIC_CONFIGS, TREE.name(2))}
+    assert keys(report) == {(PARTITIONS, f"{TREE.name(1)}-2")}
     assert {(each.family, each.key) for each in report.expected} == {key for key, _ in ZOOKEEPER_PLANTS} - keys(report)
     assert {each.rule for each in report.expected} == {MOVED_ON}
+
+
+@pytest.mark.parametrize("engine", ["quick", "spark"])
+def test_what_was_copied_wrongly_is_not_excused_by_znodes_that_were_written_again(
+    engine: str, cluster: Cluster, tmp_path: Path
+) -> None:
+    """ "ZooKeeper changed it after the rehearsal was read" excused a topic that was copied wrongly as a whole."""
+    log = with_records(cluster.log, tmp_path / "wrong", *done([each for _, each in LOG_PLANTS]))
+    cluster.change(write_everything_again)
+    assert not keys(cluster.audit(engine, allow_moved=True))
+    report = cluster.audit(engine, log, allow_moved=True)
+    assert (report.exit_code, keys(report)) == (1, {key for key, _ in LOG_PLANTS})
+    assert {each.rule for each in report.expected} == {"producer id margin of the copy", MOVED_ON}
+
+
+def write_everything_again(session: ZkSession) -> None:
+    """Every znode below the families' roots, with the bytes that it has."""
+    for root in ("/brokers/topics", "/config", "/kafka-acl", "/kafka-acl-extended", "/delegation_token"):
+        for path in descendants(session, root):
+            znode = session.get(path)
+            assert znode is not None
+            applied(session, SetData(path, znode.data or b"", znode.version))
 
 
 def without_hashes(report: Report) -> str:
