@@ -593,6 +593,14 @@ VERSIONS_LAG = Finding(
     "many are left. Then ask for the rollback again.",
     severity=Severity.WARNS,
 )
+RELEASE_WOULD_DIFFER = Finding(
+    code="Z2K-2127",
+    says="ZooKeeper and the metadata log in {directory} differ in {count} things, the first is {first}.",
+    means="ZooKeeper was told of every record, and yet it says something else: it could not be written there, or "
+    "somebody changed it. After a rollback what ZooKeeper says counts. Nothing was changed.",
+    remedy="`zk2kraft audit -z ZK --kraft DIR` shows what differs, by value. Start the controllers and roll back while "
+    "they run; they put it right or name it. If they can never be started: consent with `--accept-loss`.",
+)
 ODD_HOST = Finding(
     code="Z2K-2151",
     says="Broker {broker} is not registered: listener {listener} advertises the host {host!r}, and {reason}.",

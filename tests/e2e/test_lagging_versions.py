@@ -5,6 +5,8 @@ Bounded plans and rounds, in memory: tests/unit/driver/test_lagging.py and tests
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -18,11 +20,11 @@ from migrator.zk import paths
 from migrator.zk.multi import Create, Delete, Multi, SetData
 from migrator.zk.session import ZkSession
 from tests.e2e.quorums import TOPICS, start, three_controllers, wait_ruling
-from tests.e2e.support import audit, produce, wait_for, wait_zookeeper_rules
+from tests.e2e.support import audit, produce, ready_cluster, wait_for, wait_zookeeper_rules
 
 pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
-WORN, PARTITIONS, EPOCH = "worn", 40, 3_000
+WORN, PARTITIONS, EPOCH = "worn", 40, 5_000
 STATES = [paths.state(WORN, each) for each in range(PARTITIONS)]
 
 
@@ -80,15 +82,15 @@ def test_state_znodes_made_anew_keep_nobody_waiting_and_bar_the_way_back_until_t
         second = wait_ruling(alive)
         began, at_first = time.monotonic(), left(second)["lagging_operations"]
         assert at_first > EPOCH * PARTITIONS / 2
+        report = audit(cluster, second.data)
+        assert report["same"], report["differences"]
+        assert {(each["field"], each["rule"]) for each in report["expected"]} == {("partition_epoch", VERSION_LAGS)}
         second.ask("hand-back")
         wait_for(lambda: None if refusals(second) == 2 else "not yet", 40, "the rollback is refused")
         second.wait_state("DUAL_WRITE")
         took = mirrored(cluster, "while-they-lag")
         assert left(second)["lagging_operations"] > 0
         produce(cluster, WORN, 200)
-        report = audit(cluster, second.data)
-        assert report["same"], report["differences"]
-        assert {(each["field"], each["rule"]) for each in report["expected"]} == {("partition_epoch", VERSION_LAGS)}
 
         first.launch()
         first.wait_ready()
@@ -112,6 +114,38 @@ def test_state_znodes_made_anew_keep_nobody_waiting_and_bar_the_way_back_until_t
             broker.wait_ready()
             cluster.wait_isr_whole([WORN, *TOPICS])
         produce(cluster, WORN, 200)
+        assert min(versions(cluster)) > EPOCH
+
+
+def test_a_rollback_without_controllers_raises_the_versions_that_its_log_names(laboratory: Laboratory) -> None:
+    with ready_cluster(laboratory, topics=1) as (cluster, controller):
+        cluster.create_topics([WORN], partitions=PARTITIONS)
+        cluster.wait_isr_whole([WORN])
+        wear(cluster)
+        controller.start()
+        controller.wait_dual_write(30)
+        controller.kill()
+        make_anew(cluster)
+        command = [
+            sys.executable,
+            "-m",
+            "api",
+            "release",
+            "-z",
+            cluster.zookeeper_connect,
+            "--log",
+            str(controller.data),
+        ]
+        done = subprocess.run([*command, "--execute"], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        assert f"{PARTITIONS} partition states are behind" in done.stdout
+        wait_zookeeper_rules(cluster, deadline_s=10)
+        assert min(versions(cluster)) >= EPOCH
+        broker = cluster.brokers[0]
+        broker.stop()
+        broker.start()
+        broker.wait_ready()
+        cluster.wait_isr_whole([WORN])
         assert min(versions(cluster)) > EPOCH
 
 
