@@ -316,6 +316,18 @@ class Store:
         with self.reading() as session:
             return list(session.scalars(query))
 
+    def replaced_by(self, undo: Wish) -> Wish | None:
+        """The advance that this wish withdrew when it was recorded."""
+        query = select(Wish).where(
+            Wish.migration_id == undo.migration_id,
+            Wish.name == Signal.ADVANCE,
+            Wish.state == "withdrawn",
+            Wish.settled_at == undo.at,
+            Wish.id < undo.id,
+        )
+        with self.reading() as session:
+            return session.scalar(query.order_by(Wish.id.desc()).limit(1))
+
     def accept_wish(self, wish_id: int, verdict: Verdict, run: str) -> bool:
         """The gate held; from now on the driver of this run may be asked. False: it was withdrawn meanwhile."""
         with self.writing() as session:
