@@ -9,7 +9,6 @@ step forward.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -76,7 +75,7 @@ class Acts:
 
     async def act(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
         """Audits that somebody asked for, then the act of the phase."""
-        for run in await asyncio.to_thread(audit_rows.asked, self._store, snapshot.id):
+        for run in await self._store.away(audit_rows.asked, self._store, snapshot.id):
             self._inspections.audit(snapshot, run)
         return await self._table[snapshot.phase](snapshot, seen)
 
@@ -156,10 +155,10 @@ class Acts:
     async def _prove_copy(self, snapshot: Snapshot, seen: Evidence) -> None:
         if seen.copy_audit is not None and seen.copy_audit.age_s < AGAIN_S:
             return
-        runs = await asyncio.to_thread(audit_rows.audits, self._store, snapshot.id, limit=5)
+        runs = await self._store.away(audit_rows.audits, self._store, snapshot.id, limit=5)
         if any(run.purpose == "copy" and run.state in ("asked", "running") for run in runs):
             return
-        await asyncio.to_thread(
+        await self._store.away(
             audit_rows.ask_audit,
             self._store,
             snapshot.id,
@@ -239,7 +238,7 @@ class Acts:
             who=SERVICE,
             reason=f"{signal.value.lower().replace('_', ' ')}: {why or seen.driver_reason}",
         )
-        await asyncio.to_thread(
+        await self._store.away(
             take, self._store, snapshot.id, step, expected_version=version, evidence=seen, now=self._clock()
         )
         return Outcome(f"{edge.to} begins")

@@ -18,6 +18,7 @@ from migrator.errors import AUDIT_CANNOT_READ, INSPECTION_FAILED, REHEARSAL_NOT_
 from migrator.model.verdict import Check, Verdict
 from state_machine.gates import BrokerSeen, Evidence, Holder, Inspection
 from state_machine.observe import Observation
+from state_machine.phases import Ask, Phase, Signal
 from state_machine.store import Snapshot
 from state_machine.tables import AuditRun
 
@@ -39,6 +40,7 @@ def evidence(snapshot: Snapshot, now: float) -> Evidence:
         check=_check(snapshot, now),
         rehearsal=None if snapshot.rehearsal is None else _rehearsed(snapshot.rehearsal, now),
         copy_audit=_copy_audit(snapshot, now),
+        takeover_asked=_takeover_asked(snapshot),
         rival=None if snapshot.rival is None else snapshot.rival.found().text,
     )
     look = snapshot.observation
@@ -75,7 +77,13 @@ def _with_driver(known: Evidence, status: dict[str, Any]) -> Evidence:
         driver_gate=None if gate is None else Verdict(msgspec.convert(gate["checks"], tuple[Check, ...])),
         can_abort=driver["can_abort"],
         can_hand_back=driver["can_hand_back"],
+        lagging=_lagging(status.get("dual_write", {})),
     )
+
+
+def _lagging(dual_write: dict[str, Any]) -> tuple[int, int, float] | None:
+    partitions = dual_write.get("lagging_partitions")
+    return None if partitions is None else (partitions, dual_write["lagging_operations"], dual_write["lagging_s"])
 
 
 def file_faults_seen(snapshot: Snapshot) -> dict[int, tuple[str, str]]:
@@ -106,6 +114,16 @@ def _broker(broker: int, seen: dict[str, Any] | None, absent: bool | None) -> Br
         heartbeat_age_ms=seen["heartbeat_age_ms"],
         not_told=f"{not_told['reason']} (for {not_told['since_ms'] / 1000:.0f} s)" if not_told else "",
     )
+
+
+def _takeover_asked(snapshot: Snapshot) -> str:
+    """By the rows, or because a driver keeps it."""
+    advance = next((wish for wish in snapshot.wishes if wish.name == Signal.ADVANCE), None)
+    if snapshot.phase is Phase.READY and advance is not None:
+        return f"{advance.who} asked for it"
+    look = snapshot.observation
+    kept = [each.node_id for each in (() if look is None else look.controllers) if Ask.TAKE_OVER in (each.wishes or ())]
+    return f"the driver of controller {kept[0]} keeps it" if kept else ""
 
 
 def _committed(look: Observation) -> bool | None:

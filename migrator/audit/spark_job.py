@@ -36,6 +36,7 @@ from pyspark.sql import functions as F
 
 from migrator.audit.compare import DIFFERENCES_SHOWN, LOOKS_MAX, Outcome, Report, Rules, no_counts, rounded
 from migrator.audit.identity import refuse_foreign_log
+from migrator.audit.kept_reading import kept_facts
 from migrator.audit.live_log import LiveLog, fetch_into
 from migrator.audit.log_plan import LogPlan, is_directory, plan_log
 from migrator.audit.log_source import dropped_ranges
@@ -91,6 +92,7 @@ class Kept(msgspec.Struct):
     kraft: dict[str, int]
     producer_id_margin: int
     copied_zxid: int
+    read: str
     tasks: int
     records_of: list[int] = []
     rows: list[int] = []
@@ -149,7 +151,8 @@ def _prepared(request: SparkRequest, out: Path | None) -> Iterator[_Work]:
         with ZkSession(request.zookeeper) as session:
             tree, names = describe_tree(session, request.zookeeper), topic_names(session)
         refuse_foreign_log(tree, request.kraft)
-        log = _LogInput(request.kraft, scratch, Seal(), tree["cluster_id"])
+        seal = kept_facts(request.rules.read).seal if request.rules.read else Seal()
+        log = _LogInput(request.kraft, scratch, seal, tree["cluster_id"])
         log.look()
         clock.lap("plan")
         yield _Work(directory, scratch, clock, tree, names, log)
@@ -158,7 +161,8 @@ def _prepared(request: SparkRequest, out: Path | None) -> Iterator[_Work]:
 def _audited(spark: SparkSession, request: SparkRequest, work: _Work) -> Report:
     log, cores = work.log, int(spark.sparkContext.defaultParallelism)
     tasks = max(cores, -(-log.plan.records // RECORDS_PER_TASK))
-    kept = Kept(work.tree, {}, request.rules.producer_id_margin, request.rules.copied_zxid, tasks)
+    rules = request.rules
+    kept = Kept(work.tree, {}, rules.producer_id_margin, rules.copied_zxid, rules.read, tasks)
     reading = ZkReading.shared(request.zookeeper, log.seal, min(cores, READERS_MAX), request.passwords)
     audit = _Audit(spark, work.directory, kept, work.clock)
     audit.look_at_all(reading, work.names, log)
@@ -310,7 +314,12 @@ class _Audit:
             wanted = wanted.join(F.broadcast(look.subjects), "subject", "left_semi").select(*wanted.columns)
         given, judged = Observation(), Observation()
         wanted = wanted.observe(given, F.count(F.lit(1)).alias("rows"))
-        rules = Rules(self.kept.producer_id_margin, copied_zxid=self.kept.copied_zxid)
+        rules = Rules(
+            self.kept.producer_id_margin,
+            copied_zxid=self.kept.copied_zxid,
+            read=self.kept.read,
+            in_dual_write=bool(self.kept.zk.get("dual_write")),
+        )
         verdicts = together(wanted, self.kept.tasks).mapInArrow(SubjectJudge(rules), JUDGED_SCHEMA)
         columns = counting()
         observed = [column.alias(f"c{place}") for place, column in enumerate(columns.values())]

@@ -39,6 +39,7 @@ from migrator.wire.messages import (
 )
 from migrator.wire.packing import skip_tags
 from migrator.wire.schema import Declaration, Message, declaration_of
+from migrator.wire.short_messages import with_short_messages
 
 # What stock brokers and controllers accept by default (socket.request.max.bytes). The largest of ours, an
 # UpdateMetadata for 200,000 partitions, takes a tenth of it.
@@ -181,7 +182,17 @@ def encode_request(request: Message, version: int, *, correlation_id: int, clien
 
 
 def encode_response(response: Message, version: int, *, correlation_id: int) -> bytes:
-    """A whole frame, length included; correlation_id is that of the request."""
+    """A whole frame, length included; correlation_id is that of the request.
+
+    An error message that is too long for its field is shortened: it quotes what was asked, which may be as long.
+    """
+    try:
+        return _response_frame(response, version, correlation_id)
+    except UnencodableError:
+        return _response_frame(with_short_messages(response), version, correlation_id)
+
+
+def _response_frame(response: Message, version: int, correlation_id: int) -> bytes:
     out = bytearray(_LENGTH.size)
     out += _LENGTH.pack(correlation_id)
     if response_header_version(_key_of(response), version) >= 1:

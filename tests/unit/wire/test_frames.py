@@ -23,6 +23,10 @@ from migrator.wire.frames import (
     response_header_version,
 )
 from migrator.wire.messages.brokers import ControlledShutdownRequest, EnvelopeRequest, EnvelopeResponse
+from migrator.wire.messages.configs import (
+    IncrementalAlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
 from migrator.wire.messages.handshake import ApiVersion, ApiVersionsResponse, SaslHandshakeRequest
 from migrator.wire.messages.metadata import NoOpRecord
 from migrator.wire.messages.raft import (
@@ -212,3 +216,34 @@ def test_an_envelope_carries_a_frame_without_its_length() -> None:
     answer = encode_response(VoteResponse(), 1, correlation_id=3)[4:]
     frame = encode_response(EnvelopeResponse(answer), 0, correlation_id=4)[4:]
     assert decode_response(EnvelopeResponse, 0, frame) == (4, EnvelopeResponse(answer))
+
+
+# --- words that are longer than a string may be -------------------------------------------------------------
+
+
+def test_an_error_message_that_is_too_long_for_its_field_is_shortened_and_the_rest_is_as_it_was() -> None:
+    """It ended the connection without an answer: a name of 32,760 bytes fits, the sentence that quotes it does not."""
+    name = "é" * 16_380
+    answers = (
+        IncrementalAlterConfigsResourceResponse(40, f"Topic {name} has no such key.", 2, name),
+        IncrementalAlterConfigsResourceResponse(0, None, 2, "short"),
+    )
+    for version in (0, 1):
+        frame = encode_response(IncrementalAlterConfigsResponse(responses=answers), version, correlation_id=7)
+        read = decode(IncrementalAlterConfigsResponse, version, body_of(frame)[4 + version :])
+        assert [each.resource_name for each in read.responses] == [name, "short"]
+        assert [each.error_code for each in read.responses] == [40, 0]
+        words = read.responses[0].error_message
+        assert words is not None
+        assert words.startswith("Topic ééé")
+        assert len(words.encode()) < 2_100
+        assert words.endswith("... (32,783 bytes)")
+        assert read.responses[1].error_message is None
+
+
+def test_a_name_that_is_too_long_for_its_field_is_still_a_fault_of_the_program() -> None:
+    response = IncrementalAlterConfigsResponse(
+        responses=(IncrementalAlterConfigsResourceResponse(0, None, 2, "x" * 40_000),)
+    )
+    with pytest.raises(UnencodableError, match="resource_name has 40000 bytes"):
+        encode_response(response, 1, correlation_id=7)

@@ -1,0 +1,304 @@
+"""A cluster as a person makes it: properties files and `java`, nothing of the laboratory.
+
+In:   a directory, the class path of Kafka, free ports.
+Out:  ZooKeeper with a chroot, three brokers with SASL/SCRAM and AclAuthorizer, a client's counts.
+Elsewhere: what is done with it (test_hand_made_cluster.py).
+Users: `broker` (brokers, a super user), `migrator` (our controllers towards brokers), `app` (a client), and on the
+controllers' own listener `controller`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from kazoo.client import KazooClient
+
+HOST: Final = "127.0.0.1"
+CHROOT: Final = "/kafka-prod"
+BROKERS: Final = (1, 2, 3)
+CONTROLLERS: Final = (3000, 3001, 3002)
+SCRAM: Final = "SCRAM-SHA-256"
+SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
+READY_S: Final = 90.0
+MIGRATION_PROTOCOLS: Final = "BROKER:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT"
+
+
+def secret(user: str) -> str:
+    return f"{user}-secret"
+
+
+def login(module: str, user: str, *known: str) -> str:
+    users = "".join(f' user_{each}="{secret(each)}"' for each in known)
+    return f'{module} required username="{user}" password="{secret(user)}"{users};'
+
+
+def write(path: Path, lines: Mapping[str, object]) -> Path:
+    path.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    return path
+
+
+@dataclass
+class HandMade:
+    """Everything of it lives in `directory`; `close` stops every process by its pid."""
+
+    directory: Path
+    class_path: str
+    ports: list[int]
+    extra_of_controllers: dict[str, object] = field(default_factory=dict)
+    _running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def zookeeper(self) -> str:
+        return f"{HOST}:{self.ports[0]}{CHROOT}"
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"{HOST}:{self.ports[each]}" for each in BROKERS)
+
+    # --- files -----------------------------------------------------------------------------------------------
+
+    def voters(self) -> str:
+        return ",".join(f"{each}@{HOST}:{self.ports[4 + index]}" for index, each in enumerate(CONTROLLERS))
+
+    def broker_file(self, broker: int, *, migrating: bool = False) -> Path:
+        listener = f"BROKER://{HOST}:{self.ports[broker]}"
+        lines: dict[str, object] = {
+            "broker.id": broker,
+            "listeners": listener,
+            "advertised.listeners": listener,
+            "inter.broker.listener.name": "BROKER",
+            "listener.security.protocol.map": MIGRATION_PROTOCOLS if migrating else "BROKER:SASL_PLAINTEXT",
+            "sasl.enabled.mechanisms": SCRAM,
+            "sasl.mechanism.inter.broker.protocol": SCRAM,
+            "listener.name.broker.scram-sha-256.sasl.jaas.config": login(SCRAM_MODULE, "broker"),
+            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+            "super.users": "User:broker;User:controller",
+            "zookeeper.connect": self.zookeeper,
+            "log.dirs": self.directory / f"broker-{broker}",
+            "inter.broker.protocol.version": "3.9",
+            "offsets.topic.replication.factor": 3,
+            "default.replication.factor": 3,
+            "min.insync.replicas": 2,
+        }
+        if migrating:
+            lines |= {
+                "zookeeper.metadata.migration.enable": "true",
+                "controller.quorum.voters": self.voters(),
+                "controller.listener.names": "CONTROLLER",
+                "sasl.mechanism.controller.protocol": "PLAIN",
+                "listener.name.controller.plain.sasl.jaas.config": login(PLAIN_MODULE, "broker"),
+            }
+        return write(self.directory / f"server-{broker}.properties", lines)
+
+    def controller_file(self, controller: int, **changed: object) -> Path:
+        users = ("controller", "broker", "migrator")
+        lines: dict[str, object] = {
+            "process.roles": "controller",
+            "node.id": controller,
+            "controller.quorum.voters": self.voters(),
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"CONTROLLER://{HOST}:{self.ports[4 + CONTROLLERS.index(controller)]}",
+            "listener.security.protocol.map": MIGRATION_PROTOCOLS,
+            "sasl.enabled.mechanisms": "PLAIN",
+            "sasl.mechanism.controller.protocol": "PLAIN",
+            "listener.name.controller.plain.sasl.jaas.config": login(PLAIN_MODULE, "controller", *users),
+            "inter.broker.listener.name": "BROKER",
+            "sasl.mechanism.inter.broker.protocol": SCRAM,
+            "listener.name.broker.scram-sha-256.sasl.jaas.config": login(SCRAM_MODULE, "migrator"),
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:broker;User:controller",
+            "zookeeper.metadata.migration.enable": "true",
+            "zookeeper.connect": self.zookeeper,
+            "log.dirs": self.data(controller),
+            "zk2kraft.gates": "hold",
+            **self.extra_of_controllers,
+            **{key.replace("_", "."): value for key, value in changed.items()},
+        }
+        return write(self.directory / f"controller-{controller}.properties", lines)
+
+    def data(self, controller: int) -> Path:
+        return self.directory / f"controller-{controller}"
+
+    def client(self, user: str) -> dict[str, str | int | float | bool]:
+        return {
+            "bootstrap.servers": self.bootstrap,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": SCRAM,
+            "sasl.username": user,
+            "sasl.password": secret(user),
+        }
+
+    # --- processes -------------------------------------------------------------------------------------------
+
+    def java(self, *arguments: object, heap_mb: int = 512) -> list[str]:
+        return ["java", f"-Xmx{heap_mb}m", "-XX:TieredStopAtLevel=1", "-cp", self.class_path, *map(str, arguments)]
+
+    def start(self, name: str, *arguments: object) -> None:
+        with (self.directory / f"{name}.out").open("ab") as out:
+            self._running[name] = subprocess.Popen(
+                self.java(*arguments), stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=self.directory
+            )
+
+    def stop(self, name: str) -> None:
+        process = self._running.pop(name)
+        process.terminate()
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(10)
+
+    def close(self) -> None:
+        for name in list(reversed(self._running)):
+            self.stop(name)
+
+    def start_zookeeper(self) -> None:
+        data = self.directory / "zookeeper"
+        data.mkdir()
+        lines = {"dataDir": data, "clientPort": self.ports[0], "clientPortAddress": HOST, "admin.enableServer": "false"}
+        path = write(self.directory / "zookeeper.properties", {**lines, "maxClientCnxns": 0})
+        self.start("zookeeper", "org.apache.zookeeper.server.quorum.QuorumPeerMain", path)
+
+    def znode(self, path: str) -> bytes:
+        client = KazooClient(f"{HOST}:{self.ports[0]}")
+        client.start(READY_S)
+        try:
+            return bytes(client.get(CHROOT + path)[0])
+        finally:
+            client.stop()
+            client.close()
+
+    def start_broker(self, broker: int) -> None:
+        self.start(f"broker-{broker}", "kafka.Kafka", self.directory / f"server-{broker}.properties")
+
+    def tool(self, main: str, *arguments: object) -> str:
+        """One of Kafka's command line tools; its output."""
+        done = subprocess.run(
+            self.java(main, *arguments, heap_mb=256),
+            capture_output=True,
+            text=True,
+            timeout=READY_S,
+            cwd=self.directory,
+        )
+        assert done.returncode == 0, f"{main} {arguments}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def make(self) -> None:
+        """A running cluster in ZooKeeper mode, with users and one topic of twelve partitions."""
+        self.start_zookeeper()
+        client = KazooClient(f"{HOST}:{self.ports[0]}")
+        client.start(READY_S)
+        client.ensure_path(CHROOT)
+        client.stop()
+        client.close()
+        for user in ("broker", "migrator", "app"):
+            change = ("--alter", "--add-config", f"{SCRAM}=[password={secret(user)}]", "--entity-type", "users")
+            self.tool("kafka.admin.ConfigCommand", "--zookeeper", self.zookeeper, *change, "--entity-name", user)
+        for broker in BROKERS:
+            self.broker_file(broker)
+            self.start_broker(broker)
+        admin = self.admin_file()
+        create = ("--create", "--topic", "orders", "--partitions", 12, "--replication-factor", 3)
+        until(lambda: self._ran("org.apache.kafka.tools.TopicCommand", *admin, *create), "a topic can be made")
+        self.allow("app", "--operation", "All", "--topic", "*")
+        self.allow("app", "--operation", "All", "--group", "*")
+
+    def admin_file(self) -> tuple[object, ...]:
+        """Options of Kafka's tools for the super user of the brokers."""
+        path = self.directory / "admin.properties"
+        lines = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": SCRAM}
+        write(path, {**lines, "sasl.jaas.config": login(SCRAM_MODULE, "broker")})
+        return "--bootstrap-server", self.bootstrap, "--command-config", path
+
+    def allow(self, user: str, *what: object) -> None:
+        principal = ("--add", "--allow-principal", f"User:{user}")
+        self.tool("kafka.admin.AclCommand", *self.admin_file(), *principal, *what)
+
+    def disallow(self, user: str, *what: object) -> None:
+        principal = ("--remove", "--force", "--allow-principal", f"User:{user}")
+        self.tool("kafka.admin.AclCommand", *self.admin_file(), *principal, *what)
+
+    def _ran(self, main: str, *arguments: object) -> bool:
+        try:
+            self.tool(main, *arguments)
+        except (AssertionError, subprocess.TimeoutExpired):
+            return False
+        return True
+
+
+def until(holds: object, what: str, deadline_s: float = READY_S) -> None:
+    assert callable(holds)
+    began = time.monotonic()
+    while not holds():
+        assert time.monotonic() - began < deadline_s, f"not after {deadline_s} s: {what}"
+        time.sleep(0.3)
+
+
+class Traffic:
+    """One producer that wants every record acknowledged by all in sync; the counts of what was."""
+
+    def __init__(self, settings: Mapping[str, str | int | float | bool], topic: str) -> None:
+        self._settings = dict(settings)
+        self._topic = topic
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self.acknowledged: set[int] = set()
+        self.failed: list[str] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        producer = Producer({**self._settings, "enable.idempotence": True, "delivery.timeout.ms": 120_000})
+        number = 0
+        while not self._stop.is_set():
+            try:
+                producer.produce(self._topic, str(number).encode(), on_delivery=self._delivered)
+                number += 1
+            except BufferError:
+                pass
+            producer.poll(0.005)
+        producer.flush(120)
+
+    def _delivered(self, error: object, message: object) -> None:
+        with self._lock:
+            if error is not None:
+                self.failed.append(str(error))
+            else:
+                self.acknowledged.add(int(message.value()))  # type: ignore[attr-defined]
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(150)
+        assert not self._thread.is_alive(), "the producer did not end"
+
+    def lost(self) -> set[int]:
+        """Acknowledged records that a consumer does not find."""
+        consumer = Consumer({**self._settings, "group.id": f"proof-{os.getpid()}", "enable.auto.commit": False})
+        left = set(self.acknowledged)
+        try:
+            partitions = [
+                TopicPartition(self._topic, each, 0)
+                for each in consumer.list_topics(self._topic).topics[self._topic].partitions
+            ]
+            ends = {each.partition: consumer.get_watermark_offsets(each, timeout=30)[1] for each in partitions}
+            consumer.assign(partitions)
+            began = time.monotonic()
+            while left and time.monotonic() - began < READY_S:
+                for message in consumer.consume(1000, timeout=1.0):
+                    if message.error():
+                        raise KafkaException(message.error())
+                    left.discard(int(message.value() or b"-1"))
+                if all(each.offset >= ends[each.partition] for each in consumer.position(partitions)):
+                    break
+        finally:
+            consumer.close()
+        return left

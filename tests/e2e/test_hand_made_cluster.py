@@ -1,0 +1,230 @@
+"""A cluster of one's own, from ZooKeeper to dual-write and back, by README, docs/drop-in.md and docs/service.md alone.
+
+Properties files, `java` and Kafka's own tools (hand_made.py), a chroot, SASL/SCRAM and AclAuthorizer; ours by its
+command line and REST alone. Nothing of the laboratory runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from migrator.lab.artifacts import Artifacts
+from migrator.lab.ports import PortBook
+from tests.e2e.hand_made import BROKERS, CONTROLLERS, HandMade, Traffic, until
+
+pytestmark = pytest.mark.lab
+
+COMMAND_S = 300
+
+
+class Operator:
+    """A person with a shell: `zk2kraft`, and curl for the one thing that has no command."""
+
+    def __init__(self, cluster: HandMade) -> None:
+        self.cluster = cluster
+        self.directory = cluster.directory / "service"
+        self._service: subprocess.Popen[bytes] | None = None
+        self.url = ""
+
+    def run(self, *arguments: object, codes: tuple[int, ...] = (0,)) -> str:
+        """One command; its output, errors included. A traceback is never an answer."""
+        done = subprocess.run(
+            [sys.executable, "-m", "api", *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_S,
+            cwd=self.cluster.directory,
+            env=self._environment(),
+        )
+        said = done.stdout + done.stderr
+        assert done.returncode in codes, f"{arguments} ended with {done.returncode}:\n{said}"
+        assert "Traceback" not in said, said
+        return said
+
+    def _environment(self) -> dict[str, str]:
+        found = {key: value for key, value in os.environ.items() if not key.startswith("ZK2KRAFT")}
+        if self.url:
+            found["ZK2KRAFT_URL"] = self.url
+            found["ZK2KRAFT_TOKEN_FILE"] = str(self.directory / "token")
+        return found
+
+    def serve(self) -> None:
+        config = self.cluster.directory / "serve.toml"
+        config.write_text(
+            f'port = 0\ndirectory = "{self.directory}"\nroots = ["{self.cluster.directory}"]\naudit_engine = "quick"\n'
+        )
+        self.directory.mkdir(exist_ok=True)
+        (self.directory / "serve.json").unlink(missing_ok=True)
+        with (self.cluster.directory / "serve.out").open("ab") as out:
+            command = [sys.executable, "-m", "api", "serve", "--config", str(config)]
+            self._service = subprocess.Popen(command, stdout=out, stderr=out, cwd=self.cluster.directory)
+        until((self.directory / "serve.json").exists, "the service listens", 30)
+        self.url = json.loads((self.directory / "serve.json").read_text())["url"]
+
+    def ask(self, method: str, path: str, body: object = None) -> httpx.Response:
+        token = (self.directory / "token").read_text().strip()
+        with httpx.Client(trust_env=False, timeout=20, headers={"authorization": f"Bearer {token}"}) as client:
+            return client.request(method, f"{self.url}/api/v1/{path}", json=body)
+
+    def inventory(self, **changed: object) -> dict[str, object]:
+        cluster = self.cluster
+        controllers = [
+            {"node_id": each, "properties": str(cluster.directory / f"controller-{each}.properties"), "data": str(data)}
+            for each in CONTROLLERS
+            for data in [cluster.data(each)]
+        ]
+        brokers = [{"id": each, "host": "127.0.0.1"} for each in BROKERS]
+        found = {"zookeeper": cluster.zookeeper, "bootstrap_servers": cluster.bootstrap, "controllers": controllers}
+        return {"name": "prod", **found, "brokers": brokers, **changed}
+
+    def status(self, migration: int = 1) -> dict[str, Any]:
+        return dict(self.ask("GET", f"migrations/{migration}").json())
+
+    def wait_phase(self, phase: str, migration: int = 1) -> None:
+        until(lambda: self.status(migration)["phase"] == phase, f"{phase}, but {self.status(migration)}", 120)
+
+    def wait_open(self, migration: int = 1) -> None:
+        """Until the way forward is open."""
+
+        def checks() -> list[dict[str, Any]]:
+            edges = self.ask("GET", f"migrations/{migration}/gates").json()["items"]
+            forward = next(each for each in edges if each["signal"] == "advance")
+            return [check for check in forward["checks"] if not check["holds"]]
+
+        until(lambda: not checks(), "the gate is open", 120)
+
+    def close(self) -> None:
+        """The service first, then the controllers, which outlive it by design."""
+        if self._service is not None:
+            self._service.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self._service.wait(30)
+            self._service.kill()
+        for controller in CONTROLLERS:
+            with suppress(OSError, ValueError):
+                pid = json.loads((self.cluster.data(controller) / "zk2kraft-control.json").read_text())["pid"]
+                os.kill(int(pid), signal.SIGKILL)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, kafka_artifacts: Artifacts) -> Iterator[HandMade]:
+    book = PortBook()
+    made = HandMade(tmp_path, f"{kafka_artifacts.libs}/*", [book.reserve() for _ in range(7)])
+    try:
+        made.make()
+        yield made
+    finally:
+        made.close()
+        book.close()
+
+
+@pytest.fixture
+def operator(cluster: HandMade) -> Iterator[Operator]:
+    person = Operator(cluster)
+    try:
+        yield person
+    finally:
+        person.close()
+
+
+def test_a_hand_made_cluster_goes_to_dual_write_and_back_by_the_documents(
+    cluster: HandMade, operator: Operator, tmp_path: Path
+) -> None:
+    traffic = Traffic(cluster.client("app"), "orders")
+    operator.run("check", "--zookeeper", cluster.zookeeper, codes=(0, 1))
+    format_controllers(cluster, operator)
+    grant(cluster)
+
+    operator.run("rehearse", "--zookeeper", cluster.zookeeper, "--out", tmp_path / "copy")
+    compare = ("--kraft", tmp_path / "copy", "--engine", "quick", "--allow-moved")
+    operator.run("audit", "--zookeeper", cluster.zookeeper, *compare)
+
+    operator.serve()
+    assert operator.ask("POST", "migrations", operator.inventory()).status_code == 201
+    operator.run("advance", "--to", "PREFLIGHT")
+    operator.wait_open()
+    operator.run("advance", "--to", "QUORUM", "--no-wait")
+    operator.wait_phase("BROKERS_JOINING")
+    restart_brokers(cluster, traffic)
+    operator.wait_phase("READY")
+    operator.wait_open()
+    operator.run("advance", "--to", "DUAL_WRITE", "--reason", "the rehearsal is green")
+    assert b'"kraftControllerEpoch":-1' not in cluster.znode("/controller")
+
+    admin = cluster.admin_file()
+    cluster.tool("org.apache.kafka.tools.TopicCommand", *admin, "--create", "--topic", "made-in-dual-write")
+    assert b"topic_id" in cluster.znode("/brokers/topics/made-in-dual-write")
+    assert "DUAL_WRITE" in operator.run("status")
+
+    operator.run("rollback", "--reason", "and back")
+    assert operator.status()["phase"] == "ROLLED_BACK"
+    assert b'"kraftControllerEpoch":-1' in cluster.znode("/controller")
+    traffic.stop()
+    assert not traffic.failed
+    assert len(traffic.acknowledged) > 1_000
+    assert traffic.lost() == set()
+    print(f"{len(traffic.acknowledged):,} records acknowledged, 0 lost")
+
+    # The same ZooKeeper once more, and one that cannot be: the service goes on with all of them.
+    for controller in CONTROLLERS:
+        shutil.rmtree(cluster.data(controller))
+    assert operator.ask("POST", "migrations", operator.inventory(name="again")).status_code == 201
+    wrong = operator.inventory(name="mistyped", zookeeper="127.0.0.1:1/kafka-prd")
+    assert operator.ask("POST", "migrations", wrong).status_code == 201
+    operator.run("advance", "-m", 2, "--to", "PREFLIGHT", codes=(0, 1, 4, 5))
+    operator.run("delete", "-m", 3)
+    assert operator.ask("GET", "migrations").status_code == 200
+    assert operator.status()["phase"] == "ROLLED_BACK"
+
+
+def format_controllers(cluster: HandMade, operator: Operator) -> None:
+    cluster_id = json.loads(cluster.znode("/cluster/id"))["id"]
+    for controller in CONTROLLERS:
+        path = cluster.controller_file(controller)
+        operator.run("storage", "format", "-t", cluster_id, "-c", path, "-r", "3.9")
+
+
+def grant(cluster: HandMade) -> None:
+    """What docs/drop-in.md, "What brokers are asked", wants the controllers' principal to have."""
+    cluster.allow("migrator", "--cluster", *("--operation", "ClusterAction"))
+    cluster.allow("migrator", "--cluster", *("--operation", "Describe"), *("--operation", "DescribeConfigs"))
+    cluster.allow("migrator", "--topic", "*", "--operation", "Describe")
+
+
+def restart_brokers(cluster: HandMade, traffic: Traffic) -> None:
+    """One by one, with the settings of a migration; the next one when records are acknowledged again by all."""
+    for broker in BROKERS:
+        cluster.broker_file(broker, migrating=True)
+        cluster.stop(f"broker-{broker}")
+        cluster.start_broker(broker)
+        until(lambda broker=broker: is_back(cluster, broker), f"broker {broker} is back")  # type: ignore[misc]
+        until(lambda: not under_replicated(cluster), "everything is in sync")
+        before = len(traffic.acknowledged)
+        until(lambda before=before: len(traffic.acknowledged) > before + 100, "records go on")  # type: ignore[misc]
+
+
+def is_back(cluster: HandMade, broker: int) -> bool:
+    with suppress(Exception):
+        return bool(cluster.znode(f"/brokers/ids/{broker}"))
+    time.sleep(0.3)
+    return False
+
+
+def under_replicated(cluster: HandMade) -> str:
+    admin = cluster.admin_file()
+    return cluster.tool(
+        "org.apache.kafka.tools.TopicCommand", *admin, "--describe", "--under-replicated-partitions"
+    ).strip()
