@@ -19,8 +19,10 @@ import structlog
 
 from migrator.errors import INSPECTION_FAILED, FindingError, Occurrence
 from state_machine import audit_rows
+from state_machine.audit_queries import SCHEDULE
 from state_machine.commands import Runner
 from state_machine.inventory import Inventory, file_faults
+from state_machine.phases import Phase
 from state_machine.settings import Settings
 from state_machine.store import Snapshot, Store
 from state_machine.tables import AuditRun
@@ -163,6 +165,9 @@ class Inspections:
         result = await self._run(*words, *master, *moved, *_secrets_of(inventory))
         if not isinstance(result.document, dict):
             raise INSPECTION_FAILED.error(command="audit", reason=result.words)
+        if run.purpose == SCHEDULE and await asyncio.to_thread(self._store.phase, run.migration_id) != Phase.DUAL_WRITE:
+            await asyncio.to_thread(audit_rows.stop, self._store, run.id, audit_rows.DUAL_WRITE_ENDED)
+            return
         await asyncio.to_thread(audit_rows.finish, self._store, run.id, result.document, at=self._clock())
 
     async def _run(self, *arguments: str) -> Any:
@@ -193,6 +198,10 @@ class _Recorded:
             case asyncio.CancelledError():
                 why = "it was stopped: the takeover was about to begin, or the service was stopping"
                 audit_rows.stop(self._store, self._run.id, why)
+                return False
+            case Exception():  # a fault of ours; it is named as one, and the row does not run for ever
+                why = f"it ended unexpectedly: {type(error).__name__}"
+                audit_rows.fail(self._store, self._run.id, why, at=self._clock())
                 return False
             case _:
                 return False

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from api.models import MigrationView
 from api.rest.parts import Parts, ServiceParts
 from api.rest.problems import described
 from api.views import migration_view
@@ -67,6 +68,12 @@ class _Migrations(Collector):
             "zk2kraft_brokers_not_ready": "brokers with a problem",
             "zk2kraft_round_failed": "1 while the service cannot look after this migration; its list says why",
             "zk2kraft_look_age_seconds": "how old the last look is",
+            "zk2kraft_audit_differences": "what the last audit of dual-write found different",
+            "zk2kraft_audit_passed": "1 when the last audit of dual-write passed",
+            "zk2kraft_audit_passed_age_seconds": "time since an audit of dual-write passed",
+            "zk2kraft_audit_next_seconds": "time until the next audit of dual-write; below 0: it is due",
+            "zk2kraft_audit_diverged_twice": "1 while the last two audits of dual-write diverged (Z2K-4025)",
+            "zk2kraft_audit_overdue": "1 while no audit passed for two intervals (Z2K-4026)",
         }
         gauges = {name: GaugeMetricFamily(name, text, labels=["migration"]) for name, text in names.items()}
         gauges["zk2kraft_phase"] = GaugeMetricFamily(
@@ -90,5 +97,21 @@ class _Migrations(Collector):
             "zk2kraft_brokers_not_ready": float(sum(bool(broker.problem) for broker in view.brokers)),
             "zk2kraft_look_age_seconds": 0.0 if view.looked_at is None else view.now - view.looked_at,
         }
-        for name, value in values.items():
+        for name, value in {**values, **_of_audits(view)}.items():
             gauges[name].add_metric([view.name], value)
+
+
+def _of_audits(view: MigrationView) -> dict[str, float]:
+    """Only what is known: no figure stands for "no audit yet"."""
+    seen = view.audit_schedule
+    if seen is None or not seen.every_s:
+        return {}
+    known: dict[str, float | None] = {
+        "zk2kraft_audit_differences": seen.differences,
+        "zk2kraft_audit_passed": None if seen.result is None else float(seen.result == "passed"),
+        "zk2kraft_audit_passed_age_seconds": None if seen.passed_at is None else view.now - seen.passed_at,
+        "zk2kraft_audit_next_seconds": None if seen.next_at is None else seen.next_at - view.now,
+        "zk2kraft_audit_diverged_twice": float(seen.diverged_twice),
+        "zk2kraft_audit_overdue": float(seen.overdue),
+    }
+    return {name: value for name, value in known.items() if value is not None}
