@@ -235,6 +235,7 @@ def release(zookeeper: str, logs: list[Path], *, execute: bool, accept_loss: boo
             plan = plan_release(session, logs, accept_loss=accept_loss, drop_orders=drop_orders)
             print("before", *plan.before, sep="\n  ")
             print("what ZooKeeper has of the metadata log", *plan.mirrored, sep="\n  ")
+            print("what differs from the metadata log", *plan.look.lines, sep="\n  ")
             print(f"brokers in ZooKeeper mode: {list(plan.brokers)}")
             print("the multi", *plan.multi.describe(), sep="\n  ")
             if not execute:

@@ -542,7 +542,8 @@ NOT_MIRRORED = Finding(
 UNEXPECTED = Finding(
     code="Z2K-2105",
     says="The driver met a fault that it does not know ({where}): {reason}.",
-    means="This is a fault of zk2kraft. The quorum goes on; the same step is tried again.",
+    means="This is a fault of zk2kraft. The quorum goes on; the same step is tried again. A takeover that is not "
+    "committed ends, and the cluster goes back.",
     remedy="Keep the controller's log, which has the whole fault, and report it. Changes of the cluster that are "
     "named there can often be taken back with Kafka's own tools.",
     severity=Severity.WARNS,
@@ -581,6 +582,24 @@ RELEASE_WOULD_LOSE = Finding(
     "go. Nothing was changed.",
     remedy="Start the controllers: they bring ZooKeeper up to date; then `zk2kraft rollback`, or stop them and release "
     "again. If they can never be started: look at what is lost, and consent with `--accept-loss`.",
+)
+VERSIONS_LAG = Finding(
+    code="Z2K-2126",
+    says="The state znodes of {partitions} partitions are behind their partition epochs: {operations} writes are left, "
+    "about {seconds} s.",
+    means="The data in them is right, and producers, consumers and brokers notice nothing. A ZooKeeper controller "
+    "would refuse ISR changes of these partitions until their leaders change, so a rollback is refused meanwhile.",
+    remedy="Wait: while nothing else is to be written, the active controller raises them. `zk2kraft status` shows how "
+    "many are left. Then ask for the rollback again.",
+    severity=Severity.WARNS,
+)
+RELEASE_WOULD_DIFFER = Finding(
+    code="Z2K-2127",
+    says="ZooKeeper and the metadata log in {directory} differ in {count} things, the first is {first}.",
+    means="ZooKeeper was told of every record, and yet it says something else: it could not be written there, or "
+    "somebody changed it. After a rollback what ZooKeeper says counts. Nothing was changed.",
+    remedy="`zk2kraft audit -z ZK --kraft DIR` shows what differs, by value. Start the controllers and roll back while "
+    "they run; they put it right or name it. If they can never be started: consent with `--accept-loss`.",
 )
 ODD_HOST = Finding(
     code="Z2K-2151",
@@ -1225,6 +1244,12 @@ PATH_OUTSIDE = Finding(
     says="{path} of controller {node} lies outside the directories that this service may use: {roots}.",
     means="The service neither reads this file nor starts a controller with it.",
     remedy="Move the file, or add its directory to `roots` in the service's configuration and start the service again.",
+)
+STARTED_ELSEWHERE = Finding(
+    code="Z2K-4199",
+    says="Controller {node} does not answer, and this service starts none (start_controllers = false).",
+    means="Controllers are units or containers of their own here. The migration waits until this one answers.",
+    remedy="Start it: `systemctl start zk2kraft-controller@NODE` or `docker compose up -d controller-NODE`.",
 )
 PROCESS_NOT_KNOWN = Finding(
     code="Z2K-4113",

@@ -9,7 +9,6 @@ step forward.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -85,9 +84,9 @@ class Acts:
             await self._schedule.tend(snapshot)
         else:
             self._schedule.forget(snapshot.id)
-        for run in await asyncio.to_thread(audit_rows.asked, self._store, snapshot.id):
+        for run in await self._store.away(audit_rows.asked, self._store, snapshot.id):
             if run.purpose == SCHEDULE and snapshot.phase is not Phase.DUAL_WRITE:
-                await asyncio.to_thread(audit_rows.stop, self._store, run.id, DUAL_WRITE_ENDED)
+                await self._store.away(audit_rows.stop, self._store, run.id, DUAL_WRITE_ENDED)
             else:
                 self._inspections.audit(snapshot, run)
         outcome = await self._table[snapshot.phase](snapshot, seen)
@@ -169,10 +168,10 @@ class Acts:
     async def _prove_copy(self, snapshot: Snapshot, seen: Evidence) -> None:
         if seen.copy_audit is not None and seen.copy_audit.age_s < AGAIN_S:
             return
-        runs = await asyncio.to_thread(audit_rows.audits, self._store, snapshot.id, limit=5)
+        runs = await self._store.away(audit_rows.audits, self._store, snapshot.id, limit=5)
         if any(run.purpose == "copy" and run.state in ("asked", "running") for run in runs):
             return
-        await asyncio.to_thread(
+        await self._store.away(
             audit_rows.ask_audit,
             self._store,
             snapshot.id,
@@ -252,7 +251,7 @@ class Acts:
             who=SERVICE,
             reason=f"{signal.value.lower().replace('_', ' ')}: {why or seen.driver_reason}",
         )
-        await asyncio.to_thread(
+        await self._store.away(
             take, self._store, snapshot.id, step, expected_version=version, evidence=seen, now=self._clock()
         )
         return Outcome(f"{edge.to} begins")

@@ -11,7 +11,6 @@ its run for as long as that does not answer.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -69,7 +68,7 @@ class Asked:
         verdict = ask_gate(edge, Signal(wish.name), seen)
         active = _active(snapshot)
         assert active is not None, "the gate held, so a controller answered"
-        if await asyncio.to_thread(self._store.accept_wish, wish.id, verdict, active.run):
+        if await self._store.away(self._store.accept_wish, wish.id, verdict, active.run):
             await self._hand_over(snapshot, active, wish, edge.asks)
 
     async def follow(self, snapshot: Snapshot, wish: Wish, seen: Evidence) -> None:
@@ -104,7 +103,7 @@ class Asked:
             gone = driver["state"] in BEFORE_BROKERS | WAITS and Ask.TAKE_OVER not in driver.get("wishes", ())
             if not gone:
                 return False
-        await asyncio.to_thread(
+        await self._store.away(
             self._store.settle_wish, wish.id, outcome, f"taken back before it began: {why}", at=self._clock()
         )
         return True

@@ -9,7 +9,6 @@ rows, where a clock that went back means "as old as can be". Such an age only br
 
 from __future__ import annotations
 
-import asyncio
 import math
 import random
 import time
@@ -112,11 +111,11 @@ class AuditSchedule:
         last = snapshot.dual_write_audits[0] if snapshot.dual_write_audits else None
         due = self._due_at(snapshot, last)
         await self._plan(snapshot, self._clock() + due - self._steady())
-        if self._steady() < due or await asyncio.to_thread(audit_rows.unfinished, self._store, snapshot.id):
+        if self._steady() < due or await self._store.away(audit_rows.unfinished, self._store, snapshot.id):
             return
         self._asked[snapshot.id] = self._steady()
         self._due[snapshot.id] = (self._steady() + self._jittered(self._every_s), None if last is None else last.id)
-        await asyncio.to_thread(
+        await self._store.away(
             audit_rows.ask_audit,
             self._store,
             snapshot.id,
@@ -166,4 +165,4 @@ class AuditSchedule:
             elif abs(before.next_at - next_at) < 1.0:
                 return
         plan = AuditPlan(every_s=self._every_s, next_at=next_at)
-        await asyncio.to_thread(self._store.record_audit_plan, snapshot.id, plan, at=self._clock())
+        await self._store.away(self._store.record_audit_plan, snapshot.id, plan, at=self._clock())

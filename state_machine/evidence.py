@@ -78,7 +78,13 @@ def _with_driver(known: Evidence, status: dict[str, Any]) -> Evidence:
         driver_gate=None if gate is None else Verdict(msgspec.convert(gate["checks"], tuple[Check, ...])),
         can_abort=driver["can_abort"],
         can_hand_back=driver["can_hand_back"],
+        lagging=_lagging(status.get("dual_write", {})),
     )
+
+
+def _lagging(dual_write: dict[str, Any]) -> tuple[int, int, float] | None:
+    partitions = dual_write.get("lagging_partitions")
+    return None if partitions is None else (partitions, dual_write["lagging_operations"], dual_write["lagging_s"])
 
 
 def file_faults_seen(snapshot: Snapshot) -> dict[int, tuple[str, str]]:

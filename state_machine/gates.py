@@ -22,6 +22,7 @@ from migrator.errors import (
     NOT_IN_THIS_RELEASE,
     NOT_LOOKED_AT,
     REHEARSAL_NOT_GREEN,
+    VERSIONS_LAG,
     ZOOKEEPER_UNREACHABLE,
 )
 from migrator.model.verdict import Check, Verdict
@@ -108,6 +109,8 @@ class Evidence:
     silent:      controllers of the inventory that do not answer, with the reason.
     file_faults: controllers' files that do not fit the service, with finding code and words.
     driver_state: of the controller that leads, or of one that handed back; a follower's says nothing.
+    lagging:     partition states whose version is behind the partition epoch, writes that are left, and about how many
+                 seconds they will take.
     rival:       the other migration to which this cluster belongs.
     log_in_migration: some controller that answers has the migration in its log, whatever ZooKeeper says.
     """
@@ -123,6 +126,7 @@ class Evidence:
     driver_gate: Verdict | None = None
     can_abort: bool = False
     can_hand_back: bool = False
+    lagging: tuple[int, int, float] | None = None
     brokers: tuple[BrokerSeen, ...] = ()
     holder: Holder = Holder.UNKNOWN
     holder_id: int | None = None
@@ -329,6 +333,7 @@ def hand_back_is_possible(seen: Evidence) -> Verdict:
             controllers_answer(seen),
             Check("the driver can hand back", seen.can_hand_back, driver_text(seen)),
             Check("every broker has acknowledged its updates", not silent, silent or "all have"),
+            versions_follow(seen),
             Check("every broker is in ZooKeeper mode", not kraft, f"KRaft: {kraft}" if kraft else "all are"),
             Check(
                 "the last audit is for your information; the rollback compares by itself",
@@ -337,6 +342,19 @@ def hand_back_is_possible(seen: Evidence) -> Verdict:
             ),
         )
     )
+
+
+def versions_follow(seen: Evidence) -> Check:
+    """A ZooKeeper controller refuses ISR changes of a partition whose state znode is behind its partition epoch."""
+    match seen.lagging:
+        case None:
+            shown = "not known"
+        case (0, _, _):
+            shown = "all are"
+        case (partitions, operations, seconds):
+            shown = f"{partitions} partitions are behind: {operations} writes are left, about {seconds:.0f} s"
+    ok = seen.lagging is not None and not seen.lagging[0]
+    return Check("every partition state is at its partition epoch", ok, shown, (VERSIONS_LAG.code,))
 
 
 def nothing_is_claimed(seen: Evidence) -> Verdict:

@@ -118,13 +118,13 @@ class Inspections:
             "seen": {key: found[key] for key in ("topics", "partitions", "brokers") if key in found},
             "file_faults": {str(node): fault.as_json() for node, fault in faults.items()},
         }
-        await asyncio.to_thread(self._store.record_check, snapshot.id, document, at=self._clock())
+        await self._store.away(self._store.record_check, snapshot.id, document, at=self._clock())
 
     # --- rehearsals and audits -----------------------------------------------------------------------------
 
     async def _rehearse(self, snapshot: Snapshot) -> None:
         """Copy ZooKeeper into a directory of ours, then audit that copy."""
-        run, _ = await asyncio.to_thread(
+        run, _ = await self._store.away(
             audit_rows.ask_audit,
             self._store,
             snapshot.id,
@@ -143,7 +143,7 @@ class Inspections:
             result = await self._run(*words, *_secrets_of(snapshot.inventory))
             if result.exit_code != 0 or not isinstance(result.document, dict):
                 raise INSPECTION_FAILED.error(command="rehearse", reason=result.words)
-            await asyncio.to_thread(audit_rows.note_rehearsal, self._store, run.id, result.document)
+            await self._store.away(audit_rows.note_rehearsal, self._store, run.id, result.document)
             await self._compare(snapshot.inventory, run, copy, home / str(run.id) / "audit")
 
     async def _audit(self, snapshot: Snapshot, run: AuditRun) -> None:
@@ -155,7 +155,7 @@ class Inspections:
             await self._compare(snapshot.inventory, run, Path(data), self._home(snapshot) / "audits" / str(run.id))
 
     async def _compare(self, inventory: Inventory, run: AuditRun, kraft: Path, out: Path) -> None:
-        await asyncio.to_thread(audit_rows.begin, self._store, run.id, kraft=str(kraft), directory=str(out))
+        await self._store.away(audit_rows.begin, self._store, run.id, kraft=str(kraft), directory=str(out))
         out.mkdir(parents=True, exist_ok=True, mode=0o700)
         master = ("--master", self._settings.spark_master) if run.engine == "spark" else ()
         moved = ("--allow-moved",) if run.purpose == "rehearsal" else ()
@@ -163,10 +163,10 @@ class Inspections:
         result = await self._run(*words, *master, *moved, *_secrets_of(inventory))
         if not isinstance(result.document, dict):
             raise INSPECTION_FAILED.error(command="audit", reason=result.words)
-        if run.purpose == SCHEDULE and await asyncio.to_thread(self._store.phase, run.migration_id) != Phase.DUAL_WRITE:
-            await asyncio.to_thread(audit_rows.stop, self._store, run.id, audit_rows.DUAL_WRITE_ENDED)
+        if run.purpose == SCHEDULE and await self._store.away(self._store.phase, run.migration_id) != Phase.DUAL_WRITE:
+            await self._store.away(audit_rows.stop, self._store, run.id, audit_rows.DUAL_WRITE_ENDED)
             return
-        await asyncio.to_thread(audit_rows.finish, self._store, run.id, result.document, at=self._clock())
+        await self._store.away(audit_rows.finish, self._store, run.id, result.document, at=self._clock())
 
     async def _run(self, *arguments: str) -> Any:
         async with self._places:

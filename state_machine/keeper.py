@@ -22,6 +22,7 @@ from migrator.errors import (
     CONTROLLER_SILENT,
     HANDED_BACK,
     PROCESS_NOT_KNOWN,
+    STARTED_ELSEWHERE,
     Occurrence,
 )
 from state_machine.bounds import Bounds
@@ -55,8 +56,14 @@ class Keeper:
         bounds: Bounds | None = None,
         clock: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
+        *,
+        starts: bool = True,
     ) -> None:
-        """clock: wall time, kept in rows. steady: never goes back; what waiting is measured by."""
+        """clock: wall time, kept in rows. steady: never goes back; what waiting is measured by.
+
+        starts: False where controllers are units or containers of their own.
+        """
+        self._starts = starts
         self._steady = steady
         self._first_seen: dict[tuple[int, int, float], tuple[float, float]] = {}
         self._bounds = bounds or Bounds()
@@ -100,6 +107,9 @@ class Keeper:
         if self._running_pid(node) is not None:
             assert node is not None
             return self._starting(entry, node, "finishes the hand-back" if finishes else "is starting")
+        if not self._starts and (finishes or fault is None):
+            elsewhere = STARTED_ELSEWHERE.found(node=entry.node_id)
+            return Outcome(f"waiting: {elsewhere.text}", (elsewhere,))
         if finishes:
             return await self._finish(snapshot, entry, node)
         quick_ends = 0 if node is None else node.quick_ends
@@ -151,7 +161,7 @@ class Keeper:
         )
 
     async def _record(self, snapshot: Snapshot, entry: ControllerEntry, **columns: object) -> None:
-        await asyncio.to_thread(self._store.record_process, snapshot.id, entry.node_id, **columns)
+        await self._store.away(self._store.record_process, snapshot.id, entry.node_id, **columns)
 
     def _running_pid(self, node: Node | None) -> int | None:
         """The process that was started for it, if that one still runs."""

@@ -69,11 +69,10 @@ def record_look(store: Store, migration_id: int, look: Look) -> None:
         find_migration(session, migration_id)
         seen = look.observation
         document = msgspec.to_builtins(seen)
-        session.merge(Sight(migration_id=migration_id, kind=LOOK, at=seen.at, document=document))
+        _record_sight(session, migration_id, seen.at, document)
         note_cluster(session, migration_id, seen.zookeeper.cluster_id)
         _record_nodes(session, migration_id, seen)
-        for source, told in look.findings.items():
-            _record_findings(session, migration_id, source, list(told), seen.at)
+        _record_findings(session, migration_id, {source: list(told) for source, told in look.findings.items()}, seen.at)
 
 
 def record_outcome(store: Store, migration_id: int, outcome: Outcome, *, at: float) -> None:
@@ -82,7 +81,7 @@ def record_outcome(store: Store, migration_id: int, outcome: Outcome, *, at: flo
     assert isinstance(table, Table)
     with store.writing() as session:
         session.execute(update(table).where(table.c.id == migration_id).values(waiting=outcome.reason))
-        _record_findings(session, migration_id, "service", [Told.of(each) for each in outcome.problems], at)
+        _record_findings(session, migration_id, {"service": [Told.of(each) for each in outcome.problems]}, at)
 
 
 def findings(store: Store, migration_id: int, *, only_open: bool = False, limit: int = 200) -> list[FindingRow]:
@@ -131,12 +130,25 @@ def _record_export(session: Session, migration_id: int, file: str | None, at: fl
         session.add(Backup(migration_id=migration_id, file=file, seen_at=at))
 
 
-def _record_findings(session: Session, migration_id: int, source: str, told: list[Told], at: float) -> None:
-    """Open what is told, close what is not told any more. One finding told twice by a source is one row."""
-    query = select(FindingRow).where(FindingRow.migration_id == migration_id, FindingRow.source == source)
-    known = {(row.code, row.says): row for row in session.scalars(query)}
-    for (code, says), each in {(each.code, each.says): each for each in told}.items():
-        row = known.pop((code, says), None)
+def _record_sight(session: Session, migration_id: int, at: float, document: dict[str, Any]) -> None:
+    """Without reading the one before, which is as large."""
+    table = Sight.__table__
+    assert isinstance(table, Table)
+    same = update(table).where(table.c.migration_id == migration_id, table.c.kind == LOOK)
+    if session.connection().execute(same.values(at=at, document=document)).rowcount == 0:
+        session.add(Sight(migration_id=migration_id, kind=LOOK, at=at, document=document))
+
+
+def _record_findings(session: Session, migration_id: int, told: Mapping[str, list[Told]], at: float) -> None:
+    """Open what is told, close what is not told any more. One finding told twice by a source is one row.
+
+    told: by source; findings of other sources stay as they are.
+    """
+    query = select(FindingRow).where(FindingRow.migration_id == migration_id, FindingRow.source.in_(told))
+    known = {(row.source, row.code, row.says): row for row in session.scalars(query)}
+    wanted = {(source, each.code, each.says): each for source, those in told.items() for each in those}
+    for (source, code, says), each in wanted.items():
+        row = known.pop((source, code, says), None)
         if row is None:
             row = FindingRow(
                 migration_id=migration_id,

@@ -26,7 +26,7 @@ from state_machine.inspections import Inspections
 from state_machine.looks import Look, Outcome, Told, record_look, record_outcome
 from state_machine.observe import ClusterObserver, ControllerSeen, Observation
 from state_machine.phases import WINDOW, Phase
-from state_machine.store import Snapshot, Store
+from state_machine.store import Before, Snapshot, Store
 from state_machine.trouble import TroubleLog, is_foreseen, named
 from state_machine.wishes import Wishes
 
@@ -35,6 +35,8 @@ Result = TypeVar("Result")
 
 WINDOW_PAUSE_S: Final = 0.1
 """While the cluster has no controller, somebody watches."""
+LEAST_PAUSE_S: Final = 0.05
+"""After a round that took as long as its time, the other migrations have their turn."""
 RESTING_PAUSE_S: Final = 5.0
 SUPERVISE_EVERY_S: Final = 1.0
 """How soon a new migration, or one whose task ended, has a task."""
@@ -46,7 +48,7 @@ NOT_OURS: Final = "what answers here was started after this migration was over"
 
 
 class Reconciler:
-    """pause_s: between two rounds of a migration in an ordinary phase.
+    """pause_s: from the begin of one round of a migration to the next, in an ordinary phase.
 
     troubles: what keeps a migration's round from its end now; also when the database cannot take it down.
     """
@@ -69,6 +71,7 @@ class Reconciler:
         self._inspections = inspections
         self._pause_s = pause_s
         self._clock = clock
+        self._steady = time.monotonic
         self._loop: asyncio.AbstractEventLoop | None = None
         self._woken = asyncio.Event()
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -112,7 +115,7 @@ class Reconciler:
 
     async def _stop_interrupted(self) -> bool:
         try:
-            await asyncio.to_thread(audit_rows.stop_interrupted, self._store)
+            await self._store.away(audit_rows.stop_interrupted, self._store)
         except Exception as error:  # the database is tried again; until then nothing is looked at
             self._in_trouble(EVERY_MIGRATION, error)
             return False
@@ -139,8 +142,9 @@ class Reconciler:
         """Rounds of one migration, for as long as it exists."""
         while True:
             call.clear()
-            pause_s = await self.step(migration_id)
-            await _until(call, pause_s)
+            begun = self._steady()
+            every_s = await self.step(migration_id)
+            await _until(call, max(every_s - (self._steady() - begun), LEAST_PAUSE_S))
 
     async def _forget(self, migration_id: int) -> None:
         """It was removed."""
@@ -151,7 +155,10 @@ class Reconciler:
             known.pop(migration_id, None)
 
     async def step(self, migration_id: int) -> float:
-        """One round of one migration. Answers the seconds until the next one; whatever went wrong is in `troubles`."""
+        """One round of one migration. Answers the seconds from its begin to the next one's.
+
+        Whatever went wrong is in `troubles`.
+        """
         async with self._lock(migration_id):
             try:
                 outcome, phase = await self._step(migration_id)
@@ -167,7 +174,7 @@ class Reconciler:
         before, at = self._told.get(migration_id, (None, 0.0))
         if outcome == before and self._clock() - at < SAY_SAME_EVERY_S:
             return
-        await asyncio.to_thread(record_outcome, self._store, migration_id, outcome, at=self._clock())
+        await self._store.away(record_outcome, self._store, migration_id, outcome, at=self._clock())
         self._told[migration_id] = (outcome, self._clock())
 
     async def _try_to_tell(self, migration_id: int, outcome: Outcome) -> None:
@@ -193,7 +200,7 @@ class Reconciler:
         faults = self._inspections.faults(migration_id)
         if faults:
             outcome = Outcome(outcome.reason, (*outcome.problems, *faults))
-        return outcome, Phase(await asyncio.to_thread(self._store.phase, migration_id))
+        return outcome, Phase(await self._store.away(self._store.phase, migration_id))
 
     async def _look_and_act(self, migration_id: int) -> Outcome:
         snapshot, disagrees = await self._look(migration_id)
@@ -201,20 +208,20 @@ class Reconciler:
             wish = next((each for each in snapshot.wishes if each.id == number), None)
             if wish is not None:  # else it was withdrawn meanwhile
                 await self._wishes.settle(snapshot, wish, evidence(snapshot, self._clock()))
-                snapshot = await asyncio.to_thread(self._store.snapshot, migration_id)
+                snapshot = await self._store.away(self._store.snapshot, migration_id)
         if disagrees is not None and disagrees.code == CLUSTER_DISAGREES.code:
             return Outcome(f"blocked: {disagrees.text}", (disagrees,))
         return await self._acts.act(snapshot, evidence(snapshot, self._clock()))
 
     async def _look(self, migration_id: int) -> tuple[Snapshot, Occurrence | None]:
         """Observe, keep it, and write down every step that the drivers took."""
-        before = await asyncio.to_thread(self._store.snapshot, migration_id)
+        before = await self._store.away(self._store.before, migration_id)
         seen = await self._observer.look(before.inventory, before.observation, migration_id)
         if before.phase is Phase.ROLLED_BACK:
             seen = without_strangers(seen, before.cursors)
-        return await asyncio.to_thread(self._keep, before, seen)
+        return await self._store.away(self._keep, before, seen)
 
-    def _keep(self, before: Snapshot, seen: Observation) -> tuple[Snapshot, Occurrence | None]:
+    def _keep(self, before: Before, seen: Observation) -> tuple[Snapshot, Occurrence | None]:
         record_look(self._store, before.id, Look(seen, told(before, seen)))
         snapshot = self._store.snapshot(before.id)
         written, disagrees = catch_up(self._store, snapshot, evidence(snapshot, self._clock()), now=self._clock())
@@ -251,10 +258,10 @@ def without_strangers(seen: Observation, runs: Container[str]) -> Observation:
     return msgspec.structs.replace(seen, controllers=tuple(map(own, seen.controllers)))
 
 
-def told(snapshot: Snapshot, seen: Observation) -> dict[str, list[Told]]:
+def told(before: Before, seen: Observation) -> dict[str, list[Told]]:
     """Findings that the drivers and the last check name."""
     found = {"driver": [Told.of_json(each) for controller in seen.controllers for each in controller.findings]}
-    if snapshot.check is not None:
-        faults = list(snapshot.check["file_faults"].values())
-        found["check"] = [Told.of_json(each) for each in [*snapshot.check["findings"], *faults]]
+    if before.check is not None:
+        faults = list(before.check["file_faults"].values())
+        found["check"] = [Told.of_json(each) for each in [*before.check["findings"], *faults]]
     return found

@@ -45,7 +45,7 @@ class Settings(BaseSettings):
         description="database, rehearsals, audits and logs; only this user may read it",
     )
     database: str = Field(default="", description="SQLAlchemy URL; empty: SQLite in the directory")
-    look_every_s: float = Field(default=0.5, gt=0, le=5, description="pause between two looks at a cluster")
+    look_every_s: float = Field(default=0.5, gt=0, le=5, description="from the begin of one look to the next")
     audit_engine: Literal["spark", "quick"] = Field(
         default="spark", description="where a migration does not name its own"
     )
@@ -65,6 +65,9 @@ class Settings(BaseSettings):
     )
     control_hosts: tuple[str, ...] = Field(
         default=(), description="hosts beside loopback that a controller's control file may name"
+    )
+    start_controllers: bool = Field(
+        default=True, description="false: controllers are units or containers of their own; the service starts none"
     )
     command_limit_s: float = Field(default=900, ge=1, description="longest run of check, rehearse or audit")
 

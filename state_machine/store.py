@@ -3,16 +3,20 @@
 In:   values of this room.
 Out:  rows (detached, to be read only) and `Snapshot`: everything that is known of one migration at one moment.
 Elsewhere: changing the phase (transition.py alone does), looks (looks.py), audits (audit_rows.py).
-Rule: every method is one transaction. All of them block; the loop calls them on a thread.
+Rule: every method is one transaction. All of them block; the loop calls them by `away`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, ParamSpec, TypeVar
 
 import msgspec
 from sqlalchemy import Engine, Table, delete, select, update
@@ -35,6 +39,11 @@ from state_machine.phases import CHANGE, HOLD, PEOPLE, RESUME, Phase, Signal
 from state_machine.rivals import Rival, rival_of
 from state_machine.tables import AuditRun, DriverCursor, Migration, Node, PhaseEvent, Sight, Wish
 
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
+
+DATABASE_THREADS: Final = 2
+"""Only one can write, and Python computes on one: more of them wait for each other longer than for the database."""
 LOOK: Final = "look"
 CHECK: Final = "check"
 PLAN: Final = "audit plan"
@@ -81,6 +90,18 @@ class Snapshot:
         return Phase(self.migration.phase)
 
 
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What a look has to know of the one before it; the rest of a snapshot is read after it."""
+
+    id: int
+    phase: Phase
+    inventory: Inventory
+    observation: Observation | None
+    check: dict[str, Any] | None
+    cursors: Mapping[str, int]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
     """What a person asks for, as a handler received it."""
@@ -109,6 +130,8 @@ class Store:
         self._engine = engine
         self._reading = sessionmaker(engine, expire_on_commit=False)
         self._writing = sessionmaker(engine.execution_options(**{WRITES: True}), expire_on_commit=False)
+        self._turn = threading.Lock()
+        self._threads = ThreadPoolExecutor(DATABASE_THREADS, thread_name_prefix="database")
 
     @classmethod
     def open(cls, url: str) -> Store:
@@ -116,7 +139,15 @@ class Store:
         return cls(open_database(url))
 
     def close(self) -> None:
+        self._threads.shutdown(cancel_futures=True)
         self._engine.dispose()
+
+    async def away(self, work: Callable[_Given, _Result], *given: _Given.args, **named: _Given.kwargs) -> _Result:
+        """Do work with the database off the loop, on threads that do nothing else.
+
+        A file system or a name server that hangs has the loop's other threads, and keeps no migration from its rows.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(work, *given, **named))
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
@@ -125,8 +156,11 @@ class Store:
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
-        """One transaction that holds the write lock from its begin; committed at the end, rolled back on an error."""
-        with self._writing() as session, session.begin():
+        """One transaction that holds the write lock from its begin; committed at the end, rolled back on an error.
+
+        Writers of this process take turns here: SQLite's own waiting is a sleep of up to 100 ms, in no order.
+        """
+        with self._turn, self._writing() as session, session.begin():
             yield session
 
     # --- migrations ----------------------------------------------------------------------------------------
@@ -201,22 +235,29 @@ class Store:
 
     def snapshot(self, migration_id: int) -> Snapshot:
         """Raises Z2K-4004, and Z2K-4102 when its rows cannot be understood."""
-        try:
+        with _understood(migration_id):
             return self._snapshot(migration_id)
-        except (ValueError, TypeError, KeyError) as error:
-            words = f"{type(error).__name__} {error}".splitlines()[0]
-            raise MIGRATION_UNREADABLE.error(migration=migration_id, reason=words) from error
+
+    def before(self, migration_id: int) -> Before:
+        """Raises the same."""
+        with _understood(migration_id), self.reading() as session:
+            row = find_migration(session, migration_id)
+            look, check = _sights(session, migration_id)
+            return Before(
+                migration_id,
+                Phase(row.phase),
+                msgspec.convert(row.inventory, Inventory),
+                None if look is None else msgspec.convert(look.document, Observation),
+                None if check is None else check.document,
+                _cursors(session, migration_id),
+            )
 
     def _snapshot(self, migration_id: int) -> Snapshot:
         with self.reading() as session:
             row = find_migration(session, migration_id)
             Phase(row.phase)
-            sights = {
-                sight.kind: sight for sight in session.scalars(select(Sight).where(Sight.migration_id == migration_id))
-            }
-            look, check = sights.get(LOOK), sights.get(CHECK)
+            look, check = _sights(session, migration_id)
             nodes = session.scalars(select(Node).where(Node.migration_id == migration_id, Node.kind == "controller"))
-            cursors = session.scalars(select(DriverCursor).where(DriverCursor.migration_id == migration_id))
             return Snapshot(
                 migration=row,
                 inventory=msgspec.convert(row.inventory, Inventory),
@@ -227,7 +268,7 @@ class Store:
                 copy_audit=last_finished(session, migration_id, "copy", "demand"),
                 wishes=_pending(session, migration_id),
                 processes={node.node_id: node for node in nodes},
-                cursors={cursor.run: cursor.number for cursor in cursors},
+                cursors=_cursors(session, migration_id),
                 rival=_rival(session, row),
                 dual_write_audits=dual_write_audits(session, row),
                 audit_passed_at=audit_passed_at(session, row),
@@ -358,6 +399,29 @@ def find_migration(session: Session, migration_id: int) -> Migration:
     if row is None or row.removed_at is not None:
         raise NO_SUCH_THING.error(what=f"migration {migration_id}")
     return row
+
+
+@contextmanager
+def _understood(migration_id: int) -> Iterator[None]:
+    """Whatever its rows turn out to be is a finding."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError) as error:
+        words = f"{type(error).__name__} {error}".splitlines()[0]
+        raise MIGRATION_UNREADABLE.error(migration=migration_id, reason=words) from error
+
+
+def _sights(session: Session, migration_id: int) -> tuple[Sight | None, Sight | None]:
+    """The last look and the last check."""
+    found = session.scalars(select(Sight).where(Sight.migration_id == migration_id))
+    by_kind = {sight.kind: sight for sight in found}
+    return by_kind.get(LOOK), by_kind.get(CHECK)
+
+
+def _cursors(session: Session, migration_id: int) -> dict[str, int]:
+    """By run."""
+    query = select(DriverCursor.run, DriverCursor.number).where(DriverCursor.migration_id == migration_id)
+    return {row.run: row.number for row in session.execute(query)}
 
 
 def _phase(session: Session, migration_id: int) -> str:

@@ -9,7 +9,6 @@ Rules: a handler already asked the gate, but the cluster may have moved: the ver
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 
@@ -42,7 +41,7 @@ class Wishes:
         """Do what is possible now; a wish that waits for the driver stays pending."""
         if wish.name in (HOLD, RESUME):
             said = await self._what_goes_on(snapshot, wish) if wish.name == HOLD else ""
-            await asyncio.to_thread(self._store.hold, wish, at=self._clock(), said=said)
+            await self._store.away(self._store.hold, wish, at=self._clock(), said=said)
             return
         try:
             if wish.state == "asked":
@@ -74,7 +73,7 @@ class Wishes:
             reason=wish.reason or "no reason given",
             wish_id=wish.id,
         )
-        await asyncio.to_thread(
+        await self._store.away(
             take, self._store, snapshot.id, step, expected_version=version, evidence=seen, now=self._clock()
         )
 
@@ -95,7 +94,7 @@ class Wishes:
     async def _refuse(self, wish: Wish, error: FindingError) -> None:
         verdict = error.verdict if isinstance(error, GateClosed) else None
         log.warning("wish.refused", wish=wish.name, who=wish.who, reason=str(error))
-        await asyncio.to_thread(
+        await self._store.away(
             self._store.settle_wish, wish.id, "refused", str(error), at=self._clock(), verdict=verdict
         )
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from migrator.audit.kept_reading import kept_facts
 from migrator.audit.normalise import (
     FAMILIES,
     ORDERS,
@@ -42,6 +43,8 @@ a block that anybody else wrote the same distance means that the log hands it ou
 
 NOT_A_COPY: Final = 2**63 - 1
 """No transaction is later than this one."""
+
+VERSION_LAGS: Final = "the version of the state znode is behind the partition epoch; no rollback before it is raised"
 
 MOVED_ON: Final = "ZooKeeper changed it after the rehearsal was read"
 
@@ -130,12 +133,28 @@ class Rules:
     producer_id_margin: how far the log's next producer id may be ahead (right after a copy); 0 afterwards.
     topics:             names of topics that exist; configuration of others stays in ZooKeeper only.
     copied_zxid:        for a rehearsal, ZooKeeper's last transaction before its reading began. The cluster goes on
-                        without the copy: a key that was written later says nothing about it. NOT_A_COPY otherwise.
+                        without the copy: of a key that was written later the copy has to say what was read then.
+                        NOT_A_COPY otherwise.
+    read:               the file in which the rehearsal kept what it read (kept_reading.py); "": nothing is excused.
+    in_dual_write:      a KRaft controller has the claim, and the log is the truth. Versions of partition states may be
+                        behind then, not at a rollback: its own audit does not say that it is dual-write.
     """
 
     producer_id_margin: int = 0
     topics: frozenset[str] = frozenset()
     copied_zxid: int = NOT_A_COPY
+    read: str = ""
+    in_dual_write: bool = False
+
+    def excuses(self, family: str, key: str, log: Facts | None, mzxid: int, *, in_zookeeper: bool) -> bool:
+        """Whether ZooKeeper alone moved on: the key was written, or deleted, after the rehearsal was read, and the log
+        says what was read. log: sealed, in families that hold secrets.
+        """
+        if self.copied_zxid == NOT_A_COPY or (in_zookeeper and mzxid <= self.copied_zxid):
+            return False
+        if family == PRODUCER_IDS:  # the copy is ahead of what was read, by the margin
+            return in_zookeeper
+        return bool(self.read) and kept_facts(self.read).says(family, key, log)
 
     def name(self, each: Difference, zookeeper: Facts) -> Difference:
         """The difference with the rule that expects it, if there is one. zookeeper: its side's facts of the key."""
@@ -149,6 +168,8 @@ class Rules:
             return "configuration without a topic"
         if each.family == ORDERS and (self.producer_id_margin or self.copied_zxid != NOT_A_COPY):
             return "an order for the controller of ZooKeeper, which rules until the takeover"
+        if self.in_dual_write and _version_lags(each):
+            return VERSION_LAGS
         return ""
 
     def _producer_id_rule(self, each: Difference, announced: int | None) -> str:
@@ -162,6 +183,13 @@ class Rules:
         if log and log == announced and zookeeper - log == STOCK_BLOCK:
             return "stock writes the next block as handed out"
         return ""
+
+
+def _version_lags(each: Difference) -> bool:
+    """The data of the state is compared by itself."""
+    if (each.family, each.field_, each.kind) != (PARTITIONS, "partition_epoch", Kind.CHANGED):
+        return False
+    return bool(each.zookeeper < each.log)
 
 
 @dataclass(slots=True)
@@ -220,7 +248,7 @@ def judge(
 ) -> tuple[Outcome, list[Difference]]:
     """What became of a key, and the differences that say so: only those that no rule expects, if there are any."""
     found = [rules.name(each, zookeeper or {}) for each in differences(family, key, zookeeper, log)]
-    if mzxid > rules.copied_zxid:
+    if found and rules.excuses(family, key, log, mzxid, in_zookeeper=zookeeper is not None):
         found = [msgspec.structs.replace(each, rule=each.rule or MOVED_ON) for each in found]
     unexpected = [each for each in found if not each.rule]
     if unexpected:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from migrator.audit.compare import LOOKS_MAX, Comparison, Difference, Report, Rules, report
+from migrator.audit.kept_reading import kept_facts
 from migrator.audit.normalise import (
     BROKER_CONFIGS,
     PARTITIONS,
@@ -100,7 +101,7 @@ def quick_audit(
 ) -> Report:
     """Audit a live or resting cluster. zk: what the report says of the tree. passwords: as in `compare_sides`."""
     started = time.monotonic()
-    seal = Seal()
+    seal = kept_facts(rules.read).seal if rules.read else Seal()
     log, position = read_log()
     read = time.monotonic()
     comparison = compare_sides(session, log, rules, limits, seal, passwords)

@@ -16,6 +16,7 @@ import msgspec
 
 from migrator.audit.compare import NOT_A_COPY, Report, Rules, unread_report
 from migrator.audit.identity import refuse_foreign_log, refuse_nothing_compared
+from migrator.audit.kept_reading import KEPT
 from migrator.audit.live_log import read_live
 from migrator.audit.log_plan import is_directory
 from migrator.audit.log_source import CommittedRecords, read_directory
@@ -55,7 +56,7 @@ def run_audit(
             empty_directory(out)
         rules = rules_of(kraft)
         if not allow_moved:
-            rules = replace(rules, copied_zxid=NOT_A_COPY)
+            rules = replace(rules, copied_zxid=NOT_A_COPY, read="")
         report = refuse_nothing_compared(_run(zookeeper, kraft, engine, master, out, rules, passwords), kraft)
     except FindingError as error:
         report = unread_report(error, engine, {"total": time.monotonic() - started})
@@ -93,7 +94,7 @@ def _quick(zookeeper: str, kraft: str, rules: Rules, passwords: EncoderSettings 
         return quick_audit(
             session,
             lambda: read_log(kraft, tree["cluster_id"]),
-            rules=rules,
+            rules=replace(rules, in_dual_write=tree["dual_write"]),
             limits=CONSIDERATE,
             zk=tree,
             passwords=None if passwords is None else PasswordEncoder(passwords, os.urandom),
@@ -136,4 +137,7 @@ def rules_of(kraft: str) -> Rules:
         found = msgspec.json.decode(mark.read_bytes(), type=RehearsalMark)
     except msgspec.DecodeError as error:
         raise AUDIT_CANNOT_READ.error(what=str(mark), reason=str(error)) from error
-    return Rules(found.producer_id_margin, copied_zxid=found.copied_zxid)
+    read = Path(kraft) / KEPT
+    return Rules(
+        found.producer_id_margin, copied_zxid=found.copied_zxid, read=str(read.absolute()) if read.is_file() else ""
+    )

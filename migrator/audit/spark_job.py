@@ -34,6 +34,7 @@ from pyspark.sql import functions as F
 
 from migrator.audit.compare import DIFFERENCES_SHOWN, LOOKS_MAX, Outcome, Report, Rules, no_counts, rounded
 from migrator.audit.identity import refuse_foreign_log
+from migrator.audit.kept_reading import kept_facts
 from migrator.audit.live_log import LiveLog, fetch_into
 from migrator.audit.log_plan import LogPlan, is_directory, plan_log
 from migrator.audit.log_source import dropped_ranges
@@ -75,6 +76,7 @@ class Kept(msgspec.Struct):
     kraft: dict[str, int]
     producer_id_margin: int
     copied_zxid: int
+    read: str
     tasks: int
     records_of: list[int] = []
 
@@ -95,7 +97,7 @@ def spark_audit(
         with ZkSession(zookeeper) as session:
             tree, names = describe_tree(session, zookeeper), topic_names(session)
         refuse_foreign_log(tree, kraft)
-        seal = Seal()
+        seal = kept_facts(rules.read).seal if rules.read else Seal()
         log = _LogInput(kraft, scratch, seal, tree["cluster_id"])
         log.look()
         clock.lap("plan")
@@ -103,7 +105,7 @@ def spark_audit(
             clock.lap("session")
             readers = int(spark.sparkContext.defaultParallelism)
             tasks = max(TASKS_PER_CORE * readers, -(-log.plan.records // RECORDS_PER_TASK))
-            kept = Kept(tree, {}, rules.producer_id_margin, rules.copied_zxid, tasks)
+            kept = Kept(tree, {}, rules.producer_id_margin, rules.copied_zxid, rules.read, tasks)
             reading = ZkReading.shared(zookeeper, seal, readers, passwords)
             audit = _Audit(spark, directory, kept, clock)
             audit.look_at_all(reading, names, log)
@@ -215,7 +217,12 @@ class _Audit:
         for side in sides:
             _refuse_unread(side.where(F.col("family") == WHOLE_SIDE).select(F.concat_ws(": ", "key", "problem")))
         self._keep(joined(*sides), look.path("joined"))
-        rules = Rules(self.kept.producer_id_margin, copied_zxid=self.kept.copied_zxid)
+        rules = Rules(
+            self.kept.producer_id_margin,
+            copied_zxid=self.kept.copied_zxid,
+            read=self.kept.read,
+            in_dual_write=bool(self.kept.zk.get("dual_write")),
+        )
         self._keep(judged(self._kept(look.path("joined")), rules), look.path("judged"))
 
     def wants_another_look(self) -> bool:

@@ -129,7 +129,7 @@ def config_rows(
 
     def parse(path: str, data: bytes | None) -> Facts:
         facts = zk_config(path, data)
-        return facts if family != BROKER_CONFIGS else _clear(path, facts, passwords)
+        return facts if family != BROKER_CONFIGS else clear_facts(path, facts, passwords)
 
     for name, znode in zip(wanted, session.get_many((f"{root}/{name}" for name in wanted), limits), strict=True):
         key = "" if family == BROKER_CONFIGS and name == paths.DEFAULT_ENTITY else name
@@ -140,7 +140,7 @@ def config_rows(
             yield row
 
 
-def _clear(path: str, facts: Facts, passwords: PasswordEncoder | None) -> Facts:
+def clear_facts(path: str, facts: Facts, passwords: PasswordEncoder | None) -> Facts:
     clear, problems = clear_config(path, facts, passwords)
     if problems:
         raise FindingError(problems[0])
@@ -237,13 +237,20 @@ def describe_tree(session: Session, connect: str) -> dict[str, Any]:
     """What is audited, for the report. Raises Z2K-5001 where there is no Kafka: an empty chroot equals anything."""
     if session.children(paths.TOPICS) is None:
         raise AUDIT_CANNOT_READ.error(what=f"ZooKeeper at {connect}", reason=f"it has no {paths.TOPICS}")
-    cluster, epoch, controller = map(session.get, (paths.CLUSTER_ID, paths.CONTROLLER_EPOCH, paths.CONTROLLER))
+    places = (paths.CLUSTER_ID, paths.CONTROLLER_EPOCH, paths.CONTROLLER, paths.MIGRATION)
+    cluster, epoch, controller, migration = map(session.get, places)
     return {
         "connect": connect,
         "cluster_id": _member(cluster, "id"),
         "controller": _member(controller, "brokerid"),
         "controller_epoch": _member(epoch, None),
+        "dual_write": _above(_member(controller, "kraftControllerEpoch"), 0)
+        and _above(_member(migration, "kraft_metadata_offset"), -1),
     }
+
+
+def _above(found: Any, limit: int) -> bool:
+    return isinstance(found, int) and found > limit
 
 
 def _member(znode: Znode | None, name: str | None) -> Any:

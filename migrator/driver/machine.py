@@ -39,6 +39,10 @@ class State(StrEnum):
     DONE = "DONE"
 
 
+LOG_IS_TRUTH = frozenset({State.RESUMING, State.SYNCING, State.TELLING_BROKERS, State.DUAL_WRITE})
+"""The copy is committed, and this node goes on with it."""
+
+
 class Happened(Enum):
     """What an act, the quorum or a person reported."""
 

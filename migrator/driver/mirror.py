@@ -8,8 +8,8 @@ Out:  multis in order. Each begins with a check of `/controller_epoch` and sets 
 Elsewhere: sending, and what to do when one is refused (node.mirror_node); reading ZooKeeper (node.tree_reader).
 Rules: the same delta gives the same multis (R-866-02), but for the salts of passwords. A topic's creation or deletion
 is one multi where it fits. Deletions come first, so that a name can be taken again (K-07). The data version of each
-`state` znode is kept equal to its partition epoch: after a hand-back the ZooKeeper controller and the brokers go on
-with these versions.
+`state` znode follows its partition epoch: after a rollback the ZooKeeper controller and the brokers go on with these
+versions. A version that is far behind is not made up in front of other writes, but noted (lagging.py).
 An entity without quotas and credentials loses its znode, as when a ZooKeeper-mode controller takes them away, and
 brokers hear of tokens too (K-10, K-13).
 Source: KIP-866; Kafka 3.9 `KRaftMigrationZkWriter`, `ZkTopicMigrationClient`, `ZkConfigMigrationClient`,
@@ -19,11 +19,13 @@ Source: KIP-866; Kafka 3.9 `KRaftMigrationZkWriter`, `ZkTopicMigrationClient`, `
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from migrator.driver.chained import chained, pack
 from migrator.driver.claim import Claim
+from migrator.driver.lagging import NOTHING_LAGS, RAISES_MAX, Lagging
 from migrator.driver.paths_set import PathsSet
 from migrator.driver.unmirrored import Job, Unmirrored, attempted
 from migrator.errors import TOPIC_NOT_WHOLE, ZNODE_NOT_WRITTEN
@@ -48,20 +50,12 @@ from migrator.zk.entity_znodes import QUOTA_KEYS, entity_data, entity_path
 from migrator.zk.multi import ZNODE_BYTES_MAX, Check, Create, Delete, Multi, Operation, SetData
 from migrator.zk.passwords import PasswordEncoder, encoded_config
 from migrator.zk.znodes import (
-    MigrationZnode,
     config_change_data,
     config_data,
-    migration_data,
     producer_ids_data,
     state_data,
     topic_data,
 )
-
-OPERATIONS_MAX: Final = 1_000
-"""Small changes are packed up to this many operations: the server applies them at one stroke, some milliseconds."""
-
-BYTES_MAX: Final = 700_000
-"""ZooKeeper refuses requests above `jute.maxbuffer` (1 MiB by default); one topic is kept whole up to this size."""
 
 PRODUCER_ID_BLOCK: Final = 1_000
 
@@ -82,6 +76,7 @@ class Shape:
     below: Mapping[str, Collection[str]] = field(default_factory=dict)
     unreadable: frozenset[str] = frozenset()
     unmirrored: frozenset[Hashable] = frozenset()
+    lagging: Lagging = NOTHING_LAGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +90,8 @@ class MirrorPlan:
     """Znode writes without the checks and without `/migration`."""
     unmirrored: tuple[Unmirrored, ...] = ()
     """What was left out, all the rest being written: whatever it is, it keeps no other change from ZooKeeper."""
+    lagging: Lagging = NOTHING_LAGS
+    """Whose versions are behind their partition epochs when all are applied."""
 
 
 def plan(
@@ -135,9 +132,9 @@ def plan(
     groups, unmirrored = attempted(writer.attempt, jobs)
     groups = [group for group in groups if group]
     if not groups:
-        return MirrorPlan((), claim, shape.configs, 0, unmirrored)
-    multis, after_claim = _chain(_pack(groups), claim, at)
-    return MirrorPlan(multis, after_claim, writer.configs, sum(map(len, groups)), unmirrored)
+        return MirrorPlan((), claim, shape.configs, 0, unmirrored, writer.lagging)
+    multis, after_claim = chained(pack(groups), claim, at)
+    return MirrorPlan(multis, after_claim, writer.configs, sum(map(len, groups)), unmirrored, writer.lagging)
 
 
 def still_unmirrored(before: Iterable[Unmirrored], delta: Delta, planned: MirrorPlan) -> tuple[Unmirrored, ...]:
@@ -161,7 +158,7 @@ def state_creation(missing: Iterable[tuple[str, Partition]], existing: Collectio
     operations: list[Operation] = [Create(path, b"") for path in parents if path not in existing]
     operations += [Create(paths.state(name, each.id), state_data(each, claim.zk_epoch)) for name, each in states]
     check = Check(paths.CONTROLLER_EPOCH, claim.epoch_version)
-    return [Multi((check, *packed)) for packed in _pack([[operation] for operation in operations])]
+    return [Multi((check, *packed)) for packed in pack([[operation] for operation in operations])]
 
 
 def needs_zookeeper_first(delta: Delta) -> frozenset[bytes]:
@@ -220,10 +217,13 @@ class _Writer:
         self.configs = PathsSet(shape.configs)
         self._dropped: set[str] = set()
         self._noted: list[tuple[str, bool]] = []
+        self.lagging = shape.lagging
+        self._raises_left = RAISES_MAX
 
     def attempt(self, make: Callable[[], list[Operation]]) -> list[Operation]:
         """What `make` writes. When it raises, or ZooKeeper takes no such path, nothing of it is noted."""
         self._noted.clear()
+        lagging, raises_left = self.lagging, self._raises_left
         try:
             group = make()
             for operation in group:
@@ -235,6 +235,7 @@ class _Writer:
                         path=operation.path, bytes=operation.znode_bytes, limit=ZNODE_BYTES_MAX
                     )
         except Exception:
+            self.lagging, self._raises_left = lagging, raises_left
             for path, stands in reversed(self._noted):
                 (self.configs.discard if stands else self.configs.add)(path)
             raise
@@ -257,12 +258,13 @@ class _Writer:
         operations.append(Create(paths.topic(topic.name), topic_data(topic)))
         operations.append(Create(paths.partitions(topic.name), b""))
         for partition in topic.partitions:
-            operations += self._create_partition(topic.name, partition)
+            operations += self._create_partition(topic, partition)
         if values:
             operations.append(_config_changed(paths.topic_config(topic.name)))
         return operations
 
     def delete_topic(self, topic: Topic) -> list[Operation]:
+        self.lagging = self.lagging.without(topic.id)
         operations: list[Operation] = [Delete(path) for path in self._znodes_below(topic)]
         config = paths.topic_config(topic.name)
         if config in self.configs:
@@ -301,30 +303,46 @@ class _Writer:
             if left is None:
                 if after.name in self._below:  # somebody may have left znodes where the assignment names none
                     operations += self._delete_partition(after.name, partition.id)
-                operations += self._create_partition(after.name, partition)
+                operations += self._create_partition(after, partition)
             elif not same_partition(left, partition):
-                operations += self._change_state(after.name, left, partition)
+                operations += self._change_state(after, left, partition)
         for partition_id in known:
+            self.lagging = self.lagging.noted(after.id, partition_id, 0)
             operations += self._delete_partition(after.name, partition_id)
         return operations
 
-    def _create_partition(self, topic: str, partition: Partition) -> list[Operation]:
-        return [Create(paths.partition(topic, partition.id), b""), *self._create_state(topic, partition)]
+    def _create_partition(self, topic: Topic, partition: Partition) -> list[Operation]:
+        return [Create(paths.partition(topic.name, partition.id), b""), *self._create_state(topic, partition)]
 
-    def _create_state(self, topic: str, partition: Partition) -> list[Operation]:
+    def _create_state(self, topic: Topic, partition: Partition) -> list[Operation]:
         """A new state znode is at version 0; each further write brings it nearer to the partition epoch."""
-        path, data = paths.state(topic, partition.id), state_data(partition, self._claim.zk_epoch)
-        again = [SetData(path, data, version) for version in range(partition.partition_epoch)]
-        return [Create(path, data), *again]
+        path, data = paths.state(topic.name, partition.id), state_data(partition, self._claim.zk_epoch)
+        raises = self._raises(partition.partition_epoch)
+        self.lagging = self.lagging.noted(topic.id, partition.id, partition.partition_epoch - raises)
+        return [Create(path, data), *(SetData(path, data, version) for version in range(raises))]
 
-    def _change_state(self, topic: str, left: Partition, right: Partition) -> list[Operation]:
-        """As many writes as the partition epoch has moved. A version that is too high needs a new znode."""
-        path, data = paths.state(topic, right.id), state_data(right, self._claim.zk_epoch)
+    def _change_state(self, topic: Topic, left: Partition, right: Partition) -> list[Operation]:
+        """One write for what it says, and as many as the partition epoch has moved while the plan has some to spend.
+
+        What lagged before goes on lagging by as much: it is raised when nothing waits. A version that is too high needs
+        a new znode.
+        """
         if _only_assignment_differs(left, right):
             return []
-        if right.partition_epoch <= left.partition_epoch:
-            return [Delete(path, left.partition_epoch), *self._create_state(topic, right)]
-        return [SetData(path, data, version) for version in range(left.partition_epoch, right.partition_epoch)]
+        path, data = paths.state(topic.name, right.id), state_data(right, self._claim.zk_epoch)
+        version = left.partition_epoch - self.lagging.left(topic.id, right.id)
+        if right.partition_epoch <= version:
+            return [Delete(path, version), *self._create_state(topic, right)]
+        needed = 0 if _says_the_same(left, right) else 1
+        writes = needed + self._raises(right.partition_epoch - left.partition_epoch - needed)
+        self.lagging = self.lagging.noted(topic.id, right.id, right.partition_epoch - version - writes)
+        return [SetData(path, data, each) for each in range(version, version + writes)]
+
+    def _raises(self, wanted: int) -> int:
+        """How many writes that only raise a version this plan still makes."""
+        raises = max(0, min(wanted, self._raises_left))
+        self._raises_left -= raises
+        return raises
 
     # --- configs and producer ids --------------------------------------------------------------------------
 
@@ -459,58 +477,14 @@ def _assignment(topic: Topic) -> list[tuple[int, tuple[int, ...], tuple[int, ...
 
 def _only_assignment_differs(left: Partition, right: Partition) -> bool:
     """What stands in the state znode is equal, its version included; the rest is the topic znode's."""
-    return (left.partition_epoch, left.leader, left.leader_epoch, left.isr, left.recovery) == (
-        right.partition_epoch,
+    return left.partition_epoch == right.partition_epoch and _says_the_same(left, right)
+
+
+def _says_the_same(left: Partition, right: Partition) -> bool:
+    """The data of the state znode is equal."""
+    return (left.leader, left.leader_epoch, left.isr, left.recovery) == (
         right.leader,
         right.leader_epoch,
         right.isr,
         right.recovery,
     )
-
-
-# --- packing ----------------------------------------------------------------------------------------------
-
-
-def _pack(groups: Iterable[list[Operation]]) -> list[list[Operation]]:
-    """Join small groups, keep each whole where it fits, and cut only what no server would take."""
-    packed: list[list[Operation]] = []
-    current: list[Operation] = []
-    current_bytes = 0
-    for group in groups:
-        for piece in _pieces(group):
-            weight = Multi(tuple(piece)).bytes
-            if current and (len(current) + len(piece) > OPERATIONS_MAX or current_bytes + weight > BYTES_MAX):
-                packed.append(current)
-                current, current_bytes = [], 0
-            current = current + piece if current else list(piece)
-            current_bytes += weight
-    if current:
-        packed.append(current)
-    return packed
-
-
-def _pieces(group: list[Operation]) -> list[list[Operation]]:
-    if Multi(tuple(group)).bytes <= BYTES_MAX:
-        return [group]
-    pieces: list[list[Operation]] = [[]]
-    weight = 0
-    for operation in group:
-        own = Multi((operation,)).bytes
-        if weight + own > BYTES_MAX:
-            pieces.append([])
-            weight = 0
-        pieces[-1].append(operation)
-        weight += own
-    return pieces
-
-
-def _chain(packed: list[list[Operation]], claim: Claim, at: Position) -> tuple[tuple[Multi, ...], Claim]:
-    """Guard each multi by the version that the one before it left; only the last one says that `at` is mirrored."""
-    guard = Check(paths.CONTROLLER_EPOCH, claim.epoch_version)
-    places = [claim.at] * (len(packed) - 1) + [at]
-    multis = []
-    for number, (place, operations) in enumerate(zip(places, packed, strict=True)):
-        znode = MigrationZnode(claim.node, claim.kraft_epoch, place.offset, place.epoch)
-        moved = SetData(paths.MIGRATION, migration_data(znode), claim.migration_version + number)
-        multis.append(Multi((guard, moved, *operations)))
-    return tuple(multis), replace(claim, migration_version=claim.migration_version + len(packed), at=at)

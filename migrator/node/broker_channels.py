@@ -18,6 +18,7 @@ import structlog
 
 from migrator.driver.tell import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, VERSIONS, Order
 from migrator.model.values import Broker
+from migrator.node.background import Alarm, kept
 from migrator.node.broker_client import BrokerConnection
 from migrator.node.client_security import PLAINTEXT, ClientSecurity
 from migrator.wire.messages.control import (
@@ -73,15 +74,15 @@ class BrokerChannels:
         *,
         security: ClientSecurity = PLAINTEXT,
         on_answer: Callable[[Order, str | None], None],
-        on_fault: Callable[[asyncio.Task[None]], None],
+        alarm: Alarm,
         now_ms: Callable[[], int],
     ) -> None:
-        """on_fault: told of a channel's task that ended, for whatever reason."""
+        """alarm: told of a channel that a fault of ours stopped; it begins again with the next order."""
         self._client_id = client_id
         self._listener = listener
         self._security = security
         self._on_answer = on_answer
-        self._on_fault = on_fault
+        self._alarm = alarm
         self._now_ms = now_ms
         self._channels: dict[int, _Channel] = {}
 
@@ -132,8 +133,8 @@ class BrokerChannels:
         host, _, port = address.rpartition(":")
         connection = BrokerConnection(host, int(port), self._client_id, self._security)
         channel = _Channel(ChannelState(broker, address), connection)
-        channel.task = asyncio.create_task(self._run(channel), name=f"broker-{broker}")
-        channel.task.add_done_callback(self._on_fault)
+        name = f"broker-{broker}"
+        channel.task = asyncio.create_task(kept(name, lambda: self._run(channel), self._alarm), name=name)
         self._channels[broker] = channel
 
     def _close(self, broker: int) -> None:
@@ -159,7 +160,7 @@ class BrokerChannels:
                 continue
             if channel.orders and channel.orders[0] is order:  # not cleared meanwhile
                 channel.orders.popleft()
-            problem = problem_in(answer)
+            problem = _problem_read(answer)
             channel.state.waiting = len(channel.orders)
             channel.state.answered += 1
             channel.state.last_answer_ms = self._now_ms()
@@ -167,6 +168,15 @@ class BrokerChannels:
             if problem is not None:
                 log.warning("broker.refused", broker=order.broker, api_key=order.api_key, problem=problem)
             self._on_answer(order, problem)
+
+
+def _problem_read(answer: Message) -> str | None:
+    """An answer that cannot be looked at counts as a refusal: the broker gets everything once more."""
+    try:
+        return problem_in(answer)
+    except Exception as fault:
+        log.exception("broker.answer_not_read", answer=type(answer).__name__)
+        return f"its answer cannot be read: {type(fault).__name__}: {fault}"
 
 
 def refused_whole(code: int) -> str:

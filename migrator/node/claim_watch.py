@@ -16,12 +16,13 @@ from typing import Final
 import structlog
 
 from migrator.driver.claim import Claim, Seen, still_ours
-from migrator.driver.machine import Happened
+from migrator.driver.machine import LOG_IS_TRUTH, Happened
 from migrator.errors import CLAIM_EXPIRED, FENCED, FindingError
 from migrator.model.values import Mark, MigrationState
 from migrator.node.active_controller import ActiveController
+from migrator.node.background import AGAIN_MAX_S, AGAIN_S, alarm_name
 from migrator.node.claims import read_claim
-from migrator.node.driver_state import DriverState
+from migrator.node.driver_state import DriverState, unexpected
 from migrator.node.event_queue import LOOK_S, EventQueue
 from migrator.node.pending_appends import LeadershipLost
 from migrator.zk.session import ZkSession
@@ -55,6 +56,7 @@ class ClaimWatch:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
+        self._again_s = AGAIN_S
 
     # --- for the act that runs -----------------------------------------------------------------------------
 
@@ -86,11 +88,28 @@ class ClaimWatch:
         self._loop.call_soon_threadsafe(self.look)
 
     def _begin_look(self) -> None:
-        self._looking = self._loop.create_task(self._check(), name="claim-look")
+        self._looking = self._loop.create_task(self._look(), name="claim-look")
         self._looking.add_done_callback(self._events.watch_task)
 
-    async def _check(self) -> None:
+    async def _look(self) -> None:
+        """What is read there, the next leader reads too. Once the log is the truth a look that fails is one that has to
+        be made again: no write leaves without the claim meanwhile, since each names the version of `/migration`.
+        """
         self._timer = None
+        try:
+            await self._check()
+        except Exception as fault:
+            if self._now.state not in LOG_IS_TRUTH or self._now.fresh_copy:
+                raise
+            log.exception("claim.look_failed")
+            self._now.alarm(alarm_name("the look at the claim"), unexpected("the look at the claim", fault))
+            self._timer = self._loop.call_later(self._again_s, self._begin_look)
+            self._again_s = min(2 * self._again_s, AGAIN_MAX_S)
+        else:
+            self._now.alarm(alarm_name("the look at the claim"), None)
+            self._again_s = AGAIN_S
+
+    async def _check(self) -> None:
         claim = self._now.claim
         if claim is None:
             return

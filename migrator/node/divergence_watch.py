@@ -59,10 +59,15 @@ class DivergenceWatch:
     def resume(self) -> None:
         """This node leads now: what ZooKeeper lacked under the leader before is in the log."""
         text = self._controller.image.marks.get(Mark.BEHIND)
-        if text is not None:
+        if text is None:
+            return
+        try:
             mark = json.loads(text)
-            age_ms = max(0, self._wall_ms() - mark["since_ms"])
-            self._divergence.lacked(mark["offset"], self._now_ms() - age_ms)
+            offset, age_ms = int(mark["offset"]), max(0, self._wall_ms() - int(mark["since_ms"]))
+        except (ValueError, TypeError, KeyError):  # every leader reads the same: counted from now on
+            log.exception("zk.mark_not_read", mark=text)
+            offset, age_ms = self._controller.image.position.offset, 0
+        self._divergence.lacked(offset, self._now_ms() - age_ms)
 
     # --- what others see -----------------------------------------------------------------------------------
 

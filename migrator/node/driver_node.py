@@ -18,6 +18,7 @@ import structlog
 
 from migrator.driver.claim import Claim, still_ours
 from migrator.driver.machine import (
+    LOG_IS_TRUTH,
     Happened,
     State,
     entry,
@@ -68,6 +69,8 @@ MIRRORS = frozenset({State.SYNCING, State.TELLING_BROKERS, State.DUAL_WRITE, Sta
 
 RIDE_AGAIN_S = 0.2
 """Pause before something is read again within the window."""
+FAULTS_NAMED = LOG_IS_TRUTH | {State.WAIT_QUORUM, State.WAIT_BROKERS}
+"""Where an act that met a fault of ours is tried again."""
 AGAIN_S = 1.0
 AGAIN_MAX_S = 10.0
 """Pause before an act that met trouble is tried again: doubled with each time, unless a window is open."""
@@ -235,11 +238,15 @@ class DriverNode:
         try:
             self.propagator.published(delta)
         except Exception as error:  # a commit reaches every voter: none of them may end of it
-            log.exception("brokers.not_told", offset=delta.after.position.offset)
-            self.now.alarm(UNEXPECTED.code, unexpected("telling brokers of a change", error))
-            self.propagator.teller = None  # told anew, everything, after the reconcile
-            if self.mirror is not None:
-                self.mirror.break_off(f"brokers could not be told: {error}")
+            self._not_told("telling brokers of a change", delta.after.position.offset, error)
+
+    def _not_told(self, where: str, offset: int, error: Exception) -> None:
+        """They are told anew, everything, after the reconcile."""
+        log.error("brokers.not_told", offset=offset, exc_info=error)
+        self.now.alarm(UNEXPECTED.code, unexpected(where, error))
+        self.propagator.teller = None
+        if self.mirror is not None:
+            self.mirror.break_off(f"brokers could not be told: {error}")
 
     def _note_what_surveys_miss(self, delta: Delta) -> None:
         """Brokers that came back have to be asked again what they have."""
@@ -262,7 +269,10 @@ class DriverNode:
 
     def on_applied(self, position: Position) -> None:
         self.wrote(position)
-        self.propagator.mirrored(position)
+        try:
+            self.propagator.mirrored(position)
+        except Exception as error:  # as of a commit
+            self._not_told("telling brokers of what is in ZooKeeper now", position.offset, error)
         self.events.wake()
 
     def on_claim(self, claim: Claim) -> None:
@@ -349,12 +359,13 @@ class DriverNode:
                 pause_s = AGAIN_S if self.now.window is not None else min(2 * pause_s, AGAIN_MAX_S)
 
     def _named(self, error: Exception) -> FindingError:
-        """A fault that nobody thought of is named, where the log is the truth already: of the next leader's acts it
-        would come too. Elsewhere it ends the process, and with it the claim.
+        """A fault that nobody thought of is named: of the next leader's acts it would come too. Before the claim and
+        once the log is the truth the act is tried again; in between it ends the takeover. While the claim is being
+        given back it ends the process, and with it the claim.
         """
         if isinstance(error, FindingError):
             return error
-        if self.now.state not in (State.RESUMING, State.SYNCING, State.TELLING_BROKERS, State.DUAL_WRITE):
+        if self.now.state not in FAULTS_NAMED and not self.now.may_abort:
             raise error
         log.exception("driver.fault", state=self.now.state.value)
         found = unexpected(self.now.state.value, error)

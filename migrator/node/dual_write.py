@@ -36,6 +36,7 @@ from migrator.errors import (
     PATH_RECREATED,
     SURVEY_FAILED,
     TOLD_FIRST,
+    VERSIONS_LAG,
     ZOOKEEPER_LOST,
     FindingError,
     Occurrence,
@@ -48,7 +49,7 @@ from migrator.node.amending import amended
 from migrator.node.claims import refusal
 from migrator.node.driver_node import DriverNode
 from migrator.node.event_queue import LOOK_S
-from migrator.node.mirror_node import Mirror
+from migrator.node.mirror_node import Mirror, versions_lag
 from migrator.node.pending_appends import LeadershipLost
 from migrator.node.survey import survey_brokers
 from migrator.node.tree_reader import descendants, missing_places, read_registrations, read_tree
@@ -137,7 +138,11 @@ class DualWriteActs:
         d.on_unmirrored(planned.unmirrored)
         log.info("zk.reconciled", writes=planned.writes, multis=len(planned.multis))
         self._start_mirror(
-            planned.claim, target, Shape(planned.configs, unreadable=unreadable), session_id, planned.unmirrored
+            planned.claim,
+            target,
+            Shape(planned.configs, unreadable=unreadable, lagging=planned.lagging),
+            session_id,
+            planned.unmirrored,
         )
         if d.mirror is None:
             raise MIRROR_BROKE.error(reason=d.now.broken)
@@ -433,12 +438,16 @@ class DualWriteActs:
                 await self._look_for_places()
                 await self._look_for_orders()
                 await self._look_for_odd_registrations()
+                d.now.alarm(VERSIONS_LAG.code, versions_lag(d.mirror))
             self._name_silent()
+            if d.mirror is not None:
+                d.mirror.raise_versions()
             silence = d.propagator.silence()
             behind = 0 if d.mirror is None else d.mirror.behind
             d.now.reason = (
                 f"ZooKeeper has everything up to offset {d.now.dual_write_at.offset}"
                 + (f", {behind} writes on their way" if behind else "")
+                + (f"; versions of {_lagging(d.mirror)} partition states are behind" if _lagging(d.mirror) else "")
                 + (f"; {d.now.trouble.text}" if is_away(d.now.trouble) and d.now.trouble is not None else "")
                 + (f"; {silence}" if silence else "")
             )
@@ -481,6 +490,10 @@ class DualWriteActs:
             return  # `_look_for` names it
         if missing and d.mirror is not None:
             d.mirror.break_off(f"{', '.join(missing)} does not exist any more")
+
+
+def _lagging(mirror: Mirror | None) -> int:
+    return 0 if mirror is None else mirror.lagging.partitions
 
 
 def is_away(trouble: Occurrence | None) -> bool:

@@ -21,6 +21,7 @@ from migrator.driver.guard import Guarded, Survey, guard
 from migrator.driver.tell import Order
 from migrator.driver.teller import FullSendPlan, Teller
 from migrator.errors import FULL_UPDATE_NOT_BUILT, SURVEY_FAILED, Occurrence
+from migrator.node.background import Alarm, kept
 
 log = structlog.get_logger()
 
@@ -71,7 +72,7 @@ class FullSends:
         *,
         queue: Callable[[Iterable[Order]], None],
         full_orders: Callable[[list[Order]], list[Order]],
-        on_fault: Callable[[asyncio.Task[None]], None],
+        alarm: Alarm,
         on_change: Callable[[], None],
         now_ms: Callable[[], int],
     ) -> None:
@@ -80,7 +81,7 @@ class FullSends:
         self._removals = removals
         self._queue = queue
         self._full_orders = full_orders
-        self._on_fault = on_fault
+        self._alarm = alarm
         self._on_change = on_change
         self._now_ms = now_ms
         self._waits: dict[int, Wait] = {}
@@ -90,8 +91,10 @@ class FullSends:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, teller: Teller) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run(teller), name="full-sends")
-        self._task.add_done_callback(self._on_fault)
+        if self._task is not None:
+            self._task.cancel()  # of a teller that met a fault
+        running = kept("full-sends", lambda: self._run(teller), self._alarm)
+        self._task = asyncio.get_running_loop().create_task(running, name="full-sends")
 
     async def stop(self) -> None:
         task, self._task = self._task, None
@@ -185,8 +188,9 @@ class FullSends:
     def _begin_asking(self, broker: int, wait: Wait) -> None:
         if not wait.tries:
             wait.reason = ASKED
-        wait.asking = asyncio.get_running_loop().create_task(self._ask_one(broker, wait), name=f"survey-{broker}")
-        wait.asking.add_done_callback(self._on_fault)
+        name = f"survey-{broker}"
+        asking = kept(name, lambda: self._ask_one(broker, wait), self._alarm)
+        wait.asking = asyncio.get_running_loop().create_task(asking, name=name)
 
     async def _ask_one(self, broker: int, wait: Wait) -> None:
         try:
@@ -221,11 +225,13 @@ class FullSends:
     async def _tell(self, teller: Teller, ready: dict[int, Wait]) -> None:
         """One full send to all of them: encoded and compared on a thread."""
         try:
-            guarded = await self._compared(teller, ready)
+            self._leave(teller, ready, await self._compared(teller, ready))
         except Exception as error:  # the next leader would meet it too: it concerns whom it is about, and ends nothing
             self._kept = {}
             await self._not_built(teller, ready, error)
-            return
+
+    def _leave(self, teller: Teller, ready: dict[int, Wait], guarded: Guarded) -> None:
+        """What the guard lets pass, to those that still live the same life; behind it what was kept."""
         behind, self._kept = self._kept, {}
         audience = teller.audience()
         alive = {broker: wait for broker, wait in ready.items() if audience.get(broker) == wait.epoch}
@@ -254,6 +260,7 @@ class FullSends:
         log.error("full_send.not_built", brokers=sorted(ready), exc_info=error)
         for broker, wait in ready.items():
             teller.withhold(broker, wait.epoch)
+            self._waits[broker] = wait
         for broker, wait in ready.items():
             if len(ready) > 1:
                 await self._tell(teller, {broker: wait})

@@ -40,6 +40,7 @@ from migrator.node.claims import read_claim
 from migrator.node.config import NodeConfig
 from migrator.node.driver_node import DriverNode
 from migrator.node.driver_state import not_mirrored
+from migrator.node.mirror_node import versions_lag
 from migrator.node.tree_reader import missing_places, read_tree
 from migrator.node.zookeeper_orders import read_orders
 from migrator.zk import paths
@@ -204,6 +205,7 @@ class HandBackActs:
             self._refuse_beside_stock()
             await self._quiet()
             self._refuse_with_unmirrored()
+            self._refuse_with_lagging_versions()
             await asyncio.to_thread(self._refuse_missing_places)
             await self._refuse_with_orders()
             report, highest = await asyncio.to_thread(self._compare)
@@ -243,6 +245,12 @@ class HandBackActs:
         found = not_mirrored(self.d.now.unmirrored)
         if found is not None:
             raise HAND_BACK_NOT_POSSIBLE.error(reason=f"{found.code} {found.text}")
+
+    def _refuse_with_lagging_versions(self) -> None:
+        """The ZooKeeper controller answers AlterPartition by them, and brokers keep the partition epochs they have."""
+        found = versions_lag(self.d.mirror)
+        if found is not None:
+            raise FindingError(found)
 
     def _refuse_missing_places(self) -> None:
         """On a thread. What somebody deleted is created again first, from the log, which is retired afterwards."""

@@ -75,8 +75,18 @@ class LogStore:
 
     @classmethod
     def open(cls, directory: Path, segment_bytes: int, segment_ms: int = SEGMENT_MS) -> LogStore:
-        """Read every batch header and checksum, cut a torn tail, rebuild the indexes."""
+        """Read every batch header and checksum, cut a torn tail, rebuild the indexes. Whatever it raises, no file stays
+        open.
+        """
         store = cls(directory, segment_bytes, segment_ms)
+        try:
+            store._open_directory(directory)
+        except BaseException:
+            store.abandon()
+            raise
+        return store
+
+    def _open_directory(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         sync_directory(directory.parent)
         _remove_leftovers(directory)
@@ -85,20 +95,19 @@ class LogStore:
             write_durably(directory / PARTITION_METADATA, text.encode())
         paths = sorted(directory.glob("*.log"))
         for index, path in enumerate(paths):
-            store._open_segment(path, is_last=index == len(paths) - 1)
+            self._open_segment(path, is_last=index == len(paths) - 1)
         if not paths:
-            store._roll(0)
-        store._write_epochs()
-        return store
+            self._roll(0)
+        self._write_epochs()
 
     @property
     def start(self) -> int:
         return self._segments[0].base
 
     def _open_segment(self, path: Path, *, is_last: bool) -> None:
-        segment = _Segment(int(path.stem), path, os.open(path, os.O_RDWR))
-        if self._segments and segment.base != self.end:
+        if self._segments and int(path.stem) != self.end:
             raise LOG_DAMAGED.error(file=str(path), position=0, reason=f"it should begin at offset {self.end}")
+        segment = _Segment(int(path.stem), path, os.open(path, os.O_RDWR))
         self._segments.append(segment)
         self.end = segment.base
         data = path.read_bytes()

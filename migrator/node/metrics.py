@@ -274,6 +274,14 @@ GAUGES: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], float | None
         "things of the log that ZooKeeper cannot be told; each bars the way back",
         _of_driver(lambda status: float(status["dual_write"]["unmirrored_count"])),
     ),
+    "zk2kraft_zk_lagging_partitions": (
+        "partition states whose version is behind the partition epoch; each bars a rollback until it is raised",
+        _of_driver(lambda status: status["dual_write"]["lagging_partitions"]),
+    ),
+    "zk2kraft_zk_lagging_operations": (
+        "writes that are left until every partition state is at its partition epoch",
+        _of_driver(lambda status: status["dual_write"]["lagging_operations"]),
+    ),
     "zk2kraft_zk_orders": (
         "orders for a ZooKeeper controller that stand in ZooKeeper; each bars the way back",
         _of_driver(lambda status: float(status["dual_write"]["orders_count"])),

@@ -11,23 +11,27 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Set
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import structlog
 
 from migrator.driver.claim import Claim
+from migrator.driver.lagging import plan_raises
 from migrator.driver.mirror import Shape, plan, still_unmirrored
 from migrator.driver.paths_set import PathsSet
 from migrator.driver.unmirrored import Unmirrored
-from migrator.errors import FindingError
+from migrator.errors import VERSIONS_LAG, FindingError, Occurrence
 from migrator.model.draft import Delta
 from migrator.model.image import Image, Position
 from migrator.zk.multi import Multi, Outcome
 from migrator.zk.passwords import PasswordEncoder
 
 log = structlog.get_logger()
+
+RAISES_PER_S = 5_000.0
+"""Until it was measured: how many writes that only raise versions ZooKeeper takes in a second (docs/performance.md)."""
 
 
 class Pending(Protocol):
@@ -52,12 +56,15 @@ class _Sent:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
+    """raises: how many writes it has when they only raise versions; 0 for a commit, whose lag is measured."""
+
     position: Position
     image: Image
     claim: Claim
     writes: int
     multis: int
     committed_at: float
+    raises: int = 0
 
 
 class Mirror:
@@ -88,6 +95,9 @@ class Mirror:
         self._passwords = passwords
         self._configs: Set[str] = PathsSet(shape.configs)
         self._unreadable = shape.unreadable
+        self.lagging = shape.lagging
+        """Whose versions are behind, once everything on its way is applied."""
+        self._raises_per_s = RAISES_PER_S
         self._sent: deque[_Sent] = deque()
         self._on_applied = on_applied
         self._on_broken = on_broken
@@ -103,13 +113,17 @@ class Mirror:
         """Multis without an answer."""
         return len(self._sent)
 
+    @property
+    def lagging_s(self) -> float:
+        """About how long raising what lags will take."""
+        return self.lagging.operations / self._raises_per_s
+
     def publish(self, delta: Delta) -> None:
         """Send what one commit needs; a commit without a form in ZooKeeper needs nothing."""
         if self._broken:
             return
         position = delta.after.position
-        held = frozenset(each.subject for each in self.unmirrored)
-        shape = Shape(self._configs, unreadable=self._unreadable, unmirrored=held)
+        shape = Shape(self._configs, unreadable=self._unreadable, unmirrored=self._held(), lagging=self.lagging)
         try:
             planned = plan(delta, self._planned_claim, position, shape, self._passwords)
             self._note_unmirrored(still_unmirrored(self.unmirrored, delta, planned))
@@ -124,23 +138,45 @@ class Mirror:
             else:  # reported together with the write before it
                 last = self._sent[-1]
                 assert last.batch is not None
-                last.batch = _Batch(
-                    position,
-                    delta.after,
-                    last.batch.claim,
-                    last.batch.writes,
-                    last.batch.multis,
-                    last.batch.committed_at,
-                )
+                last.batch = replace(last.batch, position=position, image=delta.after)
+            self.lagging = planned.lagging
             return
-        self._planned_claim, self._configs = planned.claim, planned.configs
+        self._planned_claim, self._configs, self.lagging = planned.claim, planned.configs, planned.lagging
         now = time.monotonic()
         batch = _Batch(position, delta.after, planned.claim, planned.writes, len(planned.multis), now)
+        self._send(planned.multis, batch)
+
+    def raise_versions(self) -> bool:
+        """Bring lagging versions nearer to their partition epochs, while nothing else is on its way.
+
+        False when nothing was sent.
+        """
+        if self._broken or self._sent or not self.lagging:
+            return False
+        try:
+            raises = plan_raises(self.lagging, self.image, self._planned_claim, self._held())
+        except Exception as error:
+            log.exception("dual_write.not_raised")
+            self._break(f"{type(error).__name__}: {error}")
+            return False
+        if not raises.multis:
+            return False
+        self._planned_claim, self.lagging = raises.claim, raises.lagging
+        position, multis, now = self.image.position, len(raises.multis), time.monotonic()
+        batch = _Batch(position, self.image, raises.claim, raises.operations, multis, now, raises.operations)
+        self._send(raises.multis, batch)
+        return True
+
+    def _held(self) -> frozenset[Hashable]:
+        return frozenset(each.subject for each in self.unmirrored)
+
+    def _send(self, multis: tuple[Multi, ...], batch: _Batch) -> None:
+        """All of them in flight, in the session in which the claim was seen."""
         if self._session.session_id != self._session_id:
             self._break("the session in which the claim was seen ended")
             return
-        for index, multi in enumerate(planned.multis):
-            last_one = index == len(planned.multis) - 1
+        for index, multi in enumerate(multis):
+            last_one = index == len(multis) - 1
             try:
                 pending = self._session.send(multi)
             except Exception as error:
@@ -184,14 +220,18 @@ class Mirror:
 
     def _applied(self, batch: _Batch) -> None:
         self.image = batch.image
-        self.lag_ms = (time.monotonic() - batch.committed_at) * 1000
+        took_s = time.monotonic() - batch.committed_at
+        if batch.raises:
+            self._raises_per_s = batch.raises / max(took_s, 0.001)
+        else:
+            self.lag_ms = took_s * 1000
         self._on_claim(batch.claim)
         log.debug(
             "dual_write.applied",
             offset=batch.position.offset,
             ops=batch.writes,
             multis=batch.multis,
-            lag_ms=round(self.lag_ms, 1),
+            lag_ms=round(took_s * 1000, 1),
         )
         self._on_applied(batch.position)
 
@@ -201,3 +241,13 @@ class Mirror:
             self._sent.clear()
             log.warning("dual_write.broken", reason=reason)
             self._on_broken(reason)
+
+
+def versions_lag(mirror: Mirror | None) -> Occurrence | None:
+    """What bars a rollback while versions are behind their partition epochs."""
+    if mirror is None or not mirror.lagging:
+        return None
+    lagging = mirror.lagging
+    return VERSIONS_LAG.found(
+        partitions=lagging.partitions, operations=lagging.operations, seconds=max(1, round(mirror.lagging_s))
+    )

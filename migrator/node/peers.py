@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import structlog
 
-from migrator.errors import FindingError
 from migrator.node.broker_client import BrokerConnection
 from migrator.node.client_security import PLAINTEXT, ClientSecurity
 from migrator.node.config import Voter
@@ -173,7 +172,7 @@ class Peers:
         try:
             event = await self._peers[send.to].ask(send)
             self._told(send.to, "")
-        except (OSError, TimeoutError, EOFError, FindingError) as error:
+        except Exception as error:  # also an answer that cannot be read: it is none
             self._told(send.to, f"{type(error).__name__}: {error}")
             event = RequestFailed(send.request)
         self._receive(event)

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -19,7 +21,9 @@ from migrator.controller.decision import Record, Situation
 from migrator.controller.elections import preferred_leaders, unclean_leaders
 from migrator.controller.tokens import expired_tokens
 from migrator.node.active_controller import ActiveController
+from migrator.node.background import AGAIN_MAX_S, AGAIN_S, Alarm, alarm_name
 from migrator.node.config import NodeConfig
+from migrator.node.driver_state import unexpected
 from migrator.wire.messages.metadata import PartitionChangeRecord
 
 log = structlog.get_logger()
@@ -31,28 +35,78 @@ BALANCE_MAX: Final = 1_000
 """Preferred-leader changes, and unclean elections, per round."""
 
 
-async def run_periodic_tasks(controller: ActiveController, config: NodeConfig) -> None:
-    """For ever."""
-    next_silence = time.monotonic()
-    next_balance = next_silence + config.leader_imbalance_check_interval_s
-    next_unclean = next_silence + config.unclean_check_interval_ms / 1000
-    next_sweep = next_silence + config.token_check_interval_ms / 1000
+@dataclass(slots=True)
+class Duty:
+    """One thing that is due again and again. act: whether there is more of it at once."""
+
+    name: str
+    pause_s: float
+    act: Callable[[], Awaitable[bool]]
+    due_s: float
+    faults: int = 0
+    """In a row."""
+
+    async def look(self, now_s: float, alarm: Alarm) -> None:
+        """A fault that nobody thought of is named and ends this duty alone: the next leader has the same image."""
+        if now_s < self.due_s:
+            return
+        try:
+            again = await self.act()
+        except Exception as fault:
+            log.exception("duty.failed", duty=self.name)
+            alarm(alarm_name(self.name), unexpected(self.name, fault))
+            self.due_s = now_s + max(self.pause_s, min(AGAIN_S * 2.0**self.faults, AGAIN_MAX_S))
+            self.faults += 1
+            return
+        if self.faults:
+            alarm(alarm_name(self.name), None)
+        self.faults = 0
+        self.due_s = now_s if again else now_s + self.pause_s
+
+
+async def run_periodic_tasks(
+    controller: ActiveController, config: NodeConfig, alarm: Alarm = lambda name, found: None
+) -> None:
+    """For ever. What the log refuses ends this node by itself (raft_node.py)."""
+    duties = _duties(controller, config, time.monotonic())
     while True:
         await asyncio.sleep(TICK_S)
-        now = time.monotonic()
+        for duty in duties:
+            await duty.look(time.monotonic(), alarm)
+
+
+def _duties(controller: ActiveController, config: NodeConfig, now_s: float) -> list[Duty]:
+    async def idle() -> bool:
         controller.append_noop_when_idle(config.idle_interval_ms)
-        if now >= next_silence:
-            await fence_silent(controller)
-            next_silence = now + SILENCE_LOOK_S
-        if config.auto_leader_rebalance and now >= next_balance:
-            await controller.append_unasked(_balanced_leaders)
-            next_balance = now + config.leader_imbalance_check_interval_s
-        if now >= next_unclean:
-            again = await controller.append_unasked(_unclean_leaders)  # as many rounds as there are partitions for
-            next_unclean = now if again else now + config.unclean_check_interval_ms / 1000
-        if now >= next_sweep:
-            await controller.append_unasked(_swept_tokens)
-            next_sweep = now + config.token_check_interval_ms / 1000
+        return False
+
+    async def fence() -> bool:
+        await fence_silent(controller)
+        return False
+
+    async def balance() -> bool:
+        await controller.append_unasked(_balanced_leaders)
+        return False
+
+    async def elect() -> bool:
+        return await controller.append_unasked(_unclean_leaders)  # as many rounds as there are partitions for
+
+    async def sweep() -> bool:
+        await controller.append_unasked(_swept_tokens)
+        return False
+
+    balance_s, unclean_s = config.leader_imbalance_check_interval_s, config.unclean_check_interval_ms / 1000
+    sweep_s = config.token_check_interval_ms / 1000
+    balancing = (
+        [Duty("balancing leaders", balance_s, balance, now_s + balance_s)] if config.auto_leader_rebalance else []
+    )
+    return [
+        Duty("writing a NoOp", 0.0, idle, now_s),
+        Duty("fencing silent brokers", SILENCE_LOOK_S, fence, now_s),
+        *balancing,
+        Duty("electing unclean leaders", unclean_s, elect, now_s + unclean_s),
+        Duty("removing expired tokens", sweep_s, sweep, now_s + sweep_s),
+    ]
 
 
 async def fence_silent(controller: ActiveController) -> None:

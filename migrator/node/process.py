@@ -23,6 +23,7 @@ import structlog
 from migrator.driver.machine import Happened, State
 from migrator.errors import CONFIG_NOT_HONOURED, HANDED_BACK, FindingError, Occurrence
 from migrator.node.active_controller import ActiveController
+from migrator.node.background import Alarm, kept
 from migrator.node.calm import Calm
 from migrator.node.client_security import client_security
 from migrator.node.config import NodeConfig
@@ -32,6 +33,7 @@ from migrator.node.controller_apis import ControllerApis
 from migrator.node.cycle_collection import bound_pauses
 from migrator.node.driver_acts import DriverActs
 from migrator.node.driver_node import DriverNode
+from migrator.node.driver_state import unexpected
 from migrator.node.dynamic_voters import refuse_dynamic_voters
 from migrator.node.hand_back import finish as finish_hand_back
 from migrator.node.hooks import Hooks
@@ -230,7 +232,9 @@ class ControllerProcess:
         voters = self._config.voters
         registering = stay_registered(parts.raft, parts.controller, registration, voters, self._to_voters)
         self._tasks += [
-            asyncio.create_task(run_periodic_tasks(parts.controller, self._config), name="tick"),
+            asyncio.create_task(
+                run_periodic_tasks(parts.controller, self._config, _alarm_of(parts.driver)), name="tick"
+            ),
             asyncio.create_task(self._measure_loop(), name="loop-delay"),
             asyncio.create_task(registering, name="registration"),
         ]
@@ -283,7 +287,8 @@ class ControllerProcess:
         )
         told.append(driver)
         acts = DriverActs(driver)
-        for name, running in (("driver", driver.run(acts.table)), ("divergence", driver.divergence.run())):
+        diverging = kept("divergence", driver.divergence.run, driver.now.alarm)
+        for name, running in (("driver", driver.run(acts.table)), ("divergence", diverging)):
             task = asyncio.create_task(running, name=name)
             task.add_done_callback(self._watch_task)
             self._tasks.append(task)
@@ -317,7 +322,11 @@ class ControllerProcess:
         self._tasks.append(task)
 
     async def _register_and_lead(self, driver: DriverNode | None, controller: ActiveController, epoch: int) -> None:
-        await controller.submit(registration_of(self._config, self._incarnation), 0)
+        try:
+            await controller.submit(registration_of(self._config, self._incarnation), 0)
+        except Exception as fault:  # of the image, which the next leader has too; the gate waits for its registration
+            log.exception("controller.not_registered")
+            _alarm_of(driver)("registration", unexpected("the registration of this controller", fault))
         if driver is not None and controller.epoch == epoch:
             driver.led(epoch)
 
@@ -354,6 +363,11 @@ class ControllerProcess:
         if self._control is not None:
             await asyncio.to_thread(self._control.stop)
         self._lock.release()
+
+
+def _alarm_of(driver: DriverNode | None) -> Alarm:
+    """Where a fault is named; without a driver only in the log."""
+    return (lambda name, found: None) if driver is None else driver.now.alarm
 
 
 def run_controller(config: NodeConfig, hooks: Hooks | None = None) -> int:

@@ -26,6 +26,7 @@ from migrator.driver.teller import Teller
 from migrator.model.draft import Delta
 from migrator.model.image import Position
 from migrator.node.active_controller import ActiveController
+from migrator.node.background import kept
 from migrator.node.broker_channels import UNKNOWN_SERVER_ERROR, BrokerChannels, refused_whole
 from migrator.node.client_security import ClientSecurity
 from migrator.node.config import NodeConfig
@@ -82,7 +83,7 @@ class Propagator:
             config.inter_broker_listener,
             security=security,
             on_answer=self._on_answer,
-            on_fault=events.watch_task,
+            alarm=now.alarm,
             now_ms=now_ms,
         )
         self.full_sends = FullSends(
@@ -90,7 +91,7 @@ class Propagator:
             lambda: controller.removals,
             queue=self._queue,
             full_orders=full_orders,
-            on_fault=events.watch_task,
+            alarm=now.alarm,
             on_change=events.wake,
             now_ms=now_ms,
         )
@@ -259,8 +260,8 @@ class Propagator:
     def _tell_again(self, telling: _Telling) -> None:
         if telling.is_ill:
             name = f"heal-{telling.full_send.broker}"
-            self._healing = self._loop.create_task(self._heal(telling.full_send), name=name)
-            self._healing.add_done_callback(self._events.watch_task)
+            healing = kept(name, lambda: self._heal(telling.full_send), self._now.alarm)
+            self._healing = self._loop.create_task(healing, name=name)
         else:
             self._tell_everything(telling.full_send)
 

@@ -80,7 +80,7 @@ async def _ask(leader: Voter, request: ControllerRegistrationRequest, security: 
     try:
         answer = await connection.ask(request, 0, ControllerRegistrationResponse, ANSWER_S)
         return "" if not answer.error_code else f"error {answer.error_code} {answer.error_message or ''}".strip()
-    except (OSError, TimeoutError, EOFError) as error:
+    except Exception as error:  # whatever the leader answers, each follower reads the same
         return f"{type(error).__name__}: {error}"
     finally:
         connection.close()

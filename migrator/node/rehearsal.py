@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from migrator.audit.kept_reading import KEPT, KeptReading
 from migrator.audit.run import REHEARSAL, RehearsalMark
 from migrator.controller.features import activation_records
 from migrator.driver.copy import make_copy, producer_id_margin, transaction_batches
@@ -72,7 +73,9 @@ def rehearse(
     started = time.monotonic()
     session.sync()
     copied_zxid = session.last_zxid()
-    tree, encoder = read_tree(session, limits), encoder_of(passwords)
+    encoder = encoder_of(passwords)
+    kept = KeptReading(encoder)
+    tree = read_tree(kept.session(session), limits)
     for problem in (*tree.problems, *clear_broker_configs(tree, encoder).problems):
         raise FindingError(problem)
     read = time.monotonic()
@@ -89,6 +92,7 @@ def rehearse(
         store.append(store.end, EPOCH, [batch])
     store.close()
     mark = RehearsalMark(producer_id_margin(len(tree.brokers)), copied_zxid)
+    write_durably(directory / KEPT, kept.content())
     write_durably(directory / REHEARSAL, msgspec.json.encode(mark))
     written = time.monotonic()
     return RehearsalResult(

@@ -7,7 +7,7 @@ Elsewhere: the hand-back of a living controller (hand_back.py), what a log holds
 Rules: refused while a broker that holds replicas is not in ZooKeeper mode, and while an ephemeral claim shows that its
 owner lives. `/controller_epoch` is raised to the highest epoch in any partition state, so that the next ZooKeeper
 controller outranks them all (F-40). Producer ids go on behind all that ours may have handed out while ZooKeeper was
-behind (F-29). Refused without consent when a log that is given holds what ZooKeeper lacks.
+behind (F-29). Refused without consent when a log that is given holds what ZooKeeper lacks, or says something else.
 Source: KIP-866's reversal, with `/migration` deleted as well (F-42); Kafka 3.9 `ZkProducerIdManager`, which hands out
 the block after the one that `/latest_producer_id_block` names, whatever its owner, and never makes that znode.
 """
@@ -23,9 +23,10 @@ from migrator.driver.claim import Seen
 from migrator.driver.copy import PRODUCER_ID_BLOCK
 from migrator.driver.orders import AT_ONCE, NO_ORDERS, Orders, in_the_way
 from migrator.driver.tree import Tree, live_and_assigned
-from migrator.errors import RELEASE_REFUSED, RELEASE_WOULD_LOSE, FindingError
+from migrator.errors import RELEASE_REFUSED, RELEASE_WOULD_DIFFER, RELEASE_WOULD_LOSE, FindingError
 from migrator.model.image import Position
 from migrator.node.claims import read_claim
+from migrator.node.release_look import NOT_LOOKED, ReleaseLook, guards, look_at_both, raise_versions
 from migrator.node.tree_reader import read_tree
 from migrator.node.unmirrored import LogLook, identity, look_into
 from migrator.node.zookeeper_orders import read_orders
@@ -46,13 +47,16 @@ and of all 2^63 ids it is one part in nine million. Whole blocks: who counts the
 class ReleasePlan:
     """before: what stands, one line each. mirrored: what ZooKeeper has of the log, and how that is known, in lines.
 
-    brokers: those in ZooKeeper mode. multi: what releases it.
+    brokers: those in ZooKeeper mode. multi: what releases it. look: what a log and ZooKeeper say differently.
+    guarded: what has to stand while versions of partition states are raised, before the multi.
     """
 
     before: tuple[str, ...]
     mirrored: tuple[str, ...]
     brokers: tuple[int, ...]
     multi: Multi
+    look: ReleaseLook
+    guarded: tuple[Operation, ...]
 
 
 def plan_release(
@@ -63,8 +67,9 @@ def plan_release(
     drop_orders: orders for a ZooKeeper controller that stand in ZooKeeper are deleted in the same multi; without it
         they refuse the release with Z2K-2102.
 
-    Raises Z2K-2019 with the reason why it may not be released, and Z2K-2070 when a log holds what ZooKeeper lacks and
-    that loss was not accepted. A directory that cannot be used: Z2K-3012, Z2K-3013, Z2K-5001.
+    Raises Z2K-2019 with the reason why it may not be released. When that loss was not accepted: Z2K-2070 for a log that
+    holds what ZooKeeper lacks, Z2K-2127 for one that says something else. A directory that cannot be used: Z2K-3012,
+    Z2K-3013, Z2K-5001.
     """
     seen = read_claim(session)
     tree = read_tree(session, CONSIDERATE)
@@ -83,12 +88,21 @@ def plan_release(
         raise RELEASE_REFUSED.error(reason=reason)
     _refuse_odd_registrations(tree)
     multi = _multi(seen, tree, _orders(session, drop_orders=drop_orders))
-    mirrored = _what_zookeeper_has(seen, tree, logs, accept_loss=accept_loss)
-    return ReleasePlan(describe(seen), mirrored, tuple(sorted(live)), multi)
+    mirrored, furthest = _what_zookeeper_has(seen, tree, logs, accept_loss=accept_loss)
+    look = NOT_LOOKED if furthest is None else look_at_both(session, furthest.directory)
+    if look.differing and not accept_loss:
+        assert furthest is not None
+        count, first = len(look.differing), look.differing[0]
+        raise RELEASE_WOULD_DIFFER.error(count=count, directory=str(furthest.directory), first=first)
+    return ReleasePlan(describe(seen), mirrored, tuple(sorted(live)), multi, look, guards(seen))
 
 
 def execute_release(session: ZkSession, plan: ReleasePlan) -> tuple[str, ...]:
-    """Apply the multi; returns what stands afterwards. Raises Z2K-2019 when ZooKeeper moved meanwhile."""
+    """Raise versions that are behind, then apply the multi; returns what stands afterwards.
+
+    Raises Z2K-2019 when ZooKeeper moved meanwhile.
+    """
+    raise_versions(session, plan.look.behind, plan.guarded)
     outcome = session.apply(plan.multi)
     if not outcome.applied:
         refused = plan.multi.describe()[outcome.failed_at]
@@ -168,16 +182,24 @@ def _move_producer_ids_on(tree: Tree) -> Operation:
 # --- what ZooKeeper lacks ---------------------------------------------------------------------------------
 
 
-def _what_zookeeper_has(seen: Seen, tree: Tree, logs: Sequence[Path], *, accept_loss: bool) -> tuple[str, ...]:
+def _what_zookeeper_has(
+    seen: Seen, tree: Tree, logs: Sequence[Path], *, accept_loss: bool
+) -> tuple[tuple[str, ...], LogLook | None]:
+    """In lines; and the log that goes furthest, of those that have what ZooKeeper has."""
     if seen.migration is None:
         has = f"not known: {paths.MIGRATION} is {_trouble_with_migration(seen)}"
         if logs:
             reason = f"no log can be compared, as {paths.MIGRATION} is {_trouble_with_migration(seen)}; leave --log out"
             raise RELEASE_REFUSED.error(reason=reason)
-        return has, _NOT_COMPARED
+        return (has, _NOT_COMPARED), None
     at = Position(seen.migration.kraft_metadata_epoch, seen.migration.kraft_metadata_offset)
     has = f"everything up to offset {at.offset} of epoch {at.epoch}; a change committed after it is lost by a release"
-    return has, *(_compared(_look(logs, tree, at), at, accept_loss=accept_loss) if logs else (_NOT_COMPARED,))
+    if not logs:
+        return (has, _NOT_COMPARED), None
+    looks = _look(logs, tree, at)
+    lines = _compared(looks, at, accept_loss=accept_loss)
+    furthest = max((look for look in looks if look.holds), key=lambda look: look.end.offset)
+    return (has, *lines), furthest
 
 
 _NOT_COMPARED: Final = "not verified: whether ZooKeeper lacks a change (--log DIR compares with a controller's log)"

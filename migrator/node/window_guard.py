@@ -10,10 +10,15 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+import structlog
+
 from migrator.errors import BROKER_LOST_IN_WINDOW, WINDOW_OVERDUE, Occurrence
 from migrator.node.driver_node import DriverNode
+from migrator.node.driver_state import unexpected
 from migrator.zk import paths
 from migrator.zk.session import ZkSession
+
+log = structlog.get_logger()
 
 LOOK_S: Final = 0.1
 MISSED_HEARTBEATS: Final = 2
@@ -33,11 +38,21 @@ class WindowGuard:
 
     def watch(self) -> None:
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._watch(), name="window-guard")
+            self._task = asyncio.create_task(self._guarded(), name="window-guard")
 
     def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
+
+    async def _guarded(self) -> None:
+        """Without its guard no window goes on."""
+        try:
+            await self._watch()
+        except Exception as fault:
+            log.exception("window.not_guarded")
+            if self.d.now.may_abort:
+                found = unexpected("the guard of the window", fault)
+                self.d.fail_window(found.text, found)
 
     async def _watch(self) -> None:
         d = self.d

@@ -16,14 +16,14 @@ def of(*files: str) -> tuple[str, ...]:
 
 FAULTS: Final = (
     Fault(
-        DRIVER + "mirror.py",
+        DRIVER + "chained.py",
         "migration_data(znode), claim.migration_version + number)",
         "migration_data(znode), -1)",
         "multis in flight apply after an earlier one was refused",
         of("test_mirror.py", "test_mirror_pipelined.py"),
     ),
     Fault(
-        DRIVER + "mirror.py",
+        DRIVER + "chained.py",
         "        multis.append(Multi((guard, moved, *operations)))",
         "        multis.append(Multi((moved, *operations)))",
         "a controller that was replaced goes on writing",

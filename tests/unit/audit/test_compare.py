@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import msgspec
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pytest
 from migrator.audit.compare import (
     DIFFERENCES_SHOWN,
     MOVED_ON,
+    VERSION_LAGS,
     Comparison,
     Difference,
     Kind,
@@ -21,6 +23,7 @@ from migrator.audit.compare import (
     table,
     unread_report,
 )
+from migrator.audit.kept_reading import KEPT, KeptReading
 from migrator.audit.normalise import (
     BROKER_CONFIGS,
     FAMILIES,
@@ -30,10 +33,13 @@ from migrator.audit.normalise import (
     TOPICS,
     Facts,
     zk_producer_ids,
+    zk_state,
+    zk_topic,
 )
 from migrator.audit.rows import facts_text
 from migrator.audit.spark_compare import _Judge
-from migrator.errors import AUDIT_CANNOT_READ
+from migrator.errors import AUDIT_CANNOT_READ, FindingError
+from migrator.zk.bulk_read import Znode
 
 STATE = {"leader": 1, "leader_epoch": 4, "isr": [1, 2], "recovery": 0, "partition_epoch": 7}
 PARTITION = {"replicas": [1, 2], "adding": [], "removing": [], **STATE}
@@ -43,6 +49,27 @@ def a_report(comparison: Comparison) -> dict[str, object]:
     made = report(comparison, seconds={"total": 0.12345}, zk={}, kraft={"offset": 7, "epoch": 1}, engine="quick")
     found: dict[str, object] = json.loads(msgspec.json.encode(made))
     return found
+
+
+@pytest.mark.parametrize(
+    ("in_dual_write", "changes", "outcome"),
+    [
+        (True, {"partition_epoch": 3}, Outcome.EXPECTED),
+        (False, {"partition_epoch": 3}, Outcome.DIFFERENT),
+        (True, {"partition_epoch": 8}, Outcome.DIFFERENT),
+        (True, {"partition_epoch": 3, "isr": [1]}, Outcome.DIFFERENT),
+        (True, {"leader_epoch": 3}, Outcome.DIFFERENT),
+    ],
+    ids=["it lags", "at a rollback it counts", "ahead", "and the ISR differs", "another field"],
+)
+def test_a_version_behind_its_partition_epoch_is_named_in_dual_write(
+    in_dual_write: bool, changes: dict[str, object], outcome: Outcome
+) -> None:
+    rules = Rules(in_dual_write=in_dual_write)
+    found, said = judge(PARTITIONS, "orders-0", {**PARTITION, **changes}, PARTITION, rules)
+    assert found is outcome
+    assert said
+    assert all((each.rule == VERSION_LAGS) is (outcome is Outcome.EXPECTED) for each in said)
 
 
 def test_a_changed_field_is_told_with_both_values() -> None:
@@ -85,12 +112,73 @@ def test_right_after_a_copy_the_log_may_be_ahead_by_the_margin(log: int, outcome
     assert judge(PRODUCER_IDS, "next", *sides, Rules(producer_id_margin=4_000))[0] is outcome
 
 
-@pytest.mark.parametrize(("mzxid", "outcome"), [(-1, "different"), (77, "different"), (78, "expected")])
-def test_what_zookeeper_changed_after_a_rehearsal_says_nothing_about_it(mzxid: int, outcome: str) -> None:
-    sides = {"replicas": [1, 2], "leader": 2}, {"replicas": [1, 2], "leader": 1}
-    found, told = judge(PARTITIONS, "orders-0", *sides, Rules(copied_zxid=77), mzxid)
+def a_reading(directory: Path, *partitions: int) -> str:
+    """The file of a rehearsal that read partitions of one topic, each at replica 1 and 2 with leader 1."""
+    kept = KeptReading()
+    assignment = {str(each): [1, 2] for each in partitions}
+    topic = json.dumps({"version": 3, "topic_id": "AAAAAAAAAAAAAAAAAAAAAQ", "partitions": assignment})
+    kept.note("/brokers/topics/orders", a_znode(topic))
+    state = {"controller_epoch": 1, "leader": 1, "version": 1, "leader_epoch": 0, "isr": [1, 2]}
+    for each in partitions:
+        kept.note(f"/brokers/topics/orders/partitions/{each}/state", a_znode(json.dumps(state)))
+    (directory / KEPT).write_bytes(kept.content())
+    return str(directory / KEPT)
+
+
+def a_znode(text: str) -> Znode:
+    return Znode(text.encode(), 0, 10, 10, 0)
+
+
+AS_READ = zk_state("", json.dumps({"controller_epoch": 1, "leader": 1, "leader_epoch": 0, "isr": [1, 2]}).encode(), 0)
+COPIED = {
+    **zk_topic("", b'{"version":3,"topic_id":"AAAAAAAAAAAAAAAAAAAAAQ","partitions":{"0":[1,2]}}')[1][0],
+    **AS_READ,
+}
+
+
+@pytest.mark.parametrize(
+    ("mzxid", "partition", "leader", "outcome"),
+    [
+        (-1, 0, 1, "different"),
+        (77, 0, 1, "different"),
+        (78, 0, 1, "expected"),
+        (78, 0, 3, "different"),  # ZooKeeper moved on, and what was read is not what the copy says
+        (78, 5, 1, "different"),  # nothing was read under this key
+    ],
+)
+def test_what_zookeeper_changed_after_a_rehearsal_is_excused_where_the_copy_says_what_was_read(
+    mzxid: int, partition: int, leader: int, outcome: str, tmp_path: Path
+) -> None:
+    rules = Rules(copied_zxid=77, read=a_reading(tmp_path, 0, 1))
+    sides = {**COPIED, "leader": 2}, {**COPIED, "leader": leader}
+    found, told = judge(PARTITIONS, f"orders-{partition}", *sides, rules, mzxid)
     assert found == outcome
     assert [each.rule for each in told] == [MOVED_ON if outcome == "expected" else ""]
+
+
+@pytest.mark.parametrize(("leader", "outcome"), [(1, "expected"), (2, "different")])
+def test_what_was_deleted_after_a_rehearsal_is_excused_where_the_copy_says_what_was_read(
+    leader: int, outcome: str, tmp_path: Path
+) -> None:
+    """F11: a topic that was deleted meanwhile has no transaction number, and was called a difference."""
+    rules = Rules(copied_zxid=77, read=a_reading(tmp_path, 0))
+    assert judge(PARTITIONS, "orders-0", None, {**COPIED, "leader": leader}, rules)[0] == outcome
+    assert judge(PARTITIONS, "orders-0", None, {**COPIED, "leader": leader}, Rules())[0] == "different"
+
+
+def test_what_was_created_after_a_rehearsal_is_excused_and_what_was_left_out_is_not(tmp_path: Path) -> None:
+    rules = Rules(copied_zxid=77, read=a_reading(tmp_path, 0))
+    assert judge(PARTITIONS, "orders-1", COPIED, None, rules, 78)[0] == "expected"
+    assert judge(PARTITIONS, "orders-0", COPIED, None, rules, 78)[0] == "different"
+
+
+def test_a_rehearsal_that_kept_nothing_of_what_it_read_excuses_nothing(tmp_path: Path) -> None:
+    sides = {**COPIED, "leader": 2}, COPIED
+    assert judge(PARTITIONS, "orders-0", *sides, Rules(copied_zxid=77), 78)[0] == "different"
+    (tmp_path / KEPT).write_bytes(b"not whole")
+    for name in (KEPT, "missing"):
+        with pytest.raises(FindingError, match="Z2K-5001"):
+            judge(PARTITIONS, "orders-0", *sides, Rules(copied_zxid=77, read=str(tmp_path / name)), 78)
 
 
 BLOCK = '{"version":1,"broker":%d,"block_start":"%d","block_end":"%d"}'

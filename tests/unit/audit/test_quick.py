@@ -27,6 +27,7 @@ from migrator.wire.messages.metadata import (
 )
 from migrator.wire.messages.shared import ClientQuotaEntity
 from migrator.wire.schema import Message
+from migrator.zk import paths
 from migrator.zk.passwords import PasswordEncoder
 from tests.support.fake_zookeeper import FakeEnsemble
 from tests.support.passwords import CLEAR, KEY, an_encoder, encoded
@@ -298,7 +299,18 @@ def test_the_report_says_which_tree_was_read() -> None:
         "cluster_id": "AAAAAAAAQAqAAAAAAAAAAA",
         "controller": None,
         "controller_epoch": 1,
+        "dual_write": False,
     }
+
+
+@pytest.mark.parametrize(("kraft_epoch", "offset", "is_one"), [(5, 70, True), (5, -1, False), (-1, 70, False)])
+def test_the_report_says_whether_the_tree_is_one_of_dual_write(kraft_epoch: int, offset: int, is_one: bool) -> None:
+    ensemble = Cluster().ensemble
+    ensemble.create(
+        paths.CONTROLLER, b'{"version":2,"brokerid":3000,"timestamp":"1","kraftControllerEpoch":%d}' % kraft_epoch
+    )
+    ensemble.create(paths.MIGRATION, b'{"version":0,"kraft_metadata_offset":%d}' % offset)
+    assert describe_tree(ensemble.session(), "host:2181")["dual_write"] is is_one
 
 
 def test_topics_are_read_in_chunks_and_none_is_lost() -> None:

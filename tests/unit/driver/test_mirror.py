@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import msgspec
 from hypothesis import given, settings
 
+from migrator.driver.chained import BYTES_MAX
 from migrator.driver.claim import Claim, plan_claim
 from migrator.driver.mirror import (
-    BYTES_MAX,
     Shape,
     needs_zookeeper_first,
     plan,
@@ -70,7 +70,7 @@ def mirror(session: FakeSession, claim: Claim, delta: Delta, shape: Shape) -> tu
     for multi in planned.multis:
         outcome = session.apply(multi)
         assert outcome.applied, (outcome, multi.describe()[outcome.failed_at])
-    return planned.claim, Shape(planned.configs)
+    return planned.claim, Shape(planned.configs, lagging=planned.lagging)
 
 
 def what_zookeeper_says(session: FakeSession, base: Image) -> Image:

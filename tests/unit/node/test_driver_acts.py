@@ -13,6 +13,7 @@ import pytest
 from migrator.controller.removals import Removals
 from migrator.driver.divergence import Level, Limits
 from migrator.driver.guard import Guarded, Survey
+from migrator.driver.lagging import NOTHING_LAGS
 from migrator.driver.machine import Happened, State, Window
 from migrator.driver.tell import LEADER_AND_ISR, STOP_REPLICA, Kind, Order
 from migrator.driver.teller import Teller
@@ -60,6 +61,11 @@ def a_driver(state: State, *, config: Any = None, channels: Any = None, **known:
     driver._make_parts()
     driver.propagator.channels = channels or driver.propagator.channels
     return driver
+
+
+def a_resting_mirror(**known: Any) -> Any:
+    """Nothing is on its way, and no version lags."""
+    return SimpleNamespace(behind=0, lagging=NOTHING_LAGS, raise_versions=lambda: False, **known)
 
 
 def story(told: Callable[[], Awaitable[None]]) -> None:
@@ -136,7 +142,7 @@ async def resumed(
     driver = a_driver(State.TELLING_BROKERS, channels=channels, now_ms=lambda: clock[0])
     if before_dual_write:
         driver.controller.newest = SimpleNamespace(marks={Mark.TAKEOVER: "begun"})
-    driver.now.claim, driver.mirror = a_claim(), SimpleNamespace(behind=0)
+    driver.now.claim, driver.mirror = a_claim(), a_resting_mirror()
 
     async def ask(broker: int) -> tuple[dict[int, Survey], dict[int, str]]:
         if broker == silent:

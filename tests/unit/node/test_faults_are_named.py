@@ -116,7 +116,10 @@ def test_a_log_with_a_name_that_zookeeper_does_not_take_reaches_dual_write_and_b
     story(told)
 
 
-def test_a_fault_of_an_act_is_named_once_the_log_is_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("state", [State.WAIT_QUORUM, State.WAIT_BROKERS, State.RESUMING, State.SYNCING])
+def test_an_act_that_met_a_fault_is_tried_again_before_the_claim_and_once_the_log_is_the_truth(
+    monkeypatch: pytest.MonkeyPatch, state: State
+) -> None:
     monkeypatch.setattr("migrator.node.driver_node.AGAIN_S", 0.0)
 
     async def told() -> None:
@@ -128,13 +131,52 @@ def test_a_fault_of_an_act_is_named_once_the_log_is_the_truth(monkeypatch: pytes
                 raise AssertionError("nobody thought of this")
             return Happened.RECONCILED
 
-        driver = a_voters_driver(State.SYNCING)
+        driver = a_voters_driver(state)
         assert await driver._guarded(act) is Happened.RECONCILED
         assert "nobody thought of this" in driver.now.alarms["Z2K-2105"].text
-        tries.clear()
-        driver.now.state = State.COPYING
+
+    story(told)
+
+
+async def fails() -> Happened:
+    raise AssertionError("nobody thought of this")
+
+
+@pytest.mark.parametrize("state", [State.TAKING_OVER, State.COPYING, State.AUDITING, State.COMMITTING])
+def test_a_fault_of_an_act_before_the_append_ends_the_takeover_and_not_one_voter_after_the_other(state: State) -> None:
+    async def told() -> None:
+        driver = a_voters_driver(state)
+        assert await driver._guarded(fails) is Happened.WINDOW_FAILED
+        assert driver.now.finding is not None
+        assert (driver.now.finding.code, "nobody thought of this" in driver.now.reason) == ("Z2K-2105", True)
+
+    story(told)
+
+
+@pytest.mark.parametrize(
+    ("state", "fresh_copy"), [(State.COMMITTING, True), (State.ABORTING, False), (State.GIVING_UP, False)]
+)
+def test_a_fault_while_nobody_knows_whose_the_claim_is_ends_the_process_and_the_claim(
+    state: State, fresh_copy: bool
+) -> None:
+    async def told() -> None:
+        driver = a_voters_driver(state)
+        driver.now.fresh_copy = fresh_copy
         with pytest.raises(AssertionError):
-            await driver._guarded(act)
+            await driver._guarded(fails)
+
+    story(told)
+
+
+def test_brokers_that_cannot_be_told_what_is_in_zookeeper_now_are_told_everything_anew() -> None:
+    async def told() -> None:
+        driver, _ = a_driver_in_migration(State.DUAL_WRITE)
+        broken: list[str] = []
+        driver.mirror = SimpleNamespace(break_off=broken.append)
+        driver.propagator.teller = SimpleNamespace(mirrored=lambda position: 1 / 0)
+        driver.on_applied(Position(1, 1001))
+        assert "what is in ZooKeeper" in driver.now.alarms["Z2K-2105"].text
+        assert (driver.propagator.teller, len(broken)) == (None, 1)
 
     story(told)
 
@@ -172,7 +214,11 @@ def test_a_channel_to_a_host_that_is_no_name_names_the_broker_and_goes_on() -> N
     async def told() -> None:
         faults: list[Any] = []
         channels = BrokerChannels(
-            "test", "PLAINTEXT", on_answer=lambda order, problem: None, on_fault=faults.append, now_ms=lambda: 0
+            "test",
+            "PLAINTEXT",
+            on_answer=lambda order, problem: None,
+            alarm=lambda name, found: faults.append(found),
+            now_ms=lambda: 0,
         )
         channels.follow([a_broker(1, listeners=(Listener("PLAINTEXT", "kafka-0..svc", 1),))])
         channels.send([Order(1, 101, UPDATE_METADATA, Kind.INCREMENTAL, 0, b"")])

@@ -330,6 +330,25 @@ def test_a_batch_that_is_missing_in_the_middle_is_refused(tmp_path: Path) -> Non
     assert "offset 4 follows 1" in str(damage(tmp_path))
 
 
+def test_a_log_that_cannot_be_opened_leaves_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service that looks at directories again and again must not run out of descriptors over a damaged one."""
+    LogStore.open(tmp_path, 1_000).close()
+
+    real = os.fsync
+
+    def fails(descriptor: int) -> None:
+        if os.readlink(f"/proc/self/fd/{descriptor}").endswith(".log"):
+            raise OSError(errno.EIO, "Input/output error")
+        real(descriptor)
+
+    before = len(os.listdir("/proc/self/fd"))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fails)
+        with pytest.raises(OSError, match="Input/output"):
+            LogStore.open(tmp_path, 1_000)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 @pytest.mark.parametrize("cut", [1, 30, 61])
 def test_a_torn_segment_before_the_last_is_damage(tmp_path: Path, cut: int) -> None:
     batch = a_batch(2, 100)

@@ -42,6 +42,8 @@ DRIVER: dict[str, Any] = {
         "behind_ms": 41_500,
         "blocking_ms": 11_500,
         "finding": {"code": "Z2K-2041"},
+        "lagging_partitions": 7,
+        "lagging_operations": 2_100,
         "orders_count": 2,
         "unmirrored_count": 1,
     },
@@ -163,6 +165,8 @@ def test_a_scrape_shows_where_the_node_stands() -> None:
     assert found["zk2kraft_driver_state_seconds", ""] == 1.5
     assert found["zk2kraft_driver_finding", "Z2K-2041"] == found["zk2kraft_driver_finding", "Z2K-2101"] == 1
     assert (found["zk2kraft_zk_orders", ""], found["zk2kraft_zk_unmirrored", ""]) == (2, 1)
+    lagging = "zk2kraft_zk_lagging_partitions", "zk2kraft_zk_lagging_operations"
+    assert [found[each, ""] for each in lagging] == [7, 2_100]
     assert found["zk2kraft_zk_behind_seconds", ""] == 41.5
     assert found["kafka_controller_kafkacontroller_zkwritebehindlag", ""] == 3
     assert found["kafka_controller_kafkacontroller_zookeeperblockingkraftmillis", ""] == 11_500

@@ -16,7 +16,7 @@ from migrator.node.dual_write import DualWriteActs
 from migrator.node.hand_back import HandBackActs
 from migrator.node.tree_reader import read_tree
 from migrator.zk import paths
-from tests.unit.node.test_driver_acts import story
+from tests.unit.node.test_driver_acts import a_resting_mirror, story
 from tests.unit.node.test_zookeeper_orders import a_driver_in_migration
 
 
@@ -83,7 +83,7 @@ def test_a_copy_that_a_broker_may_have_heard_of_is_no_fresh_one_any_more() -> No
     async def told() -> None:
         driver, _ = a_driver_in_migration(State.TELLING_BROKERS)
         driver.now.fresh_copy = True
-        driver.mirror = SimpleNamespace(behind=0)
+        driver.mirror = a_resting_mirror()
         driver.now.surveys = {broker: Survey(broker) for broker in driver.controller.image.brokers}
         sent: list[bool] = []
         driver.propagator.channels = SimpleNamespace(

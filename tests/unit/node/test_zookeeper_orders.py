@@ -34,7 +34,7 @@ from tests.support.builders import a_topic, an_image
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
 from tests.support.seeded_tree import SeededTree
 from tests.unit.driver.test_mirror import a_cluster, mirror
-from tests.unit.node.test_driver_acts import story
+from tests.unit.node.test_driver_acts import a_resting_mirror, story
 from tests.unit.node.test_leaderships import a_voters_driver
 from tests.unit.node.test_release import a_dead_dual_write
 
@@ -134,7 +134,7 @@ def test_dual_write_looks_for_orders_by_itself(monkeypatch: pytest.MonkeyPatch) 
     async def told() -> None:
         driver, ensemble = a_driver_in_migration(State.DUAL_WRITE)
         with_orders(ensemble)
-        driver.mirror = SimpleNamespace(behind=0)
+        driver.mirror = a_resting_mirror()
         seen: list[int] = []
 
         def look(session: Any) -> Any:
@@ -177,7 +177,7 @@ def test_no_hand_back_while_orders_stand() -> None:
         driver.controller.settled = settled  # type: ignore[method-assign]
         driver.controller.lag = lambda: 0  # type: ignore[method-assign]
         driver.quorum = SimpleNamespace(stock_voters=list, foreign_voters=list)
-        driver.mirror = SimpleNamespace(behind=0)
+        driver.mirror = a_resting_mirror()
         acts = HandBackActs(driver)
         tree = with_orders(ensemble).tree()
         assert await acts.hand_back() is Happened.HAND_BACK_REFUSED

@@ -40,7 +40,7 @@ from tests.support.builders import a_topic, an_image
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
 from tests.unit.driver.test_mirror import a_cluster, assert_mirrored, mirror
 from tests.unit.driver.test_places import remove
-from tests.unit.node.test_driver_acts import story
+from tests.unit.node.test_driver_acts import a_resting_mirror, story
 from tests.unit.node.test_leaderships import a_voters_driver
 
 NODES = {"voter_ids": (3000,), "node_id": 3000, "gates": "auto", "takeover_max_ms": 15_000}
@@ -340,7 +340,7 @@ def test_dual_write_says_that_zookeeper_is_away_until_it_is_back(monkeypatch: py
 
         session = SimpleNamespace(connected=False, children=children, get=lambda path: None, get_many=get_many)
         driver = a_voters_driver(State.DUAL_WRITE, session=session)
-        driver.mirror = SimpleNamespace(behind=0)  # type: ignore[assignment]
+        driver.mirror = a_resting_mirror()
         said: list[tuple[str | None, bool]] = []
 
         async def changed(timeout_s: float) -> None:
@@ -378,7 +378,7 @@ def test_a_hand_back_that_cannot_compare_is_refused_and_dual_write_goes_on(tmp_p
         driver = a_voters_driver(State.HANDING_BACK, session=session)
         driver.config.metadata_log_dir = tmp_path  # type: ignore[misc]
         driver.quorum = SimpleNamespace(stock_voters=tuple, foreign_voters=tuple)  # type: ignore[assignment]
-        driver.mirror = SimpleNamespace(behind=0)  # type: ignore[assignment]
+        driver.mirror = a_resting_mirror()
         driver.controller.settled, driver.controller.lag = nothing, lambda: 0  # type: ignore[method-assign]
         assert await HandBackActs(driver).hand_back() is Happened.HAND_BACK_REFUSED
         assert asked == ["/"], "the comparison itself was begun"
@@ -457,7 +457,7 @@ def test_dual_write_looks_for_persistent_znodes_that_vanished_and_no_hand_back_g
         remove(ensemble, paths.CONFIG_CHANGES)
         broken: list[str] = []
         driver = a_voters_driver(State.DUAL_WRITE, session=session)
-        driver.mirror = SimpleNamespace(behind=0, break_off=broken.append)  # type: ignore[assignment]
+        driver.mirror = a_resting_mirror(break_off=broken.append)
         await DualWriteActs(driver)._look_for_places()
         assert broken == ["/config/changes does not exist any more"]
         with pytest.raises(FindingError, match=r"Z2K-2014.*/config/changes does not exist"):

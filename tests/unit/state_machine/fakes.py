@@ -66,6 +66,7 @@ class FakeController:
     gate: Verdict | None = None
     finding: dict[str, Any] | None = None
     audit: dict[str, Any] | None = None
+    lagging: tuple[int, int, float] = (0, 0, 0.0)
     divergence: dict[str, Any] = field(default_factory=lambda: diverged("WITHIN"))
     asked: list[str] = field(default_factory=list)
     wishes: dict[str, float] = field(default_factory=dict)
@@ -189,6 +190,9 @@ class FakeController:
                 "lag_ms": None,
                 **self.divergence,
                 "reconciled_writes": None,
+                "lagging_partitions": self.lagging[0],
+                "lagging_operations": self.lagging[1],
+                "lagging_s": self.lagging[2],
                 "unmirrored": [],
                 "unmirrored_count": 0,
                 "orders": [],

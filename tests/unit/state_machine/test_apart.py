@@ -83,7 +83,12 @@ def test_one_migrations_error_is_named_and_the_others_go_on(world: World, error:
         return whole(number)
 
     world.store.snapshot = broken  # type: ignore[method-assign]
-    asyncio.run(with_the_loop(world, lambda: whole(second).observation is not None and bool(world.reconciler.troubles)))
+
+    def both_are_known() -> bool:
+        [line] = [each for each in world.store.migrations() if each.id == world.id]
+        return whole(second).observation is not None and code in line.waiting
+
+    asyncio.run(with_the_loop(world, both_are_known))
     found = world.reconciler.troubles[world.id]
     assert found.code == code
     assert "SELECT" not in found.text

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from migrator.driver.lagging import NOTHING_LAGS
 from migrator.driver.machine import State
 from migrator.node import status
 from migrator.node.status import driver_status
@@ -35,7 +36,7 @@ def test_the_fake_says_what_a_driver_says(monkeypatch: pytest.MonkeyPatch) -> No
 
     async def told() -> None:
         driver, _ = a_driver_in_migration(State.DUAL_WRITE)
-        driver.mirror = SimpleNamespace(behind=0, lag_ms=0.0)
+        driver.mirror = SimpleNamespace(behind=0, lag_ms=0.0, lagging=NOTHING_LAGS, lagging_s=0.0)
         said.append(driver_status(driver))
 
     story(told)

@@ -47,6 +47,7 @@ DUAL_WRITE = replace(
     READY,
     driver_state="DUAL_WRITE",
     can_hand_back=True,
+    lagging=(0, 0, 0.0),
     holder=Holder.OURS,
     holder_id=3000,
     committed_migration=True,
@@ -147,11 +148,20 @@ def test_dual_write_needs_proof() -> None:
         {"can_hand_back": False},
         {"silent": {3000: "gone"}},
         {"brokers": (BrokerSeen(0), BrokerSeen(1, mode="KRaft"))},
+        {"lagging": (7, 2_100, 0.6)},
+        {"lagging": None},
     ],
 )
 def test_a_hand_back_is_refused_when_it_could_not_end_well(change: dict[str, Any]) -> None:
     assert hand_back_is_possible(DUAL_WRITE).holds
     assert not hand_back_is_possible(replace(DUAL_WRITE, **change)).holds
+
+
+def test_partition_states_behind_their_epochs_are_shown_with_what_is_left() -> None:
+    verdict = hand_back_is_possible(replace(DUAL_WRITE, lagging=(7, 2_100, 0.6)))
+    (check,) = verdict.failed
+    assert check.seen == "7 partitions are behind: 2100 writes are left, about 1 s"
+    assert check.codes == ("Z2K-2126",)
 
 
 def test_a_hold_never_closes_the_way_back() -> None:
