@@ -111,6 +111,7 @@ class Evidence:
     driver_state: of the controller that leads, or of one that handed back; a follower's says nothing.
     lagging:     partition states whose version is behind the partition epoch, writes that are left, and about how many
                  seconds they will take.
+    takeover_asked: who asked for a takeover that has not begun; empty when nobody did.
     rival:       the other migration to which this cluster belongs.
     log_in_migration: some controller that answers has the migration in its log, whatever ZooKeeper says.
     """
@@ -125,6 +126,7 @@ class Evidence:
     driver_finding: tuple[str, str] | None = None
     driver_gate: Verdict | None = None
     can_abort: bool = False
+    takeover_asked: str = ""
     can_hand_back: bool = False
     lagging: tuple[int, int, float] | None = None
     brokers: tuple[BrokerSeen, ...] = ()
@@ -293,6 +295,12 @@ def _rehearsal_checks(rehearsal: Inspection | None) -> tuple[Check, ...]:
 def abort_is_possible(seen: Evidence) -> Verdict:
     """Before the commit nothing was appended; afterwards the way back is the hand-back."""
     return Verdict((Check("the copy is not committed yet", seen.can_abort, driver_text(seen)),))
+
+
+def takeover_is_asked(seen: Evidence) -> Verdict:
+    """Before it begins there is nothing to undo, but a wish to take back."""
+    said = seen.takeover_asked or "nobody asked for one"
+    return Verdict((Check("a takeover was asked for and can be taken back", bool(seen.takeover_asked), said),))
 
 
 def copy_is_proven(seen: Evidence) -> Verdict:

@@ -28,6 +28,7 @@ from state_machine.gates import (
     nothing_is_claimed,
     preflight_is_clean,
     quorum_has_formed,
+    takeover_is_asked,
     takeover_may_begin,
     zookeeper_rules,
 )
@@ -144,6 +145,8 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Signal], Edge]] = {
     # controllers of this inventory are already on their way: an earlier service led them, its rows are lost
     (Phase.CREATED, Signal.ADOPTED): Edge(Phase.QUORUM, gate=always),
     (Phase.PREFLIGHT, Signal.ADOPTED): Edge(Phase.QUORUM, gate=always),
+    # a takeover that was asked for and has not begun is taken back; the phase stays
+    (Phase.READY, Signal.ABORT): Edge(Phase.READY, gate=takeover_is_asked),
     # the way back inside the window
     (Phase.TAKEOVER, Signal.ABORT): Edge(Phase.ABORTING, gate=abort_is_possible, asks=Ask.ABORT),
     (Phase.COPY, Signal.ABORT): Edge(Phase.ABORTING, gate=abort_is_possible, asks=Ask.ABORT),

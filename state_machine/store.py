@@ -257,6 +257,7 @@ class Store:
             row = find_migration(session, migration_id)
             Phase(row.phase)
             look, check = _sights(session, migration_id)
+            plan = session.get(Sight, (migration_id, PLAN))
             nodes = session.scalars(select(Node).where(Node.migration_id == migration_id, Node.kind == "controller"))
             return Snapshot(
                 migration=row,
@@ -272,7 +273,7 @@ class Store:
                 rival=_rival(session, row),
                 dual_write_audits=dual_write_audits(session, row),
                 audit_passed_at=audit_passed_at(session, row),
-                audit_plan=None if PLAN not in sights else msgspec.convert(sights[PLAN].document, AuditPlan),
+                audit_plan=None if plan is None else msgspec.convert(plan.document, AuditPlan),
             )
 
     def events(self, migration_id: int, *, wish_id: int | None = None) -> list[PhaseEvent]:
@@ -333,6 +334,18 @@ class Store:
         query = select(Wish).where(Wish.migration_id == migration_id).order_by(Wish.id.desc()).limit(limit)
         with self.reading() as session:
             return list(session.scalars(query))
+
+    def replaced_by(self, undo: Wish) -> Wish | None:
+        """The advance that this wish withdrew when it was recorded."""
+        query = select(Wish).where(
+            Wish.migration_id == undo.migration_id,
+            Wish.name == Signal.ADVANCE,
+            Wish.state == "withdrawn",
+            Wish.settled_at == undo.at,
+            Wish.id < undo.id,
+        )
+        with self.reading() as session:
+            return session.scalar(query.order_by(Wish.id.desc()).limit(1))
 
     def accept_wish(self, wish_id: int, verdict: Verdict, run: str) -> bool:
         """The gate held; from now on the driver of this run may be asked. False: it was withdrawn meanwhile."""
