@@ -617,6 +617,14 @@ ZNODE_TOO_LARGE = Finding(
     "with a larger `jute.maxbuffer`: set `zk2kraft.zookeeper.jute.maxbuffer` in every controller's file.",
 )
 
+REQUEST_TOO_LARGE = Finding(
+    code="Z2K-2135",
+    says="The request asks for what the metadata log does not take in one piece: {reason}.",
+    means="What one request asks for is written whole or not at all. Nothing was changed.",
+    remedy="Ask for it in several requests: fewer topics, partitions or settings in each. One setting "
+    "that is too long has to be shorter.",
+)
+
 CONTROLLER_FILES_DISAGREE = Finding(
     code="Z2K-1014",
     says="{file}: {reason}.",
