@@ -617,6 +617,14 @@ ZNODE_TOO_LARGE = Finding(
     "with a larger `jute.maxbuffer`: set `zk2kraft.zookeeper.jute.maxbuffer` in every controller's file.",
 )
 
+REQUEST_TOO_LARGE = Finding(
+    code="Z2K-2135",
+    says="The request asks for what the metadata log does not take in one piece: {reason}.",
+    means="What one request asks for is written whole or not at all. Nothing was changed.",
+    remedy="Ask for it in several requests: fewer topics, partitions or settings in each. One setting "
+    "that is too long has to be shorter.",
+)
+
 CONTROLLER_FILES_DISAGREE = Finding(
     code="Z2K-1014",
     says="{file}: {reason}.",
@@ -1280,6 +1288,21 @@ WISH_TOO_OLD = Finding(
     says="The takeover was asked for {age} s ago and has not begun; it is not begun any more.",
     means="Nothing was changed. A takeover begins while somebody is there, and on evidence of that moment.",
     remedy="Read why it waited (`zk2kraft status`, `zk2kraft gates`), and ask again with `zk2kraft advance`.",
+)
+
+AUDITS_DIVERGED = Finding(
+    code="Z2K-4025",
+    says="Audits {first} and {second} of dual-write both diverged; the later one found {different} differences.",
+    means="ZooKeeper and the metadata log say different things, and not only for a moment. Steps forward stay closed; "
+    "the way back stays open, and compares by itself.",
+    remedy="Look at the differences (`zk2kraft audits`), find who wrote beside the controller, and ask for an audit.",
+)
+AUDIT_OVERDUE = Finding(
+    code="Z2K-4026",
+    says="No audit of dual-write has passed since {since}; one is due every {every} s.",
+    means="Nobody knows whether ZooKeeper and the metadata log still say the same. Steps forward stay closed; the way "
+    "back stays open.",
+    remedy="Read why the last audits have no result or diverged (`zk2kraft audits`), and ask for one.",
 )
 
 # --- 5xxx: audit ------------------------------------------------------------------------------------------
