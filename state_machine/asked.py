@@ -108,18 +108,20 @@ class Asked:
         )
         return True
 
-    async def take_back_replaced(self, snapshot: Snapshot, why: str) -> None:
-        """Take back what drivers keep of a takeover whose row an undo replaced. One that cannot be asked goes on to be
-        undone like one that has begun.
+    async def take_back_replaced(self, snapshot: Snapshot, why: str) -> bool:
+        """Take back what drivers keep of a takeover whose row an undo replaced; True when one did. One that cannot be
+        asked goes on to be undone like one that has begun.
         """
         look = snapshot.observation
+        taken = False
         for each in () if look is None else look.controllers:
             if Ask.TAKE_OVER not in (each.wishes or ()):
                 continue
             try:
-                await self._control.withdraw(_entry(snapshot, each), why)
+                taken = await self._control.withdraw(_entry(snapshot, each), why) or taken
             except FindingError as error:
                 log.warning("wish.not_taken_back", wish=Signal.ADVANCE, reason=str(error))
+        return taken
 
     # --- parts ---------------------------------------------------------------------------------------------
 

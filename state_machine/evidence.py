@@ -16,8 +16,10 @@ import msgspec
 
 from migrator.errors import AUDIT_CANNOT_READ, INSPECTION_FAILED, REHEARSAL_NOT_GREEN
 from migrator.model.verdict import Check, Verdict
+from state_machine.audit_schedule import scheduled_audits
 from state_machine.gates import BrokerSeen, Evidence, Holder, Inspection
 from state_machine.observe import Observation
+from state_machine.phases import Ask, Phase, Signal
 from state_machine.store import Snapshot
 from state_machine.tables import AuditRun
 
@@ -39,6 +41,8 @@ def evidence(snapshot: Snapshot, now: float) -> Evidence:
         check=_check(snapshot, now),
         rehearsal=None if snapshot.rehearsal is None else _rehearsed(snapshot.rehearsal, now),
         copy_audit=_copy_audit(snapshot, now),
+        audits=scheduled_audits(snapshot, now) if snapshot.phase is Phase.DUAL_WRITE else None,
+        takeover_asked=_takeover_asked(snapshot),
         rival=None if snapshot.rival is None else snapshot.rival.found().text,
     )
     look = snapshot.observation
@@ -80,7 +84,10 @@ def _with_driver(known: Evidence, status: dict[str, Any]) -> Evidence:
 
 
 def _lagging(dual_write: dict[str, Any]) -> tuple[int, int, float] | None:
-    partitions = dual_write.get("lagging_partitions")
+    """Versions of ours before this key never leave a state behind. None: the mirror is made anew just now."""
+    if "lagging_partitions" not in dual_write:
+        return 0, 0, 0.0
+    partitions = dual_write["lagging_partitions"]
     return None if partitions is None else (partitions, dual_write["lagging_operations"], dual_write["lagging_s"])
 
 
@@ -112,6 +119,16 @@ def _broker(broker: int, seen: dict[str, Any] | None, absent: bool | None) -> Br
         heartbeat_age_ms=seen["heartbeat_age_ms"],
         not_told=f"{not_told['reason']} (for {not_told['since_ms'] / 1000:.0f} s)" if not_told else "",
     )
+
+
+def _takeover_asked(snapshot: Snapshot) -> str:
+    """By the rows, or because a driver keeps it."""
+    advance = next((wish for wish in snapshot.wishes if wish.name == Signal.ADVANCE), None)
+    if snapshot.phase is Phase.READY and advance is not None:
+        return f"{advance.who} asked for it"
+    look = snapshot.observation
+    kept = [each.node_id for each in (() if look is None else look.controllers) if Ask.TAKE_OVER in (each.wishes or ())]
+    return f"the driver of controller {kept[0]} keeps it" if kept else ""
 
 
 def _committed(look: Observation) -> bool | None:

@@ -22,11 +22,13 @@ from state_machine.gates import (
     always,
     brokers_have_joined,
     copy_is_proven,
+    dual_write_is_proven,
     hand_back_is_possible,
     may_begin,
     nothing_is_claimed,
     preflight_is_clean,
     quorum_has_formed,
+    takeover_is_asked,
     takeover_may_begin,
     zookeeper_rules,
 )
@@ -143,6 +145,8 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Signal], Edge]] = {
     # controllers of this inventory are already on their way: an earlier service led them, its rows are lost
     (Phase.CREATED, Signal.ADOPTED): Edge(Phase.QUORUM, gate=always),
     (Phase.PREFLIGHT, Signal.ADOPTED): Edge(Phase.QUORUM, gate=always),
+    # a takeover that was asked for and has not begun is taken back; the phase stays
+    (Phase.READY, Signal.ABORT): Edge(Phase.READY, gate=takeover_is_asked),
     # the way back inside the window
     (Phase.TAKEOVER, Signal.ABORT): Edge(Phase.ABORTING, gate=abort_is_possible, asks=Ask.ABORT),
     (Phase.COPY, Signal.ABORT): Edge(Phase.ABORTING, gate=abort_is_possible, asks=Ask.ABORT),
@@ -169,6 +173,10 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Signal], Edge]] = {
     (Phase.DUAL_WRITE, Signal.RELEASED): Edge(Phase.ROLLED_BACK, gate=zookeeper_rules),
     (Phase.ROLLING_BACK, Signal.RELEASED): Edge(Phase.ROLLED_BACK, gate=zookeeper_rules),
 }
+
+
+NOT_YET: Final[Mapping[Phase, Edge]] = {Phase.DUAL_WRITE: Edge(Phase.HAND_OVER, gate=dual_write_is_proven)}
+"""Steps forward that a later release takes: their gate is shown, and never opens."""
 
 
 def next_edges(phase: Phase) -> dict[Signal, Edge]:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import structlog
 
-from migrator.errors import VERSION_MOVED, FindingError
+from migrator.errors import NOT_POSSIBLE_HERE, VERSION_MOVED, FindingError
 from state_machine.asked import Asked
 from state_machine.control import ControlPort
 from state_machine.gates import Evidence
@@ -55,6 +55,9 @@ class Wishes:
 
     async def _begin(self, snapshot: Snapshot, wish: Wish, seen: Evidence) -> None:
         signal = Signal(wish.name)
+        if (snapshot.phase, signal) == (Phase.READY, Signal.ABORT):
+            await self._abort_before(snapshot, wish)
+            return
         if signal in UNDOES:
             await self._asked.take_back_replaced(snapshot, f"{wish.who} asked for {PEOPLE[signal]}")
         version = snapshot.migration.version
@@ -76,6 +79,22 @@ class Wishes:
         await self._store.away(
             take, self._store, snapshot.id, step, expected_version=version, evidence=seen, now=self._clock()
         )
+
+    async def _abort_before(self, snapshot: Snapshot, wish: Wish) -> None:
+        """In READY: take back the takeover that was asked for. One that has begun is aborted when the phase shows it.
+
+        Raises Z2K-4021 when a controller that may keep it does not answer, Z2K-4003 when nobody asked for any.
+        """
+        why = f"{wish.who} asked for abort"
+        replaced = await self._store.away(self._store.replaced_by, wish)
+        kept = await self._asked.take_back_replaced(snapshot, why)
+        if replaced is None and not kept:
+            raise NOT_POSSIBLE_HERE.error(wish="abort", phase=snapshot.phase, possible="advance, rollback")
+        asked = replaced is not None and replaced.asked_run is not None
+        if asked and replaced is not None and not await self._asked.take_back(snapshot, replaced, why):
+            return
+        answer = "the takeover that was asked for is taken back: nothing will begin"
+        await self._store.away(self._store.settle_wish, wish.id, "done", answer, at=self._clock())
 
     async def _what_goes_on(self, snapshot: Snapshot, wish: Wish) -> str:
         """A hold keeps steps from beginning: one that a driver was asked for is taken back, one that began goes on."""

@@ -202,6 +202,7 @@ def test_gates_show_every_step_with_each_check_and_change_nothing(served: Served
     edges = served.get("/migrations/1/gates")["items"]
     assert [(edge["signal"], edge["by"], edge["to"]) for edge in edges] == [
         ("advance", "a person", "TAKEOVER"),
+        ("abort", "a person", "READY"),
         ("rollback", "a person", "ROLLING_BACK"),
         ("takeover began", "the driver", "TAKEOVER"),
     ]

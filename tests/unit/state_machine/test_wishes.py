@@ -11,6 +11,8 @@ import pytest
 
 from migrator.errors import FindingError
 from migrator.model.verdict import Check, Verdict
+from state_machine.evidence import evidence
+from state_machine.gates import takeover_is_asked
 from state_machine.observe import ZooKeeperSeen
 from state_machine.phases import Phase
 from state_machine.tables import Wish
@@ -166,6 +168,67 @@ def test_an_undo_takes_the_takeover_that_it_replaces_back_from_the_driver(world:
     assert asyncio.run(story()).state == "withdrawn"
     assert world.controller.alive
     assert world.controller.wishes == {}
+
+
+def test_an_abort_before_the_takeover_takes_it_back_and_the_migration_stays_ready(world: World) -> None:
+    async def story() -> tuple[Wish, Wish]:
+        await world.to_ready()
+        advance = await world.wished("ADVANCE")
+        assert list(world.controller.wishes) == ["takeover"]
+        assert abort_is_offered(world)
+        abort = await world.wished("ABORT")
+        await world.rounds(3)
+        return again(world, advance), abort
+
+    advance, abort = asyncio.run(story())
+    assert (advance.state, abort.state) == ("withdrawn", "done")
+    assert abort.answer == "the takeover that was asked for is taken back: nothing will begin"
+    assert world.controller.wishes == {}
+    assert world.phase is Phase.READY
+    assert not abort_is_offered(world)
+
+
+def test_an_abort_that_comes_as_the_takeover_begins_aborts_it(world: World) -> None:
+    """The look that it was asked by did not show it yet."""
+
+    async def story() -> Wish:
+        await world.to_ready()
+        await world.wished("ADVANCE")
+        abort = world.wish("ABORT")
+        world.controller.wishes.clear()
+        world.controller.move("TAKING_OVER")
+        await world.rounds(1)
+        assert world.controller.asked == ["takeover", "abort"]
+        return abort
+
+    asyncio.run(story())
+    assert world.phase is Phase.TAKEOVER
+
+
+def test_an_abort_says_so_when_the_controller_that_keeps_the_takeover_is_silent(world: World) -> None:
+    async def story() -> Wish:
+        await world.to_ready()
+        await world.wished("ADVANCE")
+        world.controller.app = unreachable_for_wishes(world.controller.app)  # type: ignore[method-assign]
+        return await world.wished("ABORT")
+
+    abort = asyncio.run(story())
+    assert abort.state == "refused"
+    assert "Z2K-4021" in abort.answer
+
+
+def test_an_abort_in_ready_is_refused_where_nobody_asked_for_a_takeover(world: World) -> None:
+    async def story() -> Wish:
+        await world.to_ready()
+        return await world.wished("ABORT")
+
+    abort = asyncio.run(story())
+    assert abort.state == "refused"
+    assert "Z2K-4003" in abort.answer
+
+
+def abort_is_offered(world: World) -> bool:
+    return takeover_is_asked(evidence(world.snapshot, world.clock())).holds
 
 
 def test_a_rollback_goes_on_beside_a_controller_that_takes_nothing_back(world: World) -> None:
