@@ -1290,6 +1290,21 @@ WISH_TOO_OLD = Finding(
     remedy="Read why it waited (`zk2kraft status`, `zk2kraft gates`), and ask again with `zk2kraft advance`.",
 )
 
+AUDITS_DIVERGED = Finding(
+    code="Z2K-4025",
+    says="Audits {first} and {second} of dual-write both diverged; the later one found {different} differences.",
+    means="ZooKeeper and the metadata log say different things, and not only for a moment. Steps forward stay closed; "
+    "the way back stays open, and compares by itself.",
+    remedy="Look at the differences (`zk2kraft audits`), find who wrote beside the controller, and ask for an audit.",
+)
+AUDIT_OVERDUE = Finding(
+    code="Z2K-4026",
+    says="No audit of dual-write has passed since {since}; one is due every {every} s.",
+    means="Nobody knows whether ZooKeeper and the metadata log still say the same. Steps forward stay closed; the way "
+    "back stays open.",
+    remedy="Read why the last audits have no result or diverged (`zk2kraft audits`), and ask for one.",
+)
+
 # --- 5xxx: audit ------------------------------------------------------------------------------------------
 
 AUDIT_CANNOT_READ = Finding(
@@ -1318,6 +1333,13 @@ AUDIT_OUT_UNUSABLE = Finding(
     says="{directory} cannot be used for this audit: {reason}.",
     means="Nothing was read or compared. What an earlier audit kept is never written over.",
     remedy="Name a directory that does not exist or is empty; to look at an earlier audit again, name the one it kept.",
+)
+AUDIT_ROWS_LOST = Finding(
+    code="Z2K-2201",
+    says="The audit lost rows: it was to {step} {expected} and has {found}.",
+    means="A part of one side was not compared, so nothing can be said; this audit is incomplete.",
+    remedy="Name an output directory that every Spark executor sees and that nothing else changes, then run the audit "
+    "again.",
 )
 
 # --- 6xxx: laboratory and set-up --------------------------------------------------------------------------
