@@ -224,8 +224,9 @@ def serve(
 
     Keys of the file, all optional: host, port (0: a free one, named in serve.json), directory (database, rehearsals,
     logs), database (an SQLAlchemy URL), look_every_s, audit_engine (spark or quick), spark_master, rehearsal_every_s,
-    command_limit_s, roots (where files of controllers lie), control_hosts, start_controllers. A variable
-    ZK2KRAFT_SERVE_<KEY> wins over the file. Controllers go on when the service ends.
+    audit_every_s (audits of dual-write; 0: none), audits_max_bytes, command_limit_s, roots (where files of controllers
+    lie), control_hosts, start_controllers. A variable ZK2KRAFT_SERVE_<KEY> wins over the file. Controllers go on when
+    the service ends.
     """
     from api import main
 

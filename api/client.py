@@ -297,6 +297,7 @@ def status_lines(view: dict[str, Any]) -> list[str]:
     ]
     lines += [broker_line(each) for each in view["brokers"]]
     lines += [divergence_line(view["dual_write"])] if view["dual_write"] else []
+    lines += [audit_line(view["audit_schedule"], now)] if view["audit_schedule"] else []
     lines += [f"{each['code']}  {each['says']}" for each in view["findings"]]
     lines += [f"looked  {span(now - view['looked_at'])} ago"] if view["looked_at"] else ["looked  not yet"]
     return [*lines, f"undo from here  {undo['command'] or dash(None)}: {undo['does']}; lost: {undo['lost']}"]
@@ -306,6 +307,18 @@ def divergence_line(seen: dict[str, Any]) -> str:
     oldest = f", the oldest for {span(seen['behind_ms'] / 1000)}" if seen["behind_ms"] else ""
     blocking = f"; changes refused for {span(seen['blocking_ms'] / 1000)}" if seen["blocking_ms"] else ""
     return f"ZooKeeper lacks  {dash(seen['lag_records'])} records{oldest}: {seen['divergence']}{blocking}"
+
+
+def audit_line(seen: dict[str, Any], now: float) -> str:
+    """The audits of dual-write in one line of the status."""
+    if not seen["every_s"]:
+        return "audits  off: `audit_every_s` is 0"
+    last = "none has finished yet"
+    if seen["last"] is not None:
+        ago = span(now - seen["finished_at"])
+        last = f"audit {seen['last']} {seen['result']} {ago} ago, {seen['differences']} different"
+    due = "now" if seen["next_at"] is None or seen["next_at"] <= now else f"in {span(seen['next_at'] - now)}"
+    return f"audits  {last}; the next one {due}"
 
 
 def audit_lines(audit: dict[str, Any]) -> list[str]:

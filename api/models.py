@@ -238,7 +238,7 @@ class FamilyView(BaseModel):
 class AuditView(BaseModel):
     id: int = Field(description="number of the audit")
     migration: int = Field(description="number of the migration")
-    purpose: Literal["rehearsal", "copy", "demand"] = Field(description="what it was made for")
+    purpose: Literal["rehearsal", "copy", "demand", "schedule"] = Field(description="what it was made for")
     engine: Engine = Field(description="which engine compared")
     state: Literal["asked", "running", "done", "failed", "stopped"] = Field(description="how far it is")
     green: bool | None = Field(description="both sides say the same, and all was read; none while it is not done")
@@ -252,6 +252,20 @@ class AuditView(BaseModel):
     directory: str | None = Field(description="where its inputs and result are kept")
     problem: str = Field(description="why it has no result")
     differences: str = Field(description="address of its differences")
+
+
+class AuditScheduleView(BaseModel):
+    """The audits of dual-write."""
+
+    every_s: float = Field(description="seconds between two audits; 0: they are off")
+    next_at: float | None = Field(description="when the next one begins; none when they are off")
+    last: int | None = Field(description="number of the last finished one")
+    result: Literal["passed", "diverged", "incomplete"] | None = Field(description="of the last finished one")
+    finished_at: float | None = Field(description="when the last one ended")
+    differences: int | None = Field(description="what the last one found different")
+    passed_at: float | None = Field(description="when the last pass ended; none when none passed yet")
+    diverged_twice: bool = Field(description="the last two diverged (Z2K-4025): steps forward are closed")
+    overdue: bool = Field(description="none passed for two intervals (Z2K-4026): steps forward are closed")
 
 
 class DifferenceView(BaseModel):
@@ -337,6 +351,7 @@ class MigrationView(BaseModel):
     dual_write: DualWriteView | None = Field(description="how far ZooKeeper is behind; none before dual-write")
     findings: list[FindingView] = Field(description="open findings")
     audits: list[AuditView] = Field(description="the last audits, newest first")
+    audit_schedule: AuditScheduleView | None = Field(description="audits by a schedule; none outside dual-write")
     events: list[EventView] = Field(description="every transition, oldest first")
     wishes: list[WishView] = Field(description="what people asked for, newest first")
     backups: list[str] = Field(description="ZooKeeper exports taken before a claim")

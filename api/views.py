@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from api.models import (
+    AuditScheduleView,
     AuditView,
     BrokerView,
     CheckView,
@@ -41,6 +42,7 @@ from state_machine.phases import (
     CHANGE,
     HOLD,
     LATER,
+    NOT_YET,
     PEOPLE,
     RESUME,
     ROAD,
@@ -95,6 +97,7 @@ def migration_view(store: Store, migration_id: int, now: float) -> MigrationView
         dual_write=dual_write_view(snapshot.observation),
         findings=[finding_view(each) for each in findings(store, migration_id, only_open=True)],
         audits=[audit_view(each) for each in audits(store, migration_id, limit=AUDITS_SHOWN)],
+        audit_schedule=audit_schedule_view(snapshot, seen),
         events=[event_view(each) for each in events],
         wishes=[wish_view(each) for each in store.wishes(migration_id, WISHES_SHOWN)],
         backups=[each.file for each in backups(store, migration_id)],
@@ -154,6 +157,8 @@ def gates_view(snapshot: Snapshot, seen: Evidence) -> list[EdgeView]:
     """Steps of people first."""
     edges = next_edges(snapshot.phase).items()
     views = [edge_view(snapshot, signal, edge, seen) for signal, edge in edges]
+    if snapshot.phase in NOT_YET:
+        views.append(edge_view(snapshot, Signal.ADVANCE, NOT_YET[snapshot.phase], seen))
     return sorted(views, key=lambda view: view.by != "a person")
 
 
@@ -314,6 +319,25 @@ def dual_write_view(look: Observation | None) -> DualWriteView | None:
         lag_ms=seen["lag_ms"],
         multis_waiting=seen["multis_waiting"],
         reconciled_writes=seen["reconciled_writes"],
+    )
+
+
+def audit_schedule_view(snapshot: Snapshot, seen: Evidence) -> AuditScheduleView | None:
+    if seen.audits is None:
+        return None
+    last = snapshot.dual_write_audits[0] if snapshot.dual_write_audits else None
+    return AuditScheduleView.model_validate(
+        {
+            "every_s": seen.audits.every_s,
+            "next_at": None if snapshot.audit_plan is None else snapshot.audit_plan.next_at,
+            "last": None if last is None else last.id,
+            "result": None if seen.audits.last is None else seen.audits.last.result,
+            "finished_at": None if last is None else last.finished_at,
+            "differences": None if seen.audits.last is None else seen.audits.last.different,
+            "passed_at": snapshot.audit_passed_at,
+            "diverged_twice": bool(seen.audits.diverged),
+            "overdue": seen.audits.overdue_since is not None,
+        }
     )
 
 

@@ -617,6 +617,14 @@ ZNODE_TOO_LARGE = Finding(
     "with a larger `jute.maxbuffer`: set `zk2kraft.zookeeper.jute.maxbuffer` in every controller's file.",
 )
 
+REQUEST_TOO_LARGE = Finding(
+    code="Z2K-2135",
+    says="The request asks for what the metadata log does not take in one piece: {reason}.",
+    means="What one request asks for is written whole or not at all. Nothing was changed.",
+    remedy="Ask for it in several requests: fewer topics, partitions or settings in each. One setting "
+    "that is too long has to be shorter.",
+)
+
 CONTROLLER_FILES_DISAGREE = Finding(
     code="Z2K-1014",
     says="{file}: {reason}.",
@@ -1289,6 +1297,21 @@ WISH_TOO_OLD = Finding(
     remedy="Read why it waited (`zk2kraft status`, `zk2kraft gates`), and ask again with `zk2kraft advance`.",
 )
 
+AUDITS_DIVERGED = Finding(
+    code="Z2K-4025",
+    says="Audits {first} and {second} of dual-write both diverged; the later one found {different} differences.",
+    means="ZooKeeper and the metadata log say different things, and not only for a moment. Steps forward stay closed; "
+    "the way back stays open, and compares by itself.",
+    remedy="Look at the differences (`zk2kraft audits`), find who wrote beside the controller, and ask for an audit.",
+)
+AUDIT_OVERDUE = Finding(
+    code="Z2K-4026",
+    says="No audit of dual-write has passed since {since}; one is due every {every} s.",
+    means="Nobody knows whether ZooKeeper and the metadata log still say the same. Steps forward stay closed; the way "
+    "back stays open.",
+    remedy="Read why the last audits have no result or diverged (`zk2kraft audits`), and ask for one.",
+)
+
 # --- 5xxx: audit ------------------------------------------------------------------------------------------
 
 AUDIT_CANNOT_READ = Finding(
@@ -1317,6 +1340,13 @@ AUDIT_OUT_UNUSABLE = Finding(
     says="{directory} cannot be used for this audit: {reason}.",
     means="Nothing was read or compared. What an earlier audit kept is never written over.",
     remedy="Name a directory that does not exist or is empty; to look at an earlier audit again, name the one it kept.",
+)
+AUDIT_ROWS_LOST = Finding(
+    code="Z2K-2201",
+    says="The audit lost rows: it was to {step} {expected} and has {found}.",
+    means="A part of one side was not compared, so nothing can be said; this audit is incomplete.",
+    remedy="Name an output directory that every Spark executor sees and that nothing else changes, then run the audit "
+    "again.",
 )
 
 # --- 6xxx: laboratory and set-up --------------------------------------------------------------------------

@@ -15,6 +15,9 @@ from typing import Final
 
 from migrator.errors import FindingError
 from state_machine import audit_rows
+from state_machine.audit_queries import SCHEDULE
+from state_machine.audit_rows import DUAL_WRITE_ENDED
+from state_machine.audit_schedule import AuditSchedule, schedule_findings
 from state_machine.control import ControlPort
 from state_machine.gates import (
     NOTHING_CLAIMED,
@@ -51,6 +54,7 @@ class Acts:
         inspections: Inspections,
         settings: Settings,
         clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._control = control
@@ -58,6 +62,7 @@ class Acts:
         self._inspections = inspections
         self._settings = settings
         self._clock = clock
+        self._schedule = AuditSchedule(store, settings.audit_every_s, clock, steady)
         self._table: dict[Phase, Callable[[Snapshot, Evidence], Awaitable[Outcome]]] = {
             Phase.CREATED: self._created,
             Phase.PREFLIGHT: self._preflight,
@@ -74,10 +79,18 @@ class Acts:
         }
 
     async def act(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
-        """Audits that somebody asked for, then the act of the phase."""
+        """Audits that somebody asked for or that are due, then the act of the phase."""
+        if snapshot.phase is Phase.DUAL_WRITE:
+            await self._schedule.tend(snapshot)
+        else:
+            self._schedule.forget(snapshot.id)
         for run in await self._store.away(audit_rows.asked, self._store, snapshot.id):
-            self._inspections.audit(snapshot, run)
-        return await self._table[snapshot.phase](snapshot, seen)
+            if run.purpose == SCHEDULE and snapshot.phase is not Phase.DUAL_WRITE:
+                await self._store.away(audit_rows.stop, self._store, run.id, DUAL_WRITE_ENDED)
+            else:
+                self._inspections.audit(snapshot, run)
+        outcome = await self._table[snapshot.phase](snapshot, seen)
+        return Outcome(outcome.reason, (*outcome.problems, *schedule_findings(seen.audits)))
 
     # --- before the takeover -------------------------------------------------------------------------------
 

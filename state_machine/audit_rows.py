@@ -7,13 +7,16 @@ Elsewhere: running them (inspections.py), comparing (migrator.audit).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import select
 
 from migrator.errors import KEY_USED_AGAIN, NO_SUCH_THING
+from state_machine.audits_seen import DIVERGED, INCOMPLETE, PASSED
 from state_machine.store import Store, find_migration, fingerprint
 from state_machine.tables import AuditDifference, AuditRun
+
+DUAL_WRITE_ENDED: Final = "dual-write ended before it had a result"
 
 
 def ask_audit(
@@ -99,6 +102,25 @@ def stop_interrupted(store: Store) -> None:
     with store.writing() as session:
         for run in session.scalars(select(AuditRun).where(AuditRun.state == "running")):
             run.state, run.problem = "stopped", "the service was restarted while it ran"
+
+
+def result_of(run: AuditRun) -> str:
+    """Of a finished one: passed, diverged or incomplete."""
+    if run.state == "done" and count(run, "different"):
+        return DIVERGED
+    return PASSED if run.state == "done" and run.same is True and not count(run, "not_read") else INCOMPLETE
+
+
+def count(run: AuditRun, key: str) -> int:
+    """Over all families. key: compared, different or not_read."""
+    return sum(each[key] for each in run.families)
+
+
+def unfinished(store: Store, migration_id: int) -> bool:
+    """Whether one was asked for, or runs."""
+    query = select(AuditRun.id).where(AuditRun.migration_id == migration_id, AuditRun.state.in_(("asked", "running")))
+    with store.reading() as session:
+        return session.scalar(query.limit(1)) is not None
 
 
 def audits(store: Store, migration_id: int, *, limit: int = 20) -> list[AuditRun]:

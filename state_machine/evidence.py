@@ -16,6 +16,7 @@ import msgspec
 
 from migrator.errors import AUDIT_CANNOT_READ, INSPECTION_FAILED, REHEARSAL_NOT_GREEN
 from migrator.model.verdict import Check, Verdict
+from state_machine.audit_schedule import scheduled_audits
 from state_machine.gates import BrokerSeen, Evidence, Holder, Inspection
 from state_machine.observe import Observation
 from state_machine.phases import Ask, Phase, Signal
@@ -40,6 +41,7 @@ def evidence(snapshot: Snapshot, now: float) -> Evidence:
         check=_check(snapshot, now),
         rehearsal=None if snapshot.rehearsal is None else _rehearsed(snapshot.rehearsal, now),
         copy_audit=_copy_audit(snapshot, now),
+        audits=scheduled_audits(snapshot, now) if snapshot.phase is Phase.DUAL_WRITE else None,
         takeover_asked=_takeover_asked(snapshot),
         rival=None if snapshot.rival is None else snapshot.rival.found().text,
     )
@@ -82,7 +84,10 @@ def _with_driver(known: Evidence, status: dict[str, Any]) -> Evidence:
 
 
 def _lagging(dual_write: dict[str, Any]) -> tuple[int, int, float] | None:
-    partitions = dual_write.get("lagging_partitions")
+    """Versions of ours before this key never leave a state behind. None: the mirror is made anew just now."""
+    if "lagging_partitions" not in dual_write:
+        return 0, 0, 0.0
+    partitions = dual_write["lagging_partitions"]
     return None if partitions is None else (partitions, dual_write["lagging_operations"], dual_write["lagging_s"])
 
 

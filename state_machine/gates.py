@@ -19,12 +19,14 @@ from migrator.errors import (
     CONTROLLER_SILENT,
     FOREIGN_MIGRATION,
     INSPECTION_FAILED,
+    NOT_IN_THIS_RELEASE,
     NOT_LOOKED_AT,
     REHEARSAL_NOT_GREEN,
     VERSIONS_LAG,
     ZOOKEEPER_UNREACHABLE,
 )
 from migrator.model.verdict import Check, Verdict
+from state_machine.audits_seen import ScheduledAudits, last_audit, schedule_checks
 
 LOOK_FRESH_S: Final = 10.0
 """The loop looks twice a second; ten seconds without a look is a service that does not look any more."""
@@ -135,6 +137,7 @@ class Evidence:
     check: Inspection | None = None
     rehearsal: Inspection | None = None
     copy_audit: Inspection | None = None
+    audits: ScheduledAudits | None = None
     rival: str | None = None
 
 
@@ -316,6 +319,18 @@ def copy_is_proven(seen: Evidence) -> Verdict:
     )
 
 
+def dual_write_is_proven(seen: Evidence) -> Verdict:
+    """Every step forward from dual-write rests on its audits; the first such step comes with a later release."""
+    return Verdict(
+        (
+            not_held(seen),
+            looked_at(seen),
+            *schedule_checks(seen.audits),
+            Check("HAND_OVER is in this release", False, "a later release has it", (NOT_IN_THIS_RELEASE.code,)),
+        )
+    )
+
+
 def hand_back_is_possible(seen: Evidence) -> Verdict:
     """Without restarting a broker: all of them in ZooKeeper mode, our controller alive and in dual-write."""
     kraft = [broker.id for broker in seen.brokers if broker.registered and broker.mode != "ZooKeeper"]
@@ -328,6 +343,11 @@ def hand_back_is_possible(seen: Evidence) -> Verdict:
             Check("every broker has acknowledged its updates", not silent, silent or "all have"),
             versions_follow(seen),
             Check("every broker is in ZooKeeper mode", not kraft, f"KRaft: {kraft}" if kraft else "all are"),
+            Check(
+                "the last audit is for your information; the rollback compares by itself",
+                True,
+                last_audit(seen.audits),
+            ),
         )
     )
 

@@ -9,7 +9,6 @@ Rule: they only read the cluster, within the limits of the commands; nothing of 
 from __future__ import annotations
 
 import asyncio
-import shutil
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -19,8 +18,11 @@ import structlog
 
 from migrator.errors import INSPECTION_FAILED, FindingError, Occurrence
 from state_machine import audit_rows
+from state_machine.audit_pruning import prune
+from state_machine.audit_queries import SCHEDULE
 from state_machine.commands import Runner
 from state_machine.inventory import Inventory, file_faults
+from state_machine.phases import Phase
 from state_machine.settings import Settings
 from state_machine.store import Snapshot, Store
 from state_machine.tables import AuditRun
@@ -32,9 +34,6 @@ FAULT_PAUSE_S: Final = 20.0
 """Before an inspection that could not even run is begun again."""
 CHILDREN_MAX: Final = 4
 """Commands that run at once, of all migrations together; the others wait for a place."""
-
-REHEARSALS_KEPT: Final = 3
-"""Directories of rehearsals; each is as large as the metadata."""
 
 
 class Inspections:
@@ -139,7 +138,7 @@ class Inspections:
             home = self._home(snapshot) / "rehearsals"
             copy = home / str(run.id) / "log"
             home.mkdir(parents=True, exist_ok=True, mode=0o700)
-            await asyncio.to_thread(_tidy, home)
+            await self._prune(snapshot)
             words = ("rehearse", "-z", snapshot.inventory.zookeeper, "--out", str(copy))
             result = await self._run(*words, *_secrets_of(snapshot.inventory))
             if result.exit_code != 0 or not isinstance(result.document, dict):
@@ -149,6 +148,7 @@ class Inspections:
 
     async def _audit(self, snapshot: Snapshot, run: AuditRun) -> None:
         async with _Recorded(self._store, run, self._clock):
+            await self._prune(snapshot)
             teller = None if snapshot.observation is None else snapshot.observation.answering
             node = snapshot.inventory.node_ids[0] if teller is None else teller.node_id
             data = next(each.data for each in snapshot.inventory.controllers if each.node_id == node)
@@ -163,11 +163,19 @@ class Inspections:
         result = await self._run(*words, *master, *moved, *_secrets_of(inventory))
         if not isinstance(result.document, dict):
             raise INSPECTION_FAILED.error(command="audit", reason=result.words)
+        if run.purpose == SCHEDULE and await self._store.away(self._store.phase, run.migration_id) != Phase.DUAL_WRITE:
+            await self._store.away(audit_rows.stop, self._store, run.id, audit_rows.DUAL_WRITE_ENDED)
+            return
         await self._store.away(audit_rows.finish, self._store, run.id, result.document, at=self._clock())
 
     async def _run(self, *arguments: str) -> Any:
         async with self._places:
             return await self._runner.run(*arguments, limit_s=self._settings.command_limit_s)
+
+    async def _prune(self, snapshot: Snapshot) -> None:
+        """Make room for one more."""
+        limit = self._settings.audits_max_bytes
+        await asyncio.to_thread(prune, self._store, snapshot.id, self._home(snapshot), bytes_max=limit)
 
     def _home(self, snapshot: Snapshot) -> Path:
         return self._settings.directory.absolute() / "migrations" / str(snapshot.id)
@@ -194,6 +202,10 @@ class _Recorded:
                 why = "it was stopped: the takeover was about to begin, or the service was stopping"
                 audit_rows.stop(self._store, self._run.id, why)
                 return False
+            case Exception():  # a fault of ours; it is named as one, and the row does not run for ever
+                why = f"it ended unexpectedly: {type(error).__name__}"
+                audit_rows.fail(self._store, self._run.id, why, at=self._clock())
+                return False
             case _:
                 return False
 
@@ -201,10 +213,3 @@ class _Recorded:
 def _secrets_of(inventory: Inventory) -> tuple[str, ...]:
     """Where a command finds the brokers' secret; `check` makes sure that all controllers have the same."""
     return "--controller", inventory.controllers[0].properties
-
-
-def _tidy(home: Path) -> None:
-    """Make room for one more."""
-    names = sorted((int(each.name) for each in home.iterdir() if each.name.isdigit()), reverse=True)
-    for old in names[REHEARSALS_KEPT - 1 :]:
-        shutil.rmtree(home / str(old))

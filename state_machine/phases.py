@@ -22,6 +22,7 @@ from state_machine.gates import (
     always,
     brokers_have_joined,
     copy_is_proven,
+    dual_write_is_proven,
     hand_back_is_possible,
     may_begin,
     nothing_is_claimed,
@@ -172,6 +173,10 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Signal], Edge]] = {
     (Phase.DUAL_WRITE, Signal.RELEASED): Edge(Phase.ROLLED_BACK, gate=zookeeper_rules),
     (Phase.ROLLING_BACK, Signal.RELEASED): Edge(Phase.ROLLED_BACK, gate=zookeeper_rules),
 }
+
+
+NOT_YET: Final[Mapping[Phase, Edge]] = {Phase.DUAL_WRITE: Edge(Phase.HAND_OVER, gate=dual_write_is_proven)}
+"""Steps forward that a later release takes: their gate is shown, and never opens."""
 
 
 def next_edges(phase: Phase) -> dict[Signal, Edge]:

@@ -53,6 +53,12 @@ class Settings(BaseSettings):
     rehearsal_every_s: float = Field(
         default=240, ge=1, description="in READY a green rehearsal is repeated after this time"
     )
+    audit_every_s: float = Field(
+        default=900, ge=0, description="in DUAL_WRITE an audit begins by itself this often; 0: never"
+    )
+    audits_max_bytes: int = Field(
+        default=2 * 1024**3, ge=0, description="directories of audits of one migration; older ones are removed"
+    )
     roots: tuple[Path, ...] = Field(
         default_factory=lambda: default_roots(),
         description="files and directories of controllers lie below one of these",

@@ -31,6 +31,7 @@ from migrator.errors import (
     WISH_PENDING,
 )
 from migrator.model.verdict import Verdict
+from state_machine.audit_queries import audit_passed_at, dual_write_audits, last_finished
 from state_machine.database import WRITES, open_database
 from state_machine.inventory import Inventory
 from state_machine.observe import Observation
@@ -45,14 +46,25 @@ DATABASE_THREADS: Final = 2
 """Only one can write, and Python computes on one: more of them wait for each other longer than for the database."""
 LOOK: Final = "look"
 CHECK: Final = "check"
+PLAN: Final = "audit plan"
 PENDING: Final = ("recorded", "asked")
 UNDOES: Final = (Signal.ABORT, Signal.ROLL_BACK)
 """Wishes that take the place of a pending advance; a rollback also that of one whose driver does not begin it."""
 
 
+class AuditPlan(msgspec.Struct, frozen=True):
+    """How often dual-write is audited, and when next. every_s: 0 means not at all. next_at: by the wall clock."""
+
+    every_s: float
+    next_at: float | None
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One migration as the rows say. check: the last document of `zk2kraft check`, with the time it was made."""
+    """One migration as the rows say. check: the last document of `zk2kraft check`, with the time it was made.
+
+    dual_write_audits: the last finished ones since dual-write began, newest first; audit_passed_at: of the last pass.
+    """
 
     migration: Migration
     inventory: Inventory
@@ -65,6 +77,9 @@ class Snapshot:
     processes: Mapping[int, Node]
     cursors: Mapping[str, int]
     rival: Rival | None = None
+    dual_write_audits: tuple[AuditRun, ...] = ()
+    audit_passed_at: float | None = None
+    audit_plan: AuditPlan | None = None
 
     @property
     def id(self) -> int:
@@ -242,6 +257,7 @@ class Store:
             row = find_migration(session, migration_id)
             Phase(row.phase)
             look, check = _sights(session, migration_id)
+            plan = session.get(Sight, (migration_id, PLAN))
             nodes = session.scalars(select(Node).where(Node.migration_id == migration_id, Node.kind == "controller"))
             return Snapshot(
                 migration=row,
@@ -249,12 +265,15 @@ class Store:
                 observation=None if look is None else msgspec.convert(look.document, Observation),
                 check=None if check is None else check.document,
                 checked_at=None if check is None else check.at,
-                rehearsal=_last_finished(session, migration_id, "rehearsal"),
-                copy_audit=_last_finished(session, migration_id, "copy", "demand"),
+                rehearsal=last_finished(session, migration_id, "rehearsal"),
+                copy_audit=last_finished(session, migration_id, "copy", "demand"),
                 wishes=_pending(session, migration_id),
                 processes={node.node_id: node for node in nodes},
                 cursors=_cursors(session, migration_id),
                 rival=_rival(session, row),
+                dual_write_audits=dual_write_audits(session, row),
+                audit_passed_at=audit_passed_at(session, row),
+                audit_plan=None if plan is None else msgspec.convert(plan.document, AuditPlan),
             )
 
     def events(self, migration_id: int, *, wish_id: int | None = None) -> list[PhaseEvent]:
@@ -369,6 +388,10 @@ class Store:
     def record_check(self, migration_id: int, document: dict[str, Any], *, at: float) -> None:
         with self.writing() as session:
             session.merge(Sight(migration_id=migration_id, kind=CHECK, at=at, document=document))
+
+    def record_audit_plan(self, migration_id: int, plan: AuditPlan, *, at: float) -> None:
+        with self.writing() as session:
+            session.merge(Sight(migration_id=migration_id, kind=PLAN, at=at, document=msgspec.to_builtins(plan)))
 
     def record_process(self, migration_id: int, node_id: int, **columns: Any) -> None:
         """What is known of a controller's process: pid, process_mark, started_at, quick_ends, log."""
@@ -515,13 +538,3 @@ def _make_way(session: Session, migration_id: int, order: Order, at: float) -> N
         else:
             link = f"/api/v1/migrations/{migration_id}/signals/{wish.id}"
             raise WISH_PENDING.error(wish=PEOPLE[Signal(wish.name)], who=wish.who, link=link)
-
-
-def _last_finished(session: Session, migration_id: int, *purposes: str) -> AuditRun | None:
-    query = (
-        select(AuditRun)
-        .where(AuditRun.migration_id == migration_id, AuditRun.purpose.in_(purposes), AuditRun.finished_at.is_not(None))
-        .order_by(AuditRun.finished_at.desc())
-        .limit(1)
-    )
-    return session.scalar(query)

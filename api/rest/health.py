@@ -34,6 +34,12 @@ GAUGES: Final = {
     "zk2kraft_brokers_not_ready": "brokers with a problem",
     "zk2kraft_round_failed": "1 while the service cannot look after this migration; its list says why",
     "zk2kraft_look_age_seconds": "how old the last look is",
+    "zk2kraft_audit_differences": "what the last audit of dual-write found different",
+    "zk2kraft_audit_passed": "1 when the last audit of dual-write passed",
+    "zk2kraft_audit_passed_age_seconds": "time since an audit of dual-write passed",
+    "zk2kraft_audit_next_seconds": "time until the next audit of dual-write; below 0: it is due",
+    "zk2kraft_audit_diverged_twice": "1 while the last two audits of dual-write diverged (Z2K-4025)",
+    "zk2kraft_audit_overdue": "1 while no audit passed for two intervals (Z2K-4026)",
 }
 
 

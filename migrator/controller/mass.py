@@ -9,6 +9,7 @@ Source: Kafka 3.9 `QuorumController` appends what is not atomic in batches of 10
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from migrator.model.image import Image
@@ -17,11 +18,22 @@ from migrator.wire.messages.brokers import (
     BrokerRegistrationRequest,
     UnregisterBrokerRequest,
 )
+from migrator.wire.messages.configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+)
 from migrator.wire.messages.partitions import AlterPartitionRequest, ElectLeadersRequest
+from migrator.wire.messages.topics import CreatableTopicConfig, CreateTopicsRequest, DeleteTopicsRequest
 from migrator.wire.schema import Message
 
 SLICE_RECORDS: Final = 500
 """So many records are replayed and appended, or published, in one go: 10 to 20 ms on an idle machine."""
+
+
+CONFIG_CHARACTERS: Final = 100_000
+"""So much of settings is looked at in some 10 ms."""
 
 
 def may_touch_many(image: Image, request: Message) -> bool:
@@ -29,6 +41,12 @@ def may_touch_many(image: Image, request: Message) -> bool:
     match request:
         case AlterPartitionRequest():
             return sum(len(topic.partitions) for topic in request.topics) > SLICE_RECORDS
+        case CreateTopicsRequest():
+            return _long(each for topic in request.topics for each in topic.configs)
+        case IncrementalAlterConfigsRequest() | AlterConfigsRequest():
+            return _long(each for resource in request.resources for each in resource.configs)
+        case DeleteTopicsRequest():
+            return len(request.topics) + len(request.topic_names) > SLICE_RECORDS
         case BrokerHeartbeatRequest():
             return _may_move(image, request) and has_many(image)
         case BrokerRegistrationRequest() | UnregisterBrokerRequest():
@@ -37,6 +55,11 @@ def may_touch_many(image: Image, request: Message) -> bool:
             return has_many(image)
         case _:
             return False
+
+
+def _long(configs: Iterable[CreatableTopicConfig | IncrementalAlterableConfig | AlterableConfig]) -> bool:
+    """Lists in them are looked at entry by entry."""
+    return sum(len(each.value or "") for each in configs) > CONFIG_CHARACTERS
 
 
 def has_many(image: Image) -> bool:

@@ -6,7 +6,8 @@ Elsewhere: reading (node.tree_reader), sending and reading again (node.amending)
 (mirror.py), what stops a copy instead (gate.py).
 Rules, by name:
   the log's topic    the znode of a topic that the log has is rewritten; also when it has a partition too many
-  a stranger         a topic, a name or a configuration that the log cannot have is removed, with all below it
+  a stranger         a topic, a name or a configuration that the log cannot have is removed, with all below it; so is
+                     configuration of a broker whose name is no id, also an empty one
   one id, one topic  a topic with an id that the log has under another name is a stranger; so are two with one id
   the log's value    a znode that cannot be read, and of which the log has a value, is overwritten by the difference
   no value           one of which the log has none is emptied, or removed where nothing lies below it
@@ -19,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from migrator.driver.content import BROKER_ID
 from migrator.driver.tree import Tree
 from migrator.errors import STATE_MISSING, FindingError, Occurrence
 from migrator.model.image import NO_CONFIG, NO_QUOTAS, Image
@@ -48,6 +50,7 @@ def amends(tree: Tree, target: Image, zk_epoch: int) -> Amends:
     for problem in tree.problems:
         found.take(problem)
     found.shared_ids()
+    found.odd_brokers()
     made = found.made
     made.remove = {path for path in made.remove if not _below_any(path.rpartition("/")[0], made.remove)}
     made.rewrite = {path: data for path, data in made.rewrite.items() if not _below_any(path, made.remove)}
@@ -131,10 +134,18 @@ class _Amending:
             for name in strangers:
                 self._topic(name)
 
+    def odd_brokers(self) -> None:
+        """Configuration of what cannot be a broker, also an empty one: brokers read the names, and end over such a one
+        when they start.
+        """
+        for name in self._tree.broker_configs:
+            if name and not BROKER_ID.fullmatch(name):
+                self._config(paths.broker_config(name), ConfigKey(ConfigType.BROKER, name), stranger=True)
+
     # --- the other families --------------------------------------------------------------------------------
 
     def _config(self, path: str, key: ConfigKey, *, stranger: bool) -> None:
-        if stranger:
+        if stranger and not self._target.configs.get(key, NO_CONFIG):
             self.made.remove.add(path)
         elif not self._target.configs.get(key, NO_CONFIG):
             self.made.rewrite[path] = config_data({})

@@ -46,7 +46,7 @@ CONFIGS_REMEMBERED: Final = 32_768
 """Topics share configurations, and the same ones are asked about again and again, once inside the window."""
 
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_BROKER_ID: Final = re.compile("0|[1-9][0-9]{0,9}")
+BROKER_ID: Final = re.compile("0|[1-9][0-9]{0,9}")
 
 
 def oddities(tree: Tree) -> Iterator[Occurrence]:
@@ -155,7 +155,7 @@ def _judged(values: frozenset[tuple[str, str]]) -> tuple[tuple[str, ...], str | 
 def _broker_configs(tree: Tree, known: Collection[int]) -> Iterator[Occurrence]:
     for broker, values in sorted(tree.broker_configs.items()):
         path = paths.broker_config(broker)
-        if broker and not _BROKER_ID.fullmatch(broker):
+        if broker and not BROKER_ID.fullmatch(broker):
             yield MALFORMED_ZNODE.found(path=path, reason="its name is not the id of a broker")
         elif broker and values and int(broker) not in known:
             yield BROKER_CONFIG_UNUSED.found(path=path, broker=broker)

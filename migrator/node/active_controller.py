@@ -20,6 +20,8 @@ from dataclasses import replace
 from functools import partial
 from random import Random
 
+import structlog
+
 from migrator.controller.authorizer import Asker
 from migrator.controller.brokers import heal_leaderships, heartbeat_without_change
 from migrator.controller.contacts import Contacts
@@ -33,7 +35,7 @@ from migrator.controller.refusals import refuse
 from migrator.controller.removals import Removals
 from migrator.controller.replay import replay
 from migrator.controller.requests import decide
-from migrator.errors import FindingError, Occurrence
+from migrator.errors import REQUEST_TOO_LARGE, FindingError, Occurrence
 from migrator.model.draft import Delta, Draft
 from migrator.model.image import Position
 from migrator.model.values import Mark, MigrationState
@@ -43,10 +45,24 @@ from migrator.node.payloads import cut
 from migrator.node.pending_appends import LeadershipLost, PendingAppend, PendingAppends, wait_for_commit
 from migrator.node.raft_node import RaftNode
 from migrator.raft.types import Payload, SnapshotId
+from migrator.wire.batch import BatchTooLargeError
+from migrator.wire.codec import UnencodableError
 from migrator.wire.messages.brokers import BrokerHeartbeatRequest
+from migrator.wire.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from migrator.wire.messages.metadata import NoOpRecord
+from migrator.wire.messages.topics import CreateTopicsRequest
 from migrator.wire.records import encode_record
 from migrator.wire.schema import Message
+
+log = structlog.get_logger()
+
+
+def _error_of(request: Message, error: UnencodableError) -> Error:
+    """As stock answers: what is too much in one piece, and a setting that is too long."""
+    if isinstance(error, BatchTooLargeError):
+        return Error.POLICY_VIOLATION
+    configures = isinstance(request, (CreateTopicsRequest, AlterConfigsRequest, IncrementalAlterConfigsRequest))
+    return Error.INVALID_CONFIG if configures else Error.INVALID_REQUEST
 
 
 async def _everything_follows(request: Message) -> Mapping[str, Occurrence]:
@@ -271,17 +287,20 @@ class ActiveController:
         decided = partial(
             decide, situation, request, version, writes_allowed=allowed, brokers_served=served, blocked=blocked
         )
-        if may_touch_many(self.newest, request):
-            self._deciding = asyncio.create_task(self._apart(decided), name="decide-apart")
-            try:
-                decision, future = await asyncio.shield(
-                    self._deciding
-                )  # whoever asked may go away; the slices are ended
-            except LeadershipLost:
-                return refuse(request, Error.NOT_CONTROLLER)
-        else:
-            decision = decided()
-            future = self._carry_out(decision)
+        try:
+            if may_touch_many(self.newest, request):
+                self._deciding = asyncio.create_task(self._apart(decided), name="decide-apart")
+                # whoever asked may go away; the slices are ended
+                decision, future = await asyncio.shield(self._deciding)
+            else:
+                decision = decided()
+                future = self._carry_out(decision)
+        except LeadershipLost:
+            return refuse(request, Error.NOT_CONTROLLER)
+        except UnencodableError as error:  # nothing of it was appended
+            found = REQUEST_TOO_LARGE.found(reason=str(error))
+            log.warning("request.refused", code=found.code, request=type(request).__name__, reason=found.text)
+            return refuse(request, _error_of(request, error), found.in_full)
         if future is None:
             return decision.reply
         try:
@@ -355,7 +374,7 @@ class ActiveController:
         records, begun = decision.records, 0
         if decision.divisible:
             while len(records) - begun > SLICE_RECORDS and self.epoch == epoch:
-                self._append(records[begun : begun + SLICE_RECORDS])
+                self._append(records[begun : begun + SLICE_RECORDS], divisible=True)
                 begun += SLICE_RECORDS
                 await asyncio.sleep(0)
         if self.epoch == epoch:
@@ -381,7 +400,10 @@ class ActiveController:
         self._last_append_ms = self._raft.now_ms()
         self._raft.metrics.decided(offset, decided)
         appended = self._raft.append(self.epoch, payloads)
-        assert appended == offset or not self._raft.leads(self.epoch), (appended, offset)
+        if appended != offset and self._raft.leads(self.epoch):
+            broken = AssertionError(f"the last record was to be at offset {offset}, and is at {appended}")
+            self._raft.fail(broken)  # what is decided next would stand on what the log does not have
+            raise broken
 
     # --- what the driver appends ---------------------------------------------------------------------------
 

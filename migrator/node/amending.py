@@ -18,7 +18,7 @@ from migrator.driver.claim import Claim
 from migrator.driver.tree import Tree
 from migrator.errors import ODD_ZNODES_AMENDED, ODD_ZNODES_LEFT, Occurrence
 from migrator.model.image import Image
-from migrator.node.tree_reader import descendants, read_tree
+from migrator.node.tree_reader import descendants_of, read_tree
 from migrator.zk import paths
 from migrator.zk.multi import Check, Delete, Multi, Operation, SetData
 from migrator.zk.pipeline import UNLIMITED
@@ -66,9 +66,10 @@ def amended(
 def plan_amends(session: ZkSession, made: Amends, claim: Claim) -> tuple[Multi, ...]:
     """While the claim stands. A subtree goes from its leaves up."""
     operations: list[Operation] = []
-    for path in sorted(made.remove):
-        if session.get(path) is not None:
-            operations += [Delete(each) for each in [*reversed(descendants(session, path)), path]]
+    places = sorted(made.remove)
+    there = [path for path, znode in zip(places, session.get_many(places), strict=True) if znode is not None]
+    for path, below in descendants_of(session, there).items():
+        operations += [Delete(each) for each in [*reversed(below), path]]
     operations += [SetData(path, data) for path, data in sorted(made.rewrite.items())]
     guard = Check(paths.CONTROLLER_EPOCH, claim.epoch_version)
     return tuple(Multi((guard, *operations[at : at + AT_ONCE])) for at in range(0, len(operations), AT_ONCE))

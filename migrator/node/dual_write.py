@@ -52,7 +52,7 @@ from migrator.node.event_queue import LOOK_S
 from migrator.node.mirror_node import Mirror, versions_lag
 from migrator.node.pending_appends import LeadershipLost
 from migrator.node.survey import survey_brokers
-from migrator.node.tree_reader import descendants, missing_places, read_registrations, read_tree
+from migrator.node.tree_reader import descendants, descendants_of, missing_places, read_registrations, read_tree
 from migrator.node.zookeeper_orders import read_orders
 from migrator.zk import paths
 from migrator.zk.multi import Delete, Multi, Outcome
@@ -259,7 +259,9 @@ class DualWriteActs:
 
         Topics that go, or whose partitions come or go.
         """
-        read = {name: descendants(self.d.session, paths.topic(name)) for name in _names_to_look_below(delta)}
+        names = _names_to_look_below(delta)
+        below = descendants_of(self.d.session, map(paths.topic, names))
+        read = {name: below[paths.topic(name)] for name in names}
         return Shape(frozenset(tree.config_paths), read, frozenset(self._unreadable(tree)))
 
     def _unreadable(self, tree: Tree) -> Mapping[str, Occurrence]:
@@ -440,7 +442,7 @@ class DualWriteActs:
                 await self._look_for_odd_registrations()
                 d.now.alarm(VERSIONS_LAG.code, versions_lag(d.mirror))
             self._name_silent()
-            if d.mirror is not None:
+            if d.mirror is not None and d.session.connected:
                 d.mirror.raise_versions()
             silence = d.propagator.silence()
             behind = 0 if d.mirror is None else d.mirror.behind

@@ -38,7 +38,7 @@ def pieces(values: Iterable[bytes], records_max: int, bytes_max: int = BATCH_VAL
 def cut(values: Sequence[bytes], timestamp_ms: int, *, divisible: bool) -> list[Payload]:
     """divisible: in as many batches as it takes; otherwise in one.
 
-    Raises UnencodableError where a batch becomes too large for the log.
+    Raises BatchTooLargeError where a batch becomes too large for the log.
     """
     return [
         Payload(len(piece), build_batch(base_offset=0, leader_epoch=0, timestamp_ms=timestamp_ms, values=piece))

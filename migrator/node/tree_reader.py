@@ -10,7 +10,7 @@ by it (producer ids, assignments, first configs, ACLs, tokens) is looked at agai
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -111,12 +111,22 @@ def moved_since(session: ZkSession, tree: Tree) -> list[str]:
 
 def descendants(session: ZkSession, path: str) -> list[str]:
     """Every znode below `path`, parents before children."""
-    found: list[str] = []
-    level = [path]
+    return descendants_of(session, [path])[path]
+
+
+def descendants_of(session: ZkSession, tops: Iterable[str]) -> dict[str, list[str]]:
+    """The same of many, level by level: thousands of topics cost no more round trips than one."""
+    found: dict[str, list[str]] = {top: [] for top in tops}
+    level = [(top, top) for top in found]
     while level:
-        below = session.children_many(level)
-        level = [f"{parent}/{name}" for parent, names in zip(level, below, strict=True) for name in sorted(names or ())]
-        found += level
+        below = session.children_many([path for _, path in level])
+        level = [
+            (top, f"{path}/{name}")
+            for (top, path), names in zip(level, below, strict=True)
+            for name in sorted(names or ())
+        ]
+        for top, path in level:
+            found[top].append(path)
     return found
 
 

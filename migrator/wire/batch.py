@@ -111,11 +111,15 @@ class Batch:
         return self.base_offset + len(self.values) + len(self.control_records) - 1
 
 
+class BatchTooLargeError(UnencodableError):
+    """Each record is as it should be; together they take more than BATCH_BYTES_MAX."""
+
+
 # --- writing ------------------------------------------------------------------------------------------------
 
 
 def build_batch(*, base_offset: int, leader_epoch: int, timestamp_ms: int, values: Sequence[bytes]) -> bytes:
-    """A data batch. values: at least one, none of them empty. Raises UnencodableError above BATCH_BYTES_MAX."""
+    """A data batch. values: at least one, none of them empty. Raises BatchTooLargeError above BATCH_BYTES_MAX."""
     assert values, "a batch needs records"
     assert all(values), "each record needs a value"
     records = bytearray()
@@ -155,7 +159,7 @@ def _built(
 ) -> bytes:
     size = HEADER_BYTES + len(records)
     if size > BATCH_BYTES_MAX:
-        raise UnencodableError(f"the batch takes {size} bytes, but the metadata log accepts {BATCH_BYTES_MAX}")
+        raise BatchTooLargeError(f"the batch takes {size} bytes, but the metadata log accepts {BATCH_BYTES_MAX}")
     checked = AFTER_CRC.pack(attributes, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count) + records
     return BEFORE_CRC.pack(base_offset, size - NOT_IN_LENGTH, leader_epoch, MAGIC, crc32c(checked)) + checked
 

@@ -41,6 +41,7 @@ def oddities(cluster: Cluster) -> dict[str, bytes]:
         f"/config/topics/{TOPICS[2]}": BAD,
         "/config/topics/nobody": BAD,
         "/config/brokers/1": BAD,
+        "/config/brokers/zero": b'{"version":1,"config":{}}',
         "/config/users/a b": UNKNOWN_KEY,
         "/config/users/bob": UNKNOWN_KEY,
         "/config/clients/c": b'{"version":1,"config":{"request_percentage":"Infinity"}}',
@@ -96,6 +97,7 @@ def test_a_spoiled_tree_and_a_fail_over_keep_nobody_waiting_and_nothing_is_delet
         assert left == {ODD_BROKER}
         assert set(cluster.zk.children("/brokers/topics")) >= {*TOPICS, "before", "after"}
         assert not {"twin", "foreign"} & set(cluster.zk.children("/brokers/topics"))
+        assert not cluster.zk.exists("/config/brokers/zero")
         assert alarms(second) == {"Z2K-2107"}
         said = {event.get("code") for event in second.events()}
         assert {"Z2K-2103", "Z2K-2106"} <= said

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from api import cli, client
-from api.client import Client, Refused
+from api.client import Client, Refused, audit_line
 from migrator.errors import FindingError
 from state_machine.commands import Result
 from tests.unit.api.service import BASE, Served
@@ -248,3 +248,12 @@ def test_a_takeover_is_followed_into_dual_write(runner: CliRunner, served: Serve
 def test_no_wait_ends_as_soon_as_it_is_recorded(runner: CliRunner, served: Served) -> None:
     code, found = document(runner, "advance", "--no-wait")
     assert (code, found["phase"]) == (0, None)
+
+
+def test_the_status_line_of_the_audits_says_the_last_and_the_next() -> None:
+    seen: dict[str, Any] = {
+        "every_s": 900, "next_at": 1_030.0, "last": 7, "result": "diverged", "finished_at": 990.0, "differences": 2
+    }  # fmt: skip
+    assert audit_line(seen, 1_000.0) == "audits  audit 7 diverged 10 s ago, 2 different; the next one in 30 s"
+    assert audit_line({**seen, "last": None, "next_at": 1.0}, 5.0) == "audits  none has finished yet; the next one now"
+    assert "off" in audit_line({**seen, "every_s": 0}, 5.0)

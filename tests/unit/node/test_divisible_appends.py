@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from random import Random
@@ -20,7 +21,6 @@ from migrator.node.metrics import Metrics
 from migrator.node.periodic_tasks import fence_silent
 from migrator.raft.types import Payload
 from migrator.wire.batch import Batch, read_batch
-from migrator.wire.codec import UnencodableError
 from migrator.wire.messages.brokers import (
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
@@ -28,13 +28,26 @@ from migrator.wire.messages.brokers import (
     RegistrationListener,
     UnregisterBrokerRequest,
 )
+from migrator.wire.messages.configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
 from migrator.wire.messages.partitions import (
     AlterPartitionPartition,
     AlterPartitionRequest,
     AlterPartitionTopic,
     IsrBroker,
 )
-from migrator.wire.messages.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from migrator.wire.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
 from migrator.wire.records import decode_record
 from tests.support.builders import a_broker, a_partition, a_topic, an_id, an_image
 from tests.support.situations import CLUSTER, the_settings
@@ -386,13 +399,66 @@ def test_what_has_to_be_whole_is_one_batch_whatever_it_takes(monkeypatch: pytest
     story(told)
 
 
-def test_what_has_to_be_whole_and_is_too_large_is_an_error_that_changes_nothing() -> None:
+def large_configs() -> CreateTopicsRequest:
+    """Each topic may be so, and all of them do not fit into one batch."""
+    config = CreatableTopicConfig(
+        "follower.replication.throttled.replicas", ",".join(["1000000000:1000000000"] * 1_400)
+    )
+    return CreateTopicsRequest(tuple(CreatableTopic(f"topic-{each}", 1, 1, configs=(config,)) for each in range(300)))
+
+
+def a_long_config() -> IncrementalAlterConfigsRequest:
+    config = IncrementalAlterableConfig("follower.replication.throttled.replicas", 0, ",".join(["0:1"] * 10_000))
+    return IncrementalAlterConfigsRequest((IncrementalAlterConfigsResource(2, "orders", (config,)),))
+
+
+@pytest.mark.parametrize(
+    ("asked", "version", "error", "limit"),
+    [(large_configs(), 7, Error.POLICY_VIOLATION, "8388608"), (a_long_config(), 1, Error.INVALID_CONFIG, "32767")],
+)
+def test_what_has_to_be_whole_and_is_too_large_is_refused_and_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, asked: Any, version: int, error: Error, limit: str
+) -> None:
+    """At the real limit of the log. The leader goes on, and takes the next request."""
+    monkeypatch.setattr("migrator.wire.batch.BATCH_BYTES_MAX", 8 * 1024 * 1024)
+
     async def told() -> None:
         controller, raft = a_leader(ten())
-        with pytest.raises(UnencodableError, match="the metadata log accepts 512"):
-            await controller.submit(a_topic_of(20), 7)
+        refused: Any = await controller.submit(asked, version)
+        results = refused.topics if isinstance(refused, CreateTopicsResponse) else refused.responses
+        assert {each.error_code for each in results} == {error}
+        assert all("Z2K-2135" in str(each.error_message) for each in results), results[0]
+        assert all(limit in str(each.error_message) for each in results)
         assert not raft.appends
         assert controller.newest is controller.image
         assert controller.lag() == 0
+        waiting = asyncio.ensure_future(controller.submit(a_topic_of(20), 7))
+        await asyncio.sleep(0.01)
+        controller.committed(raft.end)
+        taken = await waiting
+        assert isinstance(taken, CreateTopicsResponse)
+        assert taken.topics[0].error_code == 0
+
+    story(told)
+
+
+def test_many_deletions_in_one_request_are_decided_apart_and_hold_the_loop_up_no_longer_than_a_slice() -> None:
+    async def told() -> None:
+        image = an_image(*(a_topic(f"topic-{number}") for number in range(5_000)))
+        controller, raft = a_leader(image)
+        names = tuple(DeleteTopicState(name=name) for name in sorted(topic.name for topic in image.topics.values()))
+        waiting = asyncio.ensure_future(controller.submit(DeleteTopicsRequest(topics=names), 6))
+        longest, before = 0.0, time.perf_counter()
+        while not waiting.done():
+            await asyncio.sleep(0)
+            longest, before = max(longest, time.perf_counter() - before), time.perf_counter()
+            if controller.lag() and not controller._is_apart:
+                controller.committed(raft.end)
+        reply = waiting.result()
+        assert isinstance(reply, DeleteTopicsResponse)
+        assert {each.error_code for each in reply.responses} == {0}
+        assert not controller.image.topics
+        assert len(raft.appends) == 10, "slices of 500"
+        assert longest < 1.0
 
     story(told)

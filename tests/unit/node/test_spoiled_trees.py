@@ -116,6 +116,9 @@ MENDED: dict[str, dict[str, bytes | None]] = {
     },
     "a broker's configuration": {paths.broker_config("1"): BAD},
     "a broker's that the log does not have": {paths.broker_config("77"): BAD, paths.broker_config(""): BAD},
+    "an empty one of a broker that is no number": {paths.broker_config("zero"): b'{"version":1,"config":{}}'},
+    "one without data of a broker that is no number": {paths.broker_config("zero"): b""},
+    "a bad one of a broker that is no number": {paths.broker_config("zero"): BAD},
     "a broker that is no number": {paths.broker_config("seven"): CONFIG},
     "a user with an unknown key": {"/config/users/alice": CONFIG},
     "a user that is no JSON": {"/config/users/alice": BAD},
@@ -200,7 +203,7 @@ def test_after_a_fail_over_zookeeper_says_what_the_log_says(oddities: dict[str, 
         tree = read_tree(driver.session)
         assert tree.problems == []
         assert diff(as_image(tree, IMAGE), IMAGE).is_empty
-        for name in ("foreign", "twin", "x", "y", "nobody"):
+        for name in ("foreign", "twin", "x", "y", "nobody", "zero", "seven"):
             assert not [each for each in ensemble.nodes if name in each.split("/")]
         for topic in IMAGE.topics.values():
             for each in topic.partitions:

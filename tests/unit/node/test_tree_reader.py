@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from migrator.driver.mirror import Shape, plan
 from migrator.model.diff import diff
 from migrator.model.image import EMPTY, Position
-from migrator.node.tree_reader import descendants, moved_since, read_guards, read_tree
+from migrator.node.tree_reader import descendants, descendants_of, moved_since, read_guards, read_tree
 from migrator.zk import paths
 from migrator.zk.multi import Create
 from tests.support.builders import a_claim, a_topic, an_image
@@ -122,3 +124,21 @@ def test_everything_below_a_path_is_found_parents_first() -> None:
     assert found[0] == paths.partition("orders", 0)
     assert found.index(paths.partition("orders", 2)) < found.index(paths.state("orders", 2))
     assert len(found) == 6
+
+
+def test_what_lies_below_many_topics_is_read_level_by_level() -> None:
+    _, session = a_tree("orders", "payments", "refunds")
+    asked: list[int] = []
+    children_many = session.children_many
+
+    def counted(places: list[str]) -> Iterator[list[str] | None]:
+        asked.append(len(places))
+        return children_many(places)
+
+    session.children_many = counted  # type: ignore[method-assign, assignment]
+    tops = [paths.topic(name) for name in ("orders", "payments", "refunds", "nobody")]
+    found = descendants_of(session, tops)  # type: ignore[arg-type]
+    assert asked == [4, 3, 9, 9]
+    assert found == {top: descendants(session, top) for top in tops}  # type: ignore[arg-type]
+    assert found[paths.topic("nobody")] == []
+    assert found[paths.topic("orders")][0] == paths.partitions("orders")

@@ -132,7 +132,7 @@ class World:
         observer = ClusterObserver(control, self.clock, lambda connect: self.zookeeper)
         self.inspections = Inspections(self.store, self.runner, self.settings, self.clock)
         keeper = Keeper(self.store, self.launcher, clock=self.clock, steady=self.clock_steady)
-        acts = Acts(self.store, control, keeper, self.inspections, self.settings, self.clock)
+        acts = Acts(self.store, control, keeper, self.inspections, self.settings, self.clock, self.clock_steady)
         wishes = Wishes(self.store, control, self.inspections, self.clock)
         self.reconciler = Reconciler(
             self.store, observer, wishes, acts, self.inspections, pause_s=0.5, clock=self.clock

@@ -1,0 +1,71 @@
+"""Audits of dual-write by a schedule, with a real cluster: a difference planted in ZooKeeper closes the way forward."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from migrator.lab.laboratory import Laboratory
+from migrator.lab.properties import write
+from tests.e2e.support import ready_cluster, wait_for, wait_zookeeper_rules
+from tests.e2e.test_service import HELD, ServiceUnderTest
+
+pytestmark = pytest.mark.lab
+
+EVERY_S = 8
+PLANTED = "/config/clients/planted"
+
+
+def edge(service: ServiceUnderTest, signal: str) -> dict[str, Any]:
+    return next(each for each in service.get("/gates")["items"] if each["signal"] == signal)
+
+
+def codes(service: ServiceUnderTest) -> set[str]:
+    """What keeps steps forward closed."""
+    return {code for check in edge(service, "advance")["checks"] if not check["holds"] for code in check["codes"]}
+
+
+def found(service: ServiceUnderTest) -> set[str]:
+    return {each["code"] for each in service.get()["findings"]}
+
+
+def why_not(service: ServiceUnderTest, **wanted: Any) -> str | None:
+    seen = service.get()["audit_schedule"]
+    return None if all(seen[key] == value for key, value in wanted.items()) else str(seen)
+
+
+def test_a_planted_difference_closes_the_way_forward_alone_until_it_is_gone(laboratory: Laboratory) -> None:
+    with ready_cluster(laboratory, topics=3, extra=HELD) as (cluster, controller):
+        write(controller.properties_file, controller.spec.properties())
+        controller.format()
+        service = ServiceUnderTest(laboratory, cluster, controller)
+        service.config.write_text(service.config.read_text() + f"audit_every_s = {EVERY_S}\n")
+        service.start()
+        service.create()
+        service.to_ready()
+        service.step("advance", "DUAL_WRITE", to="DUAL_WRITE")
+
+        wait_for(lambda: why_not(service, result="passed", diverged_twice=False), 60, "an audit passed")
+        wait_for(lambda: None if codes(service) == {"Z2K-4008"} else str(codes(service)), 30, "all audited")
+        cluster.zk.create(PLANTED, json.dumps({"version": 1, "config": {"producer_byte_rate": "4711"}}).encode())
+        wait_for(lambda: why_not(service, result="diverged", diverged_twice=True, differences=1), 60, "two diverged")
+        assert "Z2K-4025" in codes(service)
+        wait_for(lambda: None if "Z2K-4025" in found(service) else str(found(service)), 10, "the finding is open")
+        back = edge(service, "rollback")
+        assert back["holds"], back
+        assert "1 different" in back["checks"][-1]["seen"]
+        metrics = service.http.get(service.url + "/metrics").text
+        assert 'zk2kraft_audit_diverged_twice{migration="lab"} 1.0' in metrics
+        assert "diverged" in service.http.get(f"{service.url}/migrations/1").text
+
+        service.kill()
+        service.start()
+        assert "Z2K-4025" in codes(service), "a restart forgets nothing"
+        cluster.zk.delete(PLANTED)
+        wait_for(lambda: why_not(service, result="passed", diverged_twice=False), 60, "it passed again")
+        wait_for(lambda: None if codes(service) == {"Z2K-4008"} else str(codes(service)), 30, "the finding is gone")
+        service.step("rollback", "ROLLED_BACK")
+        wait_zookeeper_rules(cluster)
+        service.stop()
