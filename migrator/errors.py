@@ -953,7 +953,8 @@ CONFIG_MISSING = Finding(
     code="Z2K-3011",
     says="{file}: {key} is missing ({reason}).",
     means="A controller cannot start without it.",
-    remedy="Add the key; a stock Kafka controller needs it as well.",
+    remedy="Add the key, which a stock Kafka controller needs as well. Where it says (the file itself): name a file "
+    "that exists and that this user may read.",
 )
 DIRECTORY_UNUSABLE = Finding(
     code="Z2K-3012",
@@ -1252,6 +1253,12 @@ PATH_OUTSIDE = Finding(
     says="{path} of controller {node} lies outside the directories that this service may use: {roots}.",
     means="The service neither reads this file nor starts a controller with it.",
     remedy="Move the file, or add its directory to `roots` in the service's configuration and start the service again.",
+)
+NO_CLUSTER_ID = Finding(
+    code="Z2K-4198",
+    says="{given} is no cluster id: it has to be 22 characters of base64 (A-Z a-z 0-9 - _) that stand for 16 bytes.",
+    means="Kafka's storage tool refuses it as well. A directory with another id than the cluster's is of no use.",
+    remedy="Take the id that stands in ZooKeeper: `zookeeper-shell HOST:PORT/chroot get /cluster/id`.",
 )
 STARTED_ELSEWHERE = Finding(
     code="Z2K-4199",
