@@ -4,7 +4,8 @@ In:   `python -m benchmarks.audit [--topics N ...] [--partitions N] [--warm N]`.
 Out:  a line of JSON for each audit.
 Elsewhere: the rehearsal that is audited (rehearse.py).
 Fails when an audit does not say that the copy is the tree.
-Memory is the most of all processes of an audit together (proportional set size, looked at four times a second).
+Memory is the most of all processes of an audit together (proportional set size), processor time their sum; both are
+looked at four times a second.
 """
 
 from __future__ import annotations
@@ -51,16 +52,16 @@ class Audited(msgspec.Struct, frozen=True):
 
 def audit(tree: SeededTree, zookeeper: str, copy: Path, engine: str) -> Audited:
     """One process from its start to its end."""
-    began, before = time.monotonic(), os.times()
+    began = time.monotonic()
     words = ["audit", "-z", zookeeper, "--kraft", str(copy), "--engine", engine, "--master", MASTER, "--json"]
     process = subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, start_new_session=True)
     watch = _Watch(process.pid)
     said, _ = process.communicate()
-    took_s, after = time.monotonic() - began, os.times()
+    took_s = time.monotonic() - began
     assert process.returncode == 0, said.decode()
-    cpu_s = after.children_user + after.children_system - before.children_user - before.children_system
+    peak_mb, cpu_s = watch.found()
     steps = msgspec.json.decode(said)["seconds"]
-    return Audited(engine, _size(tree), round(took_s, 2), round(cpu_s, 1), watch.peak_mb(), steps)
+    return Audited(engine, _size(tree), round(took_s, 2), round(cpu_s, 1), peak_mb, steps)
 
 
 def audits_in_one_session(tree: SeededTree, zookeeper: str, copy: Path, scratch: Path, count: int) -> list[Audited]:
@@ -82,21 +83,25 @@ def _size(tree: SeededTree) -> int:
 
 
 class _Watch:
-    """Memory of a process and all below it, looked at until it ends."""
+    """Memory and processor time of a process and all below it, looked at until it ends."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._peak_kb = 0
+        self._ticks: dict[int, int] = {}
         self._thread = threading.Thread(target=self._look)
         self._thread.start()
 
-    def peak_mb(self) -> int:
+    def found(self) -> tuple[int, float]:
+        """The most memory in MB, and the processor's seconds."""
         self._thread.join()
-        return self._peak_kb // 1024
+        return self._peak_kb // 1024, sum(self._ticks.values()) / os.sysconf("SC_CLK_TCK")
 
     def _look(self) -> None:
         while Path(f"/proc/{self._pid}/smaps_rollup").exists():
-            found = sum(_memory_kb(each) for each in _family(self._pid))
+            family = _family(self._pid)
+            self._ticks |= {each: max(_ticks(each), self._ticks.get(each, 0)) for each in family}
+            found = sum(_memory_kb(each) for each in family)
             if not found:
                 return
             self._peak_kb = max(self._peak_kb, found)
@@ -113,6 +118,15 @@ def _family(pid: int) -> list[int]:
     except OSError:
         return []
     return [pid, *(found for each in below for found in _family(int(each)))]
+
+
+def _ticks(pid: int) -> int:
+    """User and system time; a process that is gone has none."""
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return int(words[11]) + int(words[12])
 
 
 def _memory_kb(pid: int) -> int:

@@ -8,6 +8,7 @@ Elsewhere: the engines (quick.py, spark_job.py).
 from __future__ import annotations
 
 import os
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,9 @@ from migrator.zk.session import ZkSession
 
 REHEARSAL = "zk2kraft-rehearsal"
 """The mark of a rehearsal's directory: by how much the copy's producer ids are ahead, and when it was read."""
+
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/")
+"""What becomes of `s3a://bucket/name` as a path."""
 
 REPORT_FILE = "report.json"
 """What an audit said, beside what it kept."""
@@ -102,7 +106,9 @@ def _quick(zookeeper: str, kraft: str, rules: Rules, passwords: EncoderSettings 
 
 
 def empty_directory(directory: Path) -> None:
-    """Create it if need be, for its owner alone. Raises Z2K-5004 when it holds anything."""
+    """Create it if need be, for its owner alone. Raises Z2K-5004 when it holds anything, or is no directory's name."""
+    if _ADDRESS.match(str(directory)):
+        raise AUDIT_OUT_UNUSABLE.error(directory=str(directory), reason="it is an address, not a mounted directory")
     try:
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o700)

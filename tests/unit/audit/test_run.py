@@ -64,3 +64,15 @@ def test_a_rehearsal_says_how_far_its_producer_ids_are_ahead_and_when_it_was_rea
 def test_a_directory_without_a_finished_audit_cannot_be_replayed(tmp_path: Path) -> None:
     with pytest.raises(FindingError, match="Z2K-5001"):
         replay(tmp_path)
+
+
+@pytest.mark.parametrize("out", ["s3a://bucket/audit", "hdfs://name/audit", "file:///tmp/audit"])
+def test_an_address_is_no_directory_and_nothing_is_made_of_it(
+    out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would become a directory of that name below the working directory, which no executor elsewhere sees."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FindingError) as refused:
+        empty_directory(Path(out))
+    assert refused.value.code == AUDIT_OUT_UNUSABLE.code
+    assert list(tmp_path.iterdir()) == []
