@@ -144,14 +144,15 @@ def check(zookeeper: str, controllers: list[Path], *, clients: bool, as_json: bo
         else:
             print(f"could not check: {error}", file=sys.stderr)
         return COULD_NOT_CHECK
-    code = preflight.exit_code(found)
+    code, unknown = preflight.exit_code(found), preflight.not_looked_at(controllers, clients=clients)
     seen = {"topics": len(tree.topics), "partitions": tree.partition_count(), "brokers": sorted(tree.brokers)}
     if as_json:
-        _print_json({"exit": code, **seen, "findings": [each.as_json() for each in found]})
+        _print_json({"exit": code, **seen, "findings": [each.as_json() for each in found], "not_looked_at": unknown})
         return code
     print(f"{seen['topics']} topics, {seen['partitions']} partitions, brokers {seen['brokers']}")
     for each in found:
         print(f"{each.finding.severity.value:6} {each.code}  {each.text}\n       {each.finding.remedy}")
+    print("not looked at:", *unknown, sep="\n  ")
     print({0: "go: nothing stands in the way", 1: "go, with warnings", 2: "blocked"}[code])
     return code
 

@@ -953,7 +953,8 @@ CONFIG_MISSING = Finding(
     code="Z2K-3011",
     says="{file}: {key} is missing ({reason}).",
     means="A controller cannot start without it.",
-    remedy="Add the key; a stock Kafka controller needs it as well.",
+    remedy="Add the key, which a stock Kafka controller needs as well. Where it says (the file itself): name a file "
+    "that exists and that this user may read.",
 )
 DIRECTORY_UNUSABLE = Finding(
     code="Z2K-3012",
@@ -1253,6 +1254,12 @@ PATH_OUTSIDE = Finding(
     means="The service neither reads this file nor starts a controller with it.",
     remedy="Move the file, or add its directory to `roots` in the service's configuration and start the service again.",
 )
+NO_CLUSTER_ID = Finding(
+    code="Z2K-4198",
+    says="{given} is no cluster id: it has to be 22 characters of base64 (A-Z a-z 0-9 - _) that stand for 16 bytes.",
+    means="Kafka's storage tool refuses it as well. A directory with another id than the cluster's is of no use.",
+    remedy="Take the id that stands in ZooKeeper: `zookeeper-shell HOST:PORT/chroot get /cluster/id`.",
+)
 STARTED_ELSEWHERE = Finding(
     code="Z2K-4199",
     says="Controller {node} does not answer, and this service starts none (start_controllers = false).",
@@ -1347,6 +1354,13 @@ AUDIT_OUT_UNUSABLE = Finding(
     says="{directory} cannot be used for this audit: {reason}.",
     means="Nothing was read or compared. What an earlier audit kept is never written over.",
     remedy="Name a directory that does not exist or is empty; to look at an earlier audit again, name the one it kept.",
+)
+AUDIT_ROWS_LOST = Finding(
+    code="Z2K-2201",
+    says="The audit lost rows: it was to {step} {expected} and has {found}.",
+    means="A part of one side was not compared, so nothing can be said; this audit is incomplete.",
+    remedy="Name an output directory that every Spark executor sees and that nothing else changes, then run the audit "
+    "again.",
 )
 
 # --- 6xxx: laboratory and set-up --------------------------------------------------------------------------

@@ -85,7 +85,10 @@ def _with_driver(known: Evidence, status: dict[str, Any]) -> Evidence:
 
 
 def _lagging(dual_write: dict[str, Any]) -> tuple[int, int, float] | None:
-    partitions = dual_write.get("lagging_partitions")
+    """Versions of ours before this key never leave a state behind. None: the mirror is made anew just now."""
+    if "lagging_partitions" not in dual_write:
+        return 0, 0, 0.0
+    partitions = dual_write["lagging_partitions"]
     return None if partitions is None else (partitions, dual_write["lagging_operations"], dual_write["lagging_s"])
 
 

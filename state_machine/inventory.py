@@ -91,6 +91,10 @@ def _contradiction(inventory: Inventory, entry: ControllerEntry, config: NodeCon
     if config.node_id != entry.node_id:
         reason = f"node.id is {config.node_id}, the inventory says {entry.node_id}"
         return CONTROLLER_FILES_DISAGREE.found(file=entry.properties, reason=reason)
+    if set(config.voter_ids) != set(inventory.node_ids):
+        voters, ours = sorted(config.voter_ids), sorted(inventory.node_ids)
+        reason = f"controller.quorum.voters names nodes {voters}, the inventory {ours}; the service needs all of them"
+        return CONTROLLER_FILES_DISAGREE.found(file=entry.properties, reason=reason)
     if config.metadata_log_dir.resolve() != Path(entry.data).resolve():
         reason = f"its metadata log is in {config.metadata_log_dir}, the inventory says {entry.data}"
         return CONTROLLER_FILES_DISAGREE.found(file=entry.properties, reason=reason)

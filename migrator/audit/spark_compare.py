@@ -1,18 +1,17 @@
-"""Compare the rows of both sides in Spark.
+"""Fold and judge the rows of both sides in Spark, in one stage.
 
-In:   DataFrames of rows (`SIDE_SCHEMA`), one for each side.
-Out:  `joined`: every key once, with whether the texts of its facts are equal, and both texts where they are not;
-      `judged`: for those, what became of the key, one row per difference.
-Elsewhere: the rules (compare.py, the same as in the quick engine), which looks there are (spark_job.py).
-Rules: a key is equal only by its facts; everything else goes through `compare.judge`. A partition or a configuration
-that one side lacks is not told when that side lacks its topic too, or could not read it: the topic is the difference.
-A row that was not read is always told.
+In:   a DataFrame of rows (`INPUT_SCHEMA`) with the subjects together (spark_fold.py).
+Out:  `judged`: every key that is not equal, one row per difference; the equal ones as numbers, of subjects without any
+      difference as one number for each task (no subject), else for each subject; and how many rows each task took.
+Elsewhere: what becomes of a subject (subjects.py), the rules (compare.py), which looks there are (spark_job.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -20,13 +19,16 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from migrator.audit.compare import Difference, Outcome, Rules, judge, unread_key
-from migrator.audit.normalise import FAMILIES, PARTITIONS, TOPIC_CONFIGS, TOPICS
-from migrator.audit.rows import WHOLE_SIDE, facts_of_text, facts_text
+from migrator.audit.compare import Difference, Kind, Outcome, Rules
+from migrator.audit.log_fold import Fold
+from migrator.audit.normalise import FAMILIES
+from migrator.audit.rows import WHOLE_SIDE, SideRow, facts_text
+from migrator.audit.spark_sources import ZOOKEEPER, InputRow
+from migrator.audit.subjects import JudgedKey, Key, ZkRow, judge_subject
 
 JUDGED_SCHEMA: Final = (
-    "family string, key string, subject string, outcome string, nth int, field string, kind string, zookeeper string, "
-    "log string, rule string, mzxid bigint, offset bigint"
+    "family string, key string, subject string, outcome string, keys bigint, nth int, field string, kind string, "
+    "zookeeper string, log string, rule string, mzxid bigint, offset bigint"
 )
 _JUDGED_ARROW: Final = pa.schema(
     [
@@ -34,6 +36,7 @@ _JUDGED_ARROW: Final = pa.schema(
         ("key", pa.string()),
         ("subject", pa.string()),
         ("outcome", pa.string()),
+        ("keys", pa.int64()),
         ("nth", pa.int32()),
         ("field", pa.string()),
         ("kind", pa.string()),
@@ -48,95 +51,115 @@ _JUDGED_ARROW: Final = pa.schema(
 IDENTITY: Final = ("family", "key", "field", "kind", "zookeeper", "log")
 """A difference is the same in two looks when all of these are: nothing of it moved in between."""
 
+TAKEN: Final = "taken"
+"""The outcome of the row that says how many rows a task took."""
 
-def joined(zookeeper: DataFrame, log: DataFrame) -> DataFrame:
-    """The full outer join of both sides by family and key. What is equal needs no text: it is in the inputs."""
-    left, right = zookeeper.alias("z"), log.alias("l")
-    both = left.join(right, (F.col("z.family") == F.col("l.family")) & (F.col("z.key") == F.col("l.key")), "full_outer")
-    problem = F.coalesce(F.col("z.problem"), F.lit(""))
-    equal = F.coalesce((F.col("z.facts") == F.col("l.facts")) & (problem == ""), F.lit(False))
-    rows = both.select(
-        F.coalesce("z.family", "l.family").alias("family"),
-        F.coalesce("z.key", "l.key").alias("key"),
-        F.coalesce("z.subject", "l.subject").alias("subject"),
-        equal.alias("equal"),
-        (F.col("z.facts").isNotNull() & F.col("l.facts").isNotNull()).alias("on_both"),
-        F.when(~equal, F.col("z.facts")).alias("zookeeper"),
-        F.when(~equal, F.col("l.facts")).alias("log"),
-        problem.alias("problem"),
-        F.col("z.version").alias("mzxid"),
-        F.col("l.version").alias("offset"),
-    )
-    return rows.where(F.col("family") != WHOLE_SIDE)
+ROWS_PER_BATCH: Final = 5_000
+
+JudgedRow = tuple[Any, ...]
+_SUBJECT: Final = itemgetter(1)
 
 
-def judged(rows: DataFrame, rules: Rules) -> DataFrame:
-    """What became of every key whose texts differ. rows: as `joined` gives them. rules: without names of topics."""
-    return _in_scope(rows).select(*_Judge.COLUMNS).mapInArrow(_Judge(rules), JUDGED_SCHEMA)
-
-
-def _in_scope(rows: DataFrame) -> DataFrame:
-    """What is not equal, without what goes with its topic.
-
-    topic_exists: whether either side has the topic that the row is about.
-    """
-    topics = rows.where(F.col("family") == TOPICS)
-    known = topics.select("subject", F.col("on_both").alias("topic_on_both"), F.lit(True).alias("topic_exists"))
-    marked = rows.where(~F.col("equal")).join(known, "subject", "left")
-    marked = marked.fillna(False, ["topic_on_both", "topic_exists"])
-    goes_along = (F.col("family") == PARTITIONS) | ((F.col("family") == TOPIC_CONFIGS) & F.col("topic_exists"))
-    one_sided = ~F.col("on_both") & (F.col("problem") == "")
-    return marked.where(~(goes_along & one_sided & ~F.col("topic_on_both")))
-
-
-class _Judge:
-    """For `mapInArrow`: the rules of compare.py, key by key."""
-
-    COLUMNS: Final = ("family", "key", "subject", "zookeeper", "log", "problem", "mzxid", "offset", "topic_exists")
+class SubjectJudge:
+    """For `mapInArrow`: the rows of whole subjects, to what became of their keys."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            found = [row for each in batch.to_pylist() for row in self._rows(each)]
-            if found:
-                columns = [pa.array(column, field.type) for column, field in _by_column(found)]
-                yield pa.RecordBatch.from_arrays(columns, schema=_JUDGED_ARROW)
+        taken = 0
+        equal: Counter[str] = Counter()
+        found: list[JudgedRow] = []
+        rows = (row for batch in batches for row in zip(*(each.to_pylist() for each in batch.columns), strict=True))
+        for subject, members in groupby(rows, key=_SUBJECT):
+            read = list(members)
+            taken += len(read)
+            found += self._subject(subject, read, equal)
+            if len(found) >= ROWS_PER_BATCH:
+                yield _batch(found)
+                found = []
+        found += [_count(family, None, Outcome.EQUAL, keys) for family, keys in equal.items()]
+        yield _batch([*found, _count(WHOLE_SIDE, None, TAKEN, taken)])
 
-    def _rows(self, each: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
-        outcome, found = self._judge(each)
-        place = each["family"], each["key"], each["subject"], outcome.value
-        moved = each["mzxid"], each["offset"]
-        if not found:
-            yield *place, 0, "", "", "null", "null", "", *moved
-        for nth, one in enumerate(found):
-            told = one.field_, str(one.kind), facts_text(one.zookeeper), facts_text(one.log), one.rule
-            yield *place, nth, *told, *moved
-
-    def _judge(self, each: dict[str, Any]) -> tuple[Outcome, list[Difference]]:
-        family, key = each["family"], each["key"]
-        if each["problem"]:
-            return Outcome.NOT_READ, [unread_key(family, key, each["problem"])]
-        topics = frozenset([key] if family == TOPIC_CONFIGS and each["topic_exists"] else [])
-        sides = facts_of_text(each["zookeeper"]), facts_of_text(each["log"])
-        mzxid = -1 if each["mzxid"] is None else each["mzxid"]
-        return judge(family, key, *sides, replace(self._rules, topics=topics), mzxid)
+    def _subject(self, subject: str, rows: list[InputRow], equal: Counter[str]) -> list[JudgedRow]:
+        """Counts equal keys in `equal` where nothing of the subject is to be looked at again."""
+        log, problem = _folded(subject, rows)
+        if problem is not None:
+            return [_unread(subject, problem)]
+        judged = list(judge_subject(subject, _of_zookeeper(rows), log, self._rules))
+        same = Counter(each.family for each in judged if each.outcome is Outcome.EQUAL)
+        if sum(same.values()) == len(judged):
+            equal.update(same)
+            return []
+        counted = [_count(family, subject, Outcome.EQUAL, keys) for family, keys in same.items()]
+        told = (each for each in judged if each.outcome is not Outcome.EQUAL)
+        return [*counted, *chain.from_iterable(_rows(each, subject) for each in told)]
 
 
-def _by_column(rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, Any]]:
-    return zip(zip(*rows, strict=True), _JUDGED_ARROW, strict=True)
+def _of_zookeeper(rows: Iterable[InputRow]) -> Iterator[ZkRow]:
+    for side, _, mzxid, _, family, key, text, problem in rows:
+        if side == ZOOKEEPER:
+            yield ZkRow(family, key or "", text, mzxid, problem)
+
+
+def _folded(subject: str, rows: Iterable[InputRow]) -> tuple[Mapping[Key, SideRow], SideRow | None]:
+    """What the records of a subject add up to, or why they do not."""
+    fold = Fold()
+    for side, _, offset, _, kind, _, data, _ in rows:
+        if side != ZOOKEEPER:
+            fold.take(offset, kind, data or "", subject)
+    facts = list(fold.rows())
+    if facts and facts[0].family == WHOLE_SIDE:
+        return {}, facts[0]
+    return {(row.family, row.key): row for row in facts}, None
+
+
+def _rows(judged: JudgedKey, subject: str) -> Iterator[JudgedRow]:
+    place = judged.family, judged.key, subject, judged.outcome.value
+    moved = judged.mzxid, judged.offset
+    if not judged.differences:
+        yield *place, 1, 0, "", "", "null", "null", "", *moved
+    for nth, one in enumerate(judged.differences):
+        told = one.field_, str(one.kind), facts_text(one.zookeeper), facts_text(one.log), one.rule
+        yield *place, int(nth == 0), nth, *told, *moved
+
+
+def _unread(subject: str, row: SideRow) -> JudgedRow:
+    told = "", str(Kind.NOT_READ), "null", "null", row.problem
+    return WHOLE_SIDE, row.key, subject, Outcome.NOT_READ.value, 1, 0, *told, None, None
+
+
+def _count(family: str, subject: str | None, outcome: str, keys: int) -> JudgedRow:
+    return family, "", subject, str(outcome), keys, 0, "", "", "null", "null", "", None, None
+
+
+def _batch(rows: Sequence[JudgedRow]) -> pa.RecordBatch:
+    columns = zip(zip(*rows, strict=True), _JUDGED_ARROW, strict=True)
+    return pa.RecordBatch.from_arrays([pa.array(column, field.type) for column, field in columns], schema=_JUDGED_ARROW)
 
 
 # --- what comes to the driver ------------------------------------------------------------------------------
 
+Counts = Mapping[tuple[str, str], int]
+"""Keys by (family, outcome)."""
 
-def counts(rows: DataFrame, verdicts: DataFrame) -> list[tuple[str, Outcome, int]]:
-    """(family, outcome, keys)."""
-    equal = rows.where("equal").select("family", F.lit(Outcome.EQUAL.value).alias("outcome"))
-    rest = verdicts.where("nth = 0").select("family", "outcome")
-    found = equal.unionByName(rest).groupBy("family", "outcome").count().collect()
-    return [(row["family"], Outcome(row["outcome"]), row["count"]) for row in found]
+
+def counting() -> dict[tuple[str, str], Column]:
+    """What to observe of judged rows: the keys of each family by outcome, what a side did not give, rows taken."""
+    wanted = [(family, outcome.value) for family in FAMILIES for outcome in Outcome]
+    wanted += [(WHOLE_SIDE, Outcome.NOT_READ.value), (WHOLE_SIDE, TAKEN)]
+    return {each: _keys(*each) for each in wanted}
+
+
+def _keys(family: str, outcome: str) -> Column:
+    counts = (F.col("family") == family) & (F.col("outcome") == outcome)
+    return F.coalesce(F.sum(F.when(counts, F.col("keys"))), F.lit(0))
+
+
+def counts(verdicts: DataFrame) -> Counts:
+    """The same, of rows that were kept."""
+    found = verdicts.groupBy("family", "outcome").agg(F.sum("keys").alias("keys")).collect()
+    return {(row["family"], row["outcome"]): row["keys"] for row in found}
 
 
 def first_differences(verdicts: DataFrame, outcomes: Sequence[Outcome], most: int) -> list[Difference]:

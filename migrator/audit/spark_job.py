@@ -1,15 +1,17 @@
 """The Spark audit: everything of both sides, with its inputs kept so that a finding can be replayed.
 
-In:   where ZooKeeper and the log are, a Spark master, a directory to keep things in.
+In:   where ZooKeeper and the log are, a Spark session or the master of one, a directory to keep things in.
 Out:  a `Report`; in the directory, for each look, Parquet files of what was read and of what came of it:
 
     audit.json            what was audited, up to which offset, and which looks there were
-    look-1/zookeeper      rows as ZooKeeper told them          look-1/records   records as the log told them
-    look-1/log            rows that the records add up to      look-1/joined    both sides, key by key
-    look-1/judged         every key that is not equal, with its differences
-    look-2 and later      the same for the subjects that differed before (no `records` when the log did not move)
+    look-1/inputs         rows of both sides as they were read: ZooKeeper's keys, the log's records
+    look-1/judged         every key that is not equal, with its differences, and counts of the equal ones
+    look-2 and later      the same for the subjects that differed before (no records when the log did not move)
 
-Elsewhere: reading (spark_sources.py), folding (spark_fold.py), comparing (spark_compare.py).
+Elsewhere: reading (spark_sources.py), bringing together (spark_fold.py), judging (spark_compare.py).
+A look is two passes: both sides into `inputs`, and `inputs` shuffled by subject into `judged`. Counts come by
+observation. Every row that was written has to be read again and judged, or the look says nothing (Z2K-2201): lost
+files, or a directory that the executors do not share, would pass for two sides without anything.
 A live quorum is first read into segments in a scratch directory, which is deleted at the end like all that Spark
 spills: raw records may hold secrets, and the Parquet files do not. Nothing here collects rows: the driver sees counts,
 transaction markers, what could not be read, and the first differences. With a master that is not `local[...]` the
@@ -29,7 +31,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from migrator.audit.compare import DIFFERENCES_SHOWN, LOOKS_MAX, Outcome, Report, Rules, no_counts, rounded
@@ -41,28 +43,39 @@ from migrator.audit.log_source import dropped_ranges
 from migrator.audit.quick import SETTLE_S
 from migrator.audit.rows import WHOLE_SIDE
 from migrator.audit.seal import Seal
-from migrator.audit.spark_compare import IDENTITY, counts, first_differences, joined, judged
-from migrator.audit.spark_fold import folded, markers_of
+from migrator.audit.spark_compare import (
+    IDENTITY,
+    JUDGED_SCHEMA,
+    TAKEN,
+    Counts,
+    SubjectJudge,
+    counting,
+    counts,
+    first_differences,
+)
+from migrator.audit.spark_fold import committed, is_marker, markers_of, together, with_subjects
 from migrator.audit.spark_session import spark_session
 from migrator.audit.spark_sources import (
-    SIDE_SCHEMA,
-    MetadataLogSource,
+    INPUT_SCHEMA,
+    LOG,
+    READ,
+    READERS_MAX,
+    PartReader,
     SubjectReader,
     ZkReading,
-    ZooKeeperSource,
-    log_options,
     plan_parts,
-    zookeeper_options,
 )
 from migrator.audit.zk_source import describe_tree, topic_names
-from migrator.errors import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE
+from migrator.errors import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE, AUDIT_ROWS_LOST
 from migrator.zk.passwords import EncoderSettings
 from migrator.zk.session import ZkSession
 
 RECORDS_PER_TASK: Final = 50_000
 """What one task folds: some 60 MB of facts."""
 
-TASKS_PER_CORE: Final = 2
+SETTINGS: Final = {"spark.sql.adaptive.enabled": "false", "spark.sql.execution.arrow.maxRecordsPerBatch": "10000"}
+"""Of a session that audits: the shuffle keeps as many tasks as its memory was reckoned with."""
+
 NO_RULES: Final = Rules()
 KEPT: Final = "audit.json"
 SCRATCH: Final = ".scratch"
@@ -70,7 +83,10 @@ UNREAD_NAMED: Final = 20
 
 
 class Kept(msgspec.Struct):
-    """What a replay needs beside the Parquet files. records_of: which look's records each look is made of."""
+    """What a replay needs beside the Parquet files. records_of: which look's records each look is made of.
+
+    rows: how many each look wrote.
+    """
 
     zk: dict[str, Any]
     kraft: dict[str, int]
@@ -79,6 +95,18 @@ class Kept(msgspec.Struct):
     read: str
     tasks: int
     records_of: list[int] = []
+    rows: list[int] = []
+
+
+@dataclass(frozen=True, slots=True)
+class SparkRequest:
+    """What to audit. passwords: the brokers' settings. settle_s: between two looks at a cluster that lives."""
+
+    zookeeper: str
+    kraft: str
+    rules: Rules = NO_RULES
+    settle_s: float = SETTLE_S
+    passwords: EncoderSettings | None = None
 
 
 def spark_audit(
@@ -92,30 +120,59 @@ def spark_audit(
     passwords: EncoderSettings | None = None,
 ) -> Report:
     """out: an empty directory that keeps the audit; None: nothing is kept. passwords: the brokers' settings."""
+    request = SparkRequest(zookeeper, kraft, rules, settle_s, passwords)
+    with _prepared(request, out) as work, spark_session(master, work.scratch) as spark:
+        work.clock.lap("session")
+        return _audited(spark, request, work)
+
+
+def audit_in_session(spark: SparkSession, request: SparkRequest, out: Path | None) -> Report:
+    """The same in a session that runs already, and goes on to. One audit at a time."""
+    with _prepared(request, out) as work:
+        return _audited(spark, request, work)
+
+
+@dataclass(slots=True)
+class _Work:
+    """What an audit knows before it needs Spark."""
+
+    directory: Path
+    scratch: Path
+    clock: _Clock
+    tree: dict[str, Any]
+    names: list[str]
+    log: _LogInput
+
+
+@contextmanager
+def _prepared(request: SparkRequest, out: Path | None) -> Iterator[_Work]:
     clock = _Clock()
     with _directory(out) as directory, _scratch(directory) as scratch:
-        with ZkSession(zookeeper) as session:
-            tree, names = describe_tree(session, zookeeper), topic_names(session)
-        refuse_foreign_log(tree, kraft)
-        seal = kept_facts(rules.read).seal if rules.read else Seal()
-        log = _LogInput(kraft, scratch, seal, tree["cluster_id"])
+        with ZkSession(request.zookeeper) as session:
+            tree, names = describe_tree(session, request.zookeeper), topic_names(session)
+        refuse_foreign_log(tree, request.kraft)
+        seal = kept_facts(request.rules.read).seal if request.rules.read else Seal()
+        log = _LogInput(request.kraft, scratch, seal, tree["cluster_id"])
         log.look()
         clock.lap("plan")
-        with spark_session(master, scratch) as spark:
-            clock.lap("session")
-            readers = int(spark.sparkContext.defaultParallelism)
-            tasks = max(TASKS_PER_CORE * readers, -(-log.plan.records // RECORDS_PER_TASK))
-            kept = Kept(tree, {}, rules.producer_id_margin, rules.copied_zxid, rules.read, tasks)
-            reading = ZkReading.shared(zookeeper, seal, readers, passwords)
-            audit = _Audit(spark, directory, kept, clock)
-            audit.look_at_all(reading, names, log)
-            while audit.wants_another_look():
-                time.sleep(settle_s)  # the cluster lives: what differed may have been on its way
-                log.look()
-                audit.look_again(reading, log)
-            kept.kraft = {"offset": log.plan.offset, "epoch": log.plan.epoch}
-            (directory / KEPT).write_bytes(msgspec.json.encode(kept))
-            return audit.report()
+        yield _Work(directory, scratch, clock, tree, names, log)
+
+
+def _audited(spark: SparkSession, request: SparkRequest, work: _Work) -> Report:
+    log, cores = work.log, int(spark.sparkContext.defaultParallelism)
+    tasks = max(cores, -(-log.plan.records // RECORDS_PER_TASK))
+    rules = request.rules
+    kept = Kept(work.tree, {}, rules.producer_id_margin, rules.copied_zxid, rules.read, tasks)
+    reading = ZkReading.shared(request.zookeeper, log.seal, min(cores, READERS_MAX), request.passwords)
+    audit = _Audit(spark, work.directory, kept, work.clock)
+    audit.look_at_all(reading, work.names, log)
+    while audit.wants_another_look():
+        time.sleep(request.settle_s)  # the cluster lives: what differed may have been on its way
+        log.look()
+        audit.look_again(reading, log)
+    kept.kraft = {"offset": log.plan.offset, "epoch": log.plan.epoch}
+    (work.directory / KEPT).write_bytes(msgspec.json.encode(kept))
+    return audit.report()
 
 
 def replay(directory: Path, *, master: str = "local[*]") -> Report:
@@ -127,9 +184,9 @@ def replay(directory: Path, *, master: str = "local[*]") -> Report:
     kept = msgspec.json.decode(file.read_bytes(), type=Kept)
     with _directory(None) as again, _scratch(again) as scratch, spark_session(master, scratch) as spark:
         clock.lap("session")
-        audit = _Audit(spark, again, msgspec.structs.replace(kept, records_of=[]), clock)
-        for number, records_of in enumerate(kept.records_of, 1):
-            audit.look_at_kept(directory / f"look-{number}", directory / f"look-{records_of}")
+        audit = _Audit(spark, again, msgspec.structs.replace(kept, records_of=[], rows=[]), clock)
+        for number, (records_of, rows) in enumerate(zip(kept.records_of, kept.rows, strict=True), 1):
+            audit.look_at_kept(directory / f"look-{number}", directory / f"look-{records_of}", rows)
         return audit.report()
 
 
@@ -138,14 +195,22 @@ def replay(directory: Path, *, master: str = "local[*]") -> Report:
 
 @dataclass(slots=True)
 class _Look:
-    """One look: where its Parquet files are, and what is known of it. subjects: None when it is about everything."""
+    """One look: where its Parquet files are, and what is known of it. subjects: None when it is about everything.
+
+    records: the look's inputs that the log's rows are in, where they are not in its own.
+    """
 
     directory: Path
-    records: Path
+    inputs: Path
+    rows: int = 0
+    markers: int = 0
+    records: _Look | None = None
     subjects: DataFrame | None = None
+    counts: Counts = field(default_factory=dict)
 
-    def path(self, name: str) -> str:
-        return str(self.directory / name)
+    @property
+    def judged(self) -> str:
+        return str(self.directory / "judged")
 
 
 @dataclass(slots=True)
@@ -159,78 +224,119 @@ class _Audit:
     looks: list[_Look] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.spark.conf.set("spark.sql.shuffle.partitions", str(self.kept.tasks))
+        for name, value in {**SETTINGS, "spark.sql.shuffle.partitions": str(self.kept.tasks)}.items():
+            self.spark.conf.set(name, value)
 
     # --- reading -------------------------------------------------------------------------------------------
 
     def look_at_all(self, reading: ZkReading, names: list[str], log: _LogInput) -> None:
         look = self._next_look()
-        parts = plan_parts(names, self.kept.tasks)
-        source = self.spark.read.format(ZooKeeperSource.name()).options(**zookeeper_options(reading, parts))
-        self._keep(source.load(), look.path("zookeeper"))
-        self.clock.lap("zookeeper")
-        self._read_log(look, log)
-        self.clock.lap("log")
-        self._compare(look, look.path("zookeeper"))
+        reader = PartReader(reading, plan_parts(names, min(self.kept.tasks, READERS_MAX)), log.plan.splits)
+        self._keep_inputs(look, self._read(reader), len(reader))
+        self.clock.lap("read")
+        self._compare(look)
         self.clock.lap("compare")
 
     def look_again(self, reading: ZkReading, log: _LogInput) -> None:
         """Read what differed once more, on both sides. The log is read again only if it has moved."""
         look = self._next_look()
         assert look.subjects is not None, "the first look is about everything"
-        spread = look.subjects.repartition(self.kept.tasks)
-        self._keep(spread.mapInArrow(SubjectReader(reading), SIDE_SCHEMA), look.path("zookeeper"))
+        parts = look.subjects.count()
+        rows = look.subjects.repartition(self.kept.tasks).mapInArrow(SubjectReader(reading), INPUT_SCHEMA)
         if log.moved:
-            self._read_log(look, log)
+            reader = PartReader(reading, [], log.plan.splits)
+            rows, parts = rows.unionAll(self._read(reader)), parts + len(reader)
         else:
-            look.records = self.looks[-2].records
+            look.records = self.looks[-2].records or self.looks[-2]
             self.kept.records_of[-1] = self.kept.records_of[-2]
-        self._compare(look, look.path("zookeeper"))
+        self._keep_inputs(look, rows, parts)
+        self._compare(look)
         self.clock.lap("again")
 
-    def look_at_kept(self, kept: Path, kept_records: Path) -> None:
+    def look_at_kept(self, kept: Path, kept_records: Path, rows: int) -> None:
         look = self._next_look()
-        look.records = kept_records / "records"
-        self._compare(look, str(kept / "zookeeper"))
+        look.inputs, look.rows = kept / "inputs", rows
+        if kept_records != kept:
+            look.records = next(each for each in self.looks if each.inputs == kept_records / "inputs")
+        look.markers = self._inputs(look).where(is_marker()).count()
+        self.kept.rows.append(rows)
+        self._compare(look)
         self.clock.lap("compare")
 
     def _next_look(self) -> _Look:
         number = len(self.looks) + 1
         directory = self.directory / f"look-{number}"
         subjects = self._different(self.looks[-1]).select("subject").distinct() if self.looks else None
-        self.looks.append(_Look(directory, directory / "records", subjects))
+        self.looks.append(_Look(directory, directory / "inputs", subjects=subjects))
         self.kept.records_of.append(number)
         return self.looks[-1]
 
-    def _read_log(self, look: _Look, log: _LogInput) -> None:
-        source = self.spark.read.format(MetadataLogSource.name()).options(**log_options(log.plan.splits, log.seal))
-        self._keep(source.load(), str(look.records))
+    def _read(self, reader: PartReader) -> DataFrame:
+        """One task for each input; without any, none."""
+        return self.spark.range(0, len(reader), 1, max(1, len(reader))).mapInArrow(reader, INPUT_SCHEMA)
+
+    def _keep_inputs(self, look: _Look, rows: DataFrame, parts: int) -> None:
+        """parts: how many the tasks were given, all of which have to say that they were read."""
+        unread = (F.col("problem") != "") & ((F.col("side") == LOG) | (F.col("kind") == WHOLE_SIDE))
+        last = F.col("side") == READ
+        seen = Observation()
+        observed = rows.observe(
+            seen,
+            F.count(F.lit(1)).alias("rows"),
+            F.count(F.when(last, 1)).alias("ends"),
+            F.coalesce(F.sum(F.when(last, F.col("place"))), F.lit(0)).alias("parts"),
+            F.coalesce(F.sum(F.when(last, F.col("nth"))), F.lit(0)).alias("told"),
+            F.count(F.when(unread, 1)).alias("unread"),
+            F.count(F.when(is_marker(), 1)).alias("markers"),
+        )
+        observed.write.parquet(str(look.inputs))
+        found = seen.get
+        if found["unread"]:
+            _refuse_unread(self._inputs(look).where(unread).select(F.concat_ws(": ", "key", "problem")))
+        _refuse_lost("read", found["parts"], parts)
+        _refuse_lost("write", found["rows"] - found["ends"], found["told"])
+        look.rows, look.markers = found["rows"], found["markers"]
+        self.kept.rows.append(look.rows)
 
     # --- comparing -----------------------------------------------------------------------------------------
 
-    def _compare(self, look: _Look, zookeeper: str) -> None:
-        records = self._kept(str(look.records))
-        _refuse_unread(records.where("problem != ''").select("problem"))
-        dropped = dropped_ranges(markers_of(records))
-        self._keep(folded(records, dropped, self.kept.tasks, look.subjects), look.path("log"))
-        sides = self._kept(zookeeper), self._kept(look.path("log"))
-        for side in sides:
-            _refuse_unread(side.where(F.col("family") == WHOLE_SIDE).select(F.concat_ws(": ", "key", "problem")))
-        self._keep(joined(*sides), look.path("joined"))
+    def _compare(self, look: _Look) -> None:
+        """Judge the rows of a look: those of its own, or of ZooKeeper its own and of the log an earlier look's."""
+        source = look.records or look
+        dropped = dropped_ranges(markers_of(self._inputs(source))) if source.markers else []
+        scans = [(each, Observation()) for each in ([look] if look.records is None else [look, source])]
+        rows = [self._inputs(each).observe(seen, F.count(F.lit(1)).alias("rows")) for each, seen in scans]
+        both = rows[0]
+        if look.records is not None:
+            both = rows[0].where(F.col("side") != LOG).unionAll(rows[1].where(F.col("side") == LOG))
+        wanted = with_subjects(committed(both, dropped), self._inputs(source))
+        if look.subjects is not None:
+            wanted = wanted.join(F.broadcast(look.subjects), "subject", "left_semi").select(*wanted.columns)
+        given, judged = Observation(), Observation()
+        wanted = wanted.observe(given, F.count(F.lit(1)).alias("rows"))
         rules = Rules(
             self.kept.producer_id_margin,
             copied_zxid=self.kept.copied_zxid,
             read=self.kept.read,
             in_dual_write=bool(self.kept.zk.get("dual_write")),
         )
-        self._keep(judged(self._kept(look.path("joined")), rules), look.path("judged"))
+        verdicts = together(wanted, self.kept.tasks).mapInArrow(SubjectJudge(rules), JUDGED_SCHEMA)
+        columns = counting()
+        observed = [column.alias(f"c{place}") for place, column in enumerate(columns.values())]
+        verdicts.observe(judged, *observed).write.parquet(look.judged)
+        for each, seen in scans:
+            _refuse_lost("read", seen.get["rows"], each.rows)
+        look.counts = {each: judged.get[f"c{place}"] for place, each in enumerate(columns)}
+        _refuse_lost("judge", look.counts[WHOLE_SIDE, TAKEN], given.get["rows"])
+        if look.counts[WHOLE_SIDE, Outcome.NOT_READ.value]:
+            unread = self._judged(look).where(F.col("family") == WHOLE_SIDE).where(F.col("kind") != "")
+            _refuse_unread(unread.select(F.concat_ws(": ", "key", "rule")))
 
     def wants_another_look(self) -> bool:
         """Something differs, all could be read, and what differs is not the same as in the look before."""
         look = self.looks[-1]
-        verdicts = self._kept(look.path("judged"))
-        found = {row["outcome"]: row["count"] for row in verdicts.groupBy("outcome").count().collect()}
-        if not found.get(Outcome.DIFFERENT) or found.get(Outcome.NOT_READ) or len(self.looks) == LOOKS_MAX:
+        found = _by_outcome(look.counts)
+        if not found[Outcome.DIFFERENT] or found[Outcome.NOT_READ] or len(self.looks) == LOOKS_MAX:
             return False
         if len(self.looks) == 1:
             return True
@@ -238,15 +344,16 @@ class _Audit:
         return not self._different(look).join(before, list(IDENTITY), "left_anti").isEmpty()
 
     def _different(self, look: _Look) -> DataFrame:
-        return self._kept(look.path("judged")).where(F.col("outcome") == Outcome.DIFFERENT.value)
+        return self._judged(look).where(F.col("outcome") == Outcome.DIFFERENT.value)
 
     # --- the report ----------------------------------------------------------------------------------------
 
     def report(self) -> Report:
-        rows, verdicts = self._last_word("joined"), self._last_word("judged")
+        verdicts = self._last_word()
         families = no_counts()
-        for family, outcome, keys in counts(rows, verdicts):
-            families[family].count(outcome, keys)
+        for (family, outcome), keys in (self.looks[0].counts if len(self.looks) == 1 else counts(verdicts)).items():
+            if family != WHOLE_SIDE:
+                families[family].count(Outcome(outcome), keys)
         different = first_differences(verdicts, [Outcome.DIFFERENT, Outcome.NOT_READ], DIFFERENCES_SHOWN)
         expected = first_differences(verdicts, [Outcome.EXPECTED], DIFFERENCES_SHOWN)
         self.clock.lap("report")
@@ -261,23 +368,35 @@ class _Audit:
             engine="spark",
         )
 
-    def _last_word(self, name: str) -> DataFrame:
+    def _last_word(self) -> DataFrame:
         """Of every subject, what the last look at it said."""
         parts = []
         for look, later in zip(self.looks, [*self.looks[1:], None], strict=True):
-            rows = self._kept(look.path(name))
+            rows = self._judged(look)
             subjects = None if later is None else later.subjects
-            parts.append(rows if subjects is None else rows.join(subjects, "subject", "left_anti"))
+            parts.append(
+                rows if subjects is None else rows.join(subjects, "subject", "left_anti").select(*rows.columns)
+            )
         return reduce(DataFrame.unionByName, parts)
 
     # --- Parquet -------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _keep(rows: DataFrame, path: str) -> None:
-        rows.write.parquet(path)
+    def _inputs(self, look: _Look) -> DataFrame:
+        return self.spark.read.schema(INPUT_SCHEMA).parquet(str(look.inputs))
 
-    def _kept(self, path: str) -> DataFrame:
-        return self.spark.read.parquet(path)
+    def _judged(self, look: _Look) -> DataFrame:
+        return self.spark.read.schema(JUDGED_SCHEMA).parquet(look.judged)
+
+
+def _by_outcome(found: Counts) -> dict[str, int]:
+    """Keys of all families, by outcome."""
+    return {each.value: sum(keys for (_, told), keys in found.items() if told == each.value) for each in Outcome}
+
+
+def _refuse_lost(step: str, found: int, expected: int) -> None:
+    """Raises Z2K-2201: every row of both sides counts, or none does."""
+    if found != expected:
+        raise AUDIT_ROWS_LOST.error(step=step, found=found, expected=expected)
 
 
 def _refuse_unread(told: DataFrame) -> None:

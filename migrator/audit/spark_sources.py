@@ -1,26 +1,25 @@
-"""ZooKeeper and the metadata log as PySpark data sources.
+"""Both sides of an audit as rows of one table, read by tasks side by side.
 
-In:   options, all of them text: what to read and how it is split, made by `zookeeper_options` and `log_options`.
-Out:  Arrow batches of `SideRow`s (ZooKeeper) and of `RecordRow`s (the log), read by tasks; nothing goes to the driver.
+In:   which part of ZooKeeper, or which split of the metadata log, each task reads.
+Out:  Arrow batches of `INPUT_SCHEMA`; nothing goes to the driver.
 Elsewhere: what a row says (zk_source.py, log_fold.py), what is done with the rows (spark_fold.py, spark_compare.py).
-Rules: a task that cannot read gives one row that says so, and ends: its partition is not half right. A task asks the
-ensemble for its share of what one considerate reader may ask for, since they run side by side.
-Source: PySpark 4.3 `pyspark.sql.datasource`. On a real Spark cluster every executor needs this package, sees the
-directory of the log, and reaches ZooKeeper.
+Rules: a task that cannot read gives one row that says so, and ends: its part is not half right. The last row of a task
+says how many parts and rows it has read, so that a lost task, or a lost file, is noticed. A task asks the ensemble for
+its share of what one considerate reader may ask for, since they run side by side.
+On a real Spark cluster every executor needs this package, sees the directory of the log, and reaches ZooKeeper.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from migrator.audit.log_fold import RecordRow, record_rows, unreadable_records
 from migrator.audit.log_plan import LogSplit, read_split
@@ -59,65 +58,71 @@ from migrator.zk.session import ZkSession
 ROWS_PER_BATCH: Final = 10_000
 TOPICS_PER_RANGE_MAX: Final = 5_000
 
-SIDE_SCHEMA: Final = "family string, key string, subject string, facts string, version bigint, problem string"
-RECORD_SCHEMA: Final = (
-    "offset bigint, nth bigint, epoch int, type string, topic_id string, name string, subject string, data string, "
-    "problem string"
+READERS_MAX: Final = 8
+"""Sessions that one audit opens with ZooKeeper, however many tasks run side by side."""
+
+ZOOKEEPER, LOG, READ = 0, 1, 2
+"""The sides; READ is the last row of a task."""
+
+INPUT_SCHEMA: Final = (
+    "side tinyint, subject string, place bigint, nth bigint, kind string, key string, text string, problem string"
 )
-_SIDE_ARROW: Final = pa.schema(
+"""
+          ZooKeeper's rows    the log's rows                   READ
+place     mzxid               offset                           parts that the task was given
+nth       0                   as in `RecordRow`                rows in front of this one
+kind      family              type of the record               ""
+key       key                 id of the topic or the ACL       null
+text      facts               data of the record               null
+"""
+_INPUT_ARROW: Final = pa.schema(
     [
-        ("family", pa.string()),
-        ("key", pa.string()),
+        ("side", pa.int8()),
         ("subject", pa.string()),
-        ("facts", pa.string()),
-        ("version", pa.int64()),
-        ("problem", pa.string()),
-    ]
-)
-_RECORD_ARROW: Final = pa.schema(
-    [
-        ("offset", pa.int64()),
+        ("place", pa.int64()),
         ("nth", pa.int64()),
-        ("epoch", pa.int32()),
-        ("type", pa.string()),
-        ("topic_id", pa.string()),
-        ("name", pa.string()),
-        ("subject", pa.string()),
-        ("data", pa.string()),
+        ("kind", pa.string()),
+        ("key", pa.string()),
+        ("text", pa.string()),
         ("problem", pa.string()),
     ]
 )
 
-SEAL_OPTION: Final = "seal_secret"
-ENCODER_OPTION: Final = "encoder_secret"
-"""Spark hides the values of options with such names in everything that it prints."""
-
+InputRow = tuple[int, str | None, int, int, str, str | None, str | None, str]
 Rows = Callable[[Session, ReadLimits, PasswordEncoder | None], Iterator[SideRow]]
 
 
 # --- rows as Arrow ----------------------------------------------------------------------------------------
 
 
-def side_batches(rows: Iterable[SideRow], seal: Seal | None = None) -> Iterator[pa.RecordBatch]:
-    """seal: for rows as they were read; rows of sealed records are sealed."""
-    return _batches((_side_values(row, seal) for row in rows), _SIDE_ARROW)
+def zookeeper_rows(rows: Iterable[SideRow], seal: Seal) -> Iterator[InputRow]:
+    """Rows of sealed families are sealed."""
+    for row in rows:
+        facts = row.facts
+        if facts is not None and row.family in HOLD_SECRETS:
+            facts = seal.facts(facts)
+        text = None if facts is None else facts_text(facts)
+        yield ZOOKEEPER, row.subject, row.version, 0, row.family, row.key, text, row.problem
 
 
-def record_batches(rows: Iterable[RecordRow]) -> Iterator[pa.RecordBatch]:
-    return _batches((msgspec.structs.astuple(row) for row in rows), _RECORD_ARROW)
+def log_rows(rows: Iterable[RecordRow]) -> Iterator[InputRow]:
+    for row in rows:
+        subject = TOPIC_SUBJECT + row.name if row.subject is None and row.name is not None else row.subject
+        yield LOG, subject, row.offset, row.nth, row.type, row.topic_id, row.data, row.problem
 
 
-def _side_values(row: SideRow, seal: Seal | None) -> tuple[Any, ...]:
-    facts = row.facts
-    if facts is not None and seal is not None and row.family in HOLD_SECRETS:
-        facts = seal.facts(facts)
-    return row.family, row.key, row.subject, None if facts is None else facts_text(facts), row.version, row.problem
+def counted_batches(rows: Iterable[InputRow], parts: int) -> Iterator[pa.RecordBatch]:
+    """The rows of one task, and behind them how many there were."""
+    remaining, read = iter(rows), 0
+    while chunk := list(islice(remaining, ROWS_PER_BATCH)):
+        read += len(chunk)
+        yield _batch(chunk)
+    yield _batch([(READ, None, parts, read, "", None, None, "")])
 
 
-def _batches(rows: Iterator[tuple[Any, ...]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    while chunk := list(islice(rows, ROWS_PER_BATCH)):
-        columns = [pa.array(column, field.type) for column, field in zip(zip(*chunk, strict=True), schema, strict=True)]
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+def _batch(rows: Sequence[InputRow]) -> pa.RecordBatch:
+    columns = zip(zip(*rows, strict=True), _INPUT_ARROW, strict=True)
+    return pa.RecordBatch.from_arrays([pa.array(column, field.type) for column, field in columns], schema=_INPUT_ARROW)
 
 
 # --- ZooKeeper --------------------------------------------------------------------------------------------
@@ -158,17 +163,17 @@ class ZkReading(msgspec.Struct, frozen=True):
         per_second = (CONSIDERATE.per_second or 0) // readers
         return cls(connect, seal.key_hex, max(1, CONSIDERATE.in_flight // readers), max(1, per_second), passwords)
 
-    def batches(self, what: str, rows: Rows) -> Iterator[pa.RecordBatch]:
+    def rows(self, what: str, rows: Rows) -> Iterator[InputRow]:
         """What `rows` reads from a session; `what` names it should that fail."""
         logging.getLogger("kazoo").setLevel(logging.CRITICAL)
-        limits = ReadLimits(self.in_flight, self.per_second)
+        limits, seal = ReadLimits(self.in_flight, self.per_second), Seal.from_hex(self.seal_hex)
         encoder = None if self.passwords is None else PasswordEncoder(self.passwords, os.urandom)
         try:
             with ZkSession(self.connect) as session:
                 session.sync()
-                yield from side_batches(rows(session, limits, encoder), Seal.from_hex(self.seal_hex))
+                yield from zookeeper_rows(rows(session, limits, encoder), seal)
         except FindingError as error:
-            yield from side_batches([not_read(what, str(error))])
+            yield from zookeeper_rows([not_read(what, str(error))], seal)
 
 
 def _rows_of_part(
@@ -231,38 +236,35 @@ def plan_parts(names: Sequence[str], count: int) -> list[ZkPart]:
     return [*parts, Others()]
 
 
-def zookeeper_options(reading: ZkReading, parts: list[ZkPart]) -> dict[str, str]:
-    hidden = msgspec.structs.replace(reading, seal_hex="", passwords=None)
-    secrets = {SEAL_OPTION: reading.seal_hex, ENCODER_OPTION: _text(reading.passwords)}
-    return {"reading": _text(hidden), "parts": _text(parts), **secrets}
+# --- tasks ------------------------------------------------------------------------------------------------
 
 
-class ZooKeeperSource(DataSource):
-    """`spark.read.format("zk2kraft_zookeeper")`: one partition per range of topics, and one for the rest."""
+class PartReader:
+    """For `mapInArrow` over numbers: reads the parts of ZooKeeper, and behind them the splits of the log."""
 
-    @classmethod
-    def name(cls) -> str:
-        return "zk2kraft_zookeeper"
+    def __init__(self, reading: ZkReading, parts: Sequence[ZkPart], splits: Sequence[LogSplit]) -> None:
+        self._reading = reading
+        self._inputs: list[ZkPart | LogSplit] = [*parts, *splits]
 
-    def schema(self) -> str:
-        return SIDE_SCHEMA
+    def __len__(self) -> int:
+        return len(self._inputs)
 
-    def reader(self, schema: Any) -> DataSourceReader:
-        return _ZooKeeperReader(self.options)
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from counted_batches(self._rows(self._inputs[number]), 1)
+
+    def _rows(self, part: ZkPart | LogSplit) -> Iterator[InputRow]:
+        if isinstance(part, LogSplit):
+            return _rows_of_split(part, Seal.from_hex(self._reading.seal_hex))
+        return self._reading.rows(str(part), partial(_rows_of_part, part))
 
 
-class _ZooKeeperReader(DataSourceReader):
-    def __init__(self, options: Mapping[str, str]) -> None:
-        reading = msgspec.json.decode(options["reading"], type=ZkReading)
-        passwords = msgspec.json.decode(options[ENCODER_OPTION], type=EncoderSettings | None)
-        self._reading = msgspec.structs.replace(reading, seal_hex=options[SEAL_OPTION], passwords=passwords)
-        self._parts = msgspec.json.decode(options["parts"], type=list[ZkPart])
-
-    def partitions(self) -> list[InputPartition]:
-        return [InputPartition(part) for part in self._parts]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self._reading.batches(str(partition.value), partial(_rows_of_part, partition.value))
+def _rows_of_split(split: LogSplit, seal: Seal) -> Iterator[InputRow]:
+    try:
+        yield from log_rows(record_rows(read_split(split), seal, split.snapshot_offset))
+    except FindingError as error:
+        yield from log_rows([unreadable_records(error)])
 
 
 class SubjectReader:
@@ -274,47 +276,5 @@ class SubjectReader:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         subjects = [each for batch in batches for each in batch.column("subject").to_pylist()]
         if subjects:
-            yield from self._reading.batches(f"{len(subjects)} subjects again", partial(_rows_of_subjects, subjects))
-
-
-# --- the metadata log -------------------------------------------------------------------------------------
-
-
-def log_options(splits: list[LogSplit], seal: Seal) -> dict[str, str]:
-    return {"splits": _text(splits), SEAL_OPTION: seal.key_hex}
-
-
-class MetadataLogSource(DataSource):
-    """`spark.read.format("zk2kraft_metadata_log")`: one partition per split of a `LogPlan`."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "zk2kraft_metadata_log"
-
-    def schema(self) -> str:
-        return RECORD_SCHEMA
-
-    def reader(self, schema: Any) -> DataSourceReader:
-        return _MetadataLogReader(self.options)
-
-
-class _MetadataLogReader(DataSourceReader):
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._splits = msgspec.json.decode(options["splits"], type=list[LogSplit])
-        self._seal_hex = options[SEAL_OPTION]
-
-    def partitions(self) -> list[InputPartition]:
-        return [InputPartition(split) for split in self._splits]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        split: LogSplit = partition.value
-        try:
-            yield from record_batches(
-                record_rows(read_split(split), Seal.from_hex(self._seal_hex), split.snapshot_offset)
-            )
-        except FindingError as error:
-            yield from record_batches([unreadable_records(error)])
-
-
-def _text(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
+            rows = self._reading.rows(f"{len(subjects)} subjects again", partial(_rows_of_subjects, subjects))
+            yield from counted_batches(rows, len(subjects))

@@ -14,7 +14,7 @@ from typing import Final
 from migrator.driver.claim import Claim
 from migrator.model.image import Position
 from migrator.zk import paths
-from migrator.zk.multi import Check, Multi, Operation, SetData
+from migrator.zk.multi import HEADROOM_BYTES, Check, Multi, Operation, SetData
 from migrator.zk.znodes import MigrationZnode, migration_data
 
 OPERATIONS_MAX: Final = 1_000
@@ -24,15 +24,20 @@ BYTES_MAX: Final = 700_000
 """ZooKeeper refuses requests above `jute.maxbuffer` (1 MiB by default); one topic is kept whole up to this size."""
 
 
-def pack(groups: Iterable[list[Operation]]) -> list[list[Operation]]:
-    """Join small groups, keep each whole where it fits, and cut only what no server would take."""
+def bytes_max(jute_maxbuffer: int) -> int:
+    """Of a multi, for servers with that limit of a request."""
+    return min(BYTES_MAX, jute_maxbuffer - HEADROOM_BYTES)
+
+
+def pack(groups: Iterable[list[Operation]], most: int = BYTES_MAX) -> list[list[Operation]]:
+    """Join small groups, keep each whole where it fits, and cut only what no server would take. most: in bytes."""
     packed: list[list[Operation]] = []
     current: list[Operation] = []
     current_bytes = 0
     for group in groups:
-        for piece in _pieces(group):
+        for piece in _pieces(group, most):
             weight = Multi(tuple(piece)).bytes
-            if current and (len(current) + len(piece) > OPERATIONS_MAX or current_bytes + weight > BYTES_MAX):
+            if current and (len(current) + len(piece) > OPERATIONS_MAX or current_bytes + weight > most):
                 packed.append(current)
                 current, current_bytes = [], 0
             current = current + piece if current else list(piece)
@@ -42,14 +47,14 @@ def pack(groups: Iterable[list[Operation]]) -> list[list[Operation]]:
     return packed
 
 
-def _pieces(group: list[Operation]) -> list[list[Operation]]:
-    if Multi(tuple(group)).bytes <= BYTES_MAX:
+def _pieces(group: list[Operation], most: int) -> list[list[Operation]]:
+    if Multi(tuple(group)).bytes <= most:
         return [group]
     pieces: list[list[Operation]] = [[]]
     weight = 0
     for operation in group:
         own = Multi((operation,)).bytes
-        if weight + own > BYTES_MAX:
+        if weight + own > most:
             pieces.append([])
             weight = 0
         pieces[-1].append(operation)

@@ -20,12 +20,12 @@ from typing import Final, NamedTuple
 
 from immutables import Map
 
-from migrator.driver.chained import chained, pack
+from migrator.driver.chained import bytes_max, chained, pack
 from migrator.driver.claim import Claim
 from migrator.model.image import Image
 from migrator.model.values import Partition
 from migrator.zk import paths
-from migrator.zk.multi import Multi, Operation, SetData
+from migrator.zk.multi import JUTE_MAXBUFFER, Multi, Operation, SetData
 from migrator.zk.znodes import state_data
 
 RAISES_MAX: Final = 2_000
@@ -85,7 +85,13 @@ class Raises(NamedTuple):
     operations: int
 
 
-def plan_raises(lagging: Lagging, image: Image, claim: Claim, held: Collection[Hashable] = ()) -> Raises:
+def plan_raises(
+    lagging: Lagging,
+    image: Image,
+    claim: Claim,
+    held: Collection[Hashable] = (),
+    jute_maxbuffer: int = JUTE_MAXBUFFER,
+) -> Raises:
     """Bring versions nearer to the partition epochs, by `RAISES_MAX` writes at most; `/migration` says what it said.
 
     image: what ZooKeeper has. held: subjects of what could not be written; a topic among them waits.
@@ -105,7 +111,7 @@ def plan_raises(lagging: Lagging, image: Image, claim: Claim, held: Collection[H
         budget -= raises
     if not groups:
         return Raises((), claim, lagging, 0)
-    multis, after_claim = chained(pack(groups), claim, claim.at)
+    multis, after_claim = chained(pack(groups, bytes_max(jute_maxbuffer)), claim, claim.at)
     return Raises(multis, after_claim, after, RAISES_MAX - budget)
 
 

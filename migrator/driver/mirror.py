@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from migrator.driver.chained import chained, pack
+from migrator.driver.chained import bytes_max, chained, pack
 from migrator.driver.claim import Claim
 from migrator.driver.lagging import NOTHING_LAGS, RAISES_MAX, Lagging
 from migrator.driver.paths_set import PathsSet
@@ -47,7 +47,7 @@ from migrator.model.values import (
 from migrator.zk import paths
 from migrator.zk.acl_znodes import acl_change, acl_data, acl_path, token_change, token_data
 from migrator.zk.entity_znodes import QUOTA_KEYS, entity_data, entity_path
-from migrator.zk.multi import ZNODE_BYTES_MAX, Check, Create, Delete, Multi, Operation, SetData
+from migrator.zk.multi import HEADROOM_BYTES, JUTE_MAXBUFFER, Check, Create, Delete, Multi, Operation, SetData
 from migrator.zk.passwords import PasswordEncoder, encoded_config
 from migrator.zk.znodes import (
     config_change_data,
@@ -70,6 +70,7 @@ class Shape:
     unreadable: brokers with a password in ZooKeeper that cannot be decoded: their configuration stays as it is there.
     unmirrored: subjects of what could not be written before. A topic among them is not as the image says, and nothing
         of it is changed before it was read again.
+    jute_maxbuffer: what the servers take in one request.
     """
 
     configs: Set[str] = frozenset()
@@ -77,6 +78,7 @@ class Shape:
     unreadable: frozenset[str] = frozenset()
     unmirrored: frozenset[Hashable] = frozenset()
     lagging: Lagging = NOTHING_LAGS
+    jute_maxbuffer: int = JUTE_MAXBUFFER
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,7 @@ def plan(
     groups = [group for group in groups if group]
     if not groups:
         return MirrorPlan((), claim, shape.configs, 0, unmirrored, writer.lagging)
-    multis, after_claim = chained(pack(groups), claim, at)
+    multis, after_claim = chained(pack(groups, bytes_max(shape.jute_maxbuffer)), claim, at)
     return MirrorPlan(multis, after_claim, writer.configs, sum(map(len, groups)), unmirrored, writer.lagging)
 
 
@@ -214,6 +216,7 @@ class _Writer:
         self._passwords = passwords
         self._below = shape.below
         self._unmirrored = shape.unmirrored
+        self._znode_bytes_max = shape.jute_maxbuffer - HEADROOM_BYTES
         self.configs = PathsSet(shape.configs)
         self._dropped: set[str] = set()
         self._noted: list[tuple[str, bool]] = []
@@ -230,9 +233,9 @@ class _Writer:
                 problem = paths.problem_of(operation.path)
                 if problem is not None:
                     raise ValueError(f"{operation.path}: {problem}")
-                if isinstance(operation, (Create, SetData)) and operation.znode_bytes > ZNODE_BYTES_MAX:
+                if isinstance(operation, (Create, SetData)) and operation.znode_bytes > self._znode_bytes_max:
                     raise ZNODE_NOT_WRITTEN.error(
-                        path=operation.path, bytes=operation.znode_bytes, limit=ZNODE_BYTES_MAX
+                        path=operation.path, bytes=operation.znode_bytes, limit=self._znode_bytes_max
                     )
         except Exception:
             self.lagging, self._raises_left = lagging, raises_left

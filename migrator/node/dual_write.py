@@ -140,7 +140,12 @@ class DualWriteActs:
         self._start_mirror(
             planned.claim,
             target,
-            Shape(planned.configs, unreadable=unreadable, lagging=planned.lagging),
+            Shape(
+                planned.configs,
+                unreadable=unreadable,
+                lagging=planned.lagging,
+                jute_maxbuffer=self.d.config.jute_maxbuffer,
+            ),
             session_id,
             planned.unmirrored,
         )
@@ -262,7 +267,8 @@ class DualWriteActs:
         names = _names_to_look_below(delta)
         below = descendants_of(self.d.session, map(paths.topic, names))
         read = {name: below[paths.topic(name)] for name in names}
-        return Shape(frozenset(tree.config_paths), read, frozenset(self._unreadable(tree)))
+        existing, unreadable = frozenset(tree.config_paths), frozenset(self._unreadable(tree))
+        return Shape(existing, read, unreadable, jute_maxbuffer=self.d.config.jute_maxbuffer)
 
     def _unreadable(self, tree: Tree) -> Mapping[str, Occurrence]:
         """Brokers whose passwords were encrypted by somebody else meanwhile: we neither write nor forget them."""

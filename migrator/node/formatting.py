@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from migrator.errors import DIRECTORY_UNUSABLE, UNKNOWN_RELEASE
+from migrator.errors import DIRECTORY_UNUSABLE, NO_CLUSTER_ID, UNKNOWN_RELEASE
 from migrator.model.image import METADATA_VERSION
 from migrator.model.levels import LATEST, LEVELS
 from migrator.node.config import NodeConfig
@@ -22,6 +22,8 @@ from migrator.wire.messages.metadata import FeatureLevelRecord
 from migrator.wire.records import encode_record
 
 LOWEST_BOOTSTRAP: Final = 4
+CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
+"""Sixteen bytes in base64 without padding, as Kafka's `Uuid` writes them."""
 
 
 def level_of(release: str) -> int:
@@ -48,8 +50,14 @@ def bootstrap_checkpoint(level: int) -> bytes:
     )
 
 
+def _refuse_no_id(given: str) -> None:
+    if CLUSTER_ID.fullmatch(given) is None:
+        raise NO_CLUSTER_ID.error(given=given)
+
+
 def format_node(config: NodeConfig, cluster_id: str, release: str | None, *, ignore_formatted: bool) -> list[str]:
-    """Format what is not formatted yet. Raises Z2K-3012 for what belongs to somebody else."""
+    """Format what is not formatted yet. Raises Z2K-3012 for what belongs to somebody else, Z2K-4198 for no id."""
+    _refuse_no_id(cluster_id)
     level = level_of(release or config.given.get("inter.broker.protocol.version") or LEVELS[LATEST])
     directories = sorted({config.metadata_log_dir, *config.log_dirs})
     for directory in filter(is_formatted, directories):  # all are looked at before one is changed

@@ -95,6 +95,7 @@ class Mirror:
         self._passwords = passwords
         self._configs: Set[str] = PathsSet(shape.configs)
         self._unreadable = shape.unreadable
+        self._jute_maxbuffer = shape.jute_maxbuffer
         self.lagging = shape.lagging
         """Whose versions are behind, once everything on its way is applied."""
         self._raises_per_s = RAISES_PER_S
@@ -123,7 +124,13 @@ class Mirror:
         if self._broken:
             return
         position = delta.after.position
-        shape = Shape(self._configs, unreadable=self._unreadable, unmirrored=self._held(), lagging=self.lagging)
+        shape = Shape(
+            self._configs,
+            unreadable=self._unreadable,
+            unmirrored=self._held(),
+            lagging=self.lagging,
+            jute_maxbuffer=self._jute_maxbuffer,
+        )
         try:
             planned = plan(delta, self._planned_claim, position, shape, self._passwords)
             self._note_unmirrored(still_unmirrored(self.unmirrored, delta, planned))
@@ -154,7 +161,7 @@ class Mirror:
         if self._broken or self._sent or not self.lagging:
             return False
         try:
-            raises = plan_raises(self.lagging, self.image, self._planned_claim, self._held())
+            raises = plan_raises(self.lagging, self.image, self._planned_claim, self._held(), self._jute_maxbuffer)
         except Exception as error:
             log.exception("dual_write.not_raised")
             self._break(f"{type(error).__name__}: {error}")

@@ -46,8 +46,7 @@ def check(
     first = configs[0] if configs else None
     found = content_findings(tree, passwords=encoder_of(None if first is None else first.passwords))
     if tree.cluster_id is None and not any(each.values.get("path") == paths.CLUSTER_ID for each in found):
-        reason = f"it does not exist; is the chroot right?{_clusters_elsewhere(session)}"
-        found.append(MALFORMED_ZNODE.found(path=paths.CLUSTER_ID, reason=reason))
+        found.append(no_cluster(session))
     found += [*_claim_findings(tree), *faults]
     found += _controller_findings(tree, configs, paths.chroot_of(session.connect))
     found += _size_findings(tree)
@@ -60,6 +59,31 @@ def _size_findings(tree: Tree) -> Iterator[Occurrence]:
     size = full_request_bytes(tree)
     if needed_limit(size) > REQUEST_MAX_BYTES:
         yield FULL_SEND_IS_LARGE.found(bytes=size, needed=needed_limit(size), default=REQUEST_MAX_BYTES)
+
+
+def no_cluster(session: ZkSession) -> Occurrence:
+    """Where `/cluster/id` is missing; with the chroots in which there is one."""
+    reason = f"it does not exist; is the chroot right?{_clusters_elsewhere(session)}"
+    return MALFORMED_ZNODE.found(path=paths.CLUSTER_ID, reason=reason)
+
+
+def not_looked_at(controllers: Sequence[Path], *, clients: bool) -> list[str]:
+    """What a person might think was checked, one line each."""
+    configs, _ = _read_files(controllers)
+    lines = []
+    if not controllers:
+        lines.append("the controllers' files (--controllers FILE)")
+    missing = sorted({each for config in configs for each in config.voter_ids} - {each.node_id for each in configs})
+    if missing:
+        lines.append(f"the files of voters {missing}, which controller.quorum.voters names")
+    for config in configs:
+        try:
+            read_meta_properties(config.metadata_log_dir)
+        except FindingError:
+            lines.append(f"{config.metadata_log_dir}: not formatted, or on another machine")
+    if not clients:
+        lines.append("who else uses ZooKeeper (--clients)")
+    return [*lines, "the brokers' own settings and permissions, which the gate before a takeover asks them for"]
 
 
 def exit_code(found: Sequence[Occurrence]) -> int:
@@ -123,6 +147,11 @@ def _file_findings(tree: Tree, config: NodeConfig, chroot: str) -> Iterator[Occu
     taken = sorted(set(config.voter_ids) & (live | set(assigned)))
     if taken:
         yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=f"node ids {taken} are brokers' ids")
+    own = next((each for each in config.voters if each.id == config.node_id), None)
+    ports = sorted({each.port for each in (*config.listeners, *config.advertised)})
+    if own is not None and own.port not in ports:
+        reason = f"controller.quorum.voters has port {own.port} for node {own.id}, which listens on {ports}"
+        yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=reason)
     if not config.migration_enabled:
         reason = "zookeeper.metadata.migration.enable is not true"
         yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=reason)

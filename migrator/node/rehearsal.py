@@ -27,12 +27,14 @@ from migrator.node.encoder_config import encoder_of
 from migrator.node.formatting import bootstrap_checkpoint
 from migrator.node.log_replay import read_bootstrap
 from migrator.node.log_store import LogStore
+from migrator.node.preflight import no_cluster
 from migrator.node.storage import BOOTSTRAP, LOG_NAME, format_directory, write_durably, write_election_state
 from migrator.node.tree_reader import read_tree
 from migrator.raft.types import ElectionState
 from migrator.wire.batch import build_batch, build_control_batch
 from migrator.wire.messages.control_records import LeaderChangeMessage, LeaderChangeVoter
 from migrator.wire.records import encode_record
+from migrator.zk import paths
 from migrator.zk.passwords import EncoderSettings
 from migrator.zk.pipeline import ReadLimits
 from migrator.zk.session import ZkSession
@@ -60,7 +62,8 @@ class RehearsalResult(msgspec.Struct):
 def rehearse(
     session: ZkSession, directory: Path, limits: ReadLimits, passwords: EncoderSettings | None = None
 ) -> RehearsalResult:
-    """Raises Z2K-3012 when the directory holds anything, and the first finding of an unreadable tree.
+    """Raises Z2K-3012 when the directory holds anything, Z2K-1001 when there is no cluster, and the first
+    finding of an unreadable tree.
 
     passwords: the brokers' settings; None: a tree with passwords cannot be read.
     """
@@ -68,6 +71,8 @@ def rehearse(
         raise DIRECTORY_UNUSABLE.error(directory=str(directory), reason="it is not a directory")
     if directory.exists() and any(directory.iterdir()):
         raise DIRECTORY_UNUSABLE.error(directory=str(directory), reason="it is not empty")
+    if session.get(paths.CLUSTER_ID) is None:
+        raise FindingError(no_cluster(session))
     directory.mkdir(parents=True, exist_ok=True)
     directory.chmod(0o700)
     started = time.monotonic()

@@ -12,6 +12,7 @@ Source: ZooKeeper's client protocol.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -37,6 +38,9 @@ from migrator.zk.kazoo_calls import CALL_TIMEOUT_S, is_connected, refuse_unconne
 from migrator.zk.login import OPEN, Login, is_sensitive, login_in, login_place
 from migrator.zk.multi import Check, Create, Delete, Multi, Outcome, SetData
 from migrator.zk.pipeline import UNLIMITED, ReadLimits, ReadPipeline
+
+logging.getLogger("kazoo").addHandler(logging.NullHandler())
+"""Its lines go where somebody asked for them, and not in front of the finding that says the same."""
 
 
 class Pending:

@@ -29,6 +29,7 @@ from migrator.audit.run import run_audit
 from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM, TOKENS
 from migrator.audit.spark_job import replay, spark_audit
 from migrator.driver.families import acl_id
+from migrator.errors import AUDIT_ROWS_LOST, FindingError
 from migrator.lab.artifacts import Artifacts
 from migrator.lab.laboratory import Laboratory
 from migrator.lab.zookeeper import ZooKeeper
@@ -277,6 +278,15 @@ def test_plants_in_zookeeper_are_named_by_both_engines_and_can_be_replayed(
     again = replay(out, master="local[2]")
     assert (again.families, again.differences, again.expected) == (spark.families, spark.differences, spark.expected)
     assert (again.kraft, again.zk, again.same) == (spark.kraft, spark.zk, False)
+    assert_a_lost_file_is_noticed(out)
+
+
+def assert_a_lost_file_is_noticed(out: Path) -> None:
+    """As when executors do not share the directory: what is missing of both sides would be equal."""
+    sorted((out / "look-1" / "inputs").glob("part-*"))[0].unlink()
+    with pytest.raises(FindingError) as refused:
+        replay(out, master="local[2]")
+    assert refused.value.code == AUDIT_ROWS_LOST.code
 
 
 @pytest.mark.parametrize("engine", ["quick", "spark"])

@@ -125,9 +125,13 @@ def a_controller_file(directory: Path, node: int = 3000, **changes: str) -> Path
 def test_a_clean_cluster_may_go(cluster: Place) -> None:
     file = a_controller_file(cluster.directory, zookeeper__connect=cluster.connect)
     said = cluster.run("check", "-z", cluster.connect, "--controllers", str(file)).stdout
-    assert said == "4 topics, 8 partitions, brokers [1, 2, 3]\ngo: nothing stands in the way\n"
+    assert said.startswith("4 topics, 8 partitions, brokers [1, 2, 3]\nnot looked at:\n")
+    assert "not formatted, or on another machine" in said
+    assert said.endswith("\ngo: nothing stands in the way\n")
     ran = cluster.run("check", "-z", cluster.connect, "--json")
-    assert json.loads(ran.stdout) == {"exit": 0, "topics": 4, "partitions": 8, "brokers": [1, 2, 3], "findings": []}
+    document = json.loads(ran.stdout)
+    assert "the controllers' files (--controllers FILE)" in document.pop("not_looked_at")
+    assert document == {"exit": 0, "topics": 4, "partitions": 8, "brokers": [1, 2, 3], "findings": []}
     assert ran.stderr == ""
 
 
@@ -313,6 +317,15 @@ def test_a_rehearsal_is_a_log_that_can_be_dumped_and_needs_an_empty_directory(cl
     assert "Z2K-3012" in refused.stderr
     assert "it is not empty" in refused.stderr
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
+
+
+def test_a_chroot_without_a_cluster_is_not_rehearsed(cluster: Place) -> None:
+    """It ended with 0 and a copy of nothing."""
+    wrong = cluster.connect.partition("/")[0] + "/no/such"
+    ran = cluster.run("rehearse", "-z", wrong, "--out", str(cluster.directory / "copy"), exit_code=1)
+    assert "Z2K-1001" in ran.stderr
+    assert "is the chroot right?" in ran.stderr
+    assert not (cluster.directory / "copy").exists()
 
 
 def test_a_tree_that_cannot_be_read_is_not_rehearsed_in_part(cluster: Place) -> None:

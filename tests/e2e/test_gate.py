@@ -13,9 +13,10 @@ from migrator.driver.settings import ACL_AUTHORIZER
 from migrator.lab.cluster import Cluster
 from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController
+from migrator.node.tree_reader import descendants
 from migrator.zk.multi import Create, Delete, Multi, Operation, SetData
 from migrator.zk.session import ZkSession
-from tests.e2e.support import controller_of, ready_cluster, wait_for
+from tests.e2e.support import controller_of, copies, ready_cluster, wait_for
 
 pytestmark = pytest.mark.lab
 TOPIC_1 = "/brokers/topics/topic-1"
@@ -25,6 +26,9 @@ TOPIC_2 = "/brokers/topics/topic-2"
 def state(partition: int) -> str:
     return f"/brokers/topics/topic-0/partitions/{partition}/state"
 
+
+DELETED = ("/latest_producer_id_block", "/config/changes")
+"""Persistent znodes whose loss takes something with it that Kafka remembers nowhere else."""
 
 Found = dict[str, Any]
 MakeAndUndo = tuple[Callable[..., list[Operation]], Callable[..., list[Operation]]]
@@ -159,6 +163,28 @@ def blocked(controller: OurController, cluster: Cluster, condition: Plant, zooke
     wait_for(why_not, 20, condition.name)
     assert controller_of(cluster) == zookeepers
     assert controller.status()["driver"]["state"] == "WAIT_BROKERS"
+
+
+def test_deleted_persistent_znodes_block_and_do_not_use_the_quorum_up(laboratory: Laboratory) -> None:
+    """F-23: found after the commit, each voter would end over the same missing znode, one after the other."""
+    with ready_cluster(laboratory, topics=1) as (cluster, controller):
+        zookeepers = controller_of(cluster)
+        with ZkSession(cluster.zookeeper_connect) as session:
+            kept = {path: _data(session, path) for path in DELETED}
+            for path in DELETED:
+                for below in (*reversed(descendants(session, path)), path):
+                    assert session.apply(Multi((Delete(below),))).applied, below
+            controller.start()
+            for path in DELETED:
+                says = f"{path} does not exist in ZooKeeper"
+                blocked(controller, cluster, Plant(path, says, lambda _: [], lambda _, __: []), zookeepers)
+            failed = [each for each in controller.status()["gate"]["checks"] if not each["holds"]]
+            assert "Z2K-1111" in {code for each in failed for code in each["codes"]}
+            assert cluster.zk.read("/migration") is None
+            assert copies(controller) == 0
+            assert session.apply(Multi(tuple(Create(path, data) for path, data in kept.items()))).applied
+        controller.wait_dual_write(30)
+        assert copies(controller) == 1, "the same log, the first copy"
 
 
 def test_a_topic_that_waits_for_its_deletion_blocks(laboratory: Laboratory) -> None:

@@ -16,6 +16,20 @@ def of(*files: str) -> tuple[str, ...]:
 
 FAULTS: Final = (
     Fault(
+        NODE + "hand_back.py",
+        "            self._refuse_with_lagging_versions()\n",
+        "",
+        "the next ZooKeeper controller refuses ISR changes of partitions whose versions are behind",
+        of("test_lagging_versions.py"),
+    ),
+    Fault(
+        NODE + "release_look.py",
+        "Multi((*guarded, *now[at : at + OPERATIONS_AT_ONCE]))",
+        "Multi((*now[at : at + OPERATIONS_AT_ONCE],))",
+        "versions are raised under somebody else's claim",
+        of("test_release_look.py"),
+    ),
+    Fault(
         NODE + "log_flusher.py",
         "            self._on_flushed(end, generation, took_s)",
         "            self._on_flushed(self._store.end, generation, took_s)",

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import msgspec
-import pyarrow as pa
 import pytest
 
 from migrator.audit.compare import (
@@ -36,8 +35,8 @@ from migrator.audit.normalise import (
     zk_state,
     zk_topic,
 )
-from migrator.audit.rows import facts_text
-from migrator.audit.spark_compare import _Judge
+from migrator.audit.rows import PRODUCER_IDS_SUBJECT, SideRow, facts_text
+from migrator.audit.subjects import ZkRow, judge_subject
 from migrator.errors import AUDIT_CANNOT_READ, FindingError
 from migrator.zk.bulk_read import Znode
 
@@ -220,11 +219,10 @@ def judged_by_quick(zookeeper: Facts, log: Facts, rules: Rules) -> tuple[str, st
 
 def judged_by_spark(zookeeper: Facts, log: Facts, rules: Rules) -> tuple[str, str]:
     """What one task of the Spark job says of the row, without a session."""
-    sides = {"zookeeper": facts_text(zookeeper), "log": facts_text(log)}
-    row = {"family": PRODUCER_IDS, "key": "next", "subject": "producer ids", **sides, "problem": "", "mzxid": 7}
-    batch = pa.RecordBatch.from_pylist([{**row, "offset": 9, "topic_exists": False}])
-    ((told,),) = [each.to_pylist() for each in _Judge(rules)(iter([batch]))]
-    return told["outcome"], told["rule"]
+    row = ZkRow(PRODUCER_IDS, "next", facts_text(zookeeper), 7, "")
+    in_log = SideRow(PRODUCER_IDS, "next", PRODUCER_IDS_SUBJECT, log, 9)
+    (told,) = judge_subject(PRODUCER_IDS_SUBJECT, [row], {(PRODUCER_IDS, "next"): in_log}, rules)
+    return told.outcome, told.differences[0].rule if told.differences else ""
 
 
 def test_no_producer_ids_on_either_side_is_equal() -> None:

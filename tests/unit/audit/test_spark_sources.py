@@ -1,10 +1,11 @@
-"""How the sources of the Spark job cut their work, and what they write into rows. No Spark is started here."""
+"""How the readers of the Spark job cut their work, and what they write into rows. No Spark is started here."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,20 +17,21 @@ from migrator.audit.rows import SideRow, facts_text
 from migrator.audit.seal import Seal
 from migrator.audit.security_facts import zk_facts
 from migrator.audit.spark_sources import (
-    ENCODER_OPTION,
+    LOG,
+    READ,
     ROWS_PER_BATCH,
-    SEAL_OPTION,
     TOPICS_PER_RANGE_MAX,
-    MetadataLogSource,
+    ZOOKEEPER,
+    InputRow,
     Others,
+    PartReader,
     TopicRange,
     ZkReading,
     _rows_of_part,
     _rows_of_subjects,
-    log_options,
+    counted_batches,
     plan_parts,
-    side_batches,
-    zookeeper_options,
+    zookeeper_rows,
 )
 from migrator.model.values import DelegationToken, ScramCredential, ScramMechanism
 from migrator.wire.batch import build_batch, read_batch
@@ -42,7 +44,6 @@ from migrator.wire.messages.metadata import (
 from migrator.wire.records import encode_record
 from migrator.zk.acl_znodes import token_data
 from migrator.zk.entity_znodes import entity_data, user_path
-from migrator.zk.passwords import EncoderSettings
 from migrator.zk.pipeline import CONSIDERATE, UNLIMITED
 from tests.support.fake_zookeeper import FakeEnsemble
 from tests.support.seeded_tree import SeededTree
@@ -72,27 +73,15 @@ def test_tasks_that_read_side_by_side_share_what_one_considerate_reader_may_ask_
     assert ZkReading.shared("host:2181", Seal(), readers=64).in_flight == 1
 
 
-def test_the_key_of_the_seal_is_in_no_option_but_the_one_that_spark_hides() -> None:
-    seal, passwords = Seal(), EncoderSettings("the brokers' secret")
-    given_ = zookeeper_options(ZkReading.shared("host:2181", seal, 1, passwords), plan_parts([], 1))
-    assert [name for name, value in given_.items() if "the brokers' secret" in value] == [ENCODER_OPTION]
-    for options in (
-        zookeeper_options(ZkReading.shared("host:2181", seal, 1), plan_parts([], 1)),
-        log_options([LogSplit("file", 0, 1)], seal),
-    ):
-        assert [name for name, value in options.items() if seal.key_hex in value] == [SEAL_OPTION]
-
-
 def test_secrets_of_both_sides_become_the_same_hash_on_their_way_into_rows() -> None:
     seal = Seal()
     facts = {"ssl.key.password": "hunter2", "log.cleaner.threads": "2"}
-    (batch,) = side_batches([SideRow(BROKER_CONFIGS, "1", "broker/1", facts)], seal)
-    (row,) = batch.to_pylist()
+    (row,) = zookeeper_rows([SideRow(BROKER_CONFIGS, "1", "broker/1", facts)], seal)
     record = ConfigRecord(resource_type=4, resource_name="1", name="ssl.key.password", value="hunter2")
     data = build_batch(base_offset=0, leader_epoch=1, timestamp_ms=0, values=[encode_record(record, 0)])
     (told,) = record_rows([read_batch(data)], seal)
-    assert "hunter2" not in row["facts"] + str(told.data)
-    assert json.loads(row["facts"])["ssl.key.password"] == json.loads(told.data or "")["value"]
+    assert "hunter2" not in str(row) + str(told.data)
+    assert json.loads(text_of(row))["ssl.key.password"] == json.loads(told.data or "")["value"]
 
 
 def test_credentials_and_tokens_of_both_sides_become_the_same_hashes() -> None:
@@ -115,10 +104,9 @@ def test_credentials_and_tokens_of_both_sides_become_the_same_hashes() -> None:
         for family, facts in zk_facts(path, znode).items()
         if facts
     ]
-    (batch,) = side_batches(told, seal)
-    for row, in_zookeeper in zip(rows, batch.to_pylist(), strict=True):
-        assert json.loads(row.data or "")["facts"] == json.loads(in_zookeeper["facts"])
-        text = str(row.data) + in_zookeeper["facts"]
+    for row, in_zookeeper in zip(rows, zookeeper_rows(told, seal), strict=True):
+        assert json.loads(row.data or "")["facts"] == json.loads(text_of(in_zookeeper))
+        text = str(row.data) + text_of(in_zookeeper)
         assert not [secret for secret in ("c2FsdHk", "c3RvcmVk", "c2VydmVy", "carol", "bob") if secret in text]
 
 
@@ -132,11 +120,28 @@ def test_records_of_other_families_leave_no_row_so_nothing_of_them_can_leak() ->
 def test_a_split_that_cannot_be_read_becomes_a_row_that_names_it(tmp_path: Path) -> None:
     segment = tmp_path / f"{0:020d}.log"
     segment.write_bytes(b"\x00" * 80)
-    reader = MetadataLogSource(log_options([LogSplit(str(segment), 0, 80)], Seal())).reader(None)  # type: ignore[arg-type]
-    (partition,) = reader.partitions()
-    rows = [row for batch in reader.read(partition) for row in batch.to_pylist()]  # type: ignore[union-attr]
-    assert len(rows) == 1
+    reader = PartReader(ZkReading.shared("nowhere", Seal(), 1), [], [LogSplit(str(segment), 0, 80)])
+    rows = [row for batch in reader(iter([numbers(0)])) for row in batch.to_pylist()]
+    assert [row["side"] for row in rows] == [LOG, READ]
     assert segment.name in rows[0]["problem"]
+
+
+def test_a_task_says_last_how_many_parts_and_rows_it_has_read(tmp_path: Path) -> None:
+    """So that a task, or a file, that is lost can be noticed."""
+    told = [SideRow("topics", str(number), "topic/x", {"b": 1}) for number in range(3)]
+    (rows, last) = (batch.to_pylist() for batch in counted_batches(zookeeper_rows(told, Seal()), 2))
+    assert len(rows) == 3
+    assert [(each["side"], each["place"], each["nth"]) for each in last] == [(READ, 2, 3)]
+
+
+def numbers(*values: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"id": list(values)})
+
+
+def text_of(row: InputRow) -> str:
+    assert row[0] == ZOOKEEPER
+    assert row[6] is not None
+    return row[6]
 
 
 def test_a_zookeeper_that_does_not_answer_becomes_a_row_that_names_what_was_not_read(
@@ -150,15 +155,15 @@ def test_a_zookeeper_that_does_not_answer_becomes_a_row_that_names_what_was_not_
 
     monkeypatch.setattr(spark_sources, "ZkSession", unreachable)
     reading = ZkReading.shared("host:2181", Seal(), 1)
-    rows = [row for batch in reading.batches("topics from 'a' on", None) for row in batch.to_pylist()]  # type: ignore[arg-type]
-    assert [(row["family"], row["key"]) for row in rows] == [("", "topics from 'a' on")]
-    assert "host:2181" in rows[0]["problem"]
+    ((_, _, _, _, family, key, _, problem),) = reading.rows("topics from 'a' on", None)  # type: ignore[arg-type]
+    assert (family, key) == ("", "topics from 'a' on")
+    assert "host:2181" in problem
 
 
 def test_rows_are_cut_into_batches_and_equal_facts_have_equal_texts() -> None:
     rows = [SideRow("topics", str(number), "topic/x", {"b": 1, "a": [2]}) for number in range(ROWS_PER_BATCH + 1)]
-    sizes = [batch.num_rows for batch in side_batches(rows)]
-    assert sizes == [ROWS_PER_BATCH, 1]
+    sizes = [batch.num_rows for batch in counted_batches(zookeeper_rows(rows, Seal()), 1)]
+    assert sizes == [ROWS_PER_BATCH, 1, 1]
     assert facts_text({"b": 1, "a": [2]}) == facts_text({"a": [2], "b": 1})
 
 

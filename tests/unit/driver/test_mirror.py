@@ -39,7 +39,7 @@ from migrator.node.tree_reader import descendants, read_tree
 from migrator.zk import paths
 from migrator.zk.acl_znodes import acl_data, token_data
 from migrator.zk.entity_znodes import entity_data
-from migrator.zk.multi import Check, Multi, SetData
+from migrator.zk.multi import HEADROOM_BYTES, Check, Multi, SetData
 from migrator.zk.znodes import config_data, parse_migration
 from tests.support.arbitrary_images import images
 from tests.support.builders import a_claim, a_partition, a_topic, an_id, an_image
@@ -221,6 +221,27 @@ def test_every_multi_is_guarded_and_only_the_last_moves_the_migration_znode() ->
     assert [each.kraft_metadata_offset for each in says if each] == [claim.at.offset] * (len(says) - 1) + [AT.offset]
     mirror(session, claim, diff(EMPTY, image), Shape())
     assert_mirrored(session, image)
+
+
+def test_servers_that_take_less_get_smaller_multis() -> None:
+    _, session, claim = a_cluster()
+    image = an_image(*(a_topic(f"topic-{number:03}", 40) for number in range(60)), a_topic("wide", 1000))
+    shape = Shape(jute_maxbuffer=200_000)
+    planned = plan(diff(EMPTY, image), claim, AT, shape)
+    assert not planned.unmirrored
+    assert max(multi.bytes for multi in planned.multis) < 200_000 - HEADROOM_BYTES // 2
+    assert len(planned.multis) > len(plan(diff(EMPTY, image), claim, AT, Shape()).multis)
+    mirror(session, claim, diff(EMPTY, image), shape)
+    assert_mirrored(session, image)
+
+
+def test_a_znode_that_these_servers_do_not_take_is_named_and_all_the_rest_is_written() -> None:
+    _, _, claim = a_cluster()
+    image = an_image(a_topic("orders", 1), a_topic("wide", 9_000))
+    planned = plan(diff(EMPTY, image), claim, AT, Shape(jute_maxbuffer=120_000))
+    (left_out,) = planned.unmirrored
+    assert ("wide" in left_out.key, "71425" in left_out.reason) == (True, True)
+    assert any(each.path == paths.topic("orders") for multi in planned.multis for each in multi.operations)
 
 
 def test_a_topic_too_large_for_one_request_is_cut() -> None:

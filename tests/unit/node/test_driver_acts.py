@@ -33,10 +33,17 @@ from migrator.node.event_queue import EventQueue
 from migrator.node.full_sends import ASKED, SILENT_AFTER_MS
 from migrator.node.hand_back import HandBackActs
 from migrator.node.hooks import Hooks
+from migrator.zk.multi import JUTE_MAXBUFFER
 from tests.support.builders import a_claim, a_topic, an_image
 from tests.support.told_brokers import request_of
 
-NODE: Any = {"voter_ids": (), "node_id": 3000, "inter_broker_listener": "PLAINTEXT", "divergence": Limits()}
+NODE: Any = {
+    "voter_ids": (),
+    "node_id": 3000,
+    "inter_broker_listener": "PLAINTEXT",
+    "divergence": Limits(),
+    "jute_maxbuffer": JUTE_MAXBUFFER,
+}
 
 
 def a_driver(state: State, *, config: Any = None, channels: Any = None, **known: Any) -> Any:

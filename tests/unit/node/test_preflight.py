@@ -8,7 +8,7 @@ import pytest
 
 from migrator.controller.authorizer import STANDARD_AUTHORIZER
 from migrator.errors import CATALOGUE, Occurrence
-from migrator.node.preflight import check, exit_code
+from migrator.node.preflight import check, exit_code, not_looked_at
 from migrator.node.storage import MetaProperties, write_meta_properties
 from migrator.zk import paths
 from migrator.zk.pipeline import UNLIMITED
@@ -123,6 +123,11 @@ def test_a_broker_whose_name_is_no_id_is_named() -> None:
             "Z2K-1014",
             "zookeeper.connect is zk:2181/kafka, the cluster that is checked is in /",
         ),  # F-50
+        (
+            {"listeners": "CONTROLLER://:9094"},
+            "Z2K-1014",
+            "controller.quorum.voters has port 9093 for node 3000, which listens on [9094]",
+        ),
         ({"process__roles": "broker,controller"}, "Z2K-3010", "combined mode"),
         ({"node__id": "x"}, "Z2K-3010", "node.id=x"),
     ],
@@ -212,7 +217,8 @@ def test_what_controllers_could_not_take_care_of_is_said_once(
 
 def test_controller_files_have_to_name_the_same_quorum(tmp_path: Path) -> None:
     first = a_file(tmp_path, 3000)
-    second = a_file(tmp_path, 3001, controller__quorum__voters="3000@a:9093,3001@b:9094,3002@c:9093")
+    voters = "3000@a:9093,3001@b:9094,3002@c:9093"
+    second = a_file(tmp_path, 3001, controller__quorum__voters=voters, listeners="CONTROLLER://:9094")
     (found,) = checked(a_cluster(), first, second)
     assert (found.code, found.values["file"]) == ("Z2K-1014", str(second))
     assert str(first) in found.text
@@ -227,6 +233,15 @@ def test_a_controller_formatted_for_another_cluster_blocks(tmp_path: Path) -> No
     assert checked(a_cluster(), file) == []
     write_meta_properties(directory, MetaProperties("another", 3000))
     assert codes(checked(a_cluster(), file)) == ["Z2K-1013"]
+
+
+def test_what_was_not_looked_at_is_said(tmp_path: Path) -> None:
+    """One of three files, and a directory that is not formatted: no finding, but nobody should think it was checked."""
+    unknown = not_looked_at([a_file(tmp_path)], clients=False)
+    assert "the files of voters [3001, 3002], which controller.quorum.voters names" in unknown
+    assert f"{tmp_path / 'metadata-3000'}: not formatted, or on another machine" in unknown
+    assert any("--clients" in each for each in unknown)
+    assert not_looked_at([], clients=True)[0] == "the controllers' files (--controllers FILE)"
 
 
 def test_a_file_that_is_not_there_is_named_and_the_others_are_checked(tmp_path: Path) -> None:

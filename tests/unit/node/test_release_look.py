@@ -85,9 +85,11 @@ def test_versions_are_raised_only_while_everything_stands(tmp_path: Path, moves:
         "a state is gone": Delete(STATE),
     }
     ensemble.apply(Multi((what[moves],)), 0)
+    before = None if moves == "a state is gone" else ensemble.nodes[STATE].version
     with pytest.raises(FindingError, match=r"Z2K-2019.*ZooKeeper moved meanwhile"):
         execute_release(ensemble.session(), plan)  # type: ignore[arg-type]
     assert paths.CONTROLLER in ensemble.nodes
+    assert (ensemble.nodes[STATE].version if STATE in ensemble.nodes else None) == before
 
 
 def test_what_the_log_has_and_zookeeper_never_got_is_named_before_it_is_lost(tmp_path: Path) -> None:

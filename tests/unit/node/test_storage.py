@@ -280,7 +280,7 @@ def test_what_belongs_to_somebody_else_is_refused_before_anything_is_formatted(t
     fresh, foreign = tmp_path / "a-fresh", tmp_path / "b-foreign"
     format_node(a_config(foreign, node_id=3001), CLUSTER, None, ignore_formatted=False)
     before = (foreign / META_PROPERTIES).read_bytes()
-    for cluster, ignore in ((CLUSTER, False), (CLUSTER, True), ("another", True)):
+    for cluster, ignore in ((CLUSTER, False), (CLUSTER, True), ("A" + CLUSTER[1:], True)):
         with pytest.raises(FindingError) as raised:
             format_node(a_config(fresh, foreign), cluster, None, ignore_formatted=ignore)
         assert f"formatted for cluster {CLUSTER}, node 3001" in reason_of(raised.value, foreign)
@@ -300,3 +300,10 @@ def test_what_is_formatted_already_is_passed_over_only_on_request(tmp_path: Path
         "All of the log directories are already formatted."
     ]
     assert (old / META_PROPERTIES).read_bytes() == before
+
+
+@pytest.mark.parametrize("given", ["wrong", "", "gSJTHuz4SBW8WFvXJLDhIw==", "gSJTHuz4SBW8WFvXJLDhI/"])
+def test_a_directory_is_formatted_with_a_cluster_id_only(tmp_path: Path, given: str) -> None:
+    with pytest.raises(FindingError, match="Z2K-4198"):
+        format_node(a_config(tmp_path / "new"), given, None, ignore_formatted=False)
+    assert not (tmp_path / "new").exists() or not list((tmp_path / "new").iterdir())

@@ -63,13 +63,13 @@ def a_store(directory: Path) -> Store:
     return Store(engine)
 
 
-def an_entry(directory: Path, node: int = NODE) -> ControllerEntry:
+def an_entry(directory: Path, node: int = NODE, voters: int = 1) -> ControllerEntry:
     """A properties file and a formatted directory, as far as the service looks at them."""
     name = "" if node == NODE else f"-{node}"
     data, file = directory / f"data{name}", directory / f"controller{name}.properties"
     data.mkdir(parents=True, exist_ok=True)
     (data / "meta.properties").write_text(f"version=1\ncluster.id=cluster\nnode.id={node}\n")
-    file.write_text(properties(data, node=node))
+    file.write_text(properties(data, node=node, voters=voters))
     return ControllerEntry(node, str(file), str(data))
 
 
@@ -78,19 +78,23 @@ def an_inventory(directory: Path, *, voters: int = 1, **changes: Any) -> Invento
         "name": "orders",
         "zookeeper": "zk:2181/kafka",
         "bootstrap_servers": "kafka:9092",
-        "controllers": tuple(an_entry(directory, NODE + each) for each in range(voters)),
+        "controllers": tuple(an_entry(directory, NODE + each, voters) for each in range(voters)),
         "brokers": (BrokerEntry(0), BrokerEntry(1), BrokerEntry(2)),
         "audit_engine": "quick",
     }
     return Inventory(**{**fields, **changes})
 
 
-def properties(data: Path, gates: str = "hold", zookeeper: str = "zk:2181/kafka", node: int = NODE) -> str:
+def properties(
+    data: Path, gates: str = "hold", zookeeper: str = "zk:2181/kafka", node: int = NODE, voters: int = 1
+) -> str:
+    named = [NODE + each for each in range(voters)] if voters > 1 else [node]
+    quorum = ",".join(f"{each}@127.0.0.1:9093" for each in named)
     return "\n".join(
         [
             "process.roles=controller",
             f"node.id={node}",
-            f"controller.quorum.voters={node}@127.0.0.1:9093",
+            f"controller.quorum.voters={quorum}",
             "controller.listener.names=CONTROLLER",
             "listeners=CONTROLLER://127.0.0.1:9093",
             f"log.dirs={data}",

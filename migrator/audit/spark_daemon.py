@@ -1,0 +1,22 @@
+"""The process that Spark's Python workers are forked from: whatever they need is imported before the first fork.
+
+In:   the arguments of `pyspark.daemon`.
+Out:  the same daemon. Workers of its kind share what was imported, and begin to work at once.
+Elsewhere: who names it (spark_session.py).
+Cycle collection is off: rows are plain values without cycles, and it took a quarter of a worker's time.
+"""
+
+from __future__ import annotations
+
+import gc
+
+import pyspark.worker  # noqa: F401  (imported for the workers)
+from pyspark import daemon
+
+import migrator.audit.spark_compare
+import migrator.audit.spark_sources  # noqa: F401  (imported for the workers)
+
+if __name__ == "__main__":
+    gc.disable()
+    gc.freeze()
+    daemon.manager()
