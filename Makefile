@@ -8,7 +8,7 @@ BIN = .venv/bin
 # Tests marked `alone` still have the machine to themselves (tests/support/turns.py).
 TWO_FILES_AT_A_TIME = -n 2 --dist loadfile --durations 40 --durations-min 5
 
-.PHONY: setup check test sim model adversarial poison mutants lab demo takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-mass
+.PHONY: setup check test sim model adversarial poison mutants lab demo takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-mass
 
 setup:  ## make .venv what uv.lock says
 	$(SETUP)
@@ -75,6 +75,10 @@ bench-real-broker:  ## one real broker with 10,000 partitions taken over, ours a
 bench-rehearse:  ## the same tree copied into a directory, measured (2 minutes)
 	$(SETUP) --with-java
 	$(BIN)/python -m benchmarks.rehearse
+
+bench-audit:  ## the Spark audit of small and large trees, cold and warm, measured (10 minutes); TOPICS says how many
+	$(SETUP) --with-java
+	$(BIN)/python -m benchmarks.audit $(if $(TOPICS),--topics $(TOPICS))
 
 bench-mass:  ## a broker in sync with 30,000 to 300,000 partitions is fenced and comes back, measured (10 minutes)
 	$(SETUP) --with-java

@@ -34,7 +34,7 @@ import msgspec
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from migrator.audit.compare import DIFFERENCES_SHOWN, LOOKS_MAX, Outcome, Report, Rules, no_counts, rounded
+from migrator.audit.compare import DIFFERENCES_SHOWN, LOOKS_MAX, NOT_A_COPY, Outcome, Report, Rules, no_counts, rounded
 from migrator.audit.identity import refuse_foreign_log
 from migrator.audit.kept_reading import kept_facts
 from migrator.audit.live_log import LiveLog, fetch_into
@@ -172,6 +172,15 @@ def _audited(spark: SparkSession, request: SparkRequest, work: _Work) -> Report:
         audit.look_again(reading, log)
     kept.kraft = {"offset": log.plan.offset, "epoch": log.plan.epoch}
     (work.directory / KEPT).write_bytes(msgspec.json.encode(kept))
+    return audit.report()
+
+
+def rehearse_a_look(spark: SparkSession, directory: Path, rows: Any) -> Report:
+    """One look at rows that a function for `mapInArrow` makes: whatever an audit loads is loaded then."""
+    audit = _Audit(spark, directory, Kept({}, {}, 0, NOT_A_COPY, "", 1), _Clock())
+    look = audit._next_look()
+    audit._keep_inputs(look, spark.range(1).repartition(1).mapInArrow(rows, INPUT_SCHEMA), 1)
+    audit._compare(look)
     return audit.report()
 
 

@@ -28,6 +28,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from migrator.audit.spark_classes import using_archive
 from migrator.errors import SPARK_FAILED, FindingError
 
 DRIVER_MEMORY: Final = "1g"
@@ -37,6 +38,7 @@ SHORT_RUN: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """An audit is over before a better compiler pays: 22 s of processor time instead of 31 for 100,000 partitions."""
 
 DAEMON: Final = "migrator.audit.spark_daemon"
+QUIET: Final = "-XX:-UsePerfData"
 LOOPBACK: Final = "127.0.0.1"
 ERROR_LINES: Final = 2
 END_TIMEOUT_S: Final = 20.0
@@ -48,26 +50,35 @@ _output: IO[bytes] | None = None
 
 
 @contextmanager
-def spark_session(master: str, scratch: Path) -> Iterator[SparkSession]:
-    """scratch: where Spark spills; it has to exist."""
+def spark_session(master: str, scratch: Path, java_options: str | None = None) -> Iterator[SparkSession]:
+    """scratch: where Spark spills; it has to exist. java_options: instead of those that use the archive of classes."""
     session = None
     with _told(master):
         try:
             with _ended_when_interrupted():
-                session = _started(master, scratch)
+                session = _started(master, scratch, using_archive() if java_options is None else java_options)
                 yield session
         finally:
             if session is not None and _exit_code() is None:
                 session.stop()
 
 
-def _started(master: str, scratch: Path) -> SparkSession:
+def _started(master: str, scratch: Path, java_options: str) -> SparkSession:
+    configuration = _configuration(master, scratch, java_options)
     with _kept_interrupt_handler():
-        context = SparkContext(conf=_configuration(master, scratch), gateway=_launched(master, scratch))
+        context = SparkContext(conf=configuration, gateway=_launched(master, configuration))
     return SparkSession(context)
 
 
-def _configuration(master: str, scratch: Path) -> SparkConf:
+def end_jvm(timeout_s: float) -> None:
+    """For a process that has no other audit to do: the JVM ends now, in order, and not with this process."""
+    if _gateway is not None:
+        _gateway.shutdown()
+        _gateway.proc.stdin.close()
+        _exit_code(timeout_s)
+
+
+def _configuration(master: str, scratch: Path, java_options: str) -> SparkConf:
     settings = {
         "spark.app.name": "zk2kraft audit",
         "spark.driver.memory": DRIVER_MEMORY,
@@ -86,7 +97,7 @@ def _configuration(master: str, scratch: Path) -> SparkConf:
         settings |= {
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
-            "spark.driver.extraJavaOptions": f"{SHORT_RUN} -XX:-UsePerfData -Djava.io.tmpdir={_jvm_directory()}",
+            "spark.driver.extraJavaOptions": f"{SHORT_RUN} {QUIET} -Djava.io.tmpdir={_jvm_directory()}{java_options}",
         }
     return SparkConf().setAll(list(settings.items()))
 
@@ -103,14 +114,14 @@ def is_local(master: str) -> bool:
     return master.startswith("local")
 
 
-def _launched(master: str, scratch: Path) -> Any:
+def _launched(master: str, configuration: SparkConf) -> Any:
     """The JVM of this process. What it prints goes to a file that only `_told` looks into."""
     global _gateway, _output
     if is_local(master) or "PYSPARK_PYTHON" not in os.environ:
         os.environ["PYSPARK_PYTHON"] = sys.executable
     if _gateway is None:
         _output = tempfile.TemporaryFile()  # noqa: SIM115  (the JVM writes to it as long as it lives)
-        _gateway = launch_gateway(_configuration(master, scratch), {"stdout": _output, "stderr": _output})  # type: ignore[no-untyped-call]
+        _gateway = launch_gateway(configuration, {"stdout": _output, "stderr": _output})  # type: ignore[no-untyped-call]
     return _gateway
 
 

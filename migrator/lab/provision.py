@@ -102,6 +102,7 @@ def run(verb: str, *, with_java: bool, environment: Mapping[str, str], root: Pat
     if work.jars:
         python = root / ".venv" / "bin" / "python"
         _step([str(python), "-m", "migrator.lab.classes"], environment, root)
+        _step([str(python), "-m", "migrator.audit.spark_training"], environment, root)
     print("set up", flush=True)
     return 0
 

@@ -1,0 +1,156 @@
+"""`make bench-audit`: how long the Spark audit of a tree takes, and in how much memory.
+
+In:   `python -m benchmarks.audit [--topics N ...] [--partitions N] [--warm N]`.
+Out:  a line of JSON for each audit.
+Elsewhere: the rehearsal that is audited (rehearse.py).
+Fails when an audit does not say that the copy is the tree.
+Memory is the most of all processes of an audit together (proportional set size, looked at four times a second).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from benchmarks.rehearse import COMMAND
+from benchmarks.takeovers import HEAP_MB, HEAP_PER_100K_MB
+from migrator.audit.run import rules_of
+from migrator.audit.spark_job import SparkRequest, audit_in_session
+from migrator.audit.spark_session import spark_session
+from migrator.lab.classes import prepared
+from migrator.lab.laboratory import Laboratory
+from migrator.lab.ports import HOST
+from migrator.lab.zookeeper import ZooKeeper
+from migrator.zk.session import ZkSession
+from tests.support.seeded_tree import SeededTree
+
+EVERY_S: Final = 0.25
+MASTER: Final = "local[2]"
+
+
+class Audited(msgspec.Struct, frozen=True):
+    """steps: seconds, as the report says them. peak_mb: None in a session that runs already."""
+
+    engine: str
+    partitions: int
+    took_s: float
+    cpu_s: float | None
+    peak_mb: int | None
+    steps: dict[str, float]
+
+
+def audit(tree: SeededTree, zookeeper: str, copy: Path, engine: str) -> Audited:
+    """One process from its start to its end."""
+    began, before = time.monotonic(), os.times()
+    words = ["audit", "-z", zookeeper, "--kraft", str(copy), "--engine", engine, "--master", MASTER, "--json"]
+    process = subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, start_new_session=True)
+    watch = _Watch(process.pid)
+    said, _ = process.communicate()
+    took_s, after = time.monotonic() - began, os.times()
+    assert process.returncode == 0, said.decode()
+    cpu_s = after.children_user + after.children_system - before.children_user - before.children_system
+    steps = msgspec.json.decode(said)["seconds"]
+    return Audited(engine, _size(tree), round(took_s, 2), round(cpu_s, 1), watch.peak_mb(), steps)
+
+
+def audits_in_one_session(tree: SeededTree, zookeeper: str, copy: Path, scratch: Path, count: int) -> list[Audited]:
+    scratch.mkdir()
+    request = SparkRequest(zookeeper, str(copy), rules_of(str(copy)))
+    found = []
+    with spark_session(MASTER, scratch) as spark:
+        for _ in range(count):
+            began = time.monotonic()
+            report = audit_in_session(spark, request, None)
+            assert report.same, report.differences
+            took_s = round(time.monotonic() - began, 2)
+            found.append(Audited("spark, in a session that runs", _size(tree), took_s, None, None, report.seconds))
+    return found
+
+
+def _size(tree: SeededTree) -> int:
+    return tree.topics * tree.partitions
+
+
+class _Watch:
+    """Memory of a process and all below it, looked at until it ends."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._peak_kb = 0
+        self._thread = threading.Thread(target=self._look)
+        self._thread.start()
+
+    def peak_mb(self) -> int:
+        self._thread.join()
+        return self._peak_kb // 1024
+
+    def _look(self) -> None:
+        while Path(f"/proc/{self._pid}/smaps_rollup").exists():
+            found = sum(_memory_kb(each) for each in _family(self._pid))
+            if not found:
+                return
+            self._peak_kb = max(self._peak_kb, found)
+            time.sleep(EVERY_S)
+
+
+def _family(pid: int) -> list[int]:
+    """The process and all below it."""
+    try:
+        below = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        threads = [each for each in os.listdir(f"/proc/{pid}/task") if each != str(pid)]
+        for each in threads:
+            below += Path(f"/proc/{pid}/task/{each}/children").read_text().split()
+    except OSError:
+        return []
+    return [pid, *(found for each in below for found in _family(int(each)))]
+
+
+def _memory_kb(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--topics", type=int, nargs="+", default=[12, 10_000, 100_000])
+    parser.add_argument("--partitions", type=int, default=10)
+    parser.add_argument("--warm", type=int, default=4, help="audits of the smallest tree in one session")
+    arguments = parser.parse_args()
+    for topics in arguments.topics:
+        tree = SeededTree(topics, arguments.partitions)
+        warm = arguments.warm if topics == min(arguments.topics) else 0
+        with tempfile.TemporaryDirectory() as directory:
+            for each in _audits(tree, Path(directory), warm):
+                print(msgspec.json.encode(each).decode(), flush=True)
+    return 0
+
+
+def _audits(tree: SeededTree, directory: Path, warm: int) -> list[Audited]:
+    with Laboratory(directory / "lab", prepared()) as laboratory:
+        zookeeper = ZooKeeper(laboratory)
+        (server,) = zookeeper.servers
+        server.spec = replace(server.spec, heap_mb=HEAP_MB + _size(tree) // 100_000 * HEAP_PER_100K_MB)
+        zookeeper.start()
+        address, copy = f"{HOST}:{server.spec.port}", directory / "copy"
+        with ZkSession(address) as session:
+            tree.seed(session)
+        subprocess.run([*COMMAND, "rehearse", "-z", address, "--out", str(copy)], check=True, stdout=subprocess.DEVNULL)
+        found = [audit(tree, address, copy, engine) for engine in ("quick", "spark")]
+        return found + (audits_in_one_session(tree, address, copy, directory / "scratch", warm) if warm else [])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
