@@ -195,12 +195,16 @@ class ClusterObserver:
 def summed_up(
     now: float, controllers: tuple[ControllerSeen, ...], zookeeper: ZooKeeperSeen, before: Observation | None
 ) -> Observation:
-    """Put one look together, with what only the look before can tell."""
+    """Put one look together, with what only the look before can tell.
+
+    A look that could not read ZooKeeper begins no stretch without a controller and ends none.
+    """
     seen = Observation(now, controllers, zookeeper)
     earlier = before or Observation(now)
     driver = None if seen.active is None else seen.active.driver
     window = None if driver is None else driver["window_ms"]
-    ruled = _is_ruled(seen)
+    was_ruled = earlier.ruled_at is not None and earlier.ruled_at == earlier.at
+    ruled = _is_ruled(seen) or (was_ruled and zookeeper.holder is Holder.UNKNOWN)
     ended = ruled and earlier.ruled_at is not None and earlier.ruled_at < earlier.at
     return msgspec.structs.replace(
         seen,

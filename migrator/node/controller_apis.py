@@ -8,6 +8,7 @@ Source: Kafka 3.9 `ControllerApis`.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,6 +23,7 @@ from migrator.controller.requests import EnvelopeRefused, open_envelope, seal_en
 from migrator.errors import FindingError
 from migrator.model.values import ScramCredential, ScramKey
 from migrator.node.active_controller import ActiveController
+from migrator.node.denials import Denials
 from migrator.node.quorum_apis import QuorumApis, replica_of
 from migrator.node.raft_node import RaftNode
 from migrator.node.sasl import SCRAM_NUMBERS
@@ -72,6 +74,7 @@ class ControllerApis:
         self._quorum = quorum
         self._listener = listener
         self._seen = seen or VotersSeen()
+        self._denials = Denials(time.monotonic)
         self._odd_hosts: dict[int, str] = {}
 
     def find_credential(self, mechanism: str, user: str) -> ScramCredential | None:
@@ -119,7 +122,7 @@ class ControllerApis:
     async def _route(self, version: int, request: Message, asker: Asker) -> Message:
         """asker: who is connected, or for whom a broker passed the request on."""
         if not self._controller.allows(request, asker):
-            log.warning("request.denied", request=type(request).__name__, principal=asker.principal, host=asker.host)
+            self._denials.denied(type(request).__name__, asker.principal, asker.host)
             return _denied(request)
         match request:
             case FetchRequest():

@@ -71,6 +71,19 @@ def test_nobody_rules_from_the_last_look_that_saw_somebody() -> None:
     assert fifth.window_ms == 80
 
 
+def test_looks_that_could_not_read_zookeeper_are_no_gap() -> None:
+    """An outage of ZooKeeper in which ours served was told as "last gap 22 s"."""
+    blind = ZooKeeperSeen(problem="zk:2181 has not answered for 2 s")
+    nobody = ZooKeeperSeen(Holder.NOBODY)
+    first = summed_up(10.0, (a_driver(),), OURS_RULES, None)
+    second = summed_up(21.0, (a_driver(),), blind, first)
+    third = summed_up(32.0, (a_driver(),), OURS_RULES, second)
+    assert third.gap_s is None
+    fourth = summed_up(33.0, (), nobody, summed_up(32.5, (), blind, third))
+    fifth = summed_up(35.0, (), BROKER_RULES, summed_up(34.0, (), blind, fourth))
+    assert fifth.gap_s == 2.5
+
+
 def test_the_last_window_is_remembered_when_its_controller_is_gone() -> None:
     first = summed_up(10.0, (a_driver(window_ms=80),), OURS_RULES, None)
     assert summed_up(11.0, (ControllerSeen(3000, problem="gone"),), BROKER_RULES, first).window_ms == 80
