@@ -1318,7 +1318,7 @@ CONFIRMATION_DISAGREES = Finding(
     means="One of the two engines is wrong. The takeover is not begun until Spark confirms a later rehearsal.",
     remedy="Look at the differences of that audit (`zk2kraft audits`); report it with both audits.",
 )
-NOT_CONFIRMED = Finding(
+SPARK_SAID_NOTHING = Finding(
     code="Z2K-4028",
     says="The rehearsal is not confirmed by Spark: {reason} (audit {audit}).",
     means="The quick engine passed the rehearsal, and the takeover may begin on that. The second engine has no result.",

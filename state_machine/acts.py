@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from migrator.errors import CONFIRMATION_DISAGREES, NOT_CONFIRMED, FindingError, Occurrence
+from migrator.errors import CONFIRMATION_DISAGREES, SPARK_SAID_NOTHING, FindingError, Occurrence
 from state_machine import audit_rows
 from state_machine.audit_queries import CONFIRMATION, SCHEDULE
 from state_machine.audit_schedule import AuditSchedule, schedule_findings
@@ -286,7 +286,7 @@ def _unconfirmed(snapshot: Snapshot, seen: Evidence) -> tuple[Occurrence, ...]:
         return ()
     if seen.confirmation.disagrees:
         return (CONFIRMATION_DISAGREES.found(audit=run.id, different=audit_rows.count(run, "different")),)
-    return (NOT_CONFIRMED.found(audit=run.id, reason=seen.confirmation.said),)
+    return (SPARK_SAID_NOTHING.found(audit=run.id, reason=seen.confirmation.said),)
 
 
 def _taken(rival: Rival) -> Outcome:

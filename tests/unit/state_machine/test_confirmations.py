@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from migrator.errors import CONFIRMATION_DISAGREES, NOT_CONFIRMED
+from migrator.errors import CONFIRMATION_DISAGREES, SPARK_SAID_NOTHING
 from state_machine import audit_rows
 from state_machine.commands import Result
 from state_machine.gates import takeover_may_begin
@@ -127,7 +127,7 @@ def test_spark_without_a_result_is_said_and_closes_nothing(world: World) -> None
     verdict = takeover_may_begin(world.evidence)
     assert verdict.holds
     assert "Z2K-5003 Spark gave up" in str([check.seen for check in verdict.checks])
-    assert NOT_CONFIRMED.code in codes(world)
+    assert SPARK_SAID_NOTHING.code in codes(world)
 
 
 def test_a_large_rehearsal_is_judged_by_spark_alone(world: World) -> None:
