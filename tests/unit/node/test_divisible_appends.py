@@ -462,3 +462,19 @@ def test_many_deletions_in_one_request_are_decided_apart_and_hold_the_loop_up_no
         assert longest < 1.0
 
     story(told)
+
+
+def test_a_log_that_took_something_else_than_was_decided_ends_this_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is decided next would stand on records that the log does not have."""
+    monkeypatch.setattr("migrator.wire.batch.BATCH_BYTES_MAX", 10_000)
+
+    async def told() -> None:
+        controller, raft = a_leader(ten())
+        ended: list[BaseException] = []
+        raft.append = lambda epoch, payloads: 7  # type: ignore[assignment,method-assign]
+        raft.fail = ended.append  # type: ignore[attr-defined]
+        with pytest.raises(AssertionError, match="and is at 7"):
+            await controller.submit(a_topic_of(1), 7)
+        assert len(ended) == 1
+
+    story(told)
