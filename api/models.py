@@ -238,7 +238,9 @@ class FamilyView(BaseModel):
 class AuditView(BaseModel):
     id: int = Field(description="number of the audit")
     migration: int = Field(description="number of the migration")
-    purpose: Literal["rehearsal", "copy", "demand", "schedule"] = Field(description="what it was made for")
+    purpose: Literal["rehearsal", "copy", "demand", "schedule", "confirmation"] = Field(
+        description="what it was made for"
+    )
     engine: Engine = Field(description="which engine compared")
     state: Literal["asked", "running", "done", "failed", "stopped"] = Field(description="how far it is")
     green: bool | None = Field(description="both sides say the same, and all was read; none while it is not done")

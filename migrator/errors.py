@@ -1312,6 +1312,20 @@ AUDIT_OVERDUE = Finding(
     remedy="Read why the last audits have no result or diverged (`zk2kraft audits`), and ask for one.",
 )
 
+CONFIRMATION_DISAGREES = Finding(
+    code="Z2K-4027",
+    says="Audit {audit} by Spark found {different} differences in a rehearsal that the quick engine passed.",
+    means="One of the two engines is wrong. The takeover is not begun until Spark confirms a later rehearsal.",
+    remedy="Look at the differences of that audit (`zk2kraft audits`); report it with both audits.",
+)
+SPARK_SAID_NOTHING = Finding(
+    code="Z2K-4028",
+    says="The rehearsal is not confirmed by Spark: {reason} (audit {audit}).",
+    means="The quick engine passed the rehearsal, and the takeover may begin on that. The second engine has no result.",
+    remedy="Repair what the reason names (Java, memory, disk), or set the migration's `audit_engine` to `quick`.",
+    severity=Severity.WARNS,
+)
+
 # --- 5xxx: audit ------------------------------------------------------------------------------------------
 
 AUDIT_CANNOT_READ = Finding(

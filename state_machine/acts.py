@@ -13,10 +13,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from migrator.errors import FindingError
+from migrator.errors import CONFIRMATION_DISAGREES, SPARK_SAID_NOTHING, FindingError, Occurrence
 from state_machine import audit_rows
-from state_machine.audit_queries import SCHEDULE
-from state_machine.audit_rows import DUAL_WRITE_ENDED
+from state_machine.audit_queries import CONFIRMATION, SCHEDULE
 from state_machine.audit_schedule import AuditSchedule, schedule_findings
 from state_machine.control import ControlPort
 from state_machine.gates import (
@@ -41,6 +40,10 @@ from state_machine.transition import SERVICE, Source, Step, take
 
 AGAIN_S: Final = 20.0
 """Pause before an inspection that was not green is repeated."""
+
+
+ONLY_IN: Final = {SCHEDULE: Phase.DUAL_WRITE, CONFIRMATION: Phase.READY}
+"""Audits that the service asks for by itself say nothing once this phase is over."""
 
 
 class Acts:
@@ -85,12 +88,15 @@ class Acts:
         else:
             self._schedule.forget(snapshot.id)
         for run in await self._store.away(audit_rows.asked, self._store, snapshot.id):
-            if run.purpose == SCHEDULE and snapshot.phase is not Phase.DUAL_WRITE:
-                await self._store.away(audit_rows.stop, self._store, run.id, DUAL_WRITE_ENDED)
+            if ONLY_IN.get(run.purpose, snapshot.phase) is not snapshot.phase:
+                why = f"{ONLY_IN[run.purpose]} ended before it had a result"
+                await self._store.away(audit_rows.stop, self._store, run.id, why)
             else:
                 self._inspections.audit(snapshot, run)
         outcome = await self._table[snapshot.phase](snapshot, seen)
-        return Outcome(outcome.reason, (*outcome.problems, *schedule_findings(seen.audits)))
+        return Outcome(
+            outcome.reason, (*outcome.problems, *schedule_findings(seen.audits), *_unconfirmed(snapshot, seen))
+        )
 
     # --- before the takeover -------------------------------------------------------------------------------
 
@@ -271,6 +277,16 @@ class Acts:
                 await self._control.ask(entry, asks, "the migration is rolled back")
             except FindingError:
                 continue  # it moved on meanwhile, or ended: the next look tells
+
+
+def _unconfirmed(snapshot: Snapshot, seen: Evidence) -> tuple[Occurrence, ...]:
+    """What Spark said of a rehearsal that the quick engine passed, when it did not confirm it."""
+    run = snapshot.confirmation
+    if snapshot.phase is not Phase.READY or run is None or seen.confirmation is None or seen.confirmation.green:
+        return ()
+    if seen.confirmation.disagrees:
+        return (CONFIRMATION_DISAGREES.found(audit=run.id, different=audit_rows.count(run, "different")),)
+    return (SPARK_SAID_NOTHING.found(audit=run.id, reason=seen.confirmation.said),)
 
 
 def _taken(rival: Rival) -> Outcome:

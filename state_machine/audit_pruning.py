@@ -20,7 +20,7 @@ from typing import Final
 import structlog
 from sqlalchemy import delete, select
 
-from state_machine.audit_queries import SCHEDULE
+from state_machine.audit_queries import CONFIRMATION, SCHEDULE
 from state_machine.audit_rows import result_of
 from state_machine.audits_seen import DIVERGED, PASSED
 from state_machine.phases import Phase
@@ -29,11 +29,11 @@ from state_machine.tables import AuditDifference, AuditRun, PhaseEvent
 
 log = structlog.get_logger()
 
-KEPT: Final = {"rehearsal": 3}
+KEPT: Final = {"rehearsal": 3, CONFIRMATION: 3}
 """Of each purpose the last so many; each directory of a rehearsal is as large as the metadata."""
 KEPT_ELSE: Final = 20
 UNFINISHED: Final = ("asked", "running")
-RESTS_ON: Final = {Phase.TAKEOVER: ("rehearsal",), Phase.DUAL_WRITE: ("copy", "demand")}
+RESTS_ON: Final = {Phase.TAKEOVER: ("rehearsal", CONFIRMATION), Phase.DUAL_WRITE: ("copy", "demand")}
 """Phases whose gate looked at the last audit of these purposes."""
 
 
@@ -73,10 +73,10 @@ def needed(runs: Sequence[AuditRun], events: Iterable[PhaseEvent]) -> set[int]:
     """Numbers of the runs that a transition rests on: the last one that had ended when it was written down."""
     found = set()
     for event in events:
-        purposes = RESTS_ON.get(Phase(event.to_phase), ())
-        before = [run for run in runs if run.purpose in purposes and (run.finished_at or event.at + 1) <= event.at]
-        if before:
-            found.add(max(before, key=lambda run: (run.finished_at or 0.0, run.id)).id)
+        for purpose in RESTS_ON.get(Phase(event.to_phase), ()):
+            before = [run for run in runs if run.purpose == purpose and (run.finished_at or event.at + 1) <= event.at]
+            if before:
+                found.add(max(before, key=lambda run: (run.finished_at or 0.0, run.id)).id)
     return found
 
 

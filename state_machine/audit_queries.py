@@ -15,6 +15,8 @@ from state_machine.phases import Phase
 from state_machine.tables import AuditRun, Migration
 
 LAST_AUDITS: Final = 10
+CONFIRMATION: Final = "confirmation"
+"""Purpose of a Spark audit of a rehearsal that the quick engine has judged already."""
 SCHEDULE: Final = "schedule"
 """Purpose of an audit that the service began by itself in dual-write."""
 

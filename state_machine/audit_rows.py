@@ -16,7 +16,7 @@ from state_machine.audits_seen import DIVERGED, INCOMPLETE, PASSED
 from state_machine.store import Store, find_migration, fingerprint
 from state_machine.tables import AuditDifference, AuditRun
 
-DUAL_WRITE_ENDED: Final = "dual-write ended before it had a result"
+DUAL_WRITE_ENDED: Final = "DUAL_WRITE ended before it had a result"
 
 
 def ask_audit(
@@ -28,6 +28,7 @@ def ask_audit(
     who: str,
     at: float,
     state: str = "asked",
+    kraft: str | None = None,
     key: str | None = None,
 ) -> tuple[AuditRun, bool]:
     """Write down that an audit is wanted. The second value is False when its key was seen before.
@@ -51,6 +52,7 @@ def ask_audit(
             state=state,
             who=who,
             asked_at=at,
+            kraft=kraft,
             families=[],
             seconds={},
             position={},
@@ -68,9 +70,12 @@ def begin(store: Store, audit_id: int, *, kraft: str, directory: str) -> None:
         run.state, run.kraft, run.directory = "running", kraft, directory
 
 
-def note_rehearsal(store: Store, audit_id: int, result: dict[str, Any]) -> None:
+def note_rehearsal(store: Store, audit_id: int, result: dict[str, Any], engine: str) -> AuditRun:
+    """What was copied, and the engine that judges it."""
     with store.writing() as session:
-        session.get_one(AuditRun, audit_id).rehearsal = result
+        run = session.get_one(AuditRun, audit_id)
+        run.rehearsal, run.engine = result, engine
+        return run
 
 
 def finish(store: Store, audit_id: int, report: dict[str, Any], *, at: float) -> None:

@@ -40,6 +40,7 @@ def evidence(snapshot: Snapshot, now: float) -> Evidence:
         brokers=brokers_seen(snapshot),
         check=_check(snapshot, now),
         rehearsal=None if snapshot.rehearsal is None else _rehearsed(snapshot.rehearsal, now),
+        confirmation=_confirmation(snapshot, now),
         copy_audit=_copy_audit(snapshot, now),
         audits=scheduled_audits(snapshot, now) if snapshot.phase is Phase.DUAL_WRITE else None,
         takeover_asked=_takeover_asked(snapshot),
@@ -164,7 +165,16 @@ def _audited(run: AuditRun, now: float) -> Inspection:
     compared, different, not_read = (sum(each[key] for each in run.families) for key in _COUNTS)
     said = f"{compared} keys compared by {run.engine}, {different} different, {not_read} not read"
     green = run.same is True and not not_read
-    return Inspection(green=green, age_s=age, said=said, codes=() if green else (REHEARSAL_NOT_GREEN.code,))
+    codes = () if green else (REHEARSAL_NOT_GREEN.code,)
+    return Inspection(green=green, age_s=age, said=said, codes=codes, disagrees=different > 0)
+
+
+def _confirmation(snapshot: Snapshot, now: float) -> Inspection | None:
+    """Of rehearsals that the quick engine judged; one that Spark itself judged needs none."""
+    run, rehearsal = snapshot.confirmation, snapshot.rehearsal
+    if run is None or rehearsal is None or rehearsal.engine == run.engine:
+        return None
+    return _audited(run, now)
 
 
 def _rehearsed(run: AuditRun, now: float) -> Inspection:

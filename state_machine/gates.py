@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 from migrator.errors import (
     CLUSTER_DISAGREES,
     CLUSTER_TAKEN,
+    CONFIRMATION_DISAGREES,
     CONTROLLER_SILENT,
     FOREIGN_MIGRATION,
     INSPECTION_FAILED,
@@ -90,6 +91,7 @@ class Inspection:
 
     green:   nothing blocks, or both sides say the same. said: what it found, in one line.
     age_s:   of what it says; a rehearsal's counts from before its reading began, since that is what it knows.
+    disagrees: it compared everything and found a difference; not green alone may be no result.
     ended_s: since a rehearsal ended.
     """
 
@@ -97,6 +99,7 @@ class Inspection:
     age_s: float
     said: str
     codes: tuple[str, ...] = ()
+    disagrees: bool = False
     ended_s: float = 0.0
 
 
@@ -136,6 +139,7 @@ class Evidence:
     log_in_migration: bool = False
     check: Inspection | None = None
     rehearsal: Inspection | None = None
+    confirmation: Inspection | None = None
     copy_audit: Inspection | None = None
     audits: ScheduledAudits | None = None
     rival: str | None = None
@@ -255,7 +259,13 @@ def brokers_have_joined(seen: Evidence) -> Verdict:
 def takeover_may_begin(seen: Evidence) -> Verdict:
     """The window without a controller begins with this step; inside it nothing waits for a person."""
     return Verdict(
-        (not_held(seen), cluster_is_free(seen), *worth_rehearsing(seen).checks, *_rehearsal_checks(seen.rehearsal))
+        (
+            not_held(seen),
+            cluster_is_free(seen),
+            *worth_rehearsing(seen).checks,
+            *_rehearsal_checks(seen.rehearsal),
+            *_confirmation_checks(seen.confirmation),
+        )
     )
 
 
@@ -290,6 +300,15 @@ def _rehearsal_checks(rehearsal: Inspection | None) -> tuple[Check, ...]:
         Check("a rehearsal was audited, and both sides say the same", rehearsal.green, rehearsal.said, codes),
         Check("that rehearsal is under 10 minutes old", fresh, f"{rehearsal.age_s:.0f} s", codes),
     )
+
+
+def _confirmation_checks(confirmation: Inspection | None) -> tuple[Check, ...]:
+    """Nothing waits for Spark, but what it found counts until it finds otherwise."""
+    if confirmation is None:
+        return ()
+    said = confirmation.said if confirmation.green or confirmation.disagrees else f"not confirmed: {confirmation.said}"
+    codes = (CONFIRMATION_DISAGREES.code,)
+    return (Check("Spark does not disagree with the rehearsal's audit", not confirmation.disagrees, said, codes),)
 
 
 def abort_is_possible(seen: Evidence) -> Verdict:

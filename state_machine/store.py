@@ -31,7 +31,7 @@ from migrator.errors import (
     WISH_PENDING,
 )
 from migrator.model.verdict import Verdict
-from state_machine.audit_queries import audit_passed_at, dual_write_audits, last_finished
+from state_machine.audit_queries import CONFIRMATION, audit_passed_at, dual_write_audits, last_finished
 from state_machine.database import WRITES, open_database
 from state_machine.inventory import Inventory
 from state_machine.observe import Observation
@@ -77,6 +77,7 @@ class Snapshot:
     processes: Mapping[int, Node]
     cursors: Mapping[str, int]
     rival: Rival | None = None
+    confirmation: AuditRun | None = None
     dual_write_audits: tuple[AuditRun, ...] = ()
     audit_passed_at: float | None = None
     audit_plan: AuditPlan | None = None
@@ -271,6 +272,7 @@ class Store:
                 processes={node.node_id: node for node in nodes},
                 cursors=_cursors(session, migration_id),
                 rival=_rival(session, row),
+                confirmation=last_finished(session, migration_id, CONFIRMATION),
                 dual_write_audits=dual_write_audits(session, row),
                 audit_passed_at=audit_passed_at(session, row),
                 audit_plan=None if plan is None else msgspec.convert(plan.document, AuditPlan),

@@ -69,3 +69,28 @@ def test_a_planted_difference_closes_the_way_forward_alone_until_it_is_gone(labo
         service.step("rollback", "ROLLED_BACK")
         wait_zookeeper_rules(cluster)
         service.stop()
+
+
+def test_ready_does_not_wait_for_spark_which_confirms_the_rehearsal_beside_it(laboratory: Laboratory) -> None:
+    with ready_cluster(laboratory, topics=3, extra=HELD) as (cluster, controller):
+        write(controller.properties_file, controller.spec.properties())
+        controller.format()
+        service = ServiceUnderTest(laboratory, cluster, controller, engine="spark", deadline_s=240)
+        service.start()
+        service.create()
+        service.to_ready()
+
+        def confirmation() -> dict[str, Any] | None:
+            runs = service.get("/audits")["items"]
+            return next((run for run in runs if run["purpose"] == "confirmation"), None)
+
+        first = service.get("/audits")["items"][-1]
+        assert (first["purpose"], first["engine"], first["green"]) == ("rehearsal", "quick", True)
+        assert (confirmation() or {"finished_at": None})["finished_at"] is None, "the gate was open before Spark ended"
+        wait_for(lambda: None if (confirmation() or {}).get("green") else str(confirmation()), 240, "Spark confirmed")
+        found = confirmation()
+        assert found is not None
+        print(f"the gate opened {found['finished_at'] - first['finished_at']:.1f} s before Spark had confirmed")
+        assert found["engine"] == "spark"
+        service.step("rollback", "ROLLED_BACK")
+        service.stop()
