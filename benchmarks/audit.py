@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -36,6 +37,9 @@ from migrator.zk.session import ZkSession
 from tests.support.seeded_tree import SeededTree
 
 EVERY_S: Final = 0.25
+SMALL: Final = 1_000
+"""Topics of a tree that is audited in a session that runs, too."""
+
 MASTER: Final = "local[2]"
 
 
@@ -141,18 +145,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--topics", type=int, nargs="+", default=[12, 10_000, 100_000])
     parser.add_argument("--partitions", type=int, default=10)
-    parser.add_argument("--warm", type=int, default=4, help="audits of the smallest tree in one session")
+    parser.add_argument("--warm", type=int, default=4, help="audits of a small tree in one session")
     arguments = parser.parse_args()
     for topics in arguments.topics:
         tree = SeededTree(topics, arguments.partitions)
-        warm = arguments.warm if topics == min(arguments.topics) else 0
+        warm = arguments.warm if topics <= SMALL else 0
         with tempfile.TemporaryDirectory() as directory:
             for each in _audits(tree, Path(directory), warm):
                 print(msgspec.json.encode(each).decode(), flush=True)
     return 0
 
 
-def _audits(tree: SeededTree, directory: Path, warm: int) -> list[Audited]:
+def _audits(tree: SeededTree, directory: Path, warm: int) -> Iterator[Audited]:
     with Laboratory(directory / "lab", prepared()) as laboratory:
         zookeeper = ZooKeeper(laboratory)
         (server,) = zookeeper.servers
@@ -162,8 +166,10 @@ def _audits(tree: SeededTree, directory: Path, warm: int) -> list[Audited]:
         with ZkSession(address) as session:
             tree.seed(session)
         subprocess.run([*COMMAND, "rehearse", "-z", address, "--out", str(copy)], check=True, stdout=subprocess.DEVNULL)
-        found = [audit(tree, address, copy, engine) for engine in ("quick", "spark")]
-        return found + (audits_in_one_session(tree, address, copy, directory / "scratch", warm) if warm else [])
+        for engine in ("quick", "spark"):
+            yield audit(tree, address, copy, engine)
+        if warm:
+            yield from audits_in_one_session(tree, address, copy, directory / "scratch", warm)
 
 
 if __name__ == "__main__":
