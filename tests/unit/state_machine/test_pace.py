@@ -20,7 +20,7 @@ from tests.unit.state_machine.world import World, a_world, an_inventory
 
 STATEMENTS_OF_A_ROUND_MAX = 24
 """Of a quiet round; before, it was 34. Thirty migrations have sixty rounds a second."""
-STATEMENTS_OF_FIGURES_MAX = 11
+STATEMENTS_OF_FIGURES_MAX = 12
 WRITERS, WRITES = 8, 25
 
 
