@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 from string import Formatter
 
 import pytest
 
+from migrator import errors
 from migrator.errors import CATALOGUE, Finding
 
 RUNBOOKS = Path(__file__).resolve().parents[2] / "runbooks"
@@ -35,3 +37,12 @@ def test_a_code_is_given_only_once() -> None:
     code = next(iter(CATALOGUE))
     with pytest.raises(AssertionError, match=code):
         Finding(code=code, says="again", means="-", remedy="-")
+
+
+def test_a_name_is_given_only_once() -> None:
+    """A second finding of the same name hides the first, and neither ruff nor mypy says so."""
+    body = ast.parse(Path(errors.__file__).read_text()).body
+    names = [each.target.id for each in body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)]
+    names += [to.id for each in body if isinstance(each, ast.Assign) for to in each.targets if isinstance(to, ast.Name)]
+    assert len(names) > 100
+    assert sorted(names) == sorted(set(names))
