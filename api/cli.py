@@ -93,12 +93,13 @@ def check(
     zookeeper: ZooKeeper,
     controllers: Annotated[list[Path] | None, typer.Option(help="properties files of the controllers to be")] = None,
     clients: Annotated[bool, typer.Option(help="also look who else has a session of ZooKeeper (cons)")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="every finding, not only the first of each code")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Read the cluster and say what stands in the way of a migration. Exit: 0 go, 1 warnings, 2 blocked."""
     from api import main
 
-    raise typer.Exit(main.check(zookeeper, controllers or [], clients=clients, as_json=as_json))
+    raise typer.Exit(main.check(zookeeper, controllers or [], clients=clients, as_json=as_json, everything=everything))
 
 
 @app.command()

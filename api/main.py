@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import structlog
 
+from api.check_text import finding_lines
 from migrator.errors import ZOOKEEPER_LOST, FindingError
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def _plain(value: Any) -> Any:
 COULD_NOT_CHECK = 3
 
 
-def check(zookeeper: str, controllers: list[Path], *, clients: bool, as_json: bool) -> int:
+def check(zookeeper: str, controllers: list[Path], *, clients: bool, as_json: bool, everything: bool = False) -> int:
     from migrator.node import preflight
     from migrator.zk.pipeline import CONSIDERATE
     from migrator.zk.session import ZkSession
@@ -150,8 +151,7 @@ def check(zookeeper: str, controllers: list[Path], *, clients: bool, as_json: bo
         _print_json({"exit": code, **seen, "findings": [each.as_json() for each in found], "not_looked_at": unknown})
         return code
     print(f"{seen['topics']} topics, {seen['partitions']} partitions, brokers {seen['brokers']}")
-    for each in found:
-        print(f"{each.finding.severity.value:6} {each.code}  {each.text}\n       {each.finding.remedy}")
+    print("\n".join(finding_lines(found, everything=everything)), end="\n" if found else "")
     print("not looked at:", *unknown, sep="\n  ")
     print({0: "go: nothing stands in the way", 1: "go, with warnings", 2: "blocked"}[code])
     return code
