@@ -28,6 +28,7 @@ from migrator.wire.messages.brokers import (
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
+    DescribeClusterResponse,
     RegistrationFeature,
     RegistrationListener,
 )
@@ -50,6 +51,9 @@ from tests.support.seeded_tree import SeededTree, an_id
 METADATA: Final = 3
 BROKER_RESOURCE: Final = 4
 DESCRIBE_CONFIGS: Final = 32
+DESCRIBE_CLUSTER: Final = 60
+EVERYTHING: Final = 2**31 - 1
+"""As a bit set of permitted operations."""
 DESCRIBE_LOG_DIRS: Final = 35
 ALLOCATE_PRODUCER_IDS: Final = 67
 NOT_CONTROLLER: Final = 41
@@ -97,6 +101,7 @@ class StandInBroker:
             DESCRIBE_LOG_DIRS: _encoded(_log_dirs(tree), 4),
             METADATA: _encoded(_metadata(tree), 12),
             DESCRIBE_CONFIGS: _encoded(_nothing_set(broker), 4),
+            DESCRIBE_CLUSTER: _encoded(DescribeClusterResponse(cluster_authorized_operations=EVERYTHING), 0),
             ALLOCATE_PRODUCER_IDS: _encoded(AllocateProducerIdsResponse(error_code=NOT_CONTROLLER), 0),
         }
         self._epoch: int | None = None

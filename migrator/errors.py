@@ -294,6 +294,14 @@ PATH_WILL_BE_CREATED = Finding(
     remedy="Find out who deleted it and whether configuration below it was lost; an export tells what there was.",
     severity=Severity.WARNS,
 )
+PERMISSION_MISSING = Finding(
+    code="Z2K-1113",
+    says="Broker {broker} denies this controller's principal {operations} on the cluster.",
+    means="With an authorizer, brokers take UpdateMetadata, LeaderAndIsr and StopReplica only from a principal with "
+    "ClusterAction, and show what they have and how they are set only with Describe and DescribeConfigs.",
+    remedy="Grant the operations to the principal of the controllers with kafka-acls.sh, or name it in the brokers' "
+    "super.users. Follow this code's page.",
+)
 
 # --- 2xxx: driver and ZooKeeper ---------------------------------------------------------------------------
 

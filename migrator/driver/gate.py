@@ -9,7 +9,7 @@ Rule: no path avoids this gate; what a waiver can lift is named where it is aske
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -29,6 +29,7 @@ from migrator.errors import (
     NOT_MIGRATED_YET,
     OLD_SECRET_LEFT,
     ORPHAN_CONFIG,
+    PERMISSION_MISSING,
     REASSIGNMENT_MALFORMED,
     REASSIGNMENT_RUNNING,
     Occurrence,
@@ -58,6 +59,8 @@ class Evidence:
     waived:           names of partitions whose incomplete ISR was accepted.
     estimated_ms:     how long the window will take, from the pre-copy.
     unasked:          brokers that did not say what they have, with the reason.
+    denied:           by broker, the operations on the cluster that it denies this controller's principal.
+    denials_unknown:  brokers that did not say what they deny, with the reason.
     unexplained:      what brokers have and would lose with a full send made of this tree (driver.guard).
     ours:             what this controller's file says, as far as the brokers' settings have to go with it.
     broker_settings:  by broker, what somebody set (settings.ASKED).
@@ -81,6 +84,8 @@ class Evidence:
     inter_broker_listener: str
     cluster_id: str
     unasked: Mapping[int, str] = field(default_factory=dict)
+    denied: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    denials_unknown: Mapping[int, str] = field(default_factory=dict)
     unexplained: Collection[Occurrence] = ()
     waived: Collection[str] = field(default_factory=frozenset)
     ours: ControllerSettings = field(default_factory=ControllerSettings)
@@ -160,7 +165,7 @@ def settings_checks(evidence: Evidence) -> tuple[Check, ...]:
     unread = {broker: evidence.settings_unread[broker] for broker in sorted(evidence.settings_unread)}
     held = f"{len(families.acls)} resources with ACLs, {len(families.tokens)} tokens"
     return (
-        Check("every broker said how it is set", not unread, f"not: {unread}" if unread else "all did"),
+        Check("every broker said how it is set", not unread, _reasons(unread) or "all did"),
         Check(
             "what is set on brokers and controllers goes together",
             not blocking,
@@ -244,7 +249,8 @@ def broker_checks(evidence: Evidence) -> tuple[Check, ...]:
             not deaf,
             f"not: {deaf}" if deaf else "all do",
         ),
-        Check("every broker said what it has on its disks", not unasked, f"not: {unasked}" if unasked else "all did"),
+        _permissions(evidence),
+        Check("every broker said what it has on its disks", not unasked, _reasons(unasked) or "all did"),
         Check(
             "what every broker has on its disks is what ZooKeeper says",
             not evidence.unexplained,
@@ -262,6 +268,26 @@ def ibp_differs(kept_out: Mapping[int, tuple[int, int]], image: Image) -> Occurr
             level = levels.level_name(image.metadata_version)
             return IBP_DIFFERS.found(broker=broker, ibp=levels.level_name(highest), level=level)
     return None
+
+
+def _permissions(evidence: Evidence) -> Check:
+    """Without them the takeover would be noticed to fail when it is made: seconds without a controller."""
+    denied = [
+        PERMISSION_MISSING.found(broker=broker, operations=", ".join(evidence.denied[broker])).text
+        for broker in sorted(evidence.denied)
+    ]
+    unknown = _reasons(evidence.denials_unknown)
+    return Check(
+        "every broker lets this controller do what it has to",
+        not denied and not unknown,
+        _listed([*denied, *filter(None, [unknown])]) if denied or unknown else "all do",
+        (PERMISSION_MISSING.code,) if denied else (),
+    )
+
+
+def _reasons(by_broker: Mapping[int, str]) -> str:
+    """Each broker with its reason; empty where there is none."""
+    return "; ".join(f"broker {broker}: {by_broker[broker]}" for broker in sorted(by_broker))
 
 
 def _levels(broker: Broker) -> tuple[int, int]:

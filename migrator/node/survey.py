@@ -1,10 +1,12 @@
-"""Ask each broker what it has (replicas on its disks, topics that it knows with their ids) and how it is set.
+"""Ask each broker what it has (replicas on its disks, topics that it knows with their ids), how it is set, and what
+it lets this controller do.
 
 In:   the brokers to ask, on the inter-broker listener.
-Out:  one `Survey` (driver.guard) or its settings per broker that answered, and the reason for each that did not.
+Out:  one `Survey` (driver.guard), its settings or what it denies per broker that answered, and the reason for each that
+      did not.
 Elsewhere: what the answers are compared with (driver.guard, driver.settings).
-Source: DescribeLogDirs version 4, Metadata version 12, DescribeConfigs version 4. Replicas that will replace others
-(`future`) are logs as well; stray and deleted directories are not listed by a broker.
+Source: DescribeLogDirs version 4, Metadata version 12, DescribeConfigs version 4, DescribeCluster version 0. Replicas
+that will replace others (`future`) are logs as well; stray and deleted directories are not listed by a broker.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from migrator.model.topic_configs import Source
 from migrator.model.values import Broker, ConfigType
 from migrator.node.broker_client import BrokerConnection
 from migrator.node.client_security import PLAINTEXT, ClientSecurity
+from migrator.wire.messages.brokers import DescribeClusterRequest, DescribeClusterResponse
 from migrator.wire.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -26,10 +29,14 @@ from migrator.wire.messages.configs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from migrator.wire.messages.topics import MetadataRequest, MetadataResponse
+from migrator.wire.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 Answer = TypeVar("Answer")
 ASK_TIMEOUT_S = 10.0
+TOPIC_AUTHORIZATION_FAILED = 29
+TOPICS_ASKED_AGAIN = 20
+CLUSTER_OPERATIONS = {"Describe": 8, "ClusterAction": 9, "DescribeConfigs": 10}
+"""What a controller needs at a broker, by the codes of Kafka's `AclOperation`: bits of the answer."""
 BROKERS_AT_ONCE = 16
 
 
@@ -45,6 +52,13 @@ async def ask_settings(
 ) -> tuple[dict[int, dict[str, str]], dict[int, str]]:
     """What somebody set of `driver.settings.ASKED`, by broker id, and by broker id why nothing is known."""
     return await _ask_all(_settings, brokers, listener, client_id, security)
+
+
+async def ask_denied(
+    brokers: Iterable[Broker], listener: str, client_id: str, security: ClientSecurity = PLAINTEXT
+) -> tuple[dict[int, tuple[str, ...]], dict[int, str]]:
+    """Which of `CLUSTER_OPERATIONS` each broker denies this principal, and by broker id why that is not known."""
+    return await _ask_all(_denied, brokers, listener, client_id, security)
 
 
 async def _ask_all(
@@ -63,10 +77,17 @@ async def _ask_all(
             try:
                 answers[broker.id] = await _ask_one(ask, broker, listener, client_id, security)
             except Exception as error:
-                failed[broker.id] = f"{type(error).__name__}: {error}"
+                failed[broker.id] = reason_of(error)
 
     await asyncio.gather(*(one(broker) for broker in brokers))
     return answers, failed
+
+
+def reason_of(error: Exception) -> str:
+    """For a person: what was said, and the kind of error only where nothing else tells it."""
+    if isinstance(error, TimeoutError):
+        return f"no answer within {ASK_TIMEOUT_S:.0f} s"
+    return str(error) if isinstance(error, OSError) and str(error) else f"{type(error).__name__}: {error}"
 
 
 async def _ask_one(
@@ -97,6 +118,15 @@ async def _settings(broker: Broker, connection: BrokerConnection) -> dict[str, s
     return {each.name: HIDDEN if each.is_sensitive else each.value or "" for each in given}
 
 
+async def _denied(broker: Broker, connection: BrokerConnection) -> tuple[str, ...]:
+    request = DescribeClusterRequest(include_cluster_authorized_operations=True)
+    answer = await connection.ask(request, 0, DescribeClusterResponse, ASK_TIMEOUT_S)
+    if answer.error_code:
+        raise OSError(f"DescribeCluster answered error {answer.error_code} ({answer.error_message})")
+    allowed = answer.cluster_authorized_operations
+    return tuple(name for name, code in CLUSTER_OPERATIONS.items() if not allowed >> code & 1)
+
+
 async def _survey(broker: Broker, connection: BrokerConnection) -> Survey:
     directories = await connection.ask(DescribeLogDirsRequest(topics=None), 4, DescribeLogDirsResponse, ASK_TIMEOUT_S)
     metadata = await connection.ask(
@@ -105,7 +135,21 @@ async def _survey(broker: Broker, connection: BrokerConnection) -> Survey:
     if directories.error_code or any(each.error_code for each in directories.results):
         codes = [directories.error_code, *(each.error_code for each in directories.results)]
         raise OSError(f"DescribeLogDirs answered errors {codes}")
-    return await asyncio.to_thread(_told, broker.id, directories, metadata)
+    found = await asyncio.to_thread(_told, broker.id, directories, metadata)
+    await _refuse_hidden_topics(connection, sorted(found.logs.keys() - found.topics.keys()))
+    return found
+
+
+async def _refuse_hidden_topics(connection: BrokerConnection, names: list[str]) -> None:
+    """A topic that has logs and no id is one that the broker does not know, or one that it does not show."""
+    if not names:
+        return
+    topics = tuple(MetadataRequestTopic(name=name) for name in names[:TOPICS_ASKED_AGAIN])
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    answer = await connection.ask(request, 12, MetadataResponse, ASK_TIMEOUT_S)
+    hidden = [topic.name for topic in answer.topics if topic.error_code == TOPIC_AUTHORIZATION_FAILED]
+    if hidden:
+        raise OSError(f"it denies Describe on {len(hidden)} topics or more, the first is {hidden[0]}")
 
 
 def _told(broker: int, directories: DescribeLogDirsResponse, metadata: MetadataResponse) -> Survey:

@@ -32,7 +32,7 @@ from migrator.node.config import controller_settings
 from migrator.node.copy_audit import CopyAudit
 from migrator.node.driver_node import DriverNode
 from migrator.node.event_queue import LOOK_S
-from migrator.node.survey import ask_settings, survey_brokers
+from migrator.node.survey import ask_denied, ask_settings, survey_brokers
 from migrator.node.tree_reader import read_guards, read_tree
 from migrator.node.window_guard import live_brokers
 from migrator.zk import paths
@@ -138,6 +138,7 @@ class GateActs:
         whom = (brokers, d.config.inter_broker_listener, str(d.config.node_id), d.to_brokers)
         d.now.surveys, failed = await survey_brokers(*whom)
         settings, silent = await ask_settings(*whom)
+        denied, unknown = await ask_denied(*whom)
         return Evidence(
             tree=tree,
             seen=seen,
@@ -153,6 +154,8 @@ class GateActs:
             exported=d.now.exported,
             inter_broker_listener=d.config.inter_broker_listener,
             unasked=failed,
+            denied={broker: found for broker, found in denied.items() if found},
+            denials_unknown=unknown,
             unexplained=await asyncio.to_thread(self._unexplained, tree),
             cluster_id=d.controller.settings.cluster_id,
             waived=d.config.waived,

@@ -146,7 +146,7 @@ def test_a_hand_made_cluster_goes_to_dual_write_and_back_by_the_documents(
     traffic = Traffic(cluster.client("app"), "orders")
     operator.run("check", "--zookeeper", cluster.zookeeper, codes=(0, 1))
     format_controllers(cluster, operator)
-    grant(cluster)
+    cluster.allow("migrator", "--cluster", "--operation", "Describe", "--operation", "DescribeConfigs")
 
     operator.run("rehearse", "--zookeeper", cluster.zookeeper, "--out", tmp_path / "copy")
     compare = ("--kraft", tmp_path / "copy", "--engine", "quick", "--allow-moved")
@@ -160,6 +160,12 @@ def test_a_hand_made_cluster_goes_to_dual_write_and_back_by_the_documents(
     operator.wait_phase("BROKERS_JOINING")
     restart_brokers(cluster, traffic)
     operator.wait_phase("READY")
+    until(
+        lambda: "denies this controller's principal ClusterAction" in operator.run("gates"), "ClusterAction is missed"
+    )
+    until(lambda: "it denies Describe on" in operator.run("gates"), "Describe of topics is missed")
+    cluster.allow("migrator", "--cluster", "--operation", "ClusterAction")
+    cluster.allow("migrator", "--topic", "*", "--operation", "Describe")
     operator.wait_open()
     operator.run("advance", "--to", "DUAL_WRITE", "--reason", "the rehearsal is green")
     assert b'"kraftControllerEpoch":-1' not in cluster.znode("/controller")
@@ -195,13 +201,6 @@ def format_controllers(cluster: HandMade, operator: Operator) -> None:
     for controller in CONTROLLERS:
         path = cluster.controller_file(controller)
         operator.run("storage", "format", "-t", cluster_id, "-c", path, "-r", "3.9")
-
-
-def grant(cluster: HandMade) -> None:
-    """What docs/drop-in.md, "What brokers are asked", wants the controllers' principal to have."""
-    cluster.allow("migrator", "--cluster", *("--operation", "ClusterAction"))
-    cluster.allow("migrator", "--cluster", *("--operation", "Describe"), *("--operation", "DescribeConfigs"))
-    cluster.allow("migrator", "--topic", "*", "--operation", "Describe")
 
 
 def restart_brokers(cluster: HandMade, traffic: Traffic) -> None:

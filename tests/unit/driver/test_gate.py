@@ -95,7 +95,7 @@ def test_a_healthy_cluster_passes_and_every_check_says_what_it_saw() -> None:
     assert verdict.holds, verdict.reason()
     assert verdict.reason() == "every check holds"
     assert all(check.seen for check in verdict.checks)
-    assert len({check.name for check in verdict.checks}) == len(verdict.checks) == 21
+    assert len({check.name for check in verdict.checks}) == len(verdict.checks) == 22
 
 
 def test_acls_that_nobody_would_heed_close_the_gate() -> None:
@@ -109,6 +109,12 @@ def test_acls_that_nobody_would_heed_close_the_gate() -> None:
     assert failed.codes == ("Z2K-1020",)
     assert "ACLs of 1 resources, the first of orders" in failed.seen
     assert takeover_verdict(replace(evidence, ours=ControllerSettings(authorizer=True))).holds
+
+
+def test_what_brokers_deny_closes_the_gate_and_is_named() -> None:
+    (failed,) = takeover_verdict(the_evidence(denied={1: ("Describe", "ClusterAction"), 2: ("ClusterAction",)})).failed
+    assert failed.codes == ("Z2K-1113",)
+    assert failed.seen.startswith("2 found: Broker 1 denies this controller's principal Describe, ClusterAction on")
 
 
 # --- the quorum and the brokers ---------------------------------------------------------------------------
@@ -140,7 +146,13 @@ def with_broker_2(**changes: Any) -> Image:
         ),  # F-12
         ({"image": with_broker_2(features=())}, "every broker's IBP", "differing: {2: (1, 1)}"),
         ({"image": with_broker_2(listeners=(Listener("EXTERNAL", "h", 1),))}, "listens on PLAINTEXT", "not: [2]"),
-        ({"unasked": {2: "TimeoutError: "}}, "said what it has", "not: {2: 'TimeoutError: '}"),
+        ({"unasked": {2: "no answer"}}, "said what it has", "broker 2: no answer"),
+        (
+            {"denied": {2: ("ClusterAction",)}},
+            "lets this controller",
+            "1 found: Broker 2 denies this controller's principal ClusterAction on the cluster.",
+        ),
+        ({"denials_unknown": {2: "no answer"}}, "lets this controller", "broker 2: no answer"),
         (
             {"unexplained": [FULL_SEND_INCOMPLETE.found(broker=2, what="the logs of orders", reason="no id")]},
             "on its disks is what ZooKeeper says",

@@ -141,4 +141,4 @@ def test_a_broker_is_judged_by_its_own_limit_and_by_kafkas_where_it_has_none() -
 
 def test_a_broker_that_does_not_say_how_it_is_set_closes_the_gate() -> None:
     (failed,) = takeover_verdict(the_evidence(settings_unread={2: "TimeoutError: "})).failed
-    assert failed.seen == "not: {2: 'TimeoutError: '}"
+    assert failed.seen == "broker 2: TimeoutError: "

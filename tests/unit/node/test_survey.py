@@ -11,7 +11,8 @@ from migrator.driver.guard import Survey
 from migrator.driver.settings import HIDDEN
 from migrator.model.values import Broker, Listener
 from migrator.node import survey as surveying
-from migrator.node.survey import BROKERS_AT_ONCE, ask_settings, survey_brokers
+from migrator.node.survey import BROKERS_AT_ONCE, ask_denied, ask_settings, survey_brokers
+from migrator.wire.messages.brokers import DescribeClusterResponse
 from migrator.wire.messages.configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
@@ -50,6 +51,7 @@ class Brokers:
         self.by_port: dict[int, Any] = {}
         self.asked: list[tuple[int, Any, int]] = []
         self.open = self.open_max = 0
+        self.by_name = MetadataResponse()
 
     def __call__(self, host: str, port: int, client_id: str, security: object) -> Connection:
         self.open += 1
@@ -68,7 +70,9 @@ class Connection:
         found = self.brokers.by_port.get(self.port, LOGS)
         if isinstance(found, BaseException):
             raise found
-        return TOPICS if isinstance(request, MetadataRequest) else found
+        if isinstance(request, MetadataRequest):
+            return TOPICS if request.topics is None else self.brokers.by_name
+        return found
 
     def close(self) -> None:
         self.brokers.open -= 1
@@ -102,8 +106,8 @@ def test_every_log_in_every_directory_and_every_topic_with_its_id_is_told(networ
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (ConnectionRefusedError("nobody there"), "ConnectionRefusedError: nobody there"),
-        (TimeoutError(), "TimeoutError"),
+        (ConnectionRefusedError("nobody there"), "nobody there"),
+        (TimeoutError(), "no answer within 10 s"),
         (asyncio.IncompleteReadError(b"", 4), "IncompleteReadError"),
         (DescribeLogDirsResponse(error_code=31), "errors [31]"),
         (DescribeLogDirsResponse(results=(a_directory(), a_directory(error=56))), "errors [0, 0, 56]"),
@@ -156,7 +160,7 @@ def test_brokers_tell_what_was_set_and_of_a_secret_that_it_was(network: Brokers)
 
 def test_a_broker_without_the_listener_is_named(network: Brokers) -> None:
     surveys, failed = survey(a_broker(1, listeners=(Listener("EXTERNAL", "h", 1),)))
-    assert (surveys, failed) == ({}, {1: "OSError: it has no listener PLAINTEXT"})
+    assert (surveys, failed) == ({}, {1: "it has no listener PLAINTEXT"})
     assert network.asked == []
 
 
@@ -164,3 +168,36 @@ def test_not_more_brokers_than_allowed_are_asked_at_once(network: Brokers) -> No
     surveys, _ = survey(*map(a_broker, range(1, 2 * BROKERS_AT_ONCE)))
     assert len(surveys) == 2 * BROKERS_AT_ONCE - 1
     assert network.open_max == BROKERS_AT_ONCE
+
+
+# --- what it is not allowed -------------------------------------------------------------------------------
+
+
+def test_a_topic_that_a_broker_does_not_show_is_not_one_without_id(network: Brokers) -> None:
+    """B11 (c): "the broker knows no topic id", with the advice to restart it, was a missing Describe."""
+    network.by_port[9091] = DescribeLogDirsResponse(results=(a_directory(("hidden", 0)),))
+    network.by_name = MetadataResponse(topics=(MetadataResponseTopic(error_code=29, name="hidden"),))
+    surveys, failed = survey(a_broker(1))
+    assert (surveys, failed) == ({}, {1: "it denies Describe on 1 topics or more, the first is hidden"})
+
+    network.by_name = MetadataResponse(topics=(MetadataResponseTopic(error_code=3, name="hidden"),))
+    surveys, failed = survey(a_broker(1))
+    assert (list(surveys), failed) == ([1], {})
+
+
+@pytest.mark.parametrize(
+    ("allowed", "denied"),
+    [
+        (2**31 - 1, ()),
+        (1 << 8 | 1 << 9 | 1 << 10, ()),
+        (1 << 8 | 1 << 10, ("ClusterAction",)),
+        (1 << 9, ("Describe", "DescribeConfigs")),
+        (0, ("Describe", "ClusterAction", "DescribeConfigs")),
+    ],
+)
+def test_what_a_broker_denies_is_told_by_name(network: Brokers, allowed: int, denied: tuple[str, ...]) -> None:
+    network.by_port[9091] = DescribeClusterResponse(cluster_authorized_operations=allowed)
+    network.by_port[9092] = DescribeClusterResponse(error_code=31)
+    found, failed = asyncio.run(ask_denied(map(a_broker, (1, 2)), "PLAINTEXT", "a test"))
+    assert found == {1: denied}
+    assert failed == {2: "DescribeCluster answered error 31 (None)"}
