@@ -5,8 +5,8 @@ PYTHON ?= $(or $(firstword $(foreach candidate,python3 python3.14 python3.13 pyt
   $(shell $(candidate) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(candidate)))),python3)
 SETUP = @$(PYTHON) migrator/lab/bootstrap.py setup
 BIN = .venv/bin
-# Tests marked `alone` still have the machine to themselves (tests/support/turns.py).
-TWO_FILES_AT_A_TIME = -n 2 --dist loadfile --durations 40 --durations-min 5
+# Tests marked `alone` still have the machine to themselves (tests/support/turns.py), and come last (order.py there).
+TWO_FILES_AT_A_TIME = -n 2 --dist loadfile --no-loadscope-reorder --durations 40 --durations-min 5
 
 .PHONY: setup check test sim model adversarial poison mutants lab demo takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-mass
 
