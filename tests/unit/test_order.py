@@ -46,6 +46,13 @@ def test_every_file_of_the_table_exists_and_make_keeps_this_order() -> None:
     assert "--dist loadfile --no-loadscope-reorder" in (ROOT / "Makefile").read_text()
 
 
+def test_whatever_the_environment_says_processes_that_tests_start_need_not_compile() -> None:
+    recipes = [line for line in (ROOT / "Makefile").read_text().splitlines() if "$(TWO_FILES_AT_A_TIME)" in line]
+    assert len(recipes) == 2
+    assert {line.split()[0] for line in recipes} == {"$(KEEP_BYTECODE)"}
+    assert "KEEP_BYTECODE = PYTHONDONTWRITEBYTECODE=\n" in (ROOT / "Makefile").read_text()
+
+
 def test_the_end_of_a_run_names_the_files_that_took_longest() -> None:
     taken = {"tests/a.py::one": 40.0, "tests/b.py::one": 90.0, "tests/a.py::two": 30.0, "tests/c.py::one": 59.0}
     reports: list[Any] = [SimpleNamespace(nodeid=nodeid, duration=seconds) for nodeid, seconds in taken.items()]
