@@ -69,7 +69,8 @@ def test_the_plan_shows_what_stands_and_what_would_be_done_and_changes_nothing()
         "not verified: whether ZooKeeper lacks a change (--log DIR compares with a controller's log)",
     )
     assert plan.brokers == (1, 2, 3)
-    assert plan.multi == Multi(
+    (multi,) = plan.multis
+    assert multi == Multi(
         (
             SetData("/controller_epoch", b"9", 1),
             SetData("/latest_producer_id_block", producer_ids_data(-1, 6_000 + MARGIN, 6_999 + MARGIN), 0),
