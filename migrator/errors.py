@@ -311,6 +311,15 @@ CONTROLLERS_RUN = Finding(
     "their supervisor (systemd, the service) from starting them again. A session of a killed process ends within its "
     "time-out (zookeeper.session.timeout.ms, 18 s unless set); then run the command again.",
 )
+PEER_DENIED = Finding(
+    code="Z2K-1119",
+    says="Controllers deny requests of {principal}: it lacks {operation} on the cluster.",
+    means="Only brokers and controllers ask for this. A controller that is denied elects no leader and follows none; a "
+    "broker that is denied is not registered, or is fenced.",
+    remedy="Add the principal to super.users in the properties file of every controller and restart them one by one, "
+    "or grant the operation with kafka-acls.sh where ACLs are known already. Follow this code's page.",
+    severity=Severity.WARNS,
+)
 
 # --- 2xxx: driver and ZooKeeper ---------------------------------------------------------------------------
 
