@@ -21,12 +21,16 @@ from typing import Any, Final, cast
 
 from migrator.audit.normalise import (
     BROKER_CONFIGS,
+    NEXT_ID,
     PARTITIONS,
+    PRODUCER_IDS,
+    PRODUCER_IDS_KEY,
     TOPIC_CONFIGS,
     TOPICS,
     Facts,
     partition_key,
     zk_config,
+    zk_producer_ids,
     zk_state,
     zk_topic,
 )
@@ -94,6 +98,8 @@ class KeptReading:
             name = path.rpartition("/")[2]
             facts = clear_facts(path, zk_config(path, znode.data), self._passwords)
             yield from _told(BROKER_CONFIGS, "" if name == paths.DEFAULT_ENTITY else name, facts)
+        elif path == paths.PRODUCER_IDS and znode.data:
+            yield PRODUCER_IDS, PRODUCER_IDS_KEY, {NEXT_ID: zk_producer_ids(path, znode.data)[NEXT_ID]}
         elif path.startswith(_ZNODES):
             for family, facts in zk_facts(path, znode.data).items():
                 yield from _told(family, path, facts)
