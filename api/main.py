@@ -242,6 +242,8 @@ def release(zookeeper: str, logs: list[Path], *, execute: bool, accept_loss: boo
             for multi in plan.multis:
                 print("the multi", *multi.describe(), sep="\n  ")
             if not execute:
+                if plan.runs is not None:
+                    print(f"--execute would be refused: {plan.runs.in_full}")
                 print("nothing was changed; --execute applies it")
                 return 0
             print("after", *execute_release(session, plan), sep="\n  ")

@@ -21,6 +21,7 @@ from migrator.audit.compare import Kind, Report, Rules
 from migrator.audit.compare import report as make_report
 from migrator.audit.log_source import CommittedRecords, read_directory
 from migrator.audit.normalise import LogFacts
+from migrator.audit.passwords import PasswordReader
 from migrator.audit.quick import compare_sides
 from migrator.driver.claim import (
     Claim,
@@ -292,7 +293,7 @@ class HandBackActs:
         records, facts = CommittedRecords(), LogFacts()
         for record in read_directory(self.d.config.metadata_log_dir, records):
             facts.apply(record)
-        comparison = compare_sides(self.d.session, facts, Rules(), passwords=self.d.passwords)
+        comparison = compare_sides(self.d.session, facts, Rules(), passwords=PasswordReader.of(self.d.config.passwords))
         tree = read_tree(self.d.session, before=self.d.now.tree)
         if tree.problems:  # the next ZooKeeper controller would read it too, and may end of it
             raise HAND_BACK_NOT_POSSIBLE.error(reason=f"{tree.problems[0].code} {tree.problems[0].text}")

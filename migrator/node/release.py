@@ -23,12 +23,13 @@ from migrator.driver.claim import Seen
 from migrator.driver.copy import PRODUCER_ID_BLOCK
 from migrator.driver.orders import Orders, in_the_way, with_orders
 from migrator.driver.tree import Tree, live_and_assigned
-from migrator.errors import RELEASE_REFUSED, RELEASE_WOULD_DIFFER, RELEASE_WOULD_LOSE, FindingError
+from migrator.errors import RELEASE_REFUSED, RELEASE_WOULD_DIFFER, RELEASE_WOULD_LOSE, FindingError, Occurrence
 from migrator.model.image import Position
 from migrator.node.claims import read_claim
 from migrator.node.release_look import NOT_LOOKED, ReleaseLook, guards, look_at_both, raise_versions
 from migrator.node.tree_reader import read_tree
-from migrator.node.unmirrored import LogLook, identity, look_into
+from migrator.node.unmirrored import LogLook, home_of, identity, look_into
+from migrator.node.who_runs import who_runs
 from migrator.node.zookeeper_orders import read_orders
 from migrator.zk import paths
 from migrator.zk.multi import JUTE_MAXBUFFER_MIN, Create, Delete, Multi, Operation, SetData
@@ -50,6 +51,7 @@ class ReleasePlan:
     brokers: those in ZooKeeper mode. multis: what releases it, in order; the last one ends the claim.
     look: what a log and ZooKeeper say differently.
     guarded: what has to stand while versions of partition states are raised, before the multis.
+    runs: the controllers of ours that run, with which it is not executed.
     """
 
     before: tuple[str, ...]
@@ -58,6 +60,7 @@ class ReleasePlan:
     multis: tuple[Multi, ...]
     look: ReleaseLook
     guarded: tuple[Operation, ...]
+    runs: Occurrence | None = None
 
 
 def plan_release(
@@ -68,9 +71,9 @@ def plan_release(
     drop_orders: orders for a ZooKeeper controller that stand in ZooKeeper are deleted before anybody can carry them
         out; without it they refuse the release with Z2K-2102.
 
-    Raises Z2K-2019 with the reason why it may not be released. When that loss was not accepted: Z2K-2070 for a log that
-    holds what ZooKeeper lacks, Z2K-2127 for one that says something else. A directory that cannot be used: Z2K-3012,
-    Z2K-3013, Z2K-5001.
+    Raises Z2K-2019 with the reason why it may not be released, Z2K-1118 while a controller runs on one of `logs`. When
+    that loss was not accepted: Z2K-2070 for a log that holds what ZooKeeper lacks, Z2K-2127 for one that says something
+    else. A directory that cannot be used: Z2K-3012, Z2K-3013, Z2K-5001.
     """
     seen = read_claim(session)
     tree = read_tree(session, CONSIDERATE)
@@ -96,14 +99,16 @@ def plan_release(
         assert furthest is not None
         count, first = len(look.differing), look.differing[0]
         raise RELEASE_WOULD_DIFFER.error(count=count, directory=str(furthest.directory), first=first)
-    return ReleasePlan(describe(seen), mirrored, tuple(sorted(live)), multis, look, guards(seen))
+    return ReleasePlan(describe(seen), mirrored, tuple(sorted(live)), multis, look, guards(seen), who_runs(session))
 
 
 def execute_release(session: ZkSession, plan: ReleasePlan) -> tuple[str, ...]:
     """Raise versions that are behind, then apply the multis; returns what stands afterwards.
 
-    Raises Z2K-2019 when ZooKeeper moved meanwhile.
+    Raises Z2K-1118 while controllers of ours run, Z2K-2019 when ZooKeeper moved meanwhile.
     """
+    if plan.runs is not None:
+        raise FindingError(plan.runs)
     raise_versions(session, plan.look.behind, plan.guarded)
     for multi in plan.multis:
         outcome = session.apply(multi)
@@ -208,6 +213,9 @@ _NOT_COMPARED: Final = "not verified: whether ZooKeeper lacks a change (--log DI
 
 def _look(logs: Sequence[Path], tree: Tree, at: Position) -> list[LogLook]:
     looks = []
+    runs = who_runs(None, [home_of(each) for each in logs])
+    if runs is not None:
+        raise FindingError(runs)
     for directory in logs:
         meta = identity(directory)
         if meta.cluster_id != tree.cluster_id:

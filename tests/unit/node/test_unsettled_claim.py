@@ -156,7 +156,7 @@ class Appending:
         driver.claim_watch.seen = seen  # type: ignore[method-assign]
 
     async def commit(self) -> Happened:
-        return await CopyActs(self.driver, CopyAudit(self.driver.config, None)).commit()
+        return await CopyActs(self.driver, CopyAudit(self.driver.config)).commit()
 
 
 OURS = found(3000, 5)
