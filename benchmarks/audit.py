@@ -73,25 +73,30 @@ def audit(tree: SeededTree, zookeeper: str, copy: Path, engine: str) -> Audited:
 async def audits_in_one_process(
     tree: SeededTree, zookeeper: str, copy: Path, directory: Path, count: int
 ) -> list[Audited]:
-    """As the service runs them: through the pipe. The first one waits until the process is warm."""
+    """As the service runs them: through the pipe. The first one waits until the process is warm.
+
+    Processor time is that of all its processes from the answer before to this one, so with what it clears up between.
+    """
     directory.mkdir()
     warm = WarmAudits(directory, master=MASTER, idle_s=IDLE_S)
-    found = []
+    found, mark = [], str(directory / SCRATCH)
     try:
         for number in range(1, count + 1):
-            began = time.monotonic()
+            began, ticks_before = time.monotonic(), _ticks_of(living(mark))
             words = ("audit", "-z", zookeeper, "--kraft", str(copy), "--engine", "spark", "--master", MASTER)
             result = await warm.run(*words, "--out", str(directory / f"out-{number}"), limit_s=LIMIT_S)
             took_s = time.monotonic() - began
             assert result.exit_code == 0, result
             assert result.note is None, result.note
-            family = living(str(directory / SCRATCH))
+            family = living(mark)
+            ticks = _ticks_of(family)
+            spent = sum(ticks[pid] - ticks_before.get(pid, 0) for pid in ticks)
             found.append(
                 Audited(
                     "spark, warm" if number > 1 else "spark, starting the warm process",
                     _size(tree),
                     round(took_s, 2),
-                    None,
+                    round(spent / os.sysconf("SC_CLK_TCK"), 1),
                     sum(map(_memory_kb, family)) // 1024,
                     result.document["seconds"],
                 )
@@ -141,6 +146,10 @@ def _family(pid: int) -> list[int]:
     except OSError:
         return []
     return [pid, *(found for each in below for found in _family(int(each)))]
+
+
+def _ticks_of(pids: list[int]) -> dict[int, int]:
+    return {pid: _ticks(pid) for pid in pids}
 
 
 def _ticks(pid: int) -> int:

@@ -78,7 +78,7 @@ class Inspections:
 
     def faults(self, migration_id: int) -> list[Occurrence]:
         """Why the last inspection of each kind has no result, where its own row could not say so; and what the last
-        audit took that is worth knowing.
+        Spark audit took that is worth knowing.
         """
         self.reap()
         notes = [note for number, note in self._notes.items() if number == migration_id]
@@ -198,7 +198,8 @@ class Inspections:
         moved = ("--allow-moved",) if run.purpose in ("rehearsal", CONFIRMATION) else ()
         words = ("audit", "-z", inventory.zookeeper, "--kraft", str(kraft), "--engine", run.engine, "--out", str(out))
         result = await self._run(*words, *master, *moved, *_secrets_of(inventory))
-        self._note(run.migration_id, result.note)
+        if run.engine == "spark":
+            self._note(run.migration_id, result.note)
         if not isinstance(result.document, dict):
             raise INSPECTION_FAILED.error(command="audit", reason=result.words)
         if run.purpose == SCHEDULE and await self._store.away(self._store.phase, run.migration_id) != Phase.DUAL_WRITE:

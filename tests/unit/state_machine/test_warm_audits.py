@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,8 @@ import pytest
 
 from migrator.audit.warm_process import MARK, living
 from state_machine.commands import CHILDREN_NICE, Result
+from state_machine.service import open_service
+from state_machine.settings import Settings
 from state_machine.warm_audits import LOG, SCRATCH, WarmAudits
 from tests.unit.state_machine.test_children import wait_until
 
@@ -296,6 +297,25 @@ def test_warming_up_does_not_wait_for_the_process(stage: Stage) -> None:
     told(stage, story)
 
 
+@pytest.mark.parametrize(("engine", "starts"), [("quick", False), ("spark", True)])
+def test_a_service_starts_the_process_only_for_sparks_sake_and_after_it_serves(
+    engine: Any, starts: bool, tmp_path: Path
+) -> None:
+    """The tests of the API open a service too; none of them is to start Spark."""
+    service = open_service(Settings(directory=tmp_path, audit_engine=engine))
+    scratch = tmp_path / SCRATCH
+    assert not scratch.exists()
+
+    async def story() -> None:
+        await service.warm_up()
+        assert bool(living(str(scratch))) == scratch.exists() == starts
+        await service.close()
+        assert not scratch.exists()
+
+    asyncio.run(story())
+    assert living(str(scratch)) == []
+
+
 SERVICE = """
 import asyncio, sys
 from pathlib import Path
@@ -342,6 +362,4 @@ def test_the_next_service_ends_what_a_killed_process_has_left(stage: Stage) -> N
         assert (await stage.audit("a")).document["start"] == 1
         assert left.wait(10) == -signal.SIGKILL
 
-    began = time.monotonic()
     told(stage, story)
-    print(f"{time.monotonic() - began:.1f} s")
