@@ -270,8 +270,11 @@ def release(zookeeper: str, logs: list[Path], *, execute: bool, accept_loss: boo
             print("what ZooKeeper has of the metadata log", *plan.mirrored, sep="\n  ")
             print("what differs from the metadata log", *plan.look.lines, sep="\n  ")
             print(f"brokers in ZooKeeper mode: {list(plan.brokers)}")
-            print("the multi", *plan.multi.describe(), sep="\n  ")
+            for multi in plan.multis:
+                print("the multi", *multi.describe(), sep="\n  ")
             if not execute:
+                if plan.runs is not None:
+                    print(f"--execute would be refused: {plan.runs.in_full}")
                 print("nothing was changed; --execute applies it")
                 return 0
             print("after", *execute_release(session, plan), sep="\n  ")

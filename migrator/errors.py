@@ -302,6 +302,24 @@ PERMISSION_MISSING = Finding(
     remedy="Grant the operations to the principal of the controllers with kafka-acls.sh, or name it in the brokers' "
     "super.users. Follow this code's page.",
 )
+CONTROLLERS_RUN = Finding(
+    code="Z2K-1118",
+    says="Controllers of ours run: {controllers}.",
+    means="They lead the cluster. A rollback without controllers would take it away from them while they answer "
+    "brokers, and what they have not written to ZooKeeper yet would be lost. Nothing was changed.",
+    remedy="Better: go back with them, by `zk2kraft rollback`. Otherwise stop the processes that are named, and keep "
+    "their supervisor (systemd, the service) from starting them again. A session of a killed process ends within its "
+    "time-out (zookeeper.session.timeout.ms, 18 s unless set); then run the command again.",
+)
+PEER_DENIED = Finding(
+    code="Z2K-1119",
+    says="Controllers deny requests of {principal}: it lacks {operation} on the cluster.",
+    means="Only brokers and controllers ask for this. A controller that is denied elects no leader and follows none; a "
+    "broker that is denied is not registered, or is fenced.",
+    remedy="Add the principal to super.users in the properties file of every controller and restart them one by one, "
+    "or grant the operation with kafka-acls.sh where ACLs are known already. Follow this code's page.",
+    severity=Severity.WARNS,
+)
 
 # --- 2xxx: driver and ZooKeeper ---------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from tests.support.order import in_order, seconds_by_file
 from tests.support.turns import turn
 
 settings.register_profile("no clock", deadline=None)
@@ -23,3 +24,18 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     shared.mkdir(exist_ok=True)
     with turn(shared, alone=item.get_closest_marker("alone") is not None):
         return (yield)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With several workers, so that both have something to do until the end; whoever names tests has his own order."""
+    if hasattr(config, "workerinput"):
+        items[:] = in_order(items)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """For the table in tests/support/order.py."""
+    reports = [each for kind in terminalreporter.stats.values() for each in kind]
+    if found := seconds_by_file([each for each in reports if isinstance(each, pytest.TestReport)]):
+        terminalreporter.section("seconds by file")
+        for file, seconds in found.items():
+            terminalreporter.write_line(f"{seconds:6.0f} {file}")

@@ -22,24 +22,27 @@ from typing import Any, Final, cast
 
 from migrator.audit.normalise import (
     BROKER_CONFIGS,
+    NEXT_ID,
     PARTITIONS,
+    PRODUCER_IDS,
+    PRODUCER_IDS_KEY,
     TOPIC_CONFIGS,
     TOPICS,
     Facts,
     partition_key,
     zk_config,
+    zk_producer_ids,
     zk_state,
     zk_topic,
 )
+from migrator.audit.passwords import PasswordReader, clear_facts
 from migrator.audit.rows import HOLD_SECRETS, facts_text
 from migrator.audit.seal import KEY_BYTES, Seal
 from migrator.audit.security_facts import ENTITY_ROOTS, TOKEN_ROOT, zk_facts
-from migrator.audit.zk_source import clear_facts
 from migrator.errors import AUDIT_CANNOT_READ, FindingError
 from migrator.zk import paths
 from migrator.zk.acl_znodes import ACL_ROOTS
 from migrator.zk.bulk_read import Znode
-from migrator.zk.passwords import PasswordEncoder
 from migrator.zk.pipeline import UNLIMITED, ReadLimits
 from migrator.zk.session import ZkSession
 
@@ -68,7 +71,7 @@ def _sealed(seal: Seal, family: str, facts: Facts) -> Facts:
 class KeptReading:
     """Notes what is read. What cannot be read has no facts: the rehearsal itself refuses it."""
 
-    def __init__(self, passwords: PasswordEncoder | None = None) -> None:
+    def __init__(self, passwords: PasswordReader | None = None) -> None:
         self._passwords = passwords
         self._seal = Seal()
         self._topics: dict[str, bytes | None] = {}
@@ -95,6 +98,8 @@ class KeptReading:
             name = path.rpartition("/")[2]
             facts = clear_facts(path, zk_config(path, znode.data), self._passwords)
             yield from _told(BROKER_CONFIGS, "" if name == paths.DEFAULT_ENTITY else name, facts)
+        elif path == paths.PRODUCER_IDS and znode.data:
+            yield PRODUCER_IDS, PRODUCER_IDS_KEY, {NEXT_ID: zk_producer_ids(path, znode.data)[NEXT_ID]}
         elif path.startswith(_ZNODES):
             for family, facts in zk_facts(path, znode.data).items():
                 yield from _told(family, path, facts)

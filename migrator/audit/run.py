@@ -7,7 +7,6 @@ Elsewhere: the engines (quick.py, spark_job.py).
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from dataclasses import replace
@@ -23,10 +22,10 @@ from migrator.audit.live_log import read_live
 from migrator.audit.log_plan import is_directory
 from migrator.audit.log_source import CommittedRecords, read_directory
 from migrator.audit.normalise import LogFacts
+from migrator.audit.passwords import EncoderSecrets, PasswordReader
 from migrator.audit.quick import quick_audit
 from migrator.audit.zk_source import describe_tree
 from migrator.errors import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE, FindingError
-from migrator.zk.passwords import EncoderSettings, PasswordEncoder
 from migrator.zk.pipeline import CONSIDERATE
 from migrator.zk.session import ZkSession
 
@@ -48,7 +47,7 @@ def run_audit(
     master: str,
     out: Path | None,
     allow_moved: bool = False,
-    passwords: EncoderSettings | None = None,
+    passwords: EncoderSecrets | None = None,
     sessions: Any = None,
 ) -> Report:
     """kraft: a metadata log directory, or host:port[,host:port] of controllers. out: must not hold anything.
@@ -81,7 +80,7 @@ def _run(
     master: str,
     out: Path | None,
     rules: Rules,
-    passwords: EncoderSettings | None,
+    passwords: EncoderSecrets | None,
     sessions: Any,
 ) -> Report:
     match engine:
@@ -99,7 +98,7 @@ def _run(
             raise AUDIT_CANNOT_READ.error(what=f"engine {engine}", reason="it is neither spark nor quick")
 
 
-def _quick(zookeeper: str, kraft: str, rules: Rules, passwords: EncoderSettings | None) -> Report:
+def _quick(zookeeper: str, kraft: str, rules: Rules, passwords: EncoderSecrets | None) -> Report:
     with ZkSession(zookeeper) as session:
         tree = describe_tree(session, zookeeper)
         refuse_foreign_log(tree, kraft)
@@ -109,7 +108,7 @@ def _quick(zookeeper: str, kraft: str, rules: Rules, passwords: EncoderSettings 
             rules=replace(rules, in_dual_write=tree["dual_write"]),
             limits=CONSIDERATE,
             zk=tree,
-            passwords=None if passwords is None else PasswordEncoder(passwords, os.urandom),
+            passwords=PasswordReader.of(passwords),
         )
 
 

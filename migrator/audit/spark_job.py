@@ -40,6 +40,7 @@ from migrator.audit.kept_reading import kept_facts
 from migrator.audit.live_log import LiveLog, fetch_into
 from migrator.audit.log_plan import LogPlan, is_directory, plan_log
 from migrator.audit.log_source import dropped_ranges
+from migrator.audit.passwords import EncoderSecrets, Secrets
 from migrator.audit.quick import SETTLE_S
 from migrator.audit.rows import WHOLE_SIDE
 from migrator.audit.seal import Seal
@@ -67,7 +68,6 @@ from migrator.audit.spark_sources import (
 )
 from migrator.audit.zk_source import describe_tree, topic_names
 from migrator.errors import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE, AUDIT_ROWS_LOST
-from migrator.zk.passwords import EncoderSettings
 from migrator.zk.session import ZkSession
 
 RECORDS_PER_TASK: Final = 50_000
@@ -109,7 +109,7 @@ class SparkRequest:
     kraft: str
     rules: Rules = NO_RULES
     settle_s: float = SETTLE_S
-    passwords: EncoderSettings | None = None
+    passwords: EncoderSecrets | None = None
 
 
 def spark_audit(
@@ -120,7 +120,7 @@ def spark_audit(
     out: Path | None,
     rules: Rules = NO_RULES,
     settle_s: float = SETTLE_S,
-    passwords: EncoderSettings | None = None,
+    passwords: EncoderSecrets | None = None,
     sessions: Sessions = spark_session,
 ) -> Report:
     """out: an empty directory that keeps the audit; None: nothing is kept. passwords: the brokers' settings.
@@ -164,7 +164,7 @@ def _audited(spark: SparkSession, request: SparkRequest, work: _Work) -> Report:
     tasks = max(cores, -(-log.plan.records // RECORDS_PER_TASK))
     rules = request.rules
     kept = Kept(work.tree, {}, rules.producer_id_margin, rules.copied_zxid, rules.read, tasks)
-    reading = ZkReading.shared(request.zookeeper, log.seal, min(cores, READERS_MAX), request.passwords)
+    reading = ZkReading.shared(request.zookeeper, log.seal, min(cores, READERS_MAX), Secrets.of(request.passwords))
     audit = _Audit(spark, work.directory, kept, work.clock)
     audit.look_at_all(reading, work.names, log)
     while audit.wants_another_look():

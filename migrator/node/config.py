@@ -30,7 +30,7 @@ from migrator.node.security import BETWEEN_VOTERS, FAILURE_DELAY_MS, TO_BROKERS,
 from migrator.raft.roles import Settings as QuorumSettings
 from migrator.wire.frames import FRAME_BYTES_MAX
 from migrator.zk import paths
-from migrator.zk.multi import HEADROOM_BYTES, JUTE_MAXBUFFER
+from migrator.zk.multi import JUTE_MAXBUFFER, JUTE_MAXBUFFER_MIN
 from migrator.zk.passwords import EncoderSettings
 
 NO_LIMIT: Final = 2**62
@@ -244,7 +244,7 @@ class _Parser:
             ),
             mutation_windows_s=self._int("controller.quota.window.num", WINDOWS, at_least=1)
             * self._int("controller.quota.window.size.seconds", WINDOW_S, at_least=1),
-            jute_maxbuffer=self._int("zk2kraft.zookeeper.jute.maxbuffer", JUTE_MAXBUFFER, at_least=2 * HEADROOM_BYTES),
+            jute_maxbuffer=self._int("zk2kraft.zookeeper.jute.maxbuffer", JUTE_MAXBUFFER, at_least=JUTE_MAXBUFFER_MIN),
             given=self._given,
             unknown=tuple(sorted(key for key in self._given if not is_known(key))),
         )

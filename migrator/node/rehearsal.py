@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from migrator.audit.kept_reading import KEPT, KeptReading
+from migrator.audit.passwords import PasswordReader
 from migrator.audit.run import REHEARSAL, RehearsalMark
 from migrator.controller.features import activation_records
 from migrator.driver.copy import make_copy, producer_id_margin, transaction_batches
@@ -79,7 +80,7 @@ def rehearse(
     session.sync()
     copied_zxid = session.last_zxid()
     encoder = encoder_of(passwords)
-    kept = KeptReading(encoder)
+    kept = KeptReading(PasswordReader.of(passwords))
     tree = read_tree(kept.session(session), limits)
     for problem in (*tree.problems, *clear_broker_configs(tree, encoder).problems):
         raise FindingError(problem)

@@ -82,10 +82,15 @@ class LogLook:
         return " and ".join([*one_by_one, *hidden])
 
 
+def home_of(directory: Path) -> Path:
+    """Where `meta.properties` and the lock are: `directory`, or the one above a log itself. Raises Z2K-5001."""
+    log = log_directory(directory)
+    return log.parent if log.name == LOG_NAME else log
+
+
 def identity(directory: Path) -> MetaProperties:
     """Whose log it is. Raises Z2K-3012 when nothing says so, Z2K-3013 while a controller runs on it."""
-    log = log_directory(directory)
-    place = log.parent if log.name == LOG_NAME else log
+    place = home_of(directory)
     meta = read_meta_properties(place)
     if (place / ".lock").exists():  # made here, it could belong to a user whom the controller does not run as
         _refuse_running(place)

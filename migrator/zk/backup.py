@@ -22,15 +22,16 @@ from typing import Final
 import msgspec
 
 from migrator.errors import BACKUP_UNUSABLE
-from migrator.zk.multi import Create, Multi
+from migrator.zk.multi import HEADROOM_BYTES, JUTE_MAXBUFFER_MIN, Create, Multi
 from migrator.zk.pipeline import ReadLimits
 from migrator.zk.session import ZkSession
 from migrator.zk.znodes import UNREADABLE
 
 FORMAT: Final = 1
 CREATES_PER_MULTI: Final = 500
-BYTES_PER_MULTI: Final = 700_000
-"""ZooKeeper refuses requests above `jute.maxbuffer` (1 MiB by default); a larger znode goes alone."""
+BYTES_PER_MULTI: Final = JUTE_MAXBUFFER_MIN - HEADROOM_BYTES
+"""ZooKeeper refuses requests above `jute.maxbuffer`, and nobody says here how the servers are set; a larger znode goes
+alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,51 @@
+"""In which order two workers take the files of tests, so that neither has nothing to do.
+
+In:   the collected tests.
+Out:  the same tests, whole files: those that share the machine first, the longest before the others; then those with
+      a test about time, during which the other worker can only stand still.
+Elsewhere: who may run beside whom (turns.py). `make` switches off the order that xdist would make of it: by the number
+of tests, so that a file of five minutes with two tests came last.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import pytest
+
+SECONDS: Final[Mapping[str, int]] = {
+    "tests/e2e/test_killed_before_every_effect.py": 260,
+    "tests/e2e/test_audit_schedule.py": 240,
+    "tests/e2e/test_broker_passwords.py": 185,
+    "tests/e2e/test_quorum.py": 110,
+    "tests/e2e/test_admin_requests.py": 105,
+}
+"""Files that share the machine and take longer than a minute there. The end of a run names those that have changed."""
+
+WORTH_NAMING_S: Final = 60.0
+
+
+def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Files stay whole, and the tests of a file in their order."""
+    about_time = {item.path for item in items if item.get_closest_marker("alone") is not None}
+    tests = Counter(item.path for item in items)
+
+    def place(item: pytest.Item) -> tuple[bool, int, int]:
+        return item.path in about_time, -SECONDS.get(file_of(item.nodeid), 0), -tests[item.path]
+
+    return sorted(items, key=place)
+
+
+def file_of(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
+
+
+def seconds_by_file(reports: Sequence[pytest.TestReport]) -> dict[str, float]:
+    """What each file took, longest first, those worth naming. The wait for a turn is not in it."""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for report in reports:
+        seconds[file_of(report.nodeid)] += report.duration
+    longest_first = sorted(seconds.items(), key=lambda each: -each[1])
+    return {file: taken for file, taken in longest_first if taken >= WORTH_NAMING_S}
