@@ -42,7 +42,9 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     }.items()
 }
 
-ZK_SHELLS: Final = frozenset(f"migrator.zk.{name}" for name in ("session", "pipeline", "kazoo_calls", "backup"))
+ZK_SHELLS: Final = frozenset(
+    f"migrator.zk.{name}" for name in ("session", "pipeline", "kazoo_calls", "backup", "reach")
+)
 """The modules of `migrator/zk` that open something or wait; the others are values."""
 
 EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
