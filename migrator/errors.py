@@ -11,10 +11,10 @@ The codes by room: 1xxx content and preflight, 2xxx driver and ZooKeeper, 3xxx b
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from os import strerror
 from typing import Any
 
 
@@ -108,7 +108,7 @@ def words_of(error: BaseException) -> str:
         case EOFError():
             return "the connection was closed"
         case OSError(errno=int(number), strerror=str(said), filename=where):
-            words = os.strerror(number) if number > 0 else said  # asyncio's `strerror` has a tuple in it
+            words = strerror(number) if number > 0 else said  # asyncio's `strerror` has a tuple in it
             return words if where is None else f"{where}: {words}"
         case TimeoutError():
             return str(error) or "no answer in time"

@@ -69,6 +69,7 @@ FORBIDDEN_IN_CORES: Final = frozenset(
 
 ALLOWED_IN_CORES: Final[dict[tuple[str, str], str]] = {
     ("migrator.controller.decision", "random.Random"): "the type of the chance that arrives as an argument",
+    ("migrator.errors", "os.strerror"): "a table of words",
     ("migrator.controller.placement", "random.Random"): "the type of the chance that arrives as an argument",
 }
 
