@@ -1383,6 +1383,15 @@ CONFIRMATION_DISAGREES = Finding(
     means="One of the two engines is wrong. The takeover is not begun until Spark confirms a later rehearsal.",
     remedy="Look at the differences of that audit (`zk2kraft audits`); report it with both audits.",
 )
+AUDIT_PROCESS_ENDED = Finding(
+    code="Z2K-4029",
+    says="The warm audit process ended twice without a result: {reason}. The audit ran in a process of its own.",
+    means="The result counts as any other: only the seconds of a fresh start were lost. The next audit tries the warm "
+    "process again.",
+    remedy="Look at the reason, at free memory, and at `audit-process.log` in the service's directory. "
+    "`audit_process_idle_s = 0` keeps no such process.",
+    severity=Severity.WARNS,
+)
 SPARK_SAID_NOTHING = Finding(
     code="Z2K-4028",
     says="The rehearsal is not confirmed by Spark: {reason} (audit {audit}).",

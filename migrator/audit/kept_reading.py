@@ -11,6 +11,7 @@ Form: 32 bytes of a key for sealed values, then pairs of 8 bytes, sorted: a hash
 from __future__ import annotations
 
 import mmap
+import os
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -185,7 +186,15 @@ class KeptFacts:
         return self._data[begin : begin + _BYTES]
 
 
-@lru_cache(maxsize=4)
 def kept_facts(path: str) -> KeptFacts:
-    """Once in a process: an audit's tasks ask it for every key that differs."""
+    """Once for each file: an audit's tasks ask it for every key that differs. A file made again is another one."""
+    try:
+        state = os.stat(path)
+    except OSError as error:
+        raise AUDIT_CANNOT_READ.error(what=path, reason=str(error)) from error
+    return _kept_facts(path, (state.st_dev, state.st_ino, state.st_mtime_ns, state.st_size))
+
+
+@lru_cache(maxsize=4)
+def _kept_facts(path: str, _identity: tuple[int, int, int, int]) -> KeptFacts:
     return KeptFacts(Path(path))
