@@ -351,6 +351,7 @@ async def _serve(settings: Settings) -> int:
 
     from api.rest.app import guarded, make_app
     from api.rest.parts import Parts
+    from migrator.zk.reach import reach
     from state_machine.access import service_token, tell_clients_no_more
     from state_machine.service import open_service
 
@@ -371,6 +372,7 @@ async def _serve(settings: Settings) -> int:
         lambda: reconciler.last_round_at,
         reconciler.alone_with,
         reconciler.troubles,
+        reach,
     )
     token = service_token(settings.directory.absolute())
     app = guarded(make_app(parts, token), token)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from os import strerror
 from typing import Any
 
 
@@ -40,7 +41,7 @@ class Occurrence:
 
     @property
     def text(self) -> str:
-        return self.finding.says.format(**self.values)
+        return self.finding.says.format(**{name: _shown(value) for name, value in self.values.items()})
 
     @property
     def in_full(self) -> str:
@@ -94,6 +95,44 @@ class Finding:
 
     def error(self, **values: Any) -> FindingError:
         return FindingError(self.found(**values))
+
+
+def words_of(error: BaseException) -> str:
+    """An exception as a person says it: what the system calls it and of which file, not how Python writes it.
+
+    A fault of ours keeps the name of its class, by which it is found.
+    """
+    match error:
+        case FindingError():
+            return str(error)
+        case EOFError():
+            return "the connection was closed"
+        case OSError(errno=int(number), strerror=str(said), filename=where):
+            words = strerror(number) if number > 0 else said  # asyncio's `strerror` has a tuple in it
+            return words if where is None else f"{where}: {words}"
+        case TimeoutError():
+            return str(error) or "no answer in time"
+        case OSError() | ValueError():
+            return str(error) or type(error).__name__
+        case _:
+            return f"{type(error).__name__}: {error}".removesuffix(": ")
+
+
+def _shown(value: Any) -> Any:
+    """A value as a sentence can carry it: words without Python's quotes, exceptions in words. Ids keep brackets."""
+    match value:
+        case BaseException():
+            return words_of(value)
+        case StrEnum():
+            return value.value
+        case Mapping():
+            return ", ".join(f"{_shown(key)}: {_shown(item)}" for key, item in value.items())
+        case set() | frozenset():
+            return _shown(sorted(value, key=str))
+        case list() | tuple() if not all(isinstance(item, int) for item in value):
+            return ", ".join(str(_shown(item)) for item in value)
+        case _:
+            return value
 
 
 def _plain(value: Any) -> Any:
@@ -1511,4 +1550,10 @@ DEMO_STOPPED = Finding(
     "with every log was kept.",
     remedy="Read the reason, then service/server.log and the broker's logs in the directory. Run the demo again with "
     "another directory to compare.",
+)
+REHEARSAL_OUT_UNUSABLE = Finding(
+    code="Z2K-6019",
+    says="{directory} cannot be used for a rehearsal: {reason}.",
+    means="Nothing was read or copied. What is in that place is never written over.",
+    remedy="Name a directory with --out that does not exist or is empty.",
 )

@@ -22,7 +22,7 @@ from migrator.controller.authorizer import ANONYMOUS, STANDARD_AUTHORIZER, Rules
 from migrator.controller.mutation_quotas import WINDOW_S, WINDOWS
 from migrator.driver.divergence import BLOCK, POLICIES, Limits
 from migrator.driver.settings import ControllerSettings
-from migrator.errors import CONFIG_MISSING, CONFIG_NOT_HONOURED
+from migrator.errors import CONFIG_MISSING, CONFIG_NOT_HONOURED, words_of
 from migrator.model.values import Listener, SecurityProtocol
 from migrator.node.encoder_config import read_encoder
 from migrator.node.log_store import SEGMENT_MS
@@ -158,7 +158,7 @@ def parse_config(text: str, file: str = "controller.properties") -> NodeConfig:
     try:
         given = {key: value.strip() for key, value in javaproperties.loads(text).items()}
     except ValueError as error:  # an escape that Java does not read either
-        raise CONFIG_MISSING.error(file=file, key="(the file itself)", reason=str(error)) from error
+        raise CONFIG_MISSING.error(file=file, key="(the file itself)", reason=words_of(error)) from error
     return _Parser(file, given).config()
 
 

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from migrator.errors import FOREIGN_SESSIONS, SESSIONS_NOT_READ, Occurrence
+from migrator.errors import FOREIGN_SESSIONS, SESSIONS_NOT_READ, Occurrence, words_of
 from migrator.zk import paths
 from migrator.zk.session import ZkSession
 
@@ -80,7 +80,7 @@ def _ask(server: str) -> str | Occurrence:
             while len(answer) < ANSWER_BYTES_MAX and (part := connection.recv(1 << 16)):
                 answer += part
     except (OSError, ValueError, OverflowError) as error:  # ValueError: a host that is no name
-        return SESSIONS_NOT_READ.found(server=server, reason=f"{type(error).__name__}: {error}")
+        return SESSIONS_NOT_READ.found(server=server, reason=words_of(error))
     text = answer.decode(errors="replace")
     if _NOT_ALLOWED in text:
         return SESSIONS_NOT_READ.found(server=server, reason="cons is not in 4lw.commands.whitelist")
