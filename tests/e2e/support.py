@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 
 from migrator.lab.cluster import Cluster
 from migrator.lab.laboratory import Laboratory
-from migrator.lab.ours import OurController, ready_to_migrate
+from migrator.lab.ours import OurController, start_ready_to_migrate
 from migrator.lab.properties import Value
 
 SPOILED = str(Path(__file__).parents[1] / "support" / "spoiled_controller.py")
@@ -32,14 +32,13 @@ def ready_cluster(
     extra: Mapping[str, Value] | None = None,
     broker_extra: Mapping[str, Value] | None = None,
 ) -> Iterator[tuple[Cluster, OurController]]:
-    """A cluster in ZooKeeper mode with topics, its brokers restarted with the migration on, and a controller of ours
-    that was not started yet.
+    """A cluster in ZooKeeper mode with topics, its brokers with the migration on, and a controller of ours that was not
+    started yet. (Restarting brokers into the migration is tried in test_lab_traffic.py, test_families.py and others.)
     """
     cluster = Cluster(laboratory, chroot=chroot, brokers=brokers, extra=broker_extra)
-    cluster.start()
-    names = [f"topic-{number}" for number in range(topics)]
-    cluster.create_topics(names, partitions=partitions)
-    yield cluster, ready_to_migrate(cluster, names, extra)
+    (controller,) = start_ready_to_migrate(cluster, extra=extra)
+    cluster.create_topics([f"topic-{number}" for number in range(topics)], partitions=partitions)
+    yield cluster, controller
 
 
 def spoil(controller: OurController, mark: Path, **spoiled: Any) -> None:
