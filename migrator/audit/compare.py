@@ -18,7 +18,10 @@ import msgspec
 
 from migrator.audit.kept_reading import kept_facts
 from migrator.audit.normalise import (
+    BLOCK_SIZE,
     FAMILIES,
+    NEXT_ID,
+    OF_ZOOKEEPER_ALONE,
     ORDERS,
     PARTITIONS,
     PRODUCER_IDS,
@@ -41,10 +44,17 @@ STOCK_BLOCK: Final = 1_000
 """A stock controller mirrors the block that comes next as if it were handed out (K-12): a gap, never a double. Behind
 a block that anybody else wrote the same distance means that the log hands it out again (F-29)."""
 
+BLOCK_IDS: Final = 1_000
+"""Producer ids that a ZooKeeper controller hands out at once, behind the block before.
+Source: Kafka 3.9 `ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE`, `ZkProducerIdManager.getNewProducerIdBlock`.
+"""
+
 NOT_A_COPY: Final = 2**63 - 1
 """No transaction is later than this one."""
 
 VERSION_LAGS: Final = "the version of the state znode is behind the partition epoch; no rollback before it is raised"
+
+MARGIN: Final = "producer id margin of the copy"
 
 MOVED_ON: Final = "ZooKeeper changed it after the rehearsal was read"
 
@@ -146,15 +156,23 @@ class Rules:
     read: str = ""
     in_dual_write: bool = False
 
-    def excuses(self, family: str, key: str, log: Facts | None, mzxid: int, *, in_zookeeper: bool) -> bool:
+    def excuses(self, family: str, key: str, zookeeper: Facts | None, log: Facts | None, mzxid: int) -> bool:
         """Whether ZooKeeper alone moved on: the key was written, or deleted, after the rehearsal was read, and the log
-        says what was read. log: sealed, in families that hold secrets.
+        says what was read. zookeeper, log: sealed, in families that hold secrets.
         """
-        if self.copied_zxid == NOT_A_COPY or (in_zookeeper and mzxid <= self.copied_zxid):
+        unmoved = zookeeper is not None and mzxid <= self.copied_zxid
+        if self.copied_zxid == NOT_A_COPY or unmoved or not self.read:
             return False
-        if family == PRODUCER_IDS:  # the copy is ahead of what was read, by the margin
-            return in_zookeeper
-        return bool(self.read) and kept_facts(self.read).says(family, key, log)
+        if family == PRODUCER_IDS:
+            return self._blocks_were_handed_out(key, zookeeper or {}, log or {})
+        return kept_facts(self.read).says(family, key, log)
+
+    def _blocks_were_handed_out(self, key: str, zookeeper: Facts, log: Facts) -> bool:
+        """Whether the copy is ahead of what was read by the margin, and ZooKeeper by whole blocks."""
+        read = log.get(NEXT_ID, 0) - self.producer_id_margin
+        moved = zookeeper.get(NEXT_ID, 0) - read
+        is_a_block = zookeeper.get(BLOCK_SIZE) == BLOCK_IDS and moved >= 0 and moved % BLOCK_IDS == 0
+        return is_a_block and kept_facts(self.read).says(PRODUCER_IDS, key, {NEXT_ID: read} if read else None)
 
     def name(self, each: Difference, zookeeper: Facts) -> Difference:
         """The difference with the rule that expects it, if there is one. zookeeper: its side's facts of the key."""
@@ -178,8 +196,10 @@ class Rules:
         A copy is ahead of whatever ZooKeeper says, so behind it no author excuses it.
         """
         zookeeper, log = each.zookeeper or 0, each.log or 0
+        if self.read:  # blocks that were handed out since are judged by what was read
+            return MARGIN if log - zookeeper == self.producer_id_margin else ""
         if self.producer_id_margin:
-            return "producer id margin of the copy" if 0 <= log - zookeeper <= self.producer_id_margin else ""
+            return MARGIN if 0 <= log - zookeeper <= self.producer_id_margin else ""
         if log and log == announced and zookeeper - log == STOCK_BLOCK:
             return "stock writes the next block as handed out"
         return ""
@@ -248,7 +268,7 @@ def judge(
 ) -> tuple[Outcome, list[Difference]]:
     """What became of a key, and the differences that say so: only those that no rule expects, if there are any."""
     found = [rules.name(each, zookeeper or {}) for each in differences(family, key, zookeeper, log)]
-    if found and rules.excuses(family, key, log, mzxid, in_zookeeper=zookeeper is not None):
+    if found and rules.excuses(family, key, zookeeper, log, mzxid):
         found = [msgspec.structs.replace(each, rule=each.rule or MOVED_ON) for each in found]
     unexpected = [each for each in found if not each.rule]
     if unexpected:
@@ -263,7 +283,7 @@ def unread_key(family: str, key: str, reason: str) -> Difference:
 def differences(family: str, key: str, zookeeper: Facts | None, log: Facts | None) -> list[Difference]:
     """Field by field; one entry for the whole key, or for a partition's whole state, where a side does not have it."""
     if family == PRODUCER_IDS:
-        compared = {name: value for name, value in (zookeeper or {}).items() if name != STOCK_ANNOUNCES}
+        compared = {name: value for name, value in (zookeeper or {}).items() if name not in OF_ZOOKEEPER_ALONE}
         return _by_field(family, key, compared, log or {})
     if zookeeper is None and log is None:
         return []

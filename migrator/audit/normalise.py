@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 
 from migrator.audit.security_facts import SECURITY_FAMILIES, SECURITY_RECORDS, SecurityFacts, change_of
-from migrator.errors import LOG_INCONSISTENT, MALFORMED_ZNODE
+from migrator.errors import LOG_INCONSISTENT, MALFORMED_ZNODE, words_of
 from migrator.wire.messages.metadata import (
     ConfigRecord,
     PartitionChangeRecord,
@@ -41,12 +41,18 @@ ORDERS: Final = "orders"
 FAMILIES: Final = (TOPICS, PARTITIONS, TOPIC_CONFIGS, BROKER_CONFIGS, PRODUCER_IDS, *SECURITY_FAMILIES, ORDERS)
 
 PRODUCER_IDS_KEY: Final = "next"
+NEXT_ID: Final = "next_producer_id"
 STOCK_ANNOUNCES: Final = "announced by stock"
 """Beside the next id, of ZooKeeper's side alone, and never compared: where the block begins that a stock controller
 mirrored. The znode itself says who wrote it: see `STOCK_MIRROR`."""
 
+BLOCK_SIZE: Final = "size of the block"
+"""Beside it too, and as little compared: how many ids the block in ZooKeeper has."""
+
 STOCK_MIRROR: Final = -1
 """The broker that a stock controller names as the block's; every other writer, ours too, names a node."""
+
+OF_ZOOKEEPER_ALONE: Final = frozenset({STOCK_ANNOUNCES, BLOCK_SIZE})
 
 STATE_FIELDS: Final = frozenset({"leader", "leader_epoch", "isr", "recovery", "partition_epoch"})
 """What a partition's facts have from its state znode; the rest is from the topic's assignment."""
@@ -103,7 +109,7 @@ def _json(path: str, data: bytes | None, decoder: msgspec.json.Decoder[T]) -> T:
     try:
         return decoder.decode(data or b"")
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise MALFORMED_ZNODE.error(path=path, reason=str(error)) from error
+        raise MALFORMED_ZNODE.error(path=path, reason=words_of(error)) from error
 
 
 def zk_topic(path: str, data: bytes | None) -> tuple[Facts, dict[int, Facts]]:
@@ -145,9 +151,11 @@ def zk_producer_ids(path: str, data: bytes | None) -> Facts:
         return {}
     block = _json(path, data, _PRODUCER_IDS_JSON)
     try:
-        facts = {"next_producer_id": int(block.block_end) + 1}
-        if block.broker == STOCK_MIRROR and block.block_start is not None:
-            facts[STOCK_ANNOUNCES] = int(block.block_start)
+        facts = {NEXT_ID: int(block.block_end) + 1}
+        if block.block_start is not None:
+            facts[BLOCK_SIZE] = facts[NEXT_ID] - int(block.block_start)
+            if block.broker == STOCK_MIRROR:
+                facts[STOCK_ANNOUNCES] = int(block.block_start)
     except ValueError as error:
         raise MALFORMED_ZNODE.error(path=path, reason="an end of the block is not a number") from error
     return facts
@@ -223,7 +231,7 @@ class LogFacts:
         return {name: dict(values) for (kind, name), values in self._configs.items() if kind == wanted and values}
 
     def producer_ids(self) -> Facts:
-        return {} if self._next_producer_id is None else {"next_producer_id": self._next_producer_id}
+        return {} if self._next_producer_id is None else {NEXT_ID: self._next_producer_id}
 
     def rows(self) -> Iterator[tuple[str, str, Facts]]:
         """Every fact with its family and key: what the Spark job compares."""

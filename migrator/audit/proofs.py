@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 from migrator.audit.compare import Comparison, Outcome, Report, Rules, report
 from migrator.audit.normalise import PARTITIONS, TOPIC_CONFIGS, TOPIC_RESOURCE, TOPICS, LogFacts, zk_topic
+from migrator.audit.passwords import PasswordReader
 from migrator.audit.quick import (
     compare_configs,
     compare_others,
@@ -41,7 +42,6 @@ from migrator.wire.records import decode_record
 from migrator.wire.schema import Message
 from migrator.zk import paths
 from migrator.zk.bulk_read import Znode
-from migrator.zk.passwords import PasswordEncoder
 from migrator.zk.pipeline import UNLIMITED, ReadLimits
 
 _LENGTH_AND_VERSION: Final = struct.Struct(">ii")
@@ -62,7 +62,7 @@ class Proof(NamedTuple):
 class Proofs:
     """Grows with every audit; topics that are gone are forgotten. passwords: what decodes those of brokers."""
 
-    def __init__(self, passwords: PasswordEncoder | None = None) -> None:
+    def __init__(self, passwords: PasswordReader | None = None) -> None:
         self._of: dict[str, Proof] = {}
         self._shared: dict[tuple[int, ...], tuple[int, ...]] = {}
         """Most topics have the partitions of some other."""

@@ -26,6 +26,7 @@ from migrator.audit.normalise import (
     LogFacts,
     partition_key,
 )
+from migrator.audit.passwords import PasswordReader
 from migrator.audit.rows import SideRow
 from migrator.audit.seal import Seal
 from migrator.audit.security_facts import SECURITY_FAMILIES
@@ -45,7 +46,6 @@ from migrator.audit.zk_source import (
 )
 from migrator.wire.records import decode_record
 from migrator.wire.schema import Message
-from migrator.zk.passwords import PasswordEncoder
 from migrator.zk.pipeline import UNLIMITED, ReadLimits
 
 SETTLE_S: Final = 0.5
@@ -70,7 +70,7 @@ def compare_sides(
     rules: Rules,
     limits: ReadLimits = UNLIMITED,
     seal: Seal | None = None,
-    passwords: PasswordEncoder | None = None,
+    passwords: PasswordReader | None = None,
 ) -> Comparison:
     """One pass over everything. ZooKeeper is read after `sync`, so that it is not older than the question.
 
@@ -97,7 +97,7 @@ def quick_audit(
     limits: ReadLimits = UNLIMITED,
     settle_s: float = SETTLE_S,
     zk: dict[str, Any] | None = None,
-    passwords: PasswordEncoder | None = None,
+    passwords: PasswordReader | None = None,
 ) -> Report:
     """Audit a live or resting cluster. zk: what the report says of the tree. passwords: as in `compare_sides`."""
     started = time.monotonic()
@@ -168,7 +168,7 @@ def compare_configs(
     comparison: Comparison,
     limits: ReadLimits = UNLIMITED,
     untold: Set[str] = frozenset(),
-    passwords: PasswordEncoder | None = None,
+    passwords: PasswordReader | None = None,
 ) -> None:
     """znodes: their names.  untold: keys that need not be told where one side has no such configuration, since their
     topic is told."""
@@ -187,7 +187,7 @@ def compare_others(
     log: LogFacts,
     comparison: Comparison,
     limits: ReadLimits,
-    passwords: PasswordEncoder | None = None,
+    passwords: PasswordReader | None = None,
 ) -> None:
     """What belongs to no topic."""
     brokers = config_names(session, BROKER_CONFIGS)

@@ -23,8 +23,8 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
@@ -40,6 +40,7 @@ from migrator.audit.kept_reading import kept_facts
 from migrator.audit.live_log import LiveLog, fetch_into
 from migrator.audit.log_plan import LogPlan, is_directory, plan_log
 from migrator.audit.log_source import dropped_ranges
+from migrator.audit.passwords import EncoderSecrets, Secrets
 from migrator.audit.quick import SETTLE_S
 from migrator.audit.rows import WHOLE_SIDE
 from migrator.audit.seal import Seal
@@ -67,7 +68,6 @@ from migrator.audit.spark_sources import (
 )
 from migrator.audit.zk_source import describe_tree, topic_names
 from migrator.errors import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE, AUDIT_ROWS_LOST
-from migrator.zk.passwords import EncoderSettings
 from migrator.zk.session import ZkSession
 
 RECORDS_PER_TASK: Final = 50_000
@@ -75,6 +75,9 @@ RECORDS_PER_TASK: Final = 50_000
 
 SETTINGS: Final = {"spark.sql.adaptive.enabled": "false", "spark.sql.execution.arrow.maxRecordsPerBatch": "10000"}
 """Of a session that audits: the shuffle keeps as many tasks as its memory was reckoned with."""
+
+Sessions = Callable[[str, Path], AbstractContextManager[SparkSession]]
+"""From a master and an audit's scratch directory."""
 
 NO_RULES: Final = Rules()
 KEPT: Final = "audit.json"
@@ -106,7 +109,7 @@ class SparkRequest:
     kraft: str
     rules: Rules = NO_RULES
     settle_s: float = SETTLE_S
-    passwords: EncoderSettings | None = None
+    passwords: EncoderSecrets | None = None
 
 
 def spark_audit(
@@ -117,18 +120,16 @@ def spark_audit(
     out: Path | None,
     rules: Rules = NO_RULES,
     settle_s: float = SETTLE_S,
-    passwords: EncoderSettings | None = None,
+    passwords: EncoderSecrets | None = None,
+    sessions: Sessions = spark_session,
 ) -> Report:
-    """out: an empty directory that keeps the audit; None: nothing is kept. passwords: the brokers' settings."""
+    """out: an empty directory that keeps the audit; None: nothing is kept. passwords: the brokers' settings.
+
+    sessions: starts a session for this audit, or gives one that runs already and goes on to (kept_session.py).
+    """
     request = SparkRequest(zookeeper, kraft, rules, settle_s, passwords)
-    with _prepared(request, out) as work, spark_session(master, work.scratch) as spark:
+    with _prepared(request, out) as work, sessions(master, work.scratch) as spark:
         work.clock.lap("session")
-        return _audited(spark, request, work)
-
-
-def audit_in_session(spark: SparkSession, request: SparkRequest, out: Path | None) -> Report:
-    """The same in a session that runs already, and goes on to. One audit at a time."""
-    with _prepared(request, out) as work:
         return _audited(spark, request, work)
 
 
@@ -163,7 +164,7 @@ def _audited(spark: SparkSession, request: SparkRequest, work: _Work) -> Report:
     tasks = max(cores, -(-log.plan.records // RECORDS_PER_TASK))
     rules = request.rules
     kept = Kept(work.tree, {}, rules.producer_id_margin, rules.copied_zxid, rules.read, tasks)
-    reading = ZkReading.shared(request.zookeeper, log.seal, min(cores, READERS_MAX), request.passwords)
+    reading = ZkReading.shared(request.zookeeper, log.seal, min(cores, READERS_MAX), Secrets.of(request.passwords))
     audit = _Audit(spark, work.directory, kept, work.clock)
     audit.look_at_all(reading, work.names, log)
     while audit.wants_another_look():

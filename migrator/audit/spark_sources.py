@@ -12,7 +12,6 @@ On a real Spark cluster every executor needs this package, sees the directory of
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -24,6 +23,7 @@ import pyarrow as pa
 from migrator.audit.log_fold import RecordRow, record_rows, unreadable_records
 from migrator.audit.log_plan import LogSplit, read_split
 from migrator.audit.normalise import BROKER_CONFIGS, TOPIC_CONFIGS
+from migrator.audit.passwords import PasswordReader, Secrets
 from migrator.audit.rows import (
     BROKER_SUBJECT,
     HOLD_SECRETS,
@@ -51,7 +51,6 @@ from migrator.audit.zk_source import (
 )
 from migrator.errors import FindingError
 from migrator.zk import paths
-from migrator.zk.passwords import EncoderSettings, PasswordEncoder
 from migrator.zk.pipeline import CONSIDERATE, ReadLimits
 from migrator.zk.session import ZkSession
 
@@ -89,7 +88,7 @@ _INPUT_ARROW: Final = pa.schema(
 )
 
 InputRow = tuple[int, str | None, int, int, str, str | None, str | None, str]
-Rows = Callable[[Session, ReadLimits, PasswordEncoder | None], Iterator[SideRow]]
+Rows = Callable[[Session, ReadLimits, PasswordReader | None], Iterator[SideRow]]
 
 
 # --- rows as Arrow ----------------------------------------------------------------------------------------
@@ -155,10 +154,10 @@ class ZkReading(msgspec.Struct, frozen=True):
     seal_hex: str
     in_flight: int
     per_second: int
-    passwords: EncoderSettings | None = None
+    passwords: Secrets | None = None
 
     @classmethod
-    def shared(cls, connect: str, seal: Seal, readers: int, passwords: EncoderSettings | None = None) -> ZkReading:
+    def shared(cls, connect: str, seal: Seal, readers: int, passwords: Secrets | None = None) -> ZkReading:
         """readers: tasks that run at the same time."""
         per_second = (CONSIDERATE.per_second or 0) // readers
         return cls(connect, seal.key_hex, max(1, CONSIDERATE.in_flight // readers), max(1, per_second), passwords)
@@ -167,7 +166,7 @@ class ZkReading(msgspec.Struct, frozen=True):
         """What `rows` reads from a session; `what` names it should that fail."""
         logging.getLogger("kazoo").setLevel(logging.CRITICAL)
         limits, seal = ReadLimits(self.in_flight, self.per_second), Seal.from_hex(self.seal_hex)
-        encoder = None if self.passwords is None else PasswordEncoder(self.passwords, os.urandom)
+        encoder = None if self.passwords is None else PasswordReader(self.passwords)
         try:
             with ZkSession(self.connect) as session:
                 session.sync()
@@ -177,7 +176,7 @@ class ZkReading(msgspec.Struct, frozen=True):
 
 
 def _rows_of_part(
-    part: ZkPart, session: Session, limits: ReadLimits, passwords: PasswordEncoder | None
+    part: ZkPart, session: Session, limits: ReadLimits, passwords: PasswordReader | None
 ) -> Iterator[SideRow]:
     match part:
         case TopicRange():
@@ -195,7 +194,7 @@ def _rows_of_part(
 
 
 def _rows_of_subjects(
-    subjects: list[str], session: Session, limits: ReadLimits, passwords: PasswordEncoder | None
+    subjects: list[str], session: Session, limits: ReadLimits, passwords: PasswordReader | None
 ) -> Iterator[SideRow]:
     topics = _named(subjects, TOPIC_SUBJECT)
     brokers = [name or paths.DEFAULT_ENTITY for name in _named(subjects, BROKER_SUBJECT)]

@@ -28,12 +28,12 @@ from migrator.audit.normalise import (
     zk_state,
     zk_topic,
 )
+from migrator.audit.passwords import PasswordReader, clear_facts
 from migrator.audit.rows import SideRow, subject_of, topic_subject
 from migrator.audit.security_facts import ACL_ROOTS, ENTITY_ROOTS, TOKEN_ROOT, families_at, zk_facts
 from migrator.errors import AUDIT_CANNOT_READ, FindingError
 from migrator.zk import paths
 from migrator.zk.bulk_read import Znode
-from migrator.zk.passwords import PasswordEncoder, clear_config
 from migrator.zk.pipeline import UNLIMITED, ReadLimits
 
 TOPICS_AT_ONCE: Final = 1_000
@@ -119,7 +119,7 @@ def config_rows(
     family: str,
     names: Iterable[str],
     limits: ReadLimits = UNLIMITED,
-    passwords: PasswordEncoder | None = None,
+    passwords: PasswordReader | None = None,
 ) -> Iterator[SideRow]:
     """Configurations by znode name; one without values says nothing and is left out.
 
@@ -138,13 +138,6 @@ def config_rows(
         row = _single(family, key, znode, f"{root}/{name}", parse)
         if row.facts or row.problem:
             yield row
-
-
-def clear_facts(path: str, facts: Facts, passwords: PasswordEncoder | None) -> Facts:
-    clear, problems = clear_config(path, facts, passwords)
-    if problems:
-        raise FindingError(problems[0])
-    return dict(clear)
 
 
 def producer_id_row(session: Session) -> SideRow:

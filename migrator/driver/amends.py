@@ -11,6 +11,7 @@ Rules, by name:
   one id, one topic  a topic with an id that the log has under another name is a stranger; so are two with one id
   the log's value    a znode that cannot be read, and of which the log has a value, is overwritten by the difference
   no value           one of which the log has none is emptied, or removed where nothing lies below it
+  too large          what no server takes in one request stays as it is
   not ours           whatever is not mirrored stays as it is
 Nobody is kept waiting by any of them: what cannot be put right is named, and bars the way back.
 """
@@ -22,18 +23,19 @@ from dataclasses import dataclass, field
 
 from migrator.driver.content import BROKER_ID
 from migrator.driver.tree import Tree
-from migrator.errors import STATE_MISSING, FindingError, Occurrence
+from migrator.errors import STATE_MISSING, ZNODE_NOT_WRITTEN, FindingError, Occurrence
 from migrator.model.image import NO_CONFIG, NO_QUOTAS, Image
 from migrator.model.values import ConfigKey, ConfigType, Partition, ScramKey, ScramMechanism, Topic
 from migrator.zk import paths
 from migrator.zk.acl_znodes import ACL_ROOTS, acl_resource
 from migrator.zk.entity_znodes import entity_of
+from migrator.zk.multi import ZNODE_BYTES_MAX
 from migrator.zk.znodes import config_data, state_data, topic_data
 
 
 @dataclass(slots=True)
 class Amends:
-    """rewrite: data by path. remove: subtrees. left: problems of znodes that are not mirrored."""
+    """rewrite: data by path. remove: subtrees. left: problems of znodes that are not mirrored, or too large."""
 
     rewrite: dict[str, bytes] = field(default_factory=dict)
     remove: set[str] = field(default_factory=set)
@@ -44,8 +46,8 @@ class Amends:
         return sorted({*self.rewrite, *self.remove})
 
 
-def amends(tree: Tree, target: Image, zk_epoch: int) -> Amends:
-    """zk_epoch: that of the claim, for partition states."""
+def amends(tree: Tree, target: Image, zk_epoch: int, znode_bytes_max: int = ZNODE_BYTES_MAX) -> Amends:
+    """zk_epoch: that of the claim, for partition states. znode_bytes_max: of path and data."""
     found = _Amending(tree, target, zk_epoch)
     for problem in tree.problems:
         found.take(problem)
@@ -54,6 +56,10 @@ def amends(tree: Tree, target: Image, zk_epoch: int) -> Amends:
     made = found.made
     made.remove = {path for path in made.remove if not _below_any(path.rpartition("/")[0], made.remove)}
     made.rewrite = {path: data for path, data in made.rewrite.items() if not _below_any(path, made.remove)}
+    for path, size in sorted((path, len(path.encode()) + len(data)) for path, data in made.rewrite.items()):
+        if size > znode_bytes_max:
+            del made.rewrite[path]
+            made.left.append(ZNODE_NOT_WRITTEN.found(path=path, bytes=size, limit=znode_bytes_max))
     return made
 
 

@@ -2,12 +2,12 @@
 
 In:   groups of operations, the claim, and the position that `/migration` shall name afterwards.
 Out:  multis in order, and the claim as they leave it.
-Elsewhere: which operations those are (mirror.py, lagging.py).
+Elsewhere: which operations those are (mirror.py, lagging.py, orders.py, node.amending).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -60,6 +60,12 @@ def _pieces(group: list[Operation], most: int) -> list[list[Operation]]:
         pieces[-1].append(operation)
         weight += own
     return pieces
+
+
+def guarded(guard: Sequence[Operation], operations: Iterable[Operation], jute_maxbuffer: int) -> tuple[Multi, ...]:
+    """Operations that each stand for themselves, in order: as few multis as the servers take, each behind the guard."""
+    packed = pack([[operation] for operation in operations], bytes_max(jute_maxbuffer))
+    return tuple(Multi((*guard, *each)) for each in packed)
 
 
 def chained(packed: list[list[Operation]], claim: Claim, at: Position) -> tuple[tuple[Multi, ...], Claim]:

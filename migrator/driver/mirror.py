@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from migrator.driver.chained import bytes_max, chained, pack
+from migrator.driver.chained import bytes_max, chained, guarded, pack
 from migrator.driver.claim import Claim
 from migrator.driver.lagging import NOTHING_LAGS, RAISES_MAX, Lagging
 from migrator.driver.paths_set import PathsSet
@@ -150,7 +150,12 @@ def still_unmirrored(before: Iterable[Unmirrored], delta: Delta, planned: Mirror
     return (*(each for each in held if each.subject not in touched), *planned.unmirrored)
 
 
-def state_creation(missing: Iterable[tuple[str, Partition]], existing: Collection[str], claim: Claim) -> list[Multi]:
+def state_creation(
+    missing: Iterable[tuple[str, Partition]],
+    existing: Collection[str],
+    claim: Claim,
+    jute_maxbuffer: int = JUTE_MAXBUFFER,
+) -> tuple[Multi, ...]:
     """Create the state znodes of these partitions, with their parents where those do not exist either.
 
     missing: topic name and partition. existing: those of the parents that exist.
@@ -159,8 +164,7 @@ def state_creation(missing: Iterable[tuple[str, Partition]], existing: Collectio
     parents = {path: None for name, each in states for path in (paths.partitions(name), paths.partition(name, each.id))}
     operations: list[Operation] = [Create(path, b"") for path in parents if path not in existing]
     operations += [Create(paths.state(name, each.id), state_data(each, claim.zk_epoch)) for name, each in states]
-    check = Check(paths.CONTROLLER_EPOCH, claim.epoch_version)
-    return [Multi((check, *packed)) for packed in pack([[operation] for operation in operations])]
+    return guarded([Check(paths.CONTROLLER_EPOCH, claim.epoch_version)], operations, jute_maxbuffer)
 
 
 def needs_zookeeper_first(delta: Delta) -> frozenset[bytes]:

@@ -12,19 +12,17 @@ Source: Kafka 3.9 `KRaftMigrationZkWriter.handleTopicsSnapshot`, which clears `/
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from migrator.driver.chained import guarded
 from migrator.driver.claim import Claim
 from migrator.errors import ORDERS_IN_THE_WAY, ORDERS_STAND, Finding, Occurrence
 from migrator.zk import paths
-from migrator.zk.multi import Check, Delete, Multi
+from migrator.zk.multi import JUTE_MAXBUFFER, Check, Delete, Multi, Operation
 
 PLACES: Final = (paths.DELETE_TOPICS, paths.REASSIGN_PARTITIONS, paths.PREFERRED_ELECTION)
-
-AT_ONCE: Final = 1_000
-"""Znodes in one multi."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,16 @@ def _found(finding: Finding, orders: Orders) -> Occurrence | None:
     return finding.found(count=len(orders.given), first=orders.given[0]) if orders.given else None
 
 
-def plan_orders_removed(orders: Orders, claim: Claim) -> list[Multi]:
+def plan_orders_removed(orders: Orders, claim: Claim, jute_maxbuffer: int = JUTE_MAXBUFFER) -> tuple[Multi, ...]:
     """Take them away while the claim stands."""
-    guard, deletions = Check(paths.CONTROLLER_EPOCH, claim.epoch_version), orders.deletions
-    return [Multi((guard, *deletions[at : at + AT_ONCE])) for at in range(0, len(deletions), AT_ONCE)]
+    return guarded([Check(paths.CONTROLLER_EPOCH, claim.epoch_version)], orders.deletions, jute_maxbuffer)
+
+
+def with_orders(last: Multi, orders: Orders, guard: Sequence[Operation], jute_maxbuffer: int) -> tuple[Multi, ...]:
+    """The multi that ends our claim, with the orders that stand; it comes last.
+
+    What one request does not hold goes before it, while the claim stands: as long as `/controller` is ours, nobody
+    carries out an order. guard: fails when the claim changed.
+    """
+    *before, rest = guarded(guard, orders.deletions, jute_maxbuffer - last.bytes) or (Multi(()),)
+    return (*before, Multi((*last.operations, *rest.operations[len(guard) :])))

@@ -71,6 +71,7 @@ def measure(laboratory: Laboratory, topics: int) -> Measured:
     cluster.wait_isr_whole(names)
     _take_over(second)
     second.kill()
+    wait_sessions_ended(cluster)
     began = time.monotonic()
     release(cluster)
     release_ms = _until_zookeeper_rules(cluster, began)
@@ -82,6 +83,16 @@ def _take_over(controller: OurController) -> int:
     controller.start()
     controller.wait_dual_write(DEADLINE_S)
     return int(controller.status()["driver"]["window_ms"])
+
+
+def wait_sessions_ended(cluster: Cluster) -> None:
+    """After kill -9: until ZooKeeper has given the controllers up, which is when a release is possible."""
+
+    def why_not() -> str | None:
+        held = [name for name in cluster.zk.children("/cluster") if name.startswith("zk2kraft-")]
+        return f"{held} are there" if held else None
+
+    cluster.laboratory.wait(why_not, name="the sessions of the controllers", deadline_s=DEADLINE_S)
 
 
 def release(cluster: Cluster) -> str:

@@ -25,6 +25,7 @@ from migrator.node.claims import read_claim
 from migrator.node.driver_state import DriverState, unexpected
 from migrator.node.event_queue import LOOK_S, EventQueue
 from migrator.node.pending_appends import LeadershipLost
+from migrator.node.presence import Shown
 from migrator.zk.session import ZkSession
 
 log = structlog.get_logger()
@@ -45,14 +46,17 @@ class ClaimWatch:
         events: EventQueue,
         *,
         on_outage: Callable[[], None],
+        shown: Shown,
     ) -> None:
-        """on_outage: called before each pause of `seen`; what is committed until it answers is read afresh then."""
+        """shown: what tells others that this process leads.
+        on_outage: called before each pause of `seen`; what is committed until it answers is read afresh then."""
         self._now = now
         self._controller = controller
         self._session = session
         self._voters = voters
         self._events = events
         self._on_outage = on_outage
+        self._shown = shown
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
@@ -125,6 +129,8 @@ class ClaimWatch:
             self.touched(seen)
         elif self._controller.image.migration is MigrationState.MIGRATION:
             await self._mark_migration(str(seen.migration_born))
+            with suppress(FindingError):  # the session tells when it is connected again
+                await asyncio.to_thread(self._shown.show)
 
     def _look_twice(self, claim: Claim) -> Seen:
         """On a thread. The znodes are read one by one: a claim that came in between is seen whole by a second look."""

@@ -22,7 +22,7 @@ from migrator.controller.authorizer import ANONYMOUS, STANDARD_AUTHORIZER, Rules
 from migrator.controller.mutation_quotas import WINDOW_S, WINDOWS
 from migrator.driver.divergence import BLOCK, POLICIES, Limits
 from migrator.driver.settings import ControllerSettings
-from migrator.errors import CONFIG_MISSING, CONFIG_NOT_HONOURED
+from migrator.errors import CONFIG_MISSING, CONFIG_NOT_HONOURED, words_of
 from migrator.model.values import Listener, SecurityProtocol
 from migrator.node.encoder_config import read_encoder
 from migrator.node.log_store import SEGMENT_MS
@@ -30,7 +30,7 @@ from migrator.node.security import BETWEEN_VOTERS, FAILURE_DELAY_MS, TO_BROKERS,
 from migrator.raft.roles import Settings as QuorumSettings
 from migrator.wire.frames import FRAME_BYTES_MAX
 from migrator.zk import paths
-from migrator.zk.multi import HEADROOM_BYTES, JUTE_MAXBUFFER
+from migrator.zk.multi import JUTE_MAXBUFFER, JUTE_MAXBUFFER_MIN
 from migrator.zk.passwords import EncoderSettings
 
 NO_LIMIT: Final = 2**62
@@ -158,7 +158,7 @@ def parse_config(text: str, file: str = "controller.properties") -> NodeConfig:
     try:
         given = {key: value.strip() for key, value in javaproperties.loads(text).items()}
     except ValueError as error:  # an escape that Java does not read either
-        raise CONFIG_MISSING.error(file=file, key="(the file itself)", reason=str(error)) from error
+        raise CONFIG_MISSING.error(file=file, key="(the file itself)", reason=words_of(error)) from error
     return _Parser(file, given).config()
 
 
@@ -244,7 +244,7 @@ class _Parser:
             ),
             mutation_windows_s=self._int("controller.quota.window.num", WINDOWS, at_least=1)
             * self._int("controller.quota.window.size.seconds", WINDOW_S, at_least=1),
-            jute_maxbuffer=self._int("zk2kraft.zookeeper.jute.maxbuffer", JUTE_MAXBUFFER, at_least=2 * HEADROOM_BYTES),
+            jute_maxbuffer=self._int("zk2kraft.zookeeper.jute.maxbuffer", JUTE_MAXBUFFER, at_least=JUTE_MAXBUFFER_MIN),
             given=self._given,
             unknown=tuple(sorted(key for key in self._given if not is_known(key))),
         )

@@ -24,8 +24,8 @@ from pydantic import BaseModel
 
 from migrator.node.driver_node import DriverNode
 from migrator.node.metrics import Metrics
+from migrator.node.storage import CONTROL_FILE
 
-CONTROL_FILE = "zk2kraft-control.json"
 ASK_TIMEOUT_S = 5.0
 
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 
 from migrator.audit.compare import Report
+from migrator.audit.passwords import PasswordReader
 from migrator.audit.proofs import Proofs
 from migrator.driver.claim import Claim, still_ours
 from migrator.driver.copy import Copy, producer_id_margin
 from migrator.errors import COPY_DIFFERS
 from migrator.node.claims import read_claim
 from migrator.node.config import NodeConfig
-from migrator.zk.passwords import PasswordEncoder
 from migrator.zk.pipeline import ReadLimits
 from migrator.zk.session import ZkSession
 
@@ -25,9 +25,9 @@ from migrator.zk.session import ZkSession
 class CopyAudit:
     """Of one driver; opens its session when it is first needed."""
 
-    def __init__(self, config: NodeConfig, passwords: PasswordEncoder | None) -> None:
+    def __init__(self, config: NodeConfig) -> None:
         self._config = config
-        self._proofs = Proofs(passwords)
+        self._proofs = Proofs(PasswordReader.of(config.passwords))
         self._session: ZkSession | None = None
 
     def ahead(self, copy: Copy, limits: ReadLimits) -> None:

@@ -22,7 +22,7 @@ class DriverActs:
     """The acts of one driver, and what they opened."""
 
     def __init__(self, driver: DriverNode) -> None:
-        self._audit = CopyAudit(driver.config, driver.passwords)
+        self._audit = CopyAudit(driver.config)
         self._claim = ClaimActs(driver)
         gate, copy = GateActs(driver, self._audit), CopyActs(driver, self._audit)
         dual, back = DualWriteActs(driver), HandBackActs(driver)

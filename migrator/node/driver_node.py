@@ -54,6 +54,7 @@ from migrator.node.hooks import Hooks
 from migrator.node.mirror_node import Mirror
 from migrator.node.password_writes import unmirrored
 from migrator.node.pending_appends import LeadershipLost
+from migrator.node.presence import Shown
 from migrator.node.propagator import Propagator
 from migrator.node.storage import RetiredMark
 from migrator.node.unsettled_claim import UnsettledClaim
@@ -124,7 +125,13 @@ class DriverNode:
         self.wishes = Wishes(now, self.now_ms)
         self.unsettled = UnsettledClaim(now, self.now_ms, lambda: self.session.renew(), events.watch_task)
         self.claim_watch = ClaimWatch(
-            now, controller, self.session, config.voter_ids, events, on_outage=self._forget_commits
+            now,
+            controller,
+            self.session,
+            config.voter_ids,
+            events,
+            on_outage=self._forget_commits,
+            shown=Shown(self.session, config.node_id),
         )
         self.propagator = Propagator(
             config,

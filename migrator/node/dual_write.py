@@ -12,9 +12,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import structlog
 
+from migrator.driver.chained import guarded
 from migrator.driver.claim import Claim, Seen, still_ours
 from migrator.driver.guard import Guarded, guard
 from migrator.driver.machine import Happened
@@ -127,7 +129,8 @@ class DualWriteActs:
         recreated = PATH_RECREATED.found(paths=", ".join(tree.missing)) if tree.missing else None
         d.now.alarm(PATH_RECREATED.code, recreated)
         refuse = self._refuse_to_delete
-        tree, left = await asyncio.to_thread(amended, d.session, tree, target, claim, write=self._write, refuse=refuse)
+        how = partial(amended, write=self._write, refuse=refuse, jute_maxbuffer=d.config.jute_maxbuffer)
+        tree, left = await asyncio.to_thread(how, d.session, tree, target, claim)
         d.now.alarm(ODD_ZNODES_LEFT.code, left)
         if await asyncio.to_thread(self._complete_creations, tree, target, claim):
             tree = await asyncio.to_thread(read_tree, d.session, UNLIMITED, tree)
@@ -210,7 +213,7 @@ class DualWriteActs:
         if not orders.given:
             return
         try:
-            await asyncio.to_thread(self._write, tuple(plan_orders_removed(orders, claim)))
+            await asyncio.to_thread(self._write, plan_orders_removed(orders, claim, self.d.config.jute_maxbuffer))
         except FindingError as error:
             log.warning("orders.not_removed", code=error.code, reason=error.occurrence.text)
             return
@@ -256,7 +259,7 @@ class DualWriteActs:
         znodes = self.d.session.get_many(parents)
         existing = {path for path, znode in zip(parents, znodes, strict=True) if znode is not None}
         log.warning("zk.creation_completed", partitions=len(missing), first=missing[0][0])
-        self._write(tuple(state_creation(missing, existing, claim)))
+        self._write(state_creation(missing, existing, claim, self.d.config.jute_maxbuffer))
         return True
 
     def _shape(self, tree: Tree, delta: Delta) -> Shape:
@@ -291,8 +294,9 @@ class DualWriteActs:
         """Somebody put znodes below one that goes: they go first, and the difference is written at the next try."""
         if outcome.error == "not_empty":
             below = reversed(descendants(self.d.session, multi.operations[outcome.failed_at].path))
-            guard = multi.operations[0]  # the claim
-            self.d.session.apply(Multi((guard, *(Delete(path) for path in list(below)[:1_000]))))
+            claim = multi.operations[:1]
+            for each in guarded(claim, map(Delete, below), self.d.config.jute_maxbuffer):
+                self.d.session.apply(each)
 
     def _start_mirror(
         self, claim: Claim, image: Image, shape: Shape, session_id: int, unmirrored: tuple[Unmirrored, ...]

@@ -21,6 +21,7 @@ from migrator.audit.compare import Kind, Report, Rules
 from migrator.audit.compare import report as make_report
 from migrator.audit.log_source import CommittedRecords, read_directory
 from migrator.audit.normalise import LogFacts
+from migrator.audit.passwords import PasswordReader
 from migrator.audit.quick import compare_sides
 from migrator.driver.claim import (
     Claim,
@@ -33,7 +34,7 @@ from migrator.driver.claim import (
     refuse_claim,
 )
 from migrator.driver.machine import Happened
-from migrator.driver.orders import NO_ORDERS, Orders, in_the_way
+from migrator.driver.orders import NO_ORDERS, Orders, in_the_way, with_orders
 from migrator.errors import HAND_BACK_NOT_POSSIBLE, ZOOKEEPER_LOST, FindingError
 from migrator.model.values import Mark
 from migrator.node.claims import read_claim
@@ -44,7 +45,7 @@ from migrator.node.mirror_node import versions_lag
 from migrator.node.tree_reader import missing_places, read_tree
 from migrator.node.zookeeper_orders import read_orders
 from migrator.zk import paths
-from migrator.zk.multi import Multi
+from migrator.zk.multi import JUTE_MAXBUFFER, Check, Multi
 from migrator.zk.session import ZkSession
 
 log = structlog.get_logger()
@@ -79,19 +80,21 @@ class Left(msgspec.Struct, frozen=True):
     """Given up before any broker was told: orders in ZooKeeper are its own affair, as if we had not come."""
 
 
-def last_step(seen: Seen, left: Left, orders: Orders = NO_ORDERS) -> Multi | None:
-    """Delete the claim of this log; None when it does not stand any more.
+def last_steps(
+    seen: Seen, left: Left, orders: Orders = NO_ORDERS, jute_maxbuffer: int = JUTE_MAXBUFFER
+) -> tuple[Multi, ...]:
+    """Delete the claim of this log; none when it does not stand any more.
 
-    orders: what came after the hand-back had found none; it goes in the same multi, before anybody can carry it out.
+    orders: what came after the hand-back had found none; it goes before anybody can carry it out.
     """
     held = seen.controller
     if held is None or (held.brokerid, held.kraft_epoch) != (left.node, left.kraft_epoch):
-        return None
+        return ()
     if seen.epoch != left.zk_epoch:
-        return None  # the claim of another migration, by a node of the same id in an epoch of the same number
+        return ()  # the claim of another migration, by a node of the same id in an epoch of the same number
     is_deleted = seen.migration_version < 0  # by hand: the claim stands all the same, and no broker can be controller
     if not is_deleted and (seen.migration is None or seen.migration.kraft_controller_epoch != left.kraft_epoch):
-        return None
+        return ()
     claim = Claim(
         node=left.node,
         kraft_epoch=left.kraft_epoch,
@@ -102,7 +105,8 @@ def last_step(seen: Seen, left: Left, orders: Orders = NO_ORDERS) -> Multi | Non
         ephemeral=bool(seen.controller_owner),
     )
     given_back = plan_hand_back(claim, left.highest_state_epoch)
-    return given_back if left.leaves_orders else Multi((*given_back.operations, *orders.deletions))
+    stands = (Check(paths.CONTROLLER_EPOCH, seen.epoch_version), Check(paths.CONTROLLER, seen.controller_version))
+    return with_orders(given_back, NO_ORDERS if left.leaves_orders else orders, stands, jute_maxbuffer)
 
 
 def finish(config: NodeConfig, mark: str) -> None:
@@ -120,8 +124,9 @@ def finish(config: NodeConfig, mark: str) -> None:
     with closing(ZkSession(config.zookeeper_connect).start(timeout_s)) as session:
         for number in range(FINISH_TRIES):
             session.sync()
-            multi = last_step(read_claim(session), left, read_orders(session) if number < ORDER_TRIES else NO_ORDERS)
-            if multi is None or session.apply(multi).applied:
+            orders = read_orders(session) if number < ORDER_TRIES else NO_ORDERS
+            steps = last_steps(read_claim(session), left, orders, config.jute_maxbuffer)
+            if all(session.apply(each).applied for each in steps):
                 return
         raise ZOOKEEPER_LOST.error(path=paths.CONTROLLER, reason="the claim changes while it is given back")
 
@@ -288,7 +293,7 @@ class HandBackActs:
         records, facts = CommittedRecords(), LogFacts()
         for record in read_directory(self.d.config.metadata_log_dir, records):
             facts.apply(record)
-        comparison = compare_sides(self.d.session, facts, Rules(), passwords=self.d.passwords)
+        comparison = compare_sides(self.d.session, facts, Rules(), passwords=PasswordReader.of(self.d.config.passwords))
         tree = read_tree(self.d.session, before=self.d.now.tree)
         if tree.problems:  # the next ZooKeeper controller would read it too, and may end of it
             raise HAND_BACK_NOT_POSSIBLE.error(reason=f"{tree.problems[0].code} {tree.problems[0].text}")
@@ -317,11 +322,10 @@ class HandBackActs:
             seen = await d.claim_watch.seen()
             try:
                 orders = await asyncio.to_thread(read_orders, d.session)
-                multi = last_step(seen, left, orders if number < ORDER_TRIES else NO_ORDERS)
-                if multi is None:
-                    break  # deleted already: by us, with a lost answer, or by somebody else
-                if await self._apply(multi):
-                    break
+                orders = orders if number < ORDER_TRIES else NO_ORDERS
+                steps = last_steps(seen, left, orders, d.config.jute_maxbuffer)
+                if await self._apply_all(steps):
+                    break  # none: deleted already, by us, with a lost answer, or by somebody else
                 d.now.wait_because("ZooKeeper did not take the claim back; reading it again")
             except FindingError as error:  # the log is retired: whatever it is, there is no other way than on
                 d.now.wait_because(f"ZooKeeper did not take the claim back; reading it again: {error}")
@@ -332,6 +336,13 @@ class HandBackActs:
         return Happened.HANDED_BACK
 
     # --- ZooKeeper -----------------------------------------------------------------------------------------
+
+    async def _apply_all(self, multis: tuple[Multi, ...]) -> bool:
+        """One after the other, as long as they are applied."""
+        for each in multis:
+            if not await self._apply(each):
+                return False
+        return True
 
     async def _apply(self, multi: Multi) -> bool:
         """True when applied; False when refused or unknown, then what stands is read again."""

@@ -1,7 +1,7 @@
 """The hand-back with only ZooKeeper alive: no controller of ours has to run.
 
 In:   a ZooKeeper session; metadata log directories of controllers that are down, where they can be had.
-Out:  what stands, what ZooKeeper has of the log, the multi that would release it, and, when executed, what stands
+Out:  what stands, what ZooKeeper has of the log, the multis that would release it, and, when executed, what stands
       afterwards.
 Elsewhere: the hand-back of a living controller (hand_back.py), what a log holds that ZooKeeper lacks (unmirrored.py).
 Rules: refused while a broker that holds replicas is not in ZooKeeper mode, and while an ephemeral claim shows that its
@@ -21,17 +21,18 @@ from typing import Final
 
 from migrator.driver.claim import Seen
 from migrator.driver.copy import PRODUCER_ID_BLOCK
-from migrator.driver.orders import AT_ONCE, NO_ORDERS, Orders, in_the_way
+from migrator.driver.orders import Orders, in_the_way, with_orders
 from migrator.driver.tree import Tree, live_and_assigned
-from migrator.errors import RELEASE_REFUSED, RELEASE_WOULD_DIFFER, RELEASE_WOULD_LOSE, FindingError
+from migrator.errors import RELEASE_REFUSED, RELEASE_WOULD_DIFFER, RELEASE_WOULD_LOSE, FindingError, Occurrence
 from migrator.model.image import Position
 from migrator.node.claims import read_claim
 from migrator.node.release_look import NOT_LOOKED, ReleaseLook, guards, look_at_both, raise_versions
 from migrator.node.tree_reader import read_tree
-from migrator.node.unmirrored import LogLook, identity, look_into
+from migrator.node.unmirrored import LogLook, home_of, identity, look_into
+from migrator.node.who_runs import who_runs
 from migrator.node.zookeeper_orders import read_orders
 from migrator.zk import paths
-from migrator.zk.multi import Create, Delete, Multi, Operation, SetData
+from migrator.zk.multi import JUTE_MAXBUFFER_MIN, Create, Delete, Multi, Operation, SetData
 from migrator.zk.pipeline import CONSIDERATE
 from migrator.zk.session import ZkSession
 from migrator.zk.znodes import PRODUCER_ID_MAX, migration_data, producer_ids_data
@@ -47,16 +48,19 @@ and of all 2^63 ids it is one part in nine million. Whole blocks: who counts the
 class ReleasePlan:
     """before: what stands, one line each. mirrored: what ZooKeeper has of the log, and how that is known, in lines.
 
-    brokers: those in ZooKeeper mode. multi: what releases it. look: what a log and ZooKeeper say differently.
-    guarded: what has to stand while versions of partition states are raised, before the multi.
+    brokers: those in ZooKeeper mode. multis: what releases it, in order; the last one ends the claim.
+    look: what a log and ZooKeeper say differently.
+    guarded: what has to stand while versions of partition states are raised, before the multis.
+    runs: the controllers of ours that run, with which it is not executed.
     """
 
     before: tuple[str, ...]
     mirrored: tuple[str, ...]
     brokers: tuple[int, ...]
-    multi: Multi
+    multis: tuple[Multi, ...]
     look: ReleaseLook
     guarded: tuple[Operation, ...]
+    runs: Occurrence | None = None
 
 
 def plan_release(
@@ -64,12 +68,12 @@ def plan_release(
 ) -> ReleasePlan:
     """logs: metadata log directories of voters; without them nothing is compared.
 
-    drop_orders: orders for a ZooKeeper controller that stand in ZooKeeper are deleted in the same multi; without it
-        they refuse the release with Z2K-2102.
+    drop_orders: orders for a ZooKeeper controller that stand in ZooKeeper are deleted before anybody can carry them
+        out; without it they refuse the release with Z2K-2102.
 
-    Raises Z2K-2019 with the reason why it may not be released. When that loss was not accepted: Z2K-2070 for a log that
-    holds what ZooKeeper lacks, Z2K-2127 for one that says something else. A directory that cannot be used: Z2K-3012,
-    Z2K-3013, Z2K-5001.
+    Raises Z2K-2019 with the reason why it may not be released, Z2K-1118 while a controller runs on one of `logs`. When
+    that loss was not accepted: Z2K-2070 for a log that holds what ZooKeeper lacks, Z2K-2127 for one that says something
+    else. A directory that cannot be used: Z2K-3012, Z2K-3013, Z2K-5001.
     """
     seen = read_claim(session)
     tree = read_tree(session, CONSIDERATE)
@@ -87,26 +91,30 @@ def plan_release(
         reason = f"brokers {absent} hold replicas and are not in ZooKeeper mode ({paths.BROKER_IDS})"
         raise RELEASE_REFUSED.error(reason=reason)
     _refuse_odd_registrations(tree)
-    multi = _multi(seen, tree, _orders(session, drop_orders=drop_orders))
+    orders = _orders(session, drop_orders=drop_orders)
+    multis = with_orders(_multi(seen, tree), orders, guards(seen), JUTE_MAXBUFFER_MIN)
     mirrored, furthest = _what_zookeeper_has(seen, tree, logs, accept_loss=accept_loss)
     look = NOT_LOOKED if furthest is None else look_at_both(session, furthest.directory)
     if look.differing and not accept_loss:
         assert furthest is not None
         count, first = len(look.differing), look.differing[0]
         raise RELEASE_WOULD_DIFFER.error(count=count, directory=str(furthest.directory), first=first)
-    return ReleasePlan(describe(seen), mirrored, tuple(sorted(live)), multi, look, guards(seen))
+    return ReleasePlan(describe(seen), mirrored, tuple(sorted(live)), multis, look, guards(seen), who_runs(session))
 
 
 def execute_release(session: ZkSession, plan: ReleasePlan) -> tuple[str, ...]:
-    """Raise versions that are behind, then apply the multi; returns what stands afterwards.
+    """Raise versions that are behind, then apply the multis; returns what stands afterwards.
 
-    Raises Z2K-2019 when ZooKeeper moved meanwhile.
+    Raises Z2K-1118 while controllers of ours run, Z2K-2019 when ZooKeeper moved meanwhile.
     """
+    if plan.runs is not None:
+        raise FindingError(plan.runs)
     raise_versions(session, plan.look.behind, plan.guarded)
-    outcome = session.apply(plan.multi)
-    if not outcome.applied:
-        refused = plan.multi.describe()[outcome.failed_at]
-        raise RELEASE_REFUSED.error(reason=f"ZooKeeper moved meanwhile ({outcome.error} at: {refused})")
+    for multi in plan.multis:
+        outcome = session.apply(multi)
+        if not outcome.applied:
+            refused = multi.describe()[outcome.failed_at]
+            raise RELEASE_REFUSED.error(reason=f"ZooKeeper moved meanwhile ({outcome.error} at: {refused})")
     session.sync()
     return describe(read_claim(session))
 
@@ -146,12 +154,10 @@ def _orders(session: ZkSession, *, drop_orders: bool) -> Orders:
     found = in_the_way(orders)
     if found is not None and not drop_orders:
         raise FindingError(found)
-    if len(orders.znodes) > AT_ONCE:
-        raise RELEASE_REFUSED.error(reason=f"{len(orders.znodes)} znodes of orders are too many for one transaction")
     return orders
 
 
-def _multi(seen: Seen, tree: Tree, orders: Orders = NO_ORDERS) -> Multi:
+def _multi(seen: Seen, tree: Tree) -> Multi:
     epoch = max(seen.epoch, tree.highest_controller_epoch())
     operations: list[Operation] = [
         SetData(paths.CONTROLLER_EPOCH, str(epoch).encode(), seen.epoch_version),
@@ -161,7 +167,7 @@ def _multi(seen: Seen, tree: Tree, orders: Orders = NO_ORDERS) -> Multi:
         operations.append(Delete(paths.MIGRATION, seen.migration_version))
     if seen.controller_version >= 0:
         operations.append(Delete(paths.CONTROLLER, seen.controller_version))
-    return Multi((*operations, *orders.deletions))
+    return Multi(tuple(operations))
 
 
 def _move_producer_ids_on(tree: Tree) -> Operation:
@@ -207,6 +213,9 @@ _NOT_COMPARED: Final = "not verified: whether ZooKeeper lacks a change (--log DI
 
 def _look(logs: Sequence[Path], tree: Tree, at: Position) -> list[LogLook]:
     looks = []
+    runs = who_runs(None, [home_of(each) for each in logs])
+    if runs is not None:
+        raise FindingError(runs)
     for directory in logs:
         meta = identity(directory)
         if meta.cluster_id != tree.cluster_id:

@@ -20,15 +20,17 @@ from migrator.audit.compare import VERSION_LAGS, Comparison, Difference, Kind, R
 from migrator.audit.log_source import CommittedRecords, read_directory
 from migrator.audit.normalise import ORDERS, PRODUCER_IDS, LogFacts
 from migrator.audit.quick import compare_sides
+from migrator.driver.chained import guarded
 from migrator.driver.claim import Seen
 from migrator.errors import LOG_INCONSISTENT, RELEASE_REFUSED, FindingError
 from migrator.zk import paths
-from migrator.zk.multi import Check, Multi, Operation, SetData
+from migrator.zk.multi import JUTE_MAXBUFFER_MIN, Check, Operation, SetData
 from migrator.zk.pipeline import CONSIDERATE
 from migrator.zk.session import ZkSession
 
-OPERATIONS_AT_ONCE: Final = 1_000
-IN_FLIGHT: Final = 10
+OPERATIONS_AT_ONCE: Final = 10_000
+"""In flight together, in as many multis as any server takes: nobody tells this command how they are set."""
+STATES_AT_ONCE: Final = 1_000
 RAISES_PER_S: Final = 5_000
 """About, for a person who reads the plan (docs/performance.md)."""
 
@@ -121,28 +123,28 @@ def guards(seen: Seen) -> tuple[Operation, ...]:
     return tuple(Check(path, version) for path, version in stands if version >= 0)
 
 
-def raise_versions(session: ZkSession, behind: Sequence[Behind], guarded: tuple[Operation, ...]) -> None:
+def raise_versions(session: ZkSession, behind: Sequence[Behind], stands: tuple[Operation, ...]) -> None:
     """Write what stands in each of them again, until its version is the partition epoch.
 
     Raises Z2K-2019 when ZooKeeper moved meanwhile; what was raised stays, and the next look finds the rest.
     """
     waiting: list[Operation] = []
-    for at in range(0, len(behind), OPERATIONS_AT_ONCE):
-        piece = behind[at : at + OPERATIONS_AT_ONCE]
+    for at in range(0, len(behind), STATES_AT_ONCE):
+        piece = behind[at : at + STATES_AT_ONCE]
         for each, znode in zip(piece, session.get_many([each.path for each in piece]), strict=True):
             if znode is None:
                 raise RELEASE_REFUSED.error(reason=f"ZooKeeper moved meanwhile: {each.path} does not exist any more")
             waiting += [SetData(each.path, znode.data or b"", version) for version in range(each.version, each.epoch)]
-            while len(waiting) >= OPERATIONS_AT_ONCE * IN_FLIGHT:
-                waiting = _send(session, waiting, guarded)
+            while len(waiting) >= OPERATIONS_AT_ONCE:
+                waiting = _send(session, waiting, stands)
     while waiting:
-        waiting = _send(session, waiting, guarded)
+        waiting = _send(session, waiting, stands)
 
 
-def _send(session: ZkSession, waiting: list[Operation], guarded: tuple[Operation, ...]) -> list[Operation]:
+def _send(session: ZkSession, waiting: list[Operation], stands: tuple[Operation, ...]) -> list[Operation]:
     """Some of them, in flight together; the others are returned."""
-    now, later = waiting[: OPERATIONS_AT_ONCE * IN_FLIGHT], waiting[OPERATIONS_AT_ONCE * IN_FLIGHT :]
-    multis = [Multi((*guarded, *now[at : at + OPERATIONS_AT_ONCE])) for at in range(0, len(now), OPERATIONS_AT_ONCE)]
+    now, later = waiting[:OPERATIONS_AT_ONCE], waiting[OPERATIONS_AT_ONCE:]
+    multis = guarded(stands, now, JUTE_MAXBUFFER_MIN)
     for multi, pending in [(multi, session.send(multi)) for multi in multis]:
         outcome = pending.outcome()
         if not outcome.applied:

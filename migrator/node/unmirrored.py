@@ -18,7 +18,7 @@ from typing import Final
 
 from migrator.audit.log_plan import LogPlan, log_directory, plan_log, read_split
 from migrator.audit.log_source import MARKERS, records_of
-from migrator.errors import AUDIT_CANNOT_READ
+from migrator.errors import AUDIT_CANNOT_READ, words_of
 from migrator.model.diff import MIRRORED_CONFIGS
 from migrator.model.image import Position
 from migrator.node.storage import LOG_NAME, DirectoryLock, MetaProperties, read_meta_properties
@@ -82,10 +82,15 @@ class LogLook:
         return " and ".join([*one_by_one, *hidden])
 
 
+def home_of(directory: Path) -> Path:
+    """Where `meta.properties` and the lock are: `directory`, or the one above a log itself. Raises Z2K-5001."""
+    log = log_directory(directory)
+    return log.parent if log.name == LOG_NAME else log
+
+
 def identity(directory: Path) -> MetaProperties:
     """Whose log it is. Raises Z2K-3012 when nothing says so, Z2K-3013 while a controller runs on it."""
-    log = log_directory(directory)
-    place = log.parent if log.name == LOG_NAME else log
+    place = home_of(directory)
     meta = read_meta_properties(place)
     if (place / ".lock").exists():  # made here, it could belong to a user whom the controller does not run as
         _refuse_running(place)
@@ -134,5 +139,5 @@ def _refuse_running(directory: Path) -> None:
     try:
         lock.acquire()
     except OSError as error:
-        raise AUDIT_CANNOT_READ.error(what=str(directory / ".lock"), reason=str(error)) from error
+        raise AUDIT_CANNOT_READ.error(what=str(directory / ".lock"), reason=words_of(error)) from error
     lock.release()

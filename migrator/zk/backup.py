@@ -21,16 +21,17 @@ from typing import Final
 
 import msgspec
 
-from migrator.errors import BACKUP_UNUSABLE
-from migrator.zk.multi import Create, Multi
+from migrator.errors import BACKUP_UNUSABLE, words_of
+from migrator.zk.multi import HEADROOM_BYTES, JUTE_MAXBUFFER_MIN, Create, Multi
 from migrator.zk.pipeline import ReadLimits
 from migrator.zk.session import ZkSession
 from migrator.zk.znodes import UNREADABLE
 
 FORMAT: Final = 1
 CREATES_PER_MULTI: Final = 500
-BYTES_PER_MULTI: Final = 700_000
-"""ZooKeeper refuses requests above `jute.maxbuffer` (1 MiB by default); a larger znode goes alone."""
+BYTES_PER_MULTI: Final = JUTE_MAXBUFFER_MIN - HEADROOM_BYTES
+"""ZooKeeper refuses requests above `jute.maxbuffer`, and nobody says here how the servers are set; a larger znode goes
+alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,7 @@ def _read_lines(file: Path) -> Iterator[tuple[bytes, _Line]]:
             for line in lines:
                 yield line, decode(line)
     except (OSError, EOFError, zlib.error, *UNREADABLE) as error:
-        raise BACKUP_UNUSABLE.error(file=str(file), reason=str(error)) from error
+        raise BACKUP_UNUSABLE.error(file=str(file), reason=words_of(error)) from error
 
 
 def restore(session: ZkSession, file: Path) -> BackupInfo:

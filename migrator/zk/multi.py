@@ -18,6 +18,9 @@ HEADROOM_BYTES = 48_575
 """Of one request beside a znode's path and data: its header, the two guards of a multi, the access list (below 1,000
 bytes in all). The rest is spare for servers that count otherwise."""
 
+JUTE_MAXBUFFER_MIN = 2 * HEADROOM_BYTES
+"""The smallest limit that a controller may be configured for. Who does not know how the servers are set keeps to it."""
+
 ZNODE_BYTES_MAX = JUTE_MAXBUFFER - HEADROOM_BYTES
 """The largest path and data together that are written: 1,000,000 bytes. Larger ones would break and be repeated for
 ever, so nothing is committed that would need one (controller.znode_limits)."""
@@ -112,7 +115,8 @@ _FRAME = 60
 
 def _weight(operation: Operation) -> int:
     data = operation.data if isinstance(operation, (Create, SetData)) else b""
-    return _FRAME + len(operation.path) + len(data)
+    path = operation.path
+    return _FRAME + (len(path) if path.isascii() else len(path.encode())) + len(data)
 
 
 _SECRET_ROOTS = ("/config/users/", "/config/brokers/", "/delegation_token/")

@@ -5,9 +5,8 @@ Out:  the other one of the two. What cannot be decoded becomes a finding with zn
 Elsewhere: which settings are passwords (model.values), the ciphers (ciphers.py), what becomes of the values (driver),
 what audits compare (audit.seal).
 Rules: the text says how it was encoded; settings count only for what is written, as in Kafka. A text of the old secret
-is read too, but the takeover waits until its broker wrote it again (gate.py). Audits use this module as well: two
-programs on one cipher library would not check each other, so the check is Kafka's own class, in both directions
-(tests/e2e/test_password_vectors.py).
+is read too, but the takeover waits until its broker wrote it again (gate.py). Audits read with code of their own
+(audit.passwords); Kafka's own class checks both (tests/e2e/test_password_vectors.py).
 Source: Kafka 3.9 `EncryptingPasswordEncoder`, `CipherParamsEncoder`, `Csv.parseCsvMap`, `PasswordEncoderConfigs`.
 """
 
@@ -30,6 +29,7 @@ from migrator.errors import (
     PASSWORD_UNCERTAIN,
     PASSWORD_UNDECODABLE,
     Occurrence,
+    words_of,
 )
 from migrator.model.values import is_password
 from migrator.zk.ciphers import CipherName, Damaged, UnknownAlgorithm, derive_key
@@ -216,7 +216,7 @@ def _clear_value(path: str, key: str, text: str, encoder: PasswordEncoder | None
     except UnknownAlgorithm as error:
         return PASSWORD_ALGORITHM_UNKNOWN.found(path=path, key=key, algorithm=str(error))
     except Damaged as error:
-        return PASSWORD_UNDECODABLE.found(path=path, key=key, reason=str(error))
+        return PASSWORD_UNDECODABLE.found(path=path, key=key, reason=words_of(error))
     if len(clear.encode()) > RECORD_TEXT_BYTES_MAX:
         reason = f"it takes {len(clear.encode())} bytes, a metadata record holds {RECORD_TEXT_BYTES_MAX}"
         return PASSWORD_UNDECODABLE.found(path=path, key=key, reason=reason)

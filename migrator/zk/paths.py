@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+CLUSTER: Final = "/cluster"
 CLUSTER_ID: Final = "/cluster/id"
 BROKER_IDS: Final = "/brokers/ids"
 TOPICS: Final = "/brokers/topics"
@@ -35,6 +36,8 @@ PREFIXED_ACLS: Final = "/kafka-acl-extended/prefixed"
 EXTENDED_ACL_CHANGES: Final = "/kafka-acl-extended-changes"
 TOKENS: Final = "/delegation_token/tokens"
 TOKEN_CHANGES: Final = "/delegation_token/token_changes"
+
+PRESENCE_PREFIX: Final = "zk2kraft-"
 
 DEFAULT_ENTITY: Final = "<default>"
 """The znode name of "all brokers", "all users" and so on; never sanitised."""
@@ -71,6 +74,11 @@ def token(token_id: str) -> str:
 
 def broker_id(broker: int | str) -> str:
     return f"/brokers/ids/{broker}"
+
+
+def presence(node: int) -> str:
+    """Ours, not Kafka's: the ephemeral znode of a controller that leads (node.presence). Nobody lists `/cluster`."""
+    return f"{CLUSTER}/{PRESENCE_PREFIX}{node}"
 
 
 def chroot_of(connect: str) -> str:

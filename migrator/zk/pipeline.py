@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 from kazoo.client import KazooClient
@@ -39,6 +39,9 @@ log = logging.getLogger(__name__)
 
 READS_PER_REQUEST: Final = 250
 """Paths per multi-read. One long read delays the requests behind it on the server; 250 cost it about 1 ms."""
+
+PATHS_BYTES_MAX: Final = 40_000
+"""About, of one request's paths: names may be long, and the smallest limit of a server is twice that (zk.multi)."""
 
 REQUESTS_IN_FLIGHT: Final = 8
 
@@ -90,12 +93,12 @@ class ReadPipeline:
     ) -> Iterator[Any]:
         if self._has_multi_read is None:
             self._has_multi_read = self._knows_multi_read()
-        remaining = iter(paths)
+        remaining: Iterator[str] = iter(paths)
         waiting: deque[tuple[Any, list[str]]] = deque()
         pace = _Pace(limits.per_second)
         while True:
             while len(waiting) < limits.in_flight:
-                chunk = list(islice(remaining, READS_PER_REQUEST))
+                chunk, remaining = _chunk(remaining)
                 if not chunk:
                     break
                 pace.take(len(chunk))
@@ -195,6 +198,15 @@ class _Pace:
         if self._next > now:
             time.sleep(self._next - now)
         self._next = max(now, self._next) + count / self._per_second
+
+
+def _chunk(remaining: Iterator[str]) -> tuple[list[str], Iterator[str]]:
+    """Paths for one request, and those that are left."""
+    chunk = list(islice(remaining, READS_PER_REQUEST))
+    while len(chunk) > 1 and sum(map(len, chunk)) > PATHS_BYTES_MAX:
+        half = len(chunk) // 2
+        chunk, remaining = chunk[:half], chain(chunk[half:], remaining)
+    return chunk, remaining
 
 
 class _Mapped:

@@ -60,6 +60,12 @@ from migrator.wire.messages.raft import (
     DescribeQuorumTopic,
 )
 from migrator.wire.messages.shared import ClientQuotaEntity
+from migrator.wire.messages.topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from migrator.wire.schema import Message
 
 ANSWER_S: Final = 20.0
@@ -102,6 +108,7 @@ class Story:
             (2, self.kill_leader),
             (2, self.restart_broker),
             (1, self.kill_broker),
+            (2, self.pause_leader_to_be),
         ]
 
     def step(self) -> str:
@@ -257,6 +264,26 @@ class Story:
         broker.wait_ready()
         self.cluster.wait_isr_whole(self.load, WHOLE_S)
 
+    def pause_leader_to_be(self) -> None:
+        """A broker that hangs is made the leader of new partitions: others ask it before it has heard of them."""
+        paused, other, third = self._chance.sample(self.cluster.brokers, REPLICAS)
+        name = f"story-{self._made}"
+        self._made += 1
+        replicas = (paused.broker_id, other.broker_id, third.broker_id)
+        assignments = tuple(CreatableReplicaAssignment(each, replicas) for each in range(PARTITIONS_MAX))
+        request = CreateTopicsRequest(
+            topics=(CreatableTopic(name, -1, -1, assignments=assignments),), timeout_ms=10_000
+        )
+        paused.pause()
+        try:
+            answer = self._ask(request, 7, CreateTopicsResponse, other.spec.port)
+            time.sleep(DOWN_S)
+        finally:
+            paused.resume()
+        _refused(answer.topics[0].error_code)
+        self._topics[name] = PARTITIONS_MAX
+        self.cluster.wait_isr_whole([*self.load, name], WHOLE_S)
+
     def _active(self) -> int:
         """Raises OSError when nobody says who leads the quorum."""
         topic = DescribeQuorumTopic("__cluster_metadata", (DescribeQuorumPartition(0),))
@@ -268,8 +295,9 @@ class Story:
             time.sleep(0.2)
         raise OSError("nobody says who leads the quorum")
 
-    def _ask(self, request: Message, version: int, response: type[SomeMessage]) -> SomeMessage:
-        port = self._chance.choice(self.cluster.brokers).spec.port
+    def _ask(self, request: Message, version: int, response: type[SomeMessage], port: int | None = None) -> SomeMessage:
+        """port: of a certain broker."""
+        port = port or self._chance.choice(self.cluster.brokers).spec.port
 
         async def once() -> SomeMessage:
             connection = BrokerConnection(HOST, port, "adversary")

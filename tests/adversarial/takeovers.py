@@ -34,7 +34,7 @@ from migrator.lab.cluster import Cluster
 from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController
 from migrator.lab.properties import Value
-from migrator.lab.takeover import release
+from migrator.lab.takeover import release, wait_sessions_ended
 from migrator.lab.zookeeper import ZooKeeperClient
 from tests.adversarial.load import GENTLY, Load
 from tests.adversarial.outside import EpochWatch, Outside, figures
@@ -310,6 +310,7 @@ class Run:
             assert_same(self.cluster, self.controller.data)
             if plan.end is End.RELEASE:
                 self.controller.kill()  # what was not mirrored would be lost (docs/undo.md)
+                wait_sessions_ended(self.cluster)
         if plan.end is End.RELEASE:
             release(self.cluster)
             wait_zookeeper_rules(self.cluster, REST_S)

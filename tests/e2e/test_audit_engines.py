@@ -229,6 +229,10 @@ def applied(session: ZkSession, *operations: Any) -> None:
     assert session.apply(Multi(operations)).applied
 
 
+def block_json(first: int) -> bytes:
+    return json.dumps({"version": 1, "broker": 2, "block_start": str(first), "block_end": str(first + 999)}).encode()
+
+
 ENCODED_AGAIN = put("/config/brokers/2", config_json({PASSWORD: encoded(SECRET, seed=2)}))
 """The same value with another salt: no difference."""
 
@@ -245,7 +249,7 @@ ZOOKEEPER_PLANTS: list[tuple[Key, Change]] = [
         (BROKER_CONFIGS, "1"),
         put("/config/brokers/1", config_json({"log.cleaner.threads": "3", PASSWORD: encoded(OTHER_SECRET)})),
     ),
-    ((PRODUCER_IDS, "next"), put("/latest_producer_id_block", b'{"block_end":"999999"}')),
+    ((PRODUCER_IDS, "next"), put("/latest_producer_id_block", block_json(999_000))),
     ((QUOTAS, "/config/ips/<default>"), put("/config/ips/<default>", config_json({"connection_creation_rate": "6"}))),
     ((SCRAM, B_AT_B), put(B_AT_B, config_json({"SCRAM-SHA-256": scram_text(OTHER_SALT)}))),
     ((ACLS, "/kafka-acl/Topic/*"), put("/kafka-acl/Topic/*", acls_json("Read"))),
@@ -314,6 +318,16 @@ def test_what_was_copied_wrongly_is_not_excused_by_znodes_that_were_written_agai
     report = cluster.audit(engine, log, allow_moved=True)
     assert (report.exit_code, keys(report)) == (1, {key for key, _ in LOG_PLANTS})
     assert {each.rule for each in report.expected} == {"producer id margin of the copy", MOVED_ON}
+
+
+@pytest.mark.parametrize("engine", ["quick", "spark"])
+@pytest.mark.parametrize(("first", "same"), [(6_000, True), (4_000, False), (6_001, False)])
+def test_producer_ids_that_moved_after_a_rehearsal_are_judged_by_what_it_read(
+    engine: str, first: int, same: bool, cluster: Cluster
+) -> None:
+    cluster.change(put("/latest_producer_id_block", block_json(first)))
+    report = cluster.audit(engine, allow_moved=True)
+    assert (report.same, keys(report)) == (same, set() if same else {(PRODUCER_IDS, "next")})
 
 
 def write_everything_again(session: ZkSession) -> None:

@@ -16,6 +16,7 @@ from migrator.lab.broker import SESSION_TIMEOUT_MS, Broker
 from migrator.lab.cluster import Cluster
 from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController, our_controller
+from migrator.lab.takeover import wait_sessions_ended
 from migrator.zk import paths
 from migrator.zk.session import ZkSession
 from migrator.zk.znodes import ProducerIdBlock, parse_producer_ids
@@ -143,13 +144,18 @@ def hand_out_ids(broker: Broker, handed: Handed, beyond: int) -> None:
 
 def test_release_gives_back_with_none_of_ours_alive(laboratory: Laboratory) -> None:
     """Also with a log at hand, which tells first that ZooKeeper lacks nothing, and then that it lacks producer ids."""
-    with ready_cluster(laboratory, topics=len(TOPICS)) as (cluster, controller):
+    extra = {"zookeeper.session.timeout.ms": 6_000}
+    with ready_cluster(laboratory, topics=len(TOPICS), extra=extra) as (cluster, controller):
         log, handed = ("--log", str(controller.data)), Handed()
         controller.start()
         controller.wait_dual_write(30)
         isr_changes(cluster, rounds=1)
         pids = processes(cluster)
-        assert "Z2K-3013" in release(cluster, *log).stderr
+        for words in ((), log):
+            refused = release(cluster, *words, "--execute")
+            assert (refused.returncode, "Z2K-1118" in refused.stderr) == (2, True), refused.stdout + refused.stderr
+            assert f"controller 3000, process {controller.process.pid}" in refused.stderr
+        assert controller_of(cluster)["kraftControllerEpoch"] > 0
         wait_for(lambda: why_not_mirrored(controller), 10, "everything is mirrored")
         controller.kill()
         level = release(cluster, *log)
@@ -172,6 +178,7 @@ def test_release_gives_back_with_none_of_ours_alive(laboratory: Laboratory) -> N
         assert "nothing was changed" in planned.stdout
         assert controller_of(cluster)["kraftControllerEpoch"] > 0
 
+        wait_sessions_ended(cluster)
         done = release(cluster, *log, "--accept-loss", "--execute")
         assert done.returncode == 0, done.stderr
         assert "this loss was accepted" in done.stdout

@@ -16,6 +16,7 @@ from migrator.audit.compare import VERSION_LAGS
 from migrator.lab.cluster import Cluster
 from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController
+from migrator.lab.takeover import wait_sessions_ended
 from migrator.zk import paths
 from migrator.zk.multi import Create, Delete, Multi, SetData
 from migrator.zk.session import ZkSession
@@ -126,6 +127,7 @@ def test_a_rollback_without_controllers_raises_the_versions_that_its_log_names(l
         controller.wait_dual_write(30)
         controller.kill()
         make_anew(cluster)
+        wait_sessions_ended(cluster)
         command = [
             sys.executable,
             "-m",

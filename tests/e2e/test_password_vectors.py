@@ -1,4 +1,4 @@
-"""Kafka's own encoder decodes what ours wrote and ours what Kafka's wrote, with every algorithm that both know."""
+"""Kafka's own encoder decodes what ours wrote, and ours and the audit's what Kafka's wrote, with every algorithm."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from migrator.audit.passwords import PasswordReader, Secrets
 from migrator.lab.laboratory import Laboratory
 from migrator.model.values import PASSWORD_SUFFIXES, is_password
 from migrator.zk.ciphers import Damaged
@@ -45,6 +46,7 @@ def test_kafka_and_ours_read_each_other_with_every_algorithm(laboratory: Laborat
     for (settings, value), text in zip(wanted, theirs, strict=True):
         assert not text.startswith("refused"), (settings, text)
         assert PasswordEncoder(settings, os.urandom).decode(text).clear == value, settings
+        assert PasswordReader(Secrets((settings.secret,))).clear("/", "a key", text) == value, settings
         wrong = PasswordEncoder(EncoderSettings("another secret"), os.urandom)
         if settings.cipher.endswith(("PKCS5Padding", "GCM/NoPadding")) and len(value) > 1:
             with pytest.raises(Damaged, match="under another secret"):

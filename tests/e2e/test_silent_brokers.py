@@ -1,9 +1,10 @@
-"""A broker that hangs while the active controller dies: nobody else waits for it."""
+"""A broker that hangs, or is busy, while the active controller dies: nobody else waits for it."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -25,6 +26,9 @@ pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
 SILENT = 2
 
+NEW_TOPICS, NEW_PARTITIONS = 30, 100
+"""3,000 partitions on every broker: seconds of opening logs."""
+
 
 def brokers_of(controllers: list[OurController]) -> dict[int, dict[str, Any]]:
     """As the controller that leads shows them; empty while nobody does."""
@@ -39,15 +43,22 @@ def brokers_of(controllers: list[OurController]) -> dict[int, dict[str, Any]]:
 
 
 async def create_topic(address: str, name: str) -> None:
+    await create_topics(address, [name], brokers=(0, 1))
+
+
+async def create_topics(
+    address: str, names: Sequence[str], partitions: int = 1, brokers: tuple[int, ...] = (0, 1, 2)
+) -> None:
     """Through this broker: librdkafka may take the one that hangs for the controller."""
     host, _, port = address.rpartition(":")
     connection = BrokerConnection(host, int(port), "a-test")
-    topic = CreatableTopic(name, -1, -1, assignments=(CreatableReplicaAssignment(0, (0, 1)),))
+    assignments = tuple(CreatableReplicaAssignment(each, brokers) for each in range(partitions))
+    topics = tuple(CreatableTopic(name, -1, -1, assignments=assignments) for name in names)
     try:
-        answer = await connection.ask(CreateTopicsRequest(topics=(topic,), timeout_ms=30_000), 7, CreateTopicsResponse)
+        answer = await connection.ask(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 7, CreateTopicsResponse)
     finally:
         connection.close()
-    assert [each.error_code for each in answer.topics] == [0], answer
+    assert {each.error_code for each in answer.topics} == {0}, answer
 
 
 def test_a_fail_over_does_not_wait_for_a_broker_that_hangs(laboratory: Laboratory) -> None:
@@ -80,3 +91,35 @@ def test_a_fail_over_does_not_wait_for_a_broker_that_hangs(laboratory: Laborator
         silent.resume()
         wait_for(lambda: None if brokers_of(rest)[SILENT]["told"] else "not told", 60, "the silent broker is told")
         assert wait_ruling(rest) in rest
+
+
+def not_updated(controllers: list[OurController]) -> list[int]:
+    return [broker for broker, each in brokers_of(controllers).items() if not each["told"]]
+
+
+def test_a_fail_over_does_not_wait_for_brokers_that_open_their_logs(laboratory: Laboratory) -> None:
+    """DUAL_WRITE and an administrator's change do not wait until the brokers have worked through 3,000 partitions."""
+    with three_controllers(laboratory) as (cluster, ours):
+        start(ours)
+        leader = wait_ruling(ours, 40)
+        rest = [each for each in ours if each is not leader]
+        topics = [f"many-{each}" for each in range(NEW_TOPICS)]
+        asyncio.run(create_topics(cluster.brokers[0].address, topics, NEW_PARTITIONS))
+        leader.kill()
+        began = time.monotonic()
+
+        wait_ruling(rest, 60)
+        ruling_s = time.monotonic() - began
+        asyncio.run(create_topics(cluster.brokers[0].address, ["made-meanwhile"]))
+        mirrored = "/brokers/topics/made-meanwhile"
+        wait_for(lambda: None if cluster.zk.exists(mirrored) else "not in ZooKeeper", 60, "the change is mirrored")
+        mirrored_s = time.monotonic() - began
+        assert not_updated(rest), "the brokers were done before it: nothing was shown"
+
+        wait_for(lambda: str(not_updated(rest)) if not_updated(rest) else None, 120, "every broker is updated")
+        updated_s = time.monotonic() - began
+        cluster.wait_isr_whole([*topics, "made-meanwhile"])
+        print(
+            f"dual-write after {ruling_s:.1f} s, an admin change in ZooKeeper after {mirrored_s:.1f} s, "
+            f"every broker updated after {updated_s:.1f} s"
+        )

@@ -15,6 +15,7 @@ import pytest
 from migrator.lab.cluster import Cluster
 from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController
+from migrator.lab.takeover import wait_sessions_ended
 from migrator.zk.multi import Multi, SetData
 from migrator.zk.session import ZkSession
 from tests.e2e.quorums import TOPICS, start, three_controllers, wait_ruling
@@ -136,6 +137,7 @@ def test_a_release_with_nobody_alive_deletes_no_topic_that_an_old_script_named(l
         refused = release(cluster, "--execute")
         assert (refused.returncode, "Z2K-2102" in refused.stderr) == (2, True)
         assert cluster.zk.exists(MARK)
+        wait_sessions_ended(cluster)
         done = release(cluster, "--drop-orders", "--execute")
         assert done.returncode == 0, done.stderr
         wait_zookeeper_rules(cluster, deadline_s=10)

@@ -24,8 +24,8 @@ FAULTS: Final = (
     ),
     Fault(
         NODE + "release_look.py",
-        "Multi((*guarded, *now[at : at + OPERATIONS_AT_ONCE]))",
-        "Multi((*now[at : at + OPERATIONS_AT_ONCE],))",
+        "guarded(stands, now, JUTE_MAXBUFFER_MIN)",
+        "guarded((), now, JUTE_MAXBUFFER_MIN)",
         "versions are raised under somebody else's claim",
         of("test_release_look.py"),
     ),

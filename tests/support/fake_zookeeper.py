@@ -2,7 +2,8 @@
 
 The tree is shared by all sessions made from one `FakeEnsemble`; `expire` ends a session as the server would. It passes
 the contract of tests/contract/test_zookeeper.py, whose half for a real server has not been run yet. Unlike a server it
-answers at once, fires watches before it answers, and never lags, so that `sync` has nothing to do.
+answers at once, fires watches before it answers, and never lags, so that `sync` has nothing to do. As a server does,
+it breaks the connection at a request above its `jute.maxbuffer`, measured as kazoo would send it.
 """
 
 from __future__ import annotations
@@ -11,8 +12,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kazoo.protocol import serialization as wire
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from migrator.errors import ZOOKEEPER_LOST
 from migrator.zk.bulk_read import Znode
-from migrator.zk.multi import Check, Create, Delete, Multi, Operation, Outcome, SetData
+from migrator.zk.multi import JUTE_MAXBUFFER, Check, Create, Delete, Multi, Operation, Outcome, SetData
 from migrator.zk.pipeline import UNLIMITED, ReadLimits
 
 if TYPE_CHECKING:  # the type checker compares each signature with the real one; nothing of it is inherited
@@ -52,6 +57,8 @@ class FakeEnsemble:
     watches: dict[tuple[str, str], set[tuple[int, Watch]]] = field(default_factory=dict)
     """By "znode" or "children" and path: of which session, and whom to call."""
 
+    jute_maxbuffer: int = JUTE_MAXBUFFER
+
     def session(self) -> FakeSession:
         self.sessions += 1
         return FakeSession(self, self.sessions)
@@ -76,6 +83,8 @@ class FakeEnsemble:
         return {path: node.data for path, node in sorted(self.nodes.items())}
 
     def apply(self, multi: Multi, session_id: int) -> Outcome:
+        if request_bytes(multi) > self.jute_maxbuffer:
+            raise ZOOKEEPER_LOST.error(path="multi", reason="Connection has been closed")
         before = {path: _Node(**vars(node)) for path, node in self.nodes.items()}
         self.zxid += 1
         versions = []
@@ -139,6 +148,24 @@ class FakeEnsemble:
         if version not in (-1, node.version):
             raise _Refused("bad_version")
         return node
+
+
+def request_bytes(multi: Multi) -> int:
+    """Of the frame that a server would have to take."""
+    header = 8
+    return header + len(wire.Transaction([_as_sent(each) for each in multi.operations]).serialize())
+
+
+def _as_sent(operation: Operation) -> object:
+    match operation:
+        case Check(path, version):
+            return wire.CheckVersion(path, version)
+        case Create(path, data, ephemeral, sequence):
+            return wire.Create(path, data, OPEN_ACL_UNSAFE, ephemeral + 2 * sequence)
+        case SetData(path, data, version):
+            return wire.SetData(path, data, version)
+        case Delete(path, version):
+            return wire.Delete(path, version)
 
 
 @dataclass

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from migrator.audit.compare import Difference, Report, Rules, report
+from migrator.audit.passwords import PasswordReader
 from migrator.audit.proofs import Proofs
 from migrator.audit.quick import compare_sides, facts_of_values
 from migrator.driver.copy import make_copy, producer_id_margin
@@ -74,7 +75,7 @@ def security(draw: st.DrawFn) -> dict[str, bytes]:
     return {path: data for path, data in ensemble.tree().items() if path.startswith(roots) and "change" not in path}
 
 
-WRITER, READER = an_encoder(), an_encoder()
+WRITER, READER = an_encoder(), PasswordReader.of(an_encoder().settings)
 CLUSTERS = st.fixed_dictionaries(
     {
         "topics": st.dictionaries(NAMES, topics(), max_size=4),
@@ -116,7 +117,7 @@ def encoded(value: Any) -> bytes:
 
 def audited(copy_of: FakeEnsemble, now: FakeEnsemble) -> Report:
     """By an audit that looked before, by one that looks for the first time, and in one pass without a memory."""
-    copy = make_copy(read_tree(copy_of.session()), passwords=READER)
+    copy = make_copy(read_tree(copy_of.session()), passwords=WRITER)
     margin = producer_id_margin(brokers=0)
     records = copy.by_topic(), copy.rest, margin
     proofs = Proofs(READER)

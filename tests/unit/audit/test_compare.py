@@ -10,6 +10,7 @@ import pytest
 
 from migrator.audit.compare import (
     DIFFERENCES_SHOWN,
+    MARGIN,
     MOVED_ON,
     VERSION_LAGS,
     Comparison,
@@ -22,7 +23,7 @@ from migrator.audit.compare import (
     table,
     unread_report,
 )
-from migrator.audit.kept_reading import KEPT, KeptReading
+from migrator.audit.kept_reading import KEPT, KeptReading, kept_facts
 from migrator.audit.normalise import (
     BROKER_CONFIGS,
     FAMILIES,
@@ -171,6 +172,19 @@ def test_what_was_created_after_a_rehearsal_is_excused_and_what_was_left_out_is_
     assert judge(PARTITIONS, "orders-0", COPIED, None, rules, 78)[0] == "different"
 
 
+def test_a_rehearsal_made_again_at_the_same_path_is_read_again(tmp_path: Path) -> None:
+    """A process that audits again and again sees other files under the same name."""
+    path, draft = tmp_path / KEPT, tmp_path / "draft"
+    path.write_bytes(KeptReading().content())
+    first = kept_facts(str(path)).seal.key_hex
+    draft.write_bytes(KeptReading().content())
+    draft.replace(path)
+    second = kept_facts(str(path)).seal.key_hex
+    assert first != second
+    assert bytes.fromhex(second) == path.read_bytes()
+    assert kept_facts(str(path)) is kept_facts(str(path))
+
+
 def test_a_rehearsal_that_kept_nothing_of_what_it_read_excuses_nothing(tmp_path: Path) -> None:
     sides = {**COPIED, "leader": 2}, COPIED
     assert judge(PARTITIONS, "orders-0", *sides, Rules(copied_zxid=77), 78)[0] == "different"
@@ -180,6 +194,8 @@ def test_a_rehearsal_that_kept_nothing_of_what_it_read_excuses_nothing(tmp_path:
             judge(PARTITIONS, "orders-0", *sides, Rules(copied_zxid=77, read=str(tmp_path / name)), 78)
 
 
+Block = tuple[int, int]
+PATH_OF_BLOCK = "/latest_producer_id_block"
 BLOCK = '{"version":1,"broker":%d,"block_start":"%d","block_end":"%d"}'
 
 
@@ -201,18 +217,60 @@ BLOCK = '{"version":1,"broker":%d,"block_start":"%d","block_end":"%d"}'
 def test_a_log_one_block_behind_is_expected_only_of_a_block_that_stock_mirrored(
     engine: str, broker: int, first: int, log: int, rules: Rules, outcome: str
 ) -> None:
-    zookeeper = zk_producer_ids("/latest_producer_id_block", (BLOCK % (broker, first, 5_999)).encode())
+    zookeeper = zk_producer_ids(PATH_OF_BLOCK, (BLOCK % (broker, first, 5_999)).encode())
     in_log = {"next_producer_id": log}
     told = judged_by_spark if engine == "spark" else judged_by_quick
     found, rule = told(zookeeper, in_log, rules)
     assert found == outcome
-    expected = "producer id margin of the copy" if rules.producer_id_margin else "stock writes the next block as"
+    expected = MARGIN if rules.producer_id_margin else "stock writes the next block as"
     assert rule.startswith(expected) if outcome == "expected" else rule == ""
+
+
+@pytest.mark.parametrize(
+    ("read", "now", "log", "outcome"),
+    [
+        pytest.param((5_000, 5_999), (5_000, 5_999), 10_000, MARGIN, id="nothing was handed out since"),
+        pytest.param((5_000, 5_999), (6_000, 6_999), 10_000, MOVED_ON, id="a block was handed out since"),
+        pytest.param((5_000, 5_999), (90_000, 90_999), 10_000, MOVED_ON, id="more blocks than the margin has"),
+        pytest.param(None, (0, 999), 4_000, MOVED_ON, id="the first block of all"),
+        pytest.param((5_000, 5_999), (4_000, 4_999), 10_000, "", id="smaller than what was read"),
+        pytest.param((5_000, 5_999), None, 10_000, "", id="gone"),
+        pytest.param((5_000, 5_999), (6_000, 7_999), 10_000, "", id="two blocks as one"),
+        pytest.param((5_000, 5_999), (6_001, 7_000), 10_000, "", id="a block that does not follow another"),
+        pytest.param((5_000, 5_999), (8_000, 7_999), 10_000, "", id="a block without ids"),
+        pytest.param((5_000, 5_999), (9_000, 9_999), 9_000, "", id="the copy began a block too low"),
+        pytest.param((5_000, 5_999), (9_000, 9_999), 11_000, "", id="the copy began a block too high"),
+        pytest.param(None, (9_000, 9_999), 13_000, "", id="the copy says what was never read"),
+    ],
+)
+@pytest.mark.parametrize("engine", ["quick", "spark"])
+def test_producer_ids_of_a_rehearsal_move_on_by_whole_blocks_from_what_was_read(
+    engine: str, read: Block | None, now: Block | None, log: int, outcome: str, tmp_path: Path
+) -> None:
+    """What moved was once excused by its transaction number alone, a smaller block too."""
+    kept = KeptReading()
+    if read is not None:
+        kept.note(PATH_OF_BLOCK, a_znode(BLOCK % (1, *read)))
+    (tmp_path / KEPT).write_bytes(kept.content())
+    rules = Rules(4_000, copied_zxid=5, read=str(tmp_path / KEPT))
+    zookeeper = {} if now is None else zk_producer_ids(PATH_OF_BLOCK, (BLOCK % (1, *now)).encode())
+    told = judged_by_spark if engine == "spark" else judged_by_quick
+    assert told(zookeeper, {"next_producer_id": log}, rules) == ("expected" if outcome else "different", outcome)
+
+
+@pytest.mark.parametrize("data", [b'{"block_end":"6999"}', b'{"block_end":"6999","block_start":null}'])
+def test_a_block_without_a_beginning_is_not_one_that_was_handed_out(data: bytes, tmp_path: Path) -> None:
+    kept = KeptReading()
+    kept.note(PATH_OF_BLOCK, a_znode(BLOCK % (1, 5_000, 5_999)))
+    (tmp_path / KEPT).write_bytes(kept.content())
+    rules = Rules(4_000, copied_zxid=5, read=str(tmp_path / KEPT))
+    sides = zk_producer_ids(PATH_OF_BLOCK, data), {"next_producer_id": 10_000}
+    assert judged_by_quick(*sides, rules) == ("different", "")
 
 
 def judged_by_quick(zookeeper: Facts, log: Facts, rules: Rules) -> tuple[str, str]:
     comparison = Comparison(rules)
-    comparison.add(PRODUCER_IDS, "next", zookeeper, log)
+    comparison.add(PRODUCER_IDS, "next", zookeeper, log, 7)
     (outcome,) = (each for each in Outcome if comparison.counts[PRODUCER_IDS].of(each))
     return outcome.value, "".join(each.rule for each in (*comparison.differences, *comparison.expected))
 

@@ -37,11 +37,11 @@ from tests.support.seeded_tree import SeededTree, acls_json, an_id, config_json,
 from tests.unit.audit.test_quick import Cluster, keys
 
 
-def spark_rows(record: Message) -> list[SideRow]:
+def spark_rows(record: Message, seal: Seal | None = None) -> list[SideRow]:
     """What a task of the Spark engine makes of one record."""
     batch = read_batch(build_batch(base_offset=0, leader_epoch=1, timestamp_ms=0, values=[encode_record(record, 0)]))
     fold = Fold()
-    for row in record_rows([batch], Seal()):
+    for row in record_rows([batch], seal or Seal()):
         fold.take(row.offset, row.type, row.data or "", row.subject or "")
     return list(fold.rows())
 

@@ -9,6 +9,7 @@ import pytest
 
 from migrator.audit.compare import LOOKS_MAX, Report, Rules
 from migrator.audit.normalise import BROKER_CONFIGS, PARTITIONS, PRODUCER_IDS, TOPIC_CONFIGS, TOPICS, LogFacts
+from migrator.audit.passwords import PasswordReader
 from migrator.audit.quick import facts_of_values, quick_audit
 from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM, TOKENS
 from migrator.audit.zk_source import TOPICS_AT_ONCE, describe_tree, topic_rows
@@ -28,7 +29,6 @@ from migrator.wire.messages.metadata import (
 from migrator.wire.messages.shared import ClientQuotaEntity
 from migrator.wire.schema import Message
 from migrator.zk import paths
-from migrator.zk.passwords import PasswordEncoder
 from tests.support.fake_zookeeper import FakeEnsemble
 from tests.support.passwords import CLEAR, KEY, an_encoder, encoded
 from tests.support.seeded_tree import (
@@ -83,7 +83,7 @@ def test_passwords_are_compared_decoded_and_told_as_hashes() -> None:
     log = facts_of_values(make_copy(read_tree(ensemble.session())).values())
     log.apply(ConfigRecord(resource_type=4, resource_name="7", name=KEY, value=CLEAR))
 
-    def audited(text: str, passwords: PasswordEncoder | None) -> tuple[bool, set[str], str]:
+    def audited(text: str, passwords: PasswordReader | None) -> tuple[bool, set[str], str]:
         ensemble.create("/config/brokers/7", config_json({KEY: text}))
         rules = Rules(producer_id_margin=4_000)
         report = quick_audit(ensemble.session(), lambda: (log, POSITION), rules=rules, settle_s=0, passwords=passwords)
@@ -91,11 +91,12 @@ def test_passwords_are_compared_decoded_and_told_as_hashes() -> None:
         assert not [each for each in (CLEAR, "another value", text) if each in told]
         return report.same, {each.kind for each in report.differences}, told
 
-    assert audited(encoded(), an_encoder())[:2] == (True, set())
-    same, kinds, told = audited(encoded("another value"), an_encoder())
+    reader = PasswordReader.of(an_encoder().settings)
+    assert audited(encoded(), reader)[:2] == (True, set())
+    same, kinds, told = audited(encoded("another value"), reader)
     assert (same, kinds) == (False, {"changed"})
     assert told.count("hmac-sha256:") == 2
-    for text, passwords, code in ((encoded(), None, "password.encoder.secret"), (CLEAR, an_encoder(), "decoded")):
+    for text, passwords, code in ((encoded(), None, "password.encoder.secret"), (CLEAR, reader, "decoded")):
         same, kinds, told = audited(text, passwords)
         assert (same, kinds) == (False, {"not read"})
         assert code in told

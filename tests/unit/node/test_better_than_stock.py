@@ -248,7 +248,7 @@ def test_k17_a_transaction_that_could_not_be_appended_ends_the_takeover() -> Non
             return found(3000, 5)
 
         driver.claim_watch.seen = seen
-        acts = CopyActs(driver, CopyAudit(driver.config, None))
+        acts = CopyActs(driver, CopyAudit(driver.config))
         assert await driver._guarded(acts.commit) is Happened.LEADERSHIP_LOST
         assert touched == []
 

@@ -43,6 +43,7 @@ NODE: Any = {
     "inter_broker_listener": "PLAINTEXT",
     "divergence": Limits(),
     "jute_maxbuffer": JUTE_MAXBUFFER,
+    "passwords": None,
 }
 
 

@@ -44,7 +44,7 @@ def test_a_log_whose_beginning_was_trimmed_is_compared_from_its_snapshot_on(tmp_
     SnapshotFiles(store.directory).write(SnapshotId(end, 1), values, 0)
     store.append(end, 1, [a_batch(encode_record(NoOpRecord(), 0))])
     driver: Any = SimpleNamespace(
-        config=SimpleNamespace(metadata_log_dir=tmp_path),
+        config=SimpleNamespace(metadata_log_dir=tmp_path, passwords=None),
         session=ensemble.session(),
         now=DriverState(),
         passwords=None,

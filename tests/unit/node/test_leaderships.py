@@ -18,7 +18,7 @@ from migrator.node.active_controller import ActiveController
 from migrator.node.applied_log import AppliedLog
 from migrator.node.claiming import ClaimActs
 from migrator.node.driver_node import DriverNode
-from migrator.node.hand_back import HandBackActs, Left, last_step
+from migrator.node.hand_back import HandBackActs, Left, last_steps
 from migrator.node.hooks import Hooks
 from migrator.node.log_replay import read_ahead
 from migrator.node.metrics import Metrics
@@ -161,8 +161,8 @@ def test_a_retired_log_leaves_the_claim_of_the_next_migration_alone() -> None:
     """A freshly formatted quorum has the same node ids and begins with the same epochs."""
     left = Left(at=1.0, node=3000, kraft_epoch=1, zk_epoch=5, highest_state_epoch=5)
     migration = MigrationZnode(3000, 1, 400, 1)
-    assert last_step(found(3000, 1, migration, zk_epoch=8), left) is None
-    assert last_step(found(3000, 1, migration, zk_epoch=5), left) is not None
+    assert not last_steps(found(3000, 1, migration, zk_epoch=8), left)
+    assert last_steps(found(3000, 1, migration, zk_epoch=5), left)
 
 
 def test_an_abort_before_the_latch_is_latched(monkeypatch: pytest.MonkeyPatch) -> None:

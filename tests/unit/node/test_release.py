@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import socket
+
 import pytest
 
 from migrator.driver.claim import Seen
-from migrator.errors import FindingError
+from migrator.errors import CONTROLLERS_RUN, FindingError
 from migrator.node.claims import read_claim
+from migrator.node.presence import Shown
 from migrator.node.release import PRODUCER_ID_MARGIN as MARGIN
 from migrator.node.release import describe, execute_release, plan_release
 from migrator.zk import paths
@@ -65,7 +69,8 @@ def test_the_plan_shows_what_stands_and_what_would_be_done_and_changes_nothing()
         "not verified: whether ZooKeeper lacks a change (--log DIR compares with a controller's log)",
     )
     assert plan.brokers == (1, 2, 3)
-    assert plan.multi == Multi(
+    (multi,) = plan.multis
+    assert multi == Multi(
         (
             SetData("/controller_epoch", b"9", 1),
             SetData("/latest_producer_id_block", producer_ids_data(-1, 6_000 + MARGIN, 6_999 + MARGIN), 0),
@@ -219,3 +224,49 @@ def test_a_registration_that_no_controller_can_read_is_not_left_to_the_next_one(
     ensemble = a_dead_dual_write()
     ensemble.create(f"{paths.BROKER_IDS}/{name}", data)
     assert refusal(ensemble).startswith(f"{paths.BROKER_IDS}/{name} cannot be read")
+
+
+# --- controllers that run ---------------------------------------------------------------------------------
+
+
+def test_a_release_is_refused_while_the_controller_that_leads_has_a_session() -> None:
+    ensemble = a_dead_dual_write()
+    leads = ensemble.session()
+    shown = Shown(leads, 3000)
+    shown.show()
+    session = ensemble.session()
+    plan = plan_release(session)
+    before = ensemble.tree()
+    with pytest.raises(FindingError) as raised:
+        execute_release(session, plan)
+    assert raised.value.code == CONTROLLERS_RUN.code == "Z2K-1118"
+    host = f"controller 3000, process {os.getpid()} on host {socket.gethostname()}"
+    assert f"{host}, whose session holds /cluster/zk2kraft-3000" in str(raised.value)
+    assert ensemble.tree() == before
+    leads.close()
+    execute_release(session, plan_release(session))
+    assert paths.CONTROLLER not in ensemble.nodes
+
+
+def test_a_controller_shows_itself_again_in_each_session_and_asks_nothing_in_between() -> None:
+    ensemble = a_dead_dual_write()
+    Shown(ensemble.session(), 3000).show()
+    session = ensemble.session()
+    shown = Shown(session, 3000)
+    shown.show()
+    assert ensemble.nodes[paths.presence(3000)].owner == session.session_id
+    applied = len(ensemble.log)
+    shown.show()
+    assert len(ensemble.log) == applied
+    session.session_id = 77
+    shown.show()
+    assert ensemble.nodes[paths.presence(3000)].owner == 77
+
+
+def test_a_sign_that_nobody_can_read_is_one_all_the_same() -> None:
+    ensemble = a_dead_dual_write()
+    session = ensemble.session()
+    session.apply(Multi((Create(paths.presence(7), b"\xff", ephemeral=True),)))
+    runs = plan_release(ensemble.session()).runs
+    assert runs is not None
+    assert "a controller, whose session holds /cluster/zk2kraft-7" in runs.text

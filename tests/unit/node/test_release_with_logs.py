@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -13,8 +16,9 @@ from migrator.errors import FindingError
 from migrator.model.image import Position
 from migrator.node.log_store import LogStore
 from migrator.node.release import ReleasePlan, plan_release
-from migrator.node.storage import LOG_NAME, MetaProperties, write_meta_properties
+from migrator.node.storage import CONTROL_FILE, LOG_NAME, MetaProperties, write_meta_properties
 from migrator.node.unmirrored import look_into
+from migrator.node.who_runs import who_runs
 from migrator.wire.batch import build_batch, build_control_batch
 from migrator.wire.messages.control_records import (
     LeaderChangeMessage,
@@ -110,7 +114,7 @@ def test_a_loss_that_is_accepted_is_named_in_the_plan(tmp_path: Path) -> None:
     log = a_log(tmp_path / "log", [ISR_SHRINKS], [ISR_SHRINKS])
     plan = released([log], mirrored=1, accept_loss=True)
     assert "lacks 1 records, the last at offset 2; this loss was accepted" in plan.mirrored[1]
-    assert len(plan.multi) == 4
+    assert [len(each) for each in plan.multis] == [4]
 
 
 def test_the_log_that_is_ahead_decides_among_several(tmp_path: Path) -> None:
@@ -167,8 +171,38 @@ def test_a_controller_that_runs_on_the_log_forbids_the_release(tmp_path: Path) -
         holder.stdout.readline()
         error = refusal([log], mirrored=1)
         holder.communicate(b"\n")
-    assert error.code == "Z2K-3013"
+    assert error.code == "Z2K-1118"
+    assert f"controller 3000, a process, which runs on {log}" in str(error)
     assert released([log], mirrored=1).mirrored[1].endswith("lacks nothing of it")
+
+
+@pytest.mark.parametrize(("token", "is_ours"), [("right", True), ("of somebody else", False)])
+def test_a_control_port_that_answers_to_its_token_forbids_the_release(
+    tmp_path: Path, token: str, is_ours: bool
+) -> None:
+    """A copy of the directory has no lock."""
+    log = a_log(tmp_path / "log", [ISR_SHRINKS])
+
+    class Port(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.headers["authorization"] == "Bearer right" else 401)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Port) as port:
+        thread = Thread(target=port.serve_forever)
+        thread.start()
+        url = f"http://127.0.0.1:{port.server_address[1]}"
+        (log / CONTROL_FILE).write_text(json.dumps({"url": url, "token": token, "pid": 77}))
+        runs = who_runs(None, [log])
+        port.shutdown()
+        thread.join()
+    assert (runs is not None) == is_ours
+    if runs is not None:
+        assert "controller 3000, process 77, which runs on" in runs.text
+        assert released([log], mirrored=1).runs is None
 
 
 # --- a log that was cut behind a snapshot -----------------------------------------------------------------

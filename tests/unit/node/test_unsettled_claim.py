@@ -20,7 +20,7 @@ from migrator.node import unsettled_claim
 from migrator.node.copy_audit import CopyAudit
 from migrator.node.copying import CopyActs
 from migrator.node.driver_state import DriverState
-from migrator.node.hand_back import Left, last_step
+from migrator.node.hand_back import Left, last_steps
 from migrator.node.unsettled_claim import UnsettledClaim
 from migrator.zk import paths
 from migrator.zk.multi import Delete, SetData
@@ -156,7 +156,7 @@ class Appending:
         driver.claim_watch.seen = seen  # type: ignore[method-assign]
 
     async def commit(self) -> Happened:
-        return await CopyActs(self.driver, CopyAudit(self.driver.config, None)).commit()
+        return await CopyActs(self.driver, CopyAudit(self.driver.config)).commit()
 
 
 OURS = found(3000, 5)
@@ -227,7 +227,6 @@ def test_a_migration_znode_deleted_beside_our_claim_after_the_append_leads_back(
 
 def test_the_last_step_takes_the_claim_away_also_where_the_migration_znode_was_deleted() -> None:
     left = Left(at=0.0, node=3000, kraft_epoch=5, zk_epoch=9, highest_state_epoch=11)
-    multi = last_step(found(3000, 5, None), left)
-    assert multi is not None
+    (multi,) = last_steps(found(3000, 5, None), left)
     assert multi.operations == (SetData(paths.CONTROLLER_EPOCH, b"11", 9), Delete(paths.CONTROLLER, 0))
-    assert last_step(found(3000, 6, None), left) is None
+    assert not last_steps(found(3000, 6, None), left)

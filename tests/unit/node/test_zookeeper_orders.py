@@ -12,10 +12,11 @@ import pytest
 from migrator.audit.compare import Rules
 from migrator.audit.quick import compare_sides, facts_of_values
 from migrator.controller.contacts import Contacts
+from migrator.driver.chained import OPERATIONS_MAX
 from migrator.driver.copy import make_copy
 from migrator.driver.machine import Happened, State
 from migrator.driver.mirror import Shape
-from migrator.driver.orders import AT_ONCE, orders_of, plan_orders_removed
+from migrator.driver.orders import orders_of, plan_orders_removed
 from migrator.errors import FindingError
 from migrator.model.diff import diff
 from migrator.model.image import EMPTY
@@ -23,7 +24,7 @@ from migrator.model.values import Mark
 from migrator.node import dual_write
 from migrator.node.claims import read_claim
 from migrator.node.dual_write import DualWriteActs
-from migrator.node.hand_back import HandBackActs, Left, last_step
+from migrator.node.hand_back import HandBackActs, Left, last_steps
 from migrator.node.release import execute_release, plan_release
 from migrator.node.status import driver_status
 from migrator.node.tree_reader import read_tree
@@ -92,8 +93,8 @@ def test_orders_are_taken_away_only_while_the_claim_stands() -> None:
     (multi,) = plan_orders_removed(orders, replace(claim, epoch_version=claim.epoch_version + 1))
     assert not session.apply(multi).applied
     assert orders_in(ensemble) == set(ORDERS)
-    many = orders_of([f"{paths.DELETE_TOPICS}/t{number}" for number in range(2 * AT_ONCE + 1)], [])
-    assert [len(each) - 1 for each in plan_orders_removed(many, claim)] == [AT_ONCE, AT_ONCE, 1]
+    many = orders_of([f"{paths.DELETE_TOPICS}/t{number}" for number in range(2 * OPERATIONS_MAX + 1)], [])
+    assert [len(each) - 1 for each in plan_orders_removed(many, claim)] == [OPERATIONS_MAX, OPERATIONS_MAX, 1]
 
 
 def test_orders_that_zookeeper_does_not_let_go_hold_up_no_reconcile() -> None:
@@ -193,8 +194,7 @@ def test_an_order_that_came_at_the_last_moment_goes_with_the_claim(*, given_up: 
     ensemble, session, claim = a_cluster()
     orders = read_orders(with_orders(ensemble).session())
     left = Left(0.0, claim.node, claim.kraft_epoch, claim.zk_epoch, -1, leaves_orders=given_up)
-    multi = last_step(read_claim(session), left, orders)
-    assert multi is not None
+    (multi,) = last_steps(read_claim(session), left, orders)
     assert session.apply(multi).applied
     assert paths.CONTROLLER not in ensemble.nodes
     assert orders_in(ensemble) == (set(ORDERS) if given_up else set())

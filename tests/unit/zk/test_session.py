@@ -27,7 +27,7 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, ma
 from migrator.errors import FindingError
 from migrator.zk.bulk_read import ChildrenMany, GetMany, Refusal, Znode
 from migrator.zk.login import Login
-from migrator.zk.multi import Check, Create, Delete, Multi, Outcome, SetData, describe
+from migrator.zk.multi import JUTE_MAXBUFFER_MIN, Check, Create, Delete, Multi, Outcome, SetData, describe
 from migrator.zk.pipeline import READS_PER_REQUEST, ReadLimits, ReadPipeline
 from migrator.zk.session import Pending, ZkSession, _outcome
 
@@ -187,6 +187,14 @@ def test_a_bulk_read_is_cut_into_requests_and_answered_in_order(in_flight: int) 
     assert data_of(found) == [*NODES.values(), None]
     assert [len(paths) for paths in client.bulk] == [READS_PER_REQUEST] * 3 + [1]
     assert client.singles == []
+
+
+def test_long_names_are_read_in_requests_that_every_server_takes() -> None:
+    nodes = {f"/kafka-acl/Group/{'é' * 900}{number:04}": b"" for number in range(READS_PER_REQUEST)}
+    client = Client(nodes)
+    assert data_of(list(a_session(client).get_many([*nodes, "/x" * 50_000]))) == [*nodes.values(), None]
+    assert max(len(GetMany(paths).serialize()) for paths in client.bulk[:-1]) < JUTE_MAXBUFFER_MIN
+    assert [path for paths in client.bulk for path in paths][:-1] == list(nodes)
 
 
 def test_a_reader_is_no_more_requests_ahead_than_it_may_be() -> None:

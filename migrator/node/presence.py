@@ -1,0 +1,57 @@
+"""That a controller of ours runs and leads, in ZooKeeper: an ephemeral znode beside the claim, which has no owner.
+
+In:   the driver's session, of which each new one needs the znode again.
+Out:  `/cluster/zk2kraft-<node id>`, from the commit of the copy until the session ends.
+Elsewhere: the claim (claiming.py), who asks for it (who_runs.py).
+Why: `/controller` names a node and not whether it lives, as it has to outlive the session.
+Limits: a controller that lost its session, or may not create the znode, is not seen. Those that only follow show
+nothing: the end of their leader's session takes longer than their election.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import msgspec
+import structlog
+
+from migrator.zk import paths
+from migrator.zk.multi import Create, Delete, Multi
+from migrator.zk.session import ZkSession
+
+log = structlog.get_logger()
+
+
+class Presence(msgspec.Struct):
+    """What the znode says of the process."""
+
+    node: int
+    host: str
+    pid: int
+
+
+class Shown:
+    """Of one driver."""
+
+    def __init__(self, session: ZkSession, node: int) -> None:
+        self._session = session
+        self._path = paths.presence(node)
+        self._data = msgspec.json.encode(Presence(node, socket.gethostname(), os.getpid()))
+        self._shown_by = 0
+
+    def show(self) -> None:
+        """Once for each session; the znode of the one before, which did not end yet, is replaced. On a thread.
+
+        Raises Z2K-2002 when ZooKeeper does not answer.
+        """
+        session = self._session.session_id
+        if self._shown_by == session:
+            return
+        found = self._session.get(self._path)
+        if found is None or found.owner != session:
+            before = () if found is None else (Delete(self._path, found.version),)
+            outcome = self._session.apply(Multi((*before, Create(self._path, self._data, ephemeral=True))))
+            if not outcome.applied:
+                log.warning("presence.not_shown", path=self._path, error=outcome.error)
+        self._shown_by = session
