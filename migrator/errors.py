@@ -341,6 +341,22 @@ PERMISSION_MISSING = Finding(
     remedy="Grant the operations to the principal of the controllers with kafka-acls.sh, or name it in the brokers' "
     "super.users. Follow this code's page.",
 )
+ZOOKEEPER_TAKES_LESS = Finding(
+    code="Z2K-1115",
+    says="ZooKeeper server {server} takes requests of up to {passed} bytes, and the controllers may send {limit}.",
+    means="A server closes the connection at a request above its jute.maxbuffer. After a takeover such a change would "
+    "be committed and would never reach ZooKeeper.",
+    remedy="Set `zk2kraft.zookeeper.jute.maxbuffer` in every controller's file to the smallest size that a server "
+    "takes, and restart the controllers one by one; or raise that server's jute.maxbuffer.",
+)
+ZOOKEEPER_LIMIT_UNKNOWN = Finding(
+    code="Z2K-1116",
+    says="It is not known how large a request ZooKeeper server {server} takes: {reason}.",
+    means="Every server of zookeeper.connect is asked. One that takes less than the others would close the connection "
+    "at a large write as soon as the controllers' session moves there.",
+    remedy="Bring the server back, or take it out of `zookeeper.connect`, then look again.",
+    severity=Severity.WARNS,
+)
 CONTROLLERS_RUN = Finding(
     code="Z2K-1118",
     says="Controllers of ours run: {controllers}.",

@@ -33,6 +33,8 @@ from migrator.errors import (
     PERMISSION_MISSING,
     REASSIGNMENT_MALFORMED,
     REASSIGNMENT_RUNNING,
+    ZOOKEEPER_LIMIT_UNKNOWN,
+    ZOOKEEPER_TAKES_LESS,
     Occurrence,
     Severity,
 )
@@ -41,6 +43,7 @@ from migrator.model.image import METADATA_VERSION, Image
 from migrator.model.values import Broker, Partition, Recovery, is_password
 from migrator.model.verdict import Check, Verdict
 from migrator.zk import paths
+from migrator.zk.multi import JUTE_MAXBUFFER
 from migrator.zk.passwords import PasswordEncoder, reasons_to_wait
 from migrator.zk.znodes import topic_id_text
 
@@ -67,6 +70,9 @@ class Evidence:
     broker_settings:  by broker, what somebody set (settings.ASKED).
     settings_unread:  brokers that did not say how they are set, with the reason.
     passwords:        what decodes brokers' passwords, None without a secret for it.
+    limits:           by ZooKeeper server, the size of a request that passed, at most `jute_maxbuffer`.
+    limits_unknown:   ZooKeeper servers that were asked for it in vain, with the reason.
+    jute_maxbuffer:   the largest request that this controller may send to ZooKeeper, in bytes.
     exported:         where the checksummed ZooKeeper export of this attempt is, None while there is none.
     """
 
@@ -93,6 +99,9 @@ class Evidence:
     broker_settings: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     settings_unread: Mapping[int, str] = field(default_factory=dict)
     passwords: PasswordEncoder | None = None
+    limits: Mapping[str, int] = field(default_factory=dict)
+    limits_unknown: Mapping[str, str] = field(default_factory=dict)
+    jute_maxbuffer: int = JUTE_MAXBUFFER
 
 
 def takeover_verdict(evidence: Evidence) -> Verdict:
@@ -123,6 +132,7 @@ def takeover_verdict(evidence: Evidence) -> Verdict:
                 f"ZooKeeper: {evidence.tree.cluster_id}, controllers: {evidence.cluster_id}",
                 (CLUSTER_ID_DIFFERS.code,),
             ),
+            _request_limits(evidence),
             Check("a ZooKeeper export is taken", evidence.exported is not None, evidence.exported or "not yet"),
             Check(
                 "the window fits into half of its limit",
@@ -130,6 +140,30 @@ def takeover_verdict(evidence: Evidence) -> Verdict:
                 f"about {evidence.estimated_ms} ms of {half} ms",
             ),
         )
+    )
+
+
+def limit_findings(
+    limits: Mapping[str, int], unknown: Mapping[str, str], jute_maxbuffer: int
+) -> tuple[list[Occurrence], list[Occurrence]]:
+    """ZooKeeper servers that take less than we may send, and those of which nothing is known."""
+    less = [
+        ZOOKEEPER_TAKES_LESS.found(server=server, passed=passed, limit=jute_maxbuffer)
+        for server, passed in limits.items()
+        if passed < jute_maxbuffer
+    ]
+    return less, [ZOOKEEPER_LIMIT_UNKNOWN.found(server=server, reason=reason) for server, reason in unknown.items()]
+
+
+def _request_limits(evidence: Evidence) -> Check:
+    """A server that is down bars nothing: the session is with another one. It is named all the same."""
+    less, unknown = limit_findings(evidence.limits, evidence.limits_unknown, evidence.jute_maxbuffer)
+    passed = f"{evidence.jute_maxbuffer} bytes passed at {len(evidence.limits)} servers."
+    return Check(
+        "every ZooKeeper server takes the largest request that is sent",
+        not less,
+        " ".join([_listed([each.text for each in less]) if less else passed, *(each.text for each in unknown)]),
+        (ZOOKEEPER_TAKES_LESS.code,) if less else (),
     )
 
 

@@ -66,10 +66,15 @@ def not_of_brokers(found: Iterable[Connection], brokers: Collection[int], own: i
     return [each for each in everyone if each.session not in {*brokers, own} and each.address not in hosts]
 
 
-def _ask(server: str) -> str | Occurrence:
+def place_of(server: str) -> tuple[str, int]:
+    """Host and port of one server of a connect string."""
     host, _, port = server.rpartition(":") if re.search(r":\d+$", server) else (server, "", "")
+    return host.strip("[]"), int(port or DEFAULT_PORT)
+
+
+def _ask(server: str) -> str | Occurrence:
     try:
-        with socket.create_connection((host.strip("[]"), int(port or DEFAULT_PORT)), TIMEOUT_S) as connection:
+        with socket.create_connection(place_of(server), TIMEOUT_S) as connection:
             connection.sendall(b"cons")
             answer = b""
             while len(answer) < ANSWER_BYTES_MAX and (part := connection.recv(1 << 16)):
