@@ -211,8 +211,8 @@ ISR_INCOMPLETE = Finding(
     code="Z2K-1008",
     says="{partition}: replicas {replicas}, in sync {isr}, leader {leader}.",
     means="While there is no controller no leader can be replaced; the takeover begins only on a healthy cluster.",
-    remedy="Bring the missing replicas back into sync. A partition that must stay as it is can be waived by name "
-    "(zk2kraft.waive).",
+    remedy="Bring the missing replicas back into sync. Partitions that must stay as they are can be waived by name or "
+    "pattern in the controllers' files (zk2kraft.waive).",
 )
 LEADER_RECOVERING = Finding(
     code="Z2K-1009",
@@ -373,6 +373,22 @@ PEER_DENIED = Finding(
     "broker that is denied is not registered, or is fenced.",
     remedy="Add the principal to super.users in the properties file of every controller and restart them one by one, "
     "or grant the operation with kafka-acls.sh where ACLs are known already. Follow this code's page.",
+    severity=Severity.WARNS,
+)
+WAIVED = Finding(
+    code="Z2K-1120",
+    says="The waiver {waiver} lifts Z2K-1008 from {count} partitions, the first {first}.",
+    means="They are not whole, and the controllers' files accept it. Their leaders cannot be replaced in the seconds "
+    "of the takeover.",
+    remedy="None needed. When the replicas are in sync again, take the waiver out of the files (zk2kraft.waive).",
+    severity=Severity.WARNS,
+)
+WAIVER_EXCEEDED = Finding(
+    code="Z2K-1121",
+    says="The waiver {waiver} lifts nothing: {count} of the {total} partitions that it matches are not whole.",
+    means="That is more than its share, so each of these partitions blocks as if there were no waiver.",
+    remedy="Find out why there are more of them than was accepted; bring replicas back into sync, or accept a larger "
+    "share in the controllers' files (zk2kraft.waive).",
     severity=Severity.WARNS,
 )
 

@@ -9,7 +9,7 @@ Rule: no path avoids this gate; what a waiver can lift is named where it is aske
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,6 +18,7 @@ from migrator.driver.content import oddities
 from migrator.driver.places import place_findings
 from migrator.driver.settings import ControllerSettings, broker_findings, controller_findings, request_limit_finding
 from migrator.driver.tree import Tree, clear_broker_configs, live_and_assigned
+from migrator.driver.waivers import Waiver, lifted
 from migrator.errors import (
     BROKER_ABSENT,
     CLUSTER_ID_DIFFERS,
@@ -59,7 +60,7 @@ class Evidence:
 
     voters_enabled:   by voter that is known, whether it has the migration enabled.
     heartbeat_age_ms: by broker id; absent means never heard.
-    waived:           names of partitions whose incomplete ISR was accepted.
+    waived:           partitions whose incomplete ISR was accepted.
     estimated_ms:     how long the window will take, from the pre-copy.
     unasked:          brokers that did not say what they have, with the reason.
     denied:           by broker, the operations on the cluster that it denies this controller's principal.
@@ -93,7 +94,7 @@ class Evidence:
     denied: Mapping[int, Sequence[str]] = field(default_factory=dict)
     denials_unknown: Mapping[int, str] = field(default_factory=dict)
     unexplained: Collection[Occurrence] = ()
-    waived: Collection[str] = field(default_factory=frozenset)
+    waived: Collection[Waiver] = ()
     ours: ControllerSettings = field(default_factory=ControllerSettings)
     broker_settings: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     settings_unread: Mapping[int, str] = field(default_factory=dict)
@@ -333,7 +334,7 @@ def _levels(broker: Broker) -> tuple[int, int]:
 
 
 def content_findings(
-    tree: Tree, waived: Collection[str] = (), passwords: PasswordEncoder | None = None
+    tree: Tree, waived: Collection[Waiver] = (), passwords: PasswordEncoder | None = None
 ) -> list[Occurrence]:
     """Everything in the tree that blocks a takeover or deserves a warning, blocking ones first."""
     found = [*tree.problems, *place_findings(tree.missing)]
@@ -399,21 +400,27 @@ def _why_no_move(partition: Partition) -> str | None:
     return None
 
 
-def _broker_and_isr_findings(tree: Tree, waived: Collection[str]) -> list[Occurrence]:
+def _broker_and_isr_findings(tree: Tree, waived: Collection[Waiver]) -> list[Occurrence]:
     live, assigned = live_and_assigned(tree)
     found = [BROKER_ABSENT.found(broker=broker, topic=assigned[broker]) for broker in sorted(set(assigned) - live)]
+    broken: dict[str, Occurrence] = {}
     for reading in tree.topics.values():
         for partition in reading.topic.partitions:
             name = f"{reading.topic.name}-{partition.id}"
             if partition.recovery != Recovery.RECOVERED:
                 found.append(LEADER_RECOVERING.found(path=paths.state(reading.topic.name, partition.id)))
-            if not _healthy(partition) and name not in waived:
-                found.append(
-                    ISR_INCOMPLETE.found(
-                        partition=name, replicas=partition.replicas, isr=partition.isr, leader=partition.leader
-                    )
+            if not _healthy(partition):
+                broken[name] = ISR_INCOMPLETE.found(
+                    partition=name, replicas=partition.replicas, isr=partition.isr, leader=partition.leader
                 )
-    return found
+    free, said = lifted(waived, list(broken), _partition_names(tree))
+    return [*found, *said, *(each for name, each in broken.items() if name not in free)]
+
+
+def _partition_names(tree: Tree) -> Iterator[str]:
+    for reading in tree.topics.values():
+        for partition in reading.topic.partitions:
+            yield f"{reading.topic.name}-{partition.id}"
 
 
 def _healthy(partition: Partition) -> bool:

@@ -25,7 +25,7 @@ from migrator.errors import (
     Occurrence,
     Severity,
 )
-from migrator.node.config import NodeConfig, controller_settings, read_config
+from migrator.node.config import WAIVE, NodeConfig, controller_settings, read_config
 from migrator.node.encoder_config import encoder_of
 from migrator.node.request_limits import ServerLimit
 from migrator.node.storage import read_meta_properties
@@ -48,13 +48,15 @@ def check(
 ) -> tuple[Tree, list[Occurrence]]:
     """Everything that can be known without a running quorum.
 
+    controllers: their waivers count, as before a takeover.
     clients: also look who else has a session. ask: of each server, how large a request it takes (request_limits.py).
     """
     tree = read_tree(session, limits)
     read_guards(session, tree)
     configs, faults = _read_files(controllers)
     first = configs[0] if configs else None
-    found = content_findings(tree, passwords=encoder_of(None if first is None else first.passwords))
+    waived, passwords = ((), None) if first is None else (first.waived, first.passwords)
+    found = content_findings(tree, waived, encoder_of(passwords))
     if tree.cluster_id is None and not any(each.values.get("path") == paths.CLUSTER_ID for each in found):
         found.append(no_cluster(session))
     found += [*_claim_findings(tree), *faults]
@@ -159,6 +161,8 @@ def _controller_findings(tree: Tree, configs: Sequence[NodeConfig], chroot: str)
         if config.voters != configs[0].voters:
             reason = f"controller.quorum.voters differs from {configs[0].file}"
             yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=reason)
+        if config.waived != configs[0].waived:
+            yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=f"{WAIVE} differs from {configs[0].file}")
         if config.passwords != configs[0].passwords:
             reason = f"password.encoder.* differs from {configs[0].file}"
             yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=reason)

@@ -16,7 +16,7 @@ from migrator.zk.pipeline import UNLIMITED
 from migrator.zk.znodes import MigrationZnode, controller_data, migration_data
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
 from tests.support.passwords import KEY, SECRET, encoded
-from tests.support.seeded_tree import SeededTree, acls_json, config_json, token_json
+from tests.support.seeded_tree import SeededTree, acls_json, config_json, state_json, token_json
 
 CLUSTER = "AAAAAAAAQAqAAAAAAAAAAA"
 
@@ -68,6 +68,21 @@ def test_passwords_are_looked_at_with_the_controllers_secret_which_is_one(tmp_pa
     assert codes(found) == ["Z2K-1014"]
     assert "password.encoder.* differs from" in found[0].text
     assert "another" not in found[0].text
+
+
+def test_the_files_waivers_count_as_before_a_takeover_and_are_one(tmp_path: Path) -> None:
+    ensemble = a_cluster()
+    for partition in (0, 1):
+        ensemble.create(paths.state("t000000", partition), state_json((1, 2)))
+    assert codes(checked(ensemble)) == ["Z2K-1008", "Z2K-1008"]
+    assert codes(checked(ensemble, a_file(tmp_path))) == ["Z2K-1008", "Z2K-1008"]
+    waived = checked(ensemble, a_file(tmp_path, zk2kraft__waive="t000000-*:100%"))
+    assert (codes(waived), exit_code(waived)) == (["Z2K-1120"], 1)
+    too_few = checked(ensemble, a_file(tmp_path, zk2kraft__waive="t000000-*:50%"))
+    assert (codes(too_few), exit_code(too_few)) == (["Z2K-1008", "Z2K-1008", "Z2K-1121"], 2)
+    first = a_file(tmp_path, zk2kraft__waive="t000000-*")
+    assert codes(checked(ensemble, first, a_file(tmp_path, 3001))) == ["Z2K-1014", "Z2K-1120"]
+    assert codes(checked(ensemble, a_file(tmp_path, zk2kraft__waive="t000000-*:2"))) == [*["Z2K-1008"] * 2, "Z2K-3010"]
 
 
 def test_a_clean_cluster_with_files_that_fit_may_go(tmp_path: Path) -> None:
