@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from migrator.errors import INVENTORY_FILE_UNUSABLE, SYSTEM_REFUSED, FindingError
+from migrator.errors import INVENTORY_FILE_UNUSABLE, SYSTEM_REFUSED, FindingError, words_of
 
 if TYPE_CHECKING:
     from api.client import Client
@@ -379,7 +379,7 @@ def _json_of(file: Path | None) -> dict[str, Any]:
     try:
         document = json.loads(file.read_bytes())
     except (OSError, ValueError) as error:
-        raise INVENTORY_FILE_UNUSABLE.error(file=file, reason=str(error)) from error
+        raise INVENTORY_FILE_UNUSABLE.error(file=file, reason=words_of(error)) from error
     if not isinstance(document, dict):
         raise INVENTORY_FILE_UNUSABLE.error(file=file, reason="it holds no JSON object")
     return document

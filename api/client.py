@@ -27,6 +27,7 @@ from migrator.errors import (
     SERVICE_SILENT,
     VERSION_MOVED,
     WISH_PENDING,
+    words_of,
 )
 from state_machine.access import token_for
 
@@ -186,7 +187,7 @@ class Client:
             answer = self._http.request(method, self._url + path, **arguments)
             document: dict[str, Any] = answer.json() if answer.content else {}
         except (httpx.HTTPError, ValueError) as error:
-            raise SERVICE_SILENT.error(url=self._url, reason=f"{type(error).__name__} {error}") from error
+            raise SERVICE_SILENT.error(url=self._url, reason=words_of(error)) from error
         if answer.is_error:
             raise Refused(document)
         return document

@@ -134,12 +134,13 @@ COULD_NOT_CHECK = 3
 
 def check(zookeeper: str, controllers: list[Path], *, clients: bool, as_json: bool, everything: bool = False) -> int:
     from migrator.node import preflight
+    from migrator.node.request_limits import ask_servers
     from migrator.zk.pipeline import CONSIDERATE
     from migrator.zk.session import ZkSession
 
     try:
         with ZkSession(zookeeper) as session:
-            tree, found = preflight.check(session, controllers, CONSIDERATE, clients=clients)
+            tree, found = preflight.check(session, controllers, CONSIDERATE, clients=clients, ask=ask_servers)
     except FindingError as error:
         if as_json:
             _print_json({"exit": COULD_NOT_CHECK, "findings": [error.occurrence.as_json()]})
@@ -350,6 +351,7 @@ async def _serve(settings: Settings) -> int:
 
     from api.rest.app import guarded, make_app
     from api.rest.parts import Parts
+    from migrator.zk.reach import reach
     from state_machine.access import service_token, tell_clients_no_more
     from state_machine.service import open_service
 
@@ -370,6 +372,7 @@ async def _serve(settings: Settings) -> int:
         lambda: reconciler.last_round_at,
         reconciler.alone_with,
         reconciler.troubles,
+        reach,
     )
     token = service_token(settings.directory.absolute())
     app = guarded(make_app(parts, token), token)

@@ -39,7 +39,7 @@ from migrator.audit.passwords import PasswordReader, clear_facts
 from migrator.audit.rows import HOLD_SECRETS, facts_text
 from migrator.audit.seal import KEY_BYTES, Seal
 from migrator.audit.security_facts import ENTITY_ROOTS, TOKEN_ROOT, zk_facts
-from migrator.errors import AUDIT_CANNOT_READ, FindingError
+from migrator.errors import AUDIT_CANNOT_READ, FindingError, words_of
 from migrator.zk import paths
 from migrator.zk.acl_znodes import ACL_ROOTS
 from migrator.zk.bulk_read import Znode
@@ -162,7 +162,7 @@ class KeptFacts:
             with path.open("rb") as file:
                 self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as error:
-            raise AUDIT_CANNOT_READ.error(what=str(path), reason=str(error)) from error
+            raise AUDIT_CANNOT_READ.error(what=str(path), reason=words_of(error)) from error
         self._count, rest = divmod(len(self._data) - KEY_BYTES, 2 * _BYTES)
         if self._count < 0 or rest:
             raise AUDIT_CANNOT_READ.error(what=str(path), reason="it is not whole")

@@ -25,7 +25,7 @@ from migrator.audit.normalise import LogFacts
 from migrator.audit.passwords import EncoderSecrets, PasswordReader
 from migrator.audit.quick import quick_audit
 from migrator.audit.zk_source import describe_tree
-from migrator.errors import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE, FindingError
+from migrator.errors import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE, FindingError, words_of
 from migrator.zk.pipeline import CONSIDERATE
 from migrator.zk.session import ZkSession
 
@@ -122,7 +122,7 @@ def empty_directory(directory: Path) -> None:
         if any(directory.iterdir()):
             raise AUDIT_OUT_UNUSABLE.error(directory=str(directory), reason="it is not empty")
     except OSError as error:
-        raise AUDIT_OUT_UNUSABLE.error(directory=str(directory), reason=str(error)) from error
+        raise AUDIT_OUT_UNUSABLE.error(directory=str(directory), reason=words_of(error)) from error
 
 
 def read_log(kraft: str, cluster_id: str | None = None) -> tuple[LogFacts, dict[str, int]]:
@@ -149,7 +149,7 @@ def rules_of(kraft: str) -> Rules:
     try:
         found = msgspec.json.decode(mark.read_bytes(), type=RehearsalMark)
     except msgspec.DecodeError as error:
-        raise AUDIT_CANNOT_READ.error(what=str(mark), reason=str(error)) from error
+        raise AUDIT_CANNOT_READ.error(what=str(mark), reason=words_of(error)) from error
     read = Path(kraft) / KEPT
     return Rules(
         found.producer_id_margin, copied_zxid=found.copied_zxid, read=str(read.absolute()) if read.is_file() else ""
