@@ -25,6 +25,9 @@ from migrator.lab.traffic_status import TrafficStatus
 AUDITS_IN_DUAL_WRITE: Final = 2
 """Right after the takeover, and before the rollback."""
 
+CONFIRMATION: Final = "confirmation"
+"""Purpose of Spark's audit of a rehearsal that the quick engine has judged."""
+
 ONE_CONTROLLER: Final = "fail-over of the controller: the quorum has one voter (`--controllers 3` has three)"
 LIMITS: Final = (
     "listeners with TLS or SASL: here all are PLAINTEXT; an authorizer, ACLs, quotas, SCRAM users, tokens: none here",
@@ -144,7 +147,8 @@ def machine() -> dict[str, Any]:
 def problems(report: DemoReport, *, acknowledged_least: int) -> list[str]:
     """Everything that is not as it must be; empty when the demo has shown what it promises."""
     found = [f"outside reader: {name}: {', '.join(first)}" for name, first in report.outside_reader.bad.items()]
-    found += [f"audit {each['id']} ({each['purpose']}) is not green" for each in report.audits if not each["green"]]
+    judged = [each for each in report.audits if not _not_waited_for(each)]
+    found += [f"audit {each['id']} ({each['purpose']}) is not green" for each in judged if not each["green"]]
     if report.traffic.acknowledged < acknowledged_least:
         found.append(f"{report.traffic.acknowledged} of {acknowledged_least} records were acknowledged")
     if report.traffic.lost:
@@ -157,7 +161,14 @@ def problems(report: DemoReport, *, acknowledged_least: int) -> list[str]:
 
 def notes(report: DemoReport) -> list[str]:
     """What was slow, by the pace of the same run."""
-    return [slow for each in report.stretches if (slow := why_slow(report.pace, each)) is not None]
+    found = [slow for each in report.stretches if (slow := why_slow(report.pace, each)) is not None]
+    unconfirmed = [each for each in report.audits if _not_waited_for(each)]
+    return [*found, *(f"Spark did not confirm the rehearsal: {each['problem']}" for each in unconfirmed)]
+
+
+def _not_waited_for(audit: dict[str, Any]) -> bool:
+    """Spark's second opinion on a rehearsal ends when the takeover begins; the audits of dual-write are not its."""
+    return audit["purpose"] == CONFIRMATION and audit["state"] == "stopped"
 
 
 def not_measured(window: Window) -> list[str]:

@@ -46,7 +46,7 @@ def a_stretch(
 
 
 def an_audit(number: int, purpose: str, *, green: bool = True) -> dict[str, Any]:
-    return {"id": number, "purpose": purpose, "green": green, "families": []}
+    return {"id": number, "purpose": purpose, "green": green, "state": "done", "families": []}
 
 
 AUDITS = [an_audit(1, "rehearsal"), an_audit(2, "demand"), an_audit(3, "demand")]
@@ -128,6 +128,15 @@ def test_a_slow_acknowledgement_is_a_note_and_not_a_problem() -> None:
     [note] = notes(a_report(**slow))
     assert note.startswith("takeover: the slowest acknowledgement took 648.6 ms")
     assert "the slowest 150.0 ms" in note
+
+
+def test_a_confirmation_that_the_takeover_did_not_wait_for_is_a_note_and_one_that_disagrees_is_a_problem() -> None:
+    reason = "the takeover was about to begin"
+    stopped = {**an_audit(4, "confirmation", green=False), "state": "stopped", "problem": reason}
+    assert the_problems(audits=[*AUDITS, stopped]) == []
+    assert notes(a_report(audits=[*AUDITS, stopped])) == [f"Spark did not confirm the rehearsal: {reason}"]
+    other = an_audit(4, "confirmation", green=False)
+    assert the_problems(audits=[*AUDITS, other]) == ["audit 4 (confirmation) is not green"]
 
 
 def test_what_is_as_slow_as_the_run_before_is_not_even_noted() -> None:
