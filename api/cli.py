@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from migrator.errors import INVENTORY_FILE_UNUSABLE, SYSTEM_REFUSED, FindingError
+from migrator.errors import INVENTORY_FILE_UNUSABLE, SYSTEM_REFUSED, FindingError, words_of
 
 if TYPE_CHECKING:
     from api.client import Client
@@ -117,6 +117,7 @@ def rehearse(
 
 @app.command()
 def audit(
+    context: typer.Context,
     zookeeper: ZooKeeper,
     kraft: Annotated[str, typer.Option(help="a metadata log directory, or HOST:PORT[,...] of controllers")],
     engine: Annotated[str, typer.Option(help="spark or quick")] = "spark",
@@ -131,8 +132,25 @@ def audit(
     """Compare ZooKeeper with the metadata log. Exit: 0 same, 1 diverged, 2 could not read all."""
     from api import main
 
-    code = main.audit(zookeeper, kraft, engine, master, out, controller, allow_moved=allow_moved, as_json=as_json)
+    code = main.audit(
+        *(zookeeper, kraft, engine, master, out, controller),
+        allow_moved=allow_moved,
+        as_json=as_json,
+        sessions=context.obj,  # of the warm audit process, which runs this command again and again
+    )
     raise typer.Exit(code)
+
+
+@app.command(hidden=True)
+def audit_process(
+    directory: Annotated[Path, typer.Option(help="for all that Spark writes for itself; deleted at the end")],
+    master: Annotated[str, typer.Option(help="the Spark master")],
+    idle: Annotated[float, typer.Option(help="ends after so many seconds without an audit")],
+) -> None:
+    """Part of the service: audits asked for on standard input, answered on standard output."""
+    from api import main
+
+    main.run_audit_process(directory, master, idle)
 
 
 @app.command()
@@ -223,11 +241,11 @@ def serve(
 ) -> None:
     """Run the service: phases, gates, history, REST and the page, on loopback.
 
-    Keys of the file, all optional: host, port (0: a free one, named in serve.json), directory (database, rehearsals,
-    logs), database (an SQLAlchemy URL), look_every_s, audit_engine (spark or quick), spark_master, rehearsal_every_s,
-    audit_every_s (audits of dual-write; 0: none), audits_max_bytes, command_limit_s, roots (where files of controllers
-    lie), control_hosts, start_controllers. A variable ZK2KRAFT_SERVE_<KEY> wins over the file. Controllers go on when
-    the service ends.
+    Keys of the file, all optional: host, port (0: a free one, named in serve.json), directory (database,
+    rehearsals, logs), database (an SQLAlchemy URL), look_every_s, audit_engine (spark or quick), spark_master,
+    rehearsal_every_s, audit_every_s (audits of dual-write; 0: none), audit_process_idle_s (0: no warm audit
+    process), audits_max_bytes, command_limit_s, roots (where files of controllers lie), control_hosts,
+    start_controllers. A variable ZK2KRAFT_SERVE_<KEY> wins over the file. Controllers go on when the service ends.
     """
     from api import main
 
@@ -361,7 +379,7 @@ def _json_of(file: Path | None) -> dict[str, Any]:
     try:
         document = json.loads(file.read_bytes())
     except (OSError, ValueError) as error:
-        raise INVENTORY_FILE_UNUSABLE.error(file=file, reason=str(error)) from error
+        raise INVENTORY_FILE_UNUSABLE.error(file=file, reason=words_of(error)) from error
     if not isinstance(document, dict):
         raise INVENTORY_FILE_UNUSABLE.error(file=file, reason="it holds no JSON object")
     return document

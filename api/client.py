@@ -27,6 +27,7 @@ from migrator.errors import (
     SERVICE_SILENT,
     VERSION_MOVED,
     WISH_PENDING,
+    words_of,
 )
 from state_machine.access import token_for
 
@@ -186,7 +187,7 @@ class Client:
             answer = self._http.request(method, self._url + path, **arguments)
             document: dict[str, Any] = answer.json() if answer.content else {}
         except (httpx.HTTPError, ValueError) as error:
-            raise SERVICE_SILENT.error(url=self._url, reason=f"{type(error).__name__} {error}") from error
+            raise SERVICE_SILENT.error(url=self._url, reason=words_of(error)) from error
         if answer.is_error:
             raise Refused(document)
         return document
@@ -295,12 +296,23 @@ def status_lines(view: dict[str, Any]) -> list[str]:
         f"controller {each['node_id']}  {'driver=' + each['driver'] if each['driver'] else each['problem']}"
         for each in view["quorum"]
     ]
+    lines += [
+        denial_line(each["node_id"], denial, now) for each in view["quorum"] for denial in each.get("denials", ())
+    ]
     lines += [broker_line(each) for each in view["brokers"]]
     lines += [divergence_line(view["dual_write"])] if view["dual_write"] else []
     lines += [audit_line(view["audit_schedule"], now)] if view["audit_schedule"] else []
     lines += [f"{each['code']}  {each['says']}" for each in view["findings"]]
     lines += [f"looked  {span(now - view['looked_at'])} ago"] if view["looked_at"] else ["looked  not yet"]
     return [*lines, f"undo from here  {undo['command'] or dash(None)}: {undo['does']}; lost: {undo['lost']}"]
+
+
+def denial_line(node: int, denial: dict[str, Any], now: float) -> str:
+    often = f"{denial['count']} requests ({', '.join(denial['requests'])}) in {span(now - denial['since'])}"
+    return (
+        f"controller {node} denies {denial['principal']} {denial['operation']} on the cluster: {often}, "
+        f"the last {span(now - denial['last'])} ago from {denial['host']}"
+    )
 
 
 def divergence_line(seen: dict[str, Any]) -> str:

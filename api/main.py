@@ -10,7 +10,7 @@ import base64
 import logging
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 import structlog
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from migrator.audit.compare import Difference
+    from migrator.audit.warm_process import Pipe
     from migrator.zk.passwords import EncoderSettings
     from state_machine.settings import Settings
 
@@ -133,12 +134,13 @@ COULD_NOT_CHECK = 3
 
 def check(zookeeper: str, controllers: list[Path], *, clients: bool, as_json: bool, everything: bool = False) -> int:
     from migrator.node import preflight
+    from migrator.node.request_limits import ask_servers
     from migrator.zk.pipeline import CONSIDERATE
     from migrator.zk.session import ZkSession
 
     try:
         with ZkSession(zookeeper) as session:
-            tree, found = preflight.check(session, controllers, CONSIDERATE, clients=clients)
+            tree, found = preflight.check(session, controllers, CONSIDERATE, clients=clients, ask=ask_servers)
     except FindingError as error:
         if as_json:
             _print_json({"exit": COULD_NOT_CHECK, "findings": [error.occurrence.as_json()]})
@@ -192,7 +194,9 @@ def audit(
     *,
     allow_moved: bool,
     as_json: bool,
+    sessions: Any = None,
 ) -> int:
+    """sessions: of the warm audit process; None: a Spark session for this audit alone."""
     from migrator.audit.compare import table, unread_report
     from migrator.audit.run import run_audit
 
@@ -209,6 +213,7 @@ def audit(
             out=out,
             allow_moved=allow_moved,
             passwords=passwords,
+            sessions=sessions,
         )
     if as_json:
         _print_json(report)
@@ -218,6 +223,34 @@ def audit(
             print(_difference_line(each))
         print("same" if report.same else "not the same")
     return report.exit_code
+
+
+def run_audit_process(directory: Path, master: str, idle_s: float) -> NoReturn:
+    """Audits that are asked for on standard input, all in one Spark session. Returns to nobody."""
+    from migrator.audit import warm_process
+
+    warm_process.run(lambda pipe: _answer_audits(pipe, directory, master, idle_s), directory)
+
+
+def _answer_audits(pipe: Pipe, directory: Path, master: str, idle_s: float) -> None:
+    import io
+    from contextlib import redirect_stdout
+
+    from api.cli import app
+    from migrator.audit.kept_session import KeptSession
+    from migrator.audit.warm_process import answer_audits
+
+    session = KeptSession(directory, master)
+
+    def answer(words: list[str]) -> tuple[int, str]:
+        with redirect_stdout(io.StringIO()) as printed:
+            exit_code = app(words, obj=session, standalone_mode=False)
+        if session.distrusted is not None:
+            raise session.distrusted
+        return exit_code, printed.getvalue()
+
+    session.warm_up()
+    answer_audits(pipe, answer, idle_s=idle_s, between=session.tidy)
 
 
 def _difference_line(each: Difference) -> str:
@@ -318,6 +351,7 @@ async def _serve(settings: Settings) -> int:
 
     from api.rest.app import guarded, make_app
     from api.rest.parts import Parts
+    from migrator.zk.reach import reach
     from state_machine.access import service_token, tell_clients_no_more
     from state_machine.service import open_service
 
@@ -338,6 +372,7 @@ async def _serve(settings: Settings) -> int:
         lambda: reconciler.last_round_at,
         reconciler.alone_with,
         reconciler.troubles,
+        reach,
     )
     token = service_token(settings.directory.absolute())
     app = guarded(make_app(parts, token), token)
@@ -349,12 +384,13 @@ async def _serve(settings: Settings) -> int:
     _tell_where(settings.directory.absolute(), url, token)
     loop = asyncio.create_task(reconciler.run(), name="reconcile")
     loop.add_done_callback(lambda _: setattr(server, "should_exit", True))
+    warming = asyncio.create_task(service.warm_up(), name="warm up")
     try:
         await server.serve(sockets=[listening])
     finally:
         failed = loop.done()
         loop.cancel()
-        results = await asyncio.gather(loop, return_exceptions=True)
+        results = await asyncio.gather(loop, warming, return_exceptions=True)
         tell_clients_no_more(url)
         await service.close()
     if failed:

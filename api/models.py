@@ -199,6 +199,18 @@ class BrokerView(BaseModel):
     note: str = Field(description="host and note of the inventory")
 
 
+class DenialView(BaseModel):
+    """Requests that a controller denied in the last minutes."""
+
+    principal: str = Field(description="who asked")
+    operation: str = Field(description="what it lacks on the cluster, as kafka-acls.sh writes it")
+    requests: list[str] = Field(description="kinds of requests that were denied")
+    host: str = Field(description="where the last one came from")
+    count: int = Field(description="how many were denied")
+    since: float = Field(description="when the first one was")
+    last: float = Field(description="when the last one was")
+
+
 class ControllerView(BaseModel):
     node_id: int = Field(description="node id")
     answers: bool = Field(description="whether its control port answers")
@@ -211,6 +223,7 @@ class ControllerView(BaseModel):
     loop_delay_ms: float | None = Field(description="how late its loop was at worst in the last ten seconds")
     pid: int | None = Field(description="its process")
     problem: str = Field(description="why it does not answer")
+    denials: list[DenialView] = Field(description="whom it denies requests, and for want of what")
     log: str = Field(description="the log file of the process that the service started")
 
 

@@ -18,6 +18,7 @@ from api.models import (
     BrokerView,
     CheckView,
     ControllerView,
+    DenialView,
     DualWriteView,
     EdgeView,
     EventView,
@@ -298,6 +299,7 @@ def controller_views(snapshot: Snapshot) -> list[ControllerView]:
                 loop_delay_ms=None if status is None else status["loop_delay_ms"],
                 pid=None if controller is None else controller.pid,
                 problem="not looked at yet" if controller is None else controller.problem,
+                denials=[DenialView(**each) for each in (status or {}).get("denials", [])],
                 log="" if process is None or process.log is None else process.log,
             )
         )

@@ -11,6 +11,7 @@ looked at four times a second.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import subprocess
 import sys
@@ -26,25 +27,26 @@ import msgspec
 
 from benchmarks.rehearse import COMMAND
 from benchmarks.takeovers import HEAP_MB, HEAP_PER_100K_MB
-from migrator.audit.run import rules_of
-from migrator.audit.spark_job import SparkRequest, audit_in_session
-from migrator.audit.spark_session import spark_session
+from migrator.audit.warm_process import living
 from migrator.lab.classes import prepared
 from migrator.lab.laboratory import Laboratory
 from migrator.lab.ports import HOST
 from migrator.lab.zookeeper import ZooKeeper
 from migrator.zk.session import ZkSession
+from state_machine.warm_audits import SCRATCH, WarmAudits
 from tests.support.seeded_tree import SeededTree
 
 EVERY_S: Final = 0.25
 SMALL: Final = 1_000
-"""Topics of a tree that is audited in a session that runs, too."""
+"""Topics of a tree that is audited in the warm process, too."""
 
 MASTER: Final = "local[2]"
+IDLE_S: Final = 600.0
+LIMIT_S: Final = 600.0
 
 
 class Audited(msgspec.Struct, frozen=True):
-    """steps: seconds, as the report says them. peak_mb: None in a session that runs already."""
+    """steps: seconds, as the report says them. peak_mb: of the warm process, what it has after an audit."""
 
     engine: str
     partitions: int
@@ -68,17 +70,39 @@ def audit(tree: SeededTree, zookeeper: str, copy: Path, engine: str) -> Audited:
     return Audited(engine, _size(tree), round(took_s, 2), round(cpu_s, 1), peak_mb, steps)
 
 
-def audits_in_one_session(tree: SeededTree, zookeeper: str, copy: Path, scratch: Path, count: int) -> list[Audited]:
-    scratch.mkdir()
-    request = SparkRequest(zookeeper, str(copy), rules_of(str(copy)))
-    found = []
-    with spark_session(MASTER, scratch) as spark:
-        for _ in range(count):
-            began = time.monotonic()
-            report = audit_in_session(spark, request, None)
-            assert report.same, report.differences
-            took_s = round(time.monotonic() - began, 2)
-            found.append(Audited("spark, in a session that runs", _size(tree), took_s, None, None, report.seconds))
+async def audits_in_one_process(
+    tree: SeededTree, zookeeper: str, copy: Path, directory: Path, count: int
+) -> list[Audited]:
+    """As the service runs them: through the pipe. The first one waits until the process is warm.
+
+    Processor time is that of all its processes from the answer before to this one, so with what it clears up between.
+    """
+    directory.mkdir()
+    warm = WarmAudits(directory, master=MASTER, idle_s=IDLE_S)
+    found, mark = [], str(directory / SCRATCH)
+    try:
+        for number in range(1, count + 1):
+            began, ticks_before = time.monotonic(), _ticks_of(living(mark))
+            words = ("audit", "-z", zookeeper, "--kraft", str(copy), "--engine", "spark", "--master", MASTER)
+            result = await warm.run(*words, "--out", str(directory / f"out-{number}"), limit_s=LIMIT_S)
+            took_s = time.monotonic() - began
+            assert result.exit_code == 0, result
+            assert result.note is None, result.note
+            family = living(mark)
+            ticks = _ticks_of(family)
+            spent = sum(ticks[pid] - ticks_before.get(pid, 0) for pid in ticks)
+            found.append(
+                Audited(
+                    "spark, warm" if number > 1 else "spark, starting the warm process",
+                    _size(tree),
+                    round(took_s, 2),
+                    round(spent / os.sysconf("SC_CLK_TCK"), 1),
+                    sum(map(_memory_kb, family)) // 1024,
+                    result.document["seconds"],
+                )
+            )
+    finally:
+        await warm.close()
     return found
 
 
@@ -124,6 +148,10 @@ def _family(pid: int) -> list[int]:
     return [pid, *(found for each in below for found in _family(int(each)))]
 
 
+def _ticks_of(pids: list[int]) -> dict[int, int]:
+    return {pid: _ticks(pid) for pid in pids}
+
+
 def _ticks(pid: int) -> int:
     """User and system time; a process that is gone has none."""
     try:
@@ -145,7 +173,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--topics", type=int, nargs="+", default=[12, 10_000, 100_000])
     parser.add_argument("--partitions", type=int, default=10)
-    parser.add_argument("--warm", type=int, default=4, help="audits of a small tree in one session")
+    parser.add_argument("--warm", type=int, default=4, help="audits of a small tree in the warm process")
     arguments = parser.parse_args()
     for topics in arguments.topics:
         tree = SeededTree(topics, arguments.partitions)
@@ -169,7 +197,7 @@ def _audits(tree: SeededTree, directory: Path, warm: int) -> Iterator[Audited]:
         for engine in ("quick", "spark"):
             yield audit(tree, address, copy, engine)
         if warm:
-            yield from audits_in_one_session(tree, address, copy, directory / "scratch", warm)
+            yield from asyncio.run(audits_in_one_process(tree, address, copy, directory / "service", warm))
 
 
 if __name__ == "__main__":

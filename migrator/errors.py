@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from os import strerror
 from typing import Any
 
 
@@ -40,7 +41,7 @@ class Occurrence:
 
     @property
     def text(self) -> str:
-        return self.finding.says.format(**self.values)
+        return self.finding.says.format(**{name: _shown(value) for name, value in self.values.items()})
 
     @property
     def in_full(self) -> str:
@@ -94,6 +95,44 @@ class Finding:
 
     def error(self, **values: Any) -> FindingError:
         return FindingError(self.found(**values))
+
+
+def words_of(error: BaseException) -> str:
+    """An exception as a person says it: what the system calls it and of which file, not how Python writes it.
+
+    A fault of ours keeps the name of its class, by which it is found.
+    """
+    match error:
+        case FindingError():
+            return str(error)
+        case EOFError():
+            return "the connection was closed"
+        case OSError(errno=int(number), strerror=str(said), filename=where):
+            words = strerror(number) if number > 0 else said  # asyncio's `strerror` has a tuple in it
+            return words if where is None else f"{where}: {words}"
+        case TimeoutError():
+            return str(error) or "no answer in time"
+        case OSError() | ValueError():
+            return str(error) or type(error).__name__
+        case _:
+            return f"{type(error).__name__}: {error}".removesuffix(": ")
+
+
+def _shown(value: Any) -> Any:
+    """A value as a sentence can carry it: words without Python's quotes, exceptions in words. Ids keep brackets."""
+    match value:
+        case BaseException():
+            return words_of(value)
+        case StrEnum():
+            return value.value
+        case Mapping():
+            return ", ".join(f"{_shown(key)}: {_shown(item)}" for key, item in value.items())
+        case set() | frozenset():
+            return _shown(sorted(value, key=str))
+        case list() | tuple() if not all(isinstance(item, int) for item in value):
+            return ", ".join(str(_shown(item)) for item in value)
+        case _:
+            return value
 
 
 def _plain(value: Any) -> Any:
@@ -172,8 +211,8 @@ ISR_INCOMPLETE = Finding(
     code="Z2K-1008",
     says="{partition}: replicas {replicas}, in sync {isr}, leader {leader}.",
     means="While there is no controller no leader can be replaced; the takeover begins only on a healthy cluster.",
-    remedy="Bring the missing replicas back into sync. A partition that must stay as it is can be waived by name "
-    "(zk2kraft.waive).",
+    remedy="Bring the missing replicas back into sync. Partitions that must stay as they are can be waived by name or "
+    "pattern in the controllers' files (zk2kraft.waive).",
 )
 LEADER_RECOVERING = Finding(
     code="Z2K-1009",
@@ -302,6 +341,22 @@ PERMISSION_MISSING = Finding(
     remedy="Grant the operations to the principal of the controllers with kafka-acls.sh, or name it in the brokers' "
     "super.users. Follow this code's page.",
 )
+ZOOKEEPER_TAKES_LESS = Finding(
+    code="Z2K-1115",
+    says="ZooKeeper server {server} takes requests of up to {passed} bytes, and the controllers may send {limit}.",
+    means="A server closes the connection at a request above its jute.maxbuffer. After a takeover such a change would "
+    "be committed and would never reach ZooKeeper.",
+    remedy="Set `zk2kraft.zookeeper.jute.maxbuffer` in every controller's file to the smallest size that a server "
+    "takes, and restart the controllers one by one; or raise that server's jute.maxbuffer.",
+)
+ZOOKEEPER_LIMIT_UNKNOWN = Finding(
+    code="Z2K-1116",
+    says="It is not known how large a request ZooKeeper server {server} takes: {reason}.",
+    means="Every server of zookeeper.connect is asked. One that takes less than the others would close the connection "
+    "at a large write as soon as the controllers' session moves there.",
+    remedy="Bring the server back, or take it out of `zookeeper.connect`, then look again.",
+    severity=Severity.WARNS,
+)
 CONTROLLERS_RUN = Finding(
     code="Z2K-1118",
     says="Controllers of ours run: {controllers}.",
@@ -310,6 +365,31 @@ CONTROLLERS_RUN = Finding(
     remedy="Better: go back with them, by `zk2kraft rollback`. Otherwise stop the processes that are named, and keep "
     "their supervisor (systemd, the service) from starting them again. A session of a killed process ends within its "
     "time-out (zookeeper.session.timeout.ms, 18 s unless set); then run the command again.",
+)
+PEER_DENIED = Finding(
+    code="Z2K-1119",
+    says="Controllers deny requests of {principal}: it lacks {operation} on the cluster.",
+    means="Only brokers and controllers ask for this. A controller that is denied elects no leader and follows none; a "
+    "broker that is denied is not registered, or is fenced.",
+    remedy="Add the principal to super.users in the properties file of every controller and restart them one by one, "
+    "or grant the operation with kafka-acls.sh where ACLs are known already. Follow this code's page.",
+    severity=Severity.WARNS,
+)
+WAIVED = Finding(
+    code="Z2K-1120",
+    says="The waiver {waiver} lifts Z2K-1008 from {count} partitions, the first {first}.",
+    means="They are not whole, and the controllers' files accept it. Their leaders cannot be replaced in the seconds "
+    "of the takeover.",
+    remedy="None needed. When the replicas are in sync again, take the waiver out of the files (zk2kraft.waive).",
+    severity=Severity.WARNS,
+)
+WAIVER_EXCEEDED = Finding(
+    code="Z2K-1121",
+    says="The waiver {waiver} lifts nothing: {count} of the {total} partitions that it matches are not whole.",
+    means="That is more than its share, so each of these partitions blocks as if there were no waiver.",
+    remedy="Find out why there are more of them than was accepted; bring replicas back into sync, or accept a larger "
+    "share in the controllers' files (zk2kraft.waive).",
+    severity=Severity.WARNS,
 )
 
 # --- 2xxx: driver and ZooKeeper ---------------------------------------------------------------------------
@@ -1335,6 +1415,15 @@ CONFIRMATION_DISAGREES = Finding(
     means="One of the two engines is wrong. The takeover is not begun until Spark confirms a later rehearsal.",
     remedy="Look at the differences of that audit (`zk2kraft audits`); report it with both audits.",
 )
+AUDIT_PROCESS_ENDED = Finding(
+    code="Z2K-4029",
+    says="The warm audit process ended twice without a result: {reason}. The audit ran in a process of its own.",
+    means="The result counts as any other: only the seconds of a fresh start were lost. The next audit tries the warm "
+    "process again.",
+    remedy="Look at the reason, at free memory, and at `audit-process.log` in the service's directory. "
+    "`audit_process_idle_s = 0` keeps no such process.",
+    severity=Severity.WARNS,
+)
 SPARK_SAID_NOTHING = Finding(
     code="Z2K-4028",
     says="The rehearsal is not confirmed by Spark: {reason} (audit {audit}).",
@@ -1477,4 +1566,10 @@ DEMO_STOPPED = Finding(
     "with every log was kept.",
     remedy="Read the reason, then service/server.log and the broker's logs in the directory. Run the demo again with "
     "another directory to compare.",
+)
+REHEARSAL_OUT_UNUSABLE = Finding(
+    code="Z2K-6019",
+    says="{directory} cannot be used for a rehearsal: {reason}.",
+    means="Nothing was read or copied. What is in that place is never written over.",
+    remedy="Name a directory with --out that does not exist or is empty.",
 )

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from migrator.errors import TOKEN_FILE_UNUSABLE
+from migrator.errors import TOKEN_FILE_UNUSABLE, words_of
 from state_machine.private_files import PRIVATE, read_regular, write_private
 from state_machine.processes import process_mark
 
@@ -59,7 +59,7 @@ def read_token(file: Path) -> str:
     try:
         token = read_regular(file, TOKEN_MAX_BYTES).decode("ascii").strip()
     except (OSError, ValueError) as error:
-        raise TOKEN_FILE_UNUSABLE.error(file=file, reason=str(error)) from error
+        raise TOKEN_FILE_UNUSABLE.error(file=file, reason=words_of(error)) from error
     if len(token) < TOKEN_LEAST or not token.isprintable():
         raise TOKEN_FILE_UNUSABLE.error(file=file, reason=f"it holds no token of at least {TOKEN_LEAST} characters")
     return token

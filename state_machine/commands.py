@@ -18,6 +18,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from migrator.errors import Occurrence
+
 PROGRAM: Final = (sys.executable, "-m", "api")
 CHILDREN_NICE: Final = 10
 """Inspections give way to looks, and to controllers on the same machine."""
@@ -27,11 +29,12 @@ WORDS_MAX: Final = 600
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """document: what it printed, None when that was no JSON. words: why there is none."""
+    """document: what it printed, None when that was no JSON. words: why there is none. note: how it came about."""
 
     exit_code: int
     document: Any
     words: str
+    note: Occurrence | None = None
 
 
 class Runner(Protocol):
@@ -64,7 +67,7 @@ class Commands:
         finally:
             await _end(child)
         assert child.returncode is not None
-        document = _document(output)
+        document = document_of(output)
         words = "" if document is not None else last_words(errors.decode(errors="replace"))
         return Result(child.returncode, document, words or f"exit code {child.returncode}")
 
@@ -76,7 +79,8 @@ async def _end(child: asyncio.subprocess.Process) -> None:
     await asyncio.shield(child.wait())
 
 
-def _document(output: bytes) -> Any:
+def document_of(output: bytes) -> Any:
+    """None when it is no JSON."""
     try:
         return msgspec.json.decode(output)
     except msgspec.DecodeError:

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import httpx
 import msgspec
 
-from migrator.errors import CONTROL_REFUSED, CONTROLLER_SILENT
+from migrator.errors import CONTROL_REFUSED, CONTROLLER_SILENT, words_of
 from state_machine.bounds import Bounds
 from state_machine.inventory import ControllerEntry
 from state_machine.phases import Ask
@@ -196,7 +196,7 @@ def _why_silent(error: httpx.HTTPError | httpx.InvalidURL) -> str:
         case httpx.ConnectError():
             return "nobody listens on its control port"
         case _:
-            return f"{type(error).__name__} {error}".strip()
+            return words_of(error)
 
 
 def _detail(answer: httpx.Response) -> str:

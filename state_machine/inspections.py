@@ -58,6 +58,7 @@ class Inspections:
         self._clock = clock
         self._running: dict[tuple[int, str], tuple[asyncio.Task[None], float]] = {}
         self._faults: dict[tuple[int, str], tuple[Occurrence, float]] = {}
+        self._notes: dict[int, Occurrence] = {}
         self._places = asyncio.Semaphore(CHILDREN_MAX)
 
     def running_s(self, migration_id: int, kind: str) -> float | None:
@@ -76,9 +77,12 @@ class Inspections:
         self._begin(snapshot.id, f"audit {run.id}", lambda: self._audit(snapshot, run))
 
     def faults(self, migration_id: int) -> list[Occurrence]:
-        """Why the last inspection of each kind has no result, where its own row could not say so."""
+        """Why the last inspection of each kind has no result, where its own row could not say so; and what the last
+        Spark audit took that is worth knowing.
+        """
         self.reap()
-        return [fault for (number, _), (fault, _) in sorted(self._faults.items()) if number == migration_id]
+        notes = [note for number, note in self._notes.items() if number == migration_id]
+        return [*(fault for (number, _), (fault, _) in sorted(self._faults.items()) if number == migration_id), *notes]
 
     def reap(self) -> None:
         """Forget those that ended; what ended one unexpectedly is kept as a finding of its migration."""
@@ -95,6 +99,7 @@ class Inspections:
     async def stop(self, migration_id: int | None = None) -> None:
         """End those of one migration, or all; an audit that was cut off is marked as such."""
         wanted = [key for key in self._running if migration_id in (None, key[0])]
+        self._notes = {number: note for number, note in self._notes.items() if migration_id not in (None, number)}
         self._faults = {key: fault for key, fault in self._faults.items() if migration_id not in (None, key[0])}
         tasks = [self._running.pop(key)[0] for key in wanted]
         for task in tasks:
@@ -193,12 +198,19 @@ class Inspections:
         moved = ("--allow-moved",) if run.purpose in ("rehearsal", CONFIRMATION) else ()
         words = ("audit", "-z", inventory.zookeeper, "--kraft", str(kraft), "--engine", run.engine, "--out", str(out))
         result = await self._run(*words, *master, *moved, *_secrets_of(inventory))
+        if run.engine == "spark":
+            self._note(run.migration_id, result.note)
         if not isinstance(result.document, dict):
             raise INSPECTION_FAILED.error(command="audit", reason=result.words)
         if run.purpose == SCHEDULE and await self._store.away(self._store.phase, run.migration_id) != Phase.DUAL_WRITE:
             await self._store.away(audit_rows.stop, self._store, run.id, audit_rows.DUAL_WRITE_ENDED)
             return
         await self._store.away(audit_rows.finish, self._store, run.id, result.document, at=self._clock())
+
+    def _note(self, migration_id: int, note: Occurrence | None) -> None:
+        self._notes.pop(migration_id, None)
+        if note is not None:
+            self._notes[migration_id] = note
 
     async def _run(self, *arguments: str) -> Any:
         async with self._places:

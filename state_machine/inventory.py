@@ -21,6 +21,7 @@ from migrator.errors import (
     HANDED_BACK,
     FindingError,
     Occurrence,
+    words_of,
 )
 from migrator.node.config import NodeConfig, read_config
 from migrator.node.storage import RetiredMark, read_meta_properties
@@ -76,7 +77,7 @@ def _fault(inventory: Inventory, entry: ControllerEntry) -> Occurrence | None:
     except FindingError as error:
         return error.occurrence
     except OSError as error:
-        return DIRECTORY_UNUSABLE.found(directory=entry.data, reason=str(error))
+        return DIRECTORY_UNUSABLE.found(directory=entry.data, reason=words_of(error))
     if retired is not None:
         return HANDED_BACK.found(controller=f"a ZooKeeper-mode broker, since {retired}")
     return _contradiction(inventory, entry, config)

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from migrator.driver.claim import Seen
-from migrator.errors import FindingError
+from migrator.errors import FindingError, words_of
 from migrator.node.claims import read_claim
 from migrator.zk import paths
 from migrator.zk.session import ZkSession
@@ -251,7 +251,7 @@ class ZooKeeperEnsemble:
         except FindingError as error:
             return ZooKeeperSeen(problem=str(error))
         except Exception as error:  # whatever kazoo makes of an address or of what stands in a znode
-            return ZooKeeperSeen(problem=f"{self._connect}: {type(error).__name__} {error}")
+            return ZooKeeperSeen(problem=f"{self._connect}: {words_of(error)}")
 
     async def close(self) -> None:
         """Ending the session ends a read that hangs."""

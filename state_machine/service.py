@@ -18,7 +18,6 @@ import httpx
 
 from migrator.errors import SERVICE_RUNS_ALREADY
 from state_machine.acts import Acts
-from state_machine.commands import Commands
 from state_machine.control import ControlPort, loopback_client
 from state_machine.inspections import Inspections
 from state_machine.keeper import Keeper
@@ -28,6 +27,7 @@ from state_machine.processes import ControllerProcesses
 from state_machine.reconcile import Reconciler
 from state_machine.settings import Settings
 from state_machine.store import Store
+from state_machine.warm_audits import WarmAudits
 from state_machine.wishes import Wishes
 
 LOCK_FILE: Final = "serve.lock"
@@ -44,12 +44,19 @@ class Service:
     reconciler: Reconciler
     _observer: ClusterObserver
     _inspections: Inspections
+    _audits: WarmAudits
     _http: httpx.AsyncClient
     _lock: IO[str]
+
+    async def warm_up(self) -> None:
+        """For a service that stays: the first audit does not wait for Spark."""
+        if self.settings.audit_engine == "spark":
+            await self._audits.warm_up()
 
     async def close(self) -> None:
         """End children and sessions; controllers go on."""
         await self._inspections.stop()
+        await self._audits.close()
         await self._observer.close()
         await self._http.aclose()
         self.store.close()
@@ -66,13 +73,14 @@ def open_service(settings: Settings) -> Service:
     http = loopback_client()
     control = ControlPort(http, settings.bounds)
     observer = ClusterObserver(control)
-    inspections = Inspections(store, Commands(), settings)
+    audits = WarmAudits(directory, master=settings.spark_master, idle_s=settings.audit_process_idle_s)
+    inspections = Inspections(store, audits, settings)
     processes = ControllerProcesses(directory / "controllers")
     keeper = Keeper(store, processes, settings.bounds, starts=settings.start_controllers)
     acts = Acts(store, control, keeper, inspections, settings)
     wishes = Wishes(store, control, inspections)
     reconciler = Reconciler(store, observer, wishes, acts, inspections, pause_s=settings.look_every_s)
-    return Service(settings, store, reconciler, observer, inspections, http, lock)
+    return Service(settings, store, reconciler, observer, inspections, audits, http, lock)
 
 
 def _lock(directory: Path) -> IO[str]:

@@ -56,6 +56,9 @@ class Settings(BaseSettings):
     audit_every_s: float = Field(
         default=900, ge=0, description="in DUAL_WRITE an audit begins by itself this often; 0: never"
     )
+    audit_process_idle_s: float = Field(
+        default=1800, ge=0, description="the process that runs the Spark audits ends after so long without one; 0: none"
+    )
     audits_max_bytes: int = Field(
         default=2 * 1024**3, ge=0, description="directories of audits of one migration; older ones are removed"
     )

@@ -19,7 +19,7 @@ from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
 from pydantic import ValidationError
 from starlette.responses import Response
 
-from api.models import ActionIn, BrokerView, MigrationView, Problem
+from api.models import ActionIn, BrokerView, DenialView, MigrationView, Problem
 from api.pages import words
 from api.pages.forms import form_of, render, templates
 from api.rest.actions import ask, order, record
@@ -38,6 +38,7 @@ DIFFERENCES_SHOWN: Final = 500
 
 templates.globals |= {
     "help": {name: field.description for name, field in MigrationView.model_fields.items()},
+    "denial_help": {name: field.description for name, field in DenialView.model_fields.items()},
     "broker_help": {name: field.description for name, field in BrokerView.model_fields.items()},
 }
 templates.filters |= {

@@ -53,11 +53,12 @@ router = APIRouter(prefix="/migrations", tags=["migrations"])
 def create_migration(
     parts: ServiceParts, inventory: InventoryIn, response: Response, key: Key = None, who: Who = "operator"
 ) -> MigrationView:
-    """Create a migration. Nothing is looked at or started by this."""
+    """Create a migration. Nothing is looked at or started by this; somebody has to listen on ZooKeeper's address."""
     document = inventory.model_dump()
     document["audit_engine"] = inventory.audit_engine or parts.settings.audit_engine
     wanted = msgspec.convert(document, Inventory)
     refuse_outside(parts, wanted)
+    parts.reach(wanted.zookeeper)
     row, _ = parts.store.create(wanted, who=who, at=parts.clock(), key=key)
     parts.wake()
     response.headers["Location"] = f"/api/v1/migrations/{row.id}"
@@ -81,6 +82,9 @@ def change_migration(parts: ServiceParts, number: Number, body: ChangeIn) -> Mig
     """Give a migration another inventory, as long as it started nothing."""
     given = body.model_dump(exclude_none=True)
     fields = {key: value for key, value in given.items() if key not in ("expected_version", "reason", "who")}
+
+    if body.zookeeper is not None:
+        parts.reach(body.zookeeper)
 
     def work() -> None:
         if body.controllers is not None:

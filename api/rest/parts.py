@@ -2,7 +2,8 @@
 
 In:   put into the application once (app.py).
 Out:  `Parts`, given to handlers by FastAPI; common parameters.
-Rule: no handler touches Kafka, ZooKeeper or a process. It reads rows, or writes a wish down and wakes the loop.
+Rule: no handler touches Kafka, ZooKeeper or a process. It reads rows, or writes a wish down and wakes the loop. One
+exception: before a migration gets the address of a ZooKeeper, it is tried whether anybody listens there.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Parts:
     """last_round_at: when the loop last saw to it that every migration has its task, None before the first time.
 
     alone_with: does blocking work between two rounds of a migration. troubles: what keeps a round from its end now.
+    reach: raises Z2K-2001 within some 2 s when no server of a connect string accepts connections.
     """
 
     store: Store
@@ -39,6 +41,7 @@ class Parts:
     last_round_at: Callable[[], float | None]
     alone_with: Alone = _at_once
     troubles: Mapping[int, Occurrence] = field(default_factory=dict)
+    reach: Callable[[str], None] = lambda connect: None
 
 
 def _parts(request: Request) -> Parts:

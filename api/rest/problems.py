@@ -34,6 +34,7 @@ from migrator.errors import (
     TOKEN_NEEDED,
     VERSION_MOVED,
     WISH_PENDING,
+    ZOOKEEPER_UNREACHABLE,
     FindingError,
 )
 from state_machine.transition import GateClosed
@@ -44,6 +45,7 @@ STATUS: Final = {
     REQUEST_NOT_UNDERSTOOD.code: 422,
     PATH_OUTSIDE.code: 422,
     KEY_USED_AGAIN.code: 422,
+    ZOOKEEPER_UNREACHABLE.code: 422,
     NO_SUCH_THING.code: 404,
     FOREIGN_REQUEST.code: 403,
     TOKEN_NEEDED.code: 401,

@@ -11,6 +11,7 @@ Form: 32 bytes of a key for sealed values, then pairs of 8 bytes, sorted: a hash
 from __future__ import annotations
 
 import mmap
+import os
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -38,7 +39,7 @@ from migrator.audit.passwords import PasswordReader, clear_facts
 from migrator.audit.rows import HOLD_SECRETS, facts_text
 from migrator.audit.seal import KEY_BYTES, Seal
 from migrator.audit.security_facts import ENTITY_ROOTS, TOKEN_ROOT, zk_facts
-from migrator.errors import AUDIT_CANNOT_READ, FindingError
+from migrator.errors import AUDIT_CANNOT_READ, FindingError, words_of
 from migrator.zk import paths
 from migrator.zk.acl_znodes import ACL_ROOTS
 from migrator.zk.bulk_read import Znode
@@ -161,7 +162,7 @@ class KeptFacts:
             with path.open("rb") as file:
                 self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as error:
-            raise AUDIT_CANNOT_READ.error(what=str(path), reason=str(error)) from error
+            raise AUDIT_CANNOT_READ.error(what=str(path), reason=words_of(error)) from error
         self._count, rest = divmod(len(self._data) - KEY_BYTES, 2 * _BYTES)
         if self._count < 0 or rest:
             raise AUDIT_CANNOT_READ.error(what=str(path), reason="it is not whole")
@@ -185,7 +186,15 @@ class KeptFacts:
         return self._data[begin : begin + _BYTES]
 
 
-@lru_cache(maxsize=4)
 def kept_facts(path: str) -> KeptFacts:
-    """Once in a process: an audit's tasks ask it for every key that differs."""
+    """Once for each file: an audit's tasks ask it for every key that differs. A file made again is another one."""
+    try:
+        state = os.stat(path)
+    except OSError as error:
+        raise AUDIT_CANNOT_READ.error(what=path, reason=str(error)) from error
+    return _kept_facts(path, (state.st_dev, state.st_ino, state.st_mtime_ns, state.st_size))
+
+
+@lru_cache(maxsize=4)
+def _kept_facts(path: str, _identity: tuple[int, int, int, int]) -> KeptFacts:
     return KeptFacts(Path(path))

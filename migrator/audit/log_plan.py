@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from migrator.errors import AUDIT_CANNOT_READ, MALFORMED_BYTES, FindingError
+from migrator.errors import AUDIT_CANNOT_READ, MALFORMED_BYTES, FindingError, words_of
 from migrator.wire.batch import BATCH_BYTES_MAX, Batch, TornBatchError, peek, read_batches, verify_crc
 from migrator.wire.batch_header import HEADER_BYTES, BatchHeader
 from migrator.wire.messages.control_records import SnapshotFooterRecord
@@ -250,4 +250,4 @@ def _unreadable(path: Path, error: Exception, base: int) -> FindingError:
         values = error.occurrence.values
         reason = f"at byte {base + int(values['position'])}: {values['reason']}"
         return AUDIT_CANNOT_READ.error(what=str(path), reason=reason)
-    return error if isinstance(error, FindingError) else AUDIT_CANNOT_READ.error(what=str(path), reason=str(error))
+    return error if isinstance(error, FindingError) else AUDIT_CANNOT_READ.error(what=str(path), reason=words_of(error))

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from migrator.audit.log_plan import LogPlan, plan_log, read_split
 from migrator.audit.log_plan import log_directory as log_directory
-from migrator.errors import AUDIT_CANNOT_READ, LOG_INCONSISTENT, FindingError
+from migrator.errors import AUDIT_CANNOT_READ, LOG_INCONSISTENT, FindingError, words_of
 from migrator.wire.batch import Batch
 from migrator.wire.messages.metadata import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
 from migrator.wire.records import decode_record
@@ -61,7 +61,7 @@ def records_of(batch: Batch) -> Iterator[tuple[int, Message]]:
         try:
             yield offset, decode_record(value)
         except FindingError as error:
-            raise AUDIT_CANNOT_READ.error(what=f"the record at offset {offset}", reason=str(error)) from error
+            raise AUDIT_CANNOT_READ.error(what=f"the record at offset {offset}", reason=words_of(error)) from error
 
 
 class Marker(NamedTuple):

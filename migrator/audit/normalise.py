@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 
 from migrator.audit.security_facts import SECURITY_FAMILIES, SECURITY_RECORDS, SecurityFacts, change_of
-from migrator.errors import LOG_INCONSISTENT, MALFORMED_ZNODE
+from migrator.errors import LOG_INCONSISTENT, MALFORMED_ZNODE, words_of
 from migrator.wire.messages.metadata import (
     ConfigRecord,
     PartitionChangeRecord,
@@ -109,7 +109,7 @@ def _json(path: str, data: bytes | None, decoder: msgspec.json.Decoder[T]) -> T:
     try:
         return decoder.decode(data or b"")
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise MALFORMED_ZNODE.error(path=path, reason=str(error)) from error
+        raise MALFORMED_ZNODE.error(path=path, reason=words_of(error)) from error
 
 
 def zk_topic(path: str, data: bytes | None) -> tuple[Facts, dict[int, Facts]]:

@@ -11,6 +11,7 @@ import re
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -24,7 +25,7 @@ from migrator.audit.log_states import NO_OFFSET, LogStates
 from migrator.audit.passwords import EncoderSecrets, PasswordReader
 from migrator.audit.quick import quick_audit
 from migrator.audit.zk_source import describe_tree
-from migrator.errors import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE, FindingError
+from migrator.errors import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE, FindingError, words_of
 from migrator.zk.pipeline import CONSIDERATE
 from migrator.zk.session import ZkSession
 
@@ -47,11 +48,13 @@ def run_audit(
     out: Path | None,
     allow_moved: bool = False,
     passwords: EncoderSecrets | None = None,
+    sessions: Any = None,
 ) -> Report:
     """kraft: a metadata log directory, or host:port[,host:port] of controllers. out: must not hold anything.
 
     allow_moved: of a rehearsal, what ZooKeeper changed after it was read is expected.
     passwords:   the brokers' settings; None: a broker with a password in ZooKeeper is not read.
+    sessions:    `spark_job.Sessions`; None: the spark engine starts a session for this audit alone.
     """
     started = time.monotonic()
     try:
@@ -60,7 +63,7 @@ def run_audit(
         rules = rules_of(kraft)
         if not allow_moved:
             rules = replace(rules, copied_zxid=NOT_A_COPY, read="")
-        report = refuse_nothing_compared(_run(zookeeper, kraft, engine, master, out, rules, passwords), kraft)
+        report = refuse_nothing_compared(_run(zookeeper, kraft, engine, master, out, rules, passwords, sessions), kraft)
     except FindingError as error:
         report = unread_report(error, engine, {"total": time.monotonic() - started})
         if error.code == AUDIT_OUT_UNUSABLE.code:
@@ -78,14 +81,19 @@ def _run(
     out: Path | None,
     rules: Rules,
     passwords: EncoderSecrets | None,
+    sessions: Any,
 ) -> Report:
     match engine:
         case "quick":
             return _quick(zookeeper, kraft, rules, passwords)
         case "spark":
             from migrator.audit.spark_job import spark_audit
+            from migrator.audit.spark_session import spark_session
 
-            return spark_audit(zookeeper, kraft, master=master, out=out, rules=rules, passwords=passwords)
+            opened = spark_session if sessions is None else sessions
+            return spark_audit(
+                zookeeper, kraft, master=master, out=out, rules=rules, passwords=passwords, sessions=opened
+            )
         case _:
             raise AUDIT_CANNOT_READ.error(what=f"engine {engine}", reason="it is neither spark nor quick")
 
@@ -115,7 +123,7 @@ def empty_directory(directory: Path) -> None:
         if any(directory.iterdir()):
             raise AUDIT_OUT_UNUSABLE.error(directory=str(directory), reason="it is not empty")
     except OSError as error:
-        raise AUDIT_OUT_UNUSABLE.error(directory=str(directory), reason=str(error)) from error
+        raise AUDIT_OUT_UNUSABLE.error(directory=str(directory), reason=words_of(error)) from error
 
 
 def read_log(kraft: str, cluster_id: str | None = None, low: int = NO_OFFSET) -> tuple[LogStates, dict[str, int]]:
@@ -150,7 +158,7 @@ def rules_of(kraft: str) -> Rules:
     try:
         found = msgspec.json.decode(mark.read_bytes(), type=RehearsalMark)
     except msgspec.DecodeError as error:
-        raise AUDIT_CANNOT_READ.error(what=str(mark), reason=str(error)) from error
+        raise AUDIT_CANNOT_READ.error(what=str(mark), reason=words_of(error)) from error
     read = Path(kraft) / KEPT
     return Rules(
         found.producer_id_margin, copied_zxid=found.copied_zxid, read=str(read.absolute()) if read.is_file() else ""

@@ -19,7 +19,7 @@ from urllib.parse import quote_plus, unquote_plus
 
 import msgspec
 
-from migrator.errors import LOG_INCONSISTENT, MALFORMED_ZNODE
+from migrator.errors import LOG_INCONSISTENT, MALFORMED_ZNODE, words_of
 from migrator.wire.messages.metadata import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
@@ -98,7 +98,7 @@ def zk_facts(path: str, data: bytes | None) -> dict[str, Facts]:
             return {TOKENS: _zk_token(data)}
         return {ACLS: _zk_acls(data)}
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise MALFORMED_ZNODE.error(path=path, reason=str(error)) from error
+        raise MALFORMED_ZNODE.error(path=path, reason=words_of(error)) from error
     except ValueError as error:  # its text may hold what was read, which may be secret
         raise MALFORMED_ZNODE.error(path=path, reason="a value in it is not of its kind") from error
 

@@ -23,8 +23,8 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
@@ -77,6 +77,9 @@ RECORDS_PER_TASK: Final = 50_000
 SETTINGS: Final = {"spark.sql.adaptive.enabled": "false", "spark.sql.execution.arrow.maxRecordsPerBatch": "10000"}
 """Of a session that audits: the shuffle keeps as many tasks as its memory was reckoned with."""
 
+Sessions = Callable[[str, Path], AbstractContextManager[SparkSession]]
+"""From a master and an audit's scratch directory."""
+
 NO_RULES: Final = Rules()
 KEPT: Final = "audit.json"
 SCRATCH: Final = ".scratch"
@@ -120,17 +123,15 @@ def spark_audit(
     rules: Rules = NO_RULES,
     settle_s: float = SETTLE_S,
     passwords: EncoderSecrets | None = None,
+    sessions: Sessions = spark_session,
 ) -> Report:
-    """out: an empty directory that keeps the audit; None: nothing is kept. passwords: the brokers' settings."""
+    """out: an empty directory that keeps the audit; None: nothing is kept. passwords: the brokers' settings.
+
+    sessions: starts a session for this audit, or gives one that runs already and goes on to (kept_session.py).
+    """
     request = SparkRequest(zookeeper, kraft, rules, settle_s, passwords)
-    with _prepared(request, out) as work, spark_session(master, work.scratch) as spark:
+    with _prepared(request, out) as work, sessions(master, work.scratch) as spark:
         work.clock.lap("session")
-        return _audited(spark, request, work)
-
-
-def audit_in_session(spark: SparkSession, request: SparkRequest, out: Path | None) -> Report:
-    """The same in a session that runs already, and goes on to. One audit at a time."""
-    with _prepared(request, out) as work:
         return _audited(spark, request, work)
 
 

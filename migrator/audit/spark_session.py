@@ -2,7 +2,7 @@
 
 In:   a Spark master, and a directory that may be deleted afterwards.
 Out:  a session, which is stopped in every case.
-Elsewhere: what runs in it (spark_job.py).
+Elsewhere: what runs in it (spark_job.py), one that serves many audits (kept_session.py).
 Facts that this module is made of: workers take PYSPARK_PYTHON, not this interpreter, unless told; the JVM writes to
 the standard output that it inherits, which belongs to `--json`; a JVM, once launched, lives as long as this process
 and serves every later session, so the memory of the first is the memory of all.
@@ -53,17 +53,17 @@ _output: IO[bytes] | None = None
 def spark_session(master: str, scratch: Path, java_options: str | None = None) -> Iterator[SparkSession]:
     """scratch: where Spark spills; it has to exist. java_options: instead of those that use the archive of classes."""
     session = None
-    with _told(master):
+    with told_as_findings(master):
         try:
-            with _ended_when_interrupted():
-                session = _started(master, scratch, using_archive() if java_options is None else java_options)
+            with ended_when_interrupted():
+                session = started(master, scratch, using_archive() if java_options is None else java_options)
                 yield session
         finally:
             if session is not None and _exit_code() is None:
                 session.stop()
 
 
-def _started(master: str, scratch: Path, java_options: str) -> SparkSession:
+def started(master: str, scratch: Path, java_options: str) -> SparkSession:
     configuration = _configuration(master, scratch, java_options)
     with _kept_interrupt_handler():
         context = SparkContext(conf=configuration, gateway=_launched(master, configuration))
@@ -97,9 +97,15 @@ def _configuration(master: str, scratch: Path, java_options: str) -> SparkConf:
         settings |= {
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
-            "spark.driver.extraJavaOptions": f"{SHORT_RUN} {QUIET} -Djava.io.tmpdir={_jvm_directory()}{java_options}",
+            "spark.driver.extraJavaOptions": f"{SHORT_RUN} {QUIET} {_temporary_files()}{java_options}",
         }
     return SparkConf().setAll(list(settings.items()))
+
+
+def _temporary_files() -> str:
+    """One option of the JVM, though a directory's name may have a space."""
+    option = f"-Djava.io.tmpdir={_jvm_directory()}"
+    return f'"{option}"' if " " in option else option
 
 
 def _jvm_directory() -> str:
@@ -115,7 +121,7 @@ def is_local(master: str) -> bool:
 
 
 def _launched(master: str, configuration: SparkConf) -> Any:
-    """The JVM of this process. What it prints goes to a file that only `_told` looks into."""
+    """The JVM of this process. What it prints goes to a file that only `told_as_findings` looks into."""
     global _gateway, _output
     if is_local(master) or "PYSPARK_PYTHON" not in os.environ:
         os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -136,7 +142,7 @@ def _exit_code(wait_s: float = 0.0) -> int | None:
 
 
 @contextmanager
-def _ended_when_interrupted() -> Iterator[None]:
+def ended_when_interrupted() -> Iterator[None]:
     """Left alone, the JVM would work on for a while, and write into a directory that is being deleted."""
     try:
         yield
@@ -148,7 +154,7 @@ def _ended_when_interrupted() -> Iterator[None]:
 
 
 @contextmanager
-def _told(master: str) -> Iterator[None]:
+def told_as_findings(master: str) -> Iterator[None]:
     """Spark's exceptions as a finding."""
     try:
         yield

@@ -9,7 +9,7 @@ Rule: no path avoids this gate; what a waiver can lift is named where it is aske
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,6 +18,7 @@ from migrator.driver.content import oddities
 from migrator.driver.places import place_findings
 from migrator.driver.settings import ControllerSettings, broker_findings, controller_findings, request_limit_finding
 from migrator.driver.tree import Tree, clear_broker_configs, live_and_assigned
+from migrator.driver.waivers import Waiver, lifted
 from migrator.errors import (
     BROKER_ABSENT,
     CLUSTER_ID_DIFFERS,
@@ -32,6 +33,8 @@ from migrator.errors import (
     PERMISSION_MISSING,
     REASSIGNMENT_MALFORMED,
     REASSIGNMENT_RUNNING,
+    ZOOKEEPER_LIMIT_UNKNOWN,
+    ZOOKEEPER_TAKES_LESS,
     Occurrence,
     Severity,
 )
@@ -40,6 +43,7 @@ from migrator.model.image import METADATA_VERSION, Image
 from migrator.model.values import Broker, Partition, Recovery, is_password
 from migrator.model.verdict import Check, Verdict
 from migrator.zk import paths
+from migrator.zk.multi import JUTE_MAXBUFFER
 from migrator.zk.passwords import PasswordEncoder, reasons_to_wait
 from migrator.zk.znodes import topic_id_text
 
@@ -56,7 +60,7 @@ class Evidence:
 
     voters_enabled:   by voter that is known, whether it has the migration enabled.
     heartbeat_age_ms: by broker id; absent means never heard.
-    waived:           names of partitions whose incomplete ISR was accepted.
+    waived:           partitions whose incomplete ISR was accepted.
     estimated_ms:     how long the window will take, from the pre-copy.
     unasked:          brokers that did not say what they have, with the reason.
     denied:           by broker, the operations on the cluster that it denies this controller's principal.
@@ -66,6 +70,9 @@ class Evidence:
     broker_settings:  by broker, what somebody set (settings.ASKED).
     settings_unread:  brokers that did not say how they are set, with the reason.
     passwords:        what decodes brokers' passwords, None without a secret for it.
+    limits:           by ZooKeeper server, the size of a request that passed, at most `jute_maxbuffer`.
+    limits_unknown:   ZooKeeper servers that were asked for it in vain, with the reason.
+    jute_maxbuffer:   the largest request that this controller may send to ZooKeeper, in bytes.
     exported:         where the checksummed ZooKeeper export of this attempt is, None while there is none.
     """
 
@@ -87,11 +94,14 @@ class Evidence:
     denied: Mapping[int, Sequence[str]] = field(default_factory=dict)
     denials_unknown: Mapping[int, str] = field(default_factory=dict)
     unexplained: Collection[Occurrence] = ()
-    waived: Collection[str] = field(default_factory=frozenset)
+    waived: Collection[Waiver] = ()
     ours: ControllerSettings = field(default_factory=ControllerSettings)
     broker_settings: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     settings_unread: Mapping[int, str] = field(default_factory=dict)
     passwords: PasswordEncoder | None = None
+    limits: Mapping[str, int] = field(default_factory=dict)
+    limits_unknown: Mapping[str, str] = field(default_factory=dict)
+    jute_maxbuffer: int = JUTE_MAXBUFFER
 
 
 def takeover_verdict(evidence: Evidence) -> Verdict:
@@ -122,6 +132,7 @@ def takeover_verdict(evidence: Evidence) -> Verdict:
                 f"ZooKeeper: {evidence.tree.cluster_id}, controllers: {evidence.cluster_id}",
                 (CLUSTER_ID_DIFFERS.code,),
             ),
+            _request_limits(evidence),
             Check("a ZooKeeper export is taken", evidence.exported is not None, evidence.exported or "not yet"),
             Check(
                 "the window fits into half of its limit",
@@ -129,6 +140,30 @@ def takeover_verdict(evidence: Evidence) -> Verdict:
                 f"about {evidence.estimated_ms} ms of {half} ms",
             ),
         )
+    )
+
+
+def limit_findings(
+    limits: Mapping[str, int], unknown: Mapping[str, str], jute_maxbuffer: int
+) -> tuple[list[Occurrence], list[Occurrence]]:
+    """ZooKeeper servers that take less than we may send, and those of which nothing is known."""
+    less = [
+        ZOOKEEPER_TAKES_LESS.found(server=server, passed=passed, limit=jute_maxbuffer)
+        for server, passed in limits.items()
+        if passed < jute_maxbuffer
+    ]
+    return less, [ZOOKEEPER_LIMIT_UNKNOWN.found(server=server, reason=reason) for server, reason in unknown.items()]
+
+
+def _request_limits(evidence: Evidence) -> Check:
+    """A server that is down bars nothing: the session is with another one. It is named all the same."""
+    less, unknown = limit_findings(evidence.limits, evidence.limits_unknown, evidence.jute_maxbuffer)
+    passed = f"{evidence.jute_maxbuffer} bytes passed at {len(evidence.limits)} servers."
+    return Check(
+        "every ZooKeeper server takes the largest request that is sent",
+        not less,
+        " ".join([_listed([each.text for each in less]) if less else passed, *(each.text for each in unknown)]),
+        (ZOOKEEPER_TAKES_LESS.code,) if less else (),
     )
 
 
@@ -299,7 +334,7 @@ def _levels(broker: Broker) -> tuple[int, int]:
 
 
 def content_findings(
-    tree: Tree, waived: Collection[str] = (), passwords: PasswordEncoder | None = None
+    tree: Tree, waived: Collection[Waiver] = (), passwords: PasswordEncoder | None = None
 ) -> list[Occurrence]:
     """Everything in the tree that blocks a takeover or deserves a warning, blocking ones first."""
     found = [*tree.problems, *place_findings(tree.missing)]
@@ -365,21 +400,27 @@ def _why_no_move(partition: Partition) -> str | None:
     return None
 
 
-def _broker_and_isr_findings(tree: Tree, waived: Collection[str]) -> list[Occurrence]:
+def _broker_and_isr_findings(tree: Tree, waived: Collection[Waiver]) -> list[Occurrence]:
     live, assigned = live_and_assigned(tree)
     found = [BROKER_ABSENT.found(broker=broker, topic=assigned[broker]) for broker in sorted(set(assigned) - live)]
+    broken: dict[str, Occurrence] = {}
     for reading in tree.topics.values():
         for partition in reading.topic.partitions:
             name = f"{reading.topic.name}-{partition.id}"
             if partition.recovery != Recovery.RECOVERED:
                 found.append(LEADER_RECOVERING.found(path=paths.state(reading.topic.name, partition.id)))
-            if not _healthy(partition) and name not in waived:
-                found.append(
-                    ISR_INCOMPLETE.found(
-                        partition=name, replicas=partition.replicas, isr=partition.isr, leader=partition.leader
-                    )
+            if not _healthy(partition):
+                broken[name] = ISR_INCOMPLETE.found(
+                    partition=name, replicas=partition.replicas, isr=partition.isr, leader=partition.leader
                 )
-    return found
+    free, said = lifted(waived, list(broken), _partition_names(tree))
+    return [*found, *said, *(each for name, each in broken.items() if name not in free)]
+
+
+def _partition_names(tree: Tree) -> Iterator[str]:
+    for reading in tree.topics.values():
+        for partition in reading.topic.partitions:
+            yield f"{reading.topic.name}-{partition.id}"
 
 
 def _healthy(partition: Partition) -> bool:

@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from migrator.driver.families import Families, credentials_told
-from migrator.errors import MALFORMED_ZNODE, STATE_MISSING, TOPIC_ID_MISSING, FindingError, Occurrence
+from migrator.errors import MALFORMED_ZNODE, STATE_MISSING, TOPIC_ID_MISSING, FindingError, Occurrence, words_of
 from migrator.model.draft import Draft
 from migrator.model.image import EMPTY, Image, Position
 from migrator.model.values import ConfigKey, ConfigType, Partition, Topic
@@ -195,7 +195,7 @@ class StateReader:
                 state = decode(znode.data or b"")
             except UNREADABLE as error:
                 path = paths.state(head.name, partition_id)
-                problems.append(MALFORMED_ZNODE.found(path=path, reason=str(error)))
+                problems.append(MALFORMED_ZNODE.found(path=path, reason=words_of(error)))
                 continue
             if state.controller_epoch > epoch_max:
                 epoch_max = state.controller_epoch

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 
-from migrator.errors import FindingError
+from migrator.errors import words_of
 from migrator.zk.multi import Operation
 
 Make = Callable[[], list[Operation]]
@@ -52,6 +52,6 @@ def attempted(
         try:
             groups.append(attempt(job.make))
         except Exception as error:
-            reason = str(error) if isinstance(error, FindingError) else f"{type(error).__name__}: {error}"
+            reason = words_of(error)
             unmirrored.append(Unmirrored(job.family, job.key, reason, job.subject))
     return groups, tuple(unmirrored)

@@ -195,9 +195,13 @@ class Broker(Server):
         return self.zookeeper.exists(self._registration)
 
     def before_start(self) -> None:
-        """A broker refuses to start while the session of its killed predecessor still holds the registration."""
+        """A broker refuses to start while the session of its killed predecessor still holds the registration, so that
+        session ends now: until here the broker was as much away, and as much registered, as after any power cut.
+        """
         super().before_start()
         if self._is_in_zookeeper:
+            assert self.zookeeper is not None
+            self.zookeeper.end_session_of(self._registration)
             self.laboratory.wait(
                 lambda: f"{self._registration} of the run before is still there" if self.is_registered() else None,
                 name=self.name,

@@ -206,11 +206,30 @@ def ready_to_migrate(
     return controller
 
 
+def start_ready_to_migrate(
+    cluster: Cluster, count: int = 1, extra: Mapping[str, Value] | None = None
+) -> list[OurController]:
+    """Start a new cluster in ZooKeeper mode whose brokers have the migration on from their first start, and make
+    controllers for it; does not start those. Half as many broker starts as with `ready_to_migrate`.
+    """
+    specs = _specs(cluster, count, extra)
+    for broker in cluster.brokers:
+        broker.spec = broker.spec.as_migrating(specs[0].voters)
+    cluster.start()
+    return _controllers(cluster, specs)
+
+
 def our_quorum(cluster: Cluster, count: int, extra: Mapping[str, Value] | None = None) -> list[OurController]:
     """Controllers of ours for a cluster whose brokers ran once, voters of one quorum."""
-    laboratory = cluster.laboratory
-    specs = quorum_specs(laboratory, count=count, zookeeper_connect=cluster.zookeeper_connect, extra=extra)
-    return [OurController(laboratory, spec, cluster.cluster_id) for spec in specs]
+    return _controllers(cluster, _specs(cluster, count, extra))
+
+
+def _specs(cluster: Cluster, count: int, extra: Mapping[str, Value] | None) -> list[ControllerSpec]:
+    return quorum_specs(cluster.laboratory, count=count, zookeeper_connect=cluster.zookeeper_connect, extra=extra)
+
+
+def _controllers(cluster: Cluster, specs: Iterable[ControllerSpec]) -> list[OurController]:
+    return [OurController(cluster.laboratory, spec, cluster.cluster_id) for spec in specs]
 
 
 def our_controller(cluster: Cluster, extra: Mapping[str, Value] | None = None) -> OurController:

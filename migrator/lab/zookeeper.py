@@ -23,6 +23,7 @@ from migrator.lab.ports import HOST
 from migrator.lab.probe import why_zookeeper_does_not_answer, zookeeper_mode
 from migrator.lab.properties import Value
 from migrator.lab.server import READY_DEADLINE_S, Server, start_together
+from migrator.lab.sessions import end_session
 
 TICK_MS: Final = 1000
 """Sessions end on a multiple of this: short, so that a test that waits for an expiry does not wait long."""
@@ -187,6 +188,7 @@ class ZooKeeperClient:
 
     def __init__(self, hosts: str, chroot: str) -> None:
         self.connect = hosts + chroot
+        self._hosts = hosts
         self._chroot = chroot
         again = {"max_tries": -1, "max_delay": 0.5, "deadline": CLIENT_TIMEOUT_S}
         self._kazoo = KazooClient(hosts=hosts, timeout=CLIENT_TIMEOUT_S, logger=logger, command_retry=again)
@@ -211,6 +213,12 @@ class ZooKeeperClient:
     def create(self, path: str, data: bytes) -> None:
         """Create a persistent znode and what is missing above it."""
         self._ask(lambda kazoo, full: kazoo.create(full, data, makepath=True), path)
+
+    def end_session_of(self, path: str) -> None:
+        """End the session that holds an ephemeral znode, whose process was killed; none when there is no such znode."""
+        stat = self._ask(lambda kazoo, full: kazoo.retry(kazoo.exists, full), path)
+        if stat is not None and stat.ephemeralOwner:
+            end_session(self._hosts, stat.ephemeralOwner)
 
     def close(self) -> None:
         if self._started:

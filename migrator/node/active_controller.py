@@ -35,7 +35,7 @@ from migrator.controller.refusals import refuse
 from migrator.controller.removals import Removals
 from migrator.controller.replay import replay
 from migrator.controller.requests import decide
-from migrator.errors import REQUEST_TOO_LARGE, FindingError, Occurrence
+from migrator.errors import REQUEST_TOO_LARGE, FindingError, Occurrence, words_of
 from migrator.model.draft import Delta, Draft
 from migrator.model.image import Position
 from migrator.model.values import Mark, MigrationState
@@ -298,7 +298,7 @@ class ActiveController:
         except LeadershipLost:
             return refuse(request, Error.NOT_CONTROLLER)
         except UnencodableError as error:  # nothing of it was appended
-            found = REQUEST_TOO_LARGE.found(reason=str(error))
+            found = REQUEST_TOO_LARGE.found(reason=words_of(error))
             log.warning("request.refused", code=found.code, request=type(request).__name__, reason=found.text)
             return refuse(request, _error_of(request, error), found.in_full)
         if future is None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from migrator.driver.tell import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, VERSIONS, Order
+from migrator.errors import words_of
 from migrator.model.values import Broker
 from migrator.node.background import Alarm, kept
 from migrator.node.broker_client import BrokerConnection
@@ -155,7 +156,7 @@ class BrokerChannels:
                     order.api_key, VERSIONS[order.api_key], order.body, _RESPONSES[order.api_key]
                 )
             except Exception as error:
-                channel.state.problem = f"{type(error).__name__}: {error}"
+                channel.state.problem = words_of(error)
                 await asyncio.sleep(RETRY_S)
                 continue
             if channel.orders and channel.orders[0] is order:  # not cleared meanwhile
@@ -176,7 +177,7 @@ def _problem_read(answer: Message) -> str | None:
         return problem_in(answer)
     except Exception as fault:
         log.exception("broker.answer_not_read", answer=type(answer).__name__)
-        return f"its answer cannot be read: {type(fault).__name__}: {fault}"
+        return f"its answer cannot be read: {words_of(fault)}"
 
 
 def refused_whole(code: int) -> str:

@@ -22,7 +22,8 @@ from migrator.controller.authorizer import ANONYMOUS, STANDARD_AUTHORIZER, Rules
 from migrator.controller.mutation_quotas import WINDOW_S, WINDOWS
 from migrator.driver.divergence import BLOCK, POLICIES, Limits
 from migrator.driver.settings import ControllerSettings
-from migrator.errors import CONFIG_MISSING, CONFIG_NOT_HONOURED
+from migrator.driver.waivers import Waiver, parse_waiver
+from migrator.errors import CONFIG_MISSING, CONFIG_NOT_HONOURED, words_of
 from migrator.model.values import Listener, SecurityProtocol
 from migrator.node.encoder_config import read_encoder
 from migrator.node.log_store import SEGMENT_MS
@@ -41,6 +42,7 @@ TAKEOVER_MAX_MS: Final = 60_000
 NODE_ID_MAX: Final = 2**31 - 1
 REQUEST_BYTES_MAX: Final = 2**31 - 1
 PORT_MAX: Final = 65_535
+WAIVE: Final = "zk2kraft.waive"
 DELAY_MS_MAX: Final = 2**31 - 1
 """As Kafka's type of the key."""
 
@@ -108,7 +110,7 @@ class NodeConfig:
     takeover_max_ms: int = 15_000
     control_address: str = "127.0.0.1:0"
     export_dir: Path | None = None
-    waived: frozenset[str] = frozenset()
+    waived: tuple[Waiver, ...] = ()
     """Partitions (`topic-0`) whose incomplete ISR somebody accepted by name."""
     divergence: Limits = field(default_factory=Limits)
     request_bytes_max: int = FRAME_BYTES_MAX
@@ -158,7 +160,7 @@ def parse_config(text: str, file: str = "controller.properties") -> NodeConfig:
     try:
         given = {key: value.strip() for key, value in javaproperties.loads(text).items()}
     except ValueError as error:  # an escape that Java does not read either
-        raise CONFIG_MISSING.error(file=file, key="(the file itself)", reason=str(error)) from error
+        raise CONFIG_MISSING.error(file=file, key="(the file itself)", reason=words_of(error)) from error
     return _Parser(file, given).config()
 
 
@@ -233,7 +235,7 @@ class _Parser:
             takeover_max_ms=self._int("zk2kraft.takeover.max.ms", 15_000, at_least=1, at_most=TAKEOVER_MAX_MS),
             control_address=self._control_address(),
             export_dir=self._export_dir(),
-            waived=frozenset(self._names("zk2kraft.waive")),
+            waived=self._waivers(),
             divergence=Limits(
                 seconds=self._int("zk2kraft.divergence.max.seconds", Limits().seconds, at_least=1),
                 records=self._int("zk2kraft.divergence.max.records", Limits().records, at_least=1),
@@ -321,6 +323,12 @@ class _Parser:
 
     def _names(self, key: str) -> list[str]:
         return [name.strip() for name in self._given.get(key, "").split(",") if name.strip()]
+
+    def _waivers(self) -> tuple[Waiver, ...]:
+        try:
+            return tuple(map(parse_waiver, self._names(WAIVE)))
+        except ValueError as error:
+            self._refuse(WAIVE, str(error))
 
     def _bool(self, key: str, default: bool) -> bool:
         value = self._given.get(key, str(default)).lower()
@@ -461,7 +469,7 @@ _OURS: Final = frozenset(
         "zk2kraft.takeover.max.ms",
         "zk2kraft.control.address",
         "zk2kraft.export.dir",
-        "zk2kraft.waive",
+        WAIVE,
         "zk2kraft.divergence.max.seconds",
         "zk2kraft.divergence.max.records",
         "zk2kraft.divergence.policy",

@@ -18,6 +18,7 @@ from migrator.controller.authorizer import ANONYMOUS, Asker
 from migrator.controller.decision import Error
 from migrator.controller.describe_configs import describe_configs
 from migrator.controller.features import api_versions, describe_cluster
+from migrator.controller.permissions import ON_CLUSTER
 from migrator.controller.refusals import is_refusable, refuse
 from migrator.controller.requests import EnvelopeRefused, open_envelope, seal_envelope
 from migrator.errors import FindingError
@@ -68,13 +69,14 @@ class ControllerApis:
         *,
         listener: str,
         seen: VotersSeen | None = None,
+        denials: Denials | None = None,
     ) -> None:
         self._raft = raft
         self._controller = controller
         self._quorum = quorum
         self._listener = listener
         self._seen = seen or VotersSeen()
-        self._denials = Denials(time.monotonic)
+        self._denials = denials or Denials(time.monotonic)
         self._odd_hosts: dict[int, str] = {}
 
     def find_credential(self, mechanism: str, user: str) -> ScramCredential | None:
@@ -122,7 +124,7 @@ class ControllerApis:
     async def _route(self, version: int, request: Message, asker: Asker) -> Message:
         """asker: who is connected, or for whom a broker passed the request on."""
         if not self._controller.allows(request, asker):
-            self._denials.denied(type(request).__name__, asker.principal, asker.host)
+            self._denials.denied(type(request).__name__, ON_CLUSTER[type(request)], asker.principal, asker.host)
             return _denied(request)
         match request:
             case FetchRequest():

@@ -20,7 +20,7 @@ from migrator.controller.removals import Removals
 from migrator.driver.guard import Guarded, Survey, guard
 from migrator.driver.tell import Order
 from migrator.driver.teller import FullSendPlan, Teller
-from migrator.errors import FULL_UPDATE_NOT_BUILT, SURVEY_FAILED, Occurrence
+from migrator.errors import FULL_UPDATE_NOT_BUILT, SURVEY_FAILED, Occurrence, words_of
 from migrator.node.background import Alarm, kept
 
 log = structlog.get_logger()
@@ -197,7 +197,7 @@ class FullSends:
             surveys, failed = await self._ask(broker)
         except Exception as error:  # whatever a broker says or is called: it concerns this broker alone
             log.exception("broker.survey_failed", broker=broker)
-            surveys, failed = {}, {broker: f"{type(error).__name__}: {error}"}
+            surveys, failed = {}, {broker: words_of(error)}
         wait.asking = None
         if broker in surveys:
             wait.survey = surveys[broker]
@@ -265,7 +265,7 @@ class FullSends:
             if len(ready) > 1:
                 await self._tell(teller, {broker: wait})
             else:
-                reason = f"{type(error).__name__}: {error}"
+                reason = words_of(error)
                 self._refuse(broker, wait, FULL_UPDATE_NOT_BUILT.found(broker=broker, reason=reason))
 
     def _guarded(self, plan: FullSendPlan, surveys: Mapping[int, Survey]) -> Guarded:

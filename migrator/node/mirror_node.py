@@ -22,7 +22,7 @@ from migrator.driver.lagging import plan_raises
 from migrator.driver.mirror import Shape, plan, still_unmirrored
 from migrator.driver.paths_set import PathsSet
 from migrator.driver.unmirrored import Unmirrored
-from migrator.errors import VERSIONS_LAG, FindingError, Occurrence
+from migrator.errors import VERSIONS_LAG, FindingError, Occurrence, words_of
 from migrator.model.draft import Delta
 from migrator.model.image import Image, Position
 from migrator.zk.multi import Multi, Outcome
@@ -136,7 +136,7 @@ class Mirror:
             self._note_unmirrored(still_unmirrored(self.unmirrored, delta, planned))
         except Exception as error:
             log.exception("dual_write.not_planned", offset=position.offset)
-            self._break(f"{type(error).__name__}: {error}")
+            self._break(words_of(error))
             return
         if not planned.multis:
             if not self._sent:
@@ -164,7 +164,7 @@ class Mirror:
             raises = plan_raises(self.lagging, self.image, self._planned_claim, self._held(), self._jute_maxbuffer)
         except Exception as error:
             log.exception("dual_write.not_raised")
-            self._break(f"{type(error).__name__}: {error}")
+            self._break(words_of(error))
             return False
         if not raises.multis:
             return False
@@ -187,7 +187,7 @@ class Mirror:
             try:
                 pending = self._session.send(multi)
             except Exception as error:
-                self._break(str(error) if isinstance(error, FindingError) else f"{type(error).__name__}: {error}")
+                self._break(words_of(error))
                 return
             self._sent.append(_Sent(multi, pending, batch if last_one else None))
             pending.when_done(self._answered)

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import structlog
 
+from migrator.errors import words_of
 from migrator.node.broker_client import BrokerConnection
 from migrator.node.client_security import PLAINTEXT, ClientSecurity
 from migrator.node.config import Voter
@@ -173,7 +174,7 @@ class Peers:
             event = await self._peers[send.to].ask(send)
             self._told(send.to, "")
         except Exception as error:  # also an answer that cannot be read: it is none
-            self._told(send.to, f"{type(error).__name__}: {error}")
+            self._told(send.to, words_of(error))
             event = RequestFailed(send.request)
         self._receive(event)
 

@@ -8,10 +8,10 @@ for, and what only a running quorum can see (its gate).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from migrator.driver.gate import content_findings, full_request_bytes
+from migrator.driver.gate import content_findings, full_request_bytes, limit_findings
 from migrator.driver.settings import REQUEST_MAX_BYTES, controller_findings, needed_limit
 from migrator.driver.tree import Tree, live_and_assigned
 from migrator.errors import (
@@ -25,31 +25,44 @@ from migrator.errors import (
     Occurrence,
     Severity,
 )
-from migrator.node.config import NodeConfig, controller_settings, read_config
+from migrator.node.config import WAIVE, NodeConfig, controller_settings, read_config
 from migrator.node.encoder_config import encoder_of
+from migrator.node.request_limits import ServerLimit
 from migrator.node.storage import read_meta_properties
 from migrator.node.tree_reader import read_guards, read_tree
 from migrator.node.zookeeper_clients import foreign_sessions
 from migrator.zk import paths
+from migrator.zk.multi import JUTE_MAXBUFFER
 from migrator.zk.pipeline import ReadLimits
 from migrator.zk.session import ZkSession
 from migrator.zk.znodes import migration_data
 
 
 def check(
-    session: ZkSession, controllers: Sequence[Path], limits: ReadLimits, *, clients: bool = False
+    session: ZkSession,
+    controllers: Sequence[Path],
+    limits: ReadLimits,
+    *,
+    clients: bool = False,
+    ask: Callable[[str, int], Sequence[ServerLimit]] | None = None,
 ) -> tuple[Tree, list[Occurrence]]:
-    """Everything that can be known without a running quorum. clients: also look who else has a session."""
+    """Everything that can be known without a running quorum.
+
+    controllers: their waivers count, as before a takeover.
+    clients: also look who else has a session. ask: of each server, how large a request it takes (request_limits.py).
+    """
     tree = read_tree(session, limits)
     read_guards(session, tree)
     configs, faults = _read_files(controllers)
     first = configs[0] if configs else None
-    found = content_findings(tree, passwords=encoder_of(None if first is None else first.passwords))
+    waived, passwords = ((), None) if first is None else (first.waived, first.passwords)
+    found = content_findings(tree, waived, encoder_of(passwords))
     if tree.cluster_id is None and not any(each.values.get("path") == paths.CLUSTER_ID for each in found):
         found.append(no_cluster(session))
     found += [*_claim_findings(tree), *faults]
     found += _controller_findings(tree, configs, paths.chroot_of(session.connect))
     found += _size_findings(tree)
+    found += _limit_findings(session.connect, configs, ask) if ask else ()
     found += foreign_sessions(session) if clients else ()
     return tree, sorted(found, key=lambda each: each.finding.severity is not Severity.BLOCKS)
 
@@ -59,6 +72,17 @@ def _size_findings(tree: Tree) -> Iterator[Occurrence]:
     size = full_request_bytes(tree)
     if needed_limit(size) > REQUEST_MAX_BYTES:
         yield FULL_SEND_IS_LARGE.found(bytes=size, needed=needed_limit(size), default=REQUEST_MAX_BYTES)
+
+
+def _limit_findings(
+    connect: str, configs: Sequence[NodeConfig], ask: Callable[[str, int], Sequence[ServerLimit]]
+) -> list[Occurrence]:
+    """ZooKeeper servers that take less than any of the controllers may send, as the gate finds them."""
+    wanted = max((each.jute_maxbuffer for each in configs), default=JUTE_MAXBUFFER)
+    found = ask(connect, wanted)
+    limits = {each.server: each.passed for each in found if not each.unknown}
+    less, unknown = limit_findings(limits, {each.server: each.unknown for each in found if each.unknown}, wanted)
+    return less + unknown
 
 
 def no_cluster(session: ZkSession) -> Occurrence:
@@ -137,6 +161,8 @@ def _controller_findings(tree: Tree, configs: Sequence[NodeConfig], chroot: str)
         if config.voters != configs[0].voters:
             reason = f"controller.quorum.voters differs from {configs[0].file}"
             yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=reason)
+        if config.waived != configs[0].waived:
+            yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=f"{WAIVE} differs from {configs[0].file}")
         if config.passwords != configs[0].passwords:
             reason = f"password.encoder.* differs from {configs[0].file}"
             yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=reason)

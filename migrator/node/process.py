@@ -31,6 +31,7 @@ from migrator.node.connections import Connections, raise_descriptor_limit
 from migrator.node.control import ControlPort
 from migrator.node.controller_apis import ControllerApis
 from migrator.node.cycle_collection import bound_pauses
+from migrator.node.denials import Denials
 from migrator.node.driver_acts import DriverActs
 from migrator.node.driver_node import DriverNode
 from migrator.node.driver_state import unexpected
@@ -104,6 +105,7 @@ class ControllerProcess:
         self._calm = Calm()
         idle_ms = config.connections_idle_ms
         self._connections = Connections(most=config.connections_max, idle_s=None if idle_ms is None else idle_ms / 1000)
+        self._denials = Denials(time.monotonic)
         self._retired_mark = RetiredMark(config.metadata_log_dir)
         self._retirement: asyncio.Task[None] | None = None
         self._lock = DirectoryLock(config.metadata_log_dir)
@@ -248,7 +250,9 @@ class ControllerProcess:
         answer_fetch = self._hooks.answer_fetch
         quorum = QuorumApis(raft, wall_ms=raft.wall_ms, addresses=addresses, answer_fetch=answer_fetch)
         for listener in self._config.listeners:
-            apis = ControllerApis(raft, parts.controller, quorum, listener=listener.name, seen=parts.seen)
+            apis = ControllerApis(
+                raft, parts.controller, quorum, listener=listener.name, seen=parts.seen, denials=self._denials
+            )
             security, limit = self._config.security.get(listener.name), self._config.request_bytes_max
             server = ControllerServer(apis, security, self._connections, request_bytes_max=limit, on_ended=self._fatal)
             await server.start(listener.host, listener.port)
@@ -309,6 +313,7 @@ class ControllerProcess:
                 cluster_id=meta.cluster_id,
                 loop_delay_ms=self._loop_delay_ms,
                 connections=self._connections,
+                denials=self._denials,
             ),
             metrics=parts.raft.metrics,
             driver=parts.driver,

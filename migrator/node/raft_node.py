@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol, assert_never
 
 import structlog
 
-from migrator.errors import LOG_NOT_ON_DISK, SNAPSHOT_NOT_WRITTEN, FindingError, Occurrence
+from migrator.errors import LOG_NOT_ON_DISK, SNAPSHOT_NOT_WRITTEN, FindingError, Occurrence, words_of
 from migrator.node.calm import Calm
 from migrator.node.log_flusher import Disk, DiskThread, LogFlusher
 from migrator.node.log_store import LogStore
@@ -406,7 +406,7 @@ class RaftNode:
         self._measure()
 
     def _snapshot_failed(self, snapshot: SnapshotId, error: Exception) -> None:
-        reason = f"{type(error).__name__}: {error}"
+        reason = words_of(error)
         finding = SNAPSHOT_NOT_WRITTEN.found(node=self.voter.node_id, end=snapshot.end_offset, reason=reason)
         self._snapshot_finding = finding
         log.error("snapshot.failed", code=finding.code, says=finding.text, exc_info=error)
@@ -439,6 +439,6 @@ class RaftNode:
 
 
 def _not_on_disk(error: BaseException, node_id: int) -> FindingError:
-    named = LOG_NOT_ON_DISK.error(node=node_id, reason=f"{type(error).__name__}: {error}")
+    named = LOG_NOT_ON_DISK.error(node=node_id, reason=words_of(error))
     named.__cause__ = error
     return named

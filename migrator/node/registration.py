@@ -14,6 +14,7 @@ from typing import Final
 import structlog
 
 from migrator.controller.features import supported_features
+from migrator.errors import words_of
 from migrator.model.levels import CONTROLLER_REGISTRATION
 from migrator.model.values import Listener
 from migrator.node.active_controller import ActiveController
@@ -81,6 +82,6 @@ async def _ask(leader: Voter, request: ControllerRegistrationRequest, security: 
         answer = await connection.ask(request, 0, ControllerRegistrationResponse, ANSWER_S)
         return "" if not answer.error_code else f"error {answer.error_code} {answer.error_message or ''}".strip()
     except Exception as error:  # whatever the leader answers, each follower reads the same
-        return f"{type(error).__name__}: {error}"
+        return words_of(error)
     finally:
         connection.close()

@@ -22,7 +22,7 @@ from migrator.audit.run import REHEARSAL, RehearsalMark
 from migrator.controller.features import activation_records
 from migrator.driver.copy import make_copy, producer_id_margin, transaction_batches
 from migrator.driver.tree import clear_broker_configs
-from migrator.errors import DIRECTORY_UNUSABLE, FindingError
+from migrator.errors import REHEARSAL_OUT_UNUSABLE, FindingError
 from migrator.model.levels import LATEST
 from migrator.node.encoder_config import encoder_of
 from migrator.node.formatting import bootstrap_checkpoint
@@ -63,15 +63,15 @@ class RehearsalResult(msgspec.Struct):
 def rehearse(
     session: ZkSession, directory: Path, limits: ReadLimits, passwords: EncoderSettings | None = None
 ) -> RehearsalResult:
-    """Raises Z2K-3012 when the directory holds anything, Z2K-1001 when there is no cluster, and the first
+    """Raises Z2K-6019 when the directory holds anything, Z2K-1001 when there is no cluster, and the first
     finding of an unreadable tree.
 
     passwords: the brokers' settings; None: a tree with passwords cannot be read.
     """
     if directory.exists() and not directory.is_dir():
-        raise DIRECTORY_UNUSABLE.error(directory=str(directory), reason="it is not a directory")
+        raise REHEARSAL_OUT_UNUSABLE.error(directory=str(directory), reason="it is not a directory")
     if directory.exists() and any(directory.iterdir()):
-        raise DIRECTORY_UNUSABLE.error(directory=str(directory), reason="it is not empty")
+        raise REHEARSAL_OUT_UNUSABLE.error(directory=str(directory), reason="it is not empty")
     if session.get(paths.CLUSTER_ID) is None:
         raise FindingError(no_cluster(session))
     directory.mkdir(parents=True, exist_ok=True)

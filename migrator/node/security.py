@@ -17,7 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from migrator.errors import SASL_NOT_USABLE, TLS_NOT_USABLE
+from migrator.errors import SASL_NOT_USABLE, TLS_NOT_USABLE, words_of
 from migrator.model.jaas import parse_login_module
 from migrator.model.values import SecurityProtocol
 from migrator.node.sasl import MECHANISMS, PLAIN, SCRAM_HASHES
@@ -266,7 +266,7 @@ class _Reader:
         try:
             module = parse_login_module(text)
         except ValueError as error:
-            raise SASL_NOT_USABLE.error(file=self._file, key=key, reason=str(error)) from None
+            raise SASL_NOT_USABLE.error(file=self._file, key=key, reason=words_of(error)) from None
         if module.name != LOGIN_MODULES[mechanism]:
             self._refuse_sasl(key, f"the login module of {mechanism} is {LOGIN_MODULES[mechanism]}")
         if module.options.get("tokenauth", "false").lower() == "true":

@@ -14,6 +14,7 @@ from migrator.driver.machine import State
 from migrator.model.image import METADATA_VERSION
 from migrator.model.values import Broker
 from migrator.node.connections import Connections
+from migrator.node.denials import Denials
 from migrator.node.driver_node import DriverNode
 from migrator.node.driver_state import DriverState
 from migrator.node.raft_node import RaftNode
@@ -29,6 +30,7 @@ def status(
     cluster_id: str,
     loop_delay_ms: float,
     connections: Connections,
+    denials: Denials,
 ) -> dict[str, Any]:
     """run: the incarnation of this process; moves in the driver's history are numbered within it."""
     voter = raft.voter
@@ -55,7 +57,10 @@ def status(
             "most": connections.most,
             "without_place": connections.refused + connections.closed_for_others,
         },
-        "findings": [each.as_json() for each in (*raft.findings, connections.finding) if each is not None],
+        "denials": denials.as_json(),
+        "findings": [
+            each.as_json() for each in (*raft.findings, connections.finding, *denials.findings) if each is not None
+        ],
     }
     if driver is not None:
         found |= driver_status(driver)

@@ -14,7 +14,7 @@ import asyncio
 import time
 from typing import Final
 
-from migrator.errors import NOT_STEPPED_DOWN
+from migrator.errors import NOT_STEPPED_DOWN, words_of
 from migrator.model.values import Broker
 from migrator.node.broker_client import BrokerConnection
 from migrator.node.client_security import PLAINTEXT, ClientSecurity
@@ -50,5 +50,5 @@ async def _why_not(connection: BrokerConnection, node_id: int, timeout_s: float)
     try:
         answer = await connection.ask(request, 0, AllocateProducerIdsResponse, timeout_s)
     except (OSError, asyncio.IncompleteReadError) as error:
-        return f"{type(error).__name__}: {error}"
+        return words_of(error)
     return "" if answer.error_code == NOT_CONTROLLER else f"it answers with error {answer.error_code}"

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from migrator.driver.guard import Survey, logs_by_topic
 from migrator.driver.settings import ASKED, HIDDEN
+from migrator.errors import words_of
 from migrator.model.topic_configs import Source
 from migrator.model.values import Broker, ConfigType
 from migrator.node.broker_client import BrokerConnection
@@ -87,7 +88,7 @@ def reason_of(error: Exception) -> str:
     """For a person: what was said, and the kind of error only where nothing else tells it."""
     if isinstance(error, TimeoutError):
         return f"no answer within {ASK_TIMEOUT_S:.0f} s"
-    return str(error) if isinstance(error, OSError) and str(error) else f"{type(error).__name__}: {error}"
+    return words_of(error)
 
 
 async def _ask_one(

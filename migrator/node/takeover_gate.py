@@ -32,6 +32,7 @@ from migrator.node.config import controller_settings
 from migrator.node.copy_audit import CopyAudit
 from migrator.node.driver_node import DriverNode
 from migrator.node.event_queue import LOOK_S
+from migrator.node.request_limits import RequestLimits
 from migrator.node.survey import ask_denied, ask_settings, survey_brokers
 from migrator.node.tree_reader import read_guards, read_tree
 from migrator.node.window_guard import live_brokers
@@ -59,6 +60,7 @@ class GateActs:
         self._exported_ms = 0
         self._look_ms = 0
         self._strays: set[str] = set()
+        self._limits = RequestLimits()
         self._reading = threading.Lock()
 
     # --- waiting -------------------------------------------------------------------------------------------
@@ -139,6 +141,7 @@ class GateActs:
         d.now.surveys, failed = await survey_brokers(*whom)
         settings, silent = await ask_settings(*whom)
         denied, unknown = await ask_denied(*whom)
+        limits = await asyncio.to_thread(self._limits.ask, d.session.connect, d.config.jute_maxbuffer)
         return Evidence(
             tree=tree,
             seen=seen,
@@ -163,6 +166,9 @@ class GateActs:
             broker_settings=settings,
             settings_unread=silent,
             passwords=d.passwords,
+            limits={each.server: each.passed for each in limits if not each.unknown},
+            limits_unknown={each.server: each.unknown for each in limits if each.unknown},
+            jute_maxbuffer=d.config.jute_maxbuffer,
         )
 
     def _unexplained(self, tree: Tree) -> list[Occurrence]:

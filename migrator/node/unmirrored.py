@@ -18,7 +18,7 @@ from typing import Final
 
 from migrator.audit.log_plan import LogPlan, log_directory, plan_log, read_split
 from migrator.audit.log_source import MARKERS, records_of
-from migrator.errors import AUDIT_CANNOT_READ
+from migrator.errors import AUDIT_CANNOT_READ, words_of
 from migrator.model.diff import MIRRORED_CONFIGS
 from migrator.model.image import Position
 from migrator.node.storage import LOG_NAME, DirectoryLock, MetaProperties, read_meta_properties
@@ -139,5 +139,5 @@ def _refuse_running(directory: Path) -> None:
     try:
         lock.acquire()
     except OSError as error:
-        raise AUDIT_CANNOT_READ.error(what=str(directory / ".lock"), reason=str(error)) from error
+        raise AUDIT_CANNOT_READ.error(what=str(directory / ".lock"), reason=words_of(error)) from error
     lock.release()

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from migrator.errors import FOREIGN_SESSIONS, SESSIONS_NOT_READ, Occurrence
+from migrator.errors import FOREIGN_SESSIONS, SESSIONS_NOT_READ, Occurrence, words_of
 from migrator.zk import paths
 from migrator.zk.session import ZkSession
 
@@ -66,16 +66,21 @@ def not_of_brokers(found: Iterable[Connection], brokers: Collection[int], own: i
     return [each for each in everyone if each.session not in {*brokers, own} and each.address not in hosts]
 
 
-def _ask(server: str) -> str | Occurrence:
+def place_of(server: str) -> tuple[str, int]:
+    """Host and port of one server of a connect string."""
     host, _, port = server.rpartition(":") if re.search(r":\d+$", server) else (server, "", "")
+    return host.strip("[]"), int(port or DEFAULT_PORT)
+
+
+def _ask(server: str) -> str | Occurrence:
     try:
-        with socket.create_connection((host.strip("[]"), int(port or DEFAULT_PORT)), TIMEOUT_S) as connection:
+        with socket.create_connection(place_of(server), TIMEOUT_S) as connection:
             connection.sendall(b"cons")
             answer = b""
             while len(answer) < ANSWER_BYTES_MAX and (part := connection.recv(1 << 16)):
                 answer += part
     except (OSError, ValueError, OverflowError) as error:  # ValueError: a host that is no name
-        return SESSIONS_NOT_READ.found(server=server, reason=f"{type(error).__name__}: {error}")
+        return SESSIONS_NOT_READ.found(server=server, reason=words_of(error))
     text = answer.decode(errors="replace")
     if _NOT_ALLOWED in text:
         return SESSIONS_NOT_READ.found(server=server, reason="cons is not in 4lw.commands.whitelist")

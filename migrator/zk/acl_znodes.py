@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from migrator.errors import MALFORMED_ZNODE
+from migrator.errors import MALFORMED_ZNODE, words_of
 from migrator.model.names import is_znode_name
 from migrator.model.values import (
     AclEntry,
@@ -108,7 +108,7 @@ def parse_acls(path: str, data: bytes | None) -> frozenset[AclEntry]:
     try:
         found = _ACLS_JSON.decode(data)
     except UNREADABLE as error:
-        raise MALFORMED_ZNODE.error(path=path, reason=str(error)) from error
+        raise MALFORMED_ZNODE.error(path=path, reason=words_of(error)) from error
     if found.version != 1:
         raise MALFORMED_ZNODE.error(path=path, reason=f"version {found.version} of ACLs is not known")
     return frozenset(
@@ -182,7 +182,7 @@ def parse_token(path: str, data: bytes | None) -> DelegationToken:
     try:
         found = _TOKEN_JSON.decode(data or b"")
     except UNREADABLE as error:
-        raise MALFORMED_ZNODE.error(path=path, reason=str(error)) from error
+        raise MALFORMED_ZNODE.error(path=path, reason=words_of(error)) from error
     if found.version not in TOKEN_VERSIONS:
         raise MALFORMED_ZNODE.error(path=path, reason=f"version {found.version} of a token is not known")
     if paths.token(found.id) != path:

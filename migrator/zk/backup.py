@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from migrator.errors import BACKUP_UNUSABLE
+from migrator.errors import BACKUP_UNUSABLE, words_of
 from migrator.zk.multi import HEADROOM_BYTES, JUTE_MAXBUFFER_MIN, Create, Multi
 from migrator.zk.pipeline import ReadLimits
 from migrator.zk.session import ZkSession
@@ -139,7 +139,7 @@ def _read_lines(file: Path) -> Iterator[tuple[bytes, _Line]]:
             for line in lines:
                 yield line, decode(line)
     except (OSError, EOFError, zlib.error, *UNREADABLE) as error:
-        raise BACKUP_UNUSABLE.error(file=str(file), reason=str(error)) from error
+        raise BACKUP_UNUSABLE.error(file=str(file), reason=words_of(error)) from error
 
 
 def restore(session: ZkSession, file: Path) -> BackupInfo:

@@ -21,7 +21,7 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KeeperState
 
-from migrator.errors import ZOOKEEPER_LOST, ZOOKEEPER_REFUSES, FindingError
+from migrator.errors import ZOOKEEPER_LOST, ZOOKEEPER_REFUSES, FindingError, words_of
 from migrator.zk.bulk_read import Znode
 
 CALL_TIMEOUT_S: Final = 30.0
@@ -53,11 +53,21 @@ class translated:
             case None | FindingError():
                 return
             case ConnectionLoss() | SessionExpiredError() | ConnectionClosedError() | KazooTimeoutError():
-                raise ZOOKEEPER_LOST.error(path=self._path, reason=type(error).__name__) from error
+                raise ZOOKEEPER_LOST.error(path=self._path, reason=_WORDS[type(error)]) from error
             case NoAuthError() | AuthFailedError():
-                raise ZOOKEEPER_REFUSES.error(path=self._path, reason=type(error).__name__) from error
+                raise ZOOKEEPER_REFUSES.error(path=self._path, reason=_WORDS[type(error)]) from error
             case KazooException():
-                raise ZOOKEEPER_REFUSES.error(path=self._path, reason=f"{type(error).__name__} {error}") from error
+                raise ZOOKEEPER_REFUSES.error(path=self._path, reason=words_of(error)) from error
+
+
+_WORDS: Final[dict[type[BaseException], str]] = {
+    ConnectionLoss: "the connection broke",
+    SessionExpiredError: "the session expired",
+    ConnectionClosedError: "the connection is closed",
+    KazooTimeoutError: f"no answer within {CALL_TIMEOUT_S:.0f} s",
+    NoAuthError: "an access list does not allow it",
+    AuthFailedError: "the login was refused",
+}
 
 
 def znode_of(data: bytes, stat: Any) -> Znode:

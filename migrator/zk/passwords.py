@@ -29,6 +29,7 @@ from migrator.errors import (
     PASSWORD_UNCERTAIN,
     PASSWORD_UNDECODABLE,
     Occurrence,
+    words_of,
 )
 from migrator.model.values import is_password
 from migrator.zk.ciphers import CipherName, Damaged, UnknownAlgorithm, derive_key
@@ -215,7 +216,7 @@ def _clear_value(path: str, key: str, text: str, encoder: PasswordEncoder | None
     except UnknownAlgorithm as error:
         return PASSWORD_ALGORITHM_UNKNOWN.found(path=path, key=key, algorithm=str(error))
     except Damaged as error:
-        return PASSWORD_UNDECODABLE.found(path=path, key=key, reason=str(error))
+        return PASSWORD_UNDECODABLE.found(path=path, key=key, reason=words_of(error))
     if len(clear.encode()) > RECORD_TEXT_BYTES_MAX:
         reason = f"it takes {len(clear.encode())} bytes, a metadata record holds {RECORD_TEXT_BYTES_MAX}"
         return PASSWORD_UNDECODABLE.found(path=path, key=key, reason=reason)

@@ -32,12 +32,13 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KeeperState
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Permissions
 
-from migrator.errors import ZOOKEEPER_LOGIN_UNUSABLE, ZOOKEEPER_LOST, ZOOKEEPER_UNREACHABLE
+from migrator.errors import ZOOKEEPER_LOGIN_UNUSABLE, ZOOKEEPER_LOST, ZOOKEEPER_UNREACHABLE, words_of
 from migrator.zk.bulk_read import Znode
 from migrator.zk.kazoo_calls import CALL_TIMEOUT_S, is_connected, refuse_unconnected, translated, znode_of
 from migrator.zk.login import OPEN, Login, is_sensitive, login_in, login_place
 from migrator.zk.multi import Check, Create, Delete, Multi, Outcome, SetData
 from migrator.zk.pipeline import UNLIMITED, ReadLimits, ReadPipeline
+from migrator.zk.reach import reach
 
 logging.getLogger("kazoo").addHandler(logging.NullHandler())
 """Its lines go where somebody asked for them, and not in front of the finding that says the same."""
@@ -85,7 +86,7 @@ class ZkSession:
                 connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 1.5, "max_delay": 2.0},
             )
         except ValueError as error:
-            reason = f"it is not HOST:PORT[,HOST:PORT][/chroot] ({error})"
+            reason = f"it is not HOST:PORT[,HOST:PORT][/chroot] ({words_of(error)})"
             raise ZOOKEEPER_UNREACHABLE.error(connect=connect, reason=reason) from error
         self._on_change = on_change
         self._reads = ReadPipeline(self._client)
@@ -128,6 +129,8 @@ class ZkSession:
             raise ZOOKEEPER_LOST.error(path=self.connect, reason=f"the session does not end: {error}") from error
 
     def __enter__(self) -> ZkSession:
+        """For a command, whose address may be mistyped: an address that nobody listens on is refused at once."""
+        reach(self.connect)
         return self.start()
 
     def __exit__(self, *_: object) -> None:
@@ -268,7 +271,7 @@ def process_login() -> Login | None:
     try:
         text = Path(place.file).read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise ZOOKEEPER_LOGIN_UNUSABLE.error(file=place.file, reason=str(error)) from error
+        raise ZOOKEEPER_LOGIN_UNUSABLE.error(file=place.file, reason=error) from error
     return login_in(place, text)
 
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
-from migrator.errors import MALFORMED_ZNODE
+from migrator.errors import MALFORMED_ZNODE, words_of
 from migrator.model.values import ZERO_ID, Listener, Partition, Recovery, SecurityProtocol, Topic, is_password
 from migrator.zk.paths import BROKER_CONFIGS
 
@@ -150,7 +150,7 @@ def parse(kind: type[T], path: str, data: bytes | None) -> T:
     try:
         value: T = _DECODERS[kind].decode(data or b"")
     except UNREADABLE as error:
-        raise MALFORMED_ZNODE.error(path=path, reason=str(error)) from error
+        raise MALFORMED_ZNODE.error(path=path, reason=words_of(error)) from error
     return value
 
 

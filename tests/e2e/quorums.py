@@ -10,7 +10,7 @@ from migrator.errors import FindingError
 from migrator.lab.cluster import Cluster
 from migrator.lab.controller import Controller
 from migrator.lab.laboratory import Laboratory
-from migrator.lab.ours import OurController, our_quorum
+from migrator.lab.ours import OurController, start_ready_to_migrate
 from migrator.lab.properties import Value
 from migrator.lab.tools import dump_metadata_log
 from tests.e2e.support import wait_for
@@ -27,11 +27,8 @@ def three_controllers(
 ) -> Iterator[tuple[Cluster, list[OurController]]]:
     """Three of ours, formatted and not started, and brokers that wait for them."""
     cluster = Cluster(laboratory, extra=broker_extra)
-    cluster.start()
+    ours = start_ready_to_migrate(cluster, 3, extra)
     cluster.create_topics(TOPICS, partitions=4)
-    ours = our_quorum(cluster, 3, extra)
-    cluster.restart_as(lambda spec: spec.as_migrating(ours[0].voters))
-    cluster.wait_isr_whole(TOPICS)
     yield cluster, ours
 
 

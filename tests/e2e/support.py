@@ -15,8 +15,10 @@ from confluent_kafka import Producer
 
 from migrator.lab.cluster import Cluster
 from migrator.lab.laboratory import Laboratory
-from migrator.lab.ours import OurController, ready_to_migrate
+from migrator.lab.ours import OurController, start_ready_to_migrate
 from migrator.lab.properties import Value
+
+POLL_EVERY_S, POLL_AT_LEAST_EVERY_S = 0.02, 0.25
 
 SPOILED = str(Path(__file__).parents[1] / "support" / "spoiled_controller.py")
 
@@ -32,14 +34,13 @@ def ready_cluster(
     extra: Mapping[str, Value] | None = None,
     broker_extra: Mapping[str, Value] | None = None,
 ) -> Iterator[tuple[Cluster, OurController]]:
-    """A cluster in ZooKeeper mode with topics, its brokers restarted with the migration on, and a controller of ours
-    that was not started yet.
+    """A cluster in ZooKeeper mode with topics, its brokers with the migration on, and a controller of ours that was not
+    started yet. (Restarting brokers into the migration is tried in test_lab_traffic.py, test_families.py and others.)
     """
     cluster = Cluster(laboratory, chroot=chroot, brokers=brokers, extra=broker_extra)
-    cluster.start()
-    names = [f"topic-{number}" for number in range(topics)]
-    cluster.create_topics(names, partitions=partitions)
-    yield cluster, ready_to_migrate(cluster, names, extra)
+    (controller,) = start_ready_to_migrate(cluster, extra=extra)
+    cluster.create_topics([f"topic-{number}" for number in range(topics)], partitions=partitions)
+    yield cluster, controller
 
 
 def spoil(controller: OurController, mark: Path, **spoiled: Any) -> None:
@@ -54,14 +55,20 @@ def unspoil(controller: OurController) -> None:
 
 
 def wait_for(why_not: Callable[[], str | None], deadline_s: float, what: str) -> float:
-    """Poll until it holds; fails the test with the last reason."""
+    """Poll until it holds; fails the test with the last reason. Returns the seconds that took.
+
+    A question that costs much (a view of the service, the states of three controllers) is put less often: it takes its
+    time from those who are waited for.
+    """
     began = time.monotonic()
     while True:
+        asked = time.monotonic()
         reason = why_not()
+        now = time.monotonic()
         if reason is None:
-            return time.monotonic() - began
-        assert time.monotonic() - began < deadline_s, f"{what} after {deadline_s} s: {reason}"
-        time.sleep(0.02)
+            return now - began
+        assert now - began < deadline_s, f"{what} after {deadline_s} s: {reason}"
+        time.sleep(min(max(POLL_EVERY_S, 4 * (now - asked)), POLL_AT_LEAST_EVERY_S))
 
 
 def controller_of(cluster: Cluster) -> dict[str, Any] | None:

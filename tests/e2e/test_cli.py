@@ -314,7 +314,7 @@ def test_a_rehearsal_is_a_log_that_can_be_dumped_and_needs_an_empty_directory(cl
     assert "it is not a directory" in a_file.stderr
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
     refused = cluster.run("rehearse", "-z", cluster.connect, "--out", str(out), exit_code=1)
-    assert "Z2K-3012" in refused.stderr
+    assert "Z2K-6019" in refused.stderr
     assert "it is not empty" in refused.stderr
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
 

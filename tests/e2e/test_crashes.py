@@ -22,39 +22,11 @@ from tests.e2e.support import (
     wait_zookeeper_rules,
 )
 
-pytestmark = [pytest.mark.lab, pytest.mark.alone]
-
-SESSION = {"zookeeper.session.timeout.ms": 6000}
+pytestmark = pytest.mark.lab
 
 
 def stalled(mark: Path) -> None:
     wait_for(lambda: None if mark.exists() else "not stalled yet", 60, "the controller stalls")
-
-
-def test_a_controller_killed_while_copying_leaves_the_cluster_to_zookeeper_and_does_not_try_again(
-    laboratory: Laboratory, tmp_path: Path
-) -> None:
-    mark = tmp_path / "mark"
-    with ready_cluster(laboratory, extra=SESSION) as (cluster, controller):
-        spoil(controller, mark, stall_before="encode")
-        controller.launch()
-        stalled(mark)
-        assert controller_of(cluster)["brokerid"] == controller.spec.node_id
-        controller.kill()
-        took = wait_zookeeper_rules(cluster, deadline_s=15)
-        assert took < 9, took
-        cluster.create_topics(["after-the-crash"])
-
-        unspoil(controller)
-        controller.start()
-        controller.wait_state("HELD", deadline_s=30)
-        assert controller_of(cluster)["kraftControllerEpoch"] == -1
-        assert controller.status()["driver"]["finding"]["code"] == "Z2K-2017"
-
-        controller.ask("takeover")
-        controller.wait_dual_write(30)
-        assert copies(controller) == 1
-        assert_same(cluster, controller.data)
 
 
 @pytest.mark.parametrize("effect", ["settle", "reconcile", "tell", "enter dual-write"])

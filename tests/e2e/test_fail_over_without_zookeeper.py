@@ -13,7 +13,7 @@ from migrator.lab.ours import OurController
 from tests.e2e.quorums import TOPICS, leading, start, three_controllers, wait_ruling
 from tests.e2e.support import produce, wait_for
 
-pytestmark = [pytest.mark.lab, pytest.mark.alone]
+pytestmark = pytest.mark.lab
 
 
 def broker_in(status: dict[str, Any], broker: int) -> dict[str, Any]:

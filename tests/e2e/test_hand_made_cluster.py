@@ -190,6 +190,9 @@ def test_a_hand_made_cluster_goes_to_dual_write_and_back_by_the_documents(
         shutil.rmtree(cluster.data(controller))
     assert operator.ask("POST", "migrations", operator.inventory(name="again")).status_code == 201
     wrong = operator.inventory(name="mistyped", zookeeper="127.0.0.1:1/kafka-prd")
+    refused = operator.ask("POST", "migrations", wrong)
+    assert (refused.status_code, "127.0.0.1:1: Connection refused" in refused.text) == (422, True), refused.text
+    wrong = operator.inventory(name="mistyped", zookeeper=cluster.zookeeper + "-none")
     assert operator.ask("POST", "migrations", wrong).status_code == 201
     operator.run("advance", "-m", 2, "--to", "PREFLIGHT", codes=(0, 1, 4, 5))
     operator.run("delete", "-m", 3)

@@ -154,14 +154,16 @@ def a_cluster(session: ZkSession, name: str) -> None:
 def break_one(served: Served, how: str, hosts: str, silent: int) -> int:
     """A migration that is broken in this way, and was created while it could be."""
     name = f"broken-{BROKEN.index(how)}"
-    zookeeper = {
-        "nobody listens at its ZooKeeper": "127.0.0.1:1",
-        "its ZooKeeper accepts and never answers": f"127.0.0.1:{silent}",
-        "its ZooKeeper's name does not exist": "no-such-host.invalid:2181",
-        "its chroot does not exist": f"{hosts}/no/such/chroot",
-        "it is a second migration of a cluster": f"{hosts}/good-0",
-    }.get(how, f"{hosts}/{name}")
-    number = served.create(name, zookeeper, good_file=how != "its controller's file names no voters")
+    with socket.create_server(("127.0.0.1", 0)) as ends_soon:
+        listened = f"127.0.0.1:{ends_soon.getsockname()[1]}"
+        zookeeper = {
+            "nobody listens at its ZooKeeper": listened,
+            "its ZooKeeper accepts and never answers": f"127.0.0.1:{silent}",
+            "its ZooKeeper's name does not exist": f"no-such-host.invalid:2181,{listened}",
+            "its chroot does not exist": f"{hosts}/no/such/chroot",
+            "it is a second migration of a cluster": f"{hosts}/good-0",
+        }.get(how, f"{hosts}/{name}")
+        number = served.create(name, zookeeper, good_file=how != "its controller's file names no voters")
     home = served.laboratory.directory / "controllers" / name
     if how == "its controller's file is missing":
         (home / "controller.properties").unlink()

@@ -16,10 +16,14 @@ from typing import Final
 import pytest
 
 SECONDS: Final[Mapping[str, int]] = {
-    "tests/e2e/test_killed_before_every_effect.py": 260,
-    "tests/e2e/test_audit_schedule.py": 240,
-    "tests/e2e/test_broker_passwords.py": 185,
+    "tests/e2e/test_paused_leaders.py": 200,
+    "tests/e2e/test_hand_back.py": 190,
+    "tests/e2e/test_crashes.py": 170,
+    "tests/e2e/test_killed_before_every_effect.py": 150,
+    "tests/e2e/test_broker_passwords.py": 140,
+    "tests/e2e/test_audit_schedule.py": 120,
     "tests/e2e/test_quorum.py": 110,
+    "tests/e2e/test_paused_leaders_after_the_commit.py": 110,
     "tests/e2e/test_admin_requests.py": 105,
 }
 """Files that share the machine and take longer than a minute there. The end of a run names those that have changed."""

@@ -42,7 +42,9 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     }.items()
 }
 
-ZK_SHELLS: Final = frozenset(f"migrator.zk.{name}" for name in ("session", "pipeline", "kazoo_calls", "backup"))
+ZK_SHELLS: Final = frozenset(
+    f"migrator.zk.{name}" for name in ("session", "pipeline", "kazoo_calls", "backup", "reach")
+)
 """The modules of `migrator/zk` that open something or wait; the others are values."""
 
 EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
@@ -67,6 +69,7 @@ FORBIDDEN_IN_CORES: Final = frozenset(
 
 ALLOWED_IN_CORES: Final[dict[tuple[str, str], str]] = {
     ("migrator.controller.decision", "random.Random"): "the type of the chance that arrives as an argument",
+    ("migrator.errors", "os.strerror"): "a table of words",
     ("migrator.controller.placement", "random.Random"): "the type of the chance that arrives as an argument",
 }
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import asyncio
+import errno
 import re
 from pathlib import Path
 from string import Formatter
@@ -46,3 +48,24 @@ def test_a_name_is_given_only_once() -> None:
     names += [to.id for each in body if isinstance(each, ast.Assign) for to in each.targets if isinstance(to, ast.Name)]
     assert len(names) > 100
     assert sorted(names) == sorted(set(names))
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"a": 1, "b": [2, 3]}, "a: 1, b: [2, 3]"),
+        (["PLAINTEXT", "SASL"], "PLAINTEXT, SASL"),
+        (frozenset({"b", "a"}), "a, b"),
+        ([1, 2], "[1, 2]"),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory", "/etc/c"), "/etc/c: No such file or directory"),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('h', 1)"), "Connection refused"),
+        (asyncio.IncompleteReadError(b"", 4), "the connection was closed"),
+        (TimeoutError(), "no answer in time"),
+        (KeyError("a fault of ours"), "KeyError: 'a fault of ours'"),
+    ],
+    ids=str,
+)
+def test_a_message_says_values_as_a_person_does(value: object, said: str) -> None:
+    """Not as Python writes them; only a fault of ours keeps the name of its class, by which it is found."""
+    finding = errors.DIRECTORY_UNUSABLE.found(directory="d", reason=value)
+    assert finding.text == f"d cannot be used: {said}."

@@ -11,6 +11,7 @@ import httpx
 
 from api.rest.app import guarded, make_app
 from api.rest.parts import Parts
+from migrator.errors import ZOOKEEPER_UNREACHABLE
 from tests.unit.state_machine.world import World
 
 BASE = "http://127.0.0.1:8085"
@@ -49,10 +50,23 @@ class Served:
         self.world = World(directory)
         self.last_round_at: float | None = None
         self.woken = 0
-        parts = Parts(self.world.store, self.world.settings, self.world.clock, self._wake, lambda: self.last_round_at)
+        self.unreachable: dict[str, str] = {}
+        parts = Parts(
+            self.world.store,
+            self.world.settings,
+            self.world.clock,
+            self._wake,
+            lambda: self.last_round_at,
+            reach=self._reach,
+        )
         self.app = make_app(parts, TOKEN)
         self.http = InProcess(guarded(self.app, TOKEN))
         self.stranger = InProcess(guarded(self.app, TOKEN), token="")
+
+    def _reach(self, connect: str) -> None:
+        """unreachable: by connect string, why nobody listens there."""
+        if connect in self.unreachable:
+            raise ZOOKEEPER_UNREACHABLE.error(connect=connect, reason=self.unreachable[connect])
 
     def _wake(self) -> None:
         self.woken += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from api.client import Client, Refused, audit_line
 from migrator.errors import FindingError
 from state_machine.commands import Result
 from tests.unit.api.service import BASE, Served
-from tests.unit.state_machine.fakes import diverged, red_audit
+from tests.unit.state_machine.fakes import denied, diverged, red_audit
 
 
 class Wire(httpx.BaseTransport):
@@ -128,6 +129,14 @@ def test_status_says_how_far_zookeeper_is_behind_and_since_when_changes_are_refu
     _, output = run(runner, "status")
     assert "ZooKeeper lacks  12 records, the oldest for 14 s: OVER; changes refused for 4.5 s" in output
     assert "Z2K-2041  ZooKeeper lacks 12 records, the oldest for 14 s; the limits are 100 records and 10 s." in output
+
+
+def test_status_says_which_principal_lacks_what_how_often_and_since_when(runner: CliRunner, served: Served) -> None:
+    served.run(served.world.to_dual_write())
+    served.world.controller.denials = [denied(served.world.clock())]
+    served.rounds(1)
+    said = r"controller 3000 denies User:c ClusterAction on the cluster: 5490 requests \(VoteRequest\) in 1 min . s, "
+    assert re.search(said + "the last [^ ]+ m?s ago from 10.0.0.7", run(runner, "status")[1])
 
 
 def test_json_is_what_the_service_answers_and_nothing_else(runner: CliRunner, served: Served) -> None:

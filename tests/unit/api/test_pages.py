@@ -12,7 +12,7 @@ from state_machine.commands import Result
 from state_machine.phases import Phase
 from state_machine.store import find_migration
 from tests.unit.api.service import Served
-from tests.unit.state_machine.fakes import red_audit
+from tests.unit.state_machine.fakes import denied, red_audit
 
 VOID = {"meta", "link", "br", "input", "hr", "img"}
 
@@ -229,3 +229,13 @@ def test_times_of_a_driver_are_told_to_the_millisecond() -> None:
     assert words.stamp(1_700_000_000.0429) == "2023-11-14 22:13:20.042"
     assert words.clock(1_700_000_000, 1_700_000_010) == "22:13:20"
     assert words.clock(1_700_000_000, 1_700_100_000) == "2023-11-14 22:13:20"
+
+
+def test_the_page_says_whom_a_controller_denies_what(served: Served) -> None:
+    served.run(served.world.to_dual_write())
+    assert "Denied requests" not in read(served)
+    served.world.controller.denials = [denied(served.world.clock())]
+    served.rounds(1)
+    page = read(served)
+    assert "Denied requests" in page
+    assert "User:c ClusterAction VoteRequest 5490" in page

@@ -48,6 +48,18 @@ def test_a_migration_is_created_and_found_again(served: Served) -> None:
     assert [line["name"] for line in served.get("/migrations")["items"]] == ["orders", "payments"]
 
 
+def test_a_migration_of_a_mistyped_zookeeper_is_not_created(served: Served) -> None:
+    served.unreachable = {"zk-typo:2181/kafka": "zk-typo:2181: the name is not resolved"}
+    found = assert_problem(
+        served.post("/migrations", {**INVENTORY, "zookeeper": "zk-typo:2181/kafka"}), 422, "Z2K-2001"
+    )
+    assert "zk-typo:2181: the name is not resolved" in found["detail"]
+    assert [line["name"] for line in served.get("/migrations")["items"]] == ["orders"]
+    change = {"zookeeper": "zk-typo:2181/kafka", "who": "test"}
+    assert_problem(served.http.request("PATCH", "/api/v1/migrations/1", json=change), 422, "Z2K-2001")
+    assert served.get("/migrations/1")["zookeeper"] != change["zookeeper"]
+
+
 def test_creating_twice_with_one_key_creates_one(served: Served) -> None:
     answers = [served.post("/migrations", INVENTORY, **{"Idempotency-Key": "k1"}) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [201, 201]

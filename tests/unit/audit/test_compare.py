@@ -23,7 +23,7 @@ from migrator.audit.compare import (
     table,
     unread_report,
 )
-from migrator.audit.kept_reading import KEPT, KeptReading
+from migrator.audit.kept_reading import KEPT, KeptReading, kept_facts
 from migrator.audit.normalise import (
     BROKER_CONFIGS,
     FAMILIES,
@@ -170,6 +170,19 @@ def test_what_was_created_after_a_rehearsal_is_excused_and_what_was_left_out_is_
     rules = Rules(copied_zxid=77, read=a_reading(tmp_path, 0))
     assert judge(PARTITIONS, "orders-1", COPIED, None, rules, 78)[0] == "expected"
     assert judge(PARTITIONS, "orders-0", COPIED, None, rules, 78)[0] == "different"
+
+
+def test_a_rehearsal_made_again_at_the_same_path_is_read_again(tmp_path: Path) -> None:
+    """A process that audits again and again sees other files under the same name."""
+    path, draft = tmp_path / KEPT, tmp_path / "draft"
+    path.write_bytes(KeptReading().content())
+    first = kept_facts(str(path)).seal.key_hex
+    draft.write_bytes(KeptReading().content())
+    draft.replace(path)
+    second = kept_facts(str(path)).seal.key_hex
+    assert first != second
+    assert bytes.fromhex(second) == path.read_bytes()
+    assert kept_facts(str(path)) is kept_facts(str(path))
 
 
 def test_a_rehearsal_that_kept_nothing_of_what_it_read_excuses_nothing(tmp_path: Path) -> None:

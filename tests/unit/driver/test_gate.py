@@ -22,6 +22,7 @@ from migrator.driver.gate import (
 from migrator.driver.settings import REQUEST_MAX_BYTES, ControllerSettings
 from migrator.driver.tell import full_orders
 from migrator.driver.tree import as_image
+from migrator.driver.waivers import parse_waiver
 from migrator.errors import FULL_SEND_INCOMPLETE, Severity
 from migrator.model.draft import Draft
 from migrator.model.image import METADATA_VERSION, Image, Position
@@ -41,6 +42,7 @@ from migrator.model.values import (
 from migrator.node.claims import read_claim
 from migrator.node.tree_reader import read_tree
 from migrator.zk import paths
+from migrator.zk.multi import JUTE_MAXBUFFER
 from migrator.zk.passwords import PasswordEncoder
 from migrator.zk.znodes import MigrationZnode, controller_data, migration_data
 from tests.support.builders import a_broker, a_claim, an_id, an_image
@@ -95,7 +97,7 @@ def test_a_healthy_cluster_passes_and_every_check_says_what_it_saw() -> None:
     assert verdict.holds, verdict.reason()
     assert verdict.reason() == "every check holds"
     assert all(check.seen for check in verdict.checks)
-    assert len({check.name for check in verdict.checks}) == len(verdict.checks) == 22
+    assert len({check.name for check in verdict.checks}) == len(verdict.checks) == 23
 
 
 def test_acls_that_nobody_would_heed_close_the_gate() -> None:
@@ -115,6 +117,25 @@ def test_what_brokers_deny_closes_the_gate_and_is_named() -> None:
     (failed,) = takeover_verdict(the_evidence(denied={1: ("Describe", "ClusterAction"), 2: ("ClusterAction",)})).failed
     assert failed.codes == ("Z2K-1113",)
     assert failed.seen.startswith("2 found: Broker 1 denies this controller's principal Describe, ClusterAction on")
+
+
+def test_a_zookeeper_server_that_takes_less_than_we_send_closes_the_gate_and_is_named() -> None:
+    (failed,) = takeover_verdict(the_evidence(limits={"zk1:2181": JUTE_MAXBUFFER, "zk2:2181": 200_000})).failed
+    assert failed.codes == ("Z2K-1115",)
+    assert failed.seen == (
+        "1 found: ZooKeeper server zk2:2181 takes requests of up to 200000 bytes, and the controllers may send 1048575."
+    )
+    configured = the_evidence(limits={"zk1:2181": 200_000, "zk2:2181": 200_000}, jute_maxbuffer=200_000)
+    assert takeover_verdict(configured).holds
+
+
+def test_a_zookeeper_server_that_could_not_be_asked_is_named_and_bars_nothing() -> None:
+    verdict = takeover_verdict(the_evidence(limits={"zk1:2181": JUTE_MAXBUFFER}, limits_unknown={"zk2:2181": "down"}))
+    assert verdict.holds
+    (seen,) = [each.seen for each in verdict.checks if each.name.startswith("every ZooKeeper server takes")]
+    assert seen == (
+        "1048575 bytes passed at 1 servers. It is not known how large a request ZooKeeper server zk2:2181 takes: down."
+    )
 
 
 # --- the quorum and the brokers ---------------------------------------------------------------------------
@@ -481,11 +502,11 @@ def test_a_waiver_lifts_the_named_partition_and_no_other() -> None:
     ensemble = a_zookeeper()
     for partition in (0, 1):
         ensemble.create(paths.state("t000000", partition), state_json((1, 2)))
-    waived = takeover_verdict(the_evidence(ensemble, waived={"t000000-0"}))
+    waived = takeover_verdict(the_evidence(ensemble, waived=[parse_waiver("t000000-0")]))
     assert not waived.holds
     assert "t000000-1" in waived.reason()
     assert "t000000-0" not in waived.reason()
-    assert takeover_verdict(the_evidence(ensemble, waived={"t000000-0", "t000000-1"})).holds
+    assert takeover_verdict(the_evidence(ensemble, waived=[parse_waiver("t000000-*")])).holds
 
 
 def test_two_findings_are_told_whole() -> None:

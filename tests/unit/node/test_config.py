@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from migrator.controller.authorizer import STANDARD_AUTHORIZER, Rules, TokenRules
+from migrator.driver.waivers import Waiver
 from migrator.errors import FindingError
 from migrator.model.values import Listener, SecurityProtocol
 from migrator.node.config import NodeConfig, Voter, is_known, parse_config, read_config
@@ -145,7 +146,11 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
         ),
         ({"zk2kraft__gates": "hold"}, "gates", "hold"),
         ({"zk2kraft__takeover__max__ms": "60000"}, "takeover_max_ms", 60_000),
-        ({"zk2kraft__waive": "orders-7, orders-9"}, "waived", frozenset({"orders-7", "orders-9"})),
+        (
+            {"zk2kraft__waive": "orders-7, o-*:1.5%"},
+            "waived",
+            (Waiver("orders-7", "orders-7"), Waiver("o-*:1.5%", "o-*", 1.5)),
+        ),
         ({"zk2kraft__export__dir": "/exports"}, "export_dir", Path("/exports")),
         ({"zk2kraft__export__dir": None}, "export_dir", None),
         ({"zk2kraft__control__address": "localhost:9999"}, "control_address", "localhost:9999"),
@@ -173,6 +178,9 @@ NO_ADDRESSES = ("", "9999", ":9999", "localhost", "localhost:", "localhost:65536
             "User:ANONYMOUS",
         ),
         ({"authorizer__class__name": STANDARD_AUTHORIZER, "super__users": "alice"}, "super.users", "Type:name"),
+        ({"zk2kraft__waive": "orders-7,orders-*:10"}, "zk2kraft.waive", "orders-*:10 is not PARTITION or PATTERN"),
+        ({"zk2kraft__waive": "orders-*:0%"}, "zk2kraft.waive", "above 0 and at most 100"),
+        ({"zk2kraft__waive": "*:50%"}, "zk2kraft.waive", "would waive every partition"),
         ({"zookeeper__ssl__client__enable": "true"}, "zookeeper.ssl.client.enable", "TLS"),
         ({"control__plane__listener__name": "X"}, "control.plane.listener.name", "none"),  # F-53
         ({"listeners": "CONTROLLER://:9093,PLAINTEXT://:9092"}, "listeners", "PLAINTEXT is not in controller"),

@@ -36,7 +36,7 @@ def test_a_tree_that_does_not_rest_is_never_copied(monkeypatch: pytest.MonkeyPat
 
     async def told() -> Happened:
         driver = a_driver(State.COPYING, session=ensemble.session())
-        driver.config.waived = frozenset()
+        driver.config.waived = ()
         happened = await CopyActs(driver, None).copy()  # type: ignore[arg-type]
         assert driver.now.copy is not None
         assert driver.now.copy.broker_configs == {"1": {"log.cleaner.threads": str(changes)}}

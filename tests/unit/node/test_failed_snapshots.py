@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from migrator.errors import SNAPSHOT_NOT_WRITTEN
+from migrator.errors import SNAPSHOT_NOT_WRITTEN, words_of
 from migrator.node.snapshot_files import SnapshotFiles
 from migrator.wire.codec import UnencodableError
 from migrator.wire.messages.metadata import NoOpRecord
@@ -57,7 +57,7 @@ def test_the_voter_goes_on_and_tells_why(tmp_path: Path, monkeypatch: pytest.Mon
         (finding,) = node.raft.findings
         assert finding.code == SNAPSHOT_NOT_WRITTEN.code
         assert finding.values["end"] == 2
-        assert str(error) in finding.text
+        assert words_of(error) in finding.text
         assert node.fatal == []
         await node.flushed()
         node.follow(a_record_at(2), committed=3)

@@ -9,13 +9,14 @@ import pytest
 from migrator.controller.authorizer import STANDARD_AUTHORIZER
 from migrator.errors import CATALOGUE, Occurrence
 from migrator.node.preflight import check, exit_code, not_looked_at
+from migrator.node.request_limits import ServerLimit
 from migrator.node.storage import MetaProperties, write_meta_properties
 from migrator.zk import paths
 from migrator.zk.pipeline import UNLIMITED
 from migrator.zk.znodes import MigrationZnode, controller_data, migration_data
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
 from tests.support.passwords import KEY, SECRET, encoded
-from tests.support.seeded_tree import SeededTree, acls_json, config_json, token_json
+from tests.support.seeded_tree import SeededTree, acls_json, config_json, state_json, token_json
 
 CLUSTER = "AAAAAAAAQAqAAAAAAAAAAA"
 
@@ -69,10 +70,41 @@ def test_passwords_are_looked_at_with_the_controllers_secret_which_is_one(tmp_pa
     assert "another" not in found[0].text
 
 
+def test_the_files_waivers_count_as_before_a_takeover_and_are_one(tmp_path: Path) -> None:
+    ensemble = a_cluster()
+    for partition in (0, 1):
+        ensemble.create(paths.state("t000000", partition), state_json((1, 2)))
+    assert codes(checked(ensemble)) == ["Z2K-1008", "Z2K-1008"]
+    assert codes(checked(ensemble, a_file(tmp_path))) == ["Z2K-1008", "Z2K-1008"]
+    waived = checked(ensemble, a_file(tmp_path, zk2kraft__waive="t000000-*:100%"))
+    assert (codes(waived), exit_code(waived)) == (["Z2K-1120"], 1)
+    too_few = checked(ensemble, a_file(tmp_path, zk2kraft__waive="t000000-*:50%"))
+    assert (codes(too_few), exit_code(too_few)) == (["Z2K-1008", "Z2K-1008", "Z2K-1121"], 2)
+    first = a_file(tmp_path, zk2kraft__waive="t000000-*")
+    assert codes(checked(ensemble, first, a_file(tmp_path, 3001))) == ["Z2K-1014", "Z2K-1120"]
+    assert codes(checked(ensemble, a_file(tmp_path, zk2kraft__waive="t000000-*:2"))) == [*["Z2K-1008"] * 2, "Z2K-3010"]
+
+
 def test_a_clean_cluster_with_files_that_fit_may_go(tmp_path: Path) -> None:
     files = [a_file(tmp_path, node) for node in (3000, 3001, 3002)]
     found = checked(a_cluster(), *files)
     assert (found, exit_code(found)) == ([], 0)
+
+
+def test_a_zookeeper_server_that_takes_less_than_the_controllers_may_send_is_named(tmp_path: Path) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def answer(connect: str, wanted: int) -> list[ServerLimit]:
+        asked.append((connect, wanted))
+        return [ServerLimit("zk", 300_000), ServerLimit("zk2", 0, "refused")]
+
+    session = a_cluster().session()
+    _, found = check(session, (), UNLIMITED, ask=answer)
+    assert (codes(found), exit_code(found)) == (["Z2K-1115", "Z2K-1116"], 2)
+    files = [a_file(tmp_path, zk2kraft__zookeeper__jute__maxbuffer="300000"), a_file(tmp_path, 3001)]
+    assert codes(check(session, files[:1], UNLIMITED, ask=answer)[1]) == ["Z2K-1116"]
+    assert "Z2K-1115" in codes(check(session, files, UNLIMITED, ask=answer)[1])
+    assert asked == [("zk:2181", 1_048_575), ("zk:2181", 300_000), ("zk:2181", 1_048_575)]
 
 
 def test_a_warning_alone_is_said_and_does_not_block() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.errors import FindingError
+from migrator.errors import REHEARSAL_OUT_UNUSABLE, FindingError
 from migrator.node.rehearsal import rehearse
 from migrator.zk.pipeline import UNLIMITED
 from tests.support.fake_zookeeper import FakeEnsemble
@@ -16,3 +16,12 @@ def test_a_chroot_without_a_cluster_is_not_rehearsed(tmp_path: Path) -> None:
     with pytest.raises(FindingError, match="is the chroot right"):
         rehearse(FakeEnsemble().session(), tmp_path / "copy", UNLIMITED)
     assert not (tmp_path / "copy").exists()
+
+
+def test_a_place_that_holds_something_is_refused_with_what_to_name_instead(tmp_path: Path) -> None:
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / "kept").touch()
+    with pytest.raises(FindingError, match=r"Z2K-6019.*it is not empty") as refused:
+        rehearse(FakeEnsemble().session(), tmp_path / "copy", UNLIMITED)
+    assert refused.value.code == REHEARSAL_OUT_UNUSABLE.code
+    assert "--out" in refused.value.occurrence.finding.remedy

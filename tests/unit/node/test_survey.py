@@ -108,7 +108,7 @@ def test_every_log_in_every_directory_and_every_topic_with_its_id_is_told(networ
     [
         (ConnectionRefusedError("nobody there"), "nobody there"),
         (TimeoutError(), "no answer within 10 s"),
-        (asyncio.IncompleteReadError(b"", 4), "IncompleteReadError"),
+        (asyncio.IncompleteReadError(b"", 4), "the connection was closed"),
         (DescribeLogDirsResponse(error_code=31), "errors [31]"),
         (DescribeLogDirsResponse(results=(a_directory(), a_directory(error=56))), "errors [0, 0, 56]"),
     ],

@@ -72,6 +72,7 @@ class FakeController:
     wishes: dict[str, float] = field(default_factory=dict)
     tells_wishes: bool = True
     refuses: bool = False
+    denials: list[dict[str, Any]] = field(default_factory=list)
     brokers: tuple[int, ...] = (0, 1, 2)
     migration: str = "PRE_MIGRATION"
     pid: int = 4711
@@ -159,6 +160,7 @@ class FakeController:
             },
             "loop_delay_ms": 1.0,
             "connections": {"open": 4, "most": 1000, "without_place": 0},
+            "denials": self.denials,
             "findings": [],
             "driver": {
                 "state": self.state,
@@ -359,6 +361,19 @@ class FakeLauncher:
 
     def words(self, log: str) -> str:
         return self.said
+
+
+def denied(now: float) -> dict[str, Any]:
+    """What a controller says of a peer that its authorizer does not let in."""
+    return {
+        "principal": "User:c",
+        "operation": "ClusterAction",
+        "requests": ["VoteRequest"],
+        "host": "10.0.0.7",
+        "count": 5490,
+        "since": now - 61,
+        "last": now - 0.5,
+    }
 
 
 GREEN_CHECK = {"exit": 0, "topics": 3, "partitions": 12, "brokers": [0, 1, 2], "findings": []}

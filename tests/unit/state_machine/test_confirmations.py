@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from migrator.errors import CONFIRMATION_DISAGREES, SPARK_SAID_NOTHING
+from migrator.errors import AUDIT_PROCESS_ENDED, CONFIRMATION_DISAGREES, SPARK_SAID_NOTHING
 from state_machine import audit_rows
 from state_machine.commands import Result
 from state_machine.gates import takeover_may_begin
@@ -128,6 +128,24 @@ def test_spark_without_a_result_is_said_and_closes_nothing(world: World) -> None
     assert verdict.holds
     assert "Z2K-5003 Spark gave up" in str([check.seen for check in verdict.checks])
     assert SPARK_SAID_NOTHING.code in codes(world)
+
+
+def test_an_audit_that_the_warm_process_did_not_answer_counts_and_is_said_until_the_next_one(world: World) -> None:
+    note = AUDIT_PROCESS_ENDED.found(reason="it ended")
+    runner(world).spark = Result(0, GREEN_AUDIT, "", note)
+
+    async def story() -> None:
+        await world.to_ready()
+        await world.rounds(4)
+        assert confirmation(world).state == "done"
+        assert takeover_may_begin(world.evidence).holds, world.waiting
+        assert AUDIT_PROCESS_ENDED.code in codes(world)
+        runner(world).spark = Result(0, GREEN_AUDIT, "")
+        await world.rounds(8, seconds=60.0)
+        await world.rounds(3)
+
+    asyncio.run(story())
+    assert AUDIT_PROCESS_ENDED.code not in codes(world)
 
 
 def test_a_large_rehearsal_is_judged_by_spark_alone(world: World) -> None:
