@@ -14,17 +14,15 @@ from typing import Any
 
 import pytest
 
-from migrator.audit.warm_process import MARK, living
+from migrator.audit.warm_process import MARK, OOM_SCORE, living
 from state_machine.commands import CHILDREN_NICE, Result
-from state_machine.service import open_service
-from state_machine.settings import Settings
 from state_machine.warm_audits import LOG, SCRATCH, WarmAudits
-from tests.unit.state_machine.test_children import wait_until
+from tests.unit.state_machine import test_children
 
 STAND_IN = """
 import json, os, signal, subprocess, sys, time
 from pathlib import Path
-from migrator.audit.warm_process import answer_audits, run
+from migrator.audit.warm_process import DATA_BYTES_MAX, answer_audits, run
 
 words = sys.argv[1:]
 options = dict(zip(words[1::2], words[2::2]))
@@ -51,6 +49,8 @@ def work(pipe):
             os.kill(os.getpid(), signal.SIGKILL)
         if what == "raises":
             raise ValueError("a fault of ours")
+        if what == "greedy":
+            bytearray(DATA_BYTES_MAX + 1)
         if what == "garbage":
             pipe.answers.write(b"Exception in thread main" + bytes([10]))
             pipe.answers.flush()
@@ -64,11 +64,17 @@ def work(pipe):
         if what == "half":
             time.sleep(0.3)
         (notes / f"ended-{what}-{time.monotonic_ns()}").touch()
-        return 1, json.dumps({"words": words, "start": start, "nice": os.nice(0)})
+        score = int(Path("/proc/self/oom_score_adj").read_text())
+        return 1, json.dumps({"words": words, "start": start, "nice": os.nice(0), "score": score})
     answer_audits(pipe, answer, idle_s=float(options["--idle"]), between=lambda: None)
 
 run(work, home)
 """
+
+
+def wait_until(true: Callable[[], object]) -> None:
+    """On a machine that is busy, too."""
+    test_children.wait_until(true, 120)
 
 
 @dataclass
@@ -142,6 +148,7 @@ def test_audits_one_after_the_other_are_answered_by_one_process_of_low_priority(
         assert (first.exit_code, first.words, first.note) == (1, "", None)
         assert (first.document["start"], second.document["start"]) == (1, 1)
         assert first.document["nice"] == max(CHILDREN_NICE, os.nice(0))
+        assert first.document["score"] >= OOM_SCORE
         words = ["audit", "-z", "b", "--engine", "spark", "--master", "local[2]", "--controller", "file", "--json"]
         assert second.document["words"] == words
         assert stage.fresh.runs == []
@@ -178,6 +185,7 @@ def test_a_process_that_dies_in_an_audit_is_started_again_and_begins_anew(stage:
     [
         ("dies", "Z2K-5003 no memory"),
         ("raises", "ValueError: a fault of ours"),
+        ("greedy", "MemoryError"),
         ("garbage", "gave no answer"),
         ("another", "answered request 7 in place of 1"),
     ],
@@ -302,6 +310,9 @@ def test_a_service_starts_the_process_only_for_sparks_sake_and_after_it_serves(
     engine: Any, starts: bool, tmp_path: Path
 ) -> None:
     """The tests of the API open a service too; none of them is to start Spark."""
+    from state_machine.service import open_service  # here, because services of other tests import this module
+    from state_machine.settings import Settings
+
     service = open_service(Settings(directory=tmp_path, audit_engine=engine))
     scratch = tmp_path / SCRATCH
     assert not scratch.exists()
@@ -340,7 +351,7 @@ def test_kill_9_of_the_service_leaves_nothing(when: str, tmp_path: Path) -> None
         [sys.executable, "-c", SERVICE, str(tmp_path), when], cwd=root, env={**os.environ, "PYTHONPATH": str(root)}
     )
     notes, scratch = tmp_path / "notes", tmp_path / SCRATCH
-    wait_until(lambda: (notes / "ready").exists() or list(notes.glob("asked-sleeps-*")), 30)
+    wait_until(lambda: (notes / "ready").exists() or list(notes.glob("asked-sleeps-*")))
     assert len(living(str(scratch))) == 2
     service.kill()
     service.wait()
