@@ -1052,8 +1052,13 @@ CONFIG_MISSING = Finding(
     code="Z2K-3011",
     says="{file}: {key} is missing ({reason}).",
     means="A controller cannot start without it.",
-    remedy="Add the key, which a stock Kafka controller needs as well. Where it says (the file itself): name a file "
-    "that exists and that this user may read.",
+    remedy="Add the key, which a stock Kafka controller needs as well.",
+)
+CONFIG_UNREADABLE = Finding(
+    code="Z2K-3017",
+    says="{file} cannot be read: {reason}.",
+    means="What a controller would do is not known, so nothing is started with it.",
+    remedy="Name the properties file of a controller that exists and that this user may read.",
 )
 DIRECTORY_UNUSABLE = Finding(
     code="Z2K-3012",

@@ -168,7 +168,7 @@ def notes(report: DemoReport) -> list[str]:
 
 def _not_waited_for(audit: dict[str, Any]) -> bool:
     """Spark's second opinion on a rehearsal ends when the takeover begins; the audits of dual-write are not its."""
-    return audit["purpose"] == CONFIRMATION and audit["state"] == "stopped"
+    return (audit["purpose"], audit["state"]) == (CONFIRMATION, "stopped")
 
 
 def not_measured(window: Window) -> list[str]:

@@ -23,7 +23,7 @@ from migrator.controller.mutation_quotas import WINDOW_S, WINDOWS
 from migrator.driver.divergence import BLOCK, POLICIES, Limits
 from migrator.driver.settings import ControllerSettings
 from migrator.driver.waivers import Waiver, parse_waiver
-from migrator.errors import CONFIG_MISSING, CONFIG_NOT_HONOURED, words_of
+from migrator.errors import CONFIG_MISSING, CONFIG_NOT_HONOURED, CONFIG_UNREADABLE, words_of
 from migrator.model.values import Listener, SecurityProtocol
 from migrator.node.encoder_config import read_encoder
 from migrator.node.log_store import SEGMENT_MS
@@ -148,11 +148,11 @@ def controller_settings(config: NodeConfig) -> ControllerSettings:
 
 
 def read_config(path: Path) -> NodeConfig:
-    """Read and check a file. Raises Z2K-3010 or Z2K-3011 naming file and key."""
+    """Read and check a file. Raises Z2K-3017 when it cannot be read, Z2K-3010 or Z2K-3011 naming file and key."""
     try:
         text = path.read_bytes().decode("latin-1")  # as Java reads properties
     except OSError as error:
-        raise CONFIG_MISSING.error(file=str(path), key="(the file itself)", reason=str(error)) from error
+        raise CONFIG_UNREADABLE.error(file=str(path), reason=words_of(error)) from error
     return parse_config(text, str(path))
 
 
@@ -160,7 +160,7 @@ def parse_config(text: str, file: str = "controller.properties") -> NodeConfig:
     try:
         given = {key: value.strip() for key, value in javaproperties.loads(text).items()}
     except ValueError as error:  # an escape that Java does not read either
-        raise CONFIG_MISSING.error(file=file, key="(the file itself)", reason=words_of(error)) from error
+        raise CONFIG_UNREADABLE.error(file=file, reason=words_of(error)) from error
     return _Parser(file, given).config()
 
 

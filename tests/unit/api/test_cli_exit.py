@@ -62,7 +62,7 @@ def test_an_audit_whose_controllers_file_cannot_be_read_did_not_read_all(
     assert exit_code("audit", "-z", "zk:2181", "--kraft", "/log", "--controller", file, "--json") == 2
     report = json.loads(capsys.readouterr().out)
     assert report["same"] is False
-    assert [each["rule"] for each in report["differences"]] == ["Z2K-3011"]
+    assert [each["rule"] for each in report["differences"]] == ["Z2K-3017"]
     assert all(each["not_read"] for each in report["families"])
 
 

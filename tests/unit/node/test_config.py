@@ -92,7 +92,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
     file = tmp_path / "controller.properties"
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(FindingError, match=r"Z2K-3011.*the file itself"):
+    with pytest.raises(FindingError, match=r"Z2K-3017 .*controller.properties cannot be read"):
         read_config(file)
 
 

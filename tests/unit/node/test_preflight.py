@@ -279,7 +279,7 @@ def test_what_was_not_looked_at_is_said(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_named_and_the_others_are_checked(tmp_path: Path) -> None:
     bad = a_file(tmp_path, 3001, zookeeper__metadata__migration__enable="false")
     found = checked(a_cluster(), tmp_path / "absent.properties", bad)
-    assert codes(found) == ["Z2K-3011", "Z2K-1014"]
+    assert codes(found) == ["Z2K-3017", "Z2K-1014"]
 
 
 def test_what_blocks_comes_before_what_warns() -> None:

@@ -122,4 +122,4 @@ def test_another_directory_than_the_files_is_refused(tmp_path: Path) -> None:
 def test_a_missing_file_is_a_fault(tmp_path: Path) -> None:
     inventory = an_inventory(tmp_path)
     Path(inventory.controllers[0].properties).unlink()
-    assert "Z2K-3011" in fault(inventory)
+    assert "Z2K-3017" in fault(inventory)
