@@ -247,11 +247,27 @@ def test_a_leader_without_room_for_a_snapshot_goes_on_and_tells_of_it_until_ther
         assert (leading(ours), leader.status()["quorum"]["epoch"]) == (leader.spec.node_id, epoch)
 
 
-def change_quotas(leader: OurController, limit: float) -> int:
+@pytest.mark.skipif(os.geteuid() != 0, reason="a small disk is mounted, which root may")
+def test_snapshots_that_fill_every_disk_end_no_controller(laboratory: Laboratory) -> None:
+    """They took the last room, and the leader ended when its log could not grow (Z2K-3121)."""
+    often = {"metadata.log.max.record.bytes.between.snapshots": 2_000}
+    with three_of_ours(laboratory, extra=often) as ours, small_disk(ours[0]), small_disk(ours[1]), small_disk(ours[2]):
+        leader = start(ours)
+        assert_goes_on(leader)
+        epoch = leader.status()["quorum"]["epoch"]
+        for group in range(150):  # each with a snapshot of everything: some 20 MiB in all, on disks of 8 MiB
+            change_quotas(leader, 1.0, group)
+        assert all(each.is_running for each in ours)
+        assert [findings(each) for each in ours] == [[SNAPSHOT_NOT_WRITTEN.code]] * 3
+        assert_goes_on(leader)
+        assert (leading(ours), leader.status()["quorum"]["epoch"]) == (leader.spec.node_id, epoch)
+
+
+def change_quotas(leader: OurController, limit: float, group: int = 0) -> int:
     """As an administrator does, of 40 users in one request: over 2,000 bytes of records. The high watermark then."""
     entries = tuple(
         AlterClientQuotasEntry(
-            (ClientQuotaEntity(entity_type="user", entity_name=f"user-{number}"),),
+            (ClientQuotaEntity(entity_type="user", entity_name=f"user-{group}-{number}"),),
             (ClientQuotaOp("producer_byte_rate", limit),),
         )
         for number in range(40)
