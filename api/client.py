@@ -302,9 +302,16 @@ def status_lines(view: dict[str, Any]) -> list[str]:
     lines += [broker_line(each) for each in view["brokers"]]
     lines += [divergence_line(view["dual_write"])] if view["dual_write"] else []
     lines += [audit_line(view["audit_schedule"], now)] if view["audit_schedule"] else []
-    lines += [f"{each['code']}  {each['says']}" for each in view["findings"]]
+    lines += [line for group in view["finding_groups"] for line in group_lines(group)]
     lines += [f"looked  {span(now - view['looked_at'])} ago"] if view["looked_at"] else ["looked  not yet"]
     return [*lines, f"undo from here  {undo['command'] or dash(None)}: {undo['does']}; lost: {undo['lost']}"]
+
+
+def group_lines(group: dict[str, Any]) -> list[str]:
+    """Open findings of one code: the first few, and where all of them are."""
+    lines = [f"{each['code']}  {each['says']}" for each in group["first"]]
+    more = group["count"] - len(lines)
+    return [*lines, f"  and {more:,} more of {group['code']}; all are on {group['page']}"] if more else lines
 
 
 def denial_line(node: int, denial: dict[str, Any], now: float) -> str:

@@ -333,6 +333,18 @@ class FindingView(BaseModel):
     last_seen: float = Field(description="when it was seen last")
 
 
+class FindingGroupView(BaseModel):
+    """Open findings of one code: 200 partitions that are not whole are one problem, not 200."""
+
+    code: str = Field(description="the findings' code")
+    severity: Literal["blocks", "warns"] = Field(description="what they do to a gate")
+    count: int = Field(description="how many there are")
+    first: list[FindingView] = Field(description="the first few of them")
+    remedies: list[str] = Field(description="what to do")
+    since: float = Field(description="when the first of them was seen first")
+    page: str = Field(description="address of the page with all of them")
+
+
 class UndoView(BaseModel):
     command: str = Field(description="what to type; empty when nothing can or need be undone")
     does: str = Field(description="what that does")
@@ -364,7 +376,8 @@ class MigrationView(BaseModel):
     brokers: list[BrokerView] = Field(description="readiness of every broker")
     quorum: list[ControllerView] = Field(description="our controllers")
     dual_write: DualWriteView | None = Field(description="how far ZooKeeper is behind; none before dual-write")
-    findings: list[FindingView] = Field(description="open findings")
+    findings: list[FindingView] = Field(description="open findings, at most 200")
+    finding_groups: list[FindingGroupView] = Field(description="all open findings, by code, with the first few of each")
     audits: list[AuditView] = Field(description="the last audits, newest first")
     audit_schedule: AuditScheduleView | None = Field(description="audits by a schedule; none outside dual-write")
     events: list[EventView] = Field(description="every transition, oldest first")

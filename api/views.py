@@ -23,6 +23,7 @@ from api.models import (
     EdgeView,
     EventView,
     FamilyView,
+    FindingGroupView,
     FindingView,
     MigrationLine,
     MigrationView,
@@ -37,7 +38,7 @@ from migrator.model.verdict import Verdict
 from state_machine.audit_rows import audits
 from state_machine.evidence import brokers_seen, evidence
 from state_machine.gates import BrokerSeen, Evidence, Holder, standing
-from state_machine.looks import backups, findings, nodes
+from state_machine.looks import Group, backups, finding_groups, findings, nodes
 from state_machine.observe import Observation, ZooKeeperSeen
 from state_machine.phases import (
     CHANGE,
@@ -57,6 +58,8 @@ from state_machine.tables import AuditRun, FindingRow, Migration, PhaseEvent, Wi
 from state_machine.undo import UNDO
 
 AUDITS_SHOWN: Final = 8
+FINDINGS_SHOWN: Final = 3
+"""Of one code, as `zk2kraft check` prints them."""
 WISHES_SHOWN: Final = 20
 SERVICE_SIGNALS: Final = (Signal.QUORUM_FORMED, Signal.BROKERS_JOINED, Signal.RELEASED, Signal.ADOPTED)
 WITHOUT_CONTROLLERS: Final = (Phase.CREATED, Phase.PREFLIGHT, Phase.ROLLED_BACK)
@@ -97,6 +100,7 @@ def migration_view(store: Store, migration_id: int, now: float) -> MigrationView
         quorum=controller_views(snapshot),
         dual_write=dual_write_view(snapshot.observation),
         findings=[finding_view(each) for each in findings(store, migration_id, only_open=True)],
+        finding_groups=[group_view(row.id, each) for each in finding_groups(store, migration_id, FINDINGS_SHOWN)],
         audits=[audit_view(each) for each in audits(store, migration_id, limit=AUDITS_SHOWN)],
         audit_schedule=audit_schedule_view(snapshot, seen),
         events=[event_view(each) for each in events],
@@ -416,6 +420,19 @@ def finding_view(row: FindingRow) -> FindingView:
             "first_seen": row.first_seen,
             "last_seen": row.last_seen,
         }
+    )
+
+
+def group_view(migration_id: int, group: Group) -> FindingGroupView:
+    first = [finding_view(each) for each in group.first]
+    return FindingGroupView(
+        code=group.code,
+        severity=first[0].severity,
+        count=group.count,
+        first=first,
+        remedies=list(dict.fromkeys(each.remedy for each in first)),
+        since=group.since,
+        page=f"/migrations/{migration_id}/findings/{group.code}",
     )
 
 

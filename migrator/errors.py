@@ -131,6 +131,8 @@ def _shown(value: Any) -> Any:
             return _shown(sorted(value, key=str))
         case list() | tuple() if not all(isinstance(item, int) for item in value):
             return ", ".join(str(_shown(item)) for item in value)
+        case tuple():
+            return list(value)
         case _:
             return value
 

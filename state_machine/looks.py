@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from sqlalchemy import Table, select, update
+from sqlalchemy import Table, func, select, update
 from sqlalchemy.orm import Session
 
-from migrator.errors import CATALOGUE, Occurrence
+from migrator.errors import CATALOGUE, Occurrence, Severity
 from state_machine.observe import Observation
 from state_machine.store import LOOK, Store, a_cursor, a_node, find_migration, note_cluster
 from state_machine.tables import Backup, FindingRow, Migration, Node, Sight
@@ -84,11 +84,40 @@ def record_outcome(store: Store, migration_id: int, outcome: Outcome, *, at: flo
         _record_findings(session, migration_id, {"service": [Told.of(each) for each in outcome.problems]}, at)
 
 
-def findings(store: Store, migration_id: int, *, only_open: bool = False, limit: int = 200) -> list[FindingRow]:
-    """Open ones first, then those seen last."""
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Open findings of one code. first: the earliest few of them. since: when the earliest was seen first."""
+
+    code: str
+    count: int
+    since: float
+    first: tuple[FindingRow, ...]
+
+
+def finding_groups(store: Store, migration_id: int, shown: int) -> list[Group]:
+    """Those that block first, then as they were found. shown: how many rows of each."""
+    table = FindingRow.__table__.c
+    opened = (table.migration_id == migration_id, table.open)
+    query = select(table.code, func.count(), func.min(table.first_seen)).where(*opened).group_by(table.code)
+    groups = []
+    with store.reading() as session:
+        find_migration(session, migration_id)
+        for code, count, since in session.execute(query).all():
+            rows = select(FindingRow).where(*opened, FindingRow.code == code).order_by(FindingRow.id).limit(shown)
+            groups.append(Group(code, count, since, tuple(session.scalars(rows))))
+    seen = [each for each in groups if each.first]  # the last of a code may be closed between the two questions
+    return sorted(seen, key=lambda each: (each.first[0].severity != Severity.BLOCKS, each.since, each.code))
+
+
+def findings(
+    store: Store, migration_id: int, *, only_open: bool = False, code: str | None = None, limit: int = 200
+) -> list[FindingRow]:
+    """Open ones first, then those seen last. code: only those of this one."""
     query = select(FindingRow).where(FindingRow.migration_id == migration_id)
     if only_open:
         query = query.where(FindingRow.open)
+    if code is not None:
+        query = query.where(FindingRow.code == code)
     with store.reading() as session:
         find_migration(session, migration_id)
         order = (FindingRow.open.desc(), FindingRow.last_seen.desc(), FindingRow.id)

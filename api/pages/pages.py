@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends
+from fastapi import Path as PathParameter
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
 from pydantic import ValidationError
@@ -25,9 +26,10 @@ from api.pages.forms import form_of, render, templates
 from api.rest.actions import ask, order, record
 from api.rest.parts import Number, Parts, ServiceParts
 from api.rest.problems import invalid, problem
-from api.views import audit_view, migration_line, migration_view
+from api.views import audit_view, finding_view, migration_line, migration_view
 from migrator.errors import NO_SUCH_THING, NOT_CONFIRMED, FindingError
 from state_machine import audit_rows
+from state_machine.looks import findings
 from state_machine.phases import HOLD, PEOPLE, RESUME
 
 router = APIRouter(include_in_schema=False)
@@ -35,6 +37,10 @@ router = APIRouter(include_in_schema=False)
 STYLE: Final = Path(__file__).parent.parent / "templates" / "style.css"
 NAMES: Final = {**{word: signal.value for signal, word in PEOPLE.items()}, "hold": HOLD, "resume": RESUME}
 DIFFERENCES_SHOWN: Final = 500
+FINDINGS_SHOWN: Final = 5_000
+"""On one page; a browser takes that many rows."""
+
+Code = Annotated[str, PathParameter(pattern=r"^Z2K-\d{4}$")]
 
 templates.globals |= {
     "help": {name: field.description for name, field in MigrationView.model_fields.items()},
@@ -75,6 +81,19 @@ def show_migration(parts: ServiceParts, number: Number) -> Response:
     except FindingError as error:
         return _problem_page(problem(error, f"/migrations/{number}"), "/")
     return render("migration.html", view=view, now=view.now)
+
+
+@router.get("/migrations/{number}/findings/{code}")
+def show_findings(parts: ServiceParts, number: Number, code: Code) -> Response:
+    """Every open finding of one code. It does not renew itself."""
+    try:
+        rows = findings(parts.store, number, only_open=True, code=code, limit=FINDINGS_SHOWN)
+        name = parts.store.snapshot(number).migration.name
+    except FindingError as error:
+        return _problem_page(problem(error, f"/migrations/{number}"), "/")
+    views = [finding_view(row) for row in rows]
+    now, limit = parts.clock(), FINDINGS_SHOWN
+    return render("findings.html", number=number, name=name, code=code, rows=views, limit=limit, now=now)
 
 
 @router.get("/migrations/{number}/steps/{word}")

@@ -142,9 +142,12 @@ def get_findings(
     parts: ServiceParts,
     number: Number,
     only_open: Annotated[bool, Query(description="leave out those that are not seen any more")] = False,
+    code: Annotated[str | None, Query(max_length=20, description="only those of this code")] = None,
+    limit: Annotated[int, Query(ge=1, le=10_000, description="how many at most")] = 200,
 ) -> Page[FindingView]:
     """Findings, open ones first."""
-    return Page(items=[finding_view(row) for row in findings(parts.store, number, only_open=only_open)])
+    rows = findings(parts.store, number, only_open=only_open, code=code, limit=limit)
+    return Page(items=[finding_view(row) for row in rows])
 
 
 @router.get("/{number}/events", responses=described(404, 422))

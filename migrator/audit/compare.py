@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -57,6 +57,9 @@ VERSION_LAGS: Final = "the version of the state znode is behind the partition ep
 MARGIN: Final = "producer id margin of the copy"
 
 MOVED_ON: Final = "ZooKeeper changed it after the rehearsal was read"
+
+LAG: Final = "dual-write lag"
+"""How a rule begins by which ZooKeeper has what the log said when it was read, and the log says more by now."""
 
 EVERY_FAMILY: Final = "every family"
 """The family of a difference that says why a whole side was not read."""
@@ -212,6 +215,12 @@ def _version_lags(each: Difference) -> bool:
     return bool(each.zookeeper < each.log)
 
 
+class Postpones(Protocol):
+    """Takes keys that are to be compared once more, before they count."""
+
+    def takes(self, family: str, key: str, *, equal: bool) -> bool: ...
+
+
 @dataclass(slots=True)
 class Comparison:
     """Counts and differences of one audit in the making."""
@@ -221,17 +230,23 @@ class Comparison:
     differences: list[Difference] = field(default_factory=list)
     expected: list[Difference] = field(default_factory=list)
     seal: Seal = field(default_factory=Seal)
+    pending: Postpones | None = None
 
     def add(self, family: str, key: str, zookeeper: Facts | None, log: Facts | None, mzxid: int = -1) -> None:
         """Compare one key. mzxid: when ZooKeeper last changed it."""
+        if self.pending is not None and self.pending.takes(family, key, equal=zookeeper == log):
+            return
         if zookeeper == log:
             self.counts[family].count(Outcome.EQUAL)
             return
         if family in HOLD_SECRETS:
             zookeeper, log = self._sealed(zookeeper), self._sealed(log)
-        outcome, found = judge(family, key, zookeeper, log, self.rules, mzxid)
+        self.note(family, *judge(family, key, zookeeper, log, self.rules, mzxid))
+
+    def note(self, family: str, outcome: Outcome, found: list[Difference]) -> None:
+        """A key that was judged."""
         self.counts[family].count(outcome)
-        if outcome is Outcome.DIFFERENT:
+        if outcome in (Outcome.DIFFERENT, Outcome.NOT_READ):
             self.differences += found
         else:
             self.expected += found
@@ -274,6 +289,11 @@ def judge(
     if unexpected:
         return Outcome.DIFFERENT, unexpected
     return (Outcome.EXPECTED if found else Outcome.EQUAL), found
+
+
+def lag(changes: int, offset: int) -> str:
+    """changes: of the key, which ZooKeeper does not have yet. offset: of the last one."""
+    return f"{LAG}: the log is ahead by {changes} change{'s' * (changes > 1)} of this key, the last at offset {offset}"
 
 
 def unread_key(family: str, key: str, reason: str) -> Difference:

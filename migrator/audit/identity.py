@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import javaproperties
 
-from migrator.audit.compare import Report, unread_report
+from migrator.audit.compare import NOT_A_COPY, Report, Rules, unread_report
 from migrator.audit.log_plan import is_directory
 from migrator.audit.normalise import PRODUCER_IDS
 from migrator.errors import AUDIT_CANNOT_READ
@@ -41,6 +41,11 @@ def refuse_foreign_log(tree: dict[str, Any], kraft: str) -> None:
     if in_zookeeper and in_log and in_zookeeper != in_log:
         reason = f"it belongs to cluster {in_log}, and ZooKeeper holds cluster {in_zookeeper}"
         raise AUDIT_CANNOT_READ.error(what=kraft, reason=reason)
+
+
+def follows_the_log(tree: dict[str, Any], rules: Rules) -> bool:
+    """Whether `/migration` says how far ZooKeeper has this log: in dual-write, and not of a rehearsal."""
+    return bool(tree["dual_write"]) and not rules.producer_id_margin and rules.copied_zxid == NOT_A_COPY
 
 
 def _is_identified(cluster_id: str | None, kraft: str) -> bool:

@@ -86,9 +86,12 @@ class LiveLog:
         raise AUDIT_CANNOT_READ.error(what=self._addresses, reason=reason)
 
     def _rest(self, reader: _Reader, epoch: int) -> Iterator[bytes]:
-        while True:
+        """Up to what is committed when it begins: a log that grows all the time would have no end."""
+        until = -1
+        while until < 0 or self.next_offset < until:
             answer = reader.fetch(epoch, self.next_offset, self._last_epoch)
             _refuse_error(answer, self.next_offset)
+            until = answer.high_watermark if until < 0 else until
             chunk = self._whole_batches(bytes(answer.records or b""), answer.high_watermark)
             if not chunk:
                 return

@@ -16,13 +16,13 @@ from typing import Any, Final
 import msgspec
 
 from migrator.audit.log_source import MARKERS, records_of
+from migrator.audit.log_states import NO_OFFSET, Key, LogStates, subject_of_key
 from migrator.audit.normalise import (
     PARTITIONS,
     PRODUCER_IDS,
     PRODUCER_IDS_KEY,
     RESOURCES,
     TOPICS,
-    LogFacts,
     id_text,
     partition_key,
 )
@@ -34,7 +34,6 @@ from migrator.audit.rows import (
     SideRow,
     not_read,
     subject_of,
-    topic_subject,
 )
 from migrator.audit.seal import Seal
 from migrator.audit.security_facts import ACLS, SECURITY_RECORDS, Change, change_of
@@ -138,8 +137,9 @@ def _json(record: Message | Change) -> str:
 class Fold:
     """Folds the committed records of some subjects, given in log order, to their rows."""
 
-    def __init__(self) -> None:
-        self._facts = LogFacts()
+    def __init__(self, low: int = NO_OFFSET) -> None:
+        """low: what keys said since this offset is kept too (log_states.py)."""
+        self.states = LogStates(low)
         self._touched: dict[tuple[str, str], int] = {}
         self._problem: SideRow | None = None
 
@@ -149,32 +149,30 @@ class Fold:
             return
         record = _DECODERS[kind].decode(data)
         try:
-            if isinstance(record, Change):
-                self._touched[record.family, self._facts.security.put(record)] = offset
-                return
-            self._facts.apply(record)
+            touched = self._touches(record, subject)
+            self.states.take(offset, record)
         except FindingError as error:
             self._problem = not_read(f"the log at offset {offset}", error.occurrence.text)
             return
-        self._touched[_touches(record, subject)] = offset
+        self._touched[touched] = offset
 
     def rows(self) -> Iterator[SideRow]:
         if self._problem is not None:
             yield self._problem
             return
-        for family, key, facts in self._facts.rows():
-            subject = topic_subject(key.rpartition("-")[0]) if family == PARTITIONS else subject_of(family, key)
-            yield SideRow(family, key, subject, facts, self._touched.get((family, key), -1))
+        for family, key, facts in self.states.facts.rows():
+            yield SideRow(family, key, subject_of_key((family, key)), facts, self._touched.get((family, key), -1))
 
-
-def _touches(record: Message, subject: str) -> tuple[str, str]:
-    """The key that a record changes. subject: of the topic, which records about partitions do not name."""
-    match record:
-        case PartitionRecord() | PartitionChangeRecord():
-            return PARTITIONS, partition_key(subject.removeprefix(TOPIC_SUBJECT), record.partition_id)
-        case ConfigRecord():
-            return _FAMILY_OF_RESOURCE[record.resource_type], record.resource_name
-        case ProducerIdsRecord():
-            return PRODUCER_IDS, PRODUCER_IDS_KEY
-        case _:
-            return TOPICS, subject.removeprefix(TOPIC_SUBJECT)
+    def _touches(self, record: Message | Change, subject: str) -> Key:
+        """The key that a record changes. subject: of the topic, which records about partitions do not name."""
+        match record:
+            case Change():
+                return record.family, self.states.facts.security.path_of(record)
+            case PartitionRecord() | PartitionChangeRecord():
+                return PARTITIONS, partition_key(subject.removeprefix(TOPIC_SUBJECT), record.partition_id)
+            case ConfigRecord():
+                return _FAMILY_OF_RESOURCE[record.resource_type], record.resource_name
+            case ProducerIdsRecord():
+                return PRODUCER_IDS, PRODUCER_IDS_KEY
+            case _:
+                return TOPICS, subject.removeprefix(TOPIC_SUBJECT)

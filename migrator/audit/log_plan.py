@@ -86,6 +86,23 @@ def plan_log(path: Path, split_bytes: int = SPLIT_BYTES, *, since: int | None = 
     return LogPlan(walk.splits, walk.offset, walk.epoch, walk.records)
 
 
+def splits_behind(before: LogPlan, now: LogPlan) -> list[LogSplit] | None:
+    """What a plan has that an earlier one of the same directory did not; None where it is no longer the same log."""
+    kept = before.splits[:-1]
+    if not before.splits or now.splits[: len(kept)] != kept or len(now.splits) <= len(kept):
+        return None
+    last, grown = before.splits[-1], now.splits[len(kept)]
+    if (last.file, last.start) != (grown.file, grown.start) or grown.end < last.end:
+        return None
+    more = [msgspec.structs.replace(grown, start=last.end)] if grown.end > last.end else []
+    return [*more, *now.splits[len(kept) + 1 :]]
+
+
+def begins_at(plan: LogPlan) -> int:
+    """Of the log's snapshot, the last offset that it stands for; -1 of a log that has all its records."""
+    return plan.splits[0].snapshot_offset if plan.splits else -1
+
+
 def read_split(split: LogSplit) -> Iterator[Batch]:
     """The batches of a split, each with its checksum verified."""
     try:

@@ -29,12 +29,17 @@ class CommittedRecords:
     """Resolves transactions: yields records outside of them at once, those inside at their end or never."""
 
     def __init__(self) -> None:
+        self.at = -1
+        """The offset from which on the record that was yielded last counts."""
+        self.snapshot_offset = -1
+        """Of the records that are taken, where they are of a snapshot: all count from the last offset in it."""
         self.offset = -1
         self.epoch = -1
         self._open: list[Message] | None = None
 
     def take(self, batch: Batch) -> Iterator[Message]:
         for offset, record in records_of(batch):
+            self.at = offset if self.snapshot_offset < 0 else self.snapshot_offset
             if isinstance(record, MARKERS):
                 yield from self._mark(record, offset)
             elif self._open is not None:
@@ -101,6 +106,7 @@ def read_directory(path: Path, into: CommittedRecords) -> Iterator[Message]:
 
 def read_planned(plan: LogPlan, into: CommittedRecords) -> Iterator[Message]:
     for split in plan.splits:
+        into.snapshot_offset = split.snapshot_offset
         for batch in read_split(split):
             yield from into.take(batch)
     into.offset, into.epoch = plan.offset, plan.epoch

@@ -225,6 +225,12 @@ class LogFacts:
         topic_id = self._ids.get(name)
         return {} if topic_id is None else self._partitions[topic_id]
 
+    def name_of(self, topic_id: bytes) -> str | None:
+        return self._names.get(topic_id)
+
+    def config(self, family: str, name: str) -> Facts | None:
+        return dict(self._configs.get((RESOURCES[family], name), {})) or None
+
     def configs(self, family: str) -> Mapping[str, Facts]:
         """By topic name or broker id ("" is all brokers); resources without values are left out."""
         wanted = RESOURCES[family]

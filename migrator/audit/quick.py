@@ -1,21 +1,25 @@
 """The quick audit: in process, in one pass over ZooKeeper, against facts of the log held in memory.
 
 In:   a ZooKeeper session of its own, and `LogFacts`.
-Out:  a `Report`. Of a live cluster a difference counts when two looks at both sides, one after the other, show it.
+Out:  a `Report`. Of a cluster in dual-write every key is judged by what the log said while it was read (log_states.py):
+      what changed meanwhile, or differs, is read once more between two readings of `/migration`. A difference counts
+      when two looks at both sides, one after the other, show it.
 Elsewhere: the same question asked by Spark (spark_job.py), with a memory by the commit that waits for it (proofs.py).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Set
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
 
-from migrator.audit.compare import LOOKS_MAX, Comparison, Difference, Report, Rules, report
+from migrator.audit.compare import LOOKS_MAX, Comparison, Difference, Outcome, Report, Rules, report
 from migrator.audit.kept_reading import kept_facts
+from migrator.audit.log_states import NO_OFFSET, Key, LogStates, subject_of_key
 from migrator.audit.normalise import (
     BROKER_CONFIGS,
     PARTITIONS,
@@ -30,16 +34,19 @@ from migrator.audit.passwords import PasswordReader
 from migrator.audit.rows import SideRow
 from migrator.audit.seal import Seal
 from migrator.audit.security_facts import SECURITY_FAMILIES
+from migrator.audit.subjects import JudgedKey, judge_subject, moved_keys, sealed_facts, sealed_row
 from migrator.audit.zk_source import (
     Reader,
     Session,
     TopicRows,
     config_names,
     config_rows,
+    mirrored_offset,
     order_rows,
     producer_id_row,
     security_paths,
     security_rows,
+    subject_rows,
     topic_names,
     topic_rows,
     unassigned_partitions,
@@ -50,6 +57,10 @@ from migrator.zk.pipeline import UNLIMITED, ReadLimits
 
 SETTLE_S: Final = 0.5
 """Between two looks: more than a healthy dual-write is behind (0.4 s)."""
+
+
+ReadLog = Callable[[int], tuple[LogStates, dict[str, int]]]
+"""Takes the offset since which states are kept; gives them, and the position up to which they go."""
 
 
 def facts_of_values(values: Iterable[bytes]) -> LogFacts:
@@ -71,15 +82,17 @@ def compare_sides(
     limits: ReadLimits = UNLIMITED,
     seal: Seal | None = None,
     passwords: PasswordReader | None = None,
+    pending: Pending | None = None,
 ) -> Comparison:
     """One pass over everything. ZooKeeper is read after `sync`, so that it is not older than the question.
 
     passwords: what decodes those of brokers; without it a broker that has one is not read.
+    pending:   takes what differs, and what the log changed meanwhile; neither is counted.
     """
     session.sync()
     topics = topic_names(session)
     known = replace(rules, topics=frozenset(topics) | frozenset(log.topics()))
-    comparison = Comparison(known, seal=seal or Seal())
+    comparison = Comparison(known, seal=seal or Seal(), pending=pending)
     on_both = compare_topics(session, log, topics, comparison, limits)
     for row in unassigned_partitions(session, topics, limits):
         comparison.add(row.family, row.key, row.facts, None)
@@ -91,30 +104,39 @@ def compare_sides(
 
 def quick_audit(
     session: Session,
-    read_log: Callable[[], tuple[LogFacts, dict[str, int]]],
+    read_log: ReadLog,
     *,
     rules: Rules = Rules(),  # noqa: B008  (frozen)
     limits: ReadLimits = UNLIMITED,
     settle_s: float = SETTLE_S,
     zk: dict[str, Any] | None = None,
     passwords: PasswordReader | None = None,
+    follows: bool = False,
 ) -> Report:
-    """Audit a live or resting cluster. zk: what the report says of the tree. passwords: as in `compare_sides`."""
+    """Audit a live or resting cluster. zk: what the report says of the tree. passwords: as in `compare_sides`.
+
+    follows: `/migration` says how far ZooKeeper has this log.
+    """
     started = time.monotonic()
     seal = kept_facts(rules.read).seal if rules.read else Seal()
-    log, position = read_log()
+    log, position = read_log(mirrored_offset(session) if follows else NO_OFFSET)
     read = time.monotonic()
-    comparison = compare_sides(session, log, rules, limits, seal, passwords)
+    pending = Pending.of(log) if follows else None
+    comparison = compare_sides(session, log.facts, rules, limits, seal, passwords, pending)
     compared = time.monotonic()
-    for _ in range(1, LOOKS_MAX):
-        if comparison.same or not comparison.complete:
-            break
-        before = _texts(comparison.differences)
-        time.sleep(settle_s)  # the cluster lives: what differed may have been on its way
-        log, position = read_log()
-        comparison = compare_sides(session, log, rules, limits, seal, passwords)
-        if _texts(comparison.differences) <= before:
-            break
+    if pending is not None:
+        if pending:
+            _settle(session, comparison, pending, read_log, limits, passwords, settle_s)
+    else:
+        for _ in range(1, LOOKS_MAX):
+            if comparison.same or not comparison.complete:
+                break
+            before = _texts(comparison.differences)
+            time.sleep(settle_s)  # the cluster lives: what differed may have been on its way
+            log, position = read_log(NO_OFFSET)
+            comparison = compare_sides(session, log.facts, rules, limits, seal, passwords)
+            if _texts(comparison.differences) <= before:
+                break
     done = time.monotonic()
     seconds = {"log": read - started, "zookeeper": compared - read, "again": done - compared, "total": done - started}
     return report(comparison, seconds=seconds, zk=zk or {}, kraft=position, engine="quick")
@@ -123,6 +145,93 @@ def quick_audit(
 def _texts(found: Iterable[Difference]) -> set[bytes]:
     """Differences as values that a set can hold: equal only when key, field and both sides are."""
     return {msgspec.json.encode(each) for each in found}
+
+
+def _settle(
+    session: Session,
+    comparison: Comparison,
+    pending: Pending,
+    read_log: ReadLog,
+    limits: ReadLimits,
+    passwords: PasswordReader | None,
+    settle_s: float,
+) -> None:
+    """Read what is pending again, between two readings of `/migration`, and judge it by what the log said from the one
+    to the other. Only what differs even then is looked at again.
+    """
+    before: set[bytes] | None = None
+    for look in range(1, LOOKS_MAX):
+        low = mirrored_offset(session)
+        rows = list(subject_rows(sorted(pending.subjects), session, limits, passwords))
+        high = mirrored_offset(session)
+        log, _ = read_log(low)
+        settled = Comparison(comparison.rules, seal=comparison.seal)
+        for each in judged_rows(rows, pending.subjects, log, max(low, high), comparison.rules, comparison.seal):
+            if pending.counts(each):
+                settled.note(each.family, each.outcome, each.differences)
+        found = _texts(settled.differences)
+        if settled.same or (before is not None and found <= before) or look == LOOKS_MAX - 1:
+            break
+        before = found
+        time.sleep(settle_s)  # a plan of several transactions, and a stock controller, are ahead of `/migration`
+    comparison.take(settled)
+
+
+def judged_rows(
+    rows: Iterable[SideRow], subjects: Iterable[str], log: LogStates, high: int, rules: Rules, seal: Seal
+) -> Iterator[JudgedKey]:
+    """What becomes of the keys of these subjects, as tasks of the Spark job say it."""
+    by_subject = defaultdict(list)
+    for row in rows:
+        by_subject[row.subject].append(sealed_row(row, seal))
+    changed = set(log.changed())
+    for subject in sorted(subjects):
+        keys = log.keys_of(subject)
+        moved = moved_keys(log, keys & changed, high, seal)
+        newest = {key: log.of(key)[-1] for key in keys}
+        in_log = {
+            (family, key): SideRow(family, key, subject, sealed_facts(family, state.facts, seal), state.since)
+            for (family, key), state in newest.items()
+            if state.facts is not None
+        }
+        yield from judge_subject(subject, by_subject[subject], in_log, rules, moved)
+
+
+class Pending:
+    """What the first pass leaves to the second: keys that differ in it, and all that the log changed meanwhile.
+
+    whole: subjects of which no key is counted.  keys: those that are not, where others of their subject are.
+    """
+
+    def __init__(self, changed: Iterable[Key]) -> None:
+        self.whole = {subject_of_key(key) for key in changed}
+        self.keys: set[Key] = set()
+
+    @classmethod
+    def of(cls, log: LogStates) -> Pending:
+        return cls(log.changed())
+
+    def __bool__(self) -> bool:
+        return bool(self.whole or self.keys)
+
+    @property
+    def subjects(self) -> set[str]:
+        return self.whole | {subject_of_key(key) for key in self.keys}
+
+    def takes(self, family: str, key: str, *, equal: bool) -> bool:
+        """Of a key that was compared: whether it is left to the second pass."""
+        place = family, key
+        if subject_of_key(place) in self.whole:
+            return True
+        if not equal and family == TOPICS:  # nothing of the topic was compared so far
+            self.whole.add(subject_of_key(place))
+        elif not equal:
+            self.keys.add(place)
+        return not equal
+
+    def counts(self, judged: JudgedKey) -> bool:
+        place = judged.family, judged.key
+        return subject_of_key(place) in self.whole or place in self.keys or judged.outcome is Outcome.DIFFERENT
 
 
 # --- the families -----------------------------------------------------------------------------------------

@@ -16,12 +16,12 @@ from typing import Any
 import msgspec
 
 from migrator.audit.compare import NOT_A_COPY, Report, Rules, unread_report
-from migrator.audit.identity import refuse_foreign_log, refuse_nothing_compared
+from migrator.audit.identity import follows_the_log, refuse_foreign_log, refuse_nothing_compared
 from migrator.audit.kept_reading import KEPT
 from migrator.audit.live_log import read_live
-from migrator.audit.log_plan import is_directory
-from migrator.audit.log_source import CommittedRecords, read_directory
-from migrator.audit.normalise import LogFacts
+from migrator.audit.log_plan import begins_at, is_directory, plan_log
+from migrator.audit.log_source import CommittedRecords, read_planned
+from migrator.audit.log_states import NO_OFFSET, LogStates
 from migrator.audit.passwords import EncoderSecrets, PasswordReader
 from migrator.audit.quick import quick_audit
 from migrator.audit.zk_source import describe_tree
@@ -104,10 +104,11 @@ def _quick(zookeeper: str, kraft: str, rules: Rules, passwords: EncoderSecrets |
         refuse_foreign_log(tree, kraft)
         return quick_audit(
             session,
-            lambda: read_log(kraft, tree["cluster_id"]),
+            lambda low: read_log(kraft, tree["cluster_id"], low),
             rules=replace(rules, in_dual_write=tree["dual_write"]),
             limits=CONSIDERATE,
             zk=tree,
+            follows=follows_the_log(tree, rules),
             passwords=PasswordReader.of(passwords),
         )
 
@@ -125,13 +126,21 @@ def empty_directory(directory: Path) -> None:
         raise AUDIT_OUT_UNUSABLE.error(directory=str(directory), reason=words_of(error)) from error
 
 
-def read_log(kraft: str, cluster_id: str | None = None) -> tuple[LogFacts, dict[str, int]]:
-    """Facts of the log and the position up to which they go. cluster_id: a live quorum must be of this cluster."""
-    records, facts = CommittedRecords(), LogFacts()
-    source = read_directory(Path(kraft), records) if is_directory(kraft) else read_live(kraft, records, cluster_id)
+def read_log(kraft: str, cluster_id: str | None = None, low: int = NO_OFFSET) -> tuple[LogStates, dict[str, int]]:
+    """What the log says, and the position up to which it goes. cluster_id: a live quorum must be of this cluster.
+
+    low: what keys said since this offset is kept too. Of a snapshot only what it says at its end.
+    """
+    records = CommittedRecords()
+    if is_directory(kraft):
+        plan = plan_log(Path(kraft), since=None if low == NO_OFFSET else low)
+        low, source = max(low, begins_at(plan)), read_planned(plan, records)
+    else:
+        source = read_live(kraft, records, cluster_id)
+    states = LogStates(low)
     for record in source:
-        facts.apply(record)
-    return facts, {"offset": records.offset, "epoch": records.epoch}
+        states.take(records.at, record)
+    return states, {"offset": records.offset, "epoch": records.epoch}
 
 
 class RehearsalMark(msgspec.Struct):

@@ -252,14 +252,23 @@ class SecurityFacts:
         self._acls[change.part] = change.path
         return change.path
 
-    def facts(self, family: str) -> dict[str, Facts]:
-        """By key. An ACL's fact is how often the log has it: once, as ZooKeeper can."""
+    def path_of(self, change: Change) -> str:
+        """The key that a change is about; "" for the end of an ACL that nobody knows."""
+        return change.path or self._acls.get(change.part, "")
+
+    def at(self, family: str, path: str) -> Facts | None:
+        parts = self._parts[family].get(path)
+        return None if parts is None else self._added_up(family, parts)
+
+    @staticmethod
+    def _added_up(family: str, parts: dict[str, Facts]) -> Facts:
+        """An ACL's fact is how often the log has it: once, as ZooKeeper can."""
         if family == ACLS:
-            return {path: dict(Counter(chain(*parts.values()))) for path, parts in self._parts[family].items()}
-        return {
-            path: {name: value for facts in parts.values() for name, value in facts.items()}
-            for path, parts in self._parts[family].items()
-        }
+            return dict(Counter(chain(*parts.values())))
+        return {name: value for facts in parts.values() for name, value in facts.items()}
+
+    def facts(self, family: str) -> dict[str, Facts]:
+        return {path: self._added_up(family, parts) for path, parts in self._parts[family].items()}
 
     def rows(self) -> Iterator[tuple[str, str, Facts]]:
         for family in SECURITY_FAMILIES:

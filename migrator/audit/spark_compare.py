@@ -21,10 +21,11 @@ from pyspark.sql import functions as F
 
 from migrator.audit.compare import Difference, Kind, Outcome, Rules
 from migrator.audit.log_fold import Fold
+from migrator.audit.log_states import NO_OFFSET, Window
 from migrator.audit.normalise import FAMILIES
 from migrator.audit.rows import WHOLE_SIDE, SideRow, facts_text
 from migrator.audit.spark_sources import ZOOKEEPER, InputRow
-from migrator.audit.subjects import JudgedKey, Key, ZkRow, judge_subject
+from migrator.audit.subjects import JudgedKey, ZkRow, judge_subject, moved_keys
 
 JUDGED_SCHEMA: Final = (
     "family string, key string, subject string, outcome string, keys bigint, nth int, field string, kind string, "
@@ -63,8 +64,10 @@ _SUBJECT: Final = itemgetter(1)
 class SubjectJudge:
     """For `mapInArrow`: the rows of whole subjects, to what became of their keys."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, window: Window | None = None) -> None:
+        """window: of a dual-write, the offsets that ZooKeeper had while it was read."""
         self._rules = rules
+        self._window = window or Window(NO_OFFSET, NO_OFFSET)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         taken = 0
@@ -83,10 +86,13 @@ class SubjectJudge:
 
     def _subject(self, subject: str, rows: list[InputRow], equal: Counter[str]) -> list[JudgedRow]:
         """Counts equal keys in `equal` where nothing of the subject is to be looked at again."""
-        log, problem = _folded(subject, rows)
-        if problem is not None:
-            return [_unread(subject, problem)]
-        judged = list(judge_subject(subject, _of_zookeeper(rows), log, self._rules))
+        fold = _folded(subject, rows, self._window.low)
+        facts = list(fold.rows())
+        if facts and facts[0].family == WHOLE_SIDE:
+            return [_unread(subject, facts[0])]
+        log = {(row.family, row.key): row for row in facts}
+        moved = moved_keys(fold.states, fold.states.changed(), self._window.high)
+        judged = list(judge_subject(subject, _of_zookeeper(rows), log, self._rules, moved))
         same = Counter(each.family for each in judged if each.outcome is Outcome.EQUAL)
         if sum(same.values()) == len(judged):
             equal.update(same)
@@ -102,16 +108,13 @@ def _of_zookeeper(rows: Iterable[InputRow]) -> Iterator[ZkRow]:
             yield ZkRow(family, key or "", text, mzxid, problem)
 
 
-def _folded(subject: str, rows: Iterable[InputRow]) -> tuple[Mapping[Key, SideRow], SideRow | None]:
-    """What the records of a subject add up to, or why they do not."""
-    fold = Fold()
+def _folded(subject: str, rows: Iterable[InputRow], low: int) -> Fold:
+    """What the records of a subject add up to."""
+    fold = Fold(low)
     for side, _, offset, _, kind, _, data, _ in rows:
         if side != ZOOKEEPER:
             fold.take(offset, kind, data or "", subject)
-    facts = list(fold.rows())
-    if facts and facts[0].family == WHOLE_SIDE:
-        return {}, facts[0]
-    return {(row.family, row.key): row for row in facts}, None
+    return fold
 
 
 def _rows(judged: JudgedKey, subject: str) -> Iterator[JudgedRow]:

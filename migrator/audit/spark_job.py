@@ -35,11 +35,12 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from migrator.audit.compare import DIFFERENCES_SHOWN, LOOKS_MAX, NOT_A_COPY, Outcome, Report, Rules, no_counts, rounded
-from migrator.audit.identity import refuse_foreign_log
+from migrator.audit.identity import follows_the_log, refuse_foreign_log
 from migrator.audit.kept_reading import kept_facts
 from migrator.audit.live_log import LiveLog, fetch_into
-from migrator.audit.log_plan import LogPlan, is_directory, plan_log
+from migrator.audit.log_plan import LogPlan, LogSplit, begins_at, is_directory, plan_log, splits_behind
 from migrator.audit.log_source import dropped_ranges
+from migrator.audit.log_states import Window
 from migrator.audit.passwords import EncoderSecrets, Secrets
 from migrator.audit.quick import SETTLE_S
 from migrator.audit.rows import WHOLE_SIDE
@@ -66,7 +67,7 @@ from migrator.audit.spark_sources import (
     ZkReading,
     plan_parts,
 )
-from migrator.audit.zk_source import describe_tree, topic_names
+from migrator.audit.zk_source import describe_tree, mirrored_offset, topic_names
 from migrator.errors import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE, AUDIT_ROWS_LOST
 from migrator.zk.session import ZkSession
 
@@ -88,7 +89,7 @@ UNREAD_NAMED: Final = 20
 class Kept(msgspec.Struct):
     """What a replay needs beside the Parquet files. records_of: which look's records each look is made of.
 
-    rows: how many each look wrote.
+    rows: how many each look wrote. windows: of a dual-write, the offsets that ZooKeeper had during each look.
     """
 
     zk: dict[str, Any]
@@ -99,6 +100,7 @@ class Kept(msgspec.Struct):
     tasks: int
     records_of: list[int] = []
     rows: list[int] = []
+    windows: list[Window | None] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,13 +166,13 @@ def _audited(spark: SparkSession, request: SparkRequest, work: _Work) -> Report:
     tasks = max(cores, -(-log.plan.records // RECORDS_PER_TASK))
     rules = request.rules
     kept = Kept(work.tree, {}, rules.producer_id_margin, rules.copied_zxid, rules.read, tasks)
+    offsets = _Offsets(request.zookeeper, log) if follows_the_log(work.tree, rules) else None
     reading = ZkReading.shared(request.zookeeper, log.seal, min(cores, READERS_MAX), Secrets.of(request.passwords))
     audit = _Audit(spark, work.directory, kept, work.clock)
-    audit.look_at_all(reading, work.names, log)
+    audit.look_at_all(reading, work.names, log, offsets)
     while audit.wants_another_look():
         time.sleep(request.settle_s)  # the cluster lives: what differed may have been on its way
-        log.look()
-        audit.look_again(reading, log)
+        audit.look_again(reading, log, offsets)
     kept.kraft = {"offset": log.plan.offset, "epoch": log.plan.epoch}
     (work.directory / KEPT).write_bytes(msgspec.json.encode(kept))
     return audit.report()
@@ -194,9 +196,10 @@ def replay(directory: Path, *, master: str = "local[*]") -> Report:
     kept = msgspec.json.decode(file.read_bytes(), type=Kept)
     with _directory(None) as again, _scratch(again) as scratch, spark_session(master, scratch) as spark:
         clock.lap("session")
-        audit = _Audit(spark, again, msgspec.structs.replace(kept, records_of=[], rows=[]), clock)
-        for number, (records_of, rows) in enumerate(zip(kept.records_of, kept.rows, strict=True), 1):
-            audit.look_at_kept(directory / f"look-{number}", directory / f"look-{records_of}", rows)
+        audit = _Audit(spark, again, msgspec.structs.replace(kept, records_of=[], rows=[], windows=[]), clock)
+        looks = zip(kept.records_of, kept.rows, kept.windows, strict=True)
+        for number, (records_of, rows, window) in enumerate(looks, 1):
+            audit.look_at_kept(directory / f"look-{number}", directory / f"look-{records_of}", rows, window)
         return audit.report()
 
 
@@ -216,6 +219,7 @@ class _Look:
     markers: int = 0
     records: _Look | None = None
     subjects: DataFrame | None = None
+    window: Window | None = None
     counts: Counts = field(default_factory=dict)
 
     @property
@@ -239,37 +243,56 @@ class _Audit:
 
     # --- reading -------------------------------------------------------------------------------------------
 
-    def look_at_all(self, reading: ZkReading, names: list[str], log: _LogInput) -> None:
+    def look_at_all(
+        self, reading: ZkReading, names: list[str], log: _LogInput, offsets: _Offsets | None = None
+    ) -> None:
+        """offsets: of a dual-write. What the log said while ZooKeeper was read is read behind it."""
         look = self._next_look()
+        low = None if offsets is None else offsets.mirrored()
         reader = PartReader(reading, plan_parts(names, min(self.kept.tasks, READERS_MAX)), log.plan.splits)
         self._keep_inputs(look, self._read(reader), len(reader))
+        if offsets is not None and low is not None:
+            behind, high = offsets.read_behind()
+            if behind:
+                reader = PartReader(reading, [], behind)
+                self._keep_inputs(look, self._read(reader), len(reader))
+            self._note_window(look, offsets.window(low, high))
         self.clock.lap("read")
         self._compare(look)
         self.clock.lap("compare")
 
-    def look_again(self, reading: ZkReading, log: _LogInput) -> None:
-        """Read what differed once more, on both sides. The log is read again only if it has moved."""
+    def look_again(self, reading: ZkReading, log: _LogInput, offsets: _Offsets | None = None) -> None:
+        """Read what differed once more, on both sides. The log is read again only if it has moved; of a dual-write
+        behind ZooKeeper, else in front of it.
+        """
         look = self._next_look()
         assert look.subjects is not None, "the first look is about everything"
-        parts = look.subjects.count()
+        low = None if offsets is None else offsets.mirrored()
+        if offsets is None:
+            log.look()
         rows = look.subjects.repartition(self.kept.tasks).mapInArrow(SubjectReader(reading), INPUT_SCHEMA)
+        self._keep_inputs(look, rows, look.subjects.count())
+        if offsets is not None and low is not None:
+            high = offsets.mirrored()
+            log.look()
+            self._note_window(look, offsets.window(low, high))
         if log.moved:
             reader = PartReader(reading, [], log.plan.splits)
-            rows, parts = rows.unionAll(self._read(reader)), parts + len(reader)
+            self._keep_inputs(look, self._read(reader), len(reader))
         else:
             look.records = self.looks[-2].records or self.looks[-2]
             self.kept.records_of[-1] = self.kept.records_of[-2]
-        self._keep_inputs(look, rows, parts)
         self._compare(look)
         self.clock.lap("again")
 
-    def look_at_kept(self, kept: Path, kept_records: Path, rows: int) -> None:
+    def look_at_kept(self, kept: Path, kept_records: Path, rows: int, window: Window | None) -> None:
         look = self._next_look()
         look.inputs, look.rows = kept / "inputs", rows
+        self._note_window(look, window)
         if kept_records != kept:
             look.records = next(each for each in self.looks if each.inputs == kept_records / "inputs")
         look.markers = self._inputs(look).where(is_marker()).count()
-        self.kept.rows.append(rows)
+        self.kept.rows[-1] = rows
         self._compare(look)
         self.clock.lap("compare")
 
@@ -279,14 +302,19 @@ class _Audit:
         subjects = self._different(self.looks[-1]).select("subject").distinct() if self.looks else None
         self.looks.append(_Look(directory, directory / "inputs", subjects=subjects))
         self.kept.records_of.append(number)
+        self.kept.rows.append(0)
+        self.kept.windows.append(None)
         return self.looks[-1]
+
+    def _note_window(self, look: _Look, window: Window | None) -> None:
+        look.window = self.kept.windows[-1] = window
 
     def _read(self, reader: PartReader) -> DataFrame:
         """One task for each input; without any, none."""
         return self.spark.range(0, len(reader), 1, max(1, len(reader))).mapInArrow(reader, INPUT_SCHEMA)
 
     def _keep_inputs(self, look: _Look, rows: DataFrame, parts: int) -> None:
-        """parts: how many the tasks were given, all of which have to say that they were read."""
+        """More rows of a look. parts: how many the tasks were given, all of which have to say that they were read."""
         unread = (F.col("problem") != "") & ((F.col("side") == LOG) | (F.col("kind") == WHOLE_SIDE))
         last = F.col("side") == READ
         seen = Observation()
@@ -299,14 +327,14 @@ class _Audit:
             F.count(F.when(unread, 1)).alias("unread"),
             F.count(F.when(is_marker(), 1)).alias("markers"),
         )
-        observed.write.parquet(str(look.inputs))
+        observed.write.mode("append").parquet(str(look.inputs))
         found = seen.get
         if found["unread"]:
             _refuse_unread(self._inputs(look).where(unread).select(F.concat_ws(": ", "key", "problem")))
         _refuse_lost("read", found["parts"], parts)
         _refuse_lost("write", found["rows"] - found["ends"], found["told"])
-        look.rows, look.markers = found["rows"], found["markers"]
-        self.kept.rows.append(look.rows)
+        look.rows, look.markers = look.rows + found["rows"], look.markers + found["markers"]
+        self.kept.rows[-1] = look.rows
 
     # --- comparing -----------------------------------------------------------------------------------------
 
@@ -330,7 +358,7 @@ class _Audit:
             read=self.kept.read,
             in_dual_write=bool(self.kept.zk.get("dual_write")),
         )
-        verdicts = together(wanted, self.kept.tasks).mapInArrow(SubjectJudge(rules), JUDGED_SCHEMA)
+        verdicts = together(wanted, self.kept.tasks).mapInArrow(SubjectJudge(rules, look.window), JUDGED_SCHEMA)
         columns = counting()
         observed = [column.alias(f"c{place}") for place, column in enumerate(columns.values())]
         verdicts.observe(judged, *observed).write.parquet(look.judged)
@@ -427,18 +455,44 @@ class _LogInput:
         self.plan = LogPlan([], -1, -1, 0)
         self.moved = False
         self._live: LiveLog | None = None
-        self._path = Path(kraft)
+        self.path = Path(kraft)
         if not is_directory(kraft):
-            self._live, self._path = LiveLog(kraft, cluster_id), scratch / "log"
-            self._path.mkdir()
+            self._live, self.path = LiveLog(kraft, cluster_id), scratch / "log"
+            self.path.mkdir()
 
     def look(self) -> None:
         """See how far the log goes now."""
         if self._live is not None:
-            fetch_into(self._path, self._live)
-        plan = plan_log(self._path)
+            fetch_into(self.path, self._live)
+        plan = plan_log(self.path)
         self.moved = plan != self.plan
         self.plan = plan
+
+
+class _Offsets:
+    """How far a dual-write has come in ZooKeeper, beside the log that it follows."""
+
+    def __init__(self, zookeeper: str, log: _LogInput) -> None:
+        self._zookeeper = zookeeper
+        self._log = log
+
+    def mirrored(self) -> int:
+        with ZkSession(self._zookeeper) as session:
+            return mirrored_offset(session)
+
+    def read_behind(self) -> tuple[list[LogSplit], int]:
+        """What the log has by now that it had not before, and the offset that ZooKeeper had in between."""
+        before, high = self._log.plan, self.mirrored()
+        self._log.look()
+        behind = splits_behind(before, self._log.plan)
+        if behind is None:
+            raise AUDIT_CANNOT_READ.error(what=str(self._log.path), reason="it was cut off while it was read")
+        return behind, high
+
+    def window(self, low: int, high: int) -> Window:
+        """Of what a snapshot stands for, no record tells in which order it was said."""
+        low = max(low, begins_at(self._log.plan))
+        return Window(low, max(low, high))
 
 
 class _Clock:

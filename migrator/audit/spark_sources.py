@@ -25,12 +25,8 @@ from migrator.audit.log_plan import LogSplit, read_split
 from migrator.audit.normalise import BROKER_CONFIGS, TOPIC_CONFIGS
 from migrator.audit.passwords import PasswordReader, Secrets
 from migrator.audit.rows import (
-    BROKER_SUBJECT,
     HOLD_SECRETS,
-    ORDER_SUBJECT,
-    PRODUCER_IDS_SUBJECT,
     TOPIC_SUBJECT,
-    ZNODE_SUBJECT,
     SideRow,
     facts_text,
     not_read,
@@ -41,16 +37,14 @@ from migrator.audit.zk_source import (
     config_names,
     config_rows,
     order_rows,
-    order_rows_at,
     producer_id_row,
     security_paths,
     security_rows,
+    subject_rows,
     topic_names,
-    topic_rows,
-    unassigned_partitions,
+    topics_and_configs,
 )
 from migrator.errors import FindingError
-from migrator.zk import paths
 from migrator.zk.pipeline import CONSIDERATE, ReadLimits
 from migrator.zk.session import ZkSession
 
@@ -182,7 +176,7 @@ def _rows_of_part(
         case TopicRange():
             topics = _within(topic_names(session), part)
             configs = _within(config_names(session, TOPIC_CONFIGS), part)
-            yield from _topics_and_configs(session, topics, configs, limits)
+            yield from topics_and_configs(session, topics, configs, limits)
         case Others():
             brokers = config_names(session, BROKER_CONFIGS)
             yield from config_rows(session, BROKER_CONFIGS, brokers, limits, passwords)
@@ -193,35 +187,8 @@ def _rows_of_part(
             assert_never(part)
 
 
-def _rows_of_subjects(
-    subjects: list[str], session: Session, limits: ReadLimits, passwords: PasswordReader | None
-) -> Iterator[SideRow]:
-    topics = _named(subjects, TOPIC_SUBJECT)
-    brokers = [name or paths.DEFAULT_ENTITY for name in _named(subjects, BROKER_SUBJECT)]
-    yield from _topics_and_configs(session, topics, topics, limits)
-    yield from config_rows(session, BROKER_CONFIGS, brokers, limits, passwords)
-    if PRODUCER_IDS_SUBJECT in subjects:
-        yield producer_id_row(session)
-    yield from security_rows(session, _named(subjects, ZNODE_SUBJECT), limits)
-    yield from order_rows_at(session, _named(subjects, ORDER_SUBJECT))
-
-
-def _topics_and_configs(
-    session: Session, topics: list[str], configs: list[str], limits: ReadLimits
-) -> Iterator[SideRow]:
-    for rows in topic_rows(session, topics, limits):
-        yield rows.topic
-        yield from rows.partitions
-    yield from unassigned_partitions(session, topics, limits)
-    yield from config_rows(session, TOPIC_CONFIGS, configs, limits)
-
-
 def _within(names: list[str], wanted: TopicRange) -> list[str]:
     return [name for name in names if wanted.low <= name and (wanted.high is None or name < wanted.high)]
-
-
-def _named(subjects: list[str], prefix: str) -> list[str]:
-    return sorted(subject.removeprefix(prefix) for subject in subjects if subject.startswith(prefix))
 
 
 def plan_parts(names: Sequence[str], count: int) -> list[ZkPart]:
@@ -275,5 +242,8 @@ class SubjectReader:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         subjects = [each for batch in batches for each in batch.column("subject").to_pylist()]
         if subjects:
-            rows = self._reading.rows(f"{len(subjects)} subjects again", partial(_rows_of_subjects, subjects))
+            rows = self._reading.rows(
+                f"{len(subjects)} subjects again",
+                partial(subject_rows, subjects),
+            )
             yield from counted_batches(rows, len(subjects))

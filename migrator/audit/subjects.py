@@ -12,13 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
-from migrator.audit.compare import Difference, Outcome, Rules, judge, unread_key
-from migrator.audit.normalise import PARTITIONS, TOPIC_CONFIGS, TOPICS
-from migrator.audit.rows import TOPIC_SUBJECT, SideRow, facts_of_text, facts_text
+import msgspec
 
-Key = tuple[str, str]
+from migrator.audit.compare import Difference, Outcome, Rules, differences, judge, lag, unread_key
+from migrator.audit.log_states import Key, LogStates, State, in_window
+from migrator.audit.normalise import PARTITIONS, TOPIC_CONFIGS, TOPICS, Facts
+from migrator.audit.rows import HOLD_SECRETS, TOPIC_SUBJECT, SideRow, facts_of_text, facts_text
+from migrator.audit.seal import Seal
 
 
 class ZkRow(NamedTuple):
@@ -42,46 +45,126 @@ class JudgedKey(NamedTuple):
     offset: int | None
 
 
+class Moved(NamedTuple):
+    """What the log says of a key that it changed behind M0. Facts are sealed in families that hold secrets.
+
+    states: at the offsets from M0 to M1, the newest last; one at least.  newest: at the log's end.
+    newer:  changes behind M1.  offset: of the last change.
+    """
+
+    states: list[Facts | None]
+    newest: Facts | None
+    newer: int
+    offset: int
+
+
+NOTHING_MOVED: Final[Mapping[Key, Moved]] = MappingProxyType({})
+
+
+_RANKS: Final = (Outcome.EQUAL, Outcome.EXPECTED, Outcome.DIFFERENT)
+
+
+def moved_key(states: list[State], high: int) -> Moved:
+    """states: all since M0, as `LogStates.of` gives them. high: M1."""
+    known = in_window(states, high)
+    newest = states[-1]
+    return Moved([each.facts for each in known], newest.facts, len(states) - len(known), newest.since)
+
+
+def moved_keys(log: LogStates, keys: Iterable[Key], high: int, seal: Seal | None = None) -> dict[Key, Moved]:
+    """Of keys that changed. seal: for facts that are not sealed yet."""
+    return {key: _sealed(key, moved_key(log.of(key), high), seal) for key in keys}
+
+
+def _sealed(key: Key, moved: Moved, seal: Seal | None) -> Moved:
+    if seal is None:
+        return moved
+    states = [None if each is None else sealed_facts(key[0], each, seal) for each in (*moved.states, moved.newest)]
+    return moved._replace(states=states[:-1], newest=states[-1])
+
+
+def sealed_facts(family: str, facts: Facts, seal: Seal) -> Facts:
+    return seal.facts(facts) if family in HOLD_SECRETS else facts
+
+
+def sealed_row(row: SideRow, seal: Seal) -> ZkRow:
+    text = None if row.facts is None else facts_text(sealed_facts(row.family, row.facts, seal))
+    return ZkRow(row.family, row.key, text, row.version, row.problem)
+
+
 def judge_subject(
-    subject: str, zookeeper: Iterable[ZkRow], log: Mapping[Key, SideRow], rules: Rules
+    subject: str,
+    zookeeper: Iterable[ZkRow],
+    log: Mapping[Key, SideRow],
+    rules: Rules,
+    moved: Mapping[Key, Moved] = NOTHING_MOVED,
 ) -> Iterator[JudgedKey]:
-    """rules: without names of topics."""
+    """rules: without names of topics. moved: keys that the log changed while ZooKeeper was read, or is ahead with."""
     rows = list(zookeeper)
-    scope = _Scope(subject, rows, log)
-    left = dict(log)
+    scope = _Scope(subject, rows, log, moved)
+    left = dict.fromkeys([*log, *moved])
     for row in rows:
         place = row.family, row.key
         left.pop(place, None)  # looked up in `log`, so that a key that ZooKeeper tells twice is judged twice
-        yield from _judged(row, log.get(place), scope, rules)
-    for (family, key), in_log in left.items():
-        yield from _judged(ZkRow(family, key, None, -1, ""), in_log, scope, rules, absent=True)
+        yield from _judged(row, log.get(place), scope, rules, moved.get(place))
+    for family, key in left:
+        place = family, key
+        absent = ZkRow(family, key, None, -1, "")
+        yield from _judged(absent, log.get(place), scope, rules, moved.get(place), absent=True)
 
 
 class _Scope:
     """Whether either side, and whether both, have the topic that the subject is."""
 
-    def __init__(self, subject: str, rows: list[ZkRow], log: Mapping[Key, SideRow]) -> None:
+    def __init__(self, subject: str, rows: list[ZkRow], log: Mapping[Key, SideRow], moved: Mapping[Key, Moved]) -> None:
         place = TOPICS, subject.removeprefix(TOPIC_SUBJECT)
+        self.topic_moved = place in moved
         told = [row for row in rows if (row.family, row.key) == place]
         self.topic_exists = bool(told) or place in log
         self.topic_on_both = any(row.text is not None for row in told) and place in log
 
     def goes_with_its_topic(self, family: str) -> bool:
         along = family == PARTITIONS or (family == TOPIC_CONFIGS and self.topic_exists)
-        return along and not self.topic_on_both
+        return along and not self.topic_on_both and not self.topic_moved
 
 
 def _judged(
-    row: ZkRow, in_log: SideRow | None, scope: _Scope, rules: Rules, *, absent: bool = False
+    row: ZkRow, in_log: SideRow | None, scope: _Scope, rules: Rules, states: Moved | None, *, absent: bool = False
 ) -> Iterator[JudgedKey]:
     family, key, text = row.family, row.key, row.text
     facts = None if in_log is None else in_log.facts
     moved = None if absent else row.mzxid, None if in_log is None else in_log.version
     if row.problem:
         yield JudgedKey(family, key, Outcome.NOT_READ, [unread_key(family, key, row.problem)], *moved)
+    elif states is not None:
+        yield from _judged_in_window(row, states, scope, rules, moved)
     elif text is not None and facts is not None and facts_text(facts) == text:
         yield JudgedKey(family, key, Outcome.EQUAL, [], *moved)
     elif (text is not None and facts is not None) or not scope.goes_with_its_topic(family):
         topics = frozenset([key] if family == TOPIC_CONFIGS and scope.topic_exists else [])
         known = replace(rules, topics=topics)
         yield JudgedKey(family, key, *judge(family, key, facts_of_text(text), facts, known, row.mzxid), *moved)
+
+
+def _judged_in_window(
+    row: ZkRow, moved: Moved, scope: _Scope, rules: Rules, places: tuple[int | None, int | None]
+) -> Iterator[JudgedKey]:
+    """A key that is what the log said at some offset of the window is right; that the log is ahead of it is told.
+
+    Of one that is not, the newest state is told that it might have.
+    """
+    family, key, zookeeper = row.family, row.key, facts_of_text(row.text)
+    known = replace(rules, topics=frozenset([key] if family == TOPIC_CONFIGS and scope.topic_exists else []))
+    verdicts = [judge(family, key, zookeeper, facts, known, row.mzxid) for facts in reversed(moved.states)]
+    ranks = [_RANKS.index(outcome) for outcome, _ in verdicts]
+    best = ranks.index(min(ranks))
+    outcome, found = verdicts[best]
+    if outcome is not Outcome.DIFFERENT:
+        if zookeeper is None and moved.newest is None:
+            return
+        ahead = best + moved.newer
+        told = differences(family, key, zookeeper, moved.newest) if ahead else []
+        if told:
+            rule = lag(ahead, moved.offset)
+            outcome, found = Outcome.EXPECTED, [msgspec.structs.replace(each, rule=rule) for each in told]
+    yield JudgedKey(family, key, outcome, found, *places)

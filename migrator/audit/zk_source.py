@@ -9,7 +9,7 @@ Errors: what ZooKeeper does not answer or refuses is raised as it is (Z2K-2001, 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -29,7 +29,16 @@ from migrator.audit.normalise import (
     zk_topic,
 )
 from migrator.audit.passwords import PasswordReader, clear_facts
-from migrator.audit.rows import SideRow, subject_of, topic_subject
+from migrator.audit.rows import (
+    BROKER_SUBJECT,
+    ORDER_SUBJECT,
+    PRODUCER_IDS_SUBJECT,
+    TOPIC_SUBJECT,
+    ZNODE_SUBJECT,
+    SideRow,
+    subject_of,
+    topic_subject,
+)
 from migrator.audit.security_facts import ACL_ROOTS, ENTITY_ROOTS, TOKEN_ROOT, families_at, zk_facts
 from migrator.errors import AUDIT_CANNOT_READ, FindingError
 from migrator.zk import paths
@@ -211,6 +220,37 @@ def order_rows_at(session: Reader, wanted: Iterable[str]) -> Iterator[SideRow]:
             yield SideRow(ORDERS, path, subject_of(ORDERS, path), {"order": "given"}, znode.mzxid)
 
 
+# --- subjects ---------------------------------------------------------------------------------------------
+
+
+def subject_rows(
+    subjects: Sequence[str], session: Session, limits: ReadLimits, passwords: PasswordReader | None
+) -> Iterator[SideRow]:
+    """All that ZooKeeper has of these subjects."""
+    topics = _named(subjects, TOPIC_SUBJECT)
+    brokers = [name or paths.DEFAULT_ENTITY for name in _named(subjects, BROKER_SUBJECT)]
+    yield from topics_and_configs(session, topics, topics, limits)
+    yield from config_rows(session, BROKER_CONFIGS, brokers, limits, passwords)
+    if PRODUCER_IDS_SUBJECT in subjects:
+        yield producer_id_row(session)
+    yield from security_rows(session, _named(subjects, ZNODE_SUBJECT), limits)
+    yield from order_rows_at(session, _named(subjects, ORDER_SUBJECT))
+
+
+def topics_and_configs(
+    session: Session, topics: Sequence[str], configs: Sequence[str], limits: ReadLimits
+) -> Iterator[SideRow]:
+    for rows in topic_rows(session, topics, limits):
+        yield rows.topic
+        yield from rows.partitions
+    yield from unassigned_partitions(session, topics, limits)
+    yield from config_rows(session, TOPIC_CONFIGS, configs, limits)
+
+
+def _named(subjects: Sequence[str], prefix: str) -> list[str]:
+    return sorted(subject.removeprefix(prefix) for subject in subjects if subject.startswith(prefix))
+
+
 # --- names ------------------------------------------------------------------------------------------------
 
 
@@ -240,6 +280,13 @@ def describe_tree(session: Session, connect: str) -> dict[str, Any]:
         "dual_write": _above(_member(controller, "kraftControllerEpoch"), 0)
         and _above(_member(migration, "kraft_metadata_offset"), -1),
     }
+
+
+def mirrored_offset(session: Session) -> int:
+    """Up to where ZooKeeper has the log by now; -1 where `/migration` does not say."""
+    session.sync()
+    found = _member(session.get(paths.MIGRATION), "kraft_metadata_offset")
+    return found if isinstance(found, int) else -1
 
 
 def _above(found: Any, limit: int) -> bool:

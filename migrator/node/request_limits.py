@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
+from migrator.errors import words_of
 from migrator.node.zookeeper_clients import place_of
 
 CONNECT_S: Final = 2.0
@@ -73,7 +74,7 @@ def _ask(server: str, wanted: int) -> ServerLimit:
     try:
         answers = [_ask_address(server, place, wanted) for place in _addresses(server)]
     except (OSError, ValueError, OverflowError) as error:  # ValueError: a host that is no name
-        return ServerLimit(server, 0, f"{type(error).__name__}: {error}")
+        return ServerLimit(server, 0, words_of(error))
     answered = [each for each in answers if not each.unknown]
     return min(answered or answers, key=lambda each: each.passed)
 
@@ -94,7 +95,7 @@ def _ask_address(server: str, place: tuple[str, int], wanted: int) -> ServerLimi
         passed = _largest(place, wanted)
         return ServerLimit(server, wanted if _passes(place, wanted) else passed)
     except OSError as error:
-        return ServerLimit(server, 0, f"{type(error).__name__}: {error}")
+        return ServerLimit(server, 0, words_of(error))
 
 
 def _largest(place: tuple[str, int], refused: int) -> int:

@@ -4,11 +4,14 @@ In:   records with their versions, or the bytes of another node's snapshot piece
 Out:  `<end offset>-<epoch>.checkpoint` beside the segments; its batches, or any part of its bytes.
 Elsewhere: when one is taken, sent, loaded or forgotten (raft), what its records mean (log_replay).
 Rules: a file has its final name only when all of it is on disk; what an interrupted write leaves ends in `.part`.
+A snapshot of our own leaves room for the log: without a new snapshot a controller goes on, without room for its log it
+ends.
 Source: KIP-630; Kafka 3.9 `FileRawSnapshotWriter`, `Snapshots`, `RecordsSnapshotWriter`.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import time
@@ -23,6 +26,8 @@ from migrator.wire.batch import build_batch, build_control_batch
 from migrator.wire.messages.control_records import SnapshotFooterRecord, SnapshotHeaderRecord
 
 RECORDS_PER_BATCH: Final = 1_000
+ROOM_BYTES_MIN: Final = 1 << 20
+"""Left on the disk for the log while a snapshot is written: records of hours without changes, of seconds with many."""
 _NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _PART: Final = ".part"
 
@@ -109,10 +114,20 @@ def _write(path: Path, batches: Iterable[bytes]) -> int:
     """On disk when it returns; the size."""
     with path.open("wb") as file:
         for batch in batches:
+            _leave_room(file.fileno(), len(batch))
             file.write(batch)
         file.flush()
         os.fsync(file.fileno())
         return file.tell()
+
+
+def _leave_room(descriptor: int, size: int) -> None:
+    """Raises OSError where writing `size` bytes would take what the log needs. Some file systems do not tell."""
+    disk = os.fstatvfs(descriptor)
+    free = disk.f_bavail * disk.f_frsize
+    if disk.f_blocks and free - size < ROOM_BYTES_MIN:
+        needed = f"{ROOM_BYTES_MIN} bytes that have to be left for the log"
+        raise OSError(f"{os.strerror(errno.ENOSPC)}: of {free} bytes that are free, it would take the {needed}")
 
 
 def _batches(snapshot: SnapshotId, values: Iterable[bytes], last_ms: int) -> Iterator[bytes]:

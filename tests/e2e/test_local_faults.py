@@ -6,6 +6,7 @@ is a quorum that works.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import socket
@@ -17,12 +18,21 @@ from typing import Final
 
 import pytest
 
-from migrator.errors import CONNECTIONS_FULL, LOG_FLUSH_SILENT, LOG_NOT_ON_DISK, FindingError
+from migrator.errors import CONNECTIONS_FULL, LOG_FLUSH_SILENT, LOG_NOT_ON_DISK, SNAPSHOT_NOT_WRITTEN, FindingError
 from migrator.lab.controller import quorum_specs
 from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import PROGRAM, OurController
 from migrator.lab.ports import HOST
+from migrator.lab.properties import Value
 from migrator.lab.tools import random_cluster_id
+from migrator.node.broker_client import BrokerConnection
+from migrator.wire.messages.configs import (
+    AlterClientQuotasEntry,
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    ClientQuotaOp,
+)
+from migrator.wire.messages.shared import ClientQuotaEntity
 from tests.e2e.quorums import leading
 from tests.e2e.support import wait_for
 
@@ -33,6 +43,9 @@ FAIL_OVER_S: Final = 20.0
 
 PAGE_FULL_S: Final = 90.0
 """A full disk is noticed when the page that the log's end lies in is full: some 40 records of half a second."""
+
+LEFT_FOR_THE_LOG: Final = 512 << 10
+"""Half of what a snapshot leaves it (snapshot_files.py); what is appended here is a tenth of it."""
 
 WITH_A_LIMIT: Final = (
     "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (120, 120)); sys.argv[0] = 'api'; "
@@ -64,9 +77,11 @@ int fsync(int descriptor) {
 
 
 @contextmanager
-def three_of_ours(laboratory: Laboratory, program: tuple[str, ...] = PROGRAM) -> Iterator[list[OurController]]:
+def three_of_ours(
+    laboratory: Laboratory, program: tuple[str, ...] = PROGRAM, extra: dict[str, Value] | None = None
+) -> Iterator[list[OurController]]:
     cluster_id = random_cluster_id(laboratory)
-    specs = quorum_specs(laboratory, count=3, zookeeper_connect="", migrating=False)
+    specs = quorum_specs(laboratory, count=3, zookeeper_connect="", migrating=False, extra=extra)
     ours = [OurController(laboratory, spec, cluster_id, program) for spec in specs]
     for each in ours:
         each.prepare()
@@ -198,6 +213,87 @@ def test_a_leader_whose_disk_is_full_ends_and_another_leads(laboratory: Laborato
         assert_catches_up(leader, successor)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="a small disk is mounted, which root may")
+def test_a_leader_without_room_for_a_snapshot_goes_on_and_tells_of_it_until_there_is_room(
+    laboratory: Laboratory,
+) -> None:
+    often = {"metadata.log.max.record.bytes.between.snapshots": 2_000}
+    with three_of_ours(laboratory, extra=often) as ours, small_disk(ours[0]), small_disk(ours[1]), small_disk(ours[2]):
+        leader = start(ours)
+        assert_goes_on(leader)
+        epoch = leader.status()["quorum"]["epoch"]
+        change_quotas(leader, 1.0)
+        wait_snapshot(leader, 1)
+        filler = leader.data / "filler"
+        fill_up_to(filler, LEFT_FOR_THE_LOG)
+        before = change_quotas(leader, 2.0)
+        wait_for(lambda: None if findings(leader) else "no alarm", FAIL_OVER_S, "the alarm")
+        assert findings(leader) == [SNAPSHOT_NOT_WRITTEN.code]
+        (told,) = leader.status()["findings"]
+        assert "have to be left for the log" in told["says"]
+        for limit in range(3, 10):
+            change_quotas(leader, float(limit))
+        assert_goes_on(leader)
+        assert findings(leader) == [SNAPSHOT_NOT_WRITTEN.code], "it stands as long as its cause"
+        assert (leading(ours), leader.status()["quorum"]["epoch"]) == (leader.spec.node_id, epoch)
+        assert all(each.is_running for each in ours)
+        assert findings(next(each for each in ours if each is not leader)) == []
+        assert list(leader.metadata_log.glob("*.part")) == []
+
+        filler.unlink()
+        change_quotas(leader, 10.0)
+        wait_snapshot(leader, before)
+        wait_for(lambda: str(findings(leader)) if findings(leader) else None, FAIL_OVER_S, "the alarm is gone")
+        assert (leading(ours), leader.status()["quorum"]["epoch"]) == (leader.spec.node_id, epoch)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a small disk is mounted, which root may")
+def test_snapshots_that_fill_every_disk_end_no_controller(laboratory: Laboratory) -> None:
+    """They took the last room, and the leader ended when its log could not grow (Z2K-3121)."""
+    often = {"metadata.log.max.record.bytes.between.snapshots": 2_000}
+    with three_of_ours(laboratory, extra=often) as ours, small_disk(ours[0]), small_disk(ours[1]), small_disk(ours[2]):
+        leader = start(ours)
+        assert_goes_on(leader)
+        epoch = leader.status()["quorum"]["epoch"]
+        for group in range(150):  # each with a snapshot of everything: some 20 MiB in all, on disks of 8 MiB
+            change_quotas(leader, 1.0, group)
+        assert all(each.is_running for each in ours)
+        assert [findings(each) for each in ours] == [[SNAPSHOT_NOT_WRITTEN.code]] * 3
+        assert_goes_on(leader)
+        assert (leading(ours), leader.status()["quorum"]["epoch"]) == (leader.spec.node_id, epoch)
+
+
+def change_quotas(leader: OurController, limit: float, group: int = 0) -> int:
+    """As an administrator does, of 40 users in one request: over 2,000 bytes of records. The high watermark then."""
+    entries = tuple(
+        AlterClientQuotasEntry(
+            (ClientQuotaEntity(entity_type="user", entity_name=f"user-{group}-{number}"),),
+            (ClientQuotaOp("producer_byte_rate", limit),),
+        )
+        for number in range(40)
+    )
+
+    async def ask() -> AlterClientQuotasResponse:
+        connection = BrokerConnection(HOST, leader.spec.port, "a test")
+        try:
+            return await connection.ask(AlterClientQuotasRequest(entries), 1, AlterClientQuotasResponse, 30)
+        finally:
+            connection.close()
+
+    assert [each.error_code for each in asyncio.run(ask()).entries] == [0] * len(entries)
+    return high_watermark(leader)
+
+
+def wait_snapshot(controller: OurController, at_least: int) -> None:
+    """at_least: its end offset."""
+
+    def why_not() -> str | None:
+        ends = [int(each.name[:20]) for each in controller.metadata_log.glob("*.checkpoint")]
+        return None if max(ends, default=0) >= at_least else f"snapshots end at {sorted(ends)}"
+
+    wait_for(why_not, FAIL_OVER_S, f"a snapshot that ends at {at_least}")
+
+
 def assert_catches_up(controller: OurController, leader: OurController) -> None:
     target = high_watermark(leader)
 
@@ -222,6 +318,13 @@ def small_disk(controller: OurController) -> Iterator[None]:
         yield
     finally:
         subprocess.run(["umount", "-l", str(controller.data)], check=True, timeout=30)
+
+
+def fill_up_to(path: Path, left: int) -> None:
+    """left: bytes that stay free."""
+    disk = os.statvfs(path.parent)
+    with path.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, disk.f_bavail * disk.f_frsize - left)
 
 
 def fill(path: Path) -> None:

@@ -57,6 +57,7 @@ def test_a_name_is_given_only_once() -> None:
         (["PLAINTEXT", "SASL"], "PLAINTEXT, SASL"),
         pytest.param(frozenset({"b", "a"}), "a, b", id="a set"),  # its text differs between two workers
         ([1, 2], "[1, 2]"),
+        ((1,), "[1]"),
         (FileNotFoundError(errno.ENOENT, "No such file or directory", "/etc/c"), "/etc/c: No such file or directory"),
         (ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('h', 1)"), "Connection refused"),
         (asyncio.IncompleteReadError(b"", 4), "the connection was closed"),

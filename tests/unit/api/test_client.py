@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 from api import cli, client
 from api.client import Client, Refused, audit_line
-from migrator.errors import FindingError
+from migrator.errors import ISR_INCOMPLETE, FindingError
 from state_machine.commands import Result
 from tests.unit.api.service import BASE, Served
-from tests.unit.state_machine.fakes import denied, diverged, red_audit
+from tests.unit.state_machine.fakes import check_that_found, denied, diverged, red_audit
 
 
 class Wire(httpx.BaseTransport):
@@ -129,6 +129,16 @@ def test_status_says_how_far_zookeeper_is_behind_and_since_when_changes_are_refu
     _, output = run(runner, "status")
     assert "ZooKeeper lacks  12 records, the oldest for 14 s: OVER; changes refused for 4.5 s" in output
     assert "Z2K-2041  ZooKeeper lacks 12 records, the oldest for 14 s; the limits are 100 records and 10 s." in output
+
+
+def test_status_shows_the_first_findings_of_a_code_and_where_the_others_are(runner: CliRunner, served: Served) -> None:
+    found = [ISR_INCOMPLETE.found(partition=f"o-{each}", replicas=(1, 2), isr=(1,), leader=1) for each in range(200)]
+    served.world.runner.results["check"] = check_that_found(*found)
+    served.run(served.world.to_preflight())
+    served.rounds(3)
+    _, output = run(runner, "status")
+    assert output.count("Z2K-1008  o-") == 3
+    assert "  and 197 more of Z2K-1008; all are on /migrations/1/findings/Z2K-1008\n" in output
 
 
 def test_status_says_which_principal_lacks_what_how_often_and_since_when(runner: CliRunner, served: Served) -> None:

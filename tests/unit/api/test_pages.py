@@ -8,11 +8,12 @@ from html.parser import HTMLParser
 import pytest
 
 from api.pages import words
+from migrator.errors import ISR_INCOMPLETE, ORPHAN_CONFIG, Occurrence
 from state_machine.commands import Result
 from state_machine.phases import Phase
 from state_machine.store import find_migration
 from tests.unit.api.service import Served
-from tests.unit.state_machine.fakes import denied, red_audit
+from tests.unit.state_machine.fakes import check_that_found, denied, red_audit
 
 VOID = {"meta", "link", "br", "input", "hr", "img"}
 
@@ -239,3 +240,48 @@ def test_the_page_says_whom_a_controller_denies_what(served: Served) -> None:
     page = read(served)
     assert "Denied requests" in page
     assert "User:c ClusterAction VoteRequest 5490" in page
+
+
+# --- many findings ----------------------------------------------------------------------------------------
+
+
+def not_whole(count: int) -> list[Occurrence]:
+    names = [f"orders-{number}" for number in range(count)]
+    return [ISR_INCOMPLETE.found(partition=name, replicas=(1, 2), isr=(1,), leader=1) for name in names]
+
+
+def checked(served: Served, *found: Occurrence) -> None:
+    served.world.runner.results["check"] = check_that_found(*found)
+    served.run(served.world.to_preflight())
+    served.rounds(3)
+
+
+def test_findings_of_one_code_stand_together_with_how_many_there_are_and_a_page_of_all(served: Served) -> None:
+    checked(served, ORPHAN_CONFIG.found(path="/config/topics/gone"), *not_whole(250))
+    page = read(served)
+    assert "Z2K-1008 blocks 250 findings" in page
+    section = page.partition("Findings")[2].partition("Brokers")[0]
+    assert section.count("in sync [1]") == section.count("orders-") == 3
+    assert "all 250" in page
+    assert section.count(ISR_INCOMPLETE.remedy) == 1
+    assert section.index("Z2K-1008") < section.index("/config/topics/gone"), "what blocks comes first"
+    everything = read(served, "/migrations/1/findings/Z2K-1008")
+    assert all(f"orders-{number}:" in everything for number in range(250))
+    assert "None is open now" in read(served, "/migrations/1/findings/Z2K-1999")
+    assert "Z2K-4004" in read(served, "/migrations/7/findings/Z2K-1008", 404)
+
+
+def test_few_findings_are_shown_as_they_are(served: Served) -> None:
+    checked(served, *not_whole(3))
+    section = read(served).partition("Findings")[2].partition("Brokers")[0]
+    assert section.count("in sync [1]") == 3
+    assert "all 3" not in section
+
+
+def test_rest_has_the_groups_and_on_request_every_finding_of_a_code(served: Served) -> None:
+    checked(served, *not_whole(250))
+    (group,) = (each for each in served.get("/migrations/1")["finding_groups"] if each["code"] == "Z2K-1008")
+    assert (group["count"], len(group["first"]), group["severity"]) == (250, 3, "blocks")
+    assert group["remedies"] == [ISR_INCOMPLETE.remedy]
+    found = served.get("/migrations/1/findings?only_open=true&code=Z2K-1008&limit=1000")["items"]
+    assert len({each["says"] for each in found}) == 250

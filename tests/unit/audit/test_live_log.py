@@ -70,3 +70,16 @@ def test_a_live_log_becomes_segments_that_each_look_continues(tmp_path: Path) ->
         fetch_into(tmp_path, live)
         assert plan_log(tmp_path).offset == 2
         assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_log_that_grows_with_every_answer_is_read_up_to_where_it_began(tmp_path: Path) -> None:
+    """A busy cluster commits faster than it is read: this reading once had no end."""
+    batches = [a_batch(number, f"t{number}") for number in range(50)]
+    with a_controller(*batches) as leader:
+        leader.high_watermark = 3
+        leader.before_answer = lambda: setattr(leader, "high_watermark", min(50, leader.high_watermark + 1))
+        live = LiveLog(leader.address)
+        fetch_into(tmp_path, live)
+        assert live.next_offset < 10
+        fetch_into(tmp_path, live)
+        assert live.next_offset < 20

@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from migrator.audit.compare import LOOKS_MAX, Report, Rules
-from migrator.audit.normalise import BROKER_CONFIGS, PARTITIONS, PRODUCER_IDS, TOPIC_CONFIGS, TOPICS, LogFacts
+from migrator.audit.log_states import NO_OFFSET, LogStates
+from migrator.audit.normalise import BROKER_CONFIGS, PARTITIONS, PRODUCER_IDS, TOPIC_CONFIGS, TOPICS
 from migrator.audit.passwords import PasswordReader
-from migrator.audit.quick import facts_of_values, quick_audit
+from migrator.audit.quick import quick_audit
 from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM, TOKENS
 from migrator.audit.zk_source import TOPICS_AT_ONCE, describe_tree, topic_rows
 from migrator.driver.copy import make_copy
@@ -27,6 +28,7 @@ from migrator.wire.messages.metadata import (
     TopicRecord,
 )
 from migrator.wire.messages.shared import ClientQuotaEntity
+from migrator.wire.records import decode_record
 from migrator.wire.schema import Message
 from migrator.zk import paths
 from tests.support.fake_zookeeper import FakeEnsemble
@@ -50,6 +52,14 @@ POSITION = {"offset": 41, "epoch": 1}
 Change = Callable[[FakeEnsemble], None]
 
 
+def states_of(records: Iterable[Message], low: int = NO_OFFSET) -> LogStates:
+    """Of a log whose first record has the offset 0."""
+    states = LogStates(low)
+    for offset, record in enumerate(records):
+        states.take(offset, record)
+    return states
+
+
 class Cluster:
     """Three topics of two partitions, and the log that is their copy (its producer ids are at ZooKeeper's)."""
 
@@ -61,13 +71,10 @@ class Cluster:
         self.looks = 0
         self.meanwhile: Callable[[int], None] = lambda look: None
 
-    def read_log(self) -> tuple[LogFacts, dict[str, int]]:
+    def read_log(self, low: int) -> tuple[LogStates, dict[str, int]]:
         self.looks += 1
         self.meanwhile(self.looks)
-        facts = facts_of_values(self.values)
-        for record in self.later:
-            facts.apply(record)
-        return facts, POSITION
+        return states_of([*map(decode_record, self.values), *self.later], low), POSITION
 
     def audit(self) -> Report:
         return quick_audit(self.ensemble.session(), self.read_log, rules=Rules(producer_id_margin=4_000), settle_s=0)
@@ -80,13 +87,15 @@ def test_passwords_are_compared_decoded_and_told_as_hashes() -> None:
     """Another salt is no difference; another value is one; one that cannot be decoded was not read."""
     ensemble = FakeEnsemble()
     SeededTree(topics=1, partitions=1).plant(ensemble)
-    log = facts_of_values(make_copy(read_tree(ensemble.session())).values())
-    log.apply(ConfigRecord(resource_type=4, resource_name="7", name=KEY, value=CLEAR))
+    copied = map(decode_record, make_copy(read_tree(ensemble.session())).values())
+    log = states_of([*copied, ConfigRecord(resource_type=4, resource_name="7", name=KEY, value=CLEAR)])
 
     def audited(text: str, passwords: PasswordReader | None) -> tuple[bool, set[str], str]:
         ensemble.create("/config/brokers/7", config_json({KEY: text}))
         rules = Rules(producer_id_margin=4_000)
-        report = quick_audit(ensemble.session(), lambda: (log, POSITION), rules=rules, settle_s=0, passwords=passwords)
+        report = quick_audit(
+            ensemble.session(), lambda low: (log, POSITION), rules=rules, settle_s=0, passwords=passwords
+        )
         told = msgspec.json.encode(report).decode()
         assert not [each for each in (CLEAR, "another value", text) if each in told]
         return report.same, {each.kind for each in report.differences}, told

@@ -28,11 +28,11 @@ from migrator.audit.spark_sources import (
     TopicRange,
     ZkReading,
     _rows_of_part,
-    _rows_of_subjects,
     counted_batches,
     plan_parts,
     zookeeper_rows,
 )
+from migrator.audit.zk_source import subject_rows
 from migrator.model.values import DelegationToken, ScramCredential, ScramMechanism
 from migrator.wire.batch import build_batch, read_batch
 from migrator.wire.messages.metadata import (
@@ -177,5 +177,5 @@ def test_orders_are_read_with_what_belongs_to_no_topic_and_again_by_their_subjec
     rows = [row for row in _rows_of_part(Others(), session, UNLIMITED, None) if row.family == ORDERS]
     assert sorted(row.key for row in rows) == orders
     del ensemble.nodes[orders[0]]
-    again = _rows_of_subjects([row.subject for row in rows], session, UNLIMITED, None)
+    again = subject_rows([row.subject for row in rows], session, UNLIMITED, None)
     assert sorted(row.key for row in again) == orders[1:]

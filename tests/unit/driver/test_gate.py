@@ -311,7 +311,7 @@ BLOCKING: list[tuple[Plant, str, str]] = [
     (drop("/brokers/ids/3"), "Z2K-1007", "Broker 3"),  # F-01
     (put(paths.state("t000000", 0), state_json((1, 2))), "Z2K-1008", "t000000-0"),
     (put(paths.state("t000000", 0), state_json(leader=-1)), "Z2K-1008", "leader -1"),
-    (put(paths.state("t000000", 0), state_json((1, 2, 3, 9))), "Z2K-1008", "in sync (1, 2, 3, 9)"),
+    (put(paths.state("t000000", 0), state_json((1, 2, 3, 9))), "Z2K-1008", "in sync [1, 2, 3, 9]"),
     (
         put(paths.state("t000000", 0), state_json()[:-1] + b',"leader_recovery_state":2}'),
         "Z2K-1001",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +13,7 @@ from migrator.controller.snapshot import records_of
 from migrator.model.diff import diff
 from migrator.model.values import Mark
 from migrator.node.log_replay import read_ahead, read_snapshot
-from migrator.node.snapshot_files import SnapshotFiles
+from migrator.node.snapshot_files import ROOM_BYTES_MIN, SnapshotFiles
 from migrator.raft.types import SnapshotId
 from migrator.wire.batch import BATCH_BYTES_MAX, read_batches
 from migrator.wire.codec import UnencodableError
@@ -41,6 +43,37 @@ def test_a_snapshot_of_our_own_begins_and_ends_as_kafka_wants_and_gives_the_imag
     assert loader.image.topics == IMAGE.topics
     assert (loader.image.configs, loader.image.next_producer_id) == (IMAGE.configs, IMAGE.next_producer_id)
     assert (loader.end, loader.settled_end) == (1001, 1001)
+
+
+def a_disk(monkeypatch: pytest.MonkeyPatch, *free: int, blocks: int = 1_000_000) -> None:
+    """free: bytes, at each look; the last one stays."""
+    left = list(free)
+
+    def statvfs(_: object) -> SimpleNamespace:
+        return SimpleNamespace(f_blocks=blocks, f_frsize=1, f_bavail=left.pop(0) if len(left) > 1 else left[0])
+
+    monkeypatch.setattr(os, "fstatvfs", statvfs)
+
+
+@pytest.mark.parametrize("free", [(ROOM_BYTES_MIN,), (10 * ROOM_BYTES_MIN, ROOM_BYTES_MIN)])
+def test_a_snapshot_takes_no_room_that_the_log_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: tuple[int, ...]
+) -> None:
+    """A controller that cannot append any more ends; one without a new snapshot goes on."""
+    a_disk(monkeypatch, *free)
+    with pytest.raises(OSError, match=r"No space left on device: .* have to be left for the log"):
+        SnapshotFiles(tmp_path).write(AT, VALUES, 77)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("free", "blocks"), [(2 * ROOM_BYTES_MIN, 1_000_000), (0, 0)])
+def test_a_snapshot_is_written_where_there_is_room_or_nobody_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, blocks: int
+) -> None:
+    a_disk(monkeypatch, free, blocks=blocks)
+    files = SnapshotFiles(tmp_path)
+    files.write(AT, VALUES, 77)
+    assert files.stored() == [AT]
 
 
 def test_another_nodes_snapshot_comes_in_parts_and_has_its_name_only_when_it_is_whole(tmp_path: Path) -> None:

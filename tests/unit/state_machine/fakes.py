@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from migrator.errors import ZOOKEEPER_FALLS_BEHIND
+from migrator.errors import ZOOKEEPER_FALLS_BEHIND, Occurrence
 from migrator.model.verdict import Check, Verdict
 from state_machine.commands import Result
 from state_machine.control import CONTROL_FILE
@@ -409,6 +409,10 @@ def a_difference(key: str = "orders-0", rule: str = "") -> dict[str, Any]:
 def red_audit(*keys: str) -> dict[str, Any]:
     families = [{**FAMILIES[0], "equal": 3 - len(keys), "different": len(keys)}]
     return {**GREEN_AUDIT, "same": False, "families": families, "differences": [a_difference(key) for key in keys]}
+
+
+def check_that_found(*found: Occurrence) -> Result:
+    return Result(2, {**GREEN_CHECK, "exit": 2, "findings": [each.as_json() for each in found]}, "")
 
 
 @dataclass

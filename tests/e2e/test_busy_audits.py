@@ -1,0 +1,91 @@
+"""Audits of a cluster in dual-write that never rests: a topic's configuration changes all the time, on real processes.
+
+Every kind of log and every interleaving in memory: tests/unit/audit/test_busy_clusters.py.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from migrator.audit.compare import LAG
+from migrator.lab.cluster import Cluster
+from migrator.lab.laboratory import Laboratory
+from tests.e2e.support import audit, ready_cluster, wait_for
+
+pytestmark = pytest.mark.lab
+
+BUSY, PLANTED = "topic-0", "/config/users/nobody"
+
+
+@contextmanager
+def changes_without_end(cluster: Cluster) -> Iterator[list[int]]:
+    """Another value of one topic's `retention.ms`, as soon as the one before is acknowledged. Yields their numbers."""
+    done, made, failed = threading.Event(), [0], []
+    admin = cluster.admin()
+
+    def change() -> None:
+        while not done.is_set() and not failed:
+            value = str(1_000_000 + made[-1])
+            entry = ConfigEntry("retention.ms", value, incremental_operation=AlterConfigOpType.SET)
+            resource = ConfigResource(ResourceType.TOPIC, BUSY, incremental_configs=[entry])
+            try:
+                admin.incremental_alter_configs([resource])[resource].result(30)
+            except Exception as error:
+                failed.append(error)
+            made.append(made[-1] + 1)
+
+    writer = threading.Thread(target=change)
+    writer.start()
+    try:
+        yield made
+    finally:
+        done.set()
+        writer.join()
+    assert not failed, failed
+
+
+def test_five_audits_of_a_cluster_that_never_rests_pass_and_a_difference_is_found_beside_the_changes(
+    laboratory: Laboratory,
+) -> None:
+    with ready_cluster(laboratory) as (cluster, ours):
+        ours.start()
+        ours.wait_dual_write(60)
+        _, _, address = ours.voters.partition("@")
+        with changes_without_end(cluster) as made:
+            wait_for(lambda: None if len(made) > 5 else "not yet", 30, "changes are made")
+            for engine, log in (("quick", ours.data), ("spark", address), ("quick", address), ("spark", ours.data)):
+                assert_passes(audited(cluster, log, engine, made))
+            assert_passes(audited(cluster, address, "quick", made))
+
+            cluster.zk.create(PLANTED, json.dumps({"version": 1, "config": {"producer_byte_rate": "4711"}}).encode())
+            for engine in ("quick", "spark"):
+                report = audited(cluster, address, engine, made)
+                assert [(each["family"], each["key"]) for each in report["differences"]] == [("client quotas", PLANTED)]
+
+
+def audited(cluster: Cluster, log: Any, engine: str, made: list[int]) -> dict[str, Any]:
+    before = len(made)
+    report = audit(cluster, log, engine)
+    told = [each["rule"] for each in report["expected"] if each["rule"].startswith(LAG)]
+    print(f"{engine}: {len(made) - before} changes meanwhile, {report['seconds']}, {told}")
+    assert len(made) > before, "the cluster rested"
+    return report
+
+
+def assert_passes(report: dict[str, Any]) -> None:
+    """Without a second look: what it costs is in `again`, or in the time of a Spark job."""
+    assert report["same"], report["differences"]
+    assert {each["key"] for each in report["expected"]} <= {BUSY}, report["expected"]
+    assert "again" not in report["seconds"] or report["engine"] == "quick"

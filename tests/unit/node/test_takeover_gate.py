@@ -1,0 +1,71 @@
+"""What the node asks before a takeover, as the gate gets it: without any network."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from migrator.controller.removals import Removals
+from migrator.driver.gate import takeover_verdict
+from migrator.driver.machine import State
+from migrator.driver.settings import ControllerSettings
+from migrator.node import takeover_gate
+from migrator.node.request_limits import RequestLimits, ServerLimit
+from migrator.node.takeover_gate import GateActs
+from tests.unit.driver.test_gate import VOTERS, a_quorum, a_zookeeper
+from tests.unit.node.test_driver_acts import a_driver, story
+
+
+async def nothing(*_: Any) -> tuple[dict[int, Any], dict[int, str]]:
+    return {}, {}
+
+
+def a_gate(monkeypatch: pytest.MonkeyPatch, *limits: ServerLimit, asked: list[tuple[str, int]]) -> GateActs:
+    """Of a healthy cluster, whose servers answer this."""
+    for name in ("survey_brokers", "ask_settings", "ask_denied"):
+        monkeypatch.setattr(takeover_gate, name, nothing)
+    monkeypatch.setattr(takeover_gate, "controller_settings", lambda config: ControllerSettings())
+    config = SimpleNamespace(voter_ids=VOTERS, migration_enabled=True, takeover_max_ms=15_000, waived=frozenset())
+    driver = a_driver(State.WAIT_BROKERS, config=config, session=a_zookeeper().session(), _epoch=5)
+    driver.laboratory = False
+    driver.quorum = SimpleNamespace(foreign_voters=tuple)
+    controller = driver.controller
+    controller.image, controller.removals, controller.heartbeat_ages_ms = a_quorum(), Removals(), dict
+    controller.settings = SimpleNamespace(cluster_id="c")
+    gate = GateActs(driver, SimpleNamespace(ahead=lambda copy, limits: None))  # type: ignore[arg-type]
+
+    def answer(connect: str, wanted: int) -> tuple[ServerLimit, ...]:
+        asked.append((connect, wanted))
+        return limits
+
+    gate._limits = RequestLimits(answer)
+    return gate
+
+
+def test_each_server_is_asked_for_what_the_controllers_may_send(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def told() -> None:
+        asked: list[tuple[str, int]] = []
+        known = ServerLimit("zk1:2181", 300_000), ServerLimit("zk2:2181", 0, "Connection refused")
+        gate = a_gate(monkeypatch, *known, asked=asked)
+        gate.d.config.jute_maxbuffer = 400_000  # type: ignore[misc]
+        evidence = await gate._evidence()
+        assert asked == [("zk:2181", 400_000)]
+        assert (evidence.limits, evidence.limits_unknown) == (
+            {"zk1:2181": 300_000},
+            {"zk2:2181": "Connection refused"},
+        )
+        failed = {code for check in takeover_verdict(evidence).failed for code in check.codes}
+        assert "Z2K-1115" in failed
+
+    story(told)
+
+
+def test_a_cluster_of_which_the_servers_take_enough_is_not_held_up_by_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def told() -> None:
+        gate = a_gate(monkeypatch, ServerLimit("zk1:2181", 1_048_575), asked=[])
+        evidence = await gate._evidence()
+        assert "Z2K-1115" not in {code for check in takeover_verdict(evidence).failed for code in check.codes}
+
+    story(told)
