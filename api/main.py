@@ -249,7 +249,8 @@ def _answer_audits(pipe: Pipe, directory: Path, master: str, idle_s: float) -> N
             raise session.distrusted
         return exit_code, printed.getvalue()
 
-    session.warm_up()
+    if pipe.requests.empty():  # else the audit that waits warms it up
+        session.warm_up()
     answer_audits(pipe, answer, idle_s=idle_s, between=session.tidy)
 
 

@@ -14,7 +14,7 @@ from migrator.lab.cluster import Cluster
 from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController
 from migrator.node.tree_reader import descendants
-from migrator.zk.multi import Create, Delete, Multi, Operation, SetData
+from migrator.zk.multi import JUTE_MAXBUFFER, Create, Delete, Multi, Operation, SetData
 from migrator.zk.session import ZkSession
 from tests.e2e.support import controller_of, copies, ready_cluster, wait_for
 
@@ -238,3 +238,18 @@ def test_a_missing_laboratory_rule_blocks(laboratory: Laboratory) -> None:
         controller.environment["ZK2KRAFT_LAB"] = "0"
         controller.start()
         blocked(controller, cluster, Plant("voters", "at least 3 voters", lambda _: [], lambda _, __: []), zookeepers)
+
+
+def test_a_zookeeper_server_that_takes_less_than_the_controllers_may_send_blocks(laboratory: Laboratory) -> None:
+    bound = "zk2kraft.zookeeper.jute.maxbuffer"
+    with ready_cluster(laboratory, topics=1, brokers=1, extra={bound: 2_000_000}) as (cluster, controller):
+        zookeepers = controller_of(cluster)
+        controller.start()
+        says = f"ZooKeeper server {cluster.zookeeper.hosts} takes requests of up to {JUTE_MAXBUFFER} bytes"
+        blocked(controller, cluster, Plant("small requests", says, lambda _: [], lambda _, __: []), zookeepers)
+        (failed,) = (each for each in controller.status()["gate"]["checks"] if not each["holds"] and each["codes"])
+        assert failed["codes"] == ["Z2K-1115"]
+        controller.stop()
+        controller.spec = replace(controller.spec, extra={**controller.spec.extra, bound: JUTE_MAXBUFFER})
+        controller.start()
+        controller.wait_dual_write(30)
