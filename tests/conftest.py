@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,11 @@ from tests.support.turns import turn
 settings.register_profile("no clock", deadline=None)
 settings.load_profile("no clock")
 """How long an example takes says how busy the machine is: that belongs into a benchmark."""
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a run in the background: what it starts would inherit that
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.hookimpl(wrapper=True)

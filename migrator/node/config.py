@@ -152,7 +152,7 @@ def read_config(path: Path) -> NodeConfig:
     try:
         text = path.read_bytes().decode("latin-1")  # as Java reads properties
     except OSError as error:
-        raise CONFIG_UNREADABLE.error(file=str(path), reason=words_of(error)) from error
+        raise CONFIG_UNREADABLE.error(file=str(path), reason=error.strerror or words_of(error)) from error
     return parse_config(text, str(path))
 
 

@@ -268,6 +268,21 @@ def test_the_second_migration_of_a_cluster_starts_nothing(world: World) -> None:
     assert world.store.snapshot(second).rival is None
 
 
+def test_the_second_migration_of_a_cluster_takes_no_part_in_what_the_controllers_of_the_first_do(world: World) -> None:
+    async def story() -> int:
+        await world.to_dual_write()
+        world.zookeeper.seen = msgspec.structs.replace(world.zookeeper.seen, cluster_id="one-and-the-same")
+        await world.rounds()
+        second = a_second(world)
+        for _ in range(3):
+            await world.reconciler.step(second)
+        return second
+
+    second = asyncio.run(story())
+    assert world.store.phase(second) == Phase.CREATED
+    assert world.phase is Phase.DUAL_WRITE
+
+
 # --- changed and removed ----------------------------------------------------------------------------------
 
 
