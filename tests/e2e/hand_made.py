@@ -219,6 +219,15 @@ class HandMade:
         write(path, {**lines, "sasl.jaas.config": login(SCRAM_MODULE, "broker")})
         return "--bootstrap-server", self.bootstrap, "--command-config", path
 
+    def denied(self, controller: int) -> None:
+        """Somebody who may log in to the controllers asks one of them for what he may not."""
+        path = self.directory / "stranger.properties"
+        lines = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+        write(path, {**lines, "sasl.jaas.config": login(PLAIN_MODULE, "migrator")})
+        where = f"{HOST}:{self.ports[4 + CONTROLLERS.index(controller)]}"
+        options = ("--bootstrap-controller", where, "--command-config", path, "describe", "--status")
+        assert not self._ran("org.apache.kafka.tools.MetadataQuorumCommand", *options)
+
     def allow(self, user: str, *what: object) -> None:
         principal = ("--add", "--allow-principal", f"User:{user}")
         self.tool("kafka.admin.AclCommand", *self.admin_file(), *principal, *what)

@@ -28,6 +28,7 @@ from tests.e2e.hand_made import BROKERS, CONTROLLERS, HandMade, Traffic, until
 pytestmark = pytest.mark.lab
 
 COMMAND_S = 300
+ANY = tuple(range(1, 100))
 
 
 class Operator:
@@ -38,6 +39,7 @@ class Operator:
         self.directory = cluster.directory / "service"
         self._service: subprocess.Popen[bytes] | None = None
         self.url = ""
+        self.migration = 0
 
     def run(self, *arguments: object, codes: tuple[int, ...] = (0,)) -> str:
         """One command; its output, errors included. A traceback is never an answer."""
@@ -90,21 +92,31 @@ class Operator:
         found = {"zookeeper": cluster.zookeeper, "bootstrap_servers": cluster.bootstrap, "controllers": controllers}
         return {"name": "prod", **found, "brokers": brokers, **changed}
 
-    def status(self, migration: int = 1) -> dict[str, Any]:
-        return dict(self.ask("GET", f"migrations/{migration}").json())
+    def create(self, **changed: object) -> int:
+        answer = self.ask("POST", "migrations", self.inventory(**changed))
+        assert answer.status_code == 201, answer.text
+        return int(answer.json()["id"])
 
-    def wait_phase(self, phase: str, migration: int = 1) -> None:
-        until(lambda: self.status(migration)["phase"] == phase, f"{phase}, but {self.status(migration)}", 120)
+    def status(self) -> dict[str, Any]:
+        return dict(self.ask("GET", f"migrations/{self.migration}").json())
 
-    def wait_open(self, migration: int = 1) -> None:
+    def wait_phase(self, phase: str) -> None:
+        until(lambda: self.status()["phase"] == phase, f"{phase}, but {self.status()}", 120)
+
+    def wait_open(self) -> None:
         """Until the way forward is open."""
 
         def checks() -> list[dict[str, Any]]:
-            edges = self.ask("GET", f"migrations/{migration}/gates").json()["items"]
+            edges = self.ask("GET", f"migrations/{self.migration}/gates").json()["items"]
             forward = next(each for each in edges if each["signal"] == "advance")
             return [check for check in forward["checks"] if not check["holds"]]
 
         until(lambda: not checks(), "the gate is open", 120)
+
+    def kill_service(self) -> None:
+        assert self._service is not None
+        self._service.kill()
+        self._service.wait(30)
 
     def close(self) -> None:
         """The service first, then the controllers, which outlive it by design."""
@@ -145,6 +157,7 @@ def test_a_hand_made_cluster_goes_to_dual_write_and_back_by_the_documents(
 ) -> None:
     traffic = Traffic(cluster.client("app"), "orders")
     operator.run("check", "--zookeeper", cluster.zookeeper, codes=(0, 1))
+    mistakes_before_anything_started(cluster, operator, tmp_path)
     format_controllers(cluster, operator)
     cluster.allow("migrator", "--cluster", "--operation", "Describe", "--operation", "DescribeConfigs")
 
@@ -153,7 +166,8 @@ def test_a_hand_made_cluster_goes_to_dual_write_and_back_by_the_documents(
     operator.run("audit", "--zookeeper", cluster.zookeeper, *compare)
 
     operator.serve()
-    assert operator.ask("POST", "migrations", operator.inventory()).status_code == 201
+    migrations_that_cannot_be(cluster, operator)
+    operator.migration = operator.create()
     operator.run("advance", "--to", "PREFLIGHT")
     operator.wait_open()
     operator.run("advance", "--to", "QUORUM", "--no-wait")
@@ -175,6 +189,7 @@ def test_a_hand_made_cluster_goes_to_dual_write_and_back_by_the_documents(
     cluster.tool("org.apache.kafka.tools.TopicCommand", *admin, "--create", "--topic", "made-in-dual-write")
     assert b"topic_id" in cluster.znode("/brokers/topics/made-in-dual-write")
     assert "DUAL_WRITE" in operator.run("status")
+    mistakes_in_dual_write(cluster, operator)
 
     operator.run("rollback", "--reason", "and back")
     assert operator.status()["phase"] == "ROLLED_BACK"
@@ -185,19 +200,69 @@ def test_a_hand_made_cluster_goes_to_dual_write_and_back_by_the_documents(
     assert traffic.lost() == set()
     print(f"{len(traffic.acknowledged):,} records acknowledged, 0 lost")
 
-    # The same ZooKeeper once more, and one that cannot be: the service goes on with all of them.
+    # The same ZooKeeper once more: the service goes on with both.
     for controller in CONTROLLERS:
         shutil.rmtree(cluster.data(controller))
-    assert operator.ask("POST", "migrations", operator.inventory(name="again")).status_code == 201
-    wrong = operator.inventory(name="mistyped", zookeeper="127.0.0.1:1/kafka-prd")
-    refused = operator.ask("POST", "migrations", wrong)
-    assert (refused.status_code, "127.0.0.1:1: Connection refused" in refused.text) == (422, True), refused.text
-    wrong = operator.inventory(name="mistyped", zookeeper=cluster.zookeeper + "-none")
-    assert operator.ask("POST", "migrations", wrong).status_code == 201
-    operator.run("advance", "-m", 2, "--to", "PREFLIGHT", codes=(0, 1, 4, 5))
-    operator.run("delete", "-m", 3)
+    again = operator.create(name="again")
+    operator.run("advance", "-m", again, "--to", "PREFLIGHT", codes=(0, 1, 4, 5))
     assert operator.ask("GET", "migrations").status_code == 200
     assert operator.status()["phase"] == "ROLLED_BACK"
+
+
+def mistakes_before_anything_started(cluster: HandMade, operator: Operator, directory: Path) -> None:
+    """Each is refused with a finding that says what to do; nothing of it is started, nothing is formatted."""
+    controller, zookeeper = cluster.controller_file(3000), ("--zookeeper", cluster.zookeeper)
+    said = operator.run("storage", "format", "-t", "wrong", "-c", controller, "-r", "3.9", codes=ANY)
+    assert "Z2K-4198" in said
+    said = operator.run("rehearse", "--zookeeper", f"{cluster.zookeeper}-prd", "--out", directory / "x", codes=ANY)
+    assert "Z2K-" in said
+    said = operator.run("rehearse", *zookeeper, "--out", "/proc/nobody/may", codes=ANY)
+    assert "Z2K-" in said
+    assert "OSError" not in said
+    began = time.monotonic()
+    said = operator.run("check", "--zookeeper", "zookeeper.invalid:2181", codes=ANY)
+    assert "zookeeper.invalid" in said
+    print(f"a mistyped name is refused after {time.monotonic() - began:.1f} s")
+    said = operator.run("check", *zookeeper, "--controllers", directory / "missing.properties", codes=ANY)
+    assert "missing.properties" in said
+    assert "Add the key" not in said
+    said = operator.run("check", *zookeeper, "--controllers", controller)
+    assert "the files of voters [3001, 3002]" in said
+    assert "not formatted, or on another machine" in said
+
+
+def migrations_that_cannot_be(cluster: HandMade, operator: Operator) -> None:
+    """Each shows what is wrong with it, and none of them stops the service or another migration."""
+    inventory = operator.inventory()["controllers"]
+    assert isinstance(inventory, list)
+    missing = {**inventory[0], "properties": str(cluster.directory / "missing.properties")}
+    broken = {"missing.properties": [missing, *inventory[1:]], "names nodes [3000, 3001, 3002]": inventory[:1]}
+    for number, (reason, controllers) in enumerate(broken.items()):
+        migration = operator.create(name=f"broken-{number}", controllers=controllers)
+        operator.run("advance", "-m", migration, "--to", "PREFLIGHT")
+        until(lambda m=migration, why=reason: why in operator.run("gates", "-m", m, codes=(4,)), reason, 60)  # type: ignore[misc]
+        operator.kill_service()
+        operator.serve()
+        operator.run("delete", "-m", migration)
+    wrong = operator.ask("POST", "migrations", operator.inventory(name="mistyped", zookeeper="127.0.0.1:1/kafka-prd"))
+    assert wrong.status_code == 422
+    assert "Z2K-2001" in wrong.text
+
+
+def mistakes_in_dual_write(cluster: HandMade, operator: Operator) -> None:
+    """A second migration of the cluster, a rollback without controllers, somebody who is denied, the service killed."""
+    twin = operator.create(name="twin")
+    operator.run("advance", "-m", twin, "--to", "PREFLIGHT")
+    until(lambda: "Z2K-4104" in operator.run("gates", "-m", twin, codes=(4,)), "the twin is refused", 60)
+    said = operator.run("release", "--zookeeper", cluster.zookeeper, "--execute", codes=ANY)
+    assert "Z2K-1118" in said
+    for controller in CONTROLLERS:
+        cluster.denied(controller)
+    until(lambda: "User:migrator" in operator.run("status", "-m", operator.migration), "who is denied is shown")
+    operator.kill_service()
+    operator.serve()
+    assert "DUAL_WRITE" in operator.run("status", "-m", operator.migration)
+    operator.run("delete", "-m", twin)
 
 
 def format_controllers(cluster: HandMade, operator: Operator) -> None:
