@@ -10,6 +10,7 @@ number given to another process by the kernel is never taken for ours.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -22,6 +23,9 @@ from state_machine.commands import PROGRAM, last_words
 from state_machine.inventory import ControllerEntry
 
 LOG_TAIL_BYTES: Final = 8_000
+LOGS_KEPT: Final = 20
+"""Of each controller, the last runs: one that ends at once is started again and again."""
+STAMP: Final = re.compile(r"\d{8}T\d{6}\.log")
 PID_LEAST: Final = 2
 """-1 would be every process of this user, 0 this group, 1 the first of all."""
 
@@ -57,6 +61,7 @@ class ControllerProcesses:
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
         log = self._directory / f"{migration}-{entry.node_id}-{stamp}.log"
+        self._remove_old_logs(f"{migration}-{entry.node_id}-")
         with log.open("ab") as out:
             child = subprocess.Popen(
                 [*self._program, "controller", entry.properties],
@@ -68,6 +73,13 @@ class ControllerProcesses:
             )
         self._children[child.pid] = child
         return Launched(child.pid, process_mark(child.pid) or "", str(log))
+
+    def _remove_old_logs(self, begin: str) -> None:
+        """begin: of their names, which end with the time of their start."""
+        runs = sorted(each for each in self._directory.iterdir() if is_log(each.name, begin))
+        for each in runs[: 1 - LOGS_KEPT]:
+            with suppress(OSError):
+                each.unlink()
 
     def runs(self, pid: int, mark: str) -> bool:
         if pid < PID_LEAST:
@@ -107,6 +119,11 @@ class ControllerProcesses:
         except OSError as error:
             return f"its log cannot be read ({error})"
         return last_words(text) or "it said nothing"
+
+
+def is_log(name: str, begin: str) -> bool:
+    """Of `begin` exactly: the name of one migration may begin with another one's."""
+    return name.startswith(begin) and STAMP.fullmatch(name.removeprefix(begin)) is not None
 
 
 def is_controller(pid: int, properties: str) -> bool:

@@ -14,7 +14,7 @@ import pytest
 
 from state_machine.commands import Commands, last_words
 from state_machine.inventory import ControllerEntry
-from state_machine.processes import ControllerProcesses, process_mark
+from state_machine.processes import LOGS_KEPT, ControllerProcesses, process_mark
 
 ENTRY = ControllerEntry(3000, "/c.properties", "/data")
 PRINTS = "import json, sys; print(json.dumps(sys.argv[1:])); sys.exit(1)"
@@ -114,6 +114,19 @@ def test_a_controller_runs_in_its_own_session_with_its_own_log(tmp_path: Path) -
     wait_until(lambda: "as told" in processes.words(launched.log))
     assert "['controller', '/c.properties']" in processes.words(launched.log)
     assert processes.ask_to_stop(launched.pid, ENTRY)
+    wait_until(lambda: not processes.runs(launched.pid, launched.mark))
+
+
+def test_of_each_controller_the_logs_of_its_last_runs_are_kept(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    old = [logs / f"orders-3000-202611{day:02}T000000.log" for day in range(1, 31)]
+    others = [logs / "orders-3001-20260101T000000.log", logs / "orders-3000-eu-3000-20260101T000000.log"]
+    for each in [*old, *others]:
+        each.touch()
+    processes = ControllerProcesses(logs, (sys.executable, "-c", "pass"))
+    launched = processes.launch("orders", ENTRY)
+    assert sorted(logs.iterdir()) == sorted([*old[1 - LOGS_KEPT :], *others, Path(launched.log)])
     wait_until(lambda: not processes.runs(launched.pid, launched.mark))
 
 
