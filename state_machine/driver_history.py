@@ -18,7 +18,6 @@ from migrator.errors import CLUSTER_DISAGREES, Occurrence
 from state_machine.gates import Evidence
 from state_machine.observe import Observation
 from state_machine.phases import WINDOW, Phase, Signal, way
-from state_machine.rivals import ONLY_READ
 from state_machine.store import Snapshot, Store
 from state_machine.tables import PhaseEvent, Wish
 from state_machine.transition import GateClosed, Source, Step, take
@@ -99,7 +98,7 @@ def catch_up(
 
     Returns the new events, and why an entry had to be left for later (it is read again at the next look).
     """
-    if snapshot.observation is None or _is_another_ones(snapshot):
+    if snapshot.observation is None:
         return [], None
     written: list[PhaseEvent] = []
     phase, version = snapshot.phase, snapshot.migration.version
@@ -120,11 +119,6 @@ def catch_up(
         if not signals:
             store.set_cursor(snapshot.id, entry.run, entry.number)
     return written, None
-
-
-def _is_another_ones(snapshot: Snapshot) -> bool:
-    """A migration that has only read: controllers that answer at its addresses are of the one that has the cluster."""
-    return snapshot.rival is not None and snapshot.phase in ONLY_READ
 
 
 def _steps(entry: Entry, signals: Sequence[Signal], wishes: Sequence[Wish]) -> list[Step]:

@@ -26,6 +26,7 @@ from state_machine.inspections import Inspections
 from state_machine.looks import Look, Outcome, Told, record_look, record_outcome
 from state_machine.observe import ClusterObserver, ControllerSeen, Observation
 from state_machine.phases import WINDOW, Phase
+from state_machine.rivals import ONLY_READ
 from state_machine.store import Before, Snapshot, Store
 from state_machine.trouble import TroubleLog, is_foreseen, named
 from state_machine.wishes import Wishes
@@ -222,10 +223,17 @@ class Reconciler:
         return await self._store.away(self._keep, before, seen)
 
     def _keep(self, before: Before, seen: Observation) -> tuple[Snapshot, Occurrence | None]:
+        if self._is_another_ones(before, seen):
+            seen = without_strangers(seen, before.cursors)
         record_look(self._store, before.id, Look(seen, told(before, seen)))
         snapshot = self._store.snapshot(before.id)
         written, disagrees = catch_up(self._store, snapshot, evidence(snapshot, self._clock()), now=self._clock())
         return (self._store.snapshot(before.id) if written else snapshot), disagrees
+
+    def _is_another_ones(self, before: Before, seen: Observation) -> bool:
+        """It has started nothing, and the cluster is another migration's: so are the controllers at its addresses."""
+        started_nothing = before.phase in ONLY_READ or (before.phase is Phase.ROLLING_BACK and not before.cursors)
+        return started_nothing and self._store.rival(before.id, seen.zookeeper.cluster_id) is not None
 
     def _pause(self, phase: Phase) -> float:
         if phase in (*WINDOW, Phase.ABORTING, Phase.ROLLING_BACK):

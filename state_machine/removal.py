@@ -78,7 +78,7 @@ def why_it_stays(
         answering = [each.node_id for each in look.controllers if each.status is not None]
         if answering:
             return f"controllers {answering} answer"
-        if look.zookeeper.holder is Holder.OURS:
+        if look.zookeeper.holder is Holder.OURS and snapshot.rival is None:
             return f"controller {look.zookeeper.holder_id} of it holds /controller"
     running = [node.node_id for node in snapshot.processes.values() if _runs(node, mark)]
     return f"controllers {running} run" if running else None

@@ -253,6 +253,12 @@ class Store:
                 _cursors(session, migration_id),
             )
 
+    def rival(self, migration_id: int, cluster_id: str | None) -> Rival | None:
+        """Which other migration has the cluster. cluster_id: as read now; None: as it was read before."""
+        with self.reading() as session:
+            row = find_migration(session, migration_id)
+            return _rival(session, row, cluster_id or row.cluster_id)
+
     def _snapshot(self, migration_id: int) -> Snapshot:
         with self.reading() as session:
             row = find_migration(session, migration_id)
@@ -271,7 +277,7 @@ class Store:
                 wishes=_pending(session, migration_id),
                 processes={node.node_id: node for node in nodes},
                 cursors=_cursors(session, migration_id),
-                rival=_rival(session, row),
+                rival=_rival(session, row, row.cluster_id),
                 confirmation=last_finished(session, migration_id, CONFIRMATION),
                 dual_write_audits=dual_write_audits(session, row),
                 audit_passed_at=audit_passed_at(session, row),
@@ -477,13 +483,13 @@ def note_cluster(session: Session, migration_id: int, cluster_id: str | None) ->
     session.execute(update(table).where(table.c.id == migration_id, moved).values(cluster_id=cluster_id))
 
 
-def _rival(session: Session, row: Migration) -> Rival | None:
-    if row.cluster_id is None:
+def _rival(session: Session, row: Migration, cluster_id: str | None) -> Rival | None:
+    if cluster_id is None:
         return None
     query = select(Migration.id, Migration.name, Migration.phase).where(
-        Migration.cluster_id == row.cluster_id, Migration.id != row.id, Migration.removed_at.is_(None)
+        Migration.cluster_id == cluster_id, Migration.id != row.id, Migration.removed_at.is_(None)
     )
-    return rival_of(row.id, row.phase, [Rival(*each, row.cluster_id) for each in session.execute(query)])
+    return rival_of(row.id, row.phase, [Rival(*each, cluster_id) for each in session.execute(query)])
 
 
 def _changes(before: Inventory, after: Inventory) -> str:

@@ -19,7 +19,7 @@ from state_machine.looks import Look, Told, findings, record_look
 from state_machine.observe import ClusterObserver, Observation, ZooKeeperEnsemble, ZooKeeperSeen
 from state_machine.phases import Phase
 from state_machine.rivals import Rival, rival_of
-from state_machine.store import Snapshot
+from state_machine.store import Order, Snapshot
 from state_machine.tables import Base
 from state_machine.trouble import TroubleLog, named
 from tests.unit.state_machine.world import World, a_world
@@ -281,6 +281,26 @@ def test_the_second_migration_of_a_cluster_takes_no_part_in_what_the_controllers
     second = asyncio.run(story())
     assert world.store.phase(second) == Phase.CREATED
     assert world.phase is Phase.DUAL_WRITE
+    removal.remove(world.store, second, who="Ada", at=world.clock())
+
+
+def test_going_back_with_the_second_migration_of_a_cluster_stops_no_controller_of_the_first(world: World) -> None:
+    async def story() -> int:
+        await world.to_ready()
+        world.zookeeper.seen = msgspec.structs.replace(world.zookeeper.seen, cluster_id="one-and-the-same")
+        await world.rounds()
+        second = a_second(world)
+        await world.reconciler.step(second)
+        world.store.record_wish(second, Order(name="ROLL_BACK", who="Ada", reason="a mistake"), at=world.clock())
+        for _ in range(4):
+            await world.reconciler.step(second)
+            assert world.controller.alive
+        await world.rounds()
+        return second
+
+    second = asyncio.run(story())
+    assert world.store.phase(second) == Phase.ROLLED_BACK
+    assert world.phase is Phase.READY
 
 
 # --- changed and removed ----------------------------------------------------------------------------------
