@@ -26,17 +26,20 @@ from tests.e2e.support import audit, ready_cluster, wait_for
 
 pytestmark = pytest.mark.lab
 
+PAUSE_S = 0.02
+"""Between two changes: the log is always ahead, and the audits have a processor too."""
+
 BUSY, PLANTED = "topic-0", "/config/users/nobody"
 
 
 @contextmanager
 def changes_without_end(cluster: Cluster) -> Iterator[list[int]]:
-    """Another value of one topic's `retention.ms`, as soon as the one before is acknowledged. Yields their numbers."""
+    """Another value of one topic's `retention.ms`, again and again. Yields their numbers."""
     done, made, failed = threading.Event(), [0], []
     admin = cluster.admin()
 
     def change() -> None:
-        while not done.is_set() and not failed:
+        while not done.wait(PAUSE_S) and not failed:
             value = str(1_000_000 + made[-1])
             entry = ConfigEntry("retention.ms", value, incremental_operation=AlterConfigOpType.SET)
             resource = ConfigResource(ResourceType.TOPIC, BUSY, incremental_configs=[entry])
@@ -65,9 +68,8 @@ def test_five_audits_of_a_cluster_that_never_rests_pass_and_a_difference_is_foun
         _, _, address = ours.voters.partition("@")
         with changes_without_end(cluster) as made:
             wait_for(lambda: None if len(made) > 5 else "not yet", 30, "changes are made")
-            for engine, log in (("quick", ours.data), ("spark", address), ("quick", address), ("spark", ours.data)):
+            for engine, log in (("quick", ours.data), ("spark", address), *[("quick", address)] * 3):
                 assert_passes(audited(cluster, log, engine, made))
-            assert_passes(audited(cluster, address, "quick", made))
 
             cluster.zk.create(PLANTED, json.dumps({"version": 1, "config": {"producer_byte_rate": "4711"}}).encode())
             for engine in ("quick", "spark"):

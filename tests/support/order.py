@@ -16,15 +16,28 @@ from typing import Final
 import pytest
 
 SECONDS: Final[Mapping[str, int]] = {
-    "tests/e2e/test_paused_leaders.py": 200,
-    "tests/e2e/test_hand_back.py": 190,
-    "tests/e2e/test_crashes.py": 170,
-    "tests/e2e/test_killed_before_every_effect.py": 150,
-    "tests/e2e/test_broker_passwords.py": 140,
-    "tests/e2e/test_audit_schedule.py": 120,
-    "tests/e2e/test_quorum.py": 110,
+    "tests/model/test_model.py": 300,
+    "tests/e2e/test_audit_engines.py": 290,
+    "tests/e2e/test_hand_made_cluster.py": 250,
+    "tests/e2e/test_admin_requests.py": 250,
+    "tests/e2e/test_versions.py": 230,
+    "tests/e2e/test_families.py": 230,
+    "tests/e2e/test_drop_in_stock.py": 225,
+    "tests/e2e/test_hand_back.py": 210,
+    "tests/e2e/test_zookeeper_trouble.py": 200,
+    "tests/e2e/test_crashes.py": 175,
+    "tests/e2e/test_broker_passwords.py": 165,
+    "tests/e2e/test_paused_leaders.py": 160,
+    "tests/e2e/test_busy_audits.py": 150,
+    "tests/e2e/test_audit_schedule.py": 140,
+    "tests/e2e/test_warm_audits.py": 125,
+    "tests/e2e/test_killed_before_every_effect.py": 120,
+    "tests/e2e/test_kraft_brokers.py": 115,
+    "tests/e2e/test_mixed_quorum.py": 110,
     "tests/e2e/test_paused_leaders_after_the_commit.py": 110,
-    "tests/e2e/test_admin_requests.py": 105,
+    "tests/e2e/test_gate.py": 95,
+    "tests/e2e/test_lab_cluster.py": 80,
+    "tests/e2e/test_quorum.py": 70,
 }
 """Files that share the machine and take longer than a minute there. The end of a run names those that have changed."""
 
