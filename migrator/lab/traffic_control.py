@@ -138,6 +138,15 @@ class Traffic:
 
         return self._wait(why_not, deadline_s)
 
+    def wait_aborted(self, deadline_s: float) -> float:
+        """Wait until a transaction was aborted on purpose, as every tenth one is. Returns the seconds. Raises Z2K-6003."""
+
+        def why_not(status: TrafficStatus) -> str | None:
+            found = status.transactions
+            return None if found.aborted_on_purpose else f"{found.committed} transactions committed, none aborted"
+
+        return self._wait(why_not, deadline_s)
+
     def mark(self, name: str) -> None:
         """Give this moment a name, for `figures` and for the reader. Returns at once."""
         self._ask(Mark(name, time.time_ns() // 1000))

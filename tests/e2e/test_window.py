@@ -73,6 +73,7 @@ def test_a_broker_that_dies_in_the_window_ends_it_and_nothing_is_lost(laboratory
         dying.wait_ready()
         cluster.wait_isr_whole(topics)
         traffic.wait_acknowledged(RECORDS, deadline_s=60)
+        traffic.wait_aborted(deadline_s=60)
         assert_nothing_lost(traffic.stop())
         assert_all_good(prove(cluster, traffic.ledger))
 
