@@ -164,6 +164,8 @@ class Changes:
         topic, replicas = self.plan.grown, self._replicas(1, 0)
         reassign(self.cluster.laboratory, self.cluster.bootstrap_servers, {(topic, 0): replicas[:-1]})
         self._wait_told(STOP_REPLICA, topic, replicas[-1:])
+        self._wait_told(LEADER_AND_ISR, topic, replicas[:-1])
+        self._wait_told(UPDATE_METADATA, topic, self._brokers)
         self.cluster.wait_isr_whole([topic], SETTLE_DEADLINE_S)
 
     def _create(self, names: Iterable[str]) -> None:
