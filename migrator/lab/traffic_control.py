@@ -139,7 +139,7 @@ class Traffic:
         return self._wait(why_not, deadline_s)
 
     def wait_aborted(self, deadline_s: float) -> float:
-        """Wait until a transaction was aborted on purpose, as every tenth one is. Returns the seconds. Raises Z2K-6003."""
+        """Wait until a transaction was aborted on purpose, as every tenth one is. Raises Z2K-6003."""
 
         def why_not(status: TrafficStatus) -> str | None:
             found = status.transactions
