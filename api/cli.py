@@ -150,7 +150,7 @@ def audit_process(
     """Part of the service: audits asked for on standard input, answered on standard output."""
     from api import main
 
-    main.run_audit_process(directory, master, idle)
+    main.run_audit_process(directory, master, idle, app)
 
 
 @app.command()

@@ -225,18 +225,20 @@ def audit(
     return report.exit_code
 
 
-def run_audit_process(directory: Path, master: str, idle_s: float) -> NoReturn:
-    """Audits that are asked for on standard input, all in one Spark session. Returns to nobody."""
+def run_audit_process(directory: Path, master: str, idle_s: float, commands: Any) -> NoReturn:
+    """Audits that are asked for on standard input, all in one Spark session. Returns to nobody.
+
+    commands: of the command line, `audit` among them.
+    """
     from migrator.audit import warm_process
 
-    warm_process.run(lambda pipe: _answer_audits(pipe, directory, master, idle_s), directory)
+    warm_process.run(lambda pipe: _answer_audits(pipe, directory, master, idle_s, commands), directory)
 
 
-def _answer_audits(pipe: Pipe, directory: Path, master: str, idle_s: float) -> None:
+def _answer_audits(pipe: Pipe, directory: Path, master: str, idle_s: float, commands: Any) -> None:
     import io
     from contextlib import redirect_stdout
 
-    from api.cli import app
     from migrator.audit.kept_session import KeptSession
     from migrator.audit.warm_process import answer_audits
 
@@ -244,7 +246,7 @@ def _answer_audits(pipe: Pipe, directory: Path, master: str, idle_s: float) -> N
 
     def answer(words: list[str]) -> tuple[int, str]:
         with redirect_stdout(io.StringIO()) as printed:
-            exit_code = app(words, obj=session, standalone_mode=False)
+            exit_code = commands(words, obj=session, standalone_mode=False)
         if session.distrusted is not None:
             raise session.distrusted
         return exit_code, printed.getvalue()

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
+from migrator.zk import paths
 from migrator.zk.session import ZkSession
 
 OF_NO_INTEREST: Final = (
@@ -54,8 +55,8 @@ def notifications(session: ZkSession) -> dict[str, Counter[str]]:
     """What brokers were told to look at, by queue; how often is not the same where commits are joined."""
     found: dict[str, Counter[str]] = {}
     for root in NOTIFICATIONS:
-        paths = [f"{root}/{name}" for name in session.children(root) or []]
-        found[root] = Counter(_canonical((each.data or b"").decode()) for each in session.get_many(paths) if each)
+        queue = [f"{root}/{name}" for name in session.children(root) or []]
+        found[root] = Counter(_canonical((each.data or b"").decode()) for each in session.get_many(queue) if each)
     return found
 
 
@@ -64,24 +65,29 @@ def state_versions(session: ZkSession) -> dict[str, int]:
     topics = session.children("/brokers/topics") or []
     parents = [f"/brokers/topics/{name}/partitions" for name in topics]
     below = zip(parents, session.children_many(parents), strict=True)
-    paths = [f"{parent}/{number}/state" for parent, numbers in below for number in numbers or ()]
-    return {path: each.version for path, each in zip(paths, session.get_many(paths), strict=True) if each is not None}
+    states = [f"{parent}/{number}/state" for parent, numbers in below for number in numbers or ()]
+    return {path: each.version for path, each in zip(states, session.get_many(states), strict=True) if each is not None}
 
 
 def _canonical(text: str) -> str:
     return json.dumps(json.loads(text), sort_keys=True) if text.startswith("{") else text
 
 
+def _counts(path: str) -> bool:
+    is_a_process = path.startswith(f"{paths.CLUSTER}/{paths.PRESENCE_PREFIX}")
+    return not is_a_process and path not in OF_NO_INTEREST and path not in NOTIFICATIONS
+
+
 def _told(session: ZkSession) -> Iterator[tuple[str, Any]]:
     below = ["/" + name for name in session.children("/") or []]
     while below:
-        paths = [path for path in below if path not in OF_NO_INTEREST and path not in NOTIFICATIONS]
-        for path, znode in zip(paths, session.get_many(paths), strict=True):
+        wanted = [path for path in below if _counts(path)]
+        for path, znode in zip(wanted, session.get_many(wanted), strict=True):
             if znode is not None:
                 yield _said(path, (znode.data or b"").decode())
         below = [
             f"{path}/{name}"
-            for path, names in zip(paths, session.children_many(paths), strict=True)
+            for path, names in zip(wanted, session.children_many(wanted), strict=True)
             for name in sorted(names or ())
         ]
 
