@@ -233,7 +233,7 @@ class Reconciler:
     def _is_another_ones(self, before: Before, seen: Observation) -> bool:
         """It has started nothing, and the cluster is another migration's: so are the controllers at its addresses."""
         started_nothing = before.phase in ONLY_READ or (before.phase is Phase.ROLLING_BACK and not before.cursors)
-        return started_nothing and self._store.rival(before.id, seen.zookeeper.cluster_id) is not None
+        return started_nothing and self._store.rival(before.id, cluster_of(seen)) is not None
 
     def _pause(self, phase: Phase) -> float:
         if phase in (*WINDOW, Phase.ABORTING, Phase.ROLLING_BACK):
@@ -254,6 +254,12 @@ async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
     for task in ending:
         task.cancel()
     await asyncio.gather(*ending, return_exceptions=True)
+
+
+def cluster_of(seen: Observation) -> str | None:
+    """The cluster's id; while ZooKeeper is away, as the controllers say it."""
+    said = (str(each.status["cluster_id"]) for each in seen.controllers if each.status is not None)
+    return seen.zookeeper.cluster_id or next(said, None)
 
 
 def without_strangers(seen: Observation, runs: Container[str]) -> Observation:

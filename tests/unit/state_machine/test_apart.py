@@ -284,6 +284,20 @@ def test_the_second_migration_of_a_cluster_takes_no_part_in_what_the_controllers
     removal.remove(world.store, second, who="Ada", at=world.clock())
 
 
+def test_the_second_migration_of_a_cluster_adopts_nothing_while_zookeeper_is_away(world: World) -> None:
+    async def story() -> int:
+        await world.to_dual_write()
+        said = str(world.controller.status()["cluster_id"])
+        world.zookeeper.seen = msgspec.structs.replace(world.zookeeper.seen, cluster_id=said)
+        await world.rounds()
+        second = a_second(world)
+        world.zookeeper.seen = ZooKeeperSeen(problem="zk:2181 has not answered for 2 s")
+        await world.reconciler.step(second)
+        return second
+
+    assert world.store.phase(asyncio.run(story())) == Phase.CREATED
+
+
 def test_going_back_with_the_second_migration_of_a_cluster_stops_no_controller_of_the_first(world: World) -> None:
     async def story() -> int:
         await world.to_ready()
