@@ -128,6 +128,7 @@ def compared(laboratory: Laboratory, extra: Mapping[str, Value], story: Callable
     stock, ours = Controller(laboratory, spec, cluster_id), OurController(laboratory, other, cluster_id)
     stock.start()
     ours.start()
+    stock.wait_ready()
 
     async def run() -> T:
         sides = (
