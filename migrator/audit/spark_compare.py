@@ -155,8 +155,8 @@ def counting() -> dict[tuple[str, str], Column]:
 
 
 def _keys(family: str, outcome: str) -> Column:
-    counts = (F.col("family") == family) & (F.col("outcome") == outcome)
-    return F.coalesce(F.sum(F.when(counts, F.col("keys"))), F.lit(0))
+    """One expression for each number: built from parts, each part is a question to the JVM, and all take 0.7 s."""
+    return F.expr(f"coalesce(sum(if(family = '{family}' and outcome = '{outcome}', keys, 0)), 0)")
 
 
 def counts(verdicts: DataFrame) -> Counts:

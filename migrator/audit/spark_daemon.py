@@ -10,7 +10,12 @@ from __future__ import annotations
 
 import gc
 
-import pyspark.worker  # noqa: F401  (imported for the workers)
+# Left to the workers, each of them imports these for itself.
+import pandas  # type: ignore[import-untyped]  # noqa: F401
+import pyarrow.compute
+import pyarrow.pandas_compat  # noqa: F401
+import pyspark.sql.pandas.serializers
+import pyspark.worker  # noqa: F401
 from pyspark import daemon
 
 import migrator.audit.spark_compare

@@ -392,11 +392,13 @@ class _Audit:
         for (family, outcome), keys in (self.looks[0].counts if len(self.looks) == 1 else counts(verdicts)).items():
             if family != WHOLE_SIDE:
                 families[family].count(Outcome(outcome), keys)
-        different = first_differences(verdicts, [Outcome.DIFFERENT, Outcome.NOT_READ], DIFFERENCES_SHOWN)
+        same = not any(each.different or each.not_read for each in families.values())
+        failing = [Outcome.DIFFERENT, Outcome.NOT_READ]
+        different = [] if same else first_differences(verdicts, failing, DIFFERENCES_SHOWN)
         expected = first_differences(verdicts, [Outcome.EXPECTED], DIFFERENCES_SHOWN)
         self.clock.lap("report")
         return Report(
-            same=not any(each.different or each.not_read for each in families.values()),
+            same=same,
             families=list(families.values()),
             differences=different,
             expected=expected,
