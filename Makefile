@@ -53,7 +53,7 @@ lab:  ## a ZooKeeper and three brokers, until Ctrl-C
 
 demo:  ## a whole migration in the laboratory
 	$(SETUP) --with-java
-	$(BIN)/zk2kraft demo
+	$(KEEP_BYTECODE) $(BIN)/zk2kraft demo
 
 takeover:  ## our controllers against a real cluster, measured
 	$(SETUP) --with-java
