@@ -61,32 +61,32 @@ takeover:  ## our controllers against a real cluster, measured
 
 bench-quorum:  ## ZooKeeper, stock KRaft and ours under the same metadata load; renews docs/benchmarks.md (10 minutes)
 	$(SETUP) --with-java
-	$(BIN)/python -m benchmarks.quorum --save
+	$(BIN)/python -m tests.benchmarks.quorum --save
 
 bench-fail-over:  ## kill active controllers, ours and stock's, measured
 	$(SETUP) --with-java
-	$(BIN)/python -m benchmarks.fail_over
+	$(BIN)/python -m tests.benchmarks.fail_over
 
 bench-copy:  ## the same tree taken over by ours and by stock, measured (10 minutes); TOPICS says how many
 	$(SETUP) --with-java
-	$(BIN)/python -m benchmarks.copy --topics $(or $(TOPICS),10000) --save
+	$(BIN)/python -m tests.benchmarks.copy --topics $(or $(TOPICS),10000) --save
 
 bench-real-broker:  ## one real broker with 10,000 partitions taken over, ours and stock (5 minutes)
 	$(SETUP) --with-java
-	$(BIN)/python -m benchmarks.real_broker
+	$(BIN)/python -m tests.benchmarks.real_broker
 
 bench-rehearse:  ## the same tree copied into a directory, measured (2 minutes)
 	$(SETUP) --with-java
-	$(BIN)/python -m benchmarks.rehearse
+	$(BIN)/python -m tests.benchmarks.rehearse
 
 bench-audit:  ## the Spark audit of small and large trees, cold and warm, measured (10 minutes); TOPICS says how many
 	$(SETUP) --with-java
-	$(BIN)/python -m benchmarks.audit $(if $(TOPICS),--topics $(TOPICS))
+	$(BIN)/python -m tests.benchmarks.audit $(if $(TOPICS),--topics $(TOPICS))
 
 bench-mass:  ## a broker in sync with 30,000 to 300,000 partitions is fenced and comes back, measured (10 minutes)
 	$(SETUP) --with-java
-	$(BIN)/python -m benchmarks.mass
+	$(BIN)/python -m tests.benchmarks.mass
 
 bench-dual-write:  ## changes after the takeover, ours and stock, measured (10 minutes)
 	$(SETUP) --with-java
-	$(BIN)/python -m benchmarks.dual_write
+	$(BIN)/python -m tests.benchmarks.dual_write

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from migrator.errors import Occurrence
+from migrator.findings.finding import Occurrence
 
 SHOWN: Final = 3
 """Of one code; 200 partitions without a state are one problem, not 200."""

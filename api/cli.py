@@ -1,7 +1,7 @@
 """The command line. Names, flags, exit codes and JSON keys are a contract.
 
 In:   arguments. Out: text for people, or with `--json` one JSON document on standard output and nothing else.
-Elsewhere: what each command does (main.py, imported inside the command, so that `--help` is quick).
+Elsewhere: what each command does (commands/, imported inside the command, so that `--help` is quick).
 Exit codes: 0 done, 1 trouble or a difference, 2 blocked or not all read, 3 could not check, 4 refused by a gate,
 5 not done yet, 70 a fault of ours: whatever was asked has no answer.
 """
@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from migrator.errors import INVENTORY_FILE_UNUSABLE, SYSTEM_REFUSED, FindingError, words_of
+from migrator.findings.finding import FindingError, words_of
+from migrator.findings.service import INVENTORY_FILE_UNUSABLE, SYSTEM_REFUSED
 
 if TYPE_CHECKING:
     from api.client import Client
@@ -54,9 +55,9 @@ ConfigFile = Annotated[Path, typer.Option("-c", "--config", help="the controller
 @app.command()
 def controller(file: Properties) -> None:
     """Run one KRaft voter, in place of a stock controller with the same file."""
-    from api import main
+    from api.commands import controllers
 
-    raise typer.Exit(main.run_controller(file))
+    raise typer.Exit(controllers.run_controller(file))
 
 
 @storage.command("format")
@@ -67,25 +68,25 @@ def storage_format(
     ignore_formatted: Annotated[bool, typer.Option("-g", "--ignore-formatted")] = False,
 ) -> None:
     """Format the directories of a new controller."""
-    from api import main
+    from api.commands import controllers
 
-    raise typer.Exit(main.format_storage(config, cluster_id, release_version, ignore_formatted=ignore_formatted))
+    raise typer.Exit(controllers.format_storage(config, cluster_id, release_version, ignore_formatted=ignore_formatted))
 
 
 @storage.command("info")
 def storage_info(config: ConfigFile) -> None:
     """Show whom the directories belong to."""
-    from api import main
+    from api.commands import controllers
 
-    raise typer.Exit(main.storage_info(config))
+    raise typer.Exit(controllers.storage_info(config))
 
 
 @log.command("dump")
 def log_dump(path: Path, as_json: AsJson = False) -> None:
     """Decode the records of a segment, a snapshot or a directory."""
-    from api import main
+    from api.commands import controllers
 
-    raise typer.Exit(main.dump_log(path, as_json=as_json))
+    raise typer.Exit(controllers.dump_log(path, as_json=as_json))
 
 
 @app.command()
@@ -97,9 +98,11 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Read the cluster and say what stands in the way of a migration. Exit: 0 go, 1 warnings, 2 blocked."""
-    from api import main
+    from api.commands import clusters
 
-    raise typer.Exit(main.check(zookeeper, controllers or [], clients=clients, as_json=as_json, everything=everything))
+    raise typer.Exit(
+        clusters.check(zookeeper, controllers or [], clients=clients, as_json=as_json, everything=everything)
+    )
 
 
 @app.command()
@@ -110,9 +113,9 @@ def rehearse(
     as_json: AsJson = False,
 ) -> None:
     """Copy ZooKeeper into a metadata log directory, without touching the cluster."""
-    from api import main
+    from api.commands import clusters
 
-    raise typer.Exit(main.rehearse(zookeeper, out, controller, as_json=as_json))
+    raise typer.Exit(clusters.rehearse(zookeeper, out, controller, as_json=as_json))
 
 
 @app.command()
@@ -130,9 +133,9 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Compare ZooKeeper with the metadata log. Exit: 0 same, 1 diverged, 2 could not read all."""
-    from api import main
+    from api.commands import audits
 
-    code = main.audit(
+    code = audits.audit(
         *(zookeeper, kraft, engine, master, out, controller),
         allow_moved=allow_moved,
         as_json=as_json,
@@ -148,9 +151,9 @@ def audit_process(
     idle: Annotated[float, typer.Option(help="ends after so many seconds without an audit")],
 ) -> None:
     """Part of the service: audits asked for on standard input, answered on standard output."""
-    from api import main
+    from api.commands import audits
 
-    main.run_audit_process(directory, master, idle, app)
+    audits.run_audit_process(directory, master, idle, app)
 
 
 @app.command()
@@ -166,10 +169,10 @@ def demo(
     no_browser: Annotated[bool, typer.Option("--no-browser", help="do not open the page")] = False,
 ) -> None:
     """A whole migration on this machine, with clients at work. Exit: 0 when all evidence is green."""
-    from api import main
+    from api.commands import laboratory
 
     raise typer.Exit(
-        main.demo(
+        laboratory.demo(
             directory=directory,
             report=report,
             brokers=brokers,
@@ -200,26 +203,26 @@ def release(
     ] = False,
 ) -> None:
     """Give the controllership back to ZooKeeper with none of our controllers alive. Exit: 2 refused."""
-    from api import main
+    from api.commands import clusters
 
     consent = {"accept_loss": accept_loss, "drop_orders": drop_orders}
-    raise typer.Exit(main.release(zookeeper, logs or [], execute=execute, **consent))
+    raise typer.Exit(clusters.release(zookeeper, logs or [], execute=execute, **consent))
 
 
 @app.command()
 def export(zookeeper: ZooKeeper, out: Annotated[Path, typer.Option(help="the file to write")]) -> None:
     """Write a checksummed backup of the ZooKeeper tree."""
-    from api import main
+    from api.commands import clusters
 
-    raise typer.Exit(main.export_tree(zookeeper, out))
+    raise typer.Exit(clusters.export_tree(zookeeper, out))
 
 
 @app.command("import")
 def import_(file: Path, zookeeper: ZooKeeper) -> None:
     """Restore a backup into an empty chroot."""
-    from api import main
+    from api.commands import clusters
 
-    raise typer.Exit(main.import_tree(file, zookeeper))
+    raise typer.Exit(clusters.import_tree(file, zookeeper))
 
 
 # --- the service, and its REST client ---------------------------------------------------------------------
@@ -247,9 +250,9 @@ def serve(
     process), audits_max_bytes, command_limit_s, roots (where files of controllers lie), control_hosts,
     start_controllers. A variable ZK2KRAFT_SERVE_<KEY> wins over the file. Controllers go on when the service ends.
     """
-    from api import main
+    from api.commands import service
 
-    raise typer.Exit(main.run_service(config))
+    raise typer.Exit(service.run_service(config))
 
 
 @app.command()

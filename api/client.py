@@ -18,7 +18,8 @@ from typing import Any, Final
 import httpx
 
 from api.pages.words import clock, dash, span
-from migrator.errors import (
+from migrator.findings.finding import words_of
+from migrator.findings.service import (
     GATE_CLOSED,
     NO_SUCH_THING,
     NOT_IN_THIS_RELEASE,
@@ -27,7 +28,6 @@ from migrator.errors import (
     SERVICE_SILENT,
     VERSION_MOVED,
     WISH_PENDING,
-    words_of,
 )
 from state_machine.access import token_for
 

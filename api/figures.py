@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from api.views import broker_views, dual_write_view, standing_of, without_controller_s
-from state_machine.audits_seen import PASSED, ScheduledAudits
 from state_machine.evidence import evidence
+from state_machine.policy.audits_seen import PASSED, ScheduledAudits
 from state_machine.store import Store
 
 

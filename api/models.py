@@ -11,7 +11,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from state_machine.phases import Phase
+from state_machine.policy.phases import Phase
 
 Item = TypeVar("Item")
 Name = Annotated[

@@ -11,8 +11,8 @@ from typing import Any
 
 from api.models import AuditView, MigrationView, Report
 from api.views import audit_view, migration_view
-from state_machine.audit_rows import audits
-from state_machine.phases import BEFORE_TAKEOVER, Phase
+from state_machine.audits.audit_rows import audits
+from state_machine.policy.phases import BEFORE_TAKEOVER, Phase
 from state_machine.store import Store
 
 

@@ -33,14 +33,14 @@ from api.models import (
     VerdictView,
     WishView,
 )
-from migrator.errors import Occurrence
+from migrator.findings.finding import Occurrence
 from migrator.model.verdict import Verdict
-from state_machine.audit_rows import audits
+from state_machine.audits.audit_rows import audits
+from state_machine.clusters.observe import Observation, ZooKeeperSeen
 from state_machine.evidence import brokers_seen, evidence
-from state_machine.gates import BrokerSeen, Evidence, Holder, standing
 from state_machine.looks import Group, backups, finding_groups, findings, nodes
-from state_machine.observe import Observation, ZooKeeperSeen
-from state_machine.phases import (
+from state_machine.policy.gates import BrokerSeen, Evidence, Holder, standing
+from state_machine.policy.phases import (
     CHANGE,
     HOLD,
     LATER,
@@ -53,9 +53,9 @@ from state_machine.phases import (
     Signal,
     next_edges,
 )
+from state_machine.policy.undo import UNDO
 from state_machine.store import Snapshot, Store
 from state_machine.tables import AuditRun, FindingRow, Migration, PhaseEvent, Wish
-from state_machine.undo import UNDO
 
 AUDITS_SHOWN: Final = 8
 FINDINGS_SHOWN: Final = 3

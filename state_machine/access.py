@@ -2,7 +2,7 @@
 
 In:   the service's directory.
 Out:  the token; files with it and with the service's address; for clients, the token of a service at an address.
-Elsewhere: who is asked for it (api/rest/guard.py), the same for a controller (node/control.py).
+Elsewhere: who is asked for it (api/rest/guard.py), the same for a controller (node/process/control.py).
 Rule: reading the file is the right to use the service. Users and roles come later, beside this token.
 """
 
@@ -21,8 +21,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from migrator.errors import TOKEN_FILE_UNUSABLE, words_of
-from state_machine.private_files import PRIVATE, read_regular, write_private
+from migrator.findings.finding import words_of
+from migrator.findings.service import TOKEN_FILE_UNUSABLE
+from state_machine.clusters.private_files import PRIVATE, read_regular, write_private
 from state_machine.processes import process_mark
 
 TOKEN_FILE: Final = "token"

@@ -13,12 +13,16 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from migrator.errors import CONFIRMATION_DISAGREES, SPARK_SAID_NOTHING, FindingError, Occurrence
-from state_machine import audit_rows
+from migrator.findings.finding import FindingError, Occurrence
+from migrator.findings.service import CONFIRMATION_DISAGREES, SPARK_SAID_NOTHING
 from state_machine.audit_queries import CONFIRMATION, SCHEDULE
-from state_machine.audit_schedule import AuditSchedule, schedule_findings
-from state_machine.control import ControlPort
-from state_machine.gates import (
+from state_machine.audits import audit_rows
+from state_machine.audits.audit_schedule import AuditSchedule, schedule_findings
+from state_machine.audits.inspections import Inspections
+from state_machine.clusters.control import ControlPort
+from state_machine.keeper import Keeper
+from state_machine.looks import Outcome
+from state_machine.policy.gates import (
     NOTHING_CLAIMED,
     Evidence,
     Holder,
@@ -29,11 +33,8 @@ from state_machine.gates import (
     worth_rehearsing,
     zookeeper_rules,
 )
-from state_machine.inspections import Inspections
-from state_machine.keeper import Keeper
-from state_machine.looks import Outcome
-from state_machine.phases import TRANSITIONS, Ask, Phase, Signal
-from state_machine.rivals import Rival
+from state_machine.policy.phases import TRANSITIONS, Ask, Phase, Signal
+from state_machine.policy.rivals import Rival
 from state_machine.settings import Settings
 from state_machine.store import Snapshot, Store
 from state_machine.transition import SERVICE, Source, Step, take

@@ -16,13 +16,15 @@ from typing import Final
 
 import structlog
 
-from migrator.errors import CONTROL_REFUSED, CONTROLLER_SILENT, WISH_FORGOTTEN, WISH_TOO_OLD, FindingError
-from state_machine.control import ControlPort
-from state_machine.gates import BEFORE_BROKERS, UNCLAIMED, WAITS, Evidence
-from state_machine.inspections import Inspections
-from state_machine.inventory import ControllerEntry
-from state_machine.observe import ControllerSeen
-from state_machine.phases import TRANSITIONS, Ask, Edge, Signal, look_up
+from migrator.findings.finding import FindingError
+from migrator.findings.laboratory import CONTROL_REFUSED
+from migrator.findings.service import CONTROLLER_SILENT, WISH_FORGOTTEN, WISH_TOO_OLD
+from state_machine.audits.inspections import Inspections
+from state_machine.clusters.control import ControlPort
+from state_machine.clusters.inventory import ControllerEntry
+from state_machine.clusters.observe import ControllerSeen
+from state_machine.policy.gates import BEFORE_BROKERS, UNCLAIMED, WAITS, Evidence
+from state_machine.policy.phases import TRANSITIONS, Ask, Edge, Signal, look_up
 from state_machine.store import Snapshot, Store
 from state_machine.tables import Wish
 from state_machine.transition import ask_gate

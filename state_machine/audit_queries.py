@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
-from state_machine.phases import Phase
+from state_machine.policy.phases import Phase
 from state_machine.tables import AuditRun, Migration
 
 LAST_AUDITS: Final = 10

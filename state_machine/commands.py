@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from migrator.errors import Occurrence
+from migrator.findings.finding import Occurrence
 
 PROGRAM: Final = (sys.executable, "-m", "api")
 CHILDREN_NICE: Final = 10

@@ -17,7 +17,8 @@ from alembic.util.exc import CommandError
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
-from migrator.errors import DATABASE_UNUSABLE, FindingError
+from migrator.findings.finding import FindingError
+from migrator.findings.service import DATABASE_UNUSABLE
 
 HIDDEN: Final = "***"
 HERE: Final = Path(__file__).parent

@@ -14,10 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from migrator.errors import CLUSTER_DISAGREES, Occurrence
-from state_machine.gates import Evidence
-from state_machine.observe import Observation
-from state_machine.phases import WINDOW, Phase, Signal, way
+from migrator.findings.finding import Occurrence
+from migrator.findings.service import CLUSTER_DISAGREES
+from state_machine.clusters.observe import Observation
+from state_machine.policy.gates import Evidence
+from state_machine.policy.phases import WINDOW, Phase, Signal, way
 from state_machine.store import Snapshot, Store
 from state_machine.tables import PhaseEvent, Wish
 from state_machine.transition import GateClosed, Source, Step, take

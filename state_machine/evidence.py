@@ -14,12 +14,13 @@ from typing import Any, Final
 
 import msgspec
 
-from migrator.errors import AUDIT_CANNOT_READ, INSPECTION_FAILED, REHEARSAL_NOT_GREEN
+from migrator.findings.audit import AUDIT_CANNOT_READ
+from migrator.findings.service import INSPECTION_FAILED, REHEARSAL_NOT_GREEN
 from migrator.model.verdict import Check, Verdict
-from state_machine.audit_schedule import scheduled_audits
-from state_machine.gates import BrokerSeen, Evidence, Holder, Inspection
-from state_machine.observe import Observation
-from state_machine.phases import Ask, Phase, Signal
+from state_machine.audits.audit_schedule import scheduled_audits
+from state_machine.clusters.observe import Observation
+from state_machine.policy.gates import BrokerSeen, Evidence, Holder, Inspection
+from state_machine.policy.phases import Ask, Phase, Signal
 from state_machine.store import Snapshot
 from state_machine.tables import AuditRun
 

@@ -17,19 +17,14 @@ from typing import Final
 
 import structlog
 
-from migrator.errors import (
-    CONTROLLER_DOES_NOT_STAY,
-    CONTROLLER_SILENT,
-    HANDED_BACK,
-    PROCESS_NOT_KNOWN,
-    STARTED_ELSEWHERE,
-    Occurrence,
-)
-from state_machine.bounds import Bounds
-from state_machine.gates import Holder
-from state_machine.inventory import ControllerEntry, file_faults
+from migrator.findings.driver import HANDED_BACK
+from migrator.findings.finding import Occurrence
+from migrator.findings.service import CONTROLLER_DOES_NOT_STAY, CONTROLLER_SILENT, PROCESS_NOT_KNOWN, STARTED_ELSEWHERE
+from state_machine.clusters.bounds import Bounds
+from state_machine.clusters.inventory import ControllerEntry, file_faults
 from state_machine.looks import Outcome
-from state_machine.phases import Phase
+from state_machine.policy.gates import Holder
+from state_machine.policy.phases import Phase
 from state_machine.processes import Launcher
 from state_machine.store import Snapshot, Store
 from state_machine.tables import Node

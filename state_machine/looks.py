@@ -15,8 +15,9 @@ import msgspec
 from sqlalchemy import Table, func, select, update
 from sqlalchemy.orm import Session
 
-from migrator.errors import CATALOGUE, Occurrence, Severity
-from state_machine.observe import Observation
+from migrator.findings.catalogue import CATALOGUE
+from migrator.findings.finding import Occurrence, Severity
+from state_machine.clusters.observe import Observation
 from state_machine.store import LOOK, Store, a_cursor, a_node, find_migration, note_cluster
 from state_machine.tables import Backup, FindingRow, Migration, Node, Sight
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from state_machine.clusters.inventory import ControllerEntry
 from state_machine.commands import PROGRAM, last_words
-from state_machine.inventory import ControllerEntry
 
 LOG_TAIL_BYTES: Final = 8_000
 LOGS_KEPT: Final = 20

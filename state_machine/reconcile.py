@@ -17,16 +17,17 @@ from typing import Final, TypeVar
 import msgspec
 import structlog
 
-from migrator.errors import CLUSTER_DISAGREES, Occurrence
-from state_machine import audit_rows
+from migrator.findings.finding import Occurrence
+from migrator.findings.service import CLUSTER_DISAGREES
 from state_machine.acts import Acts
+from state_machine.audits import audit_rows
+from state_machine.audits.inspections import Inspections
+from state_machine.clusters.observe import ClusterObserver, ControllerSeen, Observation
 from state_machine.driver_history import catch_up
 from state_machine.evidence import evidence
-from state_machine.inspections import Inspections
 from state_machine.looks import Look, Outcome, Told, record_look, record_outcome
-from state_machine.observe import ClusterObserver, ControllerSeen, Observation
-from state_machine.phases import WINDOW, Phase
-from state_machine.rivals import ONLY_READ
+from state_machine.policy.phases import WINDOW, Phase
+from state_machine.policy.rivals import ONLY_READ
 from state_machine.store import Before, Snapshot, Store
 from state_machine.trouble import TroubleLog, is_foreseen, named
 from state_machine.wishes import Wishes

@@ -13,12 +13,13 @@ from typing import Final
 
 import msgspec
 
-from migrator.errors import MIGRATION_UNREADABLE, NOT_REMOVABLE, VERSION_MOVED, FindingError
-from state_machine.gates import Holder
-from state_machine.inventory import Inventory
-from state_machine.phases import Phase
+from migrator.findings.finding import FindingError
+from migrator.findings.service import MIGRATION_UNREADABLE, NOT_REMOVABLE, VERSION_MOVED
+from state_machine.clusters.inventory import Inventory
+from state_machine.policy.gates import Holder
+from state_machine.policy.phases import Phase
+from state_machine.policy.rivals import ONLY_READ, OVER, STARTED
 from state_machine.processes import process_mark
-from state_machine.rivals import ONLY_READ, OVER, STARTED
 from state_machine.store import Snapshot, Store
 from state_machine.tables import Node, PhaseEvent
 

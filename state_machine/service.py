@@ -2,7 +2,7 @@
 
 In:   `Settings`.
 Out:  `Service`: the store, the loop, and how to close them in order.
-Elsewhere: who serves HTTP beside it (api.main), every part (this room).
+Elsewhere: who serves HTTP beside it (api.commands.service), every part (this room).
 Rule: one service per directory; the lock is the kernel's, so it is free again after any kind of end.
 """
 
@@ -16,18 +16,18 @@ from typing import IO, Final
 
 import httpx
 
-from migrator.errors import SERVICE_RUNS_ALREADY
+from migrator.findings.service import SERVICE_RUNS_ALREADY
 from state_machine.acts import Acts
-from state_machine.control import ControlPort, loopback_client
-from state_machine.inspections import Inspections
+from state_machine.audits.inspections import Inspections
+from state_machine.audits.warm_audits import WarmAudits
+from state_machine.clusters.control import ControlPort, loopback_client
+from state_machine.clusters.observe import ClusterObserver
+from state_machine.clusters.private_files import close_to_others
 from state_machine.keeper import Keeper
-from state_machine.observe import ClusterObserver
-from state_machine.private_files import close_to_others
 from state_machine.processes import ControllerProcesses
 from state_machine.reconcile import Reconciler
 from state_machine.settings import Settings
 from state_machine.store import Store
-from state_machine.warm_audits import WarmAudits
 from state_machine.wishes import Wishes
 
 LOCK_FILE: Final = "serve.lock"

@@ -21,8 +21,8 @@ from pydantic_settings import (
 from pydantic_settings.exceptions import SettingsError
 from sqlalchemy import URL
 
-from migrator.errors import BEYOND_LOOPBACK, SERVE_CONFIG
-from state_machine.bounds import Bounds, is_loopback
+from migrator.findings.service import BEYOND_LOOPBACK, SERVE_CONFIG
+from state_machine.clusters.bounds import Bounds, is_loopback
 
 USUAL_ROOTS: Final = (Path("/etc"), Path("/opt"), Path("/srv"), Path("/var/lib"))
 

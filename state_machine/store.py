@@ -22,7 +22,7 @@ import msgspec
 from sqlalchemy import Engine, Table, delete, select, update
 from sqlalchemy.orm import Session, defer, sessionmaker
 
-from migrator.errors import (
+from migrator.findings.service import (
     KEY_USED_AGAIN,
     MIGRATION_UNREADABLE,
     NAME_TAKEN,
@@ -32,11 +32,11 @@ from migrator.errors import (
 )
 from migrator.model.verdict import Verdict
 from state_machine.audit_queries import CONFIRMATION, audit_passed_at, dual_write_audits, last_finished
+from state_machine.clusters.inventory import Inventory
+from state_machine.clusters.observe import Observation
 from state_machine.database import WRITES, open_database
-from state_machine.inventory import Inventory
-from state_machine.observe import Observation
-from state_machine.phases import CHANGE, HOLD, PEOPLE, RESUME, Phase, Signal
-from state_machine.rivals import Rival, rival_of
+from state_machine.policy.phases import CHANGE, HOLD, PEOPLE, RESUME, Phase, Signal
+from state_machine.policy.rivals import Rival, rival_of
 from state_machine.tables import AuditRun, DriverCursor, Migration, Node, PhaseEvent, Sight, Wish
 
 _Given = ParamSpec("_Given")

@@ -16,10 +16,11 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.exc import StaleDataError
 
-from migrator.errors import GATE_CLOSED, VERSION_MOVED, FindingError
+from migrator.findings.finding import FindingError
+from migrator.findings.service import GATE_CLOSED, VERSION_MOVED
 from migrator.model.verdict import Verdict
-from state_machine.gates import Evidence
-from state_machine.phases import PEOPLE, Edge, Phase, Signal, look_up
+from state_machine.policy.gates import Evidence
+from state_machine.policy.phases import PEOPLE, Edge, Phase, Signal, look_up
 from state_machine.store import Store, find_migration, move_cursor
 from state_machine.tables import PhaseEvent, Wish
 

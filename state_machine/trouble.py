@@ -15,13 +15,8 @@ from typing import Final
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
-from migrator.errors import (
-    DATABASE_TROUBLE,
-    ROUND_FAILED,
-    SERVICE_FILE_TROUBLE,
-    FindingError,
-    Occurrence,
-)
+from migrator.findings.finding import FindingError, Occurrence
+from migrator.findings.service import DATABASE_TROUBLE, ROUND_FAILED, SERVICE_FILE_TROUBLE
 
 log = structlog.get_logger()
 

@@ -14,12 +14,13 @@ from collections.abc import Callable
 
 import structlog
 
-from migrator.errors import NOT_POSSIBLE_HERE, VERSION_MOVED, FindingError
+from migrator.findings.finding import FindingError
+from migrator.findings.service import NOT_POSSIBLE_HERE, VERSION_MOVED
 from state_machine.asked import Asked
-from state_machine.control import ControlPort
-from state_machine.gates import Evidence
-from state_machine.inspections import Inspections
-from state_machine.phases import HOLD, PEOPLE, RESUME, WINDOW, Phase, Signal, look_up
+from state_machine.audits.inspections import Inspections
+from state_machine.clusters.control import ControlPort
+from state_machine.policy.gates import Evidence
+from state_machine.policy.phases import HOLD, PEOPLE, RESUME, WINDOW, Phase, Signal, look_up
 from state_machine.store import UNDOES, Snapshot, Store
 from state_machine.tables import Wish
 from state_machine.transition import SERVICE, GateClosed, Source, Step, ask_gate, take

@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 
-from migrator.errors import REQUEST_NOT_UNDERSTOOD
+from migrator.findings.service import REQUEST_NOT_UNDERSTOOD
 
 FIELDS_MAX: Final = 20
 

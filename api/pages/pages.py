@@ -27,10 +27,11 @@ from api.rest.actions import ask, order, record
 from api.rest.parts import Number, Parts, ServiceParts
 from api.rest.problems import invalid, problem
 from api.views import audit_view, finding_view, migration_line, migration_view
-from migrator.errors import NO_SUCH_THING, NOT_CONFIRMED, FindingError
-from state_machine import audit_rows
+from migrator.findings.finding import FindingError
+from migrator.findings.service import NO_SUCH_THING, NOT_CONFIRMED
+from state_machine.audits import audit_rows
 from state_machine.looks import findings
-from state_machine.phases import HOLD, PEOPLE, RESUME
+from state_machine.policy.phases import HOLD, PEOPLE, RESUME
 
 router = APIRouter(include_in_schema=False)
 

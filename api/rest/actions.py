@@ -17,9 +17,9 @@ from api.models import Accepted, ActionIn, DryRun
 from api.rest.parts import DryRunFlag, Key, Number, Parts, ServiceParts
 from api.rest.problems import described
 from api.views import edge_view, wish_view
-from migrator.errors import VERSION_MOVED
+from migrator.findings.service import VERSION_MOVED
 from state_machine.evidence import evidence
-from state_machine.phases import HOLD, RESUME, Edge, Signal, look_up
+from state_machine.policy.phases import HOLD, RESUME, Edge, Signal, look_up
 from state_machine.store import Order, Snapshot
 from state_machine.tables import Wish
 from state_machine.transition import ask_gate

@@ -2,7 +2,7 @@
 
 In:   which migration, which engine; numbers of audits.
 Out:  models (api.models).
-Elsewhere: running them (state_machine.inspections).
+Elsewhere: running them (state_machine.audits.inspections).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from api.models import AuditIn, AuditView, DifferenceView, Page
 from api.rest.parts import Cursor, Key, Limit, Number, ServiceParts
 from api.rest.problems import described
 from api.views import audit_view
-from state_machine import audit_rows
+from state_machine.audits import audit_rows
 
 router = APIRouter(tags=["audits"])
 

@@ -17,7 +17,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.rest.problems import answer, problem
-from migrator.errors import FOREIGN_REQUEST, TOKEN_NEEDED
+from migrator.findings.service import FOREIGN_REQUEST, TOKEN_NEEDED
 from state_machine.access import page_key
 
 OPEN: Final = frozenset({"/healthz", "/readyz", "/style.css", "/login"})

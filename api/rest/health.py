@@ -19,7 +19,8 @@ from prometheus_client.registry import Collector
 from api.figures import Figures, figures_of
 from api.rest.parts import ServiceParts
 from api.rest.problems import described
-from migrator.errors import NOT_LOOKED_AT, FindingError
+from migrator.findings.finding import FindingError
+from migrator.findings.service import NOT_LOOKED_AT
 
 router = APIRouter(tags=["health"])
 

@@ -39,10 +39,10 @@ from api.views import (
     migration_view,
     wish_view,
 )
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from state_machine import removal
+from state_machine.clusters.inventory import Inventory
 from state_machine.evidence import evidence
-from state_machine.inventory import Inventory
 from state_machine.looks import findings
 
 Who = Annotated[str, Query(min_length=1, max_length=100, description="who asks; kept in the history")]

@@ -14,7 +14,7 @@ from typing import Annotated, TypeAlias
 
 from fastapi import Depends, Header, Path, Query, Request
 
-from migrator.errors import Occurrence
+from migrator.findings.finding import Occurrence
 from state_machine.settings import Settings
 from state_machine.store import Store
 

@@ -2,7 +2,7 @@
 
 In:   findings, refusals of gates, requests that were not understood.
 Out:  `application/problem+json` answers, and how OpenAPI describes them.
-Elsewhere: the findings (migrator.errors), pages show the same object (pages).
+Elsewhere: the findings (migrator.findings), pages show the same object (pages).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from starlette.responses import JSONResponse, Response
 
 from api.models import Problem
 from api.views import check_view
-from migrator.errors import (
+from migrator.findings.finding import FindingError
+from migrator.findings.service import (
     FOREIGN_REQUEST,
     GATE_CLOSED,
     KEY_USED_AGAIN,
@@ -34,9 +35,8 @@ from migrator.errors import (
     TOKEN_NEEDED,
     VERSION_MOVED,
     WISH_PENDING,
-    ZOOKEEPER_UNREACHABLE,
-    FindingError,
 )
+from migrator.findings.zookeeper import ZOOKEEPER_UNREACHABLE
 from state_machine.transition import GateClosed
 
 PROBLEM_JSON: Final = "application/problem+json"

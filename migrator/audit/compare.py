@@ -32,7 +32,7 @@ from migrator.audit.normalise import (
 )
 from migrator.audit.rows import HOLD_SECRETS
 from migrator.audit.seal import Seal
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 
 DIFFERENCES_SHOWN: Final = 100
 """How many differences a report carries in full; all of them are counted, and kept with the audit's inputs."""

@@ -16,7 +16,7 @@ import javaproperties
 from migrator.audit.compare import NOT_A_COPY, Report, Rules, unread_report
 from migrator.audit.log_plan import is_directory
 from migrator.audit.normalise import PRODUCER_IDS
-from migrator.errors import AUDIT_CANNOT_READ
+from migrator.findings.audit import AUDIT_CANNOT_READ
 
 META_PROPERTIES: Final = "meta.properties"
 

@@ -39,7 +39,8 @@ from migrator.audit.passwords import PasswordReader, clear_facts
 from migrator.audit.rows import HOLD_SECRETS, facts_text
 from migrator.audit.seal import KEY_BYTES, Seal
 from migrator.audit.security_facts import ENTITY_ROOTS, TOKEN_ROOT, zk_facts
-from migrator.errors import AUDIT_CANNOT_READ, FindingError, words_of
+from migrator.findings.audit import AUDIT_CANNOT_READ
+from migrator.findings.finding import FindingError, words_of
 from migrator.zk import paths
 from migrator.zk.acl_znodes import ACL_ROOTS
 from migrator.zk.bulk_read import Znode

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from migrator.audit.log_source import CommittedRecords
-from migrator.errors import AUDIT_CANNOT_READ
+from migrator.findings.audit import AUDIT_CANNOT_READ
 from migrator.wire.batch import TornBatchError, peek, read_batches
 from migrator.wire.frames import decode_response, encode_request, read_frame_length
 from migrator.wire.messages.replication import (

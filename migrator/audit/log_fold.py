@@ -37,7 +37,7 @@ from migrator.audit.rows import (
 )
 from migrator.audit.seal import Seal
 from migrator.audit.security_facts import ACLS, SECURITY_RECORDS, Change, change_of
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.wire.batch import Batch
 from migrator.wire.messages.metadata import (
     AccessControlEntryRecord,

@@ -20,7 +20,9 @@ from typing import Final
 
 import msgspec
 
-from migrator.errors import AUDIT_CANNOT_READ, MALFORMED_BYTES, FindingError, words_of
+from migrator.findings.audit import AUDIT_CANNOT_READ
+from migrator.findings.finding import FindingError, words_of
+from migrator.findings.quorum import MALFORMED_BYTES
 from migrator.wire.batch import BATCH_BYTES_MAX, Batch, TornBatchError, peek, read_batches, verify_crc
 from migrator.wire.batch_header import HEADER_BYTES, BatchHeader
 from migrator.wire.messages.control_records import SnapshotFooterRecord

@@ -16,7 +16,8 @@ from typing import Final, NamedTuple
 
 from migrator.audit.log_plan import LogPlan, plan_log, read_split
 from migrator.audit.log_plan import log_directory as log_directory
-from migrator.errors import AUDIT_CANNOT_READ, LOG_INCONSISTENT, FindingError, words_of
+from migrator.findings.audit import AUDIT_CANNOT_READ, LOG_INCONSISTENT
+from migrator.findings.finding import FindingError, words_of
 from migrator.wire.batch import Batch
 from migrator.wire.messages.metadata import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
 from migrator.wire.records import decode_record

@@ -17,7 +17,9 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 
 from migrator.audit.security_facts import SECURITY_FAMILIES, SECURITY_RECORDS, SecurityFacts, change_of
-from migrator.errors import LOG_INCONSISTENT, MALFORMED_ZNODE, words_of
+from migrator.findings.audit import LOG_INCONSISTENT
+from migrator.findings.content import MALFORMED_ZNODE
+from migrator.findings.finding import words_of
 from migrator.wire.messages.metadata import (
     ConfigRecord,
     PartitionChangeRecord,

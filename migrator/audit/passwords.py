@@ -26,7 +26,7 @@ from cryptography.hazmat.decrepit.ciphers.algorithms import Blowfish, TripleDES
 from cryptography.hazmat.primitives.ciphers import Cipher, modes
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 
-from migrator.errors import PASSWORD_ALGORITHM_UNKNOWN, PASSWORD_CONFIG, PASSWORD_UNDECODABLE
+from migrator.findings.content import PASSWORD_ALGORITHM_UNKNOWN, PASSWORD_CONFIG, PASSWORD_UNDECODABLE
 
 ENCRYPTED_KEYS: Final = re.compile(
     r"(.*\.)?(sasl\.jaas\.config|ssl\.(key\.password|keystore\.(password|key|certificate\.chain)"

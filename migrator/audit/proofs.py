@@ -30,7 +30,7 @@ from migrator.audit.quick import (
     facts_of_values,
 )
 from migrator.audit.zk_source import TOPICS_AT_ONCE, Session, config_names, topic_names
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.wire.messages.metadata import (
     ConfigRecord,
     PartitionChangeRecord,

@@ -25,7 +25,8 @@ from migrator.audit.log_states import NO_OFFSET, LogStates
 from migrator.audit.passwords import EncoderSecrets, PasswordReader
 from migrator.audit.quick import quick_audit
 from migrator.audit.zk_source import describe_tree
-from migrator.errors import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE, FindingError, words_of
+from migrator.findings.audit import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE
+from migrator.findings.finding import FindingError, words_of
 from migrator.zk.pipeline import CONSIDERATE
 from migrator.zk.session import ZkSession
 
@@ -87,8 +88,8 @@ def _run(
         case "quick":
             return _quick(zookeeper, kraft, rules, passwords)
         case "spark":
-            from migrator.audit.spark_job import spark_audit
-            from migrator.audit.spark_session import spark_session
+            from migrator.audit.spark.job import spark_audit
+            from migrator.audit.spark.session import spark_session
 
             opened = spark_session if sessions is None else sessions
             return spark_audit(

@@ -19,7 +19,9 @@ from urllib.parse import quote_plus, unquote_plus
 
 import msgspec
 
-from migrator.errors import LOG_INCONSISTENT, MALFORMED_ZNODE, words_of
+from migrator.findings.audit import LOG_INCONSISTENT
+from migrator.findings.content import MALFORMED_ZNODE
+from migrator.findings.finding import words_of
 from migrator.wire.messages.metadata import (
     AccessControlEntryRecord,
     ClientQuotaRecord,

@@ -3,7 +3,7 @@
 In:   a line of JSON on standard input for each audit: `Request`, the words of the command line as a fresh process has
       them. Secrets are in the files that these words name.
 Out:  a line of JSON on standard output: `Answer`, with what the command printed. Nothing else is ever written there.
-Elsewhere: who starts and asks it (state_machine/warm_audits.py), the command itself (api/cli.py, wired in api/main.py).
+Elsewhere: who starts and asks it (state_machine/audits/warm_audits.py), the command itself (api/cli.py, api/commands).
 Ends: when its input ends, at once and also in the middle of an audit: whoever asked is gone; after `idle_s` without
 a request; and after an audit that may have spoiled the session, without an answer. Nothing of it stays: every process
 that came of it inherited its mark, and whatever it writes for itself is below one directory.
@@ -29,7 +29,7 @@ from typing import BinaryIO, Final, NoReturn
 
 import msgspec
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 
 MARK: Final = "ZK2KRAFT_AUDIT_PROCESS"
 """In the environment of the process and of all that came of it: its directory."""

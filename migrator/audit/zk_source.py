@@ -40,7 +40,8 @@ from migrator.audit.rows import (
     topic_subject,
 )
 from migrator.audit.security_facts import ACL_ROOTS, ENTITY_ROOTS, TOKEN_ROOT, families_at, zk_facts
-from migrator.errors import AUDIT_CANNOT_READ, FindingError
+from migrator.findings.audit import AUDIT_CANNOT_READ
+from migrator.findings.finding import FindingError
 from migrator.zk import paths
 from migrator.zk.bulk_read import Znode
 from migrator.zk.pipeline import UNLIMITED, ReadLimits

@@ -21,9 +21,16 @@ from migrator.controller.decision import (
     register_broker_version,
     registration_change_version,
 )
-from migrator.controller.directories import moved_away, newly_offline, registration_without, with_directories
-from migrator.controller.elections import arrived, badly_led, decide_again, with_broker_in_isr, without_leader
-from migrator.errors import ODD_HOST, Occurrence
+from migrator.controller.partitions.directories import moved_away, newly_offline, registration_without, with_directories
+from migrator.controller.partitions.elections import (
+    arrived,
+    badly_led,
+    decide_again,
+    with_broker_in_isr,
+    without_leader,
+)
+from migrator.findings.finding import Occurrence
+from migrator.findings.zookeeper import ODD_HOST
 from migrator.model import levels
 from migrator.model.image import METADATA_VERSION
 from migrator.model.names import host_problem

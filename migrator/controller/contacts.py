@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from migrator.errors import Occurrence
+from migrator.findings.finding import Occurrence
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from random import Random
 from migrator.controller.authorizer import Asker, Rules, TokenRules
 from migrator.controller.contacts import Contacts
 from migrator.controller.mutation_quotas import WINDOW_S, WINDOWS, MutationBuckets
-from migrator.errors import Occurrence
+from migrator.findings.finding import Occurrence
 from migrator.model import levels
 from migrator.model.image import Image
 from migrator.model.topic_configs import Inherited

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from migrator.controller.decision import Error, Record
-from migrator.errors import CANNOT_ACTIVATE, Occurrence
+from migrator.findings.finding import Occurrence
+from migrator.findings.quorum import CANNOT_ACTIVATE
 from migrator.model import levels
 from migrator.model.image import METADATA_VERSION, Image
 from migrator.model.values import Listener, MigrationState

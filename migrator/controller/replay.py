@@ -15,7 +15,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from migrator.controller.removals import REPLICAS, TOPICS
-from migrator.errors import RECORD_NOT_SUPPORTED
+from migrator.findings.quorum import RECORD_NOT_SUPPORTED
 from migrator.model.draft import Draft
 from migrator.model.values import (
     ZERO_ID,

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
 
-from migrator.controller.acls import create_acls, delete_acls, describe_acls
-from migrator.controller.alter_partition import alter_partition
 from migrator.controller.authorizer import Asker
 from migrator.controller.brokers import (
     heartbeat,
@@ -25,18 +23,20 @@ from migrator.controller.brokers import (
 )
 from migrator.controller.configs import Operation, alter_configs, incremental_alter_configs
 from migrator.controller.decision import Decision, Error, Situation
-from migrator.controller.directories import assign_replicas
-from migrator.controller.elect_leaders import elect_leaders
 from migrator.controller.features import FORWARDABLE
-from migrator.controller.permissions import decide_allowed
+from migrator.controller.partitions.alter_partition import alter_partition
+from migrator.controller.partitions.directories import assign_replicas
+from migrator.controller.partitions.elect_leaders import elect_leaders
+from migrator.controller.partitions.reassignments import alter_reassignments, list_reassignments
 from migrator.controller.producer_ids import allocate_producer_ids
 from migrator.controller.quotas import alter_client_quotas
-from migrator.controller.reassignments import alter_reassignments, list_reassignments
 from migrator.controller.refusals import refuse
-from migrator.controller.scram import alter_scram
-from migrator.controller.tokens import create_token, expire_token, renew_token
+from migrator.controller.security.acls import create_acls, delete_acls, describe_acls
+from migrator.controller.security.permissions import decide_allowed
+from migrator.controller.security.scram import alter_scram
+from migrator.controller.security.tokens import create_token, expire_token, renew_token
 from migrator.controller.topics import create_partitions, create_topics, delete_topics
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.model.values import MigrationState
 from migrator.wire.frames import (
     API_KEYS,

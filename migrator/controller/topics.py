@@ -23,7 +23,7 @@ from migrator.controller.decision import (
 )
 from migrator.controller.mutation_quotas import MutationQuota, Throttled, quota_for
 from migrator.controller.names import refuse_name
-from migrator.controller.placement import PlacementRefused, default_directory, manual_problem, place
+from migrator.controller.partitions.placement import PlacementRefused, default_directory, manual_problem, place
 from migrator.controller.znode_limits import larger_than_zookeeper_takes
 from migrator.model.image import Image
 from migrator.model.topic_configs import effective

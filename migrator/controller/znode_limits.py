@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from migrator.controller.decision import Situation
-from migrator.errors import ZNODE_TOO_LARGE
+from migrator.findings.zookeeper import ZNODE_TOO_LARGE
 from migrator.model.values import MigrationState
 
 

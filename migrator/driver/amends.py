@@ -23,7 +23,9 @@ from dataclasses import dataclass, field
 
 from migrator.driver.content import BROKER_ID
 from migrator.driver.tree import Tree
-from migrator.errors import STATE_MISSING, ZNODE_NOT_WRITTEN, FindingError, Occurrence
+from migrator.findings.content import STATE_MISSING
+from migrator.findings.finding import FindingError, Occurrence
+from migrator.findings.zookeeper import ZNODE_NOT_WRITTEN
 from migrator.model.image import NO_CONFIG, NO_QUOTAS, Image
 from migrator.model.values import ConfigKey, ConfigType, Partition, ScramKey, ScramMechanism, Topic
 from migrator.zk import paths

@@ -18,14 +18,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
-from migrator.errors import (
-    CLAIM_NOT_POSSIBLE,
-    FENCED,
-    FOREIGN_MIGRATION,
-    HANDED_BACK,
-    LOG_BEHIND_ZOOKEEPER,
-    Occurrence,
-)
+from migrator.findings.driver import CLAIM_NOT_POSSIBLE, FENCED, FOREIGN_MIGRATION, HANDED_BACK, LOG_BEHIND_ZOOKEEPER
+from migrator.findings.finding import Occurrence
 from migrator.model.image import NOWHERE, Position
 from migrator.zk import paths
 from migrator.zk.multi import Check, Create, Delete, Multi, Operation, SetData

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Final
 
 from migrator.driver.tree import TopicReading, Tree, live_and_assigned
-from migrator.errors import (
+from migrator.findings.content import (
     ASSIGNMENT_IMPOSSIBLE,
     BROKER_CONFIG_REFUSED,
     BROKER_CONFIG_UNUSED,
@@ -30,8 +30,8 @@ from migrator.errors import (
     TOPIC_CONFIG_UNKNOWN,
     TOPIC_NAME_IMPOSSIBLE,
     ZNODE_GUARDED,
-    Occurrence,
 )
+from migrator.findings.finding import Occurrence
 from migrator.model.broker_configs import LISTENER_KEYS, refuse_broker_config
 from migrator.model.topic_configs import TOPIC_CONFIGS
 from migrator.model.topic_rules import refuse_topic_config

@@ -17,7 +17,7 @@ from typing import Protocol
 
 import msgspec
 
-from migrator.errors import FindingError, Occurrence
+from migrator.findings.finding import FindingError, Occurrence
 from migrator.model.draft import Draft
 from migrator.model.values import (
     Acl,

@@ -19,25 +19,21 @@ from migrator.driver.places import place_findings
 from migrator.driver.settings import ControllerSettings, broker_findings, controller_findings, request_limit_finding
 from migrator.driver.tree import Tree, clear_broker_configs, live_and_assigned
 from migrator.driver.waivers import Waiver, lifted
-from migrator.errors import (
+from migrator.findings.content import (
     BROKER_ABSENT,
     CLUSTER_ID_DIFFERS,
     DELETION_PENDING,
-    IBP_DIFFERS,
     ISR_INCOMPLETE,
     LEADER_RECOVERING,
     MALFORMED_ZNODE,
     NOT_MIGRATED_YET,
     OLD_SECRET_LEFT,
     ORPHAN_CONFIG,
-    PERMISSION_MISSING,
     REASSIGNMENT_MALFORMED,
     REASSIGNMENT_RUNNING,
-    ZOOKEEPER_LIMIT_UNKNOWN,
-    ZOOKEEPER_TAKES_LESS,
-    Occurrence,
-    Severity,
 )
+from migrator.findings.finding import Occurrence, Severity
+from migrator.findings.preflight import IBP_DIFFERS, PERMISSION_MISSING, ZOOKEEPER_LIMIT_UNKNOWN, ZOOKEEPER_TAKES_LESS
 from migrator.model import levels
 from migrator.model.image import METADATA_VERSION, Image
 from migrator.model.values import Broker, Partition, Recovery, is_password

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from migrator.driver.tell import LEADER_AND_ISR, UPDATE_METADATA, VERSIONS, Kind, Order
-from migrator.errors import FULL_SEND_INCOMPLETE, Occurrence
+from migrator.findings.driver import FULL_SEND_INCOMPLETE
+from migrator.findings.finding import Occurrence
 from migrator.model.image import Image
 from migrator.model.values import Topic
 from migrator.wire.codec import decode_each

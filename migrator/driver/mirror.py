@@ -28,7 +28,7 @@ from migrator.driver.claim import Claim
 from migrator.driver.lagging import NOTHING_LAGS, RAISES_MAX, Lagging
 from migrator.driver.paths_set import PathsSet
 from migrator.driver.unmirrored import Job, Unmirrored, attempted
-from migrator.errors import TOPIC_NOT_WHOLE, ZNODE_NOT_WRITTEN
+from migrator.findings.zookeeper import TOPIC_NOT_WHOLE, ZNODE_NOT_WRITTEN
 from migrator.model.diff import MIRRORED_CONFIGS, same_partition
 from migrator.model.draft import Delta
 from migrator.model.image import NO_CONFIG, NO_QUOTAS, Image, Position

@@ -18,7 +18,8 @@ from typing import Final
 
 from migrator.driver.chained import guarded
 from migrator.driver.claim import Claim
-from migrator.errors import ORDERS_IN_THE_WAY, ORDERS_STAND, Finding, Occurrence
+from migrator.findings.driver import ORDERS_IN_THE_WAY, ORDERS_STAND
+from migrator.findings.finding import Finding, Occurrence
 from migrator.zk import paths
 from migrator.zk.multi import JUTE_MAXBUFFER, Check, Delete, Multi, Operation
 

@@ -17,7 +17,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from migrator.errors import PATH_MISSING, PATH_WILL_BE_CREATED, Occurrence
+from migrator.findings.finding import Occurrence
+from migrator.findings.preflight import PATH_MISSING, PATH_WILL_BE_CREATED
 from migrator.zk import paths
 from migrator.zk.multi import Check, Create, Multi
 

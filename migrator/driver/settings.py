@@ -16,16 +16,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from migrator.driver.tree import Tree
-from migrator.errors import (
-    ACLS_UNHEEDED,
-    AUTHORIZER_ABSENT,
-    BROKER_SETTING_FOR_LATER,
-    BROKER_SETTING_FORBIDS,
-    LEVEL_WITHOUT_TOKENS,
-    TOKENS_WITHOUT_KEY,
-    TOO_BIG_FOR_ONE_REQUEST,
-    Occurrence,
-)
+from migrator.findings.content import ACLS_UNHEEDED, AUTHORIZER_ABSENT, TOKENS_WITHOUT_KEY, TOO_BIG_FOR_ONE_REQUEST
+from migrator.findings.finding import Occurrence
+from migrator.findings.preflight import BROKER_SETTING_FOR_LATER, BROKER_SETTING_FORBIDS, LEVEL_WITHOUT_TOKENS
 from migrator.model import levels
 from migrator.zk import paths
 

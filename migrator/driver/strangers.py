@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from migrator.errors import BROKER_DOES_NOT_FOLLOW, Occurrence
+from migrator.findings.driver import BROKER_DOES_NOT_FOLLOW
+from migrator.findings.finding import Occurrence
 from migrator.model.image import Image
 
 SETTLED_MS: Final = 15_000

@@ -19,7 +19,8 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from migrator.driver.families import Families, credentials_told
-from migrator.errors import MALFORMED_ZNODE, STATE_MISSING, TOPIC_ID_MISSING, FindingError, Occurrence, words_of
+from migrator.findings.content import MALFORMED_ZNODE, STATE_MISSING, TOPIC_ID_MISSING
+from migrator.findings.finding import FindingError, Occurrence, words_of
 from migrator.model.draft import Draft
 from migrator.model.image import EMPTY, Image, Position
 from migrator.model.values import ConfigKey, ConfigType, Partition, Topic

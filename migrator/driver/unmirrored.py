@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 
-from migrator.errors import words_of
+from migrator.findings.finding import words_of
 from migrator.zk.multi import Operation
 
 Make = Callable[[], list[Operation]]

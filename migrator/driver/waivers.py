@@ -14,7 +14,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from migrator.errors import WAIVED, WAIVER_EXCEEDED, Occurrence
+from migrator.findings.finding import Occurrence
+from migrator.findings.preflight import WAIVED, WAIVER_EXCEEDED
 
 _FORM: Final = re.compile(r"([A-Za-z0-9._*-]+)(?::([0-9]{1,3}(?:\.[0-9]+)?)%)?")
 

@@ -14,10 +14,10 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.lab.classes import prepared
 from migrator.lab.cluster import Cluster
-from migrator.lab.laboratory import Laboratory
+from migrator.lab.servers.laboratory import Laboratory
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -26,7 +26,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but
 
 from migrator.lab.cluster import ADMIN_TIMEOUT_S, Cluster
 from migrator.lab.frames import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Direction, Frame, Recorder
-from migrator.lab.tools import elect_preferred_leaders, reassign
+from migrator.lab.servers.tools import elect_preferred_leaders, reassign
 
 SETTLE_DEADLINE_S: Final = 60.0
 QUIET_S: Final = 1.0

@@ -17,13 +17,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from migrator.errors import FindingError
-from migrator.lab.artifacts import Artifacts, cache_directory, kafka_artifacts, locked
-from migrator.lab.broker import Broker, BrokerSpec
-from migrator.lab.laboratory import Laboratory
-from migrator.lab.ports import HOST
-from migrator.lab.waiting import Say, say_on_stderr
-from migrator.lab.zookeeper import ZooKeeper
+from migrator.findings.finding import FindingError
+from migrator.lab.servers.artifacts import Artifacts, cache_directory, kafka_artifacts, locked
+from migrator.lab.servers.broker import Broker, BrokerSpec
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.ports import HOST
+from migrator.lab.servers.waiting import Say, say_on_stderr
+from migrator.lab.servers.zookeeper import ZooKeeper
 
 TRAINING_DEADLINE_S: Final = 60.0
 NO_VOTER: Final = f"3000@{HOST}:1"

@@ -18,14 +18,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but
     NewTopic,
 )
 
-from migrator.lab.broker import IBP, Broker, BrokerSpec
-from migrator.lab.controller import Controller, Quorum, quorum_specs
 from migrator.lab.frames import Recorder
-from migrator.lab.laboratory import Laboratory
-from migrator.lab.properties import Value
-from migrator.lab.server import READY_DEADLINE_S, start_together
+from migrator.lab.servers.broker import IBP, Broker, BrokerSpec
+from migrator.lab.servers.controller import Controller, Quorum, quorum_specs
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.properties import Value
+from migrator.lab.servers.server import READY_DEADLINE_S, start_together
+from migrator.lab.servers.zookeeper import ZooKeeper, ZooKeeperClient
 from migrator.lab.tap import Tap
-from migrator.lab.zookeeper import ZooKeeper, ZooKeeperClient
 
 ADMIN_TIMEOUT_S: Final = 30.0
 METADATA_TIMEOUT_S: Final = 2.0

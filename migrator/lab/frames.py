@@ -20,7 +20,7 @@ from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from migrator.errors import PROCESS_NOT_READY
+from migrator.findings.laboratory import PROCESS_NOT_READY
 
 LEADER_AND_ISR: Final = 4
 STOP_REPLICA: Final = 5

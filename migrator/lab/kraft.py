@@ -18,13 +18,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but
     NewTopic,
 )
 
-from migrator.lab.broker import IBP, Broker, BrokerMode, BrokerSpec
-from migrator.lab.controller import Controller, quorum_specs
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController
-from migrator.lab.properties import Value
-from migrator.lab.server import READY_DEADLINE_S
-from migrator.lab.tools import format_storage, random_cluster_id
+from migrator.lab.servers.broker import IBP, Broker, BrokerMode, BrokerSpec
+from migrator.lab.servers.controller import Controller, quorum_specs
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.properties import Value
+from migrator.lab.servers.server import READY_DEADLINE_S
+from migrator.lab.servers.tools import format_storage, random_cluster_id
 
 ADMIN_TIMEOUT_S: Final = 30.0
 METADATA_TIMEOUT_S: Final = 5.0

@@ -19,14 +19,14 @@ from typing import Any, Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from migrator.errors import CONTROL_REFUSED, TOOL_FAILED
+from migrator.findings.laboratory import CONTROL_REFUSED, TOOL_FAILED
 from migrator.lab.cluster import Cluster
-from migrator.lab.controller import ControllerSpec, quorum_specs
-from migrator.lab.laboratory import Laboratory
-from migrator.lab.processes import STOP_DEADLINE_S, Process
-from migrator.lab.properties import Value, write
-from migrator.lab.server import READY_DEADLINE_S
-from migrator.lab.tools import format_storage
+from migrator.lab.servers.controller import ControllerSpec, quorum_specs
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.processes import STOP_DEADLINE_S, Process
+from migrator.lab.servers.properties import Value, write
+from migrator.lab.servers.server import READY_DEADLINE_S
+from migrator.lab.servers.tools import format_storage
 
 PROGRAM: Final = ("-m", "api")
 CONTROL_FILE: Final = "zk2kraft-control.json"

@@ -23,9 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from migrator.errors import SETUP_FAILED, FindingError
-from migrator.lab.artifacts import JARS_MB, KAFKA_VERSION, cache_directory, without_secrets
-from migrator.lab.java import Java, find_java, require_java
+from migrator.findings.finding import FindingError
+from migrator.findings.laboratory import SETUP_FAILED
+from migrator.lab.servers.artifacts import JARS_MB, KAFKA_VERSION, cache_directory, without_secrets
+from migrator.lab.servers.java import Java, find_java, require_java
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 STAMP: Final = ".zk2kraft-stamp"
@@ -102,7 +103,7 @@ def run(verb: str, *, with_java: bool, environment: Mapping[str, str], root: Pat
     if work.jars:
         python = root / ".venv" / "bin" / "python"
         _step([str(python), "-m", "migrator.lab.classes"], environment, root)
-        _step([str(python), "-m", "migrator.audit.spark_training"], environment, root)
+        _step([str(python), "-m", "migrator.audit.spark.training"], environment, root)
     print("set up", flush=True)
     return 0
 

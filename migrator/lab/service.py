@@ -17,12 +17,12 @@ from typing import Any, Final
 
 import httpx
 
-from migrator.errors import TOOL_FAILED
+from migrator.findings.laboratory import TOOL_FAILED
 from migrator.lab.cluster import Cluster
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import IN_THE_LABORATORY, PROGRAM, OurController
-from migrator.lab.processes import STOP_DEADLINE_S, Process
-from migrator.lab.server import READY_DEADLINE_S
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.processes import STOP_DEADLINE_S, Process
+from migrator.lab.servers.server import READY_DEADLINE_S
 
 TIMEOUT_S: Final = 20.0
 POLL_EVERY_S: Final = 0.1

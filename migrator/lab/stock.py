@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.lab.changes import PARTITIONS, SETTLE_DEADLINE_S, TOPICS, Changes, Plan
 from migrator.lab.classes import prepared
 from migrator.lab.cluster import Cluster
 from migrator.lab.frames import CONTROLLER_REQUESTS, LEADER_AND_ISR, UPDATE_METADATA, ControlType, Frame, Recorder
-from migrator.lab.laboratory import Laboratory
+from migrator.lab.servers.laboratory import Laboratory
 
 DUAL_WRITE_DEADLINE_S: Final = 180.0
 

@@ -23,12 +23,13 @@ from typing import Final
 
 import msgspec
 
-from migrator.errors import TOOL_FAILED, FindingError
-from migrator.lab.artifacts import Artifacts
+from migrator.findings.finding import FindingError
+from migrator.findings.laboratory import TOOL_FAILED
 from migrator.lab.classes import prepared
 from migrator.lab.cluster import Cluster
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import PROGRAM, OurController, our_controller, ready_to_migrate
+from migrator.lab.servers.artifacts import Artifacts
+from migrator.lab.servers.laboratory import Laboratory
 
 SIZES: Final = (1, 30)
 RUNS: Final = 1

@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, Self, cast
 
 from migrator.lab.frames import Recorder
-from migrator.lab.ports import HOST
+from migrator.lab.servers.ports import HOST
 
 BACKLOG_BYTES: Final = 1024 * 1024
 """How much may wait for a slow reader before its writer is made to wait too."""

@@ -31,9 +31,9 @@ from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import EventType
 
-from migrator.errors import LEDGER_DAMAGED
-from migrator.lab.laboratory import Laboratory
-from migrator.lab.processes import Process
+from migrator.findings.laboratory import LEDGER_DAMAGED
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.processes import Process
 
 LOOK_EVERY_S: Final = 0.05
 LOOK_DEADLINE_S: Final = 1.0

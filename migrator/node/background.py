@@ -16,8 +16,8 @@ from typing import Final
 
 import structlog
 
-from migrator.errors import Occurrence
-from migrator.node.driver_state import unexpected
+from migrator.findings.driver import UNEXPECTED
+from migrator.findings.finding import Occurrence
 
 log = structlog.get_logger()
 
@@ -28,6 +28,10 @@ AGAIN_MAX_S: Final = 30.0
 """Pause before the work is begun again: doubled with each fault."""
 CALM_S: Final = 60.0
 """After so long without a fault it counts as cured."""
+
+
+def unexpected(where: str, error: Exception) -> Occurrence:
+    return UNEXPECTED.found(where=where, reason=f"{type(error).__name__}: {error}")
 
 
 def alarm_name(work: str) -> str:

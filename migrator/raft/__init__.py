@@ -14,5 +14,5 @@
 | `log_view.py`, `epochs.py` | Offsets, epochs and snapshots of the log: how far two logs agree. |
 | `requests.py` | Which of our requests are under way. |
 
-The shell that executes the effects is `migrator/node/raft_node.py`; `tests/sim` has another, without bytes.
+The shell that executes the effects is `migrator/node/quorum/raft_node.py`; `tests/sim` has another, without bytes.
 """

@@ -25,7 +25,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.wire.batch_header import (
     AFTER_CRC,
     BEFORE_CRC,

@@ -18,7 +18,8 @@ from typing import Final, NoReturn
 
 from crc32c import crc32c
 
-from migrator.errors import MALFORMED_BYTES, FindingError
+from migrator.findings.finding import FindingError
+from migrator.findings.quorum import MALFORMED_BYTES
 
 Bytes = bytes | bytearray | memoryview
 

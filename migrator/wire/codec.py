@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from migrator.errors import MALFORMED_BYTES
+from migrator.findings.quorum import MALFORMED_BYTES
 from migrator.wire.explain import UnencodableError, unencodable
 from migrator.wire.generate import CANNOT_WRITE, SomeMessage, decoder_for, encoder_for, streaming_decoder_for
 from migrator.wire.schema import Message

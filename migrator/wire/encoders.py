@@ -14,7 +14,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from migrator.errors import UNSUPPORTED_IN_VERSION
+from migrator.findings.quorum import UNSUPPORTED_IN_VERSION
 from migrator.wire.packing import (
     ONE_BYTE_LENGTHS,
     SHORT,

@@ -23,7 +23,8 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from migrator.errors import MALFORMED_BYTES, FindingError
+from migrator.findings.finding import FindingError
+from migrator.findings.quorum import MALFORMED_BYTES
 from migrator.wire.codec import UnencodableError, decode_from, encode_into
 from migrator.wire.generate import SomeMessage
 from migrator.wire.messages import (

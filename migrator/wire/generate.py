@@ -13,7 +13,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, TypeVar
 
-from migrator.errors import MALFORMED_BYTES, FindingError
+from migrator.findings.finding import FindingError
+from migrator.findings.quorum import MALFORMED_BYTES
 from migrator.wire.decoders import decoder_source
 from migrator.wire.encoders import encoder_source
 from migrator.wire.schema import Message, declaration_of

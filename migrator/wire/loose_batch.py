@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.wire.batch_header import HEADER_BYTES, BatchHeader, Bytes, checked_records, refuse_batch
 from migrator.wire.primitives import decode_varint, decode_varlong
 

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
-from migrator.errors import MALFORMED_BYTES
+from migrator.findings.quorum import MALFORMED_BYTES
 from migrator.wire.primitives import decode_uvarint, encode_uvarint
 from migrator.wire.schema import ARRAY, Fixed
 

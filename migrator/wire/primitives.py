@@ -13,7 +13,7 @@ import base64
 import binascii
 from typing import Final
 
-from migrator.errors import MALFORMED_BYTES
+from migrator.findings.quorum import MALFORMED_BYTES
 
 UVARINT_BYTES_MAX: Final = 5  # 32 bits in groups of seven
 VARLONG_BYTES_MAX: Final = 10  # 64 bits in groups of seven

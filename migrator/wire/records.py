@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from migrator.errors import MALFORMED_BYTES, FindingError
+from migrator.findings.finding import FindingError
+from migrator.findings.quorum import MALFORMED_BYTES
 from migrator.wire.explain import unencodable
 from migrator.wire.generate import CANNOT_WRITE, Decoder, Encoder, decoder_for, encoder_for
 from migrator.wire.messages import metadata

@@ -17,7 +17,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from migrator.errors import MALFORMED_ZNODE, words_of
+from migrator.findings.content import MALFORMED_ZNODE
+from migrator.findings.finding import words_of
 from migrator.model.names import is_znode_name
 from migrator.model.values import (
     AclEntry,

@@ -21,7 +21,8 @@ from typing import Final
 
 import msgspec
 
-from migrator.errors import BACKUP_UNUSABLE, words_of
+from migrator.findings.driver import BACKUP_UNUSABLE
+from migrator.findings.finding import words_of
 from migrator.zk.multi import HEADROOM_BYTES, JUTE_MAXBUFFER_MIN, Create, Multi
 from migrator.zk.pipeline import ReadLimits
 from migrator.zk.session import ZkSession

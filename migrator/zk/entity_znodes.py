@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final
 
-from migrator.errors import MALFORMED_ZNODE
+from migrator.findings.content import MALFORMED_ZNODE
 from migrator.model.names import RELATIVE
 from migrator.model.values import QuotaEntity, ScramCredential, ScramMechanism
 from migrator.zk import paths

@@ -21,7 +21,8 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KeeperState
 
-from migrator.errors import ZOOKEEPER_LOST, ZOOKEEPER_REFUSES, FindingError, words_of
+from migrator.findings.finding import FindingError, words_of
+from migrator.findings.zookeeper import ZOOKEEPER_LOST, ZOOKEEPER_REFUSES
 from migrator.zk.bulk_read import Znode
 
 CALL_TIMEOUT_S: Final = 30.0

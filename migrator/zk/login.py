@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from migrator.errors import ZOOKEEPER_LOGIN_UNUSABLE
+from migrator.findings.preflight import ZOOKEEPER_LOGIN_UNUSABLE
 from migrator.model.jaas import parse_section
 
 OPTIONS: Final = "KAFKA_OPTS"

@@ -21,16 +21,15 @@ from typing import Final
 
 import msgspec
 
-from migrator.errors import (
+from migrator.findings.content import (
     PASSWORD_ALGORITHM_UNKNOWN,
     PASSWORD_CIPHERS_DIFFER,
     PASSWORD_CONFIG,
     PASSWORD_OF_OLD_SECRET,
     PASSWORD_UNCERTAIN,
     PASSWORD_UNDECODABLE,
-    Occurrence,
-    words_of,
 )
+from migrator.findings.finding import Occurrence, words_of
 from migrator.model.values import is_password
 from migrator.zk.ciphers import CipherName, Damaged, UnknownAlgorithm, derive_key
 from migrator.zk.znodes import RECORD_TEXT_BYTES_MAX

@@ -31,7 +31,8 @@ from kazoo.exceptions import (
     UnimplementedError,
 )
 
-from migrator.errors import ZOOKEEPER_REFUSES, FindingError
+from migrator.findings.finding import FindingError
+from migrator.findings.zookeeper import ZOOKEEPER_REFUSES
 from migrator.zk.bulk_read import ChildrenMany, GetMany, Refusal, Znode
 from migrator.zk.kazoo_calls import CALL_TIMEOUT_S, refuse_unconnected, translated, znode_of
 

@@ -16,7 +16,8 @@ from typing import Final, TypeAlias
 
 from kazoo.hosts import collect_hosts
 
-from migrator.errors import ZOOKEEPER_UNREACHABLE, words_of
+from migrator.findings.finding import words_of
+from migrator.findings.zookeeper import ZOOKEEPER_UNREACHABLE
 
 WITHIN_S: Final = 2.0
 """For all of them together: they are tried at the same time."""

@@ -32,7 +32,9 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KeeperState
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Permissions
 
-from migrator.errors import ZOOKEEPER_LOGIN_UNUSABLE, ZOOKEEPER_LOST, ZOOKEEPER_UNREACHABLE, words_of
+from migrator.findings.finding import words_of
+from migrator.findings.preflight import ZOOKEEPER_LOGIN_UNUSABLE
+from migrator.findings.zookeeper import ZOOKEEPER_LOST, ZOOKEEPER_UNREACHABLE
 from migrator.zk.bulk_read import Znode
 from migrator.zk.kazoo_calls import CALL_TIMEOUT_S, is_connected, refuse_unconnected, translated, znode_of
 from migrator.zk.login import OPEN, Login, is_sensitive, login_in, login_place

@@ -16,7 +16,8 @@ from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
-from migrator.errors import MALFORMED_ZNODE, words_of
+from migrator.findings.content import MALFORMED_ZNODE
+from migrator.findings.finding import words_of
 from migrator.model.values import ZERO_ID, Listener, Partition, Recovery, SecurityProtocol, Topic, is_password
 from migrator.zk.paths import BROKER_CONFIGS
 

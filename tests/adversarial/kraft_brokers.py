@@ -32,8 +32,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from migrator.lab.classes import prepared
 from migrator.lab.kraft import KraftCluster, Whose
-from migrator.lab.laboratory import Laboratory
-from migrator.lab.properties import Value
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.properties import Value
 from tests.adversarial.kraft_changes import Story
 from tests.adversarial.log_kinds import Kind, kinds, only_in
 

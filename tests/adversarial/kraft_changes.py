@@ -30,11 +30,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but
     UserScramCredentialUpsertion,
 )
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.lab.kraft import KraftCluster
-from migrator.lab.ports import HOST
+from migrator.lab.servers.ports import HOST
 from migrator.model.values import ConfigType
-from migrator.node.broker_client import BrokerConnection
+from migrator.node.transport.broker_client import BrokerConnection
 from migrator.wire.messages.configs import (
     AlterClientQuotasEntry,
     AlterClientQuotasRequest,

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, TypeVar
 
-from migrator.lab.ports import HOST
-from migrator.node.broker_client import BrokerConnection
+from migrator.lab.servers.ports import HOST
+from migrator.node.transport.broker_client import BrokerConnection
 from migrator.wire.messages.security import (
     AclCreation,
     CreateAclsRequest,

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.lab.cluster import Cluster
-from migrator.lab.ports import HOST
-from migrator.lab.zookeeper import ZooKeeperClient
-from migrator.node.broker_client import BrokerConnection
+from migrator.lab.servers.ports import HOST
+from migrator.lab.servers.zookeeper import ZooKeeperClient
+from migrator.node.transport.broker_client import BrokerConnection
 from migrator.wire.messages.security import DescribeAclsRequest, DescribeAclsResponse
 from migrator.wire.messages.topics import MetadataRequest, MetadataResponse
 from tests.adversarial.ledger import ABSENT, Entry, settled, wrong

@@ -25,12 +25,12 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.lab.classes import prepared
 from migrator.lab.cluster import Cluster
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController
-from migrator.lab.properties import Value
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.properties import Value
 from migrator.wire.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Final
 
-from migrator.lab.broker import LISTENER
+from migrator.lab.servers.broker import LISTENER
 from migrator.wire.messages.brokers import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,

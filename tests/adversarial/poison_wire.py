@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
-from migrator.errors import FindingError
-from migrator.lab.ports import HOST
+from migrator.findings.finding import FindingError
+from migrator.lab.servers.ports import HOST
 from migrator.wire.frames import decode_response, encode_request
 from migrator.wire.messages.brokers import (
     AllocateProducerIdsRequest,

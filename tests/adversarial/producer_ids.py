@@ -13,7 +13,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import Final
 
-from migrator.lab.ports import HOST
+from migrator.lab.servers.ports import HOST
 
 API_KEY: Final = 22
 VERSION: Final = 1

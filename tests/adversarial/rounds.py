@@ -29,7 +29,7 @@ class End(StrEnum):
 
 
 BEFORE_THE_COMMIT: Final = ("latch", "claim", "raise epoch", "read", "encode", "audit", "append")
-"""Effects of the driver (migrator.node.hooks) before which it can stand still, and then be cut short."""
+"""Effects of the driver (migrator.node.quorum.hooks) before which it can stand still, and then be cut short."""
 CAN_BE_ABORTED: Final = BEFORE_THE_COMMIT[:-1]
 UNDER_THE_LIMIT: Final = ("read", "encode", "audit")
 """Where the limit of the window ends a takeover that stands still: from the claim until the commit has begun."""

@@ -28,14 +28,14 @@ from typing import Any, Final
 
 from confluent_kafka import Producer
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.lab.classes import prepared
 from migrator.lab.cluster import Cluster
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController
-from migrator.lab.properties import Value
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.properties import Value
+from migrator.lab.servers.zookeeper import ZooKeeperClient
 from migrator.lab.takeover import release, wait_sessions_ended
-from migrator.lab.zookeeper import ZooKeeperClient
 from tests.adversarial.load import GENTLY, Load
 from tests.adversarial.outside import EpochWatch, Outside, figures
 from tests.adversarial.rounds import WHOLE_EVERY, End, Round, rounds

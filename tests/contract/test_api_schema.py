@@ -25,7 +25,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from structlog.testing import capture_logs
 
-from api.rest.app import make_app
+from api.app import make_app
 from tests.unit.api.service import BASE, Served
 
 EXAMPLES = 12

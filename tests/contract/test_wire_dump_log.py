@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from migrator.lab.artifacts import kafka_artifacts
+from migrator.lab.servers.artifacts import kafka_artifacts
 from migrator.wire.batch import ControlRecord, build_batch, build_control_batch
 from migrator.wire.messages.control_records import (
     KRaftVersionRecord,

@@ -14,8 +14,8 @@ from itertools import count
 import pytest
 
 from migrator.lab.classes import prepared
-from migrator.lab.laboratory import Laboratory
-from migrator.lab.zookeeper import ZooKeeper
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.zookeeper import ZooKeeper
 from migrator.zk.multi import Check, Create, Delete, Multi, Outcome, SetData
 from migrator.zk.session import ZkSession
 from tests.support.fake_zookeeper import FakeEnsemble

@@ -24,10 +24,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from kazoo.client import KazooClient
 from kazoo.security import ACL, make_acl, make_digest_acl
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.lab.cluster import Cluster
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController
+from migrator.lab.servers.laboratory import Laboratory
 from migrator.zk.multi import Multi, Operation
 from migrator.zk.session import ZkSession
 from tests.e2e.support import ready_cluster, spoil, unspoil, wait_for

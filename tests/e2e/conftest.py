@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from migrator.lab.artifacts import Artifacts
 from migrator.lab.classes import prepared
-from migrator.lab.laboratory import Laboratory
+from migrator.lab.servers.artifacts import Artifacts
+from migrator.lab.servers.laboratory import Laboratory
 
 
 @pytest.fixture(scope="session")

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.lab.cluster import Cluster
-from migrator.lab.controller import Controller
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController, start_ready_to_migrate
-from migrator.lab.properties import Value
-from migrator.lab.tools import dump_metadata_log
+from migrator.lab.servers.controller import Controller
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.properties import Value
+from migrator.lab.servers.tools import dump_metadata_log
 from tests.e2e.support import wait_for
 
 TOPICS = [f"topic-{number}" for number in range(3)]

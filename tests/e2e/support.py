@@ -14,9 +14,9 @@ from typing import Any
 from confluent_kafka import Producer
 
 from migrator.lab.cluster import Cluster
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController, start_ready_to_migrate
-from migrator.lab.properties import Value
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.properties import Value
 
 POLL_EVERY_S, POLL_AT_LEAST_EVERY_S = 0.02, 0.25
 

@@ -27,16 +27,16 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from migrator.lab.cluster import Cluster
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController, ready_to_migrate
-from migrator.lab.tools import (
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.tools import (
     cancel_reassignment,
     elect_preferred_leaders,
     elect_unclean_leader,
     list_reassignments,
     reassign,
 )
-from migrator.node.broker_client import BrokerConnection
+from migrator.node.transport.broker_client import BrokerConnection
 from migrator.wire.messages.partitions import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

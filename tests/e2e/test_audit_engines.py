@@ -21,21 +21,22 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from migrator.audit import spark_job
 from migrator.audit.compare import MOVED_ON, Report, Rules
 from migrator.audit.log_plan import plan_log
 from migrator.audit.normalise import BROKER_CONFIGS, ORDERS, PARTITIONS, PRODUCER_IDS, TOPIC_CONFIGS, TOPICS
 from migrator.audit.run import run_audit
 from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM, TOKENS
-from migrator.audit.spark_job import replay, spark_audit
+from migrator.audit.spark import job as spark_job
+from migrator.audit.spark.job import replay, spark_audit
 from migrator.driver.families import acl_id
-from migrator.errors import AUDIT_ROWS_LOST, FindingError
-from migrator.lab.artifacts import Artifacts
-from migrator.lab.laboratory import Laboratory
-from migrator.lab.zookeeper import ZooKeeper
+from migrator.findings.audit import AUDIT_ROWS_LOST
+from migrator.findings.finding import FindingError
+from migrator.lab.servers.artifacts import Artifacts
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.zookeeper import ZooKeeper
 from migrator.model.values import Acl, AclEntry, AclResource
-from migrator.node.rehearsal import rehearse
-from migrator.node.tree_reader import descendants
+from migrator.node.tools.rehearsal import rehearse
+from migrator.node.zookeeper.tree_reader import descendants
 from migrator.wire.messages.metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,

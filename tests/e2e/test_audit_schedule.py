@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from migrator.lab.laboratory import Laboratory
-from migrator.lab.properties import write
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.properties import write
 from tests.e2e.support import ready_cluster, wait_for, wait_zookeeper_rules
 from tests.e2e.test_service import HELD, ServiceUnderTest
 

@@ -25,9 +25,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from migrator.lab.artifacts import Artifacts
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController
+from migrator.lab.servers.artifacts import Artifacts
+from migrator.lab.servers.laboratory import Laboratory
 from migrator.zk.multi import Create, Delete, SetData
 from migrator.zk.znodes import MigrationZnode, migration_data
 from tests.e2e.better_stage import TOPICS, Stage, a_stage

@@ -30,10 +30,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from migrator.driver.copy import producer_id_margin
 from migrator.lab.cluster import Cluster
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController, our_controller
-from migrator.lab.ports import HOST
-from migrator.lab.properties import Value, write
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.ports import HOST
+from migrator.lab.servers.properties import Value, write
 from migrator.zk.entity_znodes import parse_scram
 from migrator.zk.multi import Multi, SetData
 from migrator.zk.passwords import EncoderSettings, PasswordEncoder

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from migrator.audit.compare import LAG
 from migrator.lab.cluster import Cluster
-from migrator.lab.laboratory import Laboratory
+from migrator.lab.servers.laboratory import Laboratory
 from tests.e2e.support import audit, ready_cluster, wait_for
 
 pytestmark = pytest.mark.lab

@@ -19,11 +19,11 @@ from pathlib import Path
 import pytest
 from kazoo.security import READ_ACL_UNSAFE, make_digest_acl
 
-from migrator.lab.artifacts import Artifacts
-from migrator.lab.laboratory import Laboratory
-from migrator.lab.zookeeper import ZooKeeper
-from migrator.node.storage import LOG_NAME
-from migrator.node.tree_reader import descendants
+from migrator.lab.servers.artifacts import Artifacts
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.zookeeper import ZooKeeper
+from migrator.node.log.storage import LOG_NAME
+from migrator.node.zookeeper.tree_reader import descendants
 from migrator.zk import paths
 from migrator.zk.multi import Create, Delete, Multi, Operation, SetData
 from migrator.zk.session import ZkSession

@@ -12,8 +12,8 @@ from typing import Final
 
 import pytest
 
-from migrator.lab.laboratory import Laboratory
-from migrator.lab.properties import Value
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.properties import Value
 from migrator.model.topic_configs import TOPIC_CONFIGS
 from tests.e2e.two_answers import Configs, Side, compared
 

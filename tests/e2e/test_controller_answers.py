@@ -8,9 +8,9 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
-from migrator.lab.laboratory import Laboratory
-from migrator.lab.ports import HOST
-from migrator.node.broker_client import BrokerConnection
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.ports import HOST
+from migrator.node.transport.broker_client import BrokerConnection
 from migrator.wire.messages.configs import (
     AlterClientQuotasEntry,
     AlterClientQuotasRequest,

@@ -13,9 +13,9 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewTopic
 
 from migrator.lab.cluster import Cluster
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController
-from migrator.lab.properties import Value
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.properties import Value
 from tests.e2e.quorums import TOPICS, leading, start, three_controllers, wait_ruling
 from tests.e2e.support import assert_same, produce, wait_for
 

@@ -17,9 +17,9 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from kazoo.client import KazooClient
 
 from migrator.lab.cluster import Cluster
-from migrator.lab.controller import Controller, quorum_specs
-from migrator.lab.laboratory import Laboratory
-from migrator.lab.tools import dump_metadata_log
+from migrator.lab.servers.controller import Controller, quorum_specs
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.tools import dump_metadata_log
 from tests.e2e.support import (
     SPOILED,
     assert_same,

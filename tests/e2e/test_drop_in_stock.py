@@ -24,20 +24,20 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but
 )
 
 from migrator.controller.snapshot import records_of
-from migrator.lab.artifacts import LATER_KAFKA_VERSION, Artifacts
 from migrator.lab.classes import prepared
 from migrator.lab.cluster import Cluster
-from migrator.lab.controller import Controller, Quorum, quorum_specs
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController
-from migrator.lab.properties import Value
-from migrator.lab.server import READY_DEADLINE_S
-from migrator.lab.tools import dump_metadata_log
-from migrator.lab.zookeeper import ZooKeeper
+from migrator.lab.servers.artifacts import LATER_KAFKA_VERSION, Artifacts
+from migrator.lab.servers.controller import Controller, Quorum, quorum_specs
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.properties import Value
+from migrator.lab.servers.server import READY_DEADLINE_S
+from migrator.lab.servers.tools import dump_metadata_log
+from migrator.lab.servers.zookeeper import ZooKeeper
 from migrator.model.image import Image
 from migrator.model.values import MigrationState
-from migrator.node.log_replay import LogReplay, read_snapshot
-from migrator.node.snapshot_files import SnapshotFiles
+from migrator.node.log.log_replay import LogReplay, read_snapshot
+from migrator.node.log.snapshot_files import SnapshotFiles
 from migrator.raft.types import SnapshotId
 from migrator.wire.batch import peek
 from migrator.wire.records import encode_record

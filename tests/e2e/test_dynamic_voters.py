@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from migrator.lab.controller import quorum_specs
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController
-from migrator.lab.ports import HOST
-from migrator.lab.properties import write
-from migrator.lab.tools import random_cluster_id
+from migrator.lab.servers.controller import quorum_specs
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.ports import HOST
+from migrator.lab.servers.properties import write
+from migrator.lab.servers.tools import random_cluster_id
 
 pytestmark = pytest.mark.lab
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from migrator.lab.cluster import Cluster
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController
+from migrator.lab.servers.laboratory import Laboratory
 from tests.e2e.quorums import TOPICS, leading, start, three_controllers, wait_ruling
 from tests.e2e.support import produce, wait_for
 

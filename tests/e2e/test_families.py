@@ -16,8 +16,8 @@ import pytest
 
 from migrator.driver.copy import producer_id_margin
 from migrator.lab.cluster import Cluster
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController, our_controller
+from migrator.lab.servers.laboratory import Laboratory
 from migrator.zk.multi import Create, Delete, Multi, SetData
 from migrator.zk.session import ZkSession
 from tests.e2e.support import assert_same, audit, produce, wait_for, wait_zookeeper_rules

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from migrator.lab.cluster import Cluster
-from migrator.lab.laboratory import Laboratory
+from migrator.lab.servers.laboratory import Laboratory
 from migrator.zk.multi import Delete, Multi
 from migrator.zk.session import ZkSession
 from tests.e2e.support import controller_of, ready_cluster

@@ -11,9 +11,9 @@ import pytest
 
 from migrator.driver.settings import ACL_AUTHORIZER
 from migrator.lab.cluster import Cluster
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController
-from migrator.node.tree_reader import descendants
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.node.zookeeper.tree_reader import descendants
 from migrator.zk.multi import JUTE_MAXBUFFER, Create, Delete, Multi, Operation, SetData
 from migrator.zk.session import ZkSession
 from tests.e2e.support import controller_of, copies, ready_cluster, wait_for

@@ -12,10 +12,10 @@ import time
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from migrator.lab.broker import SESSION_TIMEOUT_MS, Broker
 from migrator.lab.cluster import Cluster
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController, our_controller
+from migrator.lab.servers.broker import SESSION_TIMEOUT_MS, Broker
+from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.takeover import wait_sessions_ended
 from migrator.zk import paths
 from migrator.zk.session import ZkSession

@@ -21,8 +21,8 @@ from typing import Any
 import httpx
 import pytest
 
-from migrator.lab.artifacts import Artifacts
-from migrator.lab.ports import PortBook
+from migrator.lab.servers.artifacts import Artifacts
+from migrator.lab.servers.ports import PortBook
 from tests.e2e.hand_made import BROKERS, CONTROLLERS, HandMade, Traffic, until
 
 pytestmark = pytest.mark.lab

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from migrator.lab.cluster import Cluster
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController
-from migrator.node.hooks import EFFECTS
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.node.quorum.hooks import EFFECTS
 from tests.e2e.support import (
     assert_same,
     controller_of,

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.lab.kraft import KraftBroker, KraftCluster, Led
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController
+from migrator.lab.servers.laboratory import Laboratory
 from tests.e2e.support import assert_same, produce, ready_cluster, wait_for
 
 pytestmark = pytest.mark.lab

@@ -15,15 +15,15 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import NewTopic
 
-from migrator.errors import FindingError
-from migrator.lab.broker import Broker, BrokerMode
+from migrator.findings.finding import FindingError
 from migrator.lab.cluster import Cluster
 from migrator.lab.frames import LEADER_AND_ISR, Recorder
-from migrator.lab.laboratory import Laboratory
-from migrator.lab.server import Server
-from migrator.lab.tools import describe_quorum, dump_metadata_log, random_cluster_id
-from migrator.lab.waiting import wait_until
-from migrator.lab.zookeeper import ZooKeeper
+from migrator.lab.servers.broker import Broker, BrokerMode
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.server import Server
+from migrator.lab.servers.tools import describe_quorum, dump_metadata_log, random_cluster_id
+from migrator.lab.servers.waiting import wait_until
+from migrator.lab.servers.zookeeper import ZooKeeper
 
 pytestmark = pytest.mark.lab
 

@@ -17,7 +17,7 @@ from migrator.lab.frames import (
     Frame,
     load,
 )
-from migrator.lab.laboratory import Laboratory
+from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.stock import record_migration
 
 pytestmark = pytest.mark.lab

@@ -14,13 +14,13 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewPartitions
 
 from migrator.lab.cluster import ADMIN_TIMEOUT_S, Cluster
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController, ready_to_migrate
-from migrator.lab.traffic_control import Traffic
-from migrator.lab.traffic_figures import figures_between
-from migrator.lab.traffic_ledger import Acknowledged, read_ledger
-from migrator.lab.traffic_proof import ReaderReport, prove
-from migrator.lab.traffic_status import TrafficStatus
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.traffic.control import Traffic
+from migrator.lab.traffic.figures import figures_between
+from migrator.lab.traffic.ledger import Acknowledged, read_ledger
+from migrator.lab.traffic.proof import ReaderReport, prove
+from migrator.lab.traffic.status import TrafficStatus
 from migrator.lab.watcher import Kind, longest_absence_s, read_sights, reigns, start_watcher, unseen_s
 
 pytestmark = [pytest.mark.lab, pytest.mark.alone]

@@ -14,8 +14,8 @@ import pytest
 
 from migrator.audit.compare import VERSION_LAGS
 from migrator.lab.cluster import Cluster
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController
+from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.takeover import wait_sessions_ended
 from migrator.zk import paths
 from migrator.zk.multi import Create, Delete, Multi, SetData

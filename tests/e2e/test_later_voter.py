@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from migrator.lab.classes import prepared
-from migrator.lab.laboratory import Laboratory
+from migrator.lab.servers.laboratory import Laboratory
 from tests.e2e.two_kinds import two_kinds
 
 pytestmark = pytest.mark.lab

@@ -18,9 +18,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but
 
 from migrator.driver.settings import ACL_AUTHORIZER
 from migrator.lab.cluster import Cluster
-from migrator.lab.laboratory import Laboratory
-from migrator.lab.ports import HOST
-from migrator.lab.properties import Value
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.ports import HOST
+from migrator.lab.servers.properties import Value
 from tests.e2e.support import wait_for
 from tests.e2e.whole_way import there_and_back, topic_made, waiting
 from tests.support.certificates import Authority

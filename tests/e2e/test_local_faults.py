@@ -18,14 +18,15 @@ from typing import Final
 
 import pytest
 
-from migrator.errors import CONNECTIONS_FULL, LOG_FLUSH_SILENT, LOG_NOT_ON_DISK, SNAPSHOT_NOT_WRITTEN, FindingError
-from migrator.lab.controller import quorum_specs
-from migrator.lab.laboratory import Laboratory
+from migrator.findings.finding import FindingError
+from migrator.findings.quorum import CONNECTIONS_FULL, LOG_FLUSH_SILENT, LOG_NOT_ON_DISK, SNAPSHOT_NOT_WRITTEN
 from migrator.lab.ours import PROGRAM, OurController
-from migrator.lab.ports import HOST
-from migrator.lab.properties import Value
-from migrator.lab.tools import random_cluster_id
-from migrator.node.broker_client import BrokerConnection
+from migrator.lab.servers.controller import quorum_specs
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.ports import HOST
+from migrator.lab.servers.properties import Value
+from migrator.lab.servers.tools import random_cluster_id
+from migrator.node.transport.broker_client import BrokerConnection
 from migrator.wire.messages.configs import (
     AlterClientQuotasEntry,
     AlterClientQuotasRequest,

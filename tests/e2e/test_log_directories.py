@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from migrator.lab.artifacts import Artifacts
 from migrator.lab.cluster import Cluster
-from migrator.lab.controller import Controller, Quorum
-from migrator.lab.laboratory import Laboratory
-from migrator.lab.tools import dump_metadata_log
+from migrator.lab.servers.artifacts import Artifacts
+from migrator.lab.servers.controller import Controller, Quorum
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.tools import dump_metadata_log
 from tests.e2e.whole_way import there_and_back, topic_made, waiting, waiting_brokers, whole_after_a_restart
 
 pytestmark = pytest.mark.lab

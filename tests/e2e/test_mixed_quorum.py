@@ -15,9 +15,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from migrator.lab.cluster import Cluster
-from migrator.lab.controller import Controller
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController
+from migrator.lab.servers.controller import Controller
+from migrator.lab.servers.laboratory import Laboratory
 from tests.e2e.quorums import TOPICS, Voter, committed, leading, ruling, start, three_controllers, wait_ruling
 from tests.e2e.support import assert_same, audit, controller_of, produce, wait_for, wait_zookeeper_rules
 

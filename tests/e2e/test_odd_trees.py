@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from migrator.driver.copy import producer_id_margin
-from migrator.lab.controller import Controller, Quorum, quorum_specs
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController
-from migrator.lab.zookeeper import ZooKeeper
+from migrator.lab.servers.controller import Controller, Quorum, quorum_specs
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.zookeeper import ZooKeeper
 from migrator.zk.multi import Multi, SetData
 from migrator.zk.session import ZkSession
 from tests.e2e.support import wait_for

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from migrator.audit.passwords import PasswordReader, Secrets
-from migrator.lab.laboratory import Laboratory
+from migrator.lab.servers.laboratory import Laboratory
 from migrator.model.values import PASSWORD_SUFFIXES, is_password
 from migrator.zk.ciphers import Damaged
 from migrator.zk.passwords import EncoderSettings, PasswordEncoder, why_not_usable

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.lab.laboratory import Laboratory
+from migrator.lab.servers.laboratory import Laboratory
 from tests.e2e.paused_stage import Quorum, ready_for_takeover
 from tests.e2e.quorums import start, three_controllers
 from tests.e2e.support import assert_same, copies

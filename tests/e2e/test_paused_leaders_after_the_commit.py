@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.lab.laboratory import Laboratory
+from migrator.lab.servers.laboratory import Laboratory
 from tests.e2e.paused_stage import Quorum, pause
 from tests.e2e.quorums import TOPICS, start, three_controllers, wait_ruling
 from tests.e2e.support import assert_same, wait_zookeeper_rules

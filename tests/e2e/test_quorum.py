@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController
-from migrator.lab.properties import Value
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.properties import Value
 from tests.e2e.quorums import TOPICS, committed, start, three_controllers, wait_ruling
 from tests.e2e.support import (
     assert_same,

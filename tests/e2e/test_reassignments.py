@@ -11,8 +11,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from migrator.lab.cluster import Cluster
-from migrator.lab.laboratory import Laboratory
-from migrator.lab.tools import cancel_reassignment, list_reassignments, reassign
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.tools import cancel_reassignment, list_reassignments, reassign
 from tests.e2e.support import assert_same, ready_cluster, wait_for
 from tests.e2e.test_admin_requests import (
     assert_all_there,

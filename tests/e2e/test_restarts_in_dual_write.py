@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-from migrator.lab.broker import Broker
 from migrator.lab.cluster import Cluster
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController
+from migrator.lab.servers.broker import Broker
+from migrator.lab.servers.laboratory import Laboratory
 from tests.e2e.support import assert_same, ready_cluster, wait_for
 
 pytestmark = pytest.mark.lab

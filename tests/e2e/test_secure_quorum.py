@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.lab.cluster import Cluster
-from migrator.lab.controller import Controller, quorum_specs
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController, our_quorum
-from migrator.lab.ports import HOST
-from migrator.lab.properties import Value, write
-from migrator.lab.tools import random_cluster_id
+from migrator.lab.servers.controller import Controller, quorum_specs
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.ports import HOST
+from migrator.lab.servers.properties import Value, write
+from migrator.lab.servers.tools import random_cluster_id
 from migrator.model.values import SecurityProtocol
-from migrator.node.broker_client import BrokerConnection
-from migrator.node.client_security import client_security
-from migrator.node.config import read_config
-from migrator.node.security import ListenerSecurity, Login, SaslSettings, read_security
+from migrator.node.config.properties import read_config
+from migrator.node.transport.broker_client import BrokerConnection
+from migrator.node.transport.client_security import client_security
+from migrator.node.transport.security import ListenerSecurity, Login, SaslSettings, read_security
 from migrator.wire.messages.brokers import DescribeClusterRequest, DescribeClusterResponse
 from tests.e2e.quorums import wait_ruling
 from tests.e2e.support import assert_same, produce, wait_for

@@ -20,11 +20,11 @@ import httpx
 import pytest
 
 from migrator.lab.cluster import Cluster
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import CONTROL_FILE, OurController
-from migrator.lab.processes import Process
-from migrator.lab.properties import write
-from state_machine.inventory import ControllerEntry
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.processes import Process
+from migrator.lab.servers.properties import write
+from state_machine.clusters.inventory import ControllerEntry
 from tests.e2e.support import controller_of, ready_cluster, spoil, wait_for, wait_zookeeper_rules
 from tests.unit.state_machine.fakes import OPEN, FakeController
 

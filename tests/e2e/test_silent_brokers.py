@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from migrator.errors import FindingError
-from migrator.lab.laboratory import Laboratory
+from migrator.findings.finding import FindingError
 from migrator.lab.ours import OurController
-from migrator.node.broker_client import BrokerConnection
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.node.transport.broker_client import BrokerConnection
 from migrator.wire.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,

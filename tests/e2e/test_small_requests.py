@@ -8,17 +8,17 @@ from migrator.driver.claim import plan_claim
 from migrator.driver.mirror import Shape, plan
 from migrator.driver.places import plan_places
 from migrator.driver.tree import as_image
-from migrator.errors import FindingError
-from migrator.lab.laboratory import Laboratory
-from migrator.lab.zookeeper import ZooKeeper
+from migrator.findings.finding import FindingError
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.zookeeper import ZooKeeper
 from migrator.model.diff import diff
 from migrator.model.image import EMPTY, Position
-from migrator.node.claims import read_claim
-from migrator.node.hand_back import Left, last_steps
-from migrator.node.preflight import check
-from migrator.node.request_limits import ServerLimit, ask_servers
-from migrator.node.tree_reader import missing_places, read_tree
-from migrator.node.zookeeper_orders import read_orders
+from migrator.node.driver.hand_back import Left, last_steps
+from migrator.node.tools.preflight import check
+from migrator.node.zookeeper.claims import read_claim
+from migrator.node.zookeeper.request_limits import ServerLimit, ask_servers
+from migrator.node.zookeeper.tree_reader import missing_places, read_tree
+from migrator.node.zookeeper.zookeeper_orders import read_orders
 from migrator.zk import paths
 from migrator.zk.multi import JUTE_MAXBUFFER, Create, Multi
 from migrator.zk.pipeline import UNLIMITED

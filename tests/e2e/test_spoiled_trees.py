@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from migrator.lab.cluster import Cluster
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController
+from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.takeover import wait_sessions_ended
 from migrator.zk.multi import Multi, SetData
 from migrator.zk.session import ZkSession

@@ -34,14 +34,14 @@ from migrator.driver.tell import DELETED_LEADER, UPDATE_METADATA, VERSIONS, Kind
 from migrator.lab.changes import Plan
 from migrator.lab.cluster import Cluster
 from migrator.lab.frames import ControlType, Direction, Frame
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController, our_controller
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.tools import dump_metadata_log
 from migrator.lab.stock import ControllerUnderTest, Recording, record_migration, stock_quorum
-from migrator.lab.tools import dump_metadata_log
 from migrator.model.diff import diff
 from migrator.model.image import Image
-from migrator.node.log_replay import LogReplay
-from migrator.node.log_store import LogStore
+from migrator.node.log.log_replay import LogReplay
+from migrator.node.log.log_store import LogStore
 from migrator.wire.codec import decode
 from migrator.wire.frames import decode_request
 from migrator.wire.messages.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest

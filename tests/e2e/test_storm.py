@@ -16,9 +16,9 @@ import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from migrator.lab.cluster import Cluster
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController, our_controller
-from migrator.lab.properties import Value
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.properties import Value
 from migrator.lab.stock import ControllerUnderTest
 from migrator.zk.session import ZkSession
 from tests.e2e.support import assert_same

@@ -9,7 +9,7 @@ import logging
 
 import pytest
 
-from migrator.lab.laboratory import Laboratory
+from migrator.lab.servers.laboratory import Laboratory
 from tests.adversarial.rounds import rounds
 from tests.adversarial.takeovers import a_run
 

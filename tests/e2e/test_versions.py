@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.lab.classes import prepared
 from migrator.lab.cluster import Cluster
-from migrator.lab.laboratory import Laboratory
-from migrator.lab.tools import dump_metadata_log
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.tools import dump_metadata_log
 from migrator.model.levels import CONTROLLER_REGISTRATION, DIRECTORIES
-from migrator.node.formatting import level_of
+from migrator.node.config.formatting import level_of
 from tests.e2e.whole_way import there_and_back, topic_made, waiting
 
 pytestmark = pytest.mark.lab

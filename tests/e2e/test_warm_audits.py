@@ -18,10 +18,10 @@ import pytest
 
 from migrator.audit.run import REPORT_FILE
 from migrator.audit.warm_process import living
-from migrator.lab.laboratory import Laboratory
-from migrator.lab.zookeeper import ZooKeeper
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.zookeeper import ZooKeeper
+from state_machine.audits.warm_audits import SCRATCH, WarmAudits
 from state_machine.commands import Result
-from state_machine.warm_audits import SCRATCH, WarmAudits
 from tests.e2e.support import wait_for
 from tests.e2e.test_audit_engines import ENCODER, ZOOKEEPER_PLANTS, Cluster, assert_nothing_secret_in, command, seeded
 from tests.e2e.test_cli import a_controller_file
@@ -112,7 +112,7 @@ def test_audits_in_the_warm_process_say_what_fresh_processes_say(cluster: Cluste
 SERVICE = """
 import asyncio, sys
 from pathlib import Path
-from state_machine.warm_audits import WarmAudits
+from state_machine.audits.warm_audits import WarmAudits
 
 async def main():
     warm = WarmAudits(Path(sys.argv[1]), master=sys.argv[2], idle_s=600)

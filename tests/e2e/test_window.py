@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from migrator.lab.laboratory import Laboratory
-from migrator.lab.traffic_control import Traffic
-from migrator.lab.traffic_proof import prove
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.traffic.control import Traffic
+from migrator.lab.traffic.proof import prove
 from migrator.zk.multi import Create, Multi
 from migrator.zk.session import ZkSession
 from tests.e2e.quorums import start, three_controllers

@@ -14,7 +14,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but
 )
 
 from migrator.lab.cluster import Cluster
-from migrator.lab.laboratory import Laboratory
+from migrator.lab.servers.laboratory import Laboratory
 from migrator.zk.session import ZkSession
 from tests.e2e.whole_way import there_and_back, topic_made, waiting
 

@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.kraft_load import ConfigChanges
-from migrator.lab.artifacts import Artifacts
 from migrator.lab.cluster import Cluster
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController, ready_to_migrate
-from migrator.lab.server import start_together
-from migrator.lab.traffic_control import Traffic
-from migrator.lab.traffic_proof import prove
-from migrator.lab.zookeeper import ZooKeeper, ZooKeeperServer
+from migrator.lab.servers.artifacts import Artifacts
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.server import start_together
+from migrator.lab.servers.zookeeper import ZooKeeper, ZooKeeperServer
+from migrator.lab.traffic.control import Traffic
+from migrator.lab.traffic.proof import prove
 from tests.e2e.support import assert_same, copies, spoil, wait_for, wait_zookeeper_rules
 from tests.e2e.test_lab_traffic import assert_all_good, assert_nothing_lost
 from tests.e2e.trouble_stage import CLOSED, DEADLINE_S, Cell, Stage, a_stage, elect_broker
+from tests.support.kraft_load import ConfigChanges
 from tests.support.zookeeper_trouble import ENDINGS, Phase, Trouble
 
 pytestmark = pytest.mark.lab

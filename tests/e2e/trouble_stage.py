@@ -3,7 +3,7 @@
 In:   an ensemble, what is set for the controllers.
 Out:  `Stage`: every controller stands where its phase says; `go` lets them on; looks at each of them.
 Elsewhere: the trouble, and what should come of it (test_zookeeper_trouble.py, tests/support/zookeeper_trouble.py).
-A cluster is a tree below a chroot, with a stand-in for a broker (benchmarks/stand_in_broker.py): what counts
+A cluster is a tree below a chroot, with a stand-in for a broker (tests/support/stand_in_broker.py): what counts
 here is between the controller and ZooKeeper. With real brokers: the last test of test_zookeeper_trouble.py.
 """
 
@@ -20,25 +20,25 @@ from typing import Any, Final
 from kazoo.client import KazooClient
 from kazoo.security import ACL, make_acl, make_digest_acl
 
-from benchmarks.kraft_load import ConfigChanges, Connection, Creations
 from migrator.audit.compare import Rules, report
 from migrator.audit.log_source import CommittedRecords, read_directory
 from migrator.audit.normalise import LogFacts
 from migrator.audit.quick import compare_sides
-from migrator.errors import FindingError
-from migrator.lab.controller import ControllerSpec, quorum_specs
-from migrator.lab.laboratory import Laboratory
+from migrator.findings.finding import FindingError
 from migrator.lab.ours import OurController
-from migrator.lab.ports import HOST
-from migrator.lab.properties import Value, write
-from migrator.lab.zookeeper import ZooKeeper
-from migrator.node.config import read_config
-from migrator.node.formatting import format_node
-from migrator.node.tree_reader import descendants
+from migrator.lab.servers.controller import ControllerSpec, quorum_specs
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.ports import HOST
+from migrator.lab.servers.properties import Value, write
+from migrator.lab.servers.zookeeper import ZooKeeper
+from migrator.node.config.formatting import format_node
+from migrator.node.config.properties import read_config
+from migrator.node.zookeeper.tree_reader import descendants
 from migrator.zk.multi import Create, Multi, SetData
 from migrator.zk.session import ZkSession
 from tests.e2e.support import copies, spoil, wait_for
 from tests.support.broker_stand_in import stand_in_brokers
+from tests.support.kraft_load import ConfigChanges, Connection, Creations
 from tests.support.seeded_tree import SeededTree
 from tests.support.zookeeper_trouble import EFFECTS, Phase
 

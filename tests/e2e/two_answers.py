@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from migrator.lab.controller import Controller, quorum_specs
-from migrator.lab.laboratory import Laboratory
 from migrator.lab.ours import OurController
-from migrator.lab.ports import HOST
-from migrator.lab.properties import Value
-from migrator.lab.tools import random_cluster_id
-from migrator.node.broker_client import BrokerConnection
+from migrator.lab.servers.controller import Controller, quorum_specs
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.ports import HOST
+from migrator.lab.servers.properties import Value
+from migrator.lab.servers.tools import random_cluster_id
+from migrator.node.transport.broker_client import BrokerConnection
 from migrator.wire.messages.brokers import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,

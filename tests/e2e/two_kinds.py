@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from migrator.errors import FindingError
-from migrator.lab.controller import Controller, quorum_specs
-from migrator.lab.laboratory import Laboratory
+from migrator.findings.finding import FindingError
 from migrator.lab.ours import OurController
-from migrator.lab.properties import Value
-from migrator.lab.tools import random_cluster_id
+from migrator.lab.servers.controller import Controller, quorum_specs
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.properties import Value
+from migrator.lab.servers.tools import random_cluster_id
 from tests.e2e.support import wait_for
 
 SETTLE_S = 40.0

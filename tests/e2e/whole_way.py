@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from migrator.lab.broker import IBP
 from migrator.lab.cluster import Cluster
-from migrator.lab.controller import ControllerSpec, quorum_specs
 from migrator.lab.ours import OurController
-from migrator.lab.properties import Value
+from migrator.lab.servers.broker import IBP
+from migrator.lab.servers.controller import ControllerSpec, quorum_specs
+from migrator.lab.servers.properties import Value
 from tests.e2e.quorums import start, wait_ruling
 from tests.e2e.support import (
     assert_same,

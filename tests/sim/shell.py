@@ -26,13 +26,13 @@ from typing import Any, Final
 import pytest
 import structlog
 
-from migrator.errors import FindingError
-from migrator.node.log_store import LogStore
-from migrator.node.peers import batches_of
-from migrator.node.raft_node import RaftNode
-from migrator.node.snapshot_files import SnapshotFiles
-from migrator.node.startup import view_of
-from migrator.node.storage import LOG_NAME, read_election_state
+from migrator.findings.finding import FindingError
+from migrator.node.log.log_store import LogStore
+from migrator.node.log.snapshot_files import SnapshotFiles
+from migrator.node.log.storage import LOG_NAME, read_election_state
+from migrator.node.process.startup import view_of
+from migrator.node.quorum.peers import batches_of
+from migrator.node.quorum.raft_node import RaftNode
 from migrator.raft.effects import SendBeginQuorumEpoch, SendEndQuorumEpoch, SendFetch, SendFetchSnapshot, SendVote
 from migrator.raft.roles import Settings
 from migrator.raft.types import (

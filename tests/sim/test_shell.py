@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from migrator.node import storage
-from migrator.node.log_flusher import LogFlusher
-from migrator.node.log_store import LogStore
+from migrator.node.log import storage
+from migrator.node.log.log_flusher import LogFlusher
+from migrator.node.log.log_store import LogStore
 from tests.sim.runner import summarise
 from tests.sim.shell import HAPPENED, run_shell_seed, run_shell_seeds
 

@@ -1,4 +1,4 @@
-"""Stand-ins for brokers in ZooKeeper mode (benchmarks/stand_in_broker.py) on a thread of their own.
+"""Stand-ins for brokers in ZooKeeper mode (tests/support/stand_in_broker.py) on a thread of their own.
 
 In:   the tree that they pretend to hold, where it lies, the cluster's id, the controller's port.
 Out:  while the context lasts: registered, unfenced, and agreeing to whatever a controller tells them.
@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from benchmarks.stand_in_broker import StandInBroker
-from migrator.lab.ports import HOST
+from migrator.lab.servers.ports import HOST
 from tests.support.seeded_tree import SeededTree
+from tests.support.stand_in_broker import StandInBroker
 
 DEADLINE_S: Final = 10.0
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from kazoo.protocol import serialization as wire
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from migrator.errors import ZOOKEEPER_LOST
+from migrator.findings.zookeeper import ZOOKEEPER_LOST
 from migrator.zk.bulk_read import Znode
 from migrator.zk.multi import JUTE_MAXBUFFER, Check, Create, Delete, Multi, Operation, Outcome, SetData
 from migrator.zk.pipeline import UNLIMITED, ReadLimits

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from migrator.audit.log_plan import plan_log
 from migrator.audit.log_source import CommittedRecords, read_directory
-from migrator.node.log_store import LogStore
-from migrator.node.storage import LOG_NAME
+from migrator.node.log.log_store import LogStore
+from migrator.node.log.storage import LOG_NAME
 from migrator.wire.batch import build_batch, build_control_batch, peek
 from migrator.wire.messages.control_records import SnapshotFooterRecord, SnapshotHeaderRecord
 from migrator.wire.messages.metadata import NoOpRecord

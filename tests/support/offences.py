@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from migrator.errors import Occurrence
+from migrator.findings.finding import Occurrence
 from migrator.zk import paths
 from migrator.zk.multi import Create, Delete, Multi, SetData
 from migrator.zk.session import ZkSession

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from migrator.lab.laboratory import Laboratory
+from migrator.lab.servers.laboratory import Laboratory
 from migrator.zk.passwords import EncoderSettings
 
 PROGRAM = Path(__file__).with_name("PasswordCoder.java")

@@ -1,7 +1,7 @@
 """Our controller with one thing spoiled, for tests: `python spoiled_controller.py controller FILE`.
 
 The environment variable SPOIL holds JSON:
-  stall_before  name of an effect (migrator.node.hooks.EFFECTS): write `mark` and wait there, until `go` exists
+  stall_before  name of an effect (migrator.node.quorum.hooks.EFFECTS): write `mark` and wait there, until `go` exists
   plan          a file that may hold the name of an effect: whoever comes to it first takes the file (renamed to .taken,
                 with its own properties file as the content) and waits before it, until the same name with .go exists
   drop          {"topic": t, "partition": p}: leave one partition out of every FULL LeaderAndIsr
@@ -19,12 +19,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from api.main import start_logging
+from api.commands.output import start_logging
 from migrator.driver.tell import LEADER_AND_ISR, VERSIONS, Kind, Order
-from migrator.errors import ZOOKEEPER_LOST
-from migrator.node.config import read_config
-from migrator.node.hooks import Hooks
-from migrator.node.process import run_controller
+from migrator.findings.zookeeper import ZOOKEEPER_LOST
+from migrator.node.config.properties import read_config
+from migrator.node.process.controller import run_controller
+from migrator.node.quorum.hooks import Hooks
 from migrator.raft.effects import AnswerFetch
 from migrator.raft.types import Error
 from migrator.wire.codec import decode, encode

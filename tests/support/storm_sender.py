@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from migrator.node.broker_client import BrokerConnection
+from migrator.node.transport.broker_client import BrokerConnection
 from migrator.wire.frames import decode_response, encode_request
 from migrator.wire.messages.brokers import EnvelopeRequest, EnvelopeResponse
 from migrator.wire.messages.configs import (

@@ -14,11 +14,11 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from migrator.node.active_controller import ActiveController
-from migrator.node.log_flusher import Disk, DiskThread
-from migrator.node.log_store import LogStore
-from migrator.node.raft_node import RaftNode
-from migrator.node.startup import replay_stored, view_of
+from migrator.node.leader.active_controller import ActiveController
+from migrator.node.log.log_flusher import Disk, DiskThread
+from migrator.node.log.log_store import LogStore
+from migrator.node.process.startup import replay_stored, view_of
+from migrator.node.quorum.raft_node import RaftNode
 from migrator.raft.effects import SendFetch, SendVote
 from migrator.raft.roles import Settings
 from migrator.raft.types import (

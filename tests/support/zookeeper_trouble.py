@@ -37,7 +37,7 @@ EFFECTS: Final = {
     Phase.HANDING_BACK: "mark handed back",
     Phase.LEAVING: "hand back",
 }
-"""Names of `migrator.node.hooks.EFFECTS`."""
+"""Names of `migrator.node.quorum.hooks.EFFECTS`."""
 
 
 class Trouble(StrEnum):

@@ -1,7 +1,7 @@
-"""The house stands: imports point down, cores do not touch the world, and nothing goes round in a circle.
+"""Imports point down, cores do not touch the world, and no two parts of a package need each other.
 
-Read from the source, not from loaded modules, so that imports inside functions count as well. When an arrow turns
-round, the failure prints it. A room that is missing from `MAY_IMPORT` is a room nobody has given a sentence to.
+Read from the source, not from loaded modules, so that imports inside functions count as well. When an import points
+the wrong way, the failure prints it. A package that is missing from `MAY_IMPORT` has no place in the picture yet.
 """
 
 from __future__ import annotations
@@ -18,27 +18,28 @@ import pytest
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGES: Final = ("migrator", "state_machine", "api")
+MODULES_MAX: Final = 25
+"""At one level of one package: more of them are two packages."""
 
-CORES: Final = frozenset({"model", "errors", "wire", "raft", "zk.znodes", "controller", "driver"})
+CORES: Final = frozenset({"model", "findings", "wire", "raft", "zk.znodes", "controller", "driver"})
 """Values in, values out. `zk.znodes` stands for everything in that folder that opens nothing."""
 
 MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
-    room: frozenset(others.split())
-    for room, others in {
+    package: frozenset(others.split())
+    for package, others in {
         "model": "",
-        "errors": "",
-        "wire": "errors",
-        "raft": "errors",
-        "zk.znodes": "model errors",
-        "zk.session": "zk.znodes model errors",
-        "controller": "model wire errors",
-        "driver": "model wire zk.znodes errors",
-        "node": "raft controller driver wire zk.znodes zk.session model errors",
-        "fleet": "model wire errors",
-        "audit": "model wire zk.znodes zk.session errors",
-        "lab": "errors",
-        "state_machine": "model errors wire raft controller driver zk.znodes zk.session node fleet audit",
-        "api": "state_machine model errors",
+        "findings": "",
+        "wire": "findings",
+        "raft": "findings",
+        "zk.znodes": "model findings",
+        "zk.session": "zk.znodes model findings",
+        "controller": "model wire findings",
+        "driver": "model wire zk.znodes findings",
+        "node": "raft controller driver wire zk.znodes zk.session model findings",
+        "audit": "model wire zk.znodes zk.session findings",
+        "lab": "findings",
+        "state_machine": "model findings wire raft controller driver zk.znodes zk.session node audit",
+        "api": "state_machine model findings",
     }.items()
 }
 
@@ -50,12 +51,15 @@ ZK_SHELLS: Final = frozenset(
 EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
     ("node", "audit"): "the copy is audited before the commit; a hand-back and a release compare both sides, here",
 }
-"""Arrows between rooms that the picture does not have, each with its reason."""
+"""Arrows between packages that the picture does not have, each with its reason."""
 
 MODULE_EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
-    ("api.main", "*"): "api/main.py alone wires everything",
+    **dict.fromkeys(
+        ((f"api.commands.{name}", "*") for name in ("controllers", "clusters", "audits", "laboratory", "service")),
+        "the commands alone put everything together",
+    ),
 }
-"""(module, room) pairs; "*" stands for every room."""
+"""(module, package) pairs; "*" stands for every package."""
 
 FORBIDDEN_IN_CORES: Final = frozenset(
     {
@@ -69,8 +73,8 @@ FORBIDDEN_IN_CORES: Final = frozenset(
 
 ALLOWED_IN_CORES: Final[dict[tuple[str, str], str]] = {
     ("migrator.controller.decision", "random.Random"): "the type of the chance that arrives as an argument",
-    ("migrator.errors", "os.strerror"): "a table of words",
-    ("migrator.controller.placement", "random.Random"): "the type of the chance that arrives as an argument",
+    ("migrator.findings.finding", "os.strerror"): "a table of words",
+    ("migrator.controller.partitions.placement", "random.Random"): "the type of the chance that arrives as an argument",
 }
 
 ONLY_USERS: Final[dict[str, frozenset[str]]] = {
@@ -126,8 +130,8 @@ def _of(path: Path) -> Iterator[Import]:
                     yield Import(module, node.module or "", alias.name, node.lineno)
 
 
-def room_of(module: str) -> str:
-    """`migrator.driver.tell` lies in `driver`, `api.main` in `api`."""
+def package_of(module: str) -> str:
+    """`migrator.driver.tell` lies in `driver`, `api.cli` in `api`."""
     parts = module.split(".")
     if parts[0] != "migrator":
         return parts[0]
@@ -136,56 +140,115 @@ def room_of(module: str) -> str:
     return parts[1] if len(parts) > 1 else "migrator"
 
 
-def between_rooms() -> list[Import]:
-    return [each for each in imports() if each.is_ours and room_of(each.module) != room_of(each.target)]
+def between_packages() -> list[Import]:
+    return [each for each in imports() if each.is_ours and package_of(each.module) != package_of(each.target)]
 
 
 def excepted(found: Import) -> bool:
-    room = room_of(found.target)
+    package = package_of(found.target)
     return (
-        (room_of(found.module), room) in EXCEPTIONS
-        or (found.module, room) in MODULE_EXCEPTIONS
+        (package_of(found.module), package) in EXCEPTIONS
+        or (found.module, package) in MODULE_EXCEPTIONS
         or (found.module, "*") in MODULE_EXCEPTIONS
     )
 
 
 def test_every_arrow_points_down_the_picture() -> None:
     turned = [
-        f"{each}  ({room_of(each.module)} -> {room_of(each.target)})"
-        for each in between_rooms()
-        if room_of(each.target) not in MAY_IMPORT[room_of(each.module)] and not excepted(each)
+        f"{each}  ({package_of(each.module)} -> {package_of(each.target)})"
+        for each in between_packages()
+        if package_of(each.target) not in MAY_IMPORT[package_of(each.module)] and not excepted(each)
     ]
     assert not turned, "\n".join(["imports point down the picture of the house, never up:", *turned])
 
 
-def test_no_two_rooms_need_each_other() -> None:
+def test_no_two_packages_need_each_other() -> None:
     graph: dict[str, set[str]] = {}
-    for each in between_rooms():
-        graph.setdefault(room_of(each.module), set()).add(room_of(each.target))
+    for each in between_packages():
+        graph.setdefault(package_of(each.module), set()).add(package_of(each.target))
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
-        pytest.fail(f"rooms in a circle: {' -> '.join(error.args[1])}")
+        pytest.fail(f"packages in a circle: {' -> '.join(error.args[1])}")
 
 
-def test_no_two_modules_of_a_controller_process_need_each_other() -> None:
-    """The room with the most modules: what the acts are done with must not know the acts."""
+def parts(package: str) -> dict[str, set[str]]:
+    """Of each module and sub-package of `package`: which others of them it imports."""
     graph: dict[str, set[str]] = {}
+    inside = f"{package}."
     for each in imports():
-        if room_of(each.module) == room_of(each.target) == "node":
-            graph.setdefault(each.module, set()).add(each.target)
+        if each.module.startswith(inside) and each.target.startswith(inside):
+            one, other = (name.removeprefix(inside).partition(".")[0] for name in (each.module, each.target))
+            if one != other:
+                graph.setdefault(one, set()).add(other)
+    return graph
+
+
+def packages_with_modules() -> list[str]:
+    return sorted(
+        ".".join(path.parent.relative_to(ROOT).parts)
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("__init__.py")
+    )
+
+
+@pytest.mark.parametrize("package", packages_with_modules())
+def test_no_two_parts_of_a_package_need_each_other(package: str) -> None:
     try:
-        TopologicalSorter(graph).prepare()
+        TopologicalSorter(parts(package)).prepare()
     except CycleError as error:
-        pytest.fail(f"modules in a circle: {' -> '.join(error.args[1])}")
+        pytest.fail(f"{package}: parts in a circle: {' -> '.join(error.args[1])}")
+
+
+NODE: Final = (
+    *("background", "log", "transport", "zookeeper", "config", "brokers"),
+    *("quorum", "leader", "driver", "listener", "tools", "process"),
+)
+"""The parts of a controller process, lowest first: each imports only what stands before it."""
+
+
+def test_the_parts_of_a_controller_process_stand_in_their_order() -> None:
+    turned = [
+        f"{part} -> {target}"
+        for part, targets in parts("migrator.node").items()
+        for target in sorted(targets)
+        if NODE.index(target) >= NODE.index(part)
+    ]
+    assert not turned, "\n".join(turned)
+
+
+@pytest.mark.parametrize("package", packages_with_modules())
+def test_no_package_has_too_many_modules_at_one_level(package: str) -> None:
+    modules = [path for path in (ROOT / Path(*package.split("."))).glob("*.py") if path.stem != "__init__"]
+    assert len(modules) <= MODULES_MAX, f"{package} has {len(modules)} modules"
+
+
+def test_what_tests_share_imports_neither_benchmarks_nor_scenarios() -> None:
+    """`tests/support` stands below every other folder of tests; only tests import tests."""
+    turned = [str(each) for each in of_tests() if each.module.startswith("tests.support.") and is_above_support(each)]
+    turned += [str(each) for each in imports() if each.target.partition(".")[0] == "tests"]
+    turned += [
+        str(each)
+        for each in of_tests()
+        if each.module.startswith("tests.benchmarks.") and each.target.startswith(("tests.unit", "tests.e2e"))
+    ]
+    assert not turned, "\n".join(turned)
+
+
+def of_tests() -> list[Import]:
+    return [found for path in sorted((ROOT / "tests").rglob("*.py")) for found in _of(path)]
+
+
+def is_above_support(found: Import) -> bool:
+    return found.target.startswith("tests.") and not found.target.startswith("tests.support")
 
 
 def test_phases_and_gates_know_only_the_model_and_the_findings() -> None:
     strangers = [
         str(each)
-        for each in between_rooms()
-        if each.module in ("state_machine.phases", "state_machine.gates")
-        and room_of(each.target) not in ("model", "errors")
+        for each in between_packages()
+        if each.module in ("state_machine.policy.phases", "state_machine.policy.gates")
+        and package_of(each.target) not in ("model", "findings")
     ]
     assert not strangers, "\n".join(strangers)
 
@@ -194,11 +257,15 @@ def test_a_core_takes_time_and_chance_as_arguments_and_opens_nothing() -> None:
     found = [
         str(each)
         for each in imports()
-        if room_of(each.module) in CORES
+        if package_of(each.module) in CORES
         and each.library in FORBIDDEN_IN_CORES
         and (each.module, f"{each.target}.{each.name}") not in ALLOWED_IN_CORES
     ]
     assert not found, "\n".join(["a core never waits and never looks at the clock:", *found])
+
+
+def is_wiring(found: Import) -> bool:
+    return found.module.startswith("api.commands.")
 
 
 @pytest.mark.parametrize("library", sorted(ONLY_USERS))
@@ -206,14 +273,16 @@ def test_a_library_stays_behind_its_one_door(library: str) -> None:
     others = [
         str(each)
         for each in imports()
-        if each.library == library and room_of(each.module) not in ONLY_USERS[library] and each.module != "api.main"
+        if each.library == library
+        and package_of(each.module) not in ONLY_USERS[library]
+        and not each.module.startswith("api.commands.")
     ]
     assert not others, "\n".join(others)
 
 
 def test_no_exception_outlives_its_reason() -> None:
-    arrows = {(room_of(each.module), room_of(each.target)) for each in between_rooms()}
-    modules = {each.module for each in between_rooms()}
+    arrows = {(package_of(each.module), package_of(each.target)) for each in between_packages()}
+    modules = {each.module for each in between_packages()}
     taken = {(each.module, f"{each.target}.{each.name}") for each in imports()}
     assert set(EXCEPTIONS) <= arrows
     assert {module for module, _ in MODULE_EXCEPTIONS} <= modules
@@ -221,6 +290,6 @@ def test_no_exception_outlives_its_reason() -> None:
     assert all([*EXCEPTIONS.values(), *MODULE_EXCEPTIONS.values(), *ALLOWED_IN_CORES.values()])
 
 
-def test_every_folder_is_a_room_of_the_picture() -> None:
-    rooms = {room_of(each.module) for each in imports()} - {"migrator"}
-    assert rooms <= set(MAY_IMPORT)
+def test_every_folder_stands_in_the_picture() -> None:
+    packages = {package_of(each.module) for each in imports()} - {"migrator"}
+    assert packages <= set(MAY_IMPORT)

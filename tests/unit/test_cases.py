@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from migrator.errors import CATALOGUE
+from migrator.findings.catalogue import CATALOGUE
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 CASES: Final = tuple(f"F-{number:02}" for number in range(1, 61))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from migrator.errors import CATALOGUE
-from migrator.node.hooks import EFFECTS as HOOKS
+from migrator.findings.catalogue import CATALOGUE
+from migrator.node.quorum.hooks import EFFECTS as HOOKS
 from tests.support.zookeeper_trouble import EFFECTS, ENDINGS, Ending, Phase, Trouble
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,9 +9,9 @@ from typing import Any
 
 import httpx
 
-from api.rest.app import guarded, make_app
+from api.app import guarded, make_app
 from api.rest.parts import Parts
-from migrator.errors import ZOOKEEPER_UNREACHABLE
+from migrator.findings.zookeeper import ZOOKEEPER_UNREACHABLE
 from tests.unit.state_machine.world import World
 
 BASE = "http://127.0.0.1:8085"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from api.rest.guard import COOKIE
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from state_machine.access import (
     SERVE_FILE,
     page_key,
@@ -19,7 +19,7 @@ from state_machine.access import (
     tell_clients_no_more,
     token_for,
 )
-from state_machine.private_files import close_to_others, read_regular, write_private
+from state_machine.clusters.private_files import close_to_others, read_regular, write_private
 from tests.unit.api.service import TOKEN, Served
 
 URL = "http://127.0.0.1:8085"

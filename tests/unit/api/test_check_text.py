@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from api.check_text import SHOWN, finding_lines
-from migrator.errors import MALFORMED_ZNODE, STATE_MISSING
+from migrator.findings.content import MALFORMED_ZNODE, STATE_MISSING
 
 
 def test_findings_of_one_code_stand_together_with_their_remedy_once() -> None:

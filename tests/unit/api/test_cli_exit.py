@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 import pytest
 
 from api import cli
-from api import main as api_main
 from api.cli import main
-from migrator.errors import FindingError
+from api.commands import service
+from migrator.findings.finding import FindingError
 from migrator.zk import paths
 from migrator.zk.multi import Multi, SetData
 from migrator.zk.znodes import controller_data
@@ -120,4 +120,4 @@ def test_a_port_in_use_is_a_finding() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         settings = Settings(port=taken.getsockname()[1])
         with pytest.raises(FindingError, match=r"Z2K-4115.*Address already in use"):
-            api_main._listen(settings)
+            service._listen(settings)

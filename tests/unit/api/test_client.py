@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from api import cli, client
 from api.client import Client, Refused, audit_line
-from migrator.errors import ISR_INCOMPLETE, FindingError
+from migrator.findings.content import ISR_INCOMPLETE
+from migrator.findings.finding import FindingError
 from state_machine.commands import Result
 from tests.unit.api.service import BASE, Served
 from tests.unit.state_machine.fakes import check_that_found, denied, diverged, red_audit

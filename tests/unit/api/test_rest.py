@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from state_machine import audit_rows
+from state_machine.audits import audit_rows
 from state_machine.commands import Result
-from state_machine.phases import Phase
+from state_machine.policy.phases import Phase
 from tests.unit.api.service import Served
 from tests.unit.state_machine.fakes import red_audit
 

@@ -22,11 +22,11 @@ from migrator.audit.passwords import PasswordReader, Secrets, clear_facts
 from migrator.audit.proofs import Proofs
 from migrator.audit.quick import compare_sides, facts_of, facts_of_values
 from migrator.audit.seal import Seal
-from migrator.audit.spark_sources import Others, _rows_of_part, zookeeper_rows
+from migrator.audit.spark.sources import Others, _rows_of_part, zookeeper_rows
 from migrator.audit.subjects import ZkRow, judge_subject
 from migrator.driver.copy import Copy, make_copy, producer_id_margin
-from migrator.errors import FindingError
-from migrator.node.tree_reader import read_tree
+from migrator.findings.finding import FindingError
+from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.wire.records import decode_record
 from migrator.zk import ciphers, passwords
 from migrator.zk.bulk_read import Znode

@@ -20,7 +20,7 @@ from migrator.driver.copy import make_copy, producer_id_margin
 from migrator.driver.mirror import Shape, plan
 from migrator.model.diff import diff
 from migrator.model.image import EMPTY, Position
-from migrator.node.tree_reader import read_tree
+from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.zk.passwords import encoded_config
 from tests.support.arbitrary_images import images
 from tests.support.builders import a_claim

@@ -22,10 +22,10 @@ from migrator.audit.normalise import BROKER_CONFIGS, PARTITIONS, TOPIC_CONFIGS, 
 from migrator.audit.quick import judged_rows, quick_audit
 from migrator.audit.rows import SideRow, facts_text
 from migrator.audit.seal import Seal
-from migrator.audit.spark_compare import SubjectJudge
-from migrator.audit.spark_sources import InputRow, _batch, log_rows, zookeeper_rows
+from migrator.audit.spark.compare import SubjectJudge
+from migrator.audit.spark.sources import InputRow, _batch, log_rows, zookeeper_rows
 from migrator.driver.copy import make_copy
-from migrator.node.tree_reader import read_tree
+from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.wire.batch import build_batch, read_batch
 from migrator.wire.messages.metadata import (
     AccessControlEntryRecord,

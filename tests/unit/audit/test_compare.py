@@ -38,7 +38,8 @@ from migrator.audit.normalise import (
 )
 from migrator.audit.rows import PRODUCER_IDS_SUBJECT, SideRow, facts_text
 from migrator.audit.subjects import ZkRow, judge_subject
-from migrator.errors import AUDIT_CANNOT_READ, FindingError
+from migrator.findings.audit import AUDIT_CANNOT_READ
+from migrator.findings.finding import FindingError
 from migrator.zk.bulk_read import Znode
 
 STATE = {"leader": 1, "leader_epoch": 4, "isr": [1, 2], "recovery": 0, "partition_epoch": 7}

@@ -18,8 +18,8 @@ from migrator.audit.rows import SideRow, facts_text
 from migrator.audit.seal import Seal
 from migrator.audit.security_facts import ACLS, QUOTAS, TOKENS, zk_facts
 from migrator.driver.copy import make_copy, producer_id_margin
-from migrator.errors import FindingError
-from migrator.node.tree_reader import read_tree
+from migrator.findings.finding import FindingError
+from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.wire.batch import build_batch, read_batch
 from migrator.wire.messages.metadata import (
     AccessControlEntryRecord,

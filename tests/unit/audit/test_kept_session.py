@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from migrator.audit import kept_session
-from migrator.audit.kept_session import KeptSession
-from migrator.errors import AUDIT_CANNOT_READ, AUDIT_ROWS_LOST, SPARK_FAILED, FindingError
+from migrator.audit.spark import kept_session
+from migrator.audit.spark.kept_session import KeptSession
+from migrator.findings.audit import AUDIT_CANNOT_READ, AUDIT_ROWS_LOST, SPARK_FAILED
+from migrator.findings.finding import FindingError
 
 MASTER = "local[2]"
 

@@ -9,7 +9,7 @@ import pytest
 from migrator.audit.live_log import LiveLog, fetch_into, read_live
 from migrator.audit.log_plan import plan_log
 from migrator.audit.log_source import CommittedRecords
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.wire.batch import build_batch
 from migrator.wire.messages.metadata import TopicRecord
 from migrator.wire.records import encode_record

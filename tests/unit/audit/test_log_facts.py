@@ -16,7 +16,7 @@ from migrator.audit.normalise import BROKER_CONFIGS, PARTITIONS, TOPIC_CONFIGS, 
 from migrator.audit.rows import UNKNOWN_TOPIC_SUBJECT, SideRow, topic_subject
 from migrator.audit.seal import Seal
 from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM, TOKENS
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.wire.batch import build_batch, read_batch
 from migrator.wire.messages.metadata import (
     AccessControlEntryRecord,

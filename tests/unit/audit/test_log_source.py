@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from migrator.audit.log_plan import plan_log, read_split
 from migrator.audit.log_source import CommittedRecords, Dropped, Marker, dropped_ranges, read_directory
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.wire.batch import build_batch, build_control_batch, read_batch
 from migrator.wire.messages.control_records import SnapshotFooterRecord, SnapshotHeaderRecord
 from migrator.wire.messages.metadata import (

@@ -15,8 +15,8 @@ from migrator.audit.quick import quick_audit
 from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM, TOKENS
 from migrator.audit.zk_source import TOPICS_AT_ONCE, describe_tree, topic_rows
 from migrator.driver.copy import make_copy
-from migrator.errors import FindingError
-from migrator.node.tree_reader import read_tree
+from migrator.findings.finding import FindingError
+from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.wire.messages.metadata import (
     AccessControlEntryRecord,
     ClientQuotaRecord,

@@ -10,8 +10,9 @@ import pytest
 from migrator.audit import run
 from migrator.audit.compare import Report, Rules
 from migrator.audit.run import REHEARSAL, REPORT_FILE, empty_directory, rules_of, run_audit
-from migrator.audit.spark_job import replay
-from migrator.errors import AUDIT_OUT_UNUSABLE, FindingError
+from migrator.audit.spark.job import replay
+from migrator.findings.audit import AUDIT_OUT_UNUSABLE
+from migrator.findings.finding import FindingError
 
 
 def audit(kraft: str, engine: str = "quick", out: Path | None = None) -> Report:
@@ -25,7 +26,7 @@ def test_an_engine_that_does_not_exist_is_not_read(tmp_path: Path) -> None:
 def test_an_unreachable_zookeeper_is_not_read_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Unreachable:
         def __init__(self, connect: str) -> None:
-            from migrator.errors import ZOOKEEPER_UNREACHABLE
+            from migrator.findings.zookeeper import ZOOKEEPER_UNREACHABLE
 
             raise ZOOKEEPER_UNREACHABLE.error(connect=connect, reason="no answer")
 

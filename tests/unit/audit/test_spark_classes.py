@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.audit.spark_classes import archive_path, using_archive
+from migrator.audit.spark.classes import archive_path, using_archive
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from migrator.audit.normalise import PARTITIONS, TOPIC_CONFIGS, TOPICS
 from migrator.audit.quick import compare_sides, facts_of
 from migrator.audit.rows import WHOLE_SIDE, SideRow
 from migrator.audit.seal import Seal
-from migrator.audit.spark_compare import TAKEN, SubjectJudge
-from migrator.audit.spark_job import _refuse_lost
-from migrator.audit.spark_sources import (
+from migrator.audit.spark.compare import TAKEN, SubjectJudge
+from migrator.audit.spark.job import _refuse_lost
+from migrator.audit.spark.sources import (
     InputRow,
     Others,
     TopicRange,
@@ -25,7 +25,8 @@ from migrator.audit.spark_sources import (
     log_rows,
     zookeeper_rows,
 )
-from migrator.errors import AUDIT_ROWS_LOST, FindingError
+from migrator.findings.audit import AUDIT_ROWS_LOST
+from migrator.findings.finding import FindingError
 from migrator.wire.batch import build_batch, read_batch
 from migrator.wire.messages.metadata import ConfigRecord, PartitionChangeRecord, PartitionRecord, TopicRecord
 from migrator.wire.records import encode_record

@@ -16,7 +16,7 @@ from migrator.audit.normalise import BROKER_CONFIGS, ORDERS
 from migrator.audit.rows import SideRow, facts_text
 from migrator.audit.seal import Seal
 from migrator.audit.security_facts import zk_facts
-from migrator.audit.spark_sources import (
+from migrator.audit.spark.sources import (
     LOG,
     READ,
     ROWS_PER_BATCH,
@@ -147,8 +147,8 @@ def text_of(row: InputRow) -> str:
 def test_a_zookeeper_that_does_not_answer_becomes_a_row_that_names_what_was_not_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from migrator.audit import spark_sources
-    from migrator.errors import ZOOKEEPER_UNREACHABLE
+    from migrator.audit.spark import sources as spark_sources
+    from migrator.findings.zookeeper import ZOOKEEPER_UNREACHABLE
 
     def unreachable(connect: str) -> None:
         raise ZOOKEEPER_UNREACHABLE.error(connect=connect, reason="no answer")

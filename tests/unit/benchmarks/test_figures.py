@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.figures import STOCK, Measurement, between_markers, measurement, percentile, rows, table
+from tests.benchmarks.figures import STOCK, Measurement, between_markers, measurement, percentile, rows, table
 
 
 def measured(system: str, repetition: int, p50_ms: float, per_second: float, in_flight: int = 16) -> Measurement:

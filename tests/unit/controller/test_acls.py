@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from migrator.controller.acls import create_acls, delete_acls, describe_acls
 from migrator.controller.authorizer import Rules
 from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, Decision, Error, Situation
+from migrator.controller.security.acls import create_acls, delete_acls, describe_acls
 from migrator.model.draft import Draft
 from migrator.model.values import (
     Acl,

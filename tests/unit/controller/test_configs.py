@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from migrator.controller.configs import Operation, alter_configs, incremental_alter_configs
 from migrator.controller.decision import Decision, Error, Situation
-from migrator.errors import PASSWORD_UNDECODABLE
+from migrator.findings.content import PASSWORD_UNDECODABLE
 from migrator.model.topic_configs import TOPIC_CONFIGS, Inherited, Source, effective, is_list
 from migrator.model.topic_rules import refuse_topic_config
 from migrator.model.values import ConfigType, MigrationState

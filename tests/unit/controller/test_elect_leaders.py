@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, Decision, Error
-from migrator.controller.elect_leaders import elect_leaders
+from migrator.controller.partitions.elect_leaders import elect_leaders
 from migrator.model.image import Image
 from migrator.model.values import NO_LEADER, Partition, Recovery
 from migrator.wire.messages.metadata import PartitionChangeRecord

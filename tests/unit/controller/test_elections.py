@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from migrator.controller.elections import (
+from migrator.controller.partitions.elections import (
     LEVEL_ISR_SHRINK_NEEDS_NO_BUMP,
     Election,
     change,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from migrator.controller.brokers import fence_longest_silent
 from migrator.controller.decision import Decision, Error, Record, Situation
-from migrator.controller.elections import preferred_leaders
+from migrator.controller.partitions.elections import preferred_leaders
 from migrator.controller.requests import decide
 from migrator.model.image import METADATA_VERSION, Image
 from migrator.model.values import NO_LEADER, Recovery

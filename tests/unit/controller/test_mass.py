@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.controller import mass
-from migrator.controller.mass import may_touch_many
+from migrator.controller.partitions import mass
+from migrator.controller.partitions.mass import may_touch_many
 from migrator.model.image import Image
 from migrator.wire.messages.brokers import (
     BrokerHeartbeatRequest,

@@ -10,9 +10,9 @@ import pytest
 from migrator.controller.authorizer import Asker, Rules
 from migrator.controller.decision import Decision, Error, Situation
 from migrator.controller.features import CONTROLLER_APIS, FORWARDABLE
-from migrator.controller.permissions import OF_ONESELF, ON_CLUSTER, allowed_as_whole
 from migrator.controller.refusals import is_refusable
 from migrator.controller.requests import decide
+from migrator.controller.security.permissions import OF_ONESELF, ON_CLUSTER, allowed_as_whole
 from migrator.model.draft import Draft
 from migrator.model.values import (
     Acl,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from migrator.controller.placement import PlacementRefused, place
+from migrator.controller.partitions.placement import PlacementRefused, place
 from migrator.model.values import Broker
 from tests.support.builders import a_broker
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from migrator.controller.alter_partition import alter_partition
 from migrator.controller.brokers import fence_longest_silent, heal_leaderships
 from migrator.controller.decision import Decision, Error, Situation
-from migrator.controller.reassignments import alter_reassignments, begin_ordered, list_reassignments
+from migrator.controller.partitions.alter_partition import alter_partition
+from migrator.controller.partitions.reassignments import alter_reassignments, begin_ordered, list_reassignments
 from migrator.model.image import Image
 from migrator.model.values import Broker, Partition
 from migrator.wire.messages.metadata import PartitionChangeRecord

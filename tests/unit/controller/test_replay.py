@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from migrator.controller.replay import changed, replay
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.model.draft import Contradiction, Draft
 from migrator.model.image import EMPTY, METADATA_VERSION, Image
 from migrator.model.values import (

@@ -18,8 +18,8 @@ from migrator.controller.contacts import Contacts
 from migrator.controller.decision import Error, Settings, Situation
 from migrator.controller.features import CONTROLLER_APIS, FORWARDABLE
 from migrator.model.image import EMPTY
-from migrator.node.controller_apis import ControllerApis
-from migrator.node.quorum_apis import QuorumApis
+from migrator.node.listener.controller_apis import ControllerApis
+from migrator.node.quorum.quorum_apis import QuorumApis
 from migrator.wire.frames import API_KEYS
 from migrator.wire.schema import Message
 

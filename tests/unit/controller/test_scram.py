@@ -9,7 +9,7 @@ import hmac
 import pytest
 
 from migrator.controller.decision import Decision, Error, Situation
-from migrator.controller.scram import alter_scram, credential_of
+from migrator.controller.security.scram import alter_scram, credential_of
 from migrator.model.draft import Draft
 from migrator.model.values import ScramKey, ScramMechanism
 from migrator.wire.messages.security import (

@@ -11,7 +11,7 @@ import pytest
 
 from migrator.controller.authorizer import ANONYMOUS, Asker, Rules, TokenRules
 from migrator.controller.decision import Decision, Error, Situation
-from migrator.controller.tokens import create_token, expire_token, expired_tokens, renew_token
+from migrator.controller.security.tokens import create_token, expire_token, expired_tokens, renew_token
 from migrator.model.draft import Draft
 from migrator.model.values import (
     Acl,

@@ -21,7 +21,7 @@ from migrator.controller.decision import Error, Situation
 from migrator.controller.quotas import OF_IPS, OF_USERS_AND_CLIENTS
 from migrator.controller.requests import decide
 from migrator.driver.mirror import Shape, plan
-from migrator.errors import ODD_HOST
+from migrator.findings.zookeeper import ODD_HOST
 from migrator.model.names import host_problem, is_znode_name
 from migrator.model.values import MigrationState
 from migrator.wire.codec import UnencodableError

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from migrator.controller.authorizer import Asker, Rules, TokenRules
 from migrator.controller.decision import Decision, Error, Situation
 from migrator.controller.requests import decide
-from migrator.errors import ZNODE_TOO_LARGE
+from migrator.findings.zookeeper import ZNODE_TOO_LARGE
 from migrator.model.image import Image
 from migrator.model.values import (
     Acl,

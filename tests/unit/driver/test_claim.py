@@ -28,7 +28,7 @@ from migrator.driver.claim import (
     still_ours,
 )
 from migrator.model.image import NOWHERE, Position
-from migrator.node.claims import read_claim
+from migrator.node.zookeeper.claims import read_claim
 from migrator.zk import paths
 from migrator.zk.multi import Check, Create, Delete, Multi, Operation, SetData
 from migrator.zk.znodes import ControllerZnode, MigrationZnode, controller_data, migration_data

@@ -10,9 +10,10 @@ import pytest
 
 from migrator.driver.content import refuse_topic_name
 from migrator.driver.gate import content_findings
-from migrator.errors import CATALOGUE, Severity
+from migrator.findings.catalogue import CATALOGUE
+from migrator.findings.finding import Severity
 from migrator.model.broker_configs import refuse_broker_config
-from migrator.node.tree_reader import read_guards, read_tree
+from migrator.node.zookeeper.tree_reader import read_guards, read_tree
 from migrator.zk import paths
 from tests.support.fake_zookeeper import FakeEnsemble
 from tests.support.offences import OFFENCES, TREE, Offence, place_of, plant, t

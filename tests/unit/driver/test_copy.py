@@ -24,8 +24,8 @@ from migrator.driver.tree import TopicReading, Tree, as_image
 from migrator.model.diff import diff
 from migrator.model.image import EMPTY, Image, Position
 from migrator.model.values import MigrationState
-from migrator.node.log_replay import LogReplay
-from migrator.node.tree_reader import read_tree
+from migrator.node.log.log_replay import LogReplay
+from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.wire.batch import read_batch
 from migrator.wire.messages.metadata import (
     BeginTransactionRecord,

@@ -23,7 +23,8 @@ from migrator.driver.settings import REQUEST_MAX_BYTES, ControllerSettings
 from migrator.driver.tell import full_orders
 from migrator.driver.tree import as_image
 from migrator.driver.waivers import parse_waiver
-from migrator.errors import FULL_SEND_INCOMPLETE, Severity
+from migrator.findings.driver import FULL_SEND_INCOMPLETE
+from migrator.findings.finding import Severity
 from migrator.model.draft import Draft
 from migrator.model.image import METADATA_VERSION, Image, Position
 from migrator.model.values import (
@@ -39,8 +40,8 @@ from migrator.model.values import (
     Listener,
     MigrationState,
 )
-from migrator.node.claims import read_claim
-from migrator.node.tree_reader import read_tree
+from migrator.node.zookeeper.claims import read_claim
+from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.zk import paths
 from migrator.zk.multi import JUTE_MAXBUFFER
 from migrator.zk.passwords import PasswordEncoder

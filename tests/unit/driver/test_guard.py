@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from migrator.driver.guard import Survey, check_full_send, logs_by_topic, strays, without_ids
 from migrator.driver.tell import LEADER_AND_ISR, UPDATE_METADATA, VERSIONS, Kind, Order, full_orders
-from migrator.errors import Occurrence
+from migrator.findings.finding import Occurrence
 from migrator.model.image import Image
 from migrator.wire.codec import decode, encode
 from migrator.wire.messages.control import LeaderAndIsrRequest, UpdateMetadataRequest

@@ -14,7 +14,7 @@ from migrator.model.diff import diff
 from migrator.model.draft import Delta
 from migrator.model.image import EMPTY, Image, Position
 from migrator.model.values import Topic
-from migrator.node.tree_reader import read_tree
+from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.zk import paths
 from migrator.zk.multi import Delete, Multi, SetData
 from tests.support.arbitrary_images import images

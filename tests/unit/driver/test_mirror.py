@@ -34,8 +34,8 @@ from migrator.model.values import (
     ScramKey,
     ScramMechanism,
 )
-from migrator.node.claims import read_claim
-from migrator.node.tree_reader import descendants, read_tree
+from migrator.node.zookeeper.claims import read_claim
+from migrator.node.zookeeper.tree_reader import descendants, read_tree
 from migrator.zk import paths
 from migrator.zk.acl_znodes import acl_data, token_data
 from migrator.zk.entity_znodes import entity_data

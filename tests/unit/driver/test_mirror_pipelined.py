@@ -9,7 +9,7 @@ import pytest
 from migrator.driver.mirror import Shape, plan
 from migrator.model.diff import diff
 from migrator.model.image import EMPTY, Position
-from migrator.node.claims import read_claim
+from migrator.node.zookeeper.claims import read_claim
 from migrator.zk import paths
 from migrator.zk.multi import Create
 from tests.support.builders import a_topic, an_image

@@ -6,8 +6,8 @@ import pytest
 
 from migrator.driver.gate import content_findings, takeover_verdict
 from migrator.driver.places import PLACE_PATHS, PLACES, Place, plan_places
-from migrator.errors import Severity
-from migrator.node.tree_reader import missing_places, read_tree
+from migrator.findings.finding import Severity
+from migrator.node.zookeeper.tree_reader import missing_places, read_tree
 from migrator.zk import paths
 from tests.support.fake_zookeeper import FakeEnsemble
 from tests.unit.driver.test_gate import a_zookeeper, the_evidence

@@ -19,7 +19,7 @@ from migrator.driver.tree import (
     read_head,
     replicas_gone,
 )
-from migrator.errors import FindingError, Occurrence
+from migrator.findings.finding import FindingError, Occurrence
 from migrator.model.diff import diff
 from migrator.model.image import Image, Position
 from migrator.model.values import ConfigType, MigrationState

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.driver.waivers import lifted, parse_waiver
-from migrator.errors import WAIVED, WAIVER_EXCEEDED
+from migrator.findings.preflight import WAIVED, WAIVER_EXCEEDED
 
 ORDERS = [f"orders-{number}" for number in range(20)]
 EVERYONE = [*ORDERS, "payments-0", "payments-1"]

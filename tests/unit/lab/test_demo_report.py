@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from migrator.lab.demo_changes import Change
-from migrator.lab.demo_pace import Moments, Pace, Stretch, WakeUps, measure, stall_limit_ms
-from migrator.lab.demo_report import (
+from migrator.lab.demo.changes import Change
+from migrator.lab.demo.pace import Moments, Pace, Stretch, WakeUps, measure, stall_limit_ms
+from migrator.lab.demo.report import (
     ClusterFigures,
     DemoReport,
     DualWrite,
@@ -18,10 +18,10 @@ from migrator.lab.demo_report import (
     notes,
     problems,
 )
-from migrator.lab.traffic_figures import Latency
-from migrator.lab.traffic_ledger import NO_TRANSACTION, Acknowledged
-from migrator.lab.traffic_proof import ReaderCheck, ReaderReport
-from migrator.lab.traffic_status import SinceMark, State, TrafficStatus, Transactions
+from migrator.lab.traffic.figures import Latency
+from migrator.lab.traffic.ledger import NO_TRANSACTION, Acknowledged
+from migrator.lab.traffic.proof import ReaderCheck, ReaderReport
+from migrator.lab.traffic.status import SinceMark, State, TrafficStatus, Transactions
 
 LEAST = 50_000
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from migrator.lab.demo import unconfirmed
+from migrator.lab.demo.run import unconfirmed
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,15 @@ from xml.etree import ElementTree
 
 import pytest
 
-from migrator.errors import FindingError
-from migrator.lab import artifacts
+from migrator.findings.finding import FindingError
+from migrator.lab.servers import artifacts
 
 BROKER_JAR = "kafka_2.13-3.9.2.jar"
 
 OTHER_RUN = """
 import sys, time
 from pathlib import Path
-from migrator.lab import artifacts
+from migrator.lab.servers import artifacts
 def bring(version, target):
     print("bringing", flush=True)
     sys.stdin.readline()

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from migrator.errors import JAVA_MISSING, PYTHON_TOO_OLD, FindingError
+from migrator.findings.finding import FindingError
+from migrator.findings.laboratory import JAVA_MISSING, PYTHON_TOO_OLD
 from migrator.lab import provision
-from migrator.lab.java import Java, feature_version, find_java, require_java
 from migrator.lab.provision import Machine, Work
+from migrator.lab.servers.java import Java, feature_version, find_java, require_java
 
 BOOTSTRAP = Path(provision.__file__).with_name("bootstrap.py")
 

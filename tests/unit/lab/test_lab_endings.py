@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from migrator.errors import DEMO_NOT_POSSIBLE, DEMO_STOPPED, READER_FAILED, TRAFFIC_FAILED, FindingError
-from migrator.lab.demo import Options, _Demo, run_demo
-from migrator.lab.traffic_control import Traffic
-from migrator.lab.traffic_proof import prove
+from migrator.findings.finding import FindingError
+from migrator.findings.laboratory import DEMO_NOT_POSSIBLE, DEMO_STOPPED, READER_FAILED, TRAFFIC_FAILED
+from migrator.lab.demo.run import Options, _Demo, run_demo
+from migrator.lab.traffic.control import Traffic
+from migrator.lab.traffic.proof import prove
 
 
 class Ended:

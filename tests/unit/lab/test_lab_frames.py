@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.lab import frames
 from migrator.lab.frames import ControlType, Direction, FrameSplitter, Recorder
 

@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from migrator.errors import FindingError
-from migrator.lab import ports
-from migrator.lab.ports import HOST, PortBook
+from migrator.findings.finding import FindingError
+from migrator.lab.servers import ports
+from migrator.lab.servers.ports import HOST, PortBook
 
 RESERVE_ALL = """
-from migrator.lab import ports
+from migrator.lab.servers import ports
 ports.port_range = lambda: ({first}, {last})
 book = ports.PortBook()
 got = []

@@ -6,8 +6,8 @@ import socket
 import struct
 import threading
 
-from migrator.lab.ports import HOST, PortBook
-from migrator.lab.probe import CORRELATION_ID, why_kafka_does_not_answer, why_zookeeper_does_not_answer
+from migrator.lab.servers.ports import HOST, PortBook
+from migrator.lab.servers.probe import CORRELATION_ID, why_kafka_does_not_answer, why_zookeeper_does_not_answer
 
 
 def ask_something_that_says(answer: bytes, *, kafka: bool = True) -> str | None:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from migrator.errors import FindingError
-from migrator.lab import guard
-from migrator.lab.processes import Processes
-from migrator.lab.waiting import wait_until
+from migrator.findings.finding import FindingError
+from migrator.lab.servers import guard
+from migrator.lab.servers.processes import Processes
+from migrator.lab.servers.waiting import wait_until
 
 STUBBORN = ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done"]
 FAMILY = ["sh", "-c", "sleep 1000 & sleep 1000 & echo ready; wait"]
@@ -22,7 +22,7 @@ FAMILY = ["sh", "-c", "sleep 1000 & sleep 1000 & echo ready; wait"]
 RUN_THAT_IS_KILLED = """
 import signal, sys
 from pathlib import Path
-from migrator.lab.processes import Processes
+from migrator.lab.servers.processes import Processes
 processes = Processes(Path(sys.argv[1]))
 family = ["sh", "-c", "sleep 1000 & sleep 1000 & echo ready; wait"]
 one, two = processes.start("one", family), processes.start("two", family)

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from migrator.lab import outside_reader, traffic_ledger, traffic_records
-from migrator.lab.outside_reader import (
+from migrator.lab.traffic import ledger as traffic_ledger
+from migrator.lab.traffic import outside_reader
+from migrator.lab.traffic import records as traffic_records
+from migrator.lab.traffic.outside_reader import (
     Check,
     Hidden,
     Ledger,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.lab import outside_reader
-from migrator.lab.outside_reader import (
+from migrator.lab.traffic import outside_reader
+from migrator.lab.traffic.outside_reader import (
     BATCH_HEADER_BYTES,
     Batch,
     Check,

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.lab import properties
-from migrator.lab.broker import BrokerSpec
-from migrator.lab.controller import ControllerSpec
-from migrator.lab.zookeeper import EnsembleMember, ZooKeeperSpec
+from migrator.lab.servers import properties
+from migrator.lab.servers.broker import BrokerSpec
+from migrator.lab.servers.controller import ControllerSpec
+from migrator.lab.servers.zookeeper import EnsembleMember, ZooKeeperSpec
 
 VOTERS = "3000@127.0.0.1:19093"
 QUORUM_KEYS = {"controller.quorum.voters", "controller.listener.names", "listener.security.protocol.map"}

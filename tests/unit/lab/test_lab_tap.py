@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import pytest
 
 from migrator.lab.frames import Recorder
-from migrator.lab.ports import HOST, PortBook
+from migrator.lab.servers.ports import HOST, PortBook
+from migrator.lab.servers.waiting import wait_until
 from migrator.lab.tap import Tap
-from migrator.lab.waiting import wait_until
 
 
 class Echo(socketserver.BaseRequestHandler):

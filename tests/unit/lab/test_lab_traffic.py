@@ -14,11 +14,11 @@ from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.errors import FindingError
-from migrator.lab import traffic_producers
-from migrator.lab.traffic_clients import Answer, Surroundings, Topics
-from migrator.lab.traffic_control import Add, CommandFile, Drop, Mark, Stop
-from migrator.lab.traffic_ledger import (
+from migrator.findings.finding import FindingError
+from migrator.lab.traffic import producers as traffic_producers
+from migrator.lab.traffic.clients import Answer, Surroundings, Topics
+from migrator.lab.traffic.control import Add, CommandFile, Drop, Mark, Stop
+from migrator.lab.traffic.ledger import (
     NO_TRANSACTION,
     Acknowledged,
     Began,
@@ -34,10 +34,10 @@ from migrator.lab.traffic_ledger import (
     TransactionEnded,
     read_ledger,
 )
-from migrator.lab.traffic_producers import IdempotentLane, Transaction, TransactionalLane
-from migrator.lab.traffic_records import KEYS_PER_PARTITION, VALUE_BYTES, Pace, Record, Rounds, sequence_in, value_of
-from migrator.lab.traffic_status import State, TrafficStatus
-from migrator.lab.traffic_tally import ERROR_KINDS_MAX, GroupTally, Tally
+from migrator.lab.traffic.producers import IdempotentLane, Transaction, TransactionalLane
+from migrator.lab.traffic.records import KEYS_PER_PARTITION, VALUE_BYTES, Pace, Record, Rounds, sequence_in, value_of
+from migrator.lab.traffic.status import State, TrafficStatus
+from migrator.lab.traffic.tally import ERROR_KINDS_MAX, GroupTally, Tally
 
 EVERY_KIND: list[Entry] = [
     Began(1, "run-1", VALUE_BYTES, 10),

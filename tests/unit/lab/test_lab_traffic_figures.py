@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.errors import FindingError
-from migrator.lab.traffic_figures import (
+from migrator.findings.finding import FindingError
+from migrator.lab.traffic.figures import (
     WINDOW_S,
     Latency,
     RecentLatencies,
@@ -20,7 +20,7 @@ from migrator.lab.traffic_figures import (
     mark_us,
     percentile,
 )
-from migrator.lab.traffic_ledger import NO_TRANSACTION, Acknowledged, Failed, Marked, Outcome, TransactionEnded
+from migrator.lab.traffic.ledger import NO_TRANSACTION, Acknowledged, Failed, Marked, Outcome, TransactionEnded
 
 numbers = st.integers(min_value=0, max_value=10_000)
 times = st.lists(numbers, max_size=60)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.lab.watcher import (
     Kind,
     Reign,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from migrator.errors import FindingError
-from migrator.lab import waiting
-from migrator.lab.waiting import wait_until
+from migrator.findings.finding import FindingError
+from migrator.lab.servers import waiting
+from migrator.lab.servers.waiting import wait_until
 
 
 @dataclass

@@ -11,25 +11,21 @@ import pytest
 
 from migrator.driver.machine import State
 from migrator.driver.tell import UPDATE_METADATA, Kind, Order
-from migrator.errors import Occurrence
+from migrator.findings.finding import Occurrence
 from migrator.model.values import Listener, Mark
-from migrator.node import (
-    background,
-    broker_channels,
-    claim_watch,
-    full_sends,
-    periodic_tasks,
-    window_guard,
-)
+from migrator.node import background
 from migrator.node.background import alarm_name, kept
-from migrator.node.broker_channels import BrokerChannels
-from migrator.node.broker_client import BrokerConnection
-from migrator.node.client_security import PLAINTEXT
-from migrator.node.config import parse_config
-from migrator.node.peers import Peers
-from migrator.node.periodic_tasks import Duty, run_periodic_tasks
-from migrator.node.registration import _ask
-from migrator.node.window_guard import WindowGuard
+from migrator.node.brokers import broker_channels, full_sends
+from migrator.node.brokers.broker_channels import BrokerChannels
+from migrator.node.config.properties import parse_config
+from migrator.node.driver import claim_watch, window_guard
+from migrator.node.driver.window_guard import WindowGuard
+from migrator.node.leader import periodic_tasks
+from migrator.node.leader.periodic_tasks import Duty, run_periodic_tasks
+from migrator.node.leader.registration import _ask
+from migrator.node.quorum.peers import Peers
+from migrator.node.transport.broker_client import BrokerConnection
+from migrator.node.transport.client_security import PLAINTEXT
 from migrator.raft.types import RequestFailed
 from migrator.wire.messages.control import UpdateMetadataResponse
 from tests.support.builders import a_broker, a_claim

@@ -23,15 +23,16 @@ from migrator.driver.copy import Copy
 from migrator.driver.machine import Happened, State
 from migrator.driver.mirror import Shape
 from migrator.driver.tree import Tree
-from migrator.errors import ZOOKEEPER_REFUSES, FindingError
+from migrator.findings.finding import FindingError
+from migrator.findings.zookeeper import ZOOKEEPER_REFUSES
 from migrator.model.diff import diff
 from migrator.model.draft import Draft
 from migrator.model.image import EMPTY, Image
 from migrator.model.values import ConfigKey, ConfigType, MigrationState
-from migrator.node.copy_audit import CopyAudit
-from migrator.node.copying import CopyActs
-from migrator.node.dual_write import DualWriteActs
-from migrator.node.pending_appends import LeadershipLost
+from migrator.node.driver.copy_audit import CopyAudit
+from migrator.node.driver.copying import CopyActs
+from migrator.node.driver.dual_write import DualWriteActs
+from migrator.node.leader.pending_appends import LeadershipLost
 from migrator.zk import paths
 from migrator.zk.multi import Create, Multi
 from migrator.zk.pipeline import ReadPipeline

@@ -10,7 +10,7 @@ from migrator.controller.decision import Error
 from migrator.controller.requests import decide
 from migrator.driver.machine import State, serves_brokers
 from migrator.model.values import MigrationState
-from migrator.node.periodic_tasks import fence_silent
+from migrator.node.leader.periodic_tasks import fence_silent
 from migrator.wire.messages.brokers import BrokerHeartbeatRequest
 from migrator.wire.messages.metadata import PartitionChangeRecord
 from migrator.wire.messages.partitions import (

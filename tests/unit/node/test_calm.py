@@ -7,7 +7,7 @@ import gc
 
 import pytest
 
-from migrator.node.calm import Calm
+from migrator.node.quorum.calm import Calm
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,9 @@ import pytest
 
 from migrator.controller.authorizer import STANDARD_AUTHORIZER, Rules, TokenRules
 from migrator.driver.waivers import Waiver
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.model.values import Listener, SecurityProtocol
-from migrator.node.config import NodeConfig, Voter, is_known, parse_config, read_config
+from migrator.node.config.properties import NodeConfig, Voter, is_known, parse_config, read_config
 from migrator.zk.passwords import EncoderSettings
 
 STOCK = """\

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from migrator.errors import CONNECTIONS_FULL
-from migrator.node import acceptor, connections
-from migrator.node.broker_client import BrokerConnection
-from migrator.node.connections import Connections
-from migrator.node.controller_apis import ControllerApis
-from migrator.node.quorum_apis import QuorumApis
-from migrator.node.server import ControllerServer
+from migrator.findings.quorum import CONNECTIONS_FULL
+from migrator.node.listener.controller_apis import ControllerApis
+from migrator.node.listener.server import ControllerServer
+from migrator.node.quorum.quorum_apis import QuorumApis
+from migrator.node.transport import acceptor, connections
+from migrator.node.transport.broker_client import BrokerConnection
+from migrator.node.transport.connections import Connections
 from migrator.wire.messages.handshake import ApiVersionsRequest, ApiVersionsResponse
 from tests.support.builders import an_image
 from tests.support.voter_on_disk import until

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from migrator.driver.machine import Happened, State
-from migrator.errors import MOVED_WHILE_COPIED, FindingError
-from migrator.node import copying
-from migrator.node.copying import SWEEPS_MAX, CopyActs
-from migrator.node.tree_reader import read_tree
+from migrator.findings.driver import MOVED_WHILE_COPIED
+from migrator.findings.finding import FindingError
+from migrator.node.driver import copying
+from migrator.node.driver.copying import SWEEPS_MAX, CopyActs
+from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.zk import paths
 from tests.unit.driver.test_mirror import a_cluster
 from tests.unit.node.test_driver_acts import a_driver

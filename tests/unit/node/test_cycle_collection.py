@@ -8,7 +8,7 @@ from weakref import ref
 
 import pytest
 
-from migrator.node.cycle_collection import BoundedPauses
+from migrator.node.quorum.cycle_collection import BoundedPauses
 
 
 class Clock:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from structlog.testing import capture_logs
 
-from migrator.errors import PEER_DENIED
+from migrator.findings.preflight import PEER_DENIED
 from migrator.model.values import AclOperation
-from migrator.node.denials import KINDS_MAX, OTHERS, SHOWN, STANDS_S, Denials
+from migrator.node.brokers.denials import KINDS_MAX, OTHERS, SHOWN, STANDS_S, Denials
 
 ACTION = AclOperation.CLUSTER_ACTION
 WALL = 1_700_000_000.0

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from migrator.driver.machine import Happened, State
-from migrator.errors import NOT_STEPPED_DOWN, FindingError
+from migrator.findings.driver import NOT_STEPPED_DOWN
+from migrator.findings.finding import FindingError
 from migrator.model.values import Mark
-from migrator.node import claiming
-from migrator.node.claiming import ClaimActs
-from migrator.node.driver_node import DriverNode
-from migrator.node.hooks import Hooks
+from migrator.node.driver import claiming
+from migrator.node.driver.claiming import ClaimActs
+from migrator.node.driver.driver_node import DriverNode
+from migrator.node.quorum.hooks import Hooks
 from migrator.zk.multi import Multi, Outcome
 from tests.support.builders import an_image
 from tests.unit.node.test_driver_acts import story

@@ -9,7 +9,7 @@ from typing import Any
 
 from migrator.driver.divergence import Level, Limits
 from migrator.model.values import Mark
-from migrator.node.divergence_watch import DivergenceWatch
+from migrator.node.driver.divergence_watch import DivergenceWatch
 
 LIMITS = Limits(seconds=10, records=100)
 

@@ -15,10 +15,10 @@ import pytest
 from migrator.controller.decision import Error
 from migrator.model.draft import Delta
 from migrator.model.image import METADATA_VERSION, Image
-from migrator.node.active_controller import ActiveController
-from migrator.node.log_replay import LogReplay, ReadAhead
-from migrator.node.metrics import Metrics
-from migrator.node.periodic_tasks import fence_silent
+from migrator.node.leader.active_controller import ActiveController
+from migrator.node.leader.periodic_tasks import fence_silent
+from migrator.node.log.log_replay import LogReplay, ReadAhead
+from migrator.node.quorum.metrics import Metrics
 from migrator.raft.types import Payload
 from migrator.wire.batch import Batch, read_batch
 from migrator.wire.messages.brokers import (
@@ -120,7 +120,7 @@ def a_leader(
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("migrator.node.payloads.BATCH_RECORDS_MAX", RECORDS_MAX)
+    monkeypatch.setattr("migrator.node.log.payloads.BATCH_RECORDS_MAX", RECORDS_MAX)
     monkeypatch.setattr("migrator.wire.batch.BATCH_BYTES_MAX", BYTES_MAX)
 
 
@@ -246,8 +246,8 @@ FENCE = BrokerHeartbeatRequest(1, 101, current_metadata_offset=1_000, want_fence
 
 @pytest.fixture
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("migrator.node.active_controller.SLICE_RECORDS", RECORDS_MAX)
-    monkeypatch.setattr("migrator.controller.mass.SLICE_RECORDS", RECORDS_MAX)
+    monkeypatch.setattr("migrator.node.leader.active_controller.SLICE_RECORDS", RECORDS_MAX)
+    monkeypatch.setattr("migrator.controller.partitions.mass.SLICE_RECORDS", RECORDS_MAX)
 
 
 async def appended(raft: RaftThatNotes, slices: int) -> None:

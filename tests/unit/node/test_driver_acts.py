@@ -17,22 +17,22 @@ from migrator.driver.lagging import NOTHING_LAGS
 from migrator.driver.machine import Happened, State, Window
 from migrator.driver.tell import LEADER_AND_ISR, STOP_REPLICA, Kind, Order
 from migrator.driver.teller import Teller
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.model.draft import Draft
 from migrator.model.image import Position
 from migrator.model.values import Mark, MigrationState
-from migrator.node import propagator
-from migrator.node.broker_channels import UNKNOWN_SERVER_ERROR, refused_whole
-from migrator.node.client_security import PLAINTEXT
-from migrator.node.divergence_watch import DivergenceWatch
-from migrator.node.driver_acts import DriverActs
-from migrator.node.driver_node import DriverNode
-from migrator.node.driver_state import DriverState
-from migrator.node.dual_write import DualWriteActs
-from migrator.node.event_queue import EventQueue
-from migrator.node.full_sends import ASKED, SILENT_AFTER_MS
-from migrator.node.hand_back import HandBackActs
-from migrator.node.hooks import Hooks
+from migrator.node.brokers.broker_channels import UNKNOWN_SERVER_ERROR, refused_whole
+from migrator.node.brokers.full_sends import ASKED, SILENT_AFTER_MS
+from migrator.node.driver import propagator
+from migrator.node.driver.divergence_watch import DivergenceWatch
+from migrator.node.driver.driver_acts import DriverActs
+from migrator.node.driver.driver_node import DriverNode
+from migrator.node.driver.driver_state import DriverState
+from migrator.node.driver.dual_write import DualWriteActs
+from migrator.node.driver.event_queue import EventQueue
+from migrator.node.driver.hand_back import HandBackActs
+from migrator.node.quorum.hooks import Hooks
+from migrator.node.transport.client_security import PLAINTEXT
 from migrator.zk.multi import JUTE_MAXBUFFER
 from tests.support.builders import a_claim, a_topic, an_image
 from tests.support.told_brokers import request_of

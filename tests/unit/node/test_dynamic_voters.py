@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from migrator.errors import FindingError
-from migrator.node.dynamic_voters import refuse_dynamic_voters
-from migrator.node.storage import LOG_NAME, QUORUM_STATE, write_election_state
+from migrator.findings.finding import FindingError
+from migrator.node.log.dynamic_voters import refuse_dynamic_voters
+from migrator.node.log.storage import LOG_NAME, QUORUM_STATE, write_election_state
 from migrator.raft.types import ElectionState
 from migrator.wire.batch import build_batch, build_control_batch
 from migrator.wire.messages.control_records import (

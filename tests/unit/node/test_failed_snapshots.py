@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from migrator.errors import SNAPSHOT_NOT_WRITTEN, words_of
-from migrator.node.snapshot_files import SnapshotFiles
+from migrator.findings.finding import words_of
+from migrator.findings.quorum import SNAPSHOT_NOT_WRITTEN
+from migrator.node.log.snapshot_files import SnapshotFiles
 from migrator.wire.codec import UnencodableError
 from migrator.wire.messages.metadata import NoOpRecord
 from tests.support.voter_on_disk import VoterOnDisk, leader_change_at, records_at, until

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from migrator.node import raft_node
-from migrator.node.log_store import LogStore
-from migrator.node.storage import read_election_state
+from migrator.node.log.log_store import LogStore
+from migrator.node.log.storage import read_election_state
+from migrator.node.quorum import raft_node
 from migrator.raft.effects import AnswerVote, SendVote
 from migrator.raft.types import AppendRequested, ElectionState, Payload, Stopping, Ticked, VoteReceived
 from migrator.wire.batch import build_batch

@@ -15,14 +15,14 @@ from migrator.model.diff import diff
 from migrator.model.draft import Draft
 from migrator.model.image import Position
 from migrator.model.values import Listener, QuotaEntity
-from migrator.node import mirror_node
-from migrator.node.broker_channels import BrokerChannels
-from migrator.node.client_security import PLAINTEXT
-from migrator.node.dual_write import DualWriteActs
-from migrator.node.hand_back import HandBackActs
-from migrator.node.mirror_node import Mirror
-from migrator.node.status import driver_status
-from migrator.node.survey import survey_brokers
+from migrator.node.brokers.broker_channels import BrokerChannels
+from migrator.node.brokers.survey import survey_brokers
+from migrator.node.driver import mirror_node
+from migrator.node.driver.dual_write import DualWriteActs
+from migrator.node.driver.hand_back import HandBackActs
+from migrator.node.driver.mirror_node import Mirror
+from migrator.node.process.status import driver_status
+from migrator.node.transport.client_security import PLAINTEXT
 from tests.support.builders import a_broker, a_topic, an_image
 from tests.unit.driver.test_mirror import a_cluster, mirror
 from tests.unit.node.test_driver_acts import story
@@ -120,7 +120,7 @@ def test_a_log_with_a_name_that_zookeeper_does_not_take_reaches_dual_write_and_b
 def test_an_act_that_met_a_fault_is_tried_again_before_the_claim_and_once_the_log_is_the_truth(
     monkeypatch: pytest.MonkeyPatch, state: State
 ) -> None:
-    monkeypatch.setattr("migrator.node.driver_node.AGAIN_S", 0.0)
+    monkeypatch.setattr("migrator.node.driver.driver_node.AGAIN_S", 0.0)
 
     async def told() -> None:
         tries: list[int] = []

@@ -12,13 +12,13 @@ import pytest
 
 from migrator.controller.authorizer import ANONYMOUS, Asker, Rules
 from migrator.controller.features import CONTROLLER_APIS
-from migrator.controller.permissions import allowed_as_whole
+from migrator.controller.security.permissions import allowed_as_whole
 from migrator.model.image import EMPTY
-from migrator.node.config import parse_config
-from migrator.node.controller_apis import ControllerApis
-from migrator.node.frame_limits import PARTLY_ALLOWED_BYTES_MAX, SMALL_BYTES_MAX, refuse_size
-from migrator.node.quorum_apis import QuorumApis
-from migrator.node.server import ControllerServer
+from migrator.node.config.properties import parse_config
+from migrator.node.listener.controller_apis import ControllerApis
+from migrator.node.listener.server import ControllerServer
+from migrator.node.quorum.quorum_apis import QuorumApis
+from migrator.node.transport.frame_limits import PARTLY_ALLOWED_BYTES_MAX, SMALL_BYTES_MAX, refuse_size
 from migrator.wire.frames import API_KEYS, FRAME_BYTES_MAX, decode_response, encode_request
 from migrator.wire.messages.handshake import ApiVersionsRequest, ApiVersionsResponse
 

@@ -9,13 +9,13 @@ from typing import Any
 from migrator.audit.normalise import PRODUCER_IDS
 from migrator.controller.snapshot import records_of
 from migrator.driver.copy import make_copy
-from migrator.node.driver_state import DriverState
-from migrator.node.hand_back import HandBackActs
-from migrator.node.log_replay import LogReplay
-from migrator.node.log_store import LogStore
-from migrator.node.snapshot_files import SnapshotFiles
-from migrator.node.storage import LOG_NAME
-from migrator.node.tree_reader import read_tree
+from migrator.node.driver.driver_state import DriverState
+from migrator.node.driver.hand_back import HandBackActs
+from migrator.node.log.log_replay import LogReplay
+from migrator.node.log.log_store import LogStore
+from migrator.node.log.snapshot_files import SnapshotFiles
+from migrator.node.log.storage import LOG_NAME
+from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.raft.types import SnapshotId
 from migrator.wire.batch import build_batch
 from migrator.wire.messages.metadata import NoOpRecord, PartitionChangeRecord

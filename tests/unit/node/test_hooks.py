@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 from migrator import node
-from migrator.node.hooks import EFFECTS, Hooks
+from migrator.node.quorum.hooks import EFFECTS, Hooks
 
-SOURCES = {path.name: path.read_text() for path in Path(node.__path__[0]).glob("*.py")}
+SOURCES = {path.name: path.read_text() for path in Path(node.__path__[0]).rglob("*.py")}
 
 
 def test_every_effect_that_a_crash_may_come_before_is_in_the_list_and_happens_somewhere() -> None:

@@ -16,12 +16,12 @@ from migrator.driver.guard import Survey
 from migrator.driver.lagging import RAISES_MAX
 from migrator.driver.machine import Happened, State
 from migrator.driver.mirror import Shape, plan
-from migrator.errors import VERSIONS_LAG
+from migrator.findings.driver import VERSIONS_LAG
 from migrator.model.diff import diff
 from migrator.model.image import EMPTY, Image, Position
-from migrator.node.dual_write import DualWriteActs
-from migrator.node.hand_back import HandBackActs
-from migrator.node.status import driver_status
+from migrator.node.driver.dual_write import DualWriteActs
+from migrator.node.driver.hand_back import HandBackActs
+from migrator.node.process.status import driver_status
 from migrator.zk import paths
 from migrator.zk.multi import Multi, SetData
 from tests.support.builders import a_partition, a_topic, an_image

@@ -13,16 +13,16 @@ from migrator.controller.contacts import Contacts
 from migrator.driver.claim import NOBODYS, Seen
 from migrator.driver.machine import Happened, State
 from migrator.model.values import Mark, MigrationState
-from migrator.node import claim_watch, hand_back
-from migrator.node.active_controller import ActiveController
-from migrator.node.applied_log import AppliedLog
-from migrator.node.claiming import ClaimActs
-from migrator.node.driver_node import DriverNode
-from migrator.node.hand_back import HandBackActs, Left, last_steps
-from migrator.node.hooks import Hooks
-from migrator.node.log_replay import read_ahead
-from migrator.node.metrics import Metrics
-from migrator.node.pending_appends import LeadershipLost, PendingAppends
+from migrator.node.driver import claim_watch, hand_back
+from migrator.node.driver.claiming import ClaimActs
+from migrator.node.driver.driver_node import DriverNode
+from migrator.node.driver.hand_back import HandBackActs, Left, last_steps
+from migrator.node.leader.active_controller import ActiveController
+from migrator.node.leader.applied_log import AppliedLog
+from migrator.node.leader.pending_appends import LeadershipLost, PendingAppends
+from migrator.node.log.log_replay import read_ahead
+from migrator.node.quorum.hooks import Hooks
+from migrator.node.quorum.metrics import Metrics
 from migrator.wire.messages.metadata import NoOpRecord
 from migrator.zk.multi import Outcome
 from migrator.zk.znodes import ControllerZnode, MigrationZnode

@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.model.values import SecurityProtocol
-from migrator.node.broker_client import BrokerConnection
-from migrator.node.client_security import ClientSecurity, client_security
-from migrator.node.controller_apis import ControllerApis
-from migrator.node.quorum_apis import QuorumApis
-from migrator.node.security import (
+from migrator.node.listener.controller_apis import ControllerApis
+from migrator.node.listener.server import ControllerServer
+from migrator.node.quorum.quorum_apis import QuorumApis
+from migrator.node.transport.broker_client import BrokerConnection
+from migrator.node.transport.client_security import ClientSecurity, client_security
+from migrator.node.transport.security import (
     ClientAuth,
     ListenerSecurity,
     Login,
@@ -28,8 +29,7 @@ from migrator.node.security import (
     SaslSettings,
     TlsSettings,
 )
-from migrator.node.server import ControllerServer
-from migrator.node.tls import check_stores
+from migrator.node.transport.tls import check_stores
 from migrator.wire.frames import encode_request
 from migrator.wire.messages.brokers import DescribeClusterRequest, DescribeClusterResponse
 from migrator.wire.messages.handshake import ApiVersionsRequest, ApiVersionsResponse

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from migrator.errors import FindingError
-from migrator.node.log_store import LogStore
-from migrator.node.peers import batches_of
+from migrator.findings.finding import FindingError
+from migrator.node.log.log_store import LogStore
+from migrator.node.quorum.peers import batches_of
 from migrator.raft.types import ReplicatedBatch
 from migrator.wire.batch import build_batch
 

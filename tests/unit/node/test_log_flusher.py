@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from migrator.errors import LOG_FLUSH_SILENT, LOG_NOT_ON_DISK, FindingError
-from migrator.node import log_flusher
-from migrator.node.log_store import LogStore
+from migrator.findings.finding import FindingError
+from migrator.findings.quorum import LOG_FLUSH_SILENT, LOG_NOT_ON_DISK
+from migrator.node.log import log_flusher
+from migrator.node.log.log_store import LogStore
 from migrator.raft.effects import SendFetch, SendVote
 from migrator.raft.types import AppendRequested, Payload, Ticked
 from migrator.wire.batch import build_batch

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.model.draft import Contradiction
 from migrator.model.image import EMPTY, Position
-from migrator.node import log_replay
-from migrator.node.formatting import bootstrap_checkpoint
-from migrator.node.log_replay import LogReplay, read_ahead, read_bootstrap
+from migrator.node.config.formatting import bootstrap_checkpoint
+from migrator.node.log import log_replay
+from migrator.node.log.log_replay import LogReplay, read_ahead, read_bootstrap
 from migrator.wire.batch import build_batch, build_control_batch
 from migrator.wire.messages.control_records import LeaderChangeMessage
 from migrator.wire.messages.metadata import (

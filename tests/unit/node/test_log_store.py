@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from migrator.errors import FindingError
-from migrator.node.log_store import READ_BYTES_MAX, LogStore
+from migrator.findings.finding import FindingError
+from migrator.node.log.log_store import READ_BYTES_MAX, LogStore
 from migrator.raft.types import ReplicatedBatch
 from migrator.wire.batch import build_batch, patch_batch, peek
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from migrator.node.metrics import BUCKETS_S, Histogram, Metrics
+from migrator.node.quorum.metrics import BUCKETS_S, Histogram, Metrics
 from migrator.raft.effects import Standing
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"

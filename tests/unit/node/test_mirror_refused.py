@@ -11,7 +11,7 @@ import pytest
 from migrator.driver.mirror import Shape
 from migrator.model.diff import diff
 from migrator.model.image import EMPTY, Position
-from migrator.node.mirror_node import Mirror
+from migrator.node.driver.mirror_node import Mirror
 from migrator.zk import paths
 from tests.support.builders import a_topic, an_image
 from tests.support.voter_on_disk import until

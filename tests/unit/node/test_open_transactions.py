@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from migrator.model.values import MigrationState
-from migrator.node.log_replay import read_ahead
+from migrator.node.log.log_replay import read_ahead
 from migrator.wire.messages.metadata import (
     BeginTransactionRecord,
     EndTransactionRecord,

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from migrator.errors import PASSWORD_CONFIG, Occurrence
+from migrator.findings.content import PASSWORD_CONFIG
+from migrator.findings.finding import Occurrence
 from migrator.model.image import Image
 from migrator.model.values import ConfigType, MigrationState
-from migrator.node.password_writes import unmirrored
+from migrator.node.driver.password_writes import unmirrored
 from migrator.wire.messages.configs import (
     AlterableConfig,
     AlterConfigsRequest,

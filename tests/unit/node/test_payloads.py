@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.node.payloads import cut, pieces
+from migrator.node.log.payloads import cut, pieces
 from migrator.wire.batch import BATCH_BYTES_MAX
 from migrator.wire.codec import UnencodableError
 

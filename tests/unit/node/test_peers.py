@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from migrator.node.config import Voter
-from migrator.node.peers import Peer
+from migrator.node.config.properties import Voter
+from migrator.node.quorum.peers import Peer
 from migrator.raft.effects import SendVote
 from migrator.raft.types import Error, VoteAnswered
 from migrator.wire.frames import decode_request, encode_response, read_frame_length

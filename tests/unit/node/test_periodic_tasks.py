@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from migrator.node import periodic_tasks
-from migrator.node.config import parse_config
-from migrator.node.periodic_tasks import run_periodic_tasks
+from migrator.node.config.properties import parse_config
+from migrator.node.leader import periodic_tasks
+from migrator.node.leader.periodic_tasks import run_periodic_tasks
 
 FILE = """process.roles=controller
 node.id=3000

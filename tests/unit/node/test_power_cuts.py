@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from migrator.node.log_replay import read_snapshot
-from migrator.node.log_store import LogStore
-from migrator.node.snapshot_files import SnapshotFiles
-from migrator.node.storage import (
+from migrator.node.log.log_replay import read_snapshot
+from migrator.node.log.log_store import LogStore
+from migrator.node.log.snapshot_files import SnapshotFiles
+from migrator.node.log.storage import (
     LOG_NAME,
     META_PROPERTIES,
     QUORUM_STATE,

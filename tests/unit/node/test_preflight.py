@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from migrator.controller.authorizer import STANDARD_AUTHORIZER
-from migrator.errors import CATALOGUE, Occurrence
-from migrator.node.preflight import check, exit_code, not_looked_at
-from migrator.node.request_limits import ServerLimit
-from migrator.node.storage import MetaProperties, write_meta_properties
+from migrator.findings.catalogue import CATALOGUE
+from migrator.findings.finding import Occurrence
+from migrator.node.log.storage import MetaProperties, write_meta_properties
+from migrator.node.tools.preflight import check, exit_code, not_looked_at
+from migrator.node.zookeeper.request_limits import ServerLimit
 from migrator.zk import paths
 from migrator.zk.pipeline import UNLIMITED
 from migrator.zk.znodes import MigrationZnode, controller_data, migration_data
@@ -300,7 +301,7 @@ def test_a_cluster_whose_full_request_needs_more_than_kafkas_default_is_warned_w
 ) -> None:
     """How the brokers are set only the gate asks; a limit that was raised must not make `check` say no."""
     assert checked(a_cluster()) == []
-    monkeypatch.setattr("migrator.node.preflight.REQUEST_MAX_BYTES", 100)
+    monkeypatch.setattr("migrator.node.tools.preflight.REQUEST_MAX_BYTES", 100)
     (found,) = checked(a_cluster())
     assert (found.code, exit_code([found])) == ("Z2K-2042", 1)
     assert found.values["needed"] > found.values["bytes"] > 100

@@ -23,12 +23,12 @@ from migrator.model.diff import diff
 from migrator.model.draft import Delta
 from migrator.model.image import Image, Position
 from migrator.model.values import Broker
-from migrator.node.broker_channels import UNKNOWN_SERVER_ERROR, refused_whole
-from migrator.node.client_security import PLAINTEXT
-from migrator.node.driver_state import DriverState
-from migrator.node.event_queue import EventQueue
-from migrator.node.full_sends import HELD_BACK
-from migrator.node.propagator import Propagator
+from migrator.node.brokers.broker_channels import UNKNOWN_SERVER_ERROR, refused_whole
+from migrator.node.brokers.full_sends import HELD_BACK
+from migrator.node.driver.driver_state import DriverState
+from migrator.node.driver.event_queue import EventQueue
+from migrator.node.driver.propagator import Propagator
+from migrator.node.transport.client_security import PLAINTEXT
 from tests.support.builders import a_broker, a_claim, a_partition, a_topic, an_image
 from tests.support.told_brokers import request_of
 

@@ -8,12 +8,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from migrator.driver.machine import State
-from migrator.errors import MIRROR_BROKE, ORDERS_REMOVED, ZOOKEEPER_LOST, FindingError
+from migrator.findings.driver import ORDERS_REMOVED
+from migrator.findings.finding import FindingError
+from migrator.findings.zookeeper import MIRROR_BROKE, ZOOKEEPER_LOST
 from migrator.model.diff import diff
-from migrator.node import dual_write
-from migrator.node.dual_write import DualWriteActs
-from migrator.node.tree_reader import read_tree
-from migrator.node.zookeeper_orders import read_orders
+from migrator.node.driver import dual_write
+from migrator.node.driver.dual_write import DualWriteActs
+from migrator.node.zookeeper.tree_reader import read_tree
+from migrator.node.zookeeper.zookeeper_orders import read_orders
 from migrator.zk import paths
 from tests.support.builders import a_claim, a_topic, an_image
 from tests.support.fake_zookeeper import FakeEnsemble

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from migrator.errors import REHEARSAL_OUT_UNUSABLE, FindingError
-from migrator.node.rehearsal import rehearse
+from migrator.findings.finding import FindingError
+from migrator.findings.laboratory import REHEARSAL_OUT_UNUSABLE
+from migrator.node.tools.rehearsal import rehearse
 from migrator.zk.pipeline import UNLIMITED
 from tests.support.fake_zookeeper import FakeEnsemble
 

@@ -8,11 +8,12 @@ import socket
 import pytest
 
 from migrator.driver.claim import Seen
-from migrator.errors import CONTROLLERS_RUN, FindingError
-from migrator.node.claims import read_claim
-from migrator.node.presence import Shown
-from migrator.node.release import PRODUCER_ID_MARGIN as MARGIN
-from migrator.node.release import describe, execute_release, plan_release
+from migrator.findings.finding import FindingError
+from migrator.findings.preflight import CONTROLLERS_RUN
+from migrator.node.tools.release import PRODUCER_ID_MARGIN as MARGIN
+from migrator.node.tools.release import describe, execute_release, plan_release
+from migrator.node.zookeeper.claims import read_claim
+from migrator.node.zookeeper.presence import Shown
 from migrator.zk import paths
 from migrator.zk.multi import Create, Delete, Multi, SetData
 from migrator.zk.znodes import (

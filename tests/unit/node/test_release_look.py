@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from migrator.driver.copy import make_copy
-from migrator.errors import RELEASE_WOULD_DIFFER, FindingError
-from migrator.node.release import ReleasePlan, execute_release, plan_release
-from migrator.node.tree_reader import read_tree
+from migrator.findings.driver import RELEASE_WOULD_DIFFER
+from migrator.findings.finding import FindingError
+from migrator.node.tools.release import ReleasePlan, execute_release, plan_release
+from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.wire.messages.metadata import ClientQuotaRecord, PartitionChangeRecord
 from migrator.wire.messages.shared import ClientQuotaEntity
 from migrator.wire.records import decode_record

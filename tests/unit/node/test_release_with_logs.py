@@ -12,13 +12,13 @@ from threading import Thread
 
 import pytest
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.model.image import Position
-from migrator.node.log_store import LogStore
-from migrator.node.release import ReleasePlan, plan_release
-from migrator.node.storage import CONTROL_FILE, LOG_NAME, MetaProperties, write_meta_properties
-from migrator.node.unmirrored import look_into
-from migrator.node.who_runs import who_runs
+from migrator.node.log.log_store import LogStore
+from migrator.node.log.storage import CONTROL_FILE, LOG_NAME, MetaProperties, write_meta_properties
+from migrator.node.tools.release import ReleasePlan, plan_release
+from migrator.node.tools.unmirrored import look_into
+from migrator.node.tools.who_runs import who_runs
 from migrator.wire.batch import build_batch, build_control_batch
 from migrator.wire.messages.control_records import (
     LeaderChangeMessage,

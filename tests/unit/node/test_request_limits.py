@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from migrator.node import request_limits
-from migrator.node.request_limits import FRESH_REFUSED_S, FRESH_S, RequestLimits, ServerLimit, ask_servers
+from migrator.node.zookeeper import request_limits
+from migrator.node.zookeeper.request_limits import FRESH_REFUSED_S, FRESH_S, RequestLimits, ServerLimit, ask_servers
 from migrator.zk.multi import JUTE_MAXBUFFER
 
 EXPIRED = struct.pack(">iiqi", 0, 0, 0, 16) + bytes(17)

@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from migrator.model.jaas import parse_login_module
-from migrator.node.sasl import (
+from migrator.node.transport.sasl import (
     SCRAM_HASHES,
     ClientSide,
     PlainClient,

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.model.values import SecurityProtocol
-from migrator.node.config import NodeConfig, parse_config
-from migrator.node.security import ClientAuth, ListenerSecurity, PemSource
+from migrator.node.config.properties import NodeConfig, parse_config
+from migrator.node.transport.security import ClientAuth, ListenerSecurity, PemSource
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"

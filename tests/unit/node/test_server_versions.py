@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from migrator.node.controller_apis import Caller, ControllerApis
-from migrator.node.quorum_apis import QuorumApis
-from migrator.node.server import ControllerServer
+from migrator.node.listener.controller_apis import Caller, ControllerApis
+from migrator.node.listener.server import ControllerServer
+from migrator.node.quorum.quorum_apis import QuorumApis
 from migrator.wire.frames import decode_response, encode_request
 from migrator.wire.messages.raft import (
     DescribeQuorumPartition,

@@ -14,10 +14,10 @@ import pytest
 from migrator.driver.machine import Happened, State
 from migrator.driver.tree import as_image
 from migrator.model.diff import diff
-from migrator.node.claims import read_claim
-from migrator.node.hand_back import HandBackActs
-from migrator.node.release import execute_release, plan_release
-from migrator.node.tree_reader import read_tree
+from migrator.node.driver.hand_back import HandBackActs
+from migrator.node.tools.release import execute_release, plan_release
+from migrator.node.zookeeper.claims import read_claim
+from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.zk import paths
 from migrator.zk.multi import HEADROOM_BYTES, Delete, Multi
 from migrator.zk.znodes import topic_data

@@ -12,8 +12,8 @@ from migrator.controller.removals import REMOVALS_MAX, Removals
 from migrator.controller.snapshot import records_of
 from migrator.model.diff import diff
 from migrator.model.values import Mark
-from migrator.node.log_replay import read_ahead, read_snapshot
-from migrator.node.snapshot_files import ROOM_BYTES_MIN, SnapshotFiles
+from migrator.node.log.log_replay import read_ahead, read_snapshot
+from migrator.node.log.snapshot_files import ROOM_BYTES_MIN, SnapshotFiles
 from migrator.raft.types import SnapshotId
 from migrator.wire.batch import BATCH_BYTES_MAX, read_batches
 from migrator.wire.codec import UnencodableError

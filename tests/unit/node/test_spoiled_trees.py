@@ -16,7 +16,7 @@ from migrator.driver.guard import Survey
 from migrator.driver.machine import Happened, State
 from migrator.driver.mirror import Shape, plan
 from migrator.driver.tree import as_image
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.model.diff import diff
 from migrator.model.image import EMPTY
 from migrator.model.values import (
@@ -34,10 +34,10 @@ from migrator.model.values import (
     ScramMechanism,
     Topic,
 )
-from migrator.node import hand_back
-from migrator.node.dual_write import DualWriteActs
-from migrator.node.hand_back import HandBackActs
-from migrator.node.tree_reader import read_tree
+from migrator.node.driver import hand_back
+from migrator.node.driver.dual_write import DualWriteActs
+from migrator.node.driver.hand_back import HandBackActs
+from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.zk import paths
 from migrator.zk.multi import Multi, Outcome
 from migrator.zk.znodes import state_data, topic_data

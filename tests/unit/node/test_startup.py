@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from migrator.model.draft import Contradiction
-from migrator.node.log_replay import ReadAhead, read_ahead
-from migrator.node.log_store import LogStore
-from migrator.node.snapshot_files import SnapshotFiles
-from migrator.node.startup import replay_stored
+from migrator.node.log.log_replay import ReadAhead, read_ahead
+from migrator.node.log.log_store import LogStore
+from migrator.node.log.snapshot_files import SnapshotFiles
+from migrator.node.process.startup import replay_stored
 from migrator.raft.types import SnapshotId
 from migrator.wire.messages.metadata import RemoveTopicRecord, TopicRecord
 from migrator.wire.records import encode_record

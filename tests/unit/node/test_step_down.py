@@ -7,9 +7,9 @@ import struct
 
 import pytest
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.model.values import Listener
-from migrator.node.step_down import NOT_CONTROLLER, wait_stepped_down
+from migrator.node.brokers.step_down import NOT_CONTROLLER, wait_stepped_down
 from migrator.wire.codec import encode
 from migrator.wire.messages.brokers import AllocateProducerIdsResponse
 from tests.support.builders import a_broker

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.model.levels import LATEST, LEVELS
-from migrator.node.config import NodeConfig, parse_config
-from migrator.node.formatting import bootstrap_checkpoint, format_node, level_of
-from migrator.node.log_replay import read_bootstrap
-from migrator.node.storage import (
+from migrator.node.config.formatting import bootstrap_checkpoint, format_node, level_of
+from migrator.node.config.properties import NodeConfig, parse_config
+from migrator.node.log.log_replay import read_bootstrap
+from migrator.node.log.storage import (
     BOOTSTRAP,
     META_PROPERTIES,
     QUORUM_STATE,
@@ -202,8 +202,8 @@ def test_a_file_is_replaced_whole_and_what_a_crash_left_is_written_over(tmp_path
 TRY_TO_LOCK = """
 import sys
 from pathlib import Path
-from migrator.errors import FindingError
-from migrator.node.storage import DirectoryLock
+from migrator.findings.finding import FindingError
+from migrator.node.log.storage import DirectoryLock
 try:
     DirectoryLock(Path(sys.argv[1])).acquire()
 except FindingError as error:

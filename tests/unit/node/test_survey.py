@@ -10,8 +10,8 @@ import pytest
 from migrator.driver.guard import Survey
 from migrator.driver.settings import HIDDEN
 from migrator.model.values import Broker, Listener
-from migrator.node import survey as surveying
-from migrator.node.survey import BROKERS_AT_ONCE, ask_denied, ask_settings, survey_brokers
+from migrator.node.brokers import survey as surveying
+from migrator.node.brokers.survey import BROKERS_AT_ONCE, ask_denied, ask_settings, survey_brokers
 from migrator.wire.messages.brokers import DescribeClusterResponse
 from migrator.wire.messages.configs import (
     DescribeConfigsResourceResult,

@@ -11,9 +11,9 @@ from migrator.controller.removals import Removals
 from migrator.driver.gate import takeover_verdict
 from migrator.driver.machine import State
 from migrator.driver.settings import ControllerSettings
-from migrator.node import takeover_gate
-from migrator.node.request_limits import RequestLimits, ServerLimit
-from migrator.node.takeover_gate import GateActs
+from migrator.node.driver import takeover_gate
+from migrator.node.driver.takeover_gate import GateActs
+from migrator.node.zookeeper.request_limits import RequestLimits, ServerLimit
 from tests.unit.driver.test_gate import VOTERS, a_quorum, a_zookeeper
 from tests.unit.node.test_driver_acts import a_driver, story
 

@@ -9,7 +9,7 @@ import pytest
 from migrator.driver.mirror import Shape, plan
 from migrator.model.diff import diff
 from migrator.model.image import EMPTY, Position
-from migrator.node.tree_reader import descendants, descendants_of, moved_since, read_guards, read_tree
+from migrator.node.zookeeper.tree_reader import descendants, descendants_of, moved_since, read_guards, read_tree
 from migrator.zk import paths
 from migrator.zk.multi import Create
 from tests.support.builders import a_claim, a_topic, an_image

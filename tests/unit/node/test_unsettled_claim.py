@@ -14,14 +14,14 @@ from migrator.driver.claim import Seen
 from migrator.driver.copy import Copy
 from migrator.driver.machine import Happened, State, Window, move
 from migrator.driver.tree import Tree
-from migrator.errors import ZOOKEEPER_LOST
+from migrator.findings.zookeeper import ZOOKEEPER_LOST
 from migrator.model.values import MigrationState
-from migrator.node import unsettled_claim
-from migrator.node.copy_audit import CopyAudit
-from migrator.node.copying import CopyActs
-from migrator.node.driver_state import DriverState
-from migrator.node.hand_back import Left, last_steps
-from migrator.node.unsettled_claim import UnsettledClaim
+from migrator.node.driver import unsettled_claim
+from migrator.node.driver.copy_audit import CopyAudit
+from migrator.node.driver.copying import CopyActs
+from migrator.node.driver.driver_state import DriverState
+from migrator.node.driver.hand_back import Left, last_steps
+from migrator.node.driver.unsettled_claim import UnsettledClaim
 from migrator.zk import paths
 from migrator.zk.multi import Delete, SetData
 from tests.support.builders import a_claim, an_image

@@ -11,12 +11,12 @@ import pytest
 from migrator.model.draft import Draft
 from migrator.model.image import EMPTY, Image, Position
 from migrator.model.values import Controller, Listener
-from migrator.node.config import Voter
-from migrator.node.controller_apis import Caller, ControllerApis
-from migrator.node.peers import METADATA_TOPIC, METADATA_TOPIC_ID
-from migrator.node.quorum_apis import QuorumApis
-from migrator.node.server import ControllerServer
-from migrator.node.voter_addresses import VoterAddresses
+from migrator.node.config.properties import Voter
+from migrator.node.config.voter_addresses import VoterAddresses
+from migrator.node.listener.controller_apis import Caller, ControllerApis
+from migrator.node.listener.server import ControllerServer
+from migrator.node.quorum.peers import METADATA_TOPIC, METADATA_TOPIC_ID
+from migrator.node.quorum.quorum_apis import QuorumApis
 from migrator.raft.effects import AnswerFetch, AnswerFetchSnapshot, AnswerLeaderClaim, AnswerVote
 from migrator.raft.types import NOBODY, Error, SnapshotId
 from migrator.wire.frames import API_KEYS, decode_response, encode_request

@@ -12,9 +12,9 @@ from migrator.audit.compare import Difference, FamilyCount, Kind, Report
 from migrator.driver.guard import Survey
 from migrator.driver.machine import Happened, State
 from migrator.model.values import Mark
-from migrator.node.dual_write import DualWriteActs
-from migrator.node.hand_back import HandBackActs
-from migrator.node.tree_reader import read_tree
+from migrator.node.driver.dual_write import DualWriteActs
+from migrator.node.driver.hand_back import HandBackActs
+from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.zk import paths
 from tests.unit.node.test_driver_acts import a_resting_mirror, story
 from tests.unit.node.test_zookeeper_orders import a_driver_in_migration

@@ -12,12 +12,13 @@ import pytest
 from migrator.audit.compare import Comparison, Rules, report
 from migrator.audit.normalise import TOPICS
 from migrator.driver.machine import Happened, State
-from migrator.errors import HAND_BACK_NOT_POSSIBLE, ONLY_IN_ZOOKEEPER, FindingError
+from migrator.findings.driver import HAND_BACK_NOT_POSSIBLE, ONLY_IN_ZOOKEEPER
+from migrator.findings.finding import FindingError
 from migrator.model.diff import diff
 from migrator.model.draft import Delta
 from migrator.model.values import Mark
-from migrator.node.dual_write import DualWriteActs
-from migrator.node.hand_back import HandBackActs
+from migrator.node.driver.dual_write import DualWriteActs
+from migrator.node.driver.hand_back import HandBackActs
 from tests.support.builders import a_topic, an_image
 from tests.unit.driver.test_mirror import a_cluster
 from tests.unit.node.test_driver_acts import a_driver, story

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from migrator.driver.machine import State, Window
-from migrator.errors import ZOOKEEPER_LOST, Occurrence
-from migrator.node import window_guard
-from migrator.node.window_guard import WindowGuard
+from migrator.findings.finding import Occurrence
+from migrator.findings.zookeeper import ZOOKEEPER_LOST
+from migrator.node.driver import window_guard
+from migrator.node.driver.window_guard import WindowGuard
 from migrator.zk import paths
 from tests.support.voter_on_disk import until
 from tests.unit.node.test_driver_acts import a_driver, story

@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from migrator.driver.machine import State
-from migrator.node.control import ControlPort
-from migrator.node.driver_state import DriverState
-from migrator.node.metrics import Metrics
-from migrator.node.wishes import TAKEOVER_KEPT_MS, Wishes
+from migrator.node.driver.driver_state import DriverState
+from migrator.node.driver.wishes import TAKEOVER_KEPT_MS, Wishes
+from migrator.node.process.control import ControlPort
+from migrator.node.quorum.metrics import Metrics
 from tests.unit.node.test_driver_acts import a_driver, story
 
 

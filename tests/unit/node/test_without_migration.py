@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from migrator.model.image import Image
 from migrator.model.values import MigrationState
-from migrator.node.active_controller import ActiveController
-from migrator.node.log_replay import LogReplay, ReadAhead
-from migrator.node.periodic_tasks import fence_silent
+from migrator.node.leader.active_controller import ActiveController
+from migrator.node.leader.periodic_tasks import fence_silent
+from migrator.node.log.log_replay import LogReplay, ReadAhead
 from migrator.wire.batch import read_batch
 from migrator.wire.messages.topics import CreatableTopic, CreateTopicsRequest
 from migrator.wire.records import decode_record

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from migrator.errors import Occurrence
-from migrator.node.zookeeper_clients import Connection, foreign_sessions, not_of_brokers, parse_connections
+from migrator.findings.finding import Occurrence
+from migrator.node.zookeeper.zookeeper_clients import Connection, foreign_sessions, not_of_brokers, parse_connections
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
 
 BROKER, OURS, EXPORTER, AUTHORIZER = 0x1000A, 0x1, 0x20030, 0x1000B

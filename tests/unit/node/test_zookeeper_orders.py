@@ -17,18 +17,18 @@ from migrator.driver.copy import make_copy
 from migrator.driver.machine import Happened, State
 from migrator.driver.mirror import Shape
 from migrator.driver.orders import orders_of, plan_orders_removed
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.model.diff import diff
 from migrator.model.image import EMPTY
 from migrator.model.values import Mark
-from migrator.node import dual_write
-from migrator.node.claims import read_claim
-from migrator.node.dual_write import DualWriteActs
-from migrator.node.hand_back import HandBackActs, Left, last_steps
-from migrator.node.release import execute_release, plan_release
-from migrator.node.status import driver_status
-from migrator.node.tree_reader import read_tree
-from migrator.node.zookeeper_orders import read_orders
+from migrator.node.driver import dual_write
+from migrator.node.driver.dual_write import DualWriteActs
+from migrator.node.driver.hand_back import HandBackActs, Left, last_steps
+from migrator.node.process.status import driver_status
+from migrator.node.tools.release import execute_release, plan_release
+from migrator.node.zookeeper.claims import read_claim
+from migrator.node.zookeeper.tree_reader import read_tree
+from migrator.node.zookeeper.zookeeper_orders import read_orders
 from migrator.zk import paths
 from migrator.zk.multi import Multi, Outcome
 from tests.support.builders import a_topic, an_image

@@ -18,19 +18,20 @@ from migrator.driver.guard import Survey
 from migrator.driver.machine import Happened, State, Window
 from migrator.driver.mirror import Shape
 from migrator.driver.places import PLACE_PATHS
-from migrator.errors import ZOOKEEPER_LOST, ZOOKEEPER_REFUSES, Finding, FindingError
+from migrator.findings.finding import Finding, FindingError
+from migrator.findings.zookeeper import ZOOKEEPER_LOST, ZOOKEEPER_REFUSES
 from migrator.model.diff import diff
 from migrator.model.image import EMPTY, Position
 from migrator.model.values import Mark
-from migrator.node import claiming
-from migrator.node.claiming import ClaimActs, settle
-from migrator.node.claims import read_claim, refusal
-from migrator.node.dual_write import DualWriteActs
-from migrator.node.hand_back import HandBackActs
-from migrator.node.log_store import LogStore
-from migrator.node.mirror_node import Mirror
-from migrator.node.storage import LOG_NAME
-from migrator.node.tree_reader import missing_places, read_tree
+from migrator.node.driver import claiming
+from migrator.node.driver.claiming import ClaimActs, settle
+from migrator.node.driver.dual_write import DualWriteActs
+from migrator.node.driver.hand_back import HandBackActs
+from migrator.node.driver.mirror_node import Mirror
+from migrator.node.log.log_store import LogStore
+from migrator.node.log.storage import LOG_NAME
+from migrator.node.zookeeper.claims import read_claim, refusal
+from migrator.node.zookeeper.tree_reader import missing_places, read_tree
 from migrator.wire.batch import build_batch
 from migrator.wire.messages.metadata import NoOpRecord
 from migrator.wire.records import encode_record
@@ -87,9 +88,9 @@ def a_committed_driver(session: Troubled, *, opened_ms: int | None = None) -> An
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claiming, "SETTLE_AGAIN_S", 0.0)
-    monkeypatch.setattr("migrator.node.driver_node.RIDE_AGAIN_S", 0.0)
-    monkeypatch.setattr("migrator.node.driver_node.AGAIN_S", 0.0)
-    monkeypatch.setattr("migrator.node.claim_watch.LOOK_S", 0.0)
+    monkeypatch.setattr("migrator.node.driver.driver_node.RIDE_AGAIN_S", 0.0)
+    monkeypatch.setattr("migrator.node.driver.driver_node.AGAIN_S", 0.0)
+    monkeypatch.setattr("migrator.node.driver.claim_watch.LOOK_S", 0.0)
 
 
 # --- before the claim -------------------------------------------------------------------------------------

@@ -18,13 +18,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from migrator.errors import ZOOKEEPER_FALLS_BEHIND, Occurrence
+from migrator.findings.driver import ZOOKEEPER_FALLS_BEHIND
+from migrator.findings.finding import Occurrence
 from migrator.model.verdict import Check, Verdict
+from state_machine.clusters.control import CONTROL_FILE
+from state_machine.clusters.inventory import ControllerEntry
+from state_machine.clusters.observe import ZooKeeperSeen
 from state_machine.commands import Result
-from state_machine.control import CONTROL_FILE
-from state_machine.gates import Holder
-from state_machine.inventory import ControllerEntry
-from state_machine.observe import ZooKeeperSeen
+from state_machine.policy.gates import Holder
 from state_machine.processes import Launched
 
 OPEN = Verdict((Check("everything holds", True, "seen"),))

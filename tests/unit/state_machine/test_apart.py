@@ -12,13 +12,14 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 
-from migrator.errors import DIRECTORY_UNUSABLE, FindingError
+from migrator.findings.finding import FindingError
+from migrator.findings.quorum import DIRECTORY_UNUSABLE
 from state_machine import removal
+from state_machine.clusters.observe import ClusterObserver, Observation, ZooKeeperEnsemble, ZooKeeperSeen
 from state_machine.database import open_database
 from state_machine.looks import Look, Told, findings, record_look
-from state_machine.observe import ClusterObserver, Observation, ZooKeeperEnsemble, ZooKeeperSeen
-from state_machine.phases import Phase
-from state_machine.rivals import Rival, rival_of
+from state_machine.policy.phases import Phase
+from state_machine.policy.rivals import Rival, rival_of
 from state_machine.store import Order, Snapshot
 from state_machine.tables import Base
 from state_machine.trouble import TroubleLog, named

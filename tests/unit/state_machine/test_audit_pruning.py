@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from state_machine import audit_rows
-from state_machine.audit_pruning import Kept, needed, prune, removable
-from state_machine.phases import Phase
+from state_machine.audits import audit_rows
+from state_machine.audits.audit_pruning import Kept, needed, prune, removable
+from state_machine.policy.phases import Phase
 from state_machine.tables import AuditRun, PhaseEvent
 from tests.unit.state_machine.fakes import FAMILIES, red_audit
 from tests.unit.state_machine.world import a_world

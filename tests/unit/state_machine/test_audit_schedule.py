@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from migrator.errors import AUDIT_OVERDUE, AUDITS_DIVERGED
-from state_machine import audit_rows
+from migrator.findings.service import AUDIT_OVERDUE, AUDITS_DIVERGED
+from state_machine.audits import audit_rows
 from state_machine.commands import Result
-from state_machine.gates import dual_write_is_proven, hand_back_is_possible
 from state_machine.looks import findings
-from state_machine.phases import Phase
+from state_machine.policy.gates import dual_write_is_proven, hand_back_is_possible
+from state_machine.policy.phases import Phase
 from state_machine.tables import AuditRun
 from tests.unit.state_machine.fakes import GREEN_AUDIT, red_audit
 from tests.unit.state_machine.world import Clock, World, a_world

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from state_machine.clusters.inventory import ControllerEntry
 from state_machine.commands import Commands, last_words
-from state_machine.inventory import ControllerEntry
 from state_machine.processes import LOGS_KEPT, ControllerProcesses, process_mark
 
 ENTRY = ControllerEntry(3000, "/c.properties", "/data")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from api import cli
-from migrator.errors import FindingError
-from state_machine.inventory import Inventory, file_faults
+from migrator.findings.finding import FindingError
+from state_machine.clusters.inventory import Inventory, file_faults
 from state_machine.settings import Settings, read_settings
 from tests.unit.state_machine.world import NODE, an_inventory, properties
 

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from migrator.errors import AUDIT_PROCESS_ENDED, CONFIRMATION_DISAGREES, SPARK_SAID_NOTHING
-from state_machine import audit_rows
+from migrator.findings.service import AUDIT_PROCESS_ENDED, CONFIRMATION_DISAGREES, SPARK_SAID_NOTHING
+from state_machine.audits import audit_rows
 from state_machine.commands import Result
-from state_machine.gates import takeover_may_begin
 from state_machine.looks import findings
+from state_machine.policy.gates import takeover_may_begin
 from state_machine.tables import AuditRun
 from tests.unit.state_machine.fakes import GREEN_AUDIT, REHEARSED, FakeRunner, red_audit
 from tests.unit.state_machine.world import World, a_world

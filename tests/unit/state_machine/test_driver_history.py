@@ -20,11 +20,11 @@ from sqlalchemy.orm import Session
 
 from migrator.driver.machine import TRANSITIONS as DRIVER_MOVES
 from migrator.driver.machine import Happened, State
+from state_machine.clusters.observe import ControllerSeen, Observation
 from state_machine.driver_history import catch_up, meaning, unread
 from state_machine.evidence import evidence
-from state_machine.gates import Holder, Inspection
-from state_machine.observe import ControllerSeen, Observation
-from state_machine.phases import TRANSITIONS, Phase, Signal
+from state_machine.policy.gates import Holder, Inspection
+from state_machine.policy.phases import TRANSITIONS, Phase, Signal
 from state_machine.store import find_migration
 from state_machine.tables import PhaseEvent
 from tests.unit.state_machine.world import a_store, an_inventory

@@ -10,9 +10,9 @@ import pytest
 
 from migrator.driver.lagging import NOTHING_LAGS
 from migrator.driver.machine import State
-from migrator.node import status
-from migrator.node.status import driver_status
-from state_machine.inventory import ControllerEntry
+from migrator.node.process import status
+from migrator.node.process.status import driver_status
+from state_machine.clusters.inventory import ControllerEntry
 from tests.unit.node.test_driver_acts import story
 from tests.unit.node.test_zookeeper_orders import a_driver_in_migration
 from tests.unit.state_machine.fakes import OPEN, FakeController

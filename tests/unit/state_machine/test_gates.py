@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from migrator.model.verdict import Check, Verdict
-from state_machine.gates import (
+from state_machine.policy.gates import (
     BrokerSeen,
     Evidence,
     Gate,

@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from migrator.node.storage import RetiredMark
-from state_machine.gates import Evidence, Holder, ours_may_rule
-from state_machine.observe import ZooKeeperSeen
-from state_machine.phases import Phase
+from migrator.node.log.storage import RetiredMark
+from state_machine.clusters.observe import ZooKeeperSeen
+from state_machine.policy.gates import Evidence, Holder, ours_may_rule
+from state_machine.policy.phases import Phase
 from state_machine.store import Order
 from tests.unit.state_machine.world import World, a_world
 

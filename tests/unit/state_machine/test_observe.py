@@ -11,15 +11,15 @@ import httpx
 import pytest
 
 from migrator.driver.claim import Seen
-from migrator.errors import FindingError
-from migrator.node.control import ControlPort as RealControlPort
-from migrator.node.metrics import Metrics
+from migrator.findings.finding import FindingError
+from migrator.node.process.control import ControlPort as RealControlPort
+from migrator.node.quorum.metrics import Metrics
 from migrator.zk.znodes import ControllerZnode, MigrationZnode
-from state_machine.control import CONTROL_FILE, ControlPort
-from state_machine.gates import Holder
-from state_machine.inventory import ControllerEntry
-from state_machine.observe import ControllerSeen, Observation, ZooKeeperSeen, seen_in_zookeeper, summed_up
-from state_machine.phases import Ask
+from state_machine.clusters.control import CONTROL_FILE, ControlPort
+from state_machine.clusters.inventory import ControllerEntry
+from state_machine.clusters.observe import ControllerSeen, Observation, ZooKeeperSeen, seen_in_zookeeper, summed_up
+from state_machine.policy.gates import Holder
+from state_machine.policy.phases import Ask
 from tests.unit.state_machine.fakes import WISHES, FakeController, FakeNetwork
 
 OURS = (3000, 3001)

@@ -24,7 +24,7 @@ UNITS = ROOT / "docker" / "systemd"
 SERVICE = """
 import sys, time
 from pathlib import Path
-from state_machine.inventory import ControllerEntry
+from state_machine.clusters.inventory import ControllerEntry
 from state_machine.processes import ControllerProcesses
 home = Path(sys.argv[1])
 launched = ControllerProcesses(home, (sys.executable, "-c", "import time; time.sleep(600)")).launch(

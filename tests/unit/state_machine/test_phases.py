@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.errors import FindingError
-from state_machine.phases import (
+from migrator.findings.finding import FindingError
+from state_machine.policy.phases import (
     BEFORE_TAKEOVER,
     LATER,
     PEOPLE,
@@ -20,7 +20,7 @@ from state_machine.phases import (
     possible,
     way,
 )
-from state_machine.undo import UNDO
+from state_machine.policy.undo import UNDO
 
 REACHABLE = [phase for phase in Phase if phase not in LATER]
 

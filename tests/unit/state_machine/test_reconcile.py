@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from migrator.errors import CONTROLLER_DOES_NOT_STAY
+from migrator.findings.service import CONTROLLER_DOES_NOT_STAY
 from migrator.model.verdict import Check, Verdict
-from state_machine import audit_rows
+from state_machine.audits import audit_rows
 from state_machine.commands import Result
 from state_machine.looks import findings
-from state_machine.phases import TRANSITIONS, Phase, Signal
+from state_machine.policy.phases import TRANSITIONS, Phase, Signal
 from state_machine.store import find_migration
 from tests.unit.state_machine.fakes import GREEN_CHECK, OPEN, red_audit
 from tests.unit.state_machine.world import Clock, World, a_world, properties

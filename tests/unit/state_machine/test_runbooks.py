@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from api.client import divergence_line
-from state_machine.phases import LATER, Phase
-from state_machine.undo import UNDO
+from state_machine.policy.phases import LATER, Phase
+from state_machine.policy.undo import UNDO
 
 RUNBOOKS = Path(__file__).parents[3] / "runbooks"
 PARTS = ("Meaning", "Impact", "Look", "Do", "Never", "Done when", "Call")

@@ -12,10 +12,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import text
 
-from migrator.errors import HANDED_BACK, FindingError
+from migrator.findings.driver import HANDED_BACK
+from migrator.findings.finding import FindingError
+from state_machine.clusters.observe import ControllerSeen, Observation
 from state_machine.database import open_database
 from state_machine.looks import Look, Outcome, Told, backups, findings, nodes, record_look, record_outcome
-from state_machine.observe import ControllerSeen, Observation
 from state_machine.service import open_service
 from state_machine.settings import Settings
 from state_machine.store import Order, Store

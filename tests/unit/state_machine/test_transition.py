@@ -11,10 +11,10 @@ from sqlalchemy import event, select
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.exc import StaleDataError
 
-from migrator.errors import FindingError
-from state_machine.gates import Evidence
+from migrator.findings.finding import FindingError
 from state_machine.looks import Outcome, record_outcome
-from state_machine.phases import Phase, Signal
+from state_machine.policy.gates import Evidence
+from state_machine.policy.phases import Phase, Signal
 from state_machine.store import Order, Store, find_migration, move_cursor
 from state_machine.tables import DriverCursor, Migration, PhaseEvent
 from state_machine.transition import SERVICE, GateClosed, Source, Step, take

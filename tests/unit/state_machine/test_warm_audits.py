@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from migrator.audit.warm_process import MARK, OOM_SCORE, living
+from state_machine.audits.warm_audits import LOG, SCRATCH, WarmAudits
 from state_machine.commands import CHILDREN_NICE, Result
-from state_machine.warm_audits import LOG, SCRATCH, WarmAudits
 from tests.unit.state_machine import test_children
 
 STAND_IN = """

@@ -9,12 +9,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.model.verdict import Check, Verdict
+from state_machine.clusters.observe import ZooKeeperSeen
 from state_machine.evidence import evidence
-from state_machine.gates import takeover_is_asked
-from state_machine.observe import ZooKeeperSeen
-from state_machine.phases import Phase
+from state_machine.policy.gates import takeover_is_asked
+from state_machine.policy.phases import Phase
 from state_machine.tables import Wish
 from tests.unit.state_machine.world import World, a_world
 

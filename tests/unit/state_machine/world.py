@@ -12,15 +12,15 @@ import httpx
 from sqlalchemy import event
 
 from state_machine.acts import Acts
-from state_machine.control import ControlPort
+from state_machine.audits.inspections import Inspections
+from state_machine.clusters.control import ControlPort
+from state_machine.clusters.inventory import BrokerEntry, ControllerEntry, Inventory
+from state_machine.clusters.observe import ClusterObserver
 from state_machine.database import WRITES, make_engine
 from state_machine.evidence import evidence
-from state_machine.gates import Evidence
-from state_machine.inspections import Inspections
-from state_machine.inventory import BrokerEntry, ControllerEntry, Inventory
 from state_machine.keeper import Keeper
-from state_machine.observe import ClusterObserver
-from state_machine.phases import Phase
+from state_machine.policy.gates import Evidence
+from state_machine.policy.phases import Phase
 from state_machine.reconcile import Reconciler
 from state_machine.settings import Settings
 from state_machine.store import Order, Snapshot, Store

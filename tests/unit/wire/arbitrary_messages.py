@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.wire.batch import CONTROL_TYPES
 from migrator.wire.frames import API_KEYS
 from migrator.wire.messages.security import DefaultPrincipalData

@@ -11,7 +11,7 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.wire.batch import (
     BATCH_BYTES_MAX,
     CONTROL_TYPES,

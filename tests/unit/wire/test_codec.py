@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.wire.codec import UnencodableError, decode, decode_each, decode_from, encode, encode_into
 from migrator.wire.generate import decoder_for
 from migrator.wire.messages.control import (

@@ -8,7 +8,7 @@ import tracemalloc
 
 import pytest
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.wire.codec import decode, encode
 from migrator.wire.messages.control import UpdateMetadataRequest
 from migrator.wire.messages.replication import FetchResponse

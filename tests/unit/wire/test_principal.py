@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.wire.messages.security import DefaultPrincipalData
 from migrator.wire.principal import decode_principal, encode_principal
 

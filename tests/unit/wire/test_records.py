@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.wire.codec import UnencodableError
 from migrator.wire.messages.metadata import (
     BrokerEndpoint,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.zk.backup import BYTES_PER_MULTI, CREATES_PER_MULTI, export, restore, verify
 from migrator.zk.multi import Create, Multi, SetData
 from migrator.zk.pipeline import UNLIMITED, ReadLimits

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.model.values import QuotaEntity, ScramCredential, ScramMechanism
 from migrator.zk.entity_znodes import (
     desanitise,

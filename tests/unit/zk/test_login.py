@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.zk.login import Login, LoginPlace, is_sensitive, login_in, login_place
 from migrator.zk.session import process_login
 

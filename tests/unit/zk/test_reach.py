@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from migrator.errors import ZOOKEEPER_UNREACHABLE, FindingError
+from migrator.findings.finding import FindingError
+from migrator.findings.zookeeper import ZOOKEEPER_UNREACHABLE
 from migrator.zk import reach as reach_module
 from migrator.zk.reach import reach
 from migrator.zk.session import ZkSession

@@ -24,7 +24,7 @@ from kazoo.exceptions import (
 from kazoo.protocol.states import KeeperState
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_acl, make_digest_acl
 
-from migrator.errors import FindingError
+from migrator.findings.finding import FindingError
 from migrator.zk.bulk_read import ChildrenMany, GetMany, Refusal, Znode
 from migrator.zk.login import Login
 from migrator.zk.multi import JUTE_MAXBUFFER_MIN, Check, Create, Delete, Multi, Outcome, SetData, describe

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.errors import FindingError, Occurrence
+from migrator.findings.finding import FindingError, Occurrence
 from migrator.model.values import Listener, SecurityProtocol
 from migrator.zk.znodes import (
     PRODUCER_ID_MAX,

@@ -1,0 +1,96 @@
+"""Commands that audit: one audit, and the process that keeps a Spark session for many.
+
+In:   what the command line read. Out: an exit code, and text or JSON on standard output.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from api.commands.clusters import encoder_settings
+from api.commands.output import print_json
+from migrator.findings.finding import FindingError
+
+if TYPE_CHECKING:
+    from migrator.audit.compare import Difference
+    from migrator.audit.warm_process import Pipe
+
+
+def audit(
+    zookeeper: str,
+    kraft: str,
+    engine: str,
+    master: str,
+    out: Path | None,
+    controller: Path | None,
+    *,
+    allow_moved: bool,
+    as_json: bool,
+    sessions: Any = None,
+) -> int:
+    """sessions: of the warm audit process; None: a Spark session for this audit alone."""
+    from migrator.audit.compare import table, unread_report
+    from migrator.audit.run import run_audit
+
+    try:
+        passwords = encoder_settings(controller)
+    except FindingError as error:
+        report = unread_report(error, engine, {"total": 0.0})
+    else:
+        report = run_audit(
+            zookeeper,
+            kraft,
+            engine=engine,
+            master=master,
+            out=out,
+            allow_moved=allow_moved,
+            passwords=passwords,
+            sessions=sessions,
+        )
+    if as_json:
+        print_json(report)
+    else:
+        print(table(report.families))
+        for each in report.differences:
+            print(_difference_line(each))
+        print("same" if report.same else "not the same")
+    return report.exit_code
+
+
+def run_audit_process(directory: Path, master: str, idle_s: float, commands: Any) -> NoReturn:
+    """Audits that are asked for on standard input, all in one Spark session. Returns to nobody.
+
+    commands: of the command line, `audit` among them.
+    """
+    from migrator.audit import warm_process
+
+    warm_process.run(lambda pipe: _answer_audits(pipe, directory, master, idle_s, commands), directory)
+
+
+def _answer_audits(pipe: Pipe, directory: Path, master: str, idle_s: float, commands: Any) -> None:
+    import io
+    from contextlib import redirect_stdout
+
+    from migrator.audit.spark.kept_session import KeptSession
+    from migrator.audit.warm_process import answer_audits
+
+    session = KeptSession(directory, master)
+
+    def answer(words: list[str]) -> tuple[int, str]:
+        with redirect_stdout(io.StringIO()) as printed:
+            exit_code = commands(words, obj=session, standalone_mode=False)
+        if session.distrusted is not None:
+            raise session.distrusted
+        return exit_code, printed.getvalue()
+
+    if pipe.requests.empty():  # else the audit that waits warms it up
+        session.warm_up()
+    answer_audits(pipe, answer, idle_s=idle_s, between=session.tidy)
+
+
+def _difference_line(each: Difference) -> str:
+    what = " ".join(filter(None, (each.family, each.key, each.field_)))
+    if each.kind == "not read":
+        return f"not read: {what}: {each.rule}"
+    return f"{each.kind}: {what} zookeeper={each.zookeeper} log={each.log}"

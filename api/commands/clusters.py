@@ -1,0 +1,129 @@
+"""Commands about a cluster, with no service: check, rehearse, back up, restore, and roll back without controllers.
+
+In:   what the command line read. Out: an exit code, and text or JSON on standard output.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from api.check_text import finding_lines
+from api.commands.output import print_json
+from migrator.findings.finding import FindingError
+from migrator.findings.zookeeper import ZOOKEEPER_LOST
+
+if TYPE_CHECKING:
+    from migrator.zk.passwords import EncoderSettings
+
+
+COULD_NOT_CHECK: Final = 3
+
+
+def check(zookeeper: str, controllers: list[Path], *, clients: bool, as_json: bool, everything: bool = False) -> int:
+    from migrator.node.tools import preflight
+    from migrator.node.zookeeper.request_limits import ask_servers
+    from migrator.zk.pipeline import CONSIDERATE
+    from migrator.zk.session import ZkSession
+
+    try:
+        with ZkSession(zookeeper) as session:
+            tree, found = preflight.check(session, controllers, CONSIDERATE, clients=clients, ask=ask_servers)
+    except FindingError as error:
+        if as_json:
+            print_json({"exit": COULD_NOT_CHECK, "findings": [error.occurrence.as_json()]})
+        else:
+            print(f"could not check: {error}", file=sys.stderr)
+        return COULD_NOT_CHECK
+    code, unknown = preflight.exit_code(found), preflight.not_looked_at(controllers, clients=clients)
+    seen = {"topics": len(tree.topics), "partitions": tree.partition_count(), "brokers": sorted(tree.brokers)}
+    if as_json:
+        print_json({"exit": code, **seen, "findings": [each.as_json() for each in found], "not_looked_at": unknown})
+        return code
+    print(f"{seen['topics']} topics, {seen['partitions']} partitions, brokers {seen['brokers']}")
+    print("\n".join(finding_lines(found, everything=everything)), end="\n" if found else "")
+    print("not looked at:", *unknown, sep="\n  ")
+    print({0: "go: nothing stands in the way", 1: "go, with warnings", 2: "blocked"}[code])
+    return code
+
+
+def rehearse(zookeeper: str, out: Path, controller: Path | None, *, as_json: bool) -> int:
+    from migrator.node.tools.rehearsal import rehearse as run
+    from migrator.zk.pipeline import CONSIDERATE
+    from migrator.zk.session import ZkSession
+
+    with ZkSession(zookeeper) as session:
+        result = run(session, out, CONSIDERATE, encoder_settings(controller))
+    if as_json:
+        print_json(result)
+    else:
+        print(f"{result.topics} topics, {result.partitions} partitions, {result.records} records in {result.directory}")
+        print(
+            f"read {result.read_seconds} s, encode {result.encode_seconds} s, write {result.write_seconds} s, "
+            f"{result.peak_rss_bytes >> 20} MiB"
+        )
+    return 0
+
+
+def encoder_settings(controller: Path | None) -> EncoderSettings | None:
+    """`password.encoder.*` of a controller's file: how brokers encrypt their passwords in ZooKeeper."""
+    from migrator.node.config.properties import read_config
+
+    return None if controller is None else read_config(controller).passwords
+
+
+def release(zookeeper: str, logs: list[Path], *, execute: bool, accept_loss: bool, drop_orders: bool) -> int:
+    from migrator.node.tools.release import execute_release, plan_release
+    from migrator.zk.session import ZkSession
+
+    with ZkSession(zookeeper) as session:
+        try:
+            plan = plan_release(session, logs, accept_loss=accept_loss, drop_orders=drop_orders)
+            print("before", *plan.before, sep="\n  ")
+            print("what ZooKeeper has of the metadata log", *plan.mirrored, sep="\n  ")
+            print("what differs from the metadata log", *plan.look.lines, sep="\n  ")
+            print(f"brokers in ZooKeeper mode: {list(plan.brokers)}")
+            for multi in plan.multis:
+                print("the multi", *multi.describe(), sep="\n  ")
+            if not execute:
+                if plan.runs is not None:
+                    print(f"--execute would be refused: {plan.runs.in_full}")
+                print("nothing was changed; --execute applies it")
+                return 0
+            print("after", *execute_release(session, plan), sep="\n  ")
+        except FindingError as error:
+            if error.code == ZOOKEEPER_LOST.code:
+                raise  # whether ZooKeeper did it is not known
+            return _release_refused(error)
+    return 0
+
+
+def _release_refused(error: FindingError) -> int:
+    print(f"{error}\n{error.occurrence.finding.remedy}", file=sys.stderr)
+    return 2
+
+
+def export_tree(zookeeper: str, out: Path) -> int:
+    from migrator.zk.backup import export
+    from migrator.zk.pipeline import CONSIDERATE
+    from migrator.zk.session import ZkSession
+
+    with ZkSession(zookeeper) as session:
+        info = export(session, out, CONSIDERATE)
+    print(f"{info.znodes} znodes ({info.ephemerals} ephemeral) in {info.file}, sha256 {info.sha256}")
+    return 0
+
+
+def import_tree(file: Path, zookeeper: str) -> int:
+    from migrator.zk.backup import restore, verify
+    from migrator.zk.session import ZkSession
+
+    verify(file)
+    address, slash, chroot = zookeeper.partition("/")
+    with ZkSession(address) as root:
+        root.ensure_path(slash + chroot)
+    with ZkSession(zookeeper) as session:
+        info = restore(session, file)
+    print(f"{info.znodes - info.ephemerals} znodes restored to {zookeeper}")
+    return 0

@@ -1,1 +1,0 @@
-"""Side by side in one run: what we built, and what it is to be compared with."""

@@ -1,0 +1,535 @@
+"""The Spark audit: everything of both sides, with its inputs kept so that a finding can be replayed.
+
+In:   where ZooKeeper and the log are, a Spark session or the master of one, a directory to keep things in.
+Out:  a `Report`; in the directory, for each look, Parquet files of what was read and of what came of it:
+
+    audit.json            what was audited, up to which offset, and which looks there were
+    look-1/inputs         rows of both sides as they were read: ZooKeeper's keys, the log's records
+    look-1/judged         every key that is not equal, with its differences, and counts of the equal ones
+    look-2 and later      the same for the subjects that differed before (no records when the log did not move)
+
+Elsewhere: reading (spark_sources.py), bringing together (spark_fold.py), judging (spark_compare.py).
+A look is two passes: both sides into `inputs`, and `inputs` shuffled by subject into `judged`. Counts come by
+observation. Every row that was written has to be read again and judged, or the look says nothing (Z2K-2201): lost
+files, or a directory that the executors do not share, would pass for two sides without anything.
+A live quorum is first read into segments in a scratch directory, which is deleted at the end like all that Spark
+spills: raw records may hold secrets, and the Parquet files do not. Nothing here collects rows: the driver sees counts,
+transaction markers, what could not be read, and the first differences. With a master that is not `local[...]` the
+directory has to be on storage that all executors share.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from migrator.audit.compare import DIFFERENCES_SHOWN, LOOKS_MAX, NOT_A_COPY, Outcome, Report, Rules, no_counts, rounded
+from migrator.audit.identity import follows_the_log, refuse_foreign_log
+from migrator.audit.kept_reading import kept_facts
+from migrator.audit.live_log import LiveLog, fetch_into
+from migrator.audit.log_plan import LogPlan, LogSplit, begins_at, is_directory, plan_log, splits_behind
+from migrator.audit.log_source import dropped_ranges
+from migrator.audit.log_states import Window
+from migrator.audit.passwords import EncoderSecrets, Secrets
+from migrator.audit.quick import SETTLE_S
+from migrator.audit.rows import WHOLE_SIDE
+from migrator.audit.seal import Seal
+from migrator.audit.spark.compare import (
+    IDENTITY,
+    JUDGED_SCHEMA,
+    TAKEN,
+    Counts,
+    SubjectJudge,
+    counting,
+    counts,
+    first_differences,
+)
+from migrator.audit.spark.fold import committed, is_marker, markers_of, together, with_subjects
+from migrator.audit.spark.session import spark_session
+from migrator.audit.spark.sources import (
+    INPUT_SCHEMA,
+    LOG,
+    READ,
+    READERS_MAX,
+    PartReader,
+    SubjectReader,
+    ZkReading,
+    plan_parts,
+)
+from migrator.audit.zk_source import describe_tree, mirrored_offset, topic_names
+from migrator.findings.audit import AUDIT_CANNOT_READ, AUDIT_OUT_UNUSABLE, AUDIT_ROWS_LOST
+from migrator.zk.session import ZkSession
+
+RECORDS_PER_TASK: Final = 50_000
+"""What one task folds: some 60 MB of facts."""
+
+SETTINGS: Final = {"spark.sql.adaptive.enabled": "false", "spark.sql.execution.arrow.maxRecordsPerBatch": "10000"}
+"""Of a session that audits: the shuffle keeps as many tasks as its memory was reckoned with."""
+
+Sessions = Callable[[str, Path], AbstractContextManager[SparkSession]]
+"""From a master and an audit's scratch directory."""
+
+NO_RULES: Final = Rules()
+KEPT: Final = "audit.json"
+SCRATCH: Final = ".scratch"
+UNREAD_NAMED: Final = 20
+
+
+class Kept(msgspec.Struct):
+    """What a replay needs beside the Parquet files. records_of: which look's records each look is made of.
+
+    rows: how many each look wrote. windows: of a dual-write, the offsets that ZooKeeper had during each look.
+    """
+
+    zk: dict[str, Any]
+    kraft: dict[str, int]
+    producer_id_margin: int
+    copied_zxid: int
+    read: str
+    tasks: int
+    records_of: list[int] = []
+    rows: list[int] = []
+    windows: list[Window | None] = []
+
+
+@dataclass(frozen=True, slots=True)
+class SparkRequest:
+    """What to audit. passwords: the brokers' settings. settle_s: between two looks at a cluster that lives."""
+
+    zookeeper: str
+    kraft: str
+    rules: Rules = NO_RULES
+    settle_s: float = SETTLE_S
+    passwords: EncoderSecrets | None = None
+
+
+def spark_audit(
+    zookeeper: str,
+    kraft: str,
+    *,
+    master: str,
+    out: Path | None,
+    rules: Rules = NO_RULES,
+    settle_s: float = SETTLE_S,
+    passwords: EncoderSecrets | None = None,
+    sessions: Sessions = spark_session,
+) -> Report:
+    """out: an empty directory that keeps the audit; None: nothing is kept. passwords: the brokers' settings.
+
+    sessions: starts a session for this audit, or gives one that runs already and goes on to (kept_session.py).
+    """
+    request = SparkRequest(zookeeper, kraft, rules, settle_s, passwords)
+    with _prepared(request, out) as work, sessions(master, work.scratch) as spark:
+        work.clock.lap("session")
+        return _audited(spark, request, work)
+
+
+@dataclass(slots=True)
+class _Work:
+    """What an audit knows before it needs Spark."""
+
+    directory: Path
+    scratch: Path
+    clock: _Clock
+    tree: dict[str, Any]
+    names: list[str]
+    log: _LogInput
+
+
+@contextmanager
+def _prepared(request: SparkRequest, out: Path | None) -> Iterator[_Work]:
+    clock = _Clock()
+    with _directory(out) as directory, _scratch(directory) as scratch:
+        with ZkSession(request.zookeeper) as session:
+            tree, names = describe_tree(session, request.zookeeper), topic_names(session)
+        refuse_foreign_log(tree, request.kraft)
+        seal = kept_facts(request.rules.read).seal if request.rules.read else Seal()
+        log = _LogInput(request.kraft, scratch, seal, tree["cluster_id"])
+        log.look()
+        clock.lap("plan")
+        yield _Work(directory, scratch, clock, tree, names, log)
+
+
+def _audited(spark: SparkSession, request: SparkRequest, work: _Work) -> Report:
+    log, cores = work.log, int(spark.sparkContext.defaultParallelism)
+    tasks = max(cores, -(-log.plan.records // RECORDS_PER_TASK))
+    rules = request.rules
+    kept = Kept(work.tree, {}, rules.producer_id_margin, rules.copied_zxid, rules.read, tasks)
+    offsets = _Offsets(request.zookeeper, log) if follows_the_log(work.tree, rules) else None
+    reading = ZkReading.shared(request.zookeeper, log.seal, min(cores, READERS_MAX), Secrets.of(request.passwords))
+    audit = _Audit(spark, work.directory, kept, work.clock)
+    audit.look_at_all(reading, work.names, log, offsets)
+    while audit.wants_another_look():
+        time.sleep(request.settle_s)  # the cluster lives: what differed may have been on its way
+        audit.look_again(reading, log, offsets)
+    kept.kraft = {"offset": log.plan.offset, "epoch": log.plan.epoch}
+    (work.directory / KEPT).write_bytes(msgspec.json.encode(kept))
+    return audit.report()
+
+
+def rehearse_a_look(spark: SparkSession, directory: Path, rows: Any) -> Report:
+    """One look at rows that a function for `mapInArrow` makes: whatever an audit loads is loaded then."""
+    audit = _Audit(spark, directory, Kept({}, {}, 0, NOT_A_COPY, "", 1), _Clock())
+    look = audit._next_look()
+    audit._keep_inputs(look, spark.range(1).repartition(1).mapInArrow(rows, INPUT_SCHEMA), 1)
+    audit._compare(look)
+    return audit.report()
+
+
+def replay(directory: Path, *, master: str = "local[*]") -> Report:
+    """The report of a kept audit, made again from what it read: no ZooKeeper, no log."""
+    file = directory / KEPT
+    if not file.is_file():
+        raise AUDIT_CANNOT_READ.error(what=str(directory), reason="no finished audit was kept in it")
+    clock = _Clock()
+    kept = msgspec.json.decode(file.read_bytes(), type=Kept)
+    with _directory(None) as again, _scratch(again) as scratch, spark_session(master, scratch) as spark:
+        clock.lap("session")
+        audit = _Audit(spark, again, msgspec.structs.replace(kept, records_of=[], rows=[], windows=[]), clock)
+        looks = zip(kept.records_of, kept.rows, kept.windows, strict=True)
+        for number, (records_of, rows, window) in enumerate(looks, 1):
+            audit.look_at_kept(directory / f"look-{number}", directory / f"look-{records_of}", rows, window)
+        return audit.report()
+
+
+# --- the looks --------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Look:
+    """One look: where its Parquet files are, and what is known of it. subjects: None when it is about everything.
+
+    records: the look's inputs that the log's rows are in, where they are not in its own.
+    """
+
+    directory: Path
+    inputs: Path
+    rows: int = 0
+    markers: int = 0
+    records: _Look | None = None
+    subjects: DataFrame | None = None
+    window: Window | None = None
+    counts: Counts = field(default_factory=dict)
+
+    @property
+    def judged(self) -> str:
+        return str(self.directory / "judged")
+
+
+@dataclass(slots=True)
+class _Audit:
+    """The looks of one audit, made one behind the other."""
+
+    spark: SparkSession
+    directory: Path
+    kept: Kept
+    clock: _Clock
+    looks: list[_Look] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for name, value in {**SETTINGS, "spark.sql.shuffle.partitions": str(self.kept.tasks)}.items():
+            self.spark.conf.set(name, value)
+
+    # --- reading -------------------------------------------------------------------------------------------
+
+    def look_at_all(
+        self, reading: ZkReading, names: list[str], log: _LogInput, offsets: _Offsets | None = None
+    ) -> None:
+        """offsets: of a dual-write. What the log said while ZooKeeper was read is read behind it."""
+        look = self._next_look()
+        low = None if offsets is None else offsets.mirrored()
+        reader = PartReader(reading, plan_parts(names, min(self.kept.tasks, READERS_MAX)), log.plan.splits)
+        self._keep_inputs(look, self._read(reader), len(reader))
+        if offsets is not None and low is not None:
+            behind, high = offsets.read_behind()
+            if behind:
+                reader = PartReader(reading, [], behind)
+                self._keep_inputs(look, self._read(reader), len(reader))
+            self._note_window(look, offsets.window(low, high))
+        self.clock.lap("read")
+        self._compare(look)
+        self.clock.lap("compare")
+
+    def look_again(self, reading: ZkReading, log: _LogInput, offsets: _Offsets | None = None) -> None:
+        """Read what differed once more, on both sides. The log is read again only if it has moved; of a dual-write
+        behind ZooKeeper, else in front of it.
+        """
+        look = self._next_look()
+        assert look.subjects is not None, "the first look is about everything"
+        low = None if offsets is None else offsets.mirrored()
+        if offsets is None:
+            log.look()
+        rows = look.subjects.repartition(self.kept.tasks).mapInArrow(SubjectReader(reading), INPUT_SCHEMA)
+        self._keep_inputs(look, rows, look.subjects.count())
+        if offsets is not None and low is not None:
+            high = offsets.mirrored()
+            log.look()
+            self._note_window(look, offsets.window(low, high))
+        if log.moved:
+            reader = PartReader(reading, [], log.plan.splits)
+            self._keep_inputs(look, self._read(reader), len(reader))
+        else:
+            look.records = self.looks[-2].records or self.looks[-2]
+            self.kept.records_of[-1] = self.kept.records_of[-2]
+        self._compare(look)
+        self.clock.lap("again")
+
+    def look_at_kept(self, kept: Path, kept_records: Path, rows: int, window: Window | None) -> None:
+        look = self._next_look()
+        look.inputs, look.rows = kept / "inputs", rows
+        self._note_window(look, window)
+        if kept_records != kept:
+            look.records = next(each for each in self.looks if each.inputs == kept_records / "inputs")
+        look.markers = self._inputs(look).where(is_marker()).count()
+        self.kept.rows[-1] = rows
+        self._compare(look)
+        self.clock.lap("compare")
+
+    def _next_look(self) -> _Look:
+        number = len(self.looks) + 1
+        directory = self.directory / f"look-{number}"
+        subjects = self._different(self.looks[-1]).select("subject").distinct() if self.looks else None
+        self.looks.append(_Look(directory, directory / "inputs", subjects=subjects))
+        self.kept.records_of.append(number)
+        self.kept.rows.append(0)
+        self.kept.windows.append(None)
+        return self.looks[-1]
+
+    def _note_window(self, look: _Look, window: Window | None) -> None:
+        look.window = self.kept.windows[-1] = window
+
+    def _read(self, reader: PartReader) -> DataFrame:
+        """One task for each input; without any, none."""
+        return self.spark.range(0, len(reader), 1, max(1, len(reader))).mapInArrow(reader, INPUT_SCHEMA)
+
+    def _keep_inputs(self, look: _Look, rows: DataFrame, parts: int) -> None:
+        """More rows of a look. parts: how many the tasks were given, all of which have to say that they were read."""
+        unread = (F.col("problem") != "") & ((F.col("side") == LOG) | (F.col("kind") == WHOLE_SIDE))
+        last = F.col("side") == READ
+        seen = Observation()
+        observed = rows.observe(
+            seen,
+            F.count(F.lit(1)).alias("rows"),
+            F.count(F.when(last, 1)).alias("ends"),
+            F.coalesce(F.sum(F.when(last, F.col("place"))), F.lit(0)).alias("parts"),
+            F.coalesce(F.sum(F.when(last, F.col("nth"))), F.lit(0)).alias("told"),
+            F.count(F.when(unread, 1)).alias("unread"),
+            F.count(F.when(is_marker(), 1)).alias("markers"),
+        )
+        observed.write.mode("append").parquet(str(look.inputs))
+        found = seen.get
+        if found["unread"]:
+            _refuse_unread(self._inputs(look).where(unread).select(F.concat_ws(": ", "key", "problem")))
+        _refuse_lost("read", found["parts"], parts)
+        _refuse_lost("write", found["rows"] - found["ends"], found["told"])
+        look.rows, look.markers = look.rows + found["rows"], look.markers + found["markers"]
+        self.kept.rows[-1] = look.rows
+
+    # --- comparing -----------------------------------------------------------------------------------------
+
+    def _compare(self, look: _Look) -> None:
+        """Judge the rows of a look: those of its own, or of ZooKeeper its own and of the log an earlier look's."""
+        source = look.records or look
+        dropped = dropped_ranges(markers_of(self._inputs(source))) if source.markers else []
+        scans = [(each, Observation()) for each in ([look] if look.records is None else [look, source])]
+        rows = [self._inputs(each).observe(seen, F.count(F.lit(1)).alias("rows")) for each, seen in scans]
+        both = rows[0]
+        if look.records is not None:
+            both = rows[0].where(F.col("side") != LOG).unionAll(rows[1].where(F.col("side") == LOG))
+        wanted = with_subjects(committed(both, dropped), self._inputs(source))
+        if look.subjects is not None:
+            wanted = wanted.join(F.broadcast(look.subjects), "subject", "left_semi").select(*wanted.columns)
+        given, judged = Observation(), Observation()
+        wanted = wanted.observe(given, F.count(F.lit(1)).alias("rows"))
+        rules = Rules(
+            self.kept.producer_id_margin,
+            copied_zxid=self.kept.copied_zxid,
+            read=self.kept.read,
+            in_dual_write=bool(self.kept.zk.get("dual_write")),
+        )
+        verdicts = together(wanted, self.kept.tasks).mapInArrow(SubjectJudge(rules, look.window), JUDGED_SCHEMA)
+        columns = counting()
+        observed = [column.alias(f"c{place}") for place, column in enumerate(columns.values())]
+        verdicts.observe(judged, *observed).write.parquet(look.judged)
+        for each, seen in scans:
+            _refuse_lost("read", seen.get["rows"], each.rows)
+        look.counts = {each: judged.get[f"c{place}"] for place, each in enumerate(columns)}
+        _refuse_lost("judge", look.counts[WHOLE_SIDE, TAKEN], given.get["rows"])
+        if look.counts[WHOLE_SIDE, Outcome.NOT_READ.value]:
+            unread = self._judged(look).where(F.col("family") == WHOLE_SIDE).where(F.col("kind") != "")
+            _refuse_unread(unread.select(F.concat_ws(": ", "key", "rule")))
+
+    def wants_another_look(self) -> bool:
+        """Something differs, all could be read, and what differs is not the same as in the look before."""
+        look = self.looks[-1]
+        found = _by_outcome(look.counts)
+        if not found[Outcome.DIFFERENT] or found[Outcome.NOT_READ] or len(self.looks) == LOOKS_MAX:
+            return False
+        if len(self.looks) == 1:
+            return True
+        before = self._different(self.looks[-2]).select(*IDENTITY)
+        return not self._different(look).join(before, list(IDENTITY), "left_anti").isEmpty()
+
+    def _different(self, look: _Look) -> DataFrame:
+        return self._judged(look).where(F.col("outcome") == Outcome.DIFFERENT.value)
+
+    # --- the report ----------------------------------------------------------------------------------------
+
+    def report(self) -> Report:
+        verdicts = self._last_word()
+        families = no_counts()
+        for (family, outcome), keys in (self.looks[0].counts if len(self.looks) == 1 else counts(verdicts)).items():
+            if family != WHOLE_SIDE:
+                families[family].count(Outcome(outcome), keys)
+        same = not any(each.different or each.not_read for each in families.values())
+        failing = [Outcome.DIFFERENT, Outcome.NOT_READ]
+        different = [] if same else first_differences(verdicts, failing, DIFFERENCES_SHOWN)
+        expected = first_differences(verdicts, [Outcome.EXPECTED], DIFFERENCES_SHOWN)
+        self.clock.lap("report")
+        return Report(
+            same=same,
+            families=list(families.values()),
+            differences=different,
+            expected=expected,
+            seconds=self.clock.seconds(),
+            zk=self.kept.zk,
+            kraft=self.kept.kraft,
+            engine="spark",
+        )
+
+    def _last_word(self) -> DataFrame:
+        """Of every subject, what the last look at it said."""
+        parts = []
+        for look, later in zip(self.looks, [*self.looks[1:], None], strict=True):
+            rows = self._judged(look)
+            subjects = None if later is None else later.subjects
+            parts.append(
+                rows if subjects is None else rows.join(subjects, "subject", "left_anti").select(*rows.columns)
+            )
+        return reduce(DataFrame.unionByName, parts)
+
+    # --- Parquet -------------------------------------------------------------------------------------------
+
+    def _inputs(self, look: _Look) -> DataFrame:
+        return self.spark.read.schema(INPUT_SCHEMA).parquet(str(look.inputs))
+
+    def _judged(self, look: _Look) -> DataFrame:
+        return self.spark.read.schema(JUDGED_SCHEMA).parquet(look.judged)
+
+
+def _by_outcome(found: Counts) -> dict[str, int]:
+    """Keys of all families, by outcome."""
+    return {each.value: sum(keys for (_, told), keys in found.items() if told == each.value) for each in Outcome}
+
+
+def _refuse_lost(step: str, found: int, expected: int) -> None:
+    """Raises Z2K-2201: every row of both sides counts, or none does."""
+    if found != expected:
+        raise AUDIT_ROWS_LOST.error(step=step, found=found, expected=expected)
+
+
+def _refuse_unread(told: DataFrame) -> None:
+    """told: one column, a row for each part of a side that could not be read. Nothing is known then: Z2K-5001."""
+    reasons = [str(row[0]) for row in told.limit(UNREAD_NAMED).collect()]
+    if reasons:
+        raise AUDIT_CANNOT_READ.error(what="all of both sides", reason="; ".join(sorted(reasons)))
+
+
+# --- the log, the clock, the directories --------------------------------------------------------------------
+
+
+class _LogInput:
+    """The log as files: a directory as it is, or a live quorum's log as far as it was fetched."""
+
+    def __init__(self, kraft: str, scratch: Path, seal: Seal, cluster_id: str | None) -> None:
+        self.seal = seal
+        self.plan = LogPlan([], -1, -1, 0)
+        self.moved = False
+        self._live: LiveLog | None = None
+        self.path = Path(kraft)
+        if not is_directory(kraft):
+            self._live, self.path = LiveLog(kraft, cluster_id), scratch / "log"
+            self.path.mkdir()
+
+    def look(self) -> None:
+        """See how far the log goes now."""
+        if self._live is not None:
+            fetch_into(self.path, self._live)
+        plan = plan_log(self.path)
+        self.moved = plan != self.plan
+        self.plan = plan
+
+
+class _Offsets:
+    """How far a dual-write has come in ZooKeeper, beside the log that it follows."""
+
+    def __init__(self, zookeeper: str, log: _LogInput) -> None:
+        self._zookeeper = zookeeper
+        self._log = log
+
+    def mirrored(self) -> int:
+        with ZkSession(self._zookeeper) as session:
+            return mirrored_offset(session)
+
+    def read_behind(self) -> tuple[list[LogSplit], int]:
+        """What the log has by now that it had not before, and the offset that ZooKeeper had in between."""
+        before, high = self._log.plan, self.mirrored()
+        self._log.look()
+        behind = splits_behind(before, self._log.plan)
+        if behind is None:
+            raise AUDIT_CANNOT_READ.error(what=str(self._log.path), reason="it was cut off while it was read")
+        return behind, high
+
+    def window(self, low: int, high: int) -> Window:
+        """Of what a snapshot stands for, no record tells in which order it was said."""
+        low = max(low, begins_at(self._log.plan))
+        return Window(low, max(low, high))
+
+
+class _Clock:
+    """Seconds by step; steps that come again add up."""
+
+    def __init__(self) -> None:
+        self._started = self._last = time.monotonic()
+        self._laps: dict[str, float] = {}
+
+    def lap(self, step: str) -> None:
+        now = time.monotonic()
+        self._laps[step] = self._laps.get(step, 0.0) + now - self._last
+        self._last = now
+
+    def seconds(self) -> dict[str, float]:
+        return rounded({**self._laps, "total": self._last - self._started})
+
+
+@contextmanager
+def _directory(out: Path | None) -> Iterator[Path]:
+    """The directory that keeps the audit, or one that is deleted behind it. Both are their owner's alone."""
+    if out is not None:
+        yield out.absolute()
+        return
+    with tempfile.TemporaryDirectory(prefix="zk2kraft-audit-") as temporary:
+        yield Path(temporary)
+
+
+@contextmanager
+def _scratch(directory: Path) -> Iterator[Path]:
+    scratch = directory / SCRATCH
+    scratch.mkdir(mode=0o700, parents=True)
+    try:
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        if scratch.exists():
+            raise AUDIT_OUT_UNUSABLE.error(directory=str(scratch), reason="it cannot be deleted; it may hold secrets")

@@ -1,0 +1,249 @@
+"""Both sides of an audit as rows of one table, read by tasks side by side.
+
+In:   which part of ZooKeeper, or which split of the metadata log, each task reads.
+Out:  Arrow batches of `INPUT_SCHEMA`; nothing goes to the driver.
+Elsewhere: what a row says (zk_source.py, log_fold.py), what is done with the rows (spark_fold.py, spark_compare.py).
+Rules: a task that cannot read gives one row that says so, and ends: its part is not half right. The last row of a task
+says how many parts and rows it has read, so that a lost task, or a lost file, is noticed. A task asks the ensemble for
+its share of what one considerate reader may ask for, since they run side by side.
+On a real Spark cluster every executor needs this package, sees the directory of the log, and reaches ZooKeeper.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import Final, assert_never
+
+import msgspec
+import pyarrow as pa
+
+from migrator.audit.log_fold import RecordRow, record_rows, unreadable_records
+from migrator.audit.log_plan import LogSplit, read_split
+from migrator.audit.normalise import BROKER_CONFIGS, TOPIC_CONFIGS
+from migrator.audit.passwords import PasswordReader, Secrets
+from migrator.audit.rows import (
+    HOLD_SECRETS,
+    TOPIC_SUBJECT,
+    SideRow,
+    facts_text,
+    not_read,
+)
+from migrator.audit.seal import Seal
+from migrator.audit.zk_source import (
+    Session,
+    config_names,
+    config_rows,
+    order_rows,
+    producer_id_row,
+    security_paths,
+    security_rows,
+    subject_rows,
+    topic_names,
+    topics_and_configs,
+)
+from migrator.findings.finding import FindingError
+from migrator.zk.pipeline import CONSIDERATE, ReadLimits
+from migrator.zk.session import ZkSession
+
+ROWS_PER_BATCH: Final = 10_000
+TOPICS_PER_RANGE_MAX: Final = 5_000
+
+READERS_MAX: Final = 8
+"""Sessions that one audit opens with ZooKeeper, however many tasks run side by side."""
+
+ZOOKEEPER, LOG, READ = 0, 1, 2
+"""The sides; READ is the last row of a task."""
+
+INPUT_SCHEMA: Final = (
+    "side tinyint, subject string, place bigint, nth bigint, kind string, key string, text string, problem string"
+)
+"""
+          ZooKeeper's rows    the log's rows                   READ
+place     mzxid               offset                           parts that the task was given
+nth       0                   as in `RecordRow`                rows in front of this one
+kind      family              type of the record               ""
+key       key                 id of the topic or the ACL       null
+text      facts               data of the record               null
+"""
+_INPUT_ARROW: Final = pa.schema(
+    [
+        ("side", pa.int8()),
+        ("subject", pa.string()),
+        ("place", pa.int64()),
+        ("nth", pa.int64()),
+        ("kind", pa.string()),
+        ("key", pa.string()),
+        ("text", pa.string()),
+        ("problem", pa.string()),
+    ]
+)
+
+InputRow = tuple[int, str | None, int, int, str, str | None, str | None, str]
+Rows = Callable[[Session, ReadLimits, PasswordReader | None], Iterator[SideRow]]
+
+
+# --- rows as Arrow ----------------------------------------------------------------------------------------
+
+
+def zookeeper_rows(rows: Iterable[SideRow], seal: Seal) -> Iterator[InputRow]:
+    """Rows of sealed families are sealed."""
+    for row in rows:
+        facts = row.facts
+        if facts is not None and row.family in HOLD_SECRETS:
+            facts = seal.facts(facts)
+        text = None if facts is None else facts_text(facts)
+        yield ZOOKEEPER, row.subject, row.version, 0, row.family, row.key, text, row.problem
+
+
+def log_rows(rows: Iterable[RecordRow]) -> Iterator[InputRow]:
+    for row in rows:
+        subject = TOPIC_SUBJECT + row.name if row.subject is None and row.name is not None else row.subject
+        yield LOG, subject, row.offset, row.nth, row.type, row.topic_id, row.data, row.problem
+
+
+def counted_batches(rows: Iterable[InputRow], parts: int) -> Iterator[pa.RecordBatch]:
+    """The rows of one task, and behind them how many there were."""
+    remaining, read = iter(rows), 0
+    while chunk := list(islice(remaining, ROWS_PER_BATCH)):
+        read += len(chunk)
+        yield _batch(chunk)
+    yield _batch([(READ, None, parts, read, "", None, None, "")])
+
+
+def _batch(rows: Sequence[InputRow]) -> pa.RecordBatch:
+    columns = zip(zip(*rows, strict=True), _INPUT_ARROW, strict=True)
+    return pa.RecordBatch.from_arrays([pa.array(column, field.type) for column, field in columns], schema=_INPUT_ARROW)
+
+
+# --- ZooKeeper --------------------------------------------------------------------------------------------
+
+
+class TopicRange(msgspec.Struct, frozen=True, tag=True):
+    """Topics and configurations of topics with `low` <= name < `high`; high None: to the end."""
+
+    low: str
+    high: str | None
+
+    def __str__(self) -> str:
+        return f"topics from {self.low!r} on" if self.high is None else f"topics from {self.low!r} to {self.high!r}"
+
+
+class Others(msgspec.Struct, frozen=True, tag=True):
+    """Everything but topics and their configurations."""
+
+    def __str__(self) -> str:
+        return "configurations of brokers, producer ids, quotas, credentials, ACLs, tokens and orders"
+
+
+ZkPart = TopicRange | Others
+
+
+class ZkReading(msgspec.Struct, frozen=True):
+    """How tasks read ZooKeeper. Each takes its share of the limits. passwords: what decodes those of brokers."""
+
+    connect: str
+    seal_hex: str
+    in_flight: int
+    per_second: int
+    passwords: Secrets | None = None
+
+    @classmethod
+    def shared(cls, connect: str, seal: Seal, readers: int, passwords: Secrets | None = None) -> ZkReading:
+        """readers: tasks that run at the same time."""
+        per_second = (CONSIDERATE.per_second or 0) // readers
+        return cls(connect, seal.key_hex, max(1, CONSIDERATE.in_flight // readers), max(1, per_second), passwords)
+
+    def rows(self, what: str, rows: Rows) -> Iterator[InputRow]:
+        """What `rows` reads from a session; `what` names it should that fail."""
+        logging.getLogger("kazoo").setLevel(logging.CRITICAL)
+        limits, seal = ReadLimits(self.in_flight, self.per_second), Seal.from_hex(self.seal_hex)
+        encoder = None if self.passwords is None else PasswordReader(self.passwords)
+        try:
+            with ZkSession(self.connect) as session:
+                session.sync()
+                yield from zookeeper_rows(rows(session, limits, encoder), seal)
+        except FindingError as error:
+            yield from zookeeper_rows([not_read(what, str(error))], seal)
+
+
+def _rows_of_part(
+    part: ZkPart, session: Session, limits: ReadLimits, passwords: PasswordReader | None
+) -> Iterator[SideRow]:
+    match part:
+        case TopicRange():
+            topics = _within(topic_names(session), part)
+            configs = _within(config_names(session, TOPIC_CONFIGS), part)
+            yield from topics_and_configs(session, topics, configs, limits)
+        case Others():
+            brokers = config_names(session, BROKER_CONFIGS)
+            yield from config_rows(session, BROKER_CONFIGS, brokers, limits, passwords)
+            yield producer_id_row(session)
+            yield from security_rows(session, security_paths(session, limits), limits)
+            yield from order_rows(session)
+        case _:
+            assert_never(part)
+
+
+def _within(names: list[str], wanted: TopicRange) -> list[str]:
+    return [name for name in names if wanted.low <= name and (wanted.high is None or name < wanted.high)]
+
+
+def plan_parts(names: Sequence[str], count: int) -> list[ZkPart]:
+    """Ranges of about as many topics each, which together hold every name there is or will be; then the others.
+
+    names: of the topics, ascending. count: wanted; more when a range would have too many topics.
+    """
+    ranges = min(max(count, -(-len(names) // TOPICS_PER_RANGE_MAX)), max(1, len(names)))
+    starts = ["", *(names[len(names) * each // ranges] for each in range(1, ranges))]
+    parts: list[ZkPart] = [TopicRange(low, high) for low, high in zip(starts, [*starts[1:], None], strict=True)]
+    return [*parts, Others()]
+
+
+# --- tasks ------------------------------------------------------------------------------------------------
+
+
+class PartReader:
+    """For `mapInArrow` over numbers: reads the parts of ZooKeeper, and behind them the splits of the log."""
+
+    def __init__(self, reading: ZkReading, parts: Sequence[ZkPart], splits: Sequence[LogSplit]) -> None:
+        self._reading = reading
+        self._inputs: list[ZkPart | LogSplit] = [*parts, *splits]
+
+    def __len__(self) -> int:
+        return len(self._inputs)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from counted_batches(self._rows(self._inputs[number]), 1)
+
+    def _rows(self, part: ZkPart | LogSplit) -> Iterator[InputRow]:
+        if isinstance(part, LogSplit):
+            return _rows_of_split(part, Seal.from_hex(self._reading.seal_hex))
+        return self._reading.rows(str(part), partial(_rows_of_part, part))
+
+
+def _rows_of_split(split: LogSplit, seal: Seal) -> Iterator[InputRow]:
+    try:
+        yield from log_rows(record_rows(read_split(split), seal, split.snapshot_offset))
+    except FindingError as error:
+        yield from log_rows([unreadable_records(error)])
+
+
+class SubjectReader:
+    """For `mapInArrow`: reads the subjects that it is given from ZooKeeper again."""
+
+    def __init__(self, reading: ZkReading) -> None:
+        self._reading = reading
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        subjects = [each for batch in batches for each in batch.column("subject").to_pylist()]
+        if subjects:
+            rows = self._reading.rows(
+                f"{len(subjects)} subjects again",
+                partial(subject_rows, subjects),
+            )
+            yield from counted_batches(rows, len(subjects))

@@ -1,0 +1,506 @@
+"""The properties file of a controller: the same file with which a stock Kafka controller runs.
+
+In:   the text of a Java properties file.
+Out:  a `NodeConfig`, and the names of keys that nobody knows (each is worth one warning).
+Elsewhere: what the directories hold (storage.py).
+Errors: Z2K-3010 for a key that we know and cannot honour: a drop-in that silently does less is a trap.
+Source: Kafka 3.9 `KafkaConfig`, `QuorumConfig`, `KRaftConfigs`. Our own keys start with `zk2kraft.`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NoReturn
+
+import javaproperties
+
+from migrator.controller.authorizer import ANONYMOUS, STANDARD_AUTHORIZER, Rules, TokenRules
+from migrator.controller.mutation_quotas import WINDOW_S, WINDOWS
+from migrator.driver.divergence import BLOCK, POLICIES, Limits
+from migrator.driver.settings import ControllerSettings
+from migrator.driver.waivers import Waiver, parse_waiver
+from migrator.findings.finding import words_of
+from migrator.findings.quorum import CONFIG_MISSING, CONFIG_NOT_HONOURED, CONFIG_UNREADABLE
+from migrator.model.values import Listener, SecurityProtocol
+from migrator.node.config.encoder_config import read_encoder
+from migrator.node.log.log_store import SEGMENT_MS
+from migrator.node.transport.security import (
+    BETWEEN_VOTERS,
+    FAILURE_DELAY_MS,
+    TO_BROKERS,
+    ListenerSecurity,
+    read_security,
+)
+from migrator.raft.roles import Settings as QuorumSettings
+from migrator.wire.frames import FRAME_BYTES_MAX
+from migrator.zk import paths
+from migrator.zk.multi import JUTE_MAXBUFFER, JUTE_MAXBUFFER_MIN
+from migrator.zk.passwords import EncoderSettings
+
+NO_LIMIT: Final = 2**62
+TAKEOVER_MAX_MS: Final = 60_000
+"""No window without a controller may be configured longer than this."""
+
+
+NODE_ID_MAX: Final = 2**31 - 1
+REQUEST_BYTES_MAX: Final = 2**31 - 1
+PORT_MAX: Final = 65_535
+WAIVE: Final = "zk2kraft.waive"
+DELAY_MS_MAX: Final = 2**31 - 1
+"""As Kafka's type of the key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Voter:
+    id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """What a controller runs with. Times in milliseconds, sizes in bytes, as in Kafka's names.
+
+    file:    where it was read from, for messages.
+    given:   every key as written, for topic defaults and reports.
+    unknown: keys that neither Kafka nor we know.
+    """
+
+    file: str
+    node_id: int
+    voters: tuple[Voter, ...]
+    listeners: tuple[Listener, ...]
+    """Where this node listens; only controller listeners."""
+    advertised: tuple[Listener, ...]
+    metadata_log_dir: Path
+    log_dirs: tuple[Path, ...]
+    zookeeper_connect: str | None
+    migration_enabled: bool
+    inter_broker_listener: str
+    inter_broker_protocol: SecurityProtocol
+    zookeeper_set_acl: bool = False
+    zookeeper_session_timeout_ms: int = 18_000
+    zookeeper_connection_timeout_ms: int = 18_000
+    append_linger_ms: int = 25
+    segment_bytes: int = 1 << 30
+    segment_ms: int = SEGMENT_MS
+    idle_interval_ms: int = 500
+    broker_session_timeout_ms: int = 9_000
+    broker_heartbeat_interval_ms: int = 2_000
+    default_replication_factor: int = 1
+    num_partitions: int = 1
+    delete_topic_enabled: bool = True
+    auto_leader_rebalance: bool = True
+    leader_imbalance_check_interval_s: int = 300
+    unclean_leader_election: bool = False
+    unclean_check_interval_ms: int = 300_000
+    connections_max: int = 2**31 - 1
+    connections_idle_ms: int | None = 600_000
+    """None: for ever."""
+    quorum: QuorumSettings = field(default_factory=QuorumSettings)
+    security: Mapping[str, ListenerSecurity] = field(default_factory=dict)
+    """Listeners that are not PLAINTEXT, by name: controller listeners, and the one on which brokers are told things."""
+    controller_listener: str = "CONTROLLER"
+    """The first of controller.listener.names: on it this node speaks to the other voters."""
+    authorizer: Rules | None = None
+    """Who may do everything, and what holds where no ACL is; None without an authorizer."""
+    tokens: TokenRules | None = None
+    token_check_interval_ms: int = 3_600_000
+    passwords: EncoderSettings | None = None
+    """How brokers encrypt their passwords in ZooKeeper; None when this file has no secret for it."""
+    # --- ours
+    gates: str = "auto"
+    takeover_max_ms: int = 15_000
+    control_address: str = "127.0.0.1:0"
+    export_dir: Path | None = None
+    waived: tuple[Waiver, ...] = ()
+    """Partitions (`topic-0`) whose incomplete ISR somebody accepted by name."""
+    divergence: Limits = field(default_factory=Limits)
+    request_bytes_max: int = FRAME_BYTES_MAX
+    """The largest request that this node reads (socket.request.max.bytes)."""
+    mutation_windows_s: int = WINDOWS * WINDOW_S
+    """Over which time quotas of created and deleted partitions are counted."""
+    jute_maxbuffer: int = JUTE_MAXBUFFER
+    """The smallest `jute.maxbuffer` of all ZooKeeper servers and brokers."""
+    given: Mapping[str, str] = field(default_factory=dict, repr=False)
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def voter_ids(self) -> tuple[int, ...]:
+        return tuple(voter.id for voter in self.voters)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def controller_settings(config: NodeConfig) -> ControllerSettings:
+    """The part of it that brokers' settings are compared with."""
+    return ControllerSettings(
+        file=config.file,
+        chroot=paths.chroot_of(config.zookeeper_connect or ""),
+        authorizer=config.authorizer is not None,
+        token_key=config.tokens is not None,
+        set_acl=config.zookeeper_set_acl,
+    )
+
+
+def read_config(path: Path) -> NodeConfig:
+    """Read and check a file. Raises Z2K-3017 when it cannot be read, Z2K-3010 or Z2K-3011 naming file and key."""
+    try:
+        text = path.read_bytes().decode("latin-1")  # as Java reads properties
+    except OSError as error:
+        raise CONFIG_UNREADABLE.error(file=str(path), reason=error.strerror or words_of(error)) from error
+    return parse_config(text, str(path))
+
+
+def parse_config(text: str, file: str = "controller.properties") -> NodeConfig:
+    try:
+        given = {key: value.strip() for key, value in javaproperties.loads(text).items()}
+    except ValueError as error:  # an escape that Java does not read either
+        raise CONFIG_UNREADABLE.error(file=file, reason=words_of(error)) from error
+    return _Parser(file, given).config()
+
+
+class _Parser:
+    """Reads typed values out of the properties and refuses what cannot be honoured."""
+
+    def __init__(self, file: str, given: dict[str, str]) -> None:
+        self._file = file
+        self._given = given
+
+    def config(self) -> NodeConfig:
+        self._refuse_what_cannot_be_honoured()
+        controller_names = self._names("controller.listener.names")
+        protocols = self._protocol_map(controller_names)
+        listeners = self._listeners("listeners", protocols)
+        others = [listener.name for listener in listeners if listener.name not in controller_names]
+        if others:
+            self._refuse("listeners", f"{', '.join(others)} is not in controller.listener.names")
+        advertised = self._listeners("advertised.listeners", protocols) if "advertised.listeners" in self._given else ()
+        inter_broker, protocol = self._inter_broker(protocols)
+        metadata_log_dir, log_dirs = self._directories()
+        node_id = self._int("node.id", None, at_most=NODE_ID_MAX)
+        voters = self._voters()
+        if node_id not in [voter.id for voter in voters]:
+            self._refuse("controller.quorum.voters", f"it does not name this node ({node_id})")
+        migration = self._bool("zookeeper.metadata.migration.enable", False)
+        if migration and not self._given.get("zookeeper.connect"):
+            raise CONFIG_MISSING.error(file=self._file, key="zookeeper.connect", reason="migration is enabled")
+        asks_by = {inter_broker: TO_BROKERS} if migration else {}
+        if len(voters) > 1:
+            asks_by[controller_names[0]] = BETWEEN_VOTERS
+        security = self._security(controller_names, asks_by, protocols)
+        session = self._int("zookeeper.session.timeout.ms", 18_000, at_least=100)
+        return NodeConfig(
+            file=self._file,
+            node_id=node_id,
+            voters=voters,
+            listeners=listeners,
+            advertised=advertised or listeners,
+            metadata_log_dir=metadata_log_dir,
+            log_dirs=log_dirs,
+            zookeeper_connect=self._given.get("zookeeper.connect"),
+            zookeeper_set_acl=self._bool("zookeeper.set.acl", False),
+            migration_enabled=migration,
+            inter_broker_listener=inter_broker,
+            inter_broker_protocol=protocol,
+            security=security,
+            controller_listener=controller_names[0],
+            zookeeper_session_timeout_ms=session,
+            zookeeper_connection_timeout_ms=self._int("zookeeper.connection.timeout.ms", session, at_least=100),
+            append_linger_ms=self._int("controller.quorum.append.linger.ms", 25),
+            segment_bytes=self._int("metadata.log.segment.bytes", 1 << 30, at_least=1024),
+            segment_ms=self._int("metadata.log.segment.ms", SEGMENT_MS, at_least=1),
+            idle_interval_ms=self._int("metadata.max.idle.interval.ms", 500),
+            broker_session_timeout_ms=self._int("broker.session.timeout.ms", 9_000, at_least=1),
+            broker_heartbeat_interval_ms=self._int("broker.heartbeat.interval.ms", 2_000, at_least=1),
+            default_replication_factor=self._int("default.replication.factor", 1, at_least=1),
+            num_partitions=self._int("num.partitions", 1, at_least=1),
+            delete_topic_enabled=self._bool("delete.topic.enable", True),
+            auto_leader_rebalance=self._bool("auto.leader.rebalance.enable", True),
+            leader_imbalance_check_interval_s=self._int("leader.imbalance.check.interval.seconds", 300, at_least=1),
+            unclean_leader_election=self._bool("unclean.leader.election.enable", False),
+            unclean_check_interval_ms=self._int("unclean.leader.election.interval.ms", 300_000, at_least=1),
+            connections_max=self._int("max.connections", 2**31 - 1, at_least=1, at_most=2**31 - 1),
+            connections_idle_ms=self._idle_ms(),
+            quorum=self._quorum_settings(),
+            authorizer=self._authorizer({listener.protocol for listener in listeners}),
+            tokens=self._tokens(),
+            token_check_interval_ms=self._int("delegation.token.expiry.check.interval.ms", 3_600_000, at_least=1),
+            passwords=read_encoder(self._given, self._int, self._refuse),
+            gates=self._one_of("zk2kraft.gates", "auto", ("auto", "hold")),
+            takeover_max_ms=self._int("zk2kraft.takeover.max.ms", 15_000, at_least=1, at_most=TAKEOVER_MAX_MS),
+            control_address=self._control_address(),
+            export_dir=self._export_dir(),
+            waived=self._waivers(),
+            divergence=Limits(
+                seconds=self._int("zk2kraft.divergence.max.seconds", Limits().seconds, at_least=1),
+                records=self._int("zk2kraft.divergence.max.records", Limits().records, at_least=1),
+                policy=self._one_of("zk2kraft.divergence.policy", BLOCK, POLICIES),
+            ),
+            request_bytes_max=self._int(
+                "socket.request.max.bytes", FRAME_BYTES_MAX, at_least=1, at_most=REQUEST_BYTES_MAX
+            ),
+            mutation_windows_s=self._int("controller.quota.window.num", WINDOWS, at_least=1)
+            * self._int("controller.quota.window.size.seconds", WINDOW_S, at_least=1),
+            jute_maxbuffer=self._int("zk2kraft.zookeeper.jute.maxbuffer", JUTE_MAXBUFFER, at_least=JUTE_MAXBUFFER_MIN),
+            given=self._given,
+            unknown=tuple(sorted(key for key in self._given if not is_known(key))),
+        )
+
+    def _quorum_settings(self) -> QuorumSettings:
+        """Kafka's keys and defaults. The linger stays ours: one flush at a time gathers what comes meanwhile."""
+        default = QuorumSettings()
+        return QuorumSettings(
+            election_timeout_ms=self._int("controller.quorum.election.timeout.ms", 1_000, at_least=1),
+            fetch_timeout_ms=self._int("controller.quorum.fetch.timeout.ms", 2_000, at_least=1),
+            election_backoff_max_ms=self._int("controller.quorum.election.backoff.max.ms", 1_000, at_least=1),
+            request_timeout_ms=self._int("controller.quorum.request.timeout.ms", 2_000, at_least=1),
+            retry_backoff_ms=self._int("controller.quorum.retry.backoff.ms", 20, at_least=1),
+            snapshot_after_bytes=self._int(
+                "metadata.log.max.record.bytes.between.snapshots", default.snapshot_after_bytes, at_least=1
+            ),
+            snapshot_after_ms=self._limit("metadata.log.max.snapshot.interval.ms", default.snapshot_after_ms, off=0),
+            retention_bytes=self._limit("metadata.max.retention.bytes", default.retention_bytes, off=-1),
+            retention_ms=self._limit("metadata.max.retention.ms", default.retention_ms, off=-1),
+        )
+
+    def _authorizer(self, protocols: Collection[int]) -> Rules | None:
+        name = self._given.get("authorizer.class.name")
+        if not name:
+            return None
+        if name != STANDARD_AUTHORIZER:
+            self._refuse("authorizer.class.name", f"on controllers only {STANDARD_AUTHORIZER} is supported")
+        given = (user.strip() for user in self._given.get("super.users", "").split(";"))
+        super_users = frozenset(user for user in given if user)
+        if any(not all(user.partition(":")) for user in super_users):
+            self._refuse("super.users", "principals are Type:name, with a semicolon between them")
+        if SecurityProtocol.SSL in protocols:
+            self._refuse("authorizer.class.name", "names in certificates are not principals yet; use SASL_SSL")
+        if SecurityProtocol.PLAINTEXT in protocols and ANONYMOUS not in super_users:
+            reason = f"on a PLAINTEXT controller listener brokers come as {ANONYMOUS}, who has to be a super user"
+            self._refuse("super.users", reason)
+        return Rules(super_users, self._bool("allow.everyone.if.no.acl.found", False))
+
+    def _tokens(self) -> TokenRules | None:
+        """The older name of the key counts where the newer one is not given, as in Kafka."""
+        key = self._given.get("delegation.token.secret.key") or self._given.get("delegation.token.master.key")
+        if not key:
+            return None
+        week_ms, day_ms = 7 * 86_400_000, 86_400_000
+        return TokenRules(
+            secret_key=key,
+            max_lifetime_ms=self._int("delegation.token.max.lifetime.ms", week_ms, at_least=1),
+            renew_lifetime_ms=self._int("delegation.token.expiry.time.ms", day_ms, at_least=1),
+        )
+
+    # --- what we cannot do ---------------------------------------------------------------------------------
+
+    def _refuse_what_cannot_be_honoured(self) -> None:
+        roles = self._names("process.roles")
+        if roles != ["controller"]:
+            self._refuse("process.roles", "a controller runs on its own node; combined mode is not supported")
+        if self._given.get("controller.quorum.bootstrap.servers"):
+            self._refuse("controller.quorum.bootstrap.servers", "dynamic voters (kraft.version 1) are not supported")
+        if self._bool("zookeeper.ssl.client.enable", False):
+            self._refuse("zookeeper.ssl.client.enable", "TLS to ZooKeeper is not supported yet")
+        for key in ("alter.config.policy.class.name", "create.topic.policy.class.name"):
+            if self._given.get(key):
+                self._refuse(key, "policy classes are Java and are not run here")
+        if self._given.get("config.providers"):
+            self._refuse("config.providers", "values are taken as they stand in the file")
+        if self._given.get("control.plane.listener.name"):
+            self._refuse("control.plane.listener.name", "KRaft controllers have none (as stock)")
+
+    def _refuse(self, key: str, reason: str) -> NoReturn:
+        value = "(hidden)" if is_secret(key) else self._given.get(key, "")
+        raise CONFIG_NOT_HONOURED.error(file=self._file, key=key, value=value, reason=reason)
+
+    # --- typed values --------------------------------------------------------------------------------------
+
+    def _names(self, key: str) -> list[str]:
+        return [name.strip() for name in self._given.get(key, "").split(",") if name.strip()]
+
+    def _waivers(self) -> tuple[Waiver, ...]:
+        try:
+            return tuple(map(parse_waiver, self._names(WAIVE)))
+        except ValueError as error:
+            self._refuse(WAIVE, str(error))
+
+    def _bool(self, key: str, default: bool) -> bool:
+        value = self._given.get(key, str(default)).lower()
+        if value not in ("true", "false"):
+            self._refuse(key, "it is neither true nor false")
+        return value == "true"
+
+    def _int(self, key: str, default: int | None, at_least: int = 0, at_most: int = 2**63 - 1) -> int:
+        text = self._given.get(key, "" if default is None else str(default))
+        if not text:
+            raise CONFIG_MISSING.error(file=self._file, key=key, reason="it has no default")
+        if not re.fullmatch(r"-?[0-9]{1,19}", text) or not at_least <= int(text) <= at_most:
+            self._refuse(key, f"it is not a number from {at_least} to {at_most}")
+        return int(text)
+
+    def _idle_ms(self) -> int | None:
+        """Below zero Kafka closes no silent connection."""
+        idle_ms = self._int("connections.max.idle.ms", 600_000, at_least=-(2**63))
+        return None if idle_ms < 0 else idle_ms
+
+    def _limit(self, key: str, default: int, *, off: int) -> int:
+        """A number, or `off`, by which Kafka's key says that there is no limit."""
+        number = self._int(key, default, at_least=off)
+        return NO_LIMIT if number == off else number
+
+    def _one_of(self, key: str, default: str, choices: tuple[str, ...]) -> str:
+        value = self._given.get(key, default)
+        if value not in choices:
+            self._refuse(key, f"it is not one of {', '.join(choices)}")
+        return value
+
+    def _protocol_map(self, controller_names: list[str]) -> dict[str, SecurityProtocol]:
+        """Listener name to protocol. A controller listener without an entry is PLAINTEXT, as in stock KRaft."""
+        if not controller_names:
+            raise CONFIG_MISSING.error(file=self._file, key="controller.listener.names", reason="it names the quorum")
+        known = {name: SecurityProtocol[name] for name in SecurityProtocol.__members__}
+        for entry in self._names("listener.security.protocol.map"):
+            name, _, protocol = entry.partition(":")
+            if protocol not in SecurityProtocol.__members__:
+                self._refuse("listener.security.protocol.map", f"{protocol!r} is not a security protocol")
+            known[name] = SecurityProtocol[protocol]
+        for name in controller_names:
+            known.setdefault(name, SecurityProtocol.PLAINTEXT)
+        return known
+
+    def _security(
+        self, accepts: list[str], asks_by: Mapping[str, str], protocols: Mapping[str, SecurityProtocol]
+    ) -> dict[str, ListenerSecurity]:
+        """Of each listener that is not PLAINTEXT; asks_by: on which this node asks, with the key of its mechanism."""
+        delay_key = "connection.failed.authentication.delay.ms"
+        failure_delay_ms = self._int(delay_key, FAILURE_DELAY_MS, at_most=DELAY_MS_MAX)
+        return {
+            name: read_security(
+                self._file,
+                self._given,
+                name,
+                protocols[name],
+                accepts=name in accepts,
+                asks_by=asks_by.get(name),
+                failure_delay_ms=failure_delay_ms,
+            )
+            for name in dict.fromkeys([*accepts, *asks_by])
+            if protocols[name] is not SecurityProtocol.PLAINTEXT
+        }
+
+    def _control_address(self) -> str:
+        """On loopback only: the token goes in clear."""
+        key = "zk2kraft.control.address"
+        address = self._given.get(key, "127.0.0.1:0")
+        match = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})", address)
+        if match is None or int(match[1]) > PORT_MAX:
+            self._refuse(key, "it is not host:port, such as 127.0.0.1:9999")
+        if not _is_loopback(address.rpartition(":")[0].strip("[]")):
+            self._refuse(key, "it is not on loopback, and the token of the control port would be sent in clear")
+        return address
+
+    def _export_dir(self) -> Path | None:
+        key = "zk2kraft.export.dir"
+        if self._given.get(key) == "":
+            self._refuse(key, "it names no directory")
+        return Path(self._given[key]) if key in self._given else None
+
+    def _listeners(self, key: str, protocols: Mapping[str, SecurityProtocol]) -> tuple[Listener, ...]:
+        found = []
+        for entry in self._names(key):
+            match = re.fullmatch(r"([A-Za-z0-9_.-]+)://(.*):([0-9]{1,5})", entry)
+            if match is None or match[1] not in protocols or int(match[3]) > PORT_MAX:
+                self._refuse(key, f"{entry!r} is not NAME://host:port with a known name")
+            else:
+                found.append(Listener(match[1], match[2].strip("[]"), int(match[3]), protocols[match[1]]))
+        if not found:
+            raise CONFIG_MISSING.error(file=self._file, key=key, reason="a controller has to listen")
+        if len({listener.name for listener in found}) != len(found):
+            self._refuse(key, "a listener occurs twice")
+        return tuple(found)
+
+    def _inter_broker(self, protocols: Mapping[str, SecurityProtocol]) -> tuple[str, SecurityProtocol]:
+        """The listener on which brokers are told things; by name, or by protocol, or PLAINTEXT."""
+        name = self._given.get("inter.broker.listener.name") or self._given.get(
+            "security.inter.broker.protocol", SecurityProtocol.PLAINTEXT.name
+        )
+        if name not in protocols:
+            self._refuse("inter.broker.listener.name", f"{name} is not in listener.security.protocol.map")
+        return name, protocols[name]
+
+    def _directories(self) -> tuple[Path, tuple[Path, ...]]:
+        key = "log.dirs" if "log.dirs" in self._given else "log.dir"
+        log_dirs = tuple(map(Path, self._names(key))) if key in self._given else (Path("/tmp/kafka-logs"),)
+        if not log_dirs:
+            self._refuse(key, "it names no directory")
+        return Path(self._given.get("metadata.log.dir") or log_dirs[0]), log_dirs
+
+    def _voters(self) -> tuple[Voter, ...]:
+        voters = []
+        for entry in self._names("controller.quorum.voters"):
+            match = re.fullmatch(r"([0-9]{1,10})@(.+):([0-9]{1,5})", entry)
+            if (
+                match is None
+                or match[2] == "0.0.0.0"
+                or int(match[1]) > NODE_ID_MAX
+                or not 0 < int(match[3]) <= PORT_MAX
+            ):
+                self._refuse("controller.quorum.voters", f"{entry!r} is not id@host:port")
+            else:
+                voters.append(Voter(int(match[1]), match[2].strip("[]"), int(match[3])))
+        if not voters:
+            raise CONFIG_MISSING.error(file=self._file, key="controller.quorum.voters", reason="it names the quorum")
+        if len({voter.id for voter in voters}) != len(voters):
+            self._refuse("controller.quorum.voters", "an id occurs twice")
+        return tuple(voters)
+
+
+# --- which keys exist -------------------------------------------------------------------------------------
+
+_OURS: Final = frozenset(
+    {
+        "zk2kraft.gates",
+        "zk2kraft.takeover.max.ms",
+        "zk2kraft.control.address",
+        "zk2kraft.export.dir",
+        WAIVE,
+        "zk2kraft.divergence.max.seconds",
+        "zk2kraft.divergence.max.records",
+        "zk2kraft.divergence.policy",
+        "zk2kraft.zookeeper.jute.maxbuffer",
+    }
+)
+
+_KAFKA_FAMILIES: Final = (
+    "advertised.", "allow.", "alter.", "authorizer.", "auto.", "background.", "broker.", "client.", "compression.",
+    "connection", "connections.", "control.", "controlled.", "controller.", "create.", "default.", "delegation.",
+    "delete.", "early.", "eligible.", "fetch.", "group.", "initial.", "inter.", "kafka.", "leader.", "listener.",
+    "listeners", "log.", "max.", "message.", "metadata.", "metric", "min.", "node.", "num.", "offset", "offsets.",
+    "password.", "principal.", "process.", "producer.", "queued.", "quota.", "remote.", "replica.",
+    "replication.", "request.", "reserved.", "sasl.", "security.", "server.", "socket.", "ssl.", "super.",
+    "telemetry.", "transaction.", "transactional.", "unclean.", "unstable.", "zookeeper.",
+)  # fmt: skip
+"""First words of Kafka 3.9's broker configuration. Most of it means nothing to a controller, in stock as here."""
+
+
+def is_secret(key: str) -> bool:
+    """Whether its value may never be shown, as in Kafka's `Password` type."""
+    return key.endswith((".password", ".secret", "sasl.jaas.config", "ssl.keystore.key"))
+
+
+def is_known(key: str) -> bool:
+    """Whether Kafka 3.9 or we have a key of this name; a misspelt `zk2kraft.` key is unknown."""
+    return key in _OURS or (not key.startswith("zk2kraft.") and key.startswith(_KAFKA_FAMILIES))

@@ -1,0 +1,198 @@
+"""Whether the claim is still ours: looked at when something moved, and what it means when it is not.
+
+In:   watches on the three znodes of the claim, and whoever has a reason to look.
+Out:  `Happened.CLAIM_TOUCHED`, `MUST_GO_BACK` or `LEADERSHIP_LOST`, once to the act that noticed and once as an
+      interrupt; and `Mark.MIGRATION` in the log, by which a later life knows its own `/migration`.
+Elsewhere: how the znodes are read (claims.py), taking the claim (claiming.py), giving it back (hand_back.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
+from migrator.driver.claim import Claim, Seen, still_ours
+from migrator.driver.machine import LOG_IS_TRUTH, Happened
+from migrator.findings.driver import CLAIM_EXPIRED, FENCED
+from migrator.findings.finding import FindingError
+from migrator.model.values import Mark, MigrationState
+from migrator.node.background import AGAIN_MAX_S, AGAIN_S, alarm_name, unexpected
+from migrator.node.driver.driver_state import DriverState
+from migrator.node.driver.event_queue import LOOK_S, EventQueue
+from migrator.node.leader.active_controller import ActiveController
+from migrator.node.leader.pending_appends import LeadershipLost
+from migrator.node.zookeeper.claims import read_claim
+from migrator.node.zookeeper.presence import Shown
+from migrator.zk.session import ZkSession
+
+log = structlog.get_logger()
+
+CLAIM_LOOK_S: Final = 0.05
+"""Our own writes wake the watch on /migration; looks closer together than this are joined."""
+
+
+class ClaimWatch:
+    """Of one driver, on its loop. voters: ids of this quorum."""
+
+    def __init__(
+        self,
+        now: DriverState,
+        controller: ActiveController,
+        session: ZkSession,
+        voters: Collection[int],
+        events: EventQueue,
+        *,
+        on_outage: Callable[[], None],
+        shown: Shown,
+    ) -> None:
+        """shown: what tells others that this process leads.
+        on_outage: called before each pause of `seen`; what is committed until it answers is read afresh then."""
+        self._now = now
+        self._controller = controller
+        self._session = session
+        self._voters = voters
+        self._events = events
+        self._on_outage = on_outage
+        self._shown = shown
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._again_s = AGAIN_S
+
+    # --- for the act that runs -----------------------------------------------------------------------------
+
+    async def seen(self) -> Seen:
+        """The claim as it stands, as soon as ZooKeeper answers."""
+        while True:
+            try:
+                return await asyncio.to_thread(self._read_claim_of_now)
+            except FindingError as error:
+                self._now.wait_because(f"ZooKeeper has to answer before the claim is known: {error}")
+                self._now.trouble = error.occurrence
+                self._on_outage()
+                await asyncio.sleep(LOOK_S)
+
+    def _read_claim_of_now(self) -> Seen:
+        """After `sync`: a server that lags behind would say that what it does not know yet never happened."""
+        self._session.sync()
+        return read_claim(self._session)
+
+    # --- in the background ---------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Look soon whether the claim is still ours."""
+        if self._timer is None and self._now.claim is not None:
+            self._timer = self._loop.call_later(CLAIM_LOOK_S, self._begin_look)
+
+    def fired(self) -> None:
+        """The same from any thread: a watch fired, or ZooKeeper is connected again."""
+        self._loop.call_soon_threadsafe(self.look)
+
+    def _begin_look(self) -> None:
+        self._looking = self._loop.create_task(self._look(), name="claim-look")
+        self._looking.add_done_callback(self._events.watch_task)
+
+    async def _look(self) -> None:
+        """What is read there, the next leader reads too. Once the log is the truth a look that fails is one that has to
+        be made again: no write leaves without the claim meanwhile, since each names the version of `/migration`.
+        """
+        self._timer = None
+        try:
+            await self._check()
+        except Exception as fault:
+            if self._now.state not in LOG_IS_TRUTH or self._now.fresh_copy:
+                raise
+            log.exception("claim.look_failed")
+            self._now.alarm(alarm_name("the look at the claim"), unexpected("the look at the claim", fault))
+            self._timer = self._loop.call_later(self._again_s, self._begin_look)
+            self._again_s = min(2 * self._again_s, AGAIN_MAX_S)
+        else:
+            self._now.alarm(alarm_name("the look at the claim"), None)
+            self._again_s = AGAIN_S
+
+    async def _check(self) -> None:
+        claim = self._now.claim
+        if claim is None:
+            return
+        try:
+            seen = await asyncio.to_thread(self._look_twice, claim)
+        except FindingError as error:
+            log.info("claim.not_seen", reason=str(error))
+            return  # the session tells when it is connected again
+        now = self._now.claim
+        if now is None or now.kraft_epoch != claim.kraft_epoch:
+            return  # what was seen says nothing about a later leadership
+        if not still_ours(seen, now):
+            self.touched(seen)
+        elif self._controller.image.migration is MigrationState.MIGRATION:
+            await self._mark_migration(str(seen.migration_born))
+            with suppress(FindingError):  # the session tells when it is connected again
+                await asyncio.to_thread(self._shown.show)
+
+    def _look_twice(self, claim: Claim) -> Seen:
+        """On a thread. The znodes are read one by one: a claim that came in between is seen whole by a second look."""
+        seen = read_claim(self._session, self.fired)
+        if not still_ours(seen, claim):
+            self._session.sync()
+            seen = read_claim(self._session, self.fired)
+        return seen
+
+    async def _mark_migration(self, born: str) -> None:
+        """Note by which `/migration` this log is in migration; never of a claim that was given back again."""
+        if self._controller.newest.marks.get(Mark.MIGRATION) != born:
+            with suppress(LeadershipLost):  # then the next leader looks
+                await self._controller.mark(Mark.MIGRATION, born)
+
+    # --- somebody else touched it --------------------------------------------------------------------------
+
+    def touched(self, seen: Seen) -> Happened:
+        """What that means, also for an act that noticed it itself."""
+        now, claim = self._now, self._now.claim
+        if claim is not None and self._is_our_successor(seen, claim):
+            log.warning("claim.succeeded", by=seen.controller.brokerid if seen.controller else -1)
+            self._controller.resign()
+            return self._interrupted(Happened.LEADERSHIP_LOST)
+        holder = "nobody" if seen.controller is None else f"node {seen.controller.brokerid}"
+        expected = "nobody" if claim is None else f"node {claim.node}, epoch {claim.zk_epoch}"
+        log.error("claim.touched", found=holder, controller_epoch=seen.epoch, expected=expected)
+        is_gone = seen.controller is None or seen.controller.kraft_epoch <= 0
+        is_way_back = now.may_abort or now.fresh_copy
+        if is_gone and is_way_back and claim is not None and claim.ephemeral:
+            now.finding = CLAIM_EXPIRED.found(controller=holder)
+        else:
+            now.finding = FENCED.found(found=f"{holder}, epoch {seen.epoch}", expected=expected)
+        now.reason = now.finding.text
+        if now.may_abort:
+            now.abandoned = True  # at once: the append may be the next step of the act
+            return self._interrupted(Happened.WINDOW_FAILED)
+        can_go_back = now.fresh_copy and (is_gone or _stands_alone(seen, claim))  # and no broker knows
+        return self._interrupted(Happened.MUST_GO_BACK if can_go_back else Happened.CLAIM_TOUCHED)
+
+    def _interrupted(self, happened: Happened) -> Happened:
+        self._events.interrupt(happened)
+        return happened
+
+    def _is_our_successor(self, seen: Seen, claim: Claim) -> bool:
+        """Another voter of this quorum was elected and has claimed; this node has not heard of it yet."""
+        held = seen.controller
+        return (
+            held is not None
+            and held.brokerid in self._voters
+            and held.brokerid != claim.node
+            and held.kraft_epoch > max(claim.kraft_epoch, self._controller.epoch or 0)
+        )
+
+
+def _stands_alone(seen: Seen, claim: Claim | None) -> bool:
+    """`/migration` was deleted beside a claim that is ours: the claim can be taken away all the same."""
+    held = seen.controller
+    return (
+        claim is not None
+        and held is not None
+        and (held.brokerid, held.kraft_epoch, seen.epoch) == (claim.node, claim.kraft_epoch, claim.zk_epoch)
+        and seen.migration_version < 0
+    )

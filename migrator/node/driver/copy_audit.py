@@ -1,0 +1,59 @@
+"""The audit of a copy: ahead while the gate is closed, and whole under the claim.
+
+In:   a `Copy` (driver.copy), and for the second one the claim.
+Out:  a `Report` (audit.compare) of what would be committed against ZooKeeper, read by a session of its own.
+Elsewhere: how it is compared, and what need not be parsed again (audit.proofs); what follows from it (copying.py).
+`ahead` and `under` block: on a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from migrator.audit.compare import Report
+from migrator.audit.passwords import PasswordReader
+from migrator.audit.proofs import Proofs
+from migrator.driver.claim import Claim, still_ours
+from migrator.driver.copy import Copy, producer_id_margin
+from migrator.findings.driver import COPY_DIFFERS
+from migrator.node.config.properties import NodeConfig
+from migrator.node.zookeeper.claims import read_claim
+from migrator.zk.pipeline import ReadLimits
+from migrator.zk.session import ZkSession
+
+
+class CopyAudit:
+    """Of one driver; opens its session when it is first needed."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        self._config = config
+        self._proofs = Proofs(PasswordReader.of(config.passwords))
+        self._session: ZkSession | None = None
+
+    def ahead(self, copy: Copy, limits: ReadLimits) -> None:
+        """What differs now was on its way; the audit that decides comes after the claim, and reads everything again."""
+        if self._session is None:
+            self._session = self._open()
+        self._proofs.audit(self._session, copy.by_topic(), copy.rest, _margin(copy), limits)
+
+    def under(self, claim: Claim, copy: Copy) -> Report:
+        """After our epoch was seen in ZooKeeper. Raises Z2K-2011 when somebody else's was."""
+        session = self._session
+        assert session is not None
+        session.sync()
+        if not still_ours(read_claim(session), claim):
+            raise COPY_DIFFERS.error(different=1, first="the claim itself")
+        return self._proofs.audit(session, copy.by_topic(), copy.rest, _margin(copy))
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await asyncio.to_thread(self._session.close)
+
+    def _open(self) -> ZkSession:
+        assert self._config.zookeeper_connect is not None
+        timeout = self._config.zookeeper_session_timeout_ms
+        return ZkSession(self._config.zookeeper_connect, session_timeout_ms=timeout).start()
+
+
+def _margin(copy: Copy) -> int:
+    return producer_id_margin(len(copy.tree.brokers))

@@ -1,0 +1,119 @@
+"""Looks at how far ZooKeeper is behind, says so, and has the words with which administrators are refused at a limit.
+
+In:   what was committed and what ZooKeeper has, from the driver; the declared limits (driver.divergence).
+Out:  `finding` for status and metrics while a limit is near or reached; `refusal` for whoever asks for a change; and
+      `Mark.BEHIND` in the log, so that the next leader goes on counting where this one stopped.
+Source: R-866-12.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
+from migrator.driver.divergence import Divergence, Level, Limits
+from migrator.findings.driver import ZOOKEEPER_FALLS_BEHIND
+from migrator.findings.finding import Occurrence
+from migrator.model.values import Mark
+from migrator.node.leader.active_controller import ActiveController
+from migrator.node.leader.pending_appends import LeadershipLost
+
+log = structlog.get_logger()
+
+LOOK_S: Final = 0.25
+
+
+class DivergenceWatch:
+    """Of one driver. may_mark: whether it may append to the log now."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        controller: ActiveController,
+        *,
+        now_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
+        may_mark: Callable[[], bool],
+    ) -> None:
+        self._divergence = Divergence(limits)
+        self._controller = controller
+        self._now_ms = now_ms
+        self._wall_ms = wall_ms
+        self._may_mark = may_mark
+
+    # --- what the driver tells -----------------------------------------------------------------------------
+
+    def committed(self, offset: int) -> None:
+        self._divergence.committed(offset, self._now_ms())
+
+    def written(self, offset: int) -> None:
+        self._divergence.written(offset)
+
+    def forget(self) -> None:
+        self._divergence.forget()
+
+    def resume(self) -> None:
+        """This node leads now: what ZooKeeper lacked under the leader before is in the log."""
+        text = self._controller.image.marks.get(Mark.BEHIND)
+        if text is None:
+            return
+        try:
+            mark = json.loads(text)
+            offset, age_ms = int(mark["offset"]), max(0, self._wall_ms() - int(mark["since_ms"]))
+        except (ValueError, TypeError, KeyError):  # every leader reads the same: counted from now on
+            log.exception("zk.mark_not_read", mark=text)
+            offset, age_ms = self._controller.image.position.offset, 0
+        self._divergence.lacked(offset, self._now_ms() - age_ms)
+
+    # --- what others see -----------------------------------------------------------------------------------
+
+    def look(self) -> Divergence:
+        """How far it is behind now."""
+        seen = self._divergence
+        before = seen.level
+        if seen.look(self._now_ms()) is not before:
+            say = log.info if seen.level is Level.WITHIN else log.warning
+            say("zk.divergence", stands=seen.level.name, records=seen.records, behind_ms=seen.behind_ms)
+        return seen
+
+    @property
+    def finding(self) -> Occurrence | None:
+        seen = self.look()
+        if seen.level is Level.WITHIN:
+            return None
+        return ZOOKEEPER_FALLS_BEHIND.found(
+            records=seen.records,
+            seconds=seen.behind_ms // 1000,
+            max_records=seen.limits.records,
+            max_seconds=seen.limits.seconds,
+        )
+
+    def refusal(self) -> str | None:
+        """In words for an administrator; None while changes are taken."""
+        finding = self.finding
+        return finding.in_full if finding is not None and self._divergence.blocks else None
+
+    # --- on the clock --------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            self.look()
+            await self.keep_mark()
+            await asyncio.sleep(LOOK_S)
+
+    async def keep_mark(self) -> None:
+        """Note in the log that ZooKeeper is behind, or that it is no longer."""
+        seen = self._divergence
+        is_behind, is_marked = seen.level is not Level.WITHIN, Mark.BEHIND in self._controller.newest.marks
+        if is_behind == is_marked or not self._may_mark():
+            return
+        since_ms = self._wall_ms() - seen.behind_ms
+        text = json.dumps({"offset": seen.first_lacking, "since_ms": since_ms}) if is_behind else ""
+        with suppress(LeadershipLost):
+            await self._controller.mark(Mark.BEHIND, text)

@@ -1,0 +1,134 @@
+"""What the driver knows and shows: its state, why it waits, the claim, the window, the copy, findings.
+
+In:   changes by the driver and by the act that runs, one at a time.
+Out:  the same, for status and metrics.
+Elsewhere: which states there are (driver.machine), what is shown of it (status.py).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from migrator.audit.compare import Report
+from migrator.driver.claim import Claim
+from migrator.driver.copy import Copy
+from migrator.driver.guard import Survey
+from migrator.driver.machine import Happened, State, Window, in_window, may_abort
+from migrator.driver.orders import NO_ORDERS, Orders
+from migrator.driver.tree import Tree
+from migrator.driver.unmirrored import Unmirrored
+from migrator.findings.driver import NOT_MIRRORED
+from migrator.findings.finding import Occurrence
+from migrator.model.image import NOWHERE, Position
+from migrator.model.verdict import Verdict
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class DriverState:
+    """Of one driver.
+
+    trouble: what holds up the act of this state, or what somebody should look at meanwhile; `finding` is about how
+        states ended.
+    """
+
+    state: State = State.IDLE
+    reason: str = "this node does not lead"
+    since_ms: int = 0
+    claim: Claim | None = None
+    window: Window | None = None
+    window_ms: int | None = None
+    tree: Tree | None = None
+    copy: Copy | None = None
+    surveys: dict[int, Survey] = field(default_factory=dict)
+    verdict: Verdict | None = None
+    exported: str | None = None
+    audit: Report | None = None
+    finding: Occurrence | None = None
+    trouble: Occurrence | None = None
+    fresh_copy: bool = False
+    """The copy is appended, or about to be in this very step, and no broker knows of it."""
+    abandoned: bool = False
+    """This takeover may not append any more: its end was reported."""
+    dual_write_at: Position = NOWHERE
+    reconciled_writes: int | None = None
+    unreadable: Mapping[str, Occurrence] = field(default_factory=dict)
+    """Brokers with a password in ZooKeeper that cannot be decoded: their configuration is not written there."""
+    unmirrored: tuple[Unmirrored, ...] = ()
+    """What the log says and ZooKeeper cannot be told, at the last plan."""
+    broken: str = ""
+    """Why the mirror broke last."""
+    orders: Orders = NO_ORDERS
+    """What others ordered through ZooKeeper, at the last look."""
+    alarms: dict[str, Occurrence] = field(default_factory=dict)
+    """By code, or by another name: what stands and wants somebody to look, whatever the state."""
+    moves: int = 0
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def may_abort(self) -> bool:
+        """Nothing is appended, so the window can be ended and the cluster given back."""
+        return may_abort(self.state) or (self.state is State.COMMITTING and not self.fresh_copy)
+
+    def enter(self, state: State, happened: Happened, now_ms: int) -> None:
+        """Take the next state, with the reason for it, and note the move."""
+        before = self.state
+        self.state = state
+        self.trouble = None
+        self.since_ms = now_ms
+        keeps_reason = state in (State.ABORTING, State.HELD, State.FENCED, State.RETIRED)
+        reason = self.reason if keeps_reason else happened.value
+        self.reason = reason
+        self.moves += 1
+        self.history.append(
+            {"number": self.moves, "at": time.time(), "from": before.value, "to": state.value, "reason": reason}
+        )
+        log.info("driver.state", **{"from": before.value, "to": state.value, "reason": reason})
+
+    def wait_because(self, reason: str) -> None:
+        """Name what is waited for; logged when it changes."""
+        if reason != self.reason:
+            self.reason = reason
+            log.info("driver.waits", state=self.state.value, reason=reason)
+
+    def alarm(self, name: str, found: Occurrence | None) -> None:
+        """What is said under this name now, None for nothing any more; logged when it changes."""
+        before = self.alarms.get(name)
+        if found is None:
+            self.alarms.pop(name, None)
+        else:
+            self.alarms[name] = found
+        text = None if found is None else found.text
+        if text != (None if before is None else before.text):
+            code = name if found is None else found.code
+            log.warning("driver.alarm", code=code, says=text or "it is over")
+
+    def forget_leadership(self) -> None:
+        """What this node held or learned as a leader means nothing when it leads again."""
+        self.claim = self.window = None
+        self.dual_write_at = NOWHERE
+        self.fresh_copy = False
+        self.unreadable = {}
+        self.unmirrored = ()
+        self.orders = NO_ORDERS
+        self.alarms.clear()
+        self.surveys.clear()
+
+    def without_controller_ms(self, now_ms: int) -> int | None:
+        """How long the cluster has had no controller; None outside the window."""
+        if self.window is None or not in_window(self.state):
+            return None
+        return now_ms - self.window.opened_ms
+
+
+def not_mirrored(found: Sequence[Unmirrored]) -> Occurrence | None:
+    if not found:
+        return None
+    first = found[0]
+    return NOT_MIRRORED.found(count=len(found), first=f"{first.family} {first.key}", reason=first.reason)

@@ -1,0 +1,294 @@
+"""Telling the brokers: orders to their channels, and what a broker that refuses gets next.
+
+In:   commits in their order, how far ZooKeeper is, the full send that TELLING_BROKERS had guarded; answers of brokers.
+Out:  orders queued per broker; which brokers did not answer a full send yet.
+Elsewhere: who is told what (driver.teller), the sockets (broker_channels.py), when the first full send may leave
+(dual_write.py), all later ones (full_sends.py). Every full send comes here as `Guarded` orders.
+Rules: an answer counts only while no newer full send is queued behind its order, since that tells everything again. A
+broker whose own code failed at a LeaderAndIsr is healed first: it is asked what it has, and told to drop what it is not
+to have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any, Final
+
+import structlog
+
+from migrator.driver.guard import Guarded, Survey, left_over
+from migrator.driver.tell import LEADER_AND_ISR, FullSend, Kind, Order, reachable
+from migrator.driver.teller import Teller
+from migrator.model.draft import Delta
+from migrator.model.image import Position
+from migrator.node.background import kept
+from migrator.node.brokers.broker_channels import UNKNOWN_SERVER_ERROR, BrokerChannels, refused_whole
+from migrator.node.brokers.full_sends import FullSends
+from migrator.node.brokers.survey import survey_brokers
+from migrator.node.config.properties import NodeConfig
+from migrator.node.driver.driver_state import DriverState
+from migrator.node.driver.event_queue import EventQueue
+from migrator.node.leader.active_controller import ActiveController
+from migrator.node.transport.client_security import ClientSecurity
+
+log = structlog.get_logger()
+
+REFUSED_AGAIN_S: Final = 1.0
+REFUSED_AGAIN_MAX_S: Final = 30.0
+"""Pause before a broker that refused a request gets everything once more: doubled with each refusal in a row."""
+
+
+@dataclass(slots=True)
+class _Telling:
+    """How far a broker is with the newest full send to it."""
+
+    full_send: FullSend
+    unanswered: int
+    """Of its orders those that were not answered without an error yet."""
+    refusals: int
+    """In a row, in this life of the broker."""
+    since_ms: int = 0
+    is_ill: bool = False
+    """Its own code failed at a LeaderAndIsr: it does at a FULL one while a log has no topic id."""
+    retry: asyncio.TimerHandle | None = None
+    """From the first refusal on; what comes of it is another full send, unless the broker went away."""
+
+
+class Propagator:
+    """Of one driver, on its loop. teller: None until the first full send of this leadership left."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        controller: ActiveController,
+        now: DriverState,
+        events: EventQueue,
+        *,
+        security: ClientSecurity,
+        now_ms: Callable[[], int],
+        look_at_claim: Callable[[], None],
+        full_orders: Callable[[list[Order]], list[Order]] = lambda orders: orders,
+    ) -> None:
+        """look_at_claim: called at a refusal, which may come of somebody else's claim.
+
+        full_orders: what becomes of a full send before it is compared; only tests change it.
+        """
+        self.teller: Teller | None = None
+        self.channels = BrokerChannels(
+            str(config.node_id),
+            config.inter_broker_listener,
+            security=security,
+            on_answer=self._on_answer,
+            alarm=now.alarm,
+            now_ms=now_ms,
+        )
+        self.full_sends = FullSends(
+            self._ask,
+            lambda: controller.removals,
+            queue=self._queue,
+            full_orders=full_orders,
+            alarm=now.alarm,
+            on_change=events.wake,
+            now_ms=now_ms,
+        )
+        self._config = config
+        self._controller = controller
+        self._now = now
+        self._events = events
+        self._security = security
+        self._look_at_claim = look_at_claim
+        self._now_ms = now_ms
+        self._untold: list[Delta] = []
+        """Commits since the image of a full send that is being encoded."""
+        self._tellings: dict[int, _Telling] = {}
+        self._generations = count(1)
+        self._healing: asyncio.Task[None] | None = None
+        self._loop = asyncio.get_running_loop()
+
+    # --- what is told --------------------------------------------------------------------------------------
+
+    def published(self, delta: Delta) -> None:
+        """A commit became visible."""
+        if self.teller is not None:
+            self.channels.follow(reachable(delta.after))
+            self._send(self.teller.published(delta))
+        else:
+            self._untold.append(delta)
+
+    def mirrored(self, position: Position) -> None:
+        """ZooKeeper has everything up to here."""
+        if self.teller is not None:
+            self._send(self.teller.mirrored(position))
+
+    def forget_commits(self) -> None:
+        """What is committed until now will be in the image that the next full send is made of."""
+        self._untold.clear()
+
+    def begin(self, teller: Teller, first: Guarded) -> None:
+        """From here on commits go to the teller; those that came while the full send was encoded go first."""
+        self.channels.follow(reachable(self._controller.image))
+        self.teller = teller
+        self._queue(first.leaving())
+        self.full_sends.begin(teller)
+        untold, self._untold = self._untold, []
+        for delta in untold:
+            self.published(delta)
+
+    def _send(self, orders: list[Order]) -> None:
+        """What changed; somebody may wait for everything since."""
+        full = [order.broker for order in orders if order.kind is Kind.FULL]
+        assert not full, f"full requests to {full} that were compared with nothing"
+        self._queue(order for order in orders if not self.full_sends.keep(order))
+        self.full_sends.look()
+
+    def _queue(self, orders: Iterable[Order]) -> None:
+        """Full ones are awaited until each broker answered all three."""
+        orders = list(orders)
+        full = Counter((order.broker, order.broker_epoch) for order in orders if order.kind is Kind.FULL)
+        for (broker, broker_epoch), orders_of_it in full.items():
+            self._begin_full_send(FullSend(broker, broker_epoch, next(self._generations)), orders_of_it)
+        self.channels.send([replace(order, full_send=self._newest(order.broker)) for order in orders])
+
+    def _begin_full_send(self, full_send: FullSend, orders: int) -> None:
+        """It takes the place of the one before, with the retry of that. orders: how many it has."""
+        before = self._tellings.get(full_send.broker)
+        refusals = 0
+        if before is not None:
+            if before.retry is not None:
+                before.retry.cancel()
+            if before.full_send.broker_epoch == full_send.broker_epoch:
+                refusals = before.refusals
+        self._tellings[full_send.broker] = _Telling(full_send, orders, refusals, self._now_ms())
+
+    def _newest(self, broker: int) -> FullSend | None:
+        telling = self._tellings.get(broker)
+        return None if telling is None else telling.full_send
+
+    async def stop(self) -> None:
+        """Nothing more is told, and what waits is dropped."""
+        self.teller = None
+        self._untold.clear()
+        for telling in self._tellings.values():
+            if telling.retry is not None:
+                telling.retry.cancel()
+        self._tellings.clear()
+        await self.full_sends.stop()
+        await self.channels.close()
+
+    # --- who was told --------------------------------------------------------------------------------------
+
+    def told(self) -> dict[int, bool]:
+        """Each broker, and whether it was told everything and has answered."""
+        audience = self._audience()
+        return {
+            broker.id: audience.get(broker.id) == broker.epoch and self._has_answered(broker.id)
+            for broker in self._controller.image.brokers.values()
+        }
+
+    def _has_answered(self, broker: int) -> bool:
+        telling = self._tellings.get(broker)
+        return telling is not None and not telling.unanswered and broker not in self.full_sends.waits()
+
+    def not_told(self) -> list[int]:
+        """Brokers that can be reached and were not told everything, or did not answer yet."""
+        told = self.told()
+        return [broker.id for broker in reachable(self._controller.image) if not told[broker.id]]
+
+    def not_sent(self) -> list[int]:
+        """Brokers to which the full send is about to leave."""
+        return [] if self.teller is None else self.full_sends.underway(self.teller)
+
+    def why_not_told(self) -> dict[int, dict[str, Any]]:
+        """For each broker that can be reached and has not acknowledged everything: the reason, and since when."""
+        return {} if self.teller is None else {broker: self._why_not_told(broker) for broker in self.not_told()}
+
+    def silence(self) -> str:
+        """The same in one line; empty when every broker has acknowledged everything."""
+        return "; ".join(
+            f"broker {broker} is not updated for {why['since_ms'] / 1000:.0f} s: {why['reason']}"
+            for broker, why in self.why_not_told().items()
+        )
+
+    def _why_not_told(self, broker: int) -> dict[str, Any]:
+        wait, telling = self.full_sends.waits().get(broker), self._tellings.get(broker)
+        if wait is not None:
+            code = None if wait.finding is None else wait.finding.code
+            return {"code": code, "reason": wait.reason, "since_ms": self._now_ms() - wait.since_ms}
+        if telling is None:
+            return {"code": None, "reason": "the full update has not begun", "since_ms": 0}
+        reason = f"the broker has not acknowledged {telling.unanswered} full requests"
+        return {"code": None, "reason": reason, "since_ms": self._now_ms() - telling.since_ms}
+
+    def _audience(self) -> dict[int, int]:
+        return {} if self.teller is None else self.teller.audience()
+
+    # --- answers -------------------------------------------------------------------------------------------
+
+    def _on_answer(self, order: Order, problem: str | None) -> None:
+        telling = self._telling(order.full_send)
+        if problem is None:
+            if telling is not None and order.kind is Kind.FULL:
+                telling.unanswered -= 1
+                if not telling.unanswered:
+                    telling.refusals = 0
+            self._events.wake()
+            return
+        self._now.wait_because(f"broker {order.broker} refused a request: {problem}")
+        self._look_at_claim()
+        if telling is not None:
+            self._refused(telling, order, problem)
+
+    def _telling(self, full_send: FullSend | None) -> _Telling | None:
+        """None when a newer full send took its place, or telling stopped."""
+        telling = None if full_send is None else self._tellings.get(full_send.broker)
+        return telling if telling is not None and telling.full_send == full_send else None
+
+    # --- a broker that refused -----------------------------------------------------------------------------
+
+    def _refused(self, telling: _Telling, order: Order, problem: str) -> None:
+        if order.api_key == LEADER_AND_ISR and problem == refused_whole(UNKNOWN_SERVER_ERROR):
+            telling.is_ill = True
+        if telling.retry is None:  # one refused send has many refused orders
+            telling.refusals += 1
+            pause_s = min(REFUSED_AGAIN_S * 2.0 ** (telling.refusals - 1), REFUSED_AGAIN_MAX_S)
+            telling.retry = self._loop.call_later(pause_s, self._tell_again, telling)
+
+    def _tell_again(self, telling: _Telling) -> None:
+        if telling.is_ill:
+            name = f"heal-{telling.full_send.broker}"
+            healing = kept(name, lambda: self._heal(telling.full_send), self._now.alarm)
+            self._healing = self._loop.create_task(healing, name=name)
+        else:
+            self._tell_everything(telling.full_send)
+
+    def _tell_everything(self, refused: FullSend) -> None:
+        """Another full send in the place of the one that was refused."""
+        if self._is_current(refused):
+            assert self.teller is not None
+            self.teller.withhold(refused.broker, refused.broker_epoch)
+            self.full_sends.look()
+
+    def _is_current(self, refused: FullSend) -> bool:
+        """Whether the broker lives the same life, and was told nothing newer."""
+        is_newest = self._telling(refused) is not None
+        return is_newest and self._audience().get(refused.broker) == refused.broker_epoch
+
+    async def _heal(self, refused: FullSend) -> None:
+        """It refused the FULL LeaderAndIsr: what it has tells what it must be rid of before the next one."""
+        surveys, _ = await self._ask(refused.broker)
+        gone = self._controller.removals
+        found = [left_over(each, self._controller.image, gone.topics, gone.replicas) for each in surveys.values()]
+        log.info("broker.healed", broker=refused.broker, leftovers=len(found[0]) if found else None)
+        if found and self.teller is not None and self._is_current(refused):
+            self._send(self.teller.heal(refused.broker, found[0]))
+        self._tell_everything(refused)
+
+    async def _ask(self, broker: int) -> tuple[dict[int, Survey], dict[int, str]]:
+        """What the broker has; or nothing, and why."""
+        asked = [each for each in reachable(self._controller.image) if each.id == broker]
+        listener = self._config.inter_broker_listener
+        return await survey_brokers(asked, listener, str(self._config.node_id), self._security)

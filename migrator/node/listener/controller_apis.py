@@ -1,0 +1,175 @@
+"""What is answered to each request: by the quorum, from the image, or as the active controller decides.
+
+In:   decoded requests, each with who asks.
+Out:  one response per request, a fault of ours included.
+Elsewhere: bytes and connections (server.py), requests to the quorum (quorum_apis.py), decisions (active_controller.py).
+Source: Kafka 3.9 `ControllerApis`.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import structlog
+
+from migrator.controller.authorizer import ANONYMOUS, Asker
+from migrator.controller.decision import Error
+from migrator.controller.describe_configs import describe_configs
+from migrator.controller.features import api_versions, describe_cluster
+from migrator.controller.refusals import is_refusable, refuse
+from migrator.controller.requests import EnvelopeRefused, open_envelope, seal_envelope
+from migrator.controller.security.permissions import ON_CLUSTER
+from migrator.findings.finding import FindingError
+from migrator.model.values import ScramCredential, ScramKey
+from migrator.node.brokers.denials import Denials
+from migrator.node.leader.active_controller import ActiveController
+from migrator.node.leader.voters_seen import VotersSeen
+from migrator.node.quorum.quorum_apis import QuorumApis, replica_of
+from migrator.node.quorum.raft_node import RaftNode
+from migrator.node.transport.sasl import SCRAM_NUMBERS
+from migrator.wire.frames import API_KEYS, RequestHeader
+from migrator.wire.messages.brokers import (
+    BrokerRegistrationRequest,
+    DescribeClusterRequest,
+    EnvelopeRequest,
+    EnvelopeResponse,
+)
+from migrator.wire.messages.configs import DescribeConfigsRequest
+from migrator.wire.messages.handshake import ApiVersionsRequest
+from migrator.wire.messages.raft import (
+    BeginQuorumEpochRequest,
+    DescribeQuorumRequest,
+    EndQuorumEpochRequest,
+    VoteRequest,
+)
+from migrator.wire.messages.replication import FetchRequest, FetchSnapshotRequest
+from migrator.wire.schema import Message, declaration_of
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Caller:
+    """Who is at the other end of one connection, as far as it said."""
+
+    software: str = ""
+    asker: Asker = field(default_factory=lambda: Asker(ANONYMOUS, ""))
+
+
+class ControllerApis:
+    """The requests of one listener."""
+
+    def __init__(
+        self,
+        raft: RaftNode,
+        controller: ActiveController,
+        quorum: QuorumApis,
+        *,
+        listener: str,
+        seen: VotersSeen | None = None,
+        denials: Denials | None = None,
+    ) -> None:
+        self._raft = raft
+        self._controller = controller
+        self._quorum = quorum
+        self._listener = listener
+        self._seen = seen or VotersSeen()
+        self._denials = denials or Denials(time.monotonic)
+        self._odd_hosts: dict[int, str] = {}
+
+    def find_credential(self, mechanism: str, user: str) -> ScramCredential | None:
+        """As the committed log has it; a node that does not know yet what is committed knows nobody."""
+        return self._controller.image.scram.get(ScramKey(user, SCRAM_NUMBERS[mechanism]))
+
+    def allows(self, request: Message, asker: Asker) -> bool:
+        """Whether somebody may ask this at all."""
+        return self._controller.allows(request, asker)
+
+    async def answer(self, header: RequestHeader, request: Message, caller: Caller) -> Message:
+        self._note(request, caller)
+        try:
+            asker = replace(caller.asker, client_id=header.client_id or "")
+            reply = await self._route(header.api_version, request, asker)
+            if isinstance(request, BrokerRegistrationRequest):
+                self._name_odd_host(request.broker_id)
+            return reply
+        except FindingError:
+            raise
+        except Exception:
+            # A fault of ours: the peer gets an error it survives, the log gets the whole story.
+            log.exception("request.failed", request=type(request).__name__, client=header.client_id)
+            if not is_refusable(type(request)):
+                raise
+            return refuse(request, Error.UNKNOWN_SERVER_ERROR)
+
+    def _name_odd_host(self, broker: int) -> None:
+        """One line per broker and host: it asks again and again."""
+        found = self._controller.contacts.odd_hosts.get(broker)
+        if found is not None and self._odd_hosts.get(broker) != found.text:
+            log.warning("registration.refused", code=found.code, reason=found.text)
+            self._odd_hosts[broker] = found.text
+
+    def _note(self, request: Message, caller: Caller) -> None:
+        """Keep which software fetches: of voters it matters."""
+        match request:
+            case ApiVersionsRequest():
+                caller.software = request.client_software_name
+            case FetchRequest() if (replica := replica_of(request)) in self._raft.voter.voters:
+                self._seen.fetched(replica, caller.software, self._raft.now_ms())
+            case _:
+                pass
+
+    async def _route(self, version: int, request: Message, asker: Asker) -> Message:
+        """asker: who is connected, or for whom a broker passed the request on."""
+        if not self._controller.allows(request, asker):
+            self._denials.denied(type(request).__name__, ON_CLUSTER[type(request)], asker.principal, asker.host)
+            return _denied(request)
+        match request:
+            case FetchRequest():
+                return await self._quorum.fetch(request, version, self._listener)
+            case ApiVersionsRequest():
+                enabled = self._controller.settings.migration_enabled
+                return api_versions(self._controller.image, version, migration_enabled=enabled)
+            case EnvelopeRequest():
+                return await self._envelope(request)
+            case DescribeQuorumRequest():
+                return self._quorum.describe(request, version)
+            case DescribeClusterRequest():
+                return describe_cluster(
+                    self._controller.image,
+                    request,
+                    version,
+                    cluster_id=self._controller.settings.cluster_id,
+                    leader=self._raft.voter.leader,
+                    listener=self._listener,
+                )
+            case DescribeConfigsRequest():
+                return describe_configs(self._controller.image, self._controller.settings, request, asker, version)
+            case VoteRequest():
+                return await self._quorum.vote(request, version, self._listener)
+            case BeginQuorumEpochRequest() | EndQuorumEpochRequest():
+                return await self._quorum.leader_claim(request, version, self._listener)
+            case FetchSnapshotRequest():
+                return await self._quorum.fetch_snapshot(request, version, self._listener)
+            case _:
+                return await self._controller.submit(request, version, asker)
+
+    async def _envelope(self, envelope: EnvelopeRequest) -> EnvelopeResponse:
+        try:
+            inner = open_envelope(envelope)
+        except EnvelopeRefused as refused:
+            return refused.response()
+        reply = await self._route(inner.version, inner.request, inner.asker)
+        return seal_envelope(reply, inner.version, inner.correlation_id)
+
+
+def _denied(request: Message) -> Message:
+    if is_refusable(type(request)):
+        return refuse(request, Error.CLUSTER_AUTHORIZATION_FAILED)
+    key = declaration_of(type(request)).api_key
+    assert key is not None
+    response: Any = API_KEYS[key].response
+    denied: Message = response(error_code=Error.CLUSTER_AUTHORIZATION_FAILED)
+    return denied

@@ -1,0 +1,141 @@
+"""The control port of a controller: what it says, and what a person may ask of it.
+
+In:   HTTP on loopback, with the token that stands beside the port in `zk2kraft-control.json`.
+Out:  status as JSON, metrics for Prometheus; wishes that the driver looks at. Nothing here acts by itself.
+Elsewhere: the driver (driver_node), the service that calls this (state_machine).
+Runs on a thread with a loop of its own: nothing of it is on the loop of the quorum.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi.responses import PlainTextResponse
+from pydantic import BaseModel
+
+from migrator.node.driver.driver_node import DriverNode
+from migrator.node.log.storage import CONTROL_FILE
+from migrator.node.quorum.metrics import Metrics
+
+ASK_TIMEOUT_S = 5.0
+
+
+class Wish(BaseModel):
+    reason: str = ""
+
+
+class ControlPort:
+    """One HTTP server per controller process."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        directory: Path,
+        *,
+        status: Callable[[], dict[str, Any]],
+        metrics: Metrics,
+        driver: DriverNode | None,
+    ) -> None:
+        """driver: None where no migration is enabled; then every wish is refused."""
+        self._loop = loop
+        self._file = directory / CONTROL_FILE
+        self._token = secrets.token_urlsafe(24)
+        self._status = status
+        self._metrics = metrics
+        self._driver = driver
+        self._server: uvicorn.Server | None = None
+        self._thread: threading.Thread | None = None
+        self.url = ""
+
+    def start(self, address: str) -> None:
+        """Listen, and write port and token where only this user reads them."""
+        host, _, port = address.rpartition(":")
+        config = uvicorn.Config(self._app(), host=host.strip("[]"), port=int(port), log_level="error", lifespan="off")
+        self._server = uvicorn.Server(config)
+        listening = config.bind_socket()
+        listening.listen(16)  # who reads the file below may connect at once
+        bound = listening.getsockname()[1]
+        self.url = f"http://{host}:{bound}"
+        self._thread = threading.Thread(target=self._server.run, args=([listening],), name="control", daemon=True)
+        self._thread.start()
+        descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            json.dump({"url": self.url, "token": self._token, "pid": os.getpid()}, file)
+
+    def stop(self) -> None:
+        self._file.unlink(missing_ok=True)
+        if self._server is not None:
+            self._server.should_exit = True
+        if self._thread is not None:
+            self._thread.join(timeout=2.0)
+
+    def _on_loop(self, function: Callable[[], Any]) -> Any:
+        """Run on the quorum's loop and wait for the result."""
+
+        async def call() -> Any:
+            return function()
+
+        try:
+            return asyncio.run_coroutine_threadsafe(call(), self._loop).result(ASK_TIMEOUT_S)
+        except TimeoutError as error:
+            raise HTTPException(503, "the controller's loop does not answer") from error
+
+    def _ask(self, refusal: str, wish: Callable[[DriverNode], bool]) -> None:
+        """Hand a wish to the driver; one that it does not keep is refused, with where the driver is."""
+        if self._on_loop(lambda: self._driver is not None and wish(self._driver)):
+            return
+        now = None if self._driver is None else self._driver.now
+        raise HTTPException(409, refusal if now is None else f"{refusal}: {now.state}, {now.reason}")
+
+    def _app(self) -> FastAPI:
+        app = FastAPI(title="zk2kraft controller", docs_url=None, redoc_url=None, openapi_url=None)
+
+        def authorized(request: Request) -> None:
+            given = request.headers.get("authorization", "")
+            if not secrets.compare_digest(given, f"Bearer {self._token}"):
+                raise HTTPException(401, "the token of this controller's control file is needed")
+
+        @app.get("/healthz", response_class=PlainTextResponse)
+        def healthz() -> str:
+            self._on_loop(lambda: None)
+            return "ok"
+
+        @app.get("/metrics", response_class=PlainTextResponse)
+        def metrics() -> str:
+            return self._metrics.text(self._on_loop(self._status))
+
+        @app.get("/v1/status", dependencies=[Depends(authorized)])
+        def status() -> dict[str, Any]:
+            found: dict[str, Any] = self._on_loop(self._status)
+            return found
+
+        @app.post("/v1/takeover", dependencies=[Depends(authorized)], status_code=202)
+        def take_over(wish: Wish) -> dict[str, str]:
+            self._ask("a takeover cannot be asked for now", DriverNode.ask_takeover)
+            return {"asked": "takeover"}
+
+        @app.post("/v1/withdraw", dependencies=[Depends(authorized)])
+        def withdraw(wish: Wish) -> dict[str, bool]:
+            """Take the wish for a takeover back. Not withdrawn: there is none, or it has begun."""
+            return {"withdrawn": self._on_loop(lambda: self._driver is not None and self._driver.withdraw_takeover())}
+
+        @app.post("/v1/abort", dependencies=[Depends(authorized)], status_code=202)
+        def abort(wish: Wish) -> dict[str, str]:
+            self._ask("there is no takeover to abort now", lambda driver: driver.ask_abort(wish.reason))
+            return {"asked": "abort"}
+
+        @app.post("/v1/hand-back", dependencies=[Depends(authorized)], status_code=202)
+        def hand_back(wish: Wish) -> dict[str, str]:
+            self._ask("a hand-back cannot be asked for now", DriverNode.ask_hand_back)
+            return {"asked": "hand-back"}
+
+        return app

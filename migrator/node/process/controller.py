@@ -1,0 +1,386 @@
+"""One controller process: everything of this room put together, started and stopped in order.
+
+In:   a `NodeConfig`. Out: a running voter with its listener, driver and control port, until told to stop.
+Elsewhere: the parts (this room), what they begin with (startup.py), the command line (api).
+Rules: a directory that was handed back is never used again; a configuration that does not fit the log stops the
+process with a finding, before anything is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+import structlog
+
+from migrator.driver.machine import Happened, State
+from migrator.findings.driver import HANDED_BACK
+from migrator.findings.finding import FindingError, Occurrence
+from migrator.findings.quorum import CONFIG_NOT_HONOURED
+from migrator.node.background import Alarm, kept, unexpected
+from migrator.node.brokers.denials import Denials
+from migrator.node.config.properties import NodeConfig
+from migrator.node.config.voter_addresses import VoterAddresses
+from migrator.node.driver.driver_acts import DriverActs
+from migrator.node.driver.driver_node import DriverNode
+from migrator.node.driver.hand_back import finish as finish_hand_back
+from migrator.node.leader.active_controller import ActiveController
+from migrator.node.leader.periodic_tasks import run_periodic_tasks
+from migrator.node.leader.registration import registration_of, stay_registered
+from migrator.node.leader.voters_seen import QuorumView, VotersSeen
+from migrator.node.listener.controller_apis import ControllerApis
+from migrator.node.listener.server import ControllerServer
+from migrator.node.log.dynamic_voters import refuse_dynamic_voters
+from migrator.node.log.log_replay import read_bootstrap
+from migrator.node.log.log_store import LogStore
+from migrator.node.log.storage import (
+    BOOTSTRAP,
+    LOG_NAME,
+    DirectoryLock,
+    MetaProperties,
+    RetiredMark,
+    identify,
+)
+from migrator.node.process.control import ControlPort
+from migrator.node.process.retirement import retire
+from migrator.node.process.startup import make_voter, replay_stored, settings_of
+from migrator.node.process.status import status
+from migrator.node.quorum.calm import Calm
+from migrator.node.quorum.cycle_collection import bound_pauses
+from migrator.node.quorum.hooks import Hooks
+from migrator.node.quorum.peers import Peers
+from migrator.node.quorum.quorum_apis import QuorumApis
+from migrator.node.quorum.raft_node import RaftNode
+from migrator.node.transport.client_security import client_security
+from migrator.node.transport.connections import Connections, raise_descriptor_limit
+from migrator.node.transport.tls import check_stores
+from migrator.zk.session import ZkSession, process_login
+
+log = structlog.get_logger()
+
+LABORATORY = "ZK2KRAFT_LAB"
+"""This variable lifts one rule and nothing else: that a takeover needs at least three voters."""
+
+
+FATAL_WITHIN_S: Final = 10
+STOP_WITHIN_S: Final = 30
+"""A stop that waits for a disk that hangs is not waited for any longer."""
+
+
+def end_within(seconds: int) -> None:
+    """The system ends this process when it has not ended by itself: that needs no thread, no descriptor, no loop.
+
+    An earlier end that was set stays.
+    """
+    left = signal.alarm(seconds)
+    if 0 < left < seconds:
+        signal.alarm(left)
+
+
+@dataclass(slots=True)
+class _Parts:
+    store: LogStore
+    raft: RaftNode
+    controller: ActiveController
+    seen: VotersSeen
+    session: ZkSession | None
+    driver: DriverNode | None
+    acts: DriverActs | None
+    servers: list[ControllerServer]
+
+
+class ControllerProcess:
+    """Start, serve, stop."""
+
+    def __init__(self, config: NodeConfig, hooks: Hooks | None = None) -> None:
+        self._config = config
+        asks = len(config.voters) > 1  # otherwise nothing in the file has to say how
+        self._hooks = hooks or Hooks()
+        self._calm = Calm()
+        idle_ms = config.connections_idle_ms
+        self._connections = Connections(most=config.connections_max, idle_s=None if idle_ms is None else idle_ms / 1000)
+        self._denials = Denials(time.monotonic)
+        self._retired_mark = RetiredMark(config.metadata_log_dir)
+        self._retirement: asyncio.Task[None] | None = None
+        self._lock = DirectoryLock(config.metadata_log_dir)
+        self._incarnation = secrets.token_bytes(16)
+        self._ended: asyncio.Future[int] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._loop_delay_ms = 0.0
+        self._control: ControlPort | None = None
+        for security in config.security.values():
+            check_stores(security)  # before anything is written
+        if config.zookeeper_set_acl and config.migration_enabled and process_login() is None:
+            reason = "it needs a login for ZooKeeper, and KAFKA_OPTS names none (-Djava.security.auth.login.config)"
+            raise CONFIG_NOT_HONOURED.error(file=config.file, key="zookeeper.set.acl", value="true", reason=reason)
+        self._to_voters = client_security(config.security.get(config.controller_listener) if asks else None)
+
+    async def run(self) -> int:
+        """Serve until SIGTERM, SIGINT or a reason to stop; returns the exit code."""
+        loop = asyncio.get_running_loop()
+        self._ended = loop.create_future()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._end, 0)
+        meta = self._check_directories()
+        parts = await self._start(meta)
+        try:
+            return await self._ended
+        finally:
+            await self._stop(parts)
+
+    def _end(self, code: int) -> None:
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(code)
+
+    def _fatal(self, error: BaseException) -> None:
+        end_within(FATAL_WITHIN_S)
+        if isinstance(error, FindingError):
+            self._tell(error.occurrence)
+        log.critical("controller.failed", error=f"{type(error).__name__}: {error}")
+        self._end(1)
+
+    def _refused(self, error: FindingError) -> None:
+        self._tell(error.occurrence)
+        self._end(1)
+
+    def _retired(self, parts: _Parts, occurrence: Occurrence | None) -> None:
+        """The log may not be used; only a process that finds this at its start ends by it."""
+        if occurrence is not None and occurrence.code == HANDED_BACK.code:
+            self._tell(occurrence)
+            self._end(1)
+            return
+        task = asyncio.get_running_loop().create_task(parts.raft.leave(), name="leave")
+        task.add_done_callback(self._watch_task)
+        self._tasks.append(task)
+
+    # --- a log that another voter handed back --------------------------------------------------------------
+
+    def _handed_back(self, parts: _Parts, text: str) -> None:
+        """This node learned from the log that the cluster went back: it takes no more part, and ends up RETIRED."""
+        if parts.driver is not None and parts.driver.now.state is State.RETIRED:
+            return
+        if self._retirement is None:
+            log.warning("log.handed_back", mark=text)
+            self._retirement = asyncio.get_running_loop().create_task(self._retire(parts, text), name="retire")
+            self._retirement.add_done_callback(self._watch_task)
+            self._tasks.append(self._retirement)
+
+    async def _retire(self, parts: _Parts, text: str) -> None:
+        await retire(self._config, self._retired_mark, text, parts.raft, lambda: self._close_listeners(parts))
+        if parts.driver is not None:
+            parts.driver.events.interrupt(Happened.HANDED_BACK)
+
+    def _tell(self, occurrence: Occurrence) -> None:
+        log.critical("controller.stopped", code=occurrence.code, says=occurrence.text)
+        print(f"{occurrence.code} {occurrence.text}\n{occurrence.finding.remedy}", file=sys.stderr)
+
+    # --- start ---------------------------------------------------------------------------------------------
+
+    def _check_directories(self) -> MetaProperties:
+        config = self._config
+        directories = sorted({config.metadata_log_dir, *config.log_dirs})
+        meta = identify(directories, config.node_id)
+        refuse_dynamic_voters(config.metadata_log_dir)
+        self._lock.acquire()
+        mark = self._retired_mark.read()
+        if mark is not None:
+            finish_hand_back(config, mark)
+            raise HANDED_BACK.error(controller=f"a ZooKeeper-mode broker, since {mark}")
+        return meta
+
+    async def _start(self, meta: MetaProperties) -> _Parts:
+        config = self._config
+        loop = asyncio.get_running_loop()
+        directory = config.metadata_log_dir / LOG_NAME
+        store = await asyncio.to_thread(LogStore.open, directory, config.segment_bytes, config.segment_ms)
+        ahead = await asyncio.to_thread(replay_stored, store)
+        bootstrap = read_bootstrap(config.metadata_log_dir / BOOTSTRAP)
+        raft = self._raft_node(meta, store)
+        session, driver, acts = None, None, None
+        controller = ActiveController(
+            raft,
+            settings_of(config, meta.cluster_id),
+            ahead,
+            bootstrap,
+            chance=Random(),  # seeded by the system; ids and placements need no secrecy, and its calls are many
+            on_publish=lambda delta: None if driver is None else driver.published(delta),
+            on_lead=lambda epoch: self._led(driver, controller, epoch),
+            on_lost=lambda epoch: None if driver is None else driver.lost_leadership(),
+            on_refused=self._refused,
+            on_handed_back=lambda text: self._handed_back(parts, text),
+        )
+        raft.state_machine = controller
+        parts = _Parts(store, raft, controller, VotersSeen(), None, None, None, [])
+        if config.migration_enabled:
+            session, driver, acts = await self._start_driver(parts)
+            parts.session, parts.driver, parts.acts = session, driver, acts
+        await self._listen(parts)
+        self._start_control(loop, parts, meta)
+        raft.start()
+        self._run_tasks(parts)
+        log.info("controller.started", node=config.node_id, cluster=meta.cluster_id, log_end=store.end)
+        for key in config.unknown:
+            log.warning("config.unknown_key", file=config.file, key=key)
+        return parts
+
+    def _run_tasks(self, parts: _Parts) -> None:
+        registration = registration_of(self._config, self._incarnation)
+        voters = self._config.voters
+        registering = stay_registered(parts.raft, parts.controller, registration, voters, self._to_voters)
+        self._tasks += [
+            asyncio.create_task(
+                run_periodic_tasks(parts.controller, self._config, _alarm_of(parts.driver)), name="tick"
+            ),
+            asyncio.create_task(self._measure_loop(), name="loop-delay"),
+            asyncio.create_task(registering, name="registration"),
+        ]
+        for task in self._tasks:
+            task.add_done_callback(self._watch_task)
+
+    async def _listen(self, parts: _Parts) -> None:
+        raft = parts.raft
+        config, controller = self._config, parts.controller
+        addresses = VoterAddresses(config.voters, config.controller_listener, lambda: controller.image)
+        answer_fetch = self._hooks.answer_fetch
+        quorum = QuorumApis(raft, wall_ms=raft.wall_ms, addresses=addresses, answer_fetch=answer_fetch)
+        for listener in self._config.listeners:
+            apis = ControllerApis(
+                raft, parts.controller, quorum, listener=listener.name, seen=parts.seen, denials=self._denials
+            )
+            security, limit = self._config.security.get(listener.name), self._config.request_bytes_max
+            server = ControllerServer(apis, security, self._connections, request_bytes_max=limit, on_ended=self._fatal)
+            await server.start(listener.host, listener.port)
+            parts.servers.append(server)
+
+    def _raft_node(self, meta: MetaProperties, store: LogStore) -> RaftNode:
+        config = self._config
+        raft = RaftNode(make_voter(config, meta.cluster_id, store), store, on_fatal=self._fatal, calm=self._calm)
+        if len(config.voters) > 1:
+            timeout_s = config.quorum.request_timeout_ms / 1000
+            raft.peers = Peers(config.voters, config.node_id, meta.cluster_id, timeout_s, raft.receive, self._to_voters)
+        return raft
+
+    async def _start_driver(self, parts: _Parts) -> tuple[ZkSession, DriverNode, DriverActs]:
+        config = self._config
+        assert config.zookeeper_connect is not None
+        told: list[DriverNode] = []
+        session = ZkSession(
+            config.zookeeper_connect,
+            session_timeout_ms=config.zookeeper_session_timeout_ms,
+            set_acl=config.zookeeper_set_acl,
+            on_change=lambda what: told[0].session_changed(what) if told else None,
+        )
+        await asyncio.to_thread(session.start, config.zookeeper_connection_timeout_ms / 1000)
+        driver = DriverNode(
+            config,
+            parts.controller,
+            session,
+            self._retired_mark,
+            QuorumView(parts.raft, parts.seen, config.voters, self._to_voters),
+            laboratory=os.environ.get(LABORATORY) == "1",
+            on_retired=lambda finding: self._retired(parts, finding),
+            close_listener=lambda: self._close_listeners(parts),
+            hooks=self._hooks,
+            calm=self._calm,
+        )
+        told.append(driver)
+        acts = DriverActs(driver)
+        diverging = kept("divergence", driver.divergence.run, driver.now.alarm)
+        for name, running in (("driver", driver.run(acts.table)), ("divergence", diverging)):
+            task = asyncio.create_task(running, name=name)
+            task.add_done_callback(self._watch_task)
+            self._tasks.append(task)
+        return session, driver, acts
+
+    def _watch_task(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self._fatal(task.exception() or RuntimeError("a task ended"))
+
+    def _start_control(self, loop: asyncio.AbstractEventLoop, parts: _Parts, meta: MetaProperties) -> None:
+        self._control = ControlPort(
+            loop,
+            self._config.metadata_log_dir,
+            status=lambda: status(
+                parts.raft,
+                parts.driver,
+                run=self._incarnation.hex(),
+                cluster_id=meta.cluster_id,
+                loop_delay_ms=self._loop_delay_ms,
+                connections=self._connections,
+                denials=self._denials,
+            ),
+            metrics=parts.raft.metrics,
+            driver=parts.driver,
+        )
+        self._control.start(self._config.control_address)
+
+    def _led(self, driver: DriverNode | None, controller: ActiveController, epoch: int) -> None:
+        """Make ourselves known in the log (a stock controller does the same), then let the driver look."""
+        task = asyncio.get_running_loop().create_task(self._register_and_lead(driver, controller, epoch))
+        task.add_done_callback(self._watch_task)
+        self._tasks.append(task)
+
+    async def _register_and_lead(self, driver: DriverNode | None, controller: ActiveController, epoch: int) -> None:
+        try:
+            await controller.submit(registration_of(self._config, self._incarnation), 0)
+        except Exception as fault:  # of the image, which the next leader has too; the gate waits for its registration
+            log.exception("controller.not_registered")
+            _alarm_of(driver)("registration", unexpected("the registration of this controller", fault))
+        if driver is not None and controller.epoch == epoch:
+            driver.led(epoch)
+
+    # --- while it runs -------------------------------------------------------------------------------------
+
+    async def _measure_loop(self) -> None:
+        """How late the loop is: the longest of the last ten seconds."""
+        recent: list[float] = []
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(0.05)
+            recent = [*recent[-199:], (time.monotonic() - before - 0.05) * 1000]
+            self._loop_delay_ms = max(recent)
+
+    # --- stop ----------------------------------------------------------------------------------------------
+
+    async def _close_listeners(self, parts: _Parts) -> None:
+        for server in parts.servers:
+            await server.stop()
+
+    async def _stop(self, parts: _Parts) -> None:
+        end_within(STOP_WITHIN_S)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._close_listeners(parts)
+        if parts.driver is not None:
+            await parts.driver.propagator.stop()
+        if parts.acts is not None:
+            await parts.acts.close()
+        if parts.session is not None:
+            await asyncio.to_thread(parts.session.close)
+        await parts.raft.stop()
+        if self._control is not None:
+            await asyncio.to_thread(self._control.stop)
+        self._lock.release()
+
+
+def _alarm_of(driver: DriverNode | None) -> Alarm:
+    """Where a fault is named; without a driver only in the log."""
+    return (lambda name, found: None) if driver is None else driver.now.alarm
+
+
+def run_controller(config: NodeConfig, hooks: Hooks | None = None) -> int:
+    """Run one controller until it ends; the exit code of the process."""
+    raise_descriptor_limit()
+    bound_pauses()
+    try:
+        return asyncio.run(ControllerProcess(config, hooks).run())
+    finally:
+        signal.alarm(0)

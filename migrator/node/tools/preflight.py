@@ -1,0 +1,194 @@
+"""`zk2kraft check`: is this cluster fit to be migrated? Reads only.
+
+In:   a ZooKeeper session, and the properties files of the controllers to be.
+Out:  occurrences of findings, those that block first; the same content findings as the takeover gate's.
+Elsewhere: the findings of the content (driver.gate, driver.content), the brokers' settings, which only the gate asks
+for, and what only a running quorum can see (its gate).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from migrator.driver.gate import content_findings, full_request_bytes, limit_findings
+from migrator.driver.settings import REQUEST_MAX_BYTES, controller_findings, needed_limit
+from migrator.driver.tree import Tree, live_and_assigned
+from migrator.findings.content import (
+    CLUSTER_ID_DIFFERS,
+    CONTROLLER_FILES_DISAGREE,
+    KRAFT_RULES_ALREADY,
+    MALFORMED_ZNODE,
+)
+from migrator.findings.driver import FOREIGN_MIGRATION, FULL_SEND_IS_LARGE
+from migrator.findings.finding import FindingError, Occurrence, Severity
+from migrator.node.config.encoder_config import encoder_of
+from migrator.node.config.properties import WAIVE, NodeConfig, controller_settings, read_config
+from migrator.node.log.storage import read_meta_properties
+from migrator.node.zookeeper.request_limits import ServerLimit
+from migrator.node.zookeeper.tree_reader import read_guards, read_tree
+from migrator.node.zookeeper.zookeeper_clients import foreign_sessions
+from migrator.zk import paths
+from migrator.zk.multi import JUTE_MAXBUFFER
+from migrator.zk.pipeline import ReadLimits
+from migrator.zk.session import ZkSession
+from migrator.zk.znodes import migration_data
+
+
+def check(
+    session: ZkSession,
+    controllers: Sequence[Path],
+    limits: ReadLimits,
+    *,
+    clients: bool = False,
+    ask: Callable[[str, int], Sequence[ServerLimit]] | None = None,
+) -> tuple[Tree, list[Occurrence]]:
+    """Everything that can be known without a running quorum.
+
+    controllers: their waivers count, as before a takeover.
+    clients: also look who else has a session. ask: of each server, how large a request it takes (request_limits.py).
+    """
+    tree = read_tree(session, limits)
+    read_guards(session, tree)
+    configs, faults = _read_files(controllers)
+    first = configs[0] if configs else None
+    waived, passwords = ((), None) if first is None else (first.waived, first.passwords)
+    found = content_findings(tree, waived, encoder_of(passwords))
+    if tree.cluster_id is None and not any(each.values.get("path") == paths.CLUSTER_ID for each in found):
+        found.append(no_cluster(session))
+    found += [*_claim_findings(tree), *faults]
+    found += _controller_findings(tree, configs, paths.chroot_of(session.connect))
+    found += _size_findings(tree)
+    found += _limit_findings(session.connect, configs, ask) if ask else ()
+    found += foreign_sessions(session) if clients else ()
+    return tree, sorted(found, key=lambda each: each.finding.severity is not Severity.BLOCKS)
+
+
+def _size_findings(tree: Tree) -> Iterator[Occurrence]:
+    """What brokers at Kafka's default would not take; how they are set only the gate knows."""
+    size = full_request_bytes(tree)
+    if needed_limit(size) > REQUEST_MAX_BYTES:
+        yield FULL_SEND_IS_LARGE.found(bytes=size, needed=needed_limit(size), default=REQUEST_MAX_BYTES)
+
+
+def _limit_findings(
+    connect: str, configs: Sequence[NodeConfig], ask: Callable[[str, int], Sequence[ServerLimit]]
+) -> list[Occurrence]:
+    """ZooKeeper servers that take less than any of the controllers may send, as the gate finds them."""
+    wanted = max((each.jute_maxbuffer for each in configs), default=JUTE_MAXBUFFER)
+    found = ask(connect, wanted)
+    limits = {each.server: each.passed for each in found if not each.unknown}
+    less, unknown = limit_findings(limits, {each.server: each.unknown for each in found if each.unknown}, wanted)
+    return less + unknown
+
+
+def no_cluster(session: ZkSession) -> Occurrence:
+    """Where `/cluster/id` is missing; with the chroots in which there is one."""
+    reason = f"it does not exist; is the chroot right?{_clusters_elsewhere(session)}"
+    return MALFORMED_ZNODE.found(path=paths.CLUSTER_ID, reason=reason)
+
+
+def not_looked_at(controllers: Sequence[Path], *, clients: bool) -> list[str]:
+    """What a person might think was checked, one line each."""
+    configs, _ = _read_files(controllers)
+    lines = []
+    if not controllers:
+        lines.append("the controllers' files (--controllers FILE)")
+    missing = sorted({each for config in configs for each in config.voter_ids} - {each.node_id for each in configs})
+    if missing:
+        lines.append(f"the files of voters {missing}, which controller.quorum.voters names")
+    for config in configs:
+        try:
+            read_meta_properties(config.metadata_log_dir)
+        except FindingError:
+            lines.append(f"{config.metadata_log_dir}: not formatted, or on another machine")
+    if not clients:
+        lines.append("who else uses ZooKeeper (--clients)")
+    return [*lines, "the brokers' own settings and permissions, which the gate before a takeover asks them for"]
+
+
+def exit_code(found: Sequence[Occurrence]) -> int:
+    """0 go, 1 warnings, 2 blocked."""
+    if any(each.finding.severity is Severity.BLOCKS for each in found):
+        return 2
+    return 1 if found else 0
+
+
+def _clusters_elsewhere(session: ZkSession) -> str:
+    """Chroots of Kafka clusters not deeper than two levels below this one, as a hint (F-50)."""
+    top = [f"/{name}" for name in session.children("/") or [] if name != "zookeeper"]
+    below = zip(top, session.children_many(top), strict=True)
+    places = [*top, *(f"{parent}/{name}" for parent, names in below for name in sorted(names or ()))]
+    ids = session.get_many(each + paths.CLUSTER_ID for each in places)
+    found = [place for place, znode in zip(places, ids, strict=True) if znode is not None]
+    return f" There is a cluster in {', '.join(found)}" if found else ""
+
+
+def _claim_findings(tree: Tree) -> Iterator[Occurrence]:
+    """What stands of a claim: before there is a quorum of ours, all of it is foreign."""
+    if tree.migration_present:
+        text = "null or unreadable" if tree.migration is None else migration_data(tree.migration).decode()
+        yield FOREIGN_MIGRATION.found(found=text)
+    held = tree.controller
+    if held is not None and held.kraft_epoch > 0:
+        migration = "exists" if tree.migration_present else "does not exist"
+        yield KRAFT_RULES_ALREADY.found(node=held.brokerid, epoch=held.kraft_epoch, migration=migration)
+
+
+def _read_files(files: Sequence[Path]) -> tuple[list[NodeConfig], list[Occurrence]]:
+    """Those that can be read, and what is wrong with the others."""
+    configs: list[NodeConfig] = []
+    faults: list[Occurrence] = []
+    for file in files:
+        try:
+            configs.append(read_config(file))
+        except FindingError as error:
+            faults.append(error.occurrence)
+    return configs, faults
+
+
+def _controller_findings(tree: Tree, configs: Sequence[NodeConfig], chroot: str) -> Iterator[Occurrence]:
+    said: set[str] = set()
+    for config in configs:
+        yield from _file_findings(tree, config, chroot)
+        for each in controller_findings(tree, controller_settings(config)):
+            if each.code not in said:  # once, not for each file
+                said.add(each.code)
+                yield each
+        if config.voters != configs[0].voters:
+            reason = f"controller.quorum.voters differs from {configs[0].file}"
+            yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=reason)
+        if config.waived != configs[0].waived:
+            yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=f"{WAIVE} differs from {configs[0].file}")
+        if config.passwords != configs[0].passwords:
+            reason = f"password.encoder.* differs from {configs[0].file}"
+            yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=reason)
+
+
+def _file_findings(tree: Tree, config: NodeConfig, chroot: str) -> Iterator[Occurrence]:
+    live, assigned = live_and_assigned(tree)
+    taken = sorted(set(config.voter_ids) & (live | set(assigned)))
+    if taken:
+        yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=f"node ids {taken} are brokers' ids")
+    own = next((each for each in config.voters if each.id == config.node_id), None)
+    ports = sorted({each.port for each in (*config.listeners, *config.advertised)})
+    if own is not None and own.port not in ports:
+        reason = f"controller.quorum.voters has port {own.port} for node {own.id}, which listens on {ports}"
+        yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=reason)
+    if not config.migration_enabled:
+        reason = "zookeeper.metadata.migration.enable is not true"
+        yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=reason)
+    if paths.chroot_of(config.zookeeper_connect or "") != chroot:
+        reason = f"zookeeper.connect is {config.zookeeper_connect}, the cluster that is checked is in {chroot or '/'}"
+        yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=reason)
+    for broker, znode in sorted(tree.brokers.items()):
+        names = [endpoint.partition("://")[0] for endpoint in znode.endpoints]
+        if config.inter_broker_listener not in names:
+            reason = f"broker {broker} has no listener {config.inter_broker_listener} (it has {names})"
+            yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=reason)
+    try:
+        meta = read_meta_properties(config.metadata_log_dir)
+    except FindingError:
+        return  # not formatted yet, or on another machine
+    if meta.cluster_id != tree.cluster_id:
+        yield CLUSTER_ID_DIFFERS.found(zookeeper=tree.cluster_id, controllers=meta.cluster_id)

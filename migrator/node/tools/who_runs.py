@@ -1,0 +1,112 @@
+"""Which controllers of ours run, for a rollback without controllers.
+
+In:   a ZooKeeper session; metadata log directories of controllers, where they can be had.
+Out:  one finding that names them all, or None when none is known.
+Elsewhere: what a controller shows of itself in ZooKeeper (presence.py), the rollback (release.py).
+Limits: a controller that has no session with ZooKeeper, and of which no directory is given, is not seen.
+"""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from migrator.findings.finding import FindingError, Occurrence
+from migrator.findings.preflight import CONTROLLERS_RUN
+from migrator.findings.quorum import DIRECTORY_LOCKED
+from migrator.node.log.storage import CONTROL_FILE, DirectoryLock, read_meta_properties
+from migrator.node.zookeeper.presence import Presence
+from migrator.zk import paths
+from migrator.zk.session import ZkSession
+
+ANSWERS_S: Final = 2.0
+"""One that accepts and does not answer is of a process that hangs, which holds the lock."""
+
+
+class _Control(msgspec.Struct):
+    """What is read of `zk2kraft-control.json`."""
+
+    url: str
+    token: str
+    pid: int
+
+
+def who_runs(session: ZkSession | None, directories: Sequence[Path] = ()) -> Occurrence | None:
+    """session: None where only directories are asked about. directories: with `meta.properties`; one that cannot be
+    read says nothing here.
+    """
+    found = [*(() if session is None else _sessions(session)), *filter(None, map(_process_on, directories))]
+    return CONTROLLERS_RUN.found(controllers="; ".join(found)) if found else None
+
+
+def _sessions(session: ZkSession) -> Iterator[str]:
+    names = session.children(paths.CLUSTER) or []
+    shown = [f"{paths.CLUSTER}/{name}" for name in names if name.startswith(paths.PRESENCE_PREFIX)]
+    for path, znode in zip(shown, session.get_many(shown), strict=True):
+        if znode is not None and znode.owner:
+            yield f"{_who(znode.data)}, whose session holds {path}"
+
+
+def _who(data: bytes | None) -> str:
+    try:
+        found = msgspec.json.decode(data or b"", type=Presence)
+    except msgspec.DecodeError:
+        return "a controller"
+    return f"controller {found.node}, process {found.pid} on host {found.host}"
+
+
+def _process_on(directory: Path) -> str | None:
+    """The process that holds the directory's lock, or whose control port answers."""
+    control = _control(directory)
+    if not _is_locked(directory) and (control is None or not _answers(control)):
+        return None
+    process = "a process" if control is None else f"process {control.pid}"
+    return f"controller {_node(directory)}, {process}, which runs on {directory}"
+
+
+def _control(directory: Path) -> _Control | None:
+    try:
+        return msgspec.json.decode((directory / CONTROL_FILE).read_bytes(), type=_Control)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _node(directory: Path) -> str:
+    try:
+        return str(read_meta_properties(directory).node_id)
+    except FindingError:
+        return "of an unknown id"
+
+
+def _is_locked(directory: Path) -> bool:
+    """False too where this user may not open it: who reads the log meets that again."""
+    if not (directory / ".lock").exists():  # made here, it could belong to a user whom the controller does not run as
+        return False
+    lock = DirectoryLock(directory)
+    try:
+        lock.acquire()
+    except FindingError as error:
+        return error.code == DIRECTORY_LOCKED.code
+    except OSError:
+        return False
+    lock.release()
+    return False
+
+
+def _answers(control: _Control) -> bool:
+    """To its own token; 503 says that its loop hangs. Another process may have got the port of one that is gone."""
+    if not control.url.startswith("http"):
+        return False
+    request = urllib.request.Request(f"{control.url}/v1/status", headers={"authorization": f"Bearer {control.token}"})
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=ANSWERS_S):
+            return True
+    except urllib.error.HTTPError as error:
+        return error.code == 503
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,98 @@
+"""Requests from this controller to one broker, over one connection, one at a time.
+
+In:   an address, encoded bodies or messages.
+Out:  decoded answers. Raises OSError or TimeoutError when the broker cannot be reached or does not answer.
+Elsewhere: TLS and SASL before the first request (client_security.py); what is sent and again sent
+(broker_channels.py), what a broker is asked before a takeover (survey.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import struct
+from typing import Final
+
+from migrator.findings.finding import FindingError
+from migrator.node.transport.client_security import PLAINTEXT, ClientSecurity
+from migrator.wire.codec import encode
+from migrator.wire.frames import decode_response, read_frame_length
+from migrator.wire.generate import SomeMessage
+from migrator.wire.schema import Message, declaration_of
+
+CONNECT_TIMEOUT_S = 5.0
+ANSWER_TIMEOUT_S = 30.0
+"""As stock's controller.socket.timeout.ms: a broker may take long to create many logs."""
+
+LARGE_BYTES: Final = 1 << 18
+"""What is larger is decoded on a thread: a broker of a million logs names them all, and the loop has heartbeats."""
+
+_START = struct.Struct(">hhi")
+
+
+def frame_of(api_key: int, version: int, correlation_id: int, client_id: str, body: bytes) -> bytes:
+    """A whole request frame of a flexible version around a body that is encoded already."""
+    name = client_id.encode()
+    header = _START.pack(api_key, version, correlation_id) + len(name).to_bytes(2, "big") + name + b"\x00"
+    return (len(header) + len(body)).to_bytes(4, "big") + header + body
+
+
+class BrokerConnection:
+    """One connection; broken by any failure, then opened anew by the next request."""
+
+    def __init__(self, host: str, port: int, client_id: str, security: ClientSecurity = PLAINTEXT) -> None:
+        self._host = host
+        self._port = port
+        self._client_id = client_id
+        self._security = security
+        self._correlations = itertools.count(1)
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def ask(
+        self, request: Message, version: int, response: type[SomeMessage], timeout_s: float = ANSWER_TIMEOUT_S
+    ) -> SomeMessage:
+        key = declaration_of(type(request)).api_key
+        assert key is not None
+        return await self.send(key, version, encode(request, version), response, timeout_s)
+
+    async def send(
+        self, api_key: int, version: int, body: bytes, response: type[SomeMessage], timeout_s: float = ANSWER_TIMEOUT_S
+    ) -> SomeMessage:
+        correlation = next(self._correlations)
+        try:
+            reader, writer = await self._connected()
+            writer.write(frame_of(api_key, version, correlation, self._client_id, body))
+            async with asyncio.timeout(timeout_s):
+                await writer.drain()
+                size = read_frame_length(await reader.readexactly(4))
+                frame = await reader.readexactly(size)
+            if size > LARGE_BYTES:
+                found, answer = await asyncio.to_thread(decode_response, response, version, frame)
+            else:
+                found, answer = decode_response(response, version, frame)
+        except FindingError as error:
+            self.close()
+            raise OSError(f"the broker's answer cannot be read: {error}") from error
+        except BaseException:
+            self.close()
+            raise
+        if found != correlation:
+            self.close()
+            raise OSError(f"answer {found} to request {correlation}")
+        return answer
+
+    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._reader is None or self._writer is None:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                self._reader, self._writer = await self._security.open(self._host, self._port, self._client_id)
+        return self._reader, self._writer
+
+    @property
+    def is_open(self) -> bool:
+        return self._writer is not None and not self._writer.is_closing()
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+        self._reader = self._writer = None

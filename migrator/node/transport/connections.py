@@ -1,0 +1,154 @@
+"""The connections that others open to this process: how many there may be, which makes room, how long one is silent.
+
+In:   sockets that were accepted, on whatever listener; what each connection does, asking or silent.
+Out:  a place for a connection, or none; the end of one that has been silent for the longest time.
+Elsewhere: what is said on a connection (server.py), the limits in the file (config.py).
+Rules: the log, ZooKeeper and the other voters never lack a descriptor because of connections: those get a part of the
+process's descriptors, and when it is used up the longest silent connection is closed for a new one. So a voter or a
+broker gets in, however many connections lie idle. Nobody is closed while its request is being answered.
+Source: Kafka 3.9 `SocketServer` (`max.connections`), `Selector` (`connections.max.idle.ms`).
+"""
+
+from __future__ import annotations
+
+import resource
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from migrator.findings.finding import Occurrence
+from migrator.findings.quorum import CONNECTIONS_FULL
+
+log = structlog.get_logger()
+
+RESERVED_MAX: Final = 256
+"""Descriptors that no connection takes: segments of the log, snapshots, sessions, requests of our own."""
+SILENT_AT_LEAST_S: Final = 1.0
+"""A connection that was used just now is not closed for another one."""
+STANDS_S: Final = 60.0
+"""The finding stands for so long after the last connection that found no free place; it is logged as often."""
+KEEPALIVE_S: Final = (60, 10, 6)
+"""A silent peer is probed after the first, every second, and is gone after so many probes without an answer."""
+
+
+def raise_descriptor_limit() -> int:
+    """Take as many descriptors as this process is allowed; returns how many that is."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        log.info("descriptors.raised", before=soft, limit=hard)
+    return hard
+
+
+def keep_alive(connection: socket.socket) -> None:
+    """A peer that vanished without a word is noticed, also where nothing is sent."""
+    idle, interval, count = KEEPALIVE_S
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, idle)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, interval)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, count)
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """One connection. silent_since_s: None while a request of it is being answered."""
+
+    close: Callable[[], object]
+    silent_since_s: float | None
+
+
+class Connections:
+    """Of one process, all listeners together. For the loop's thread.
+
+    most:             Kafka's max.connections.
+    idle_s:           how long one may be silent; None: for ever.
+    descriptor_limit: how many descriptors the process may have.
+    """
+
+    def __init__(
+        self,
+        *,
+        most: int = 2**31 - 1,
+        idle_s: float | None = 600.0,
+        descriptor_limit: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        limit = descriptor_limit or resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self.most = min(most, limit - min(RESERVED_MAX, limit // 2))
+        self.idle_s = idle_s
+        self.refused = 0
+        self.closed_for_others = 0
+        self._clock = clock
+        self._places: set[Place] = set()
+        self._full_at_s: float | None = None
+        self._told_at_s: float | None = None
+
+    @property
+    def open(self) -> int:
+        return len(self._places)
+
+    @property
+    def finding(self) -> Occurrence | None:
+        """That all places are taken, while it is so."""
+        if self._full_at_s is None or self._clock() - self._full_at_s > STANDS_S:
+            return None
+        return CONNECTIONS_FULL.found(most=self.most, refused=self.refused, closed=self.closed_for_others)
+
+    def has_room(self) -> bool:
+        """Whether one more may come; the longest silent one is closed for it where that is needed."""
+        if len(self._places) < self.most:
+            return True
+        has_room = self._close_the_longest_silent()
+        self.refused += not has_room
+        self._tell()
+        return has_room
+
+    def no_descriptor(self) -> None:
+        """The system gave none for a connection that waits to be accepted."""
+        self._close_the_longest_silent()
+        self._tell()
+
+    @contextmanager
+    def place(self, close: Callable[[], object]) -> Iterator[Place]:
+        """close: ends the connection; called at the most once."""
+        taken = Place(close, self._clock())
+        self._places.add(taken)
+        try:
+            yield taken
+        finally:
+            self._places.discard(taken)
+
+    @contextmanager
+    def silent(self, place: Place) -> Iterator[None]:
+        """While a connection waits for its peer's next request."""
+        place.silent_since_s = self._clock()
+        try:
+            yield
+        finally:
+            place.silent_since_s = None
+
+    def _close_the_longest_silent(self) -> bool:
+        since_s, longest = min(
+            ((each.silent_since_s, each) for each in self._places if each.silent_since_s is not None),
+            key=lambda found: found[0],
+            default=(None, None),
+        )
+        if longest is None or since_s is None or self._clock() - since_s < SILENT_AT_LEAST_S:
+            return False
+        self.closed_for_others += 1
+        self._places.discard(longest)
+        longest.close()
+        return True
+
+    def _tell(self) -> None:
+        now_s = self._clock()
+        self._full_at_s = now_s
+        finding = self.finding
+        if finding is not None and (self._told_at_s is None or now_s - self._told_at_s >= STANDS_S):
+            self._told_at_s = now_s
+            log.warning("connections.full", code=finding.code, says=finding.text)

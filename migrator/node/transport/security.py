@@ -1,0 +1,291 @@
+"""What the properties file says of TLS and SASL on one listener.
+
+In:   the keys of the file; a key with the listener's prefix (`listener.name.controller.ssl.…`) wins over the plain one.
+Out:  `ListenerSecurity`: values only, with every secret kept out of its text. Nothing is opened yet.
+Elsewhere: stores and keys read from disk (tls.py), conversations (sasl.py), who uses them (server.py and others).
+Errors: Z2K-3021 for TLS and Z2K-3022 for SASL that cannot be honoured, by the name of the key and never with its value.
+Source: Kafka 3.9 `ChannelBuilders`, `JaasContext.loadServerContext`, `DefaultSslEngineFactory`, `SslConfigs`. A login
+comes from `listener.name.<listener>.<mechanism>.sasl.jaas.config` alone, for this side and for the other: stock uses
+the listener's server login for its own connections as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from migrator.findings.finding import words_of
+from migrator.findings.quorum import SASL_NOT_USABLE, TLS_NOT_USABLE
+from migrator.model.jaas import parse_login_module
+from migrator.model.values import SecurityProtocol
+from migrator.node.transport.sasl import MECHANISMS, PLAIN, SCRAM_HASHES
+
+PEM: Final = "PEM"
+TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+LOGIN_MODULES: Final = {
+    PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
+    **dict.fromkeys(SCRAM_HASHES, "org.apache.kafka.common.security.scram.ScramLoginModule"),
+}
+BETWEEN_VOTERS: Final = "sasl.mechanism.controller.protocol"
+TO_BROKERS: Final = "sasl.mechanism.inter.broker.protocol"
+FAILURE_DELAY_MS: Final = 100
+
+_TLS_REFUSED: Final = {
+    "ssl.engine.factory.class": "classes of the JVM cannot be loaded here",
+    "ssl.provider": "providers of the JVM cannot be loaded here",
+    "ssl.cipher.suites": "the suites of OpenSSL's defaults are used; name none",
+}
+_SASL_CLASSES: Final = (
+    "sasl.login.class",
+    "sasl.login.callback.handler.class",
+    "sasl.server.callback.handler.class",
+    "sasl.client.callback.handler.class",
+)
+
+
+class ClientAuth(StrEnum):
+    NONE = "none"
+    REQUESTED = "requested"
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True, slots=True)
+class PemSource:
+    """Certificates or keys in PEM: a file, or the text itself."""
+
+    key: str
+    """The key of the properties file that gives it, for messages."""
+    file: Path | None = None
+    text: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """identity: key and certificate chain; None: this side shows none. trusted: None: the system's authorities."""
+
+    identity: PemSource | None
+    key_password: str | None = field(repr=False)
+    trusted: PemSource | None
+    client_auth: ClientAuth
+    verify_names: bool
+    versions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """One mechanism's login. users: who may come in by PLAIN, with passwords; user, password: who this node is."""
+
+    user: str | None
+    password: str | None = field(repr=False)
+    users: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SaslSettings:
+    """enabled: what others may authenticate with. mechanism: what this node authenticates with, None: it never asks."""
+
+    enabled: tuple[str, ...]
+    mechanism: str | None
+    logins: Mapping[str, Login]
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerSecurity:
+    """How one listener is spoken on."""
+
+    file: str
+    listener: str
+    protocol: SecurityProtocol
+    tls: TlsSettings | None = None
+    sasl: SaslSettings | None = None
+    failure_delay_ms: int = FAILURE_DELAY_MS
+
+
+def read_security(
+    file: str,
+    given: Mapping[str, str],
+    listener: str,
+    protocol: SecurityProtocol,
+    *,
+    accepts: bool,
+    asks_by: str | None,
+    failure_delay_ms: int = FAILURE_DELAY_MS,
+) -> ListenerSecurity:
+    """Read and check what belongs to one listener.
+
+    accepts: others connect to this node on it.
+    asks_by: the key with the SASL mechanism of this node's own connections; None: it makes none.
+    """
+    reader = _Reader(file, given, listener, protocol)
+    return ListenerSecurity(
+        file,
+        listener,
+        protocol,
+        reader.tls(accepts=accepts) if protocol in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL) else None,
+        reader.sasl(accepts=accepts, asks_by=asks_by)
+        if protocol in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+        else None,
+        failure_delay_ms,
+    )
+
+
+class _Reader:
+    def __init__(self, file: str, given: Mapping[str, str], listener: str, protocol: SecurityProtocol) -> None:
+        self._file = file
+        self._given = given
+        self._prefix = f"listener.name.{listener.lower()}."
+        self._protocol = protocol
+
+    def _key(self, key: str) -> str:
+        """The key's name as it stands in the file."""
+        return self._prefix + key if self._prefix + key in self._given else key
+
+    def _value(self, key: str, default: str = "") -> str:
+        return self._given.get(self._key(key), default)
+
+    # --- TLS -----------------------------------------------------------------------------------------------
+
+    def tls(self, *, accepts: bool) -> TlsSettings:
+        for key, reason in _TLS_REFUSED.items():
+            if self._value(key):
+                self._refuse_tls(key, reason)
+        identity = self._identity()
+        if accepts and identity is None:
+            self._refuse_tls("ssl.keystore.location", "it is missing, and who listens with TLS needs a certificate")
+        algorithm = self._value("ssl.endpoint.identification.algorithm", "https").lower()
+        if algorithm not in ("https", ""):
+            self._refuse_tls("ssl.endpoint.identification.algorithm", "it is neither https nor empty")
+        versions = tuple(
+            each.strip() for each in self._value("ssl.enabled.protocols", ",".join(TLS_VERSIONS)).split(",")
+        )
+        if not versions or not set(versions) <= set(TLS_VERSIONS):
+            self._refuse_tls("ssl.enabled.protocols", f"only {' and '.join(TLS_VERSIONS)} are possible")
+        return TlsSettings(
+            identity=identity,
+            key_password=self._value("ssl.key.password") or None,
+            trusted=self._trusted(),
+            client_auth=self._client_auth(),
+            verify_names=algorithm == "https",
+            versions=versions,
+        )
+
+    def _identity(self) -> PemSource | None:
+        location, key, chain = (
+            self._value(f"ssl.keystore.{what}") for what in ("location", "key", "certificate.chain")
+        )
+        self._want_pem("keystore", location, key or chain)
+        if location:
+            if key or chain:
+                self._refuse_tls(
+                    "ssl.keystore.location", "a private key is given besides; only one of both is possible"
+                )
+            return PemSource(self._key("ssl.keystore.location"), Path(location))
+        if bool(key) != bool(chain):
+            self._refuse_tls("ssl.keystore.key", "key and certificate chain are given both or not at all")
+        return PemSource(self._key("ssl.keystore.key"), text=f"{key}\n{chain}\n") if key else None
+
+    def _trusted(self) -> PemSource | None:
+        location, certificates = self._value("ssl.truststore.location"), self._value("ssl.truststore.certificates")
+        self._want_pem("truststore", location, certificates)
+        if location and certificates:
+            self._refuse_tls("ssl.truststore.location", "certificates are given besides; only one of both is possible")
+        if location:
+            return PemSource(self._key("ssl.truststore.location"), Path(location))
+        return PemSource(self._key("ssl.truststore.certificates"), text=certificates) if certificates else None
+
+    def _want_pem(self, store: str, location: str, text: str) -> None:
+        kind = self._value(f"ssl.{store}.type", "JKS").upper()
+        if kind != PEM and (location or text):
+            self._refuse_tls(
+                f"ssl.{store}.type", f"{kind} stores are not read here; {_how_to_convert(store, kind, location)}"
+            )
+        if kind == PEM and self._value(f"ssl.{store}.password"):
+            self._refuse_tls(f"ssl.{store}.password", "a PEM store has no password (a key has: ssl.key.password)")
+
+    def _client_auth(self) -> ClientAuth:
+        """For SASL_SSL only a key of this very listener counts, as in stock (KIP-684)."""
+        key = "ssl.client.auth"
+        if self._protocol is SecurityProtocol.SASL_SSL and self._prefix + key not in self._given:
+            return ClientAuth.NONE
+        try:
+            return ClientAuth(self._value(key, "none").lower())
+        except ValueError:
+            self._refuse_tls(key, f"it is not one of {', '.join(ClientAuth)}")
+            raise
+
+    def _refuse_tls(self, key: str, reason: str) -> None:
+        raise TLS_NOT_USABLE.error(file=self._file, key=self._key(key), reason=reason)
+
+    # --- SASL ----------------------------------------------------------------------------------------------
+
+    def sasl(self, *, accepts: bool, asks_by: str | None) -> SaslSettings:
+        for key in _SASL_CLASSES:
+            for name in (key, *(f"{each.lower()}.{key}" for each in MECHANISMS)):
+                if self._value(name):
+                    self._refuse_sasl(self._key(name), "classes of the JVM cannot be loaded here")
+        enabled = self._enabled() if accepts else ()
+        mechanism = None
+        if asks_by is not None:
+            mechanism = self._known(asks_by, self._given.get(asks_by, "") or "GSSAPI")
+            if asks_by == BETWEEN_VOTERS and mechanism in SCRAM_HASHES:
+                self._refuse_sasl(asks_by, "voters that start have no leader, so no log, so no credentials; use PLAIN")
+        logins = {each: self._login(each) for each in dict.fromkeys((*enabled, *([mechanism] if mechanism else [])))}
+        if mechanism is not None and (logins[mechanism].user is None or logins[mechanism].password is None):
+            self._refuse_sasl(self._login_key(mechanism), "username and password are missing: who is this node?")
+        return SaslSettings(enabled, mechanism, logins)
+
+    def _enabled(self) -> tuple[str, ...]:
+        key = "sasl.enabled.mechanisms"
+        names = [each.strip() for each in (self._value(key) or "GSSAPI").split(",") if each.strip()]
+        reauthentication = "connections.max.reauth.ms"
+        for name in (reauthentication, *(f"{each.lower()}.{reauthentication}" for each in names)):
+            if self._value(name, "0") != "0":
+                self._refuse_sasl(self._key(name), "sessions do not end here; set it to 0 for this listener")
+        return tuple(self._known(self._key(key), each) for each in dict.fromkeys(names))
+
+    def _known(self, key: str, mechanism: str) -> str:
+        if mechanism not in MECHANISMS:
+            # Only names that exist are repeated: a password in the wrong line must not reach a log.
+            named = mechanism if mechanism in ("GSSAPI", "OAUTHBEARER") else "a mechanism that it names"
+            default = " (the default)" if key not in self._given else ""
+            self._refuse_sasl(key, f"{named}{default} is not possible here, only {', '.join(MECHANISMS)}")
+        return mechanism
+
+    def _login_key(self, mechanism: str) -> str:
+        return f"{self._prefix}{mechanism.lower()}.sasl.jaas.config"
+
+    def _login(self, mechanism: str) -> Login:
+        key = self._login_key(mechanism)
+        text = self._given.get(key, "")
+        if not text:
+            self._refuse_sasl(
+                key, "it is missing; a JAAS file of the JVM (java.security.auth.login.config) is not read"
+            )
+        try:
+            module = parse_login_module(text)
+        except ValueError as error:
+            raise SASL_NOT_USABLE.error(file=self._file, key=key, reason=words_of(error)) from None
+        if module.name != LOGIN_MODULES[mechanism]:
+            self._refuse_sasl(key, f"the login module of {mechanism} is {LOGIN_MODULES[mechanism]}")
+        if module.options.get("tokenauth", "false").lower() == "true":
+            self._refuse_sasl(key, "delegation tokens are not supported")
+        users = {name[5:]: each for name, each in module.options.items() if name.startswith("user_")}
+        return Login(module.options.get("username"), module.options.get("password"), users)
+
+    def _refuse_sasl(self, key: str, reason: str) -> None:
+        raise SASL_NOT_USABLE.error(file=self._file, key=key, reason=reason)
+
+
+def _how_to_convert(store: str, kind: str, location: str) -> str:
+    """The commands, with the file's own name; they ask for the passwords."""
+    pem = str(Path(location).with_suffix(".pem"))
+    if store == "truststore":
+        return f"convert: keytool -list -rfc -keystore {location} > {pem}"
+    if kind == "JKS":
+        p12 = str(Path(location).with_suffix(".p12"))
+        first = f"keytool -importkeystore -srckeystore {location} -destkeystore {p12} -deststoretype PKCS12 && "
+        return f"convert: {first}(umask 077 && openssl pkcs12 -in {p12} -nodes -out {pem})"
+    return f"convert: (umask 077 && openssl pkcs12 -in {location} -nodes -out {pem})"

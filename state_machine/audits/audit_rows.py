@@ -1,0 +1,173 @@
+"""Rows of audits: asked for, running, finished, with every difference that was reported.
+
+In:   what a person or the loop wants audited; the report of `zk2kraft audit --json`.
+Out:  `AuditRun` and `AuditDifference` rows.
+Elsewhere: running them (inspections.py), comparing (migrator.audit).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import select
+
+from migrator.findings.service import KEY_USED_AGAIN, NO_SUCH_THING
+from state_machine.policy.audits_seen import DIVERGED, INCOMPLETE, PASSED
+from state_machine.store import Store, find_migration, fingerprint
+from state_machine.tables import AuditDifference, AuditRun
+
+DUAL_WRITE_ENDED: Final = "DUAL_WRITE ended before it had a result"
+
+
+def ask_audit(
+    store: Store,
+    migration_id: int,
+    *,
+    purpose: str,
+    engine: str,
+    who: str,
+    at: float,
+    state: str = "asked",
+    kraft: str | None = None,
+    key: str | None = None,
+) -> tuple[AuditRun, bool]:
+    """Write down that an audit is wanted. The second value is False when its key was seen before.
+
+    Raises Z2K-4004, Z2K-4007.
+    """
+    print_ = fingerprint([purpose, engine])
+    with store.writing() as session:
+        find_migration(session, migration_id)
+        if key is not None:
+            query = select(AuditRun).where(AuditRun.migration_id == migration_id, AuditRun.idempotency_key == key)
+            known = session.scalar(query)
+            if known is not None and known.fingerprint != print_:
+                raise KEY_USED_AGAIN.error(key=key)
+            if known is not None:
+                return known, False
+        run = AuditRun(
+            migration_id=migration_id,
+            purpose=purpose,
+            engine=engine,
+            state=state,
+            who=who,
+            asked_at=at,
+            kraft=kraft,
+            families=[],
+            seconds={},
+            position={},
+            problem="",
+            idempotency_key=key,
+            fingerprint=print_,
+        )
+        session.add(run)
+        return run, True
+
+
+def begin(store: Store, audit_id: int, *, kraft: str, directory: str) -> None:
+    with store.writing() as session:
+        run = session.get_one(AuditRun, audit_id)
+        run.state, run.kraft, run.directory = "running", kraft, directory
+
+
+def note_rehearsal(store: Store, audit_id: int, result: dict[str, Any], engine: str) -> AuditRun:
+    """What was copied, and the engine that judges it."""
+    with store.writing() as session:
+        run = session.get_one(AuditRun, audit_id)
+        run.rehearsal, run.engine = result, engine
+        return run
+
+
+def finish(store: Store, audit_id: int, report: dict[str, Any], *, at: float) -> None:
+    """report: the JSON of `zk2kraft audit`; its first differences are kept as rows, all of them are counted."""
+    with store.writing() as session:
+        run = session.get_one(AuditRun, audit_id)
+        run.state, run.finished_at, run.same = "done", at, report["same"]
+        run.families, run.seconds = report["families"], report["seconds"]
+        run.position = {"zk": report["zk"], "kraft": report["kraft"]}
+        for number, found in enumerate([*report["differences"], *report.get("expected", [])]):
+            session.add(_difference(audit_id, number, found))
+
+
+def fail(store: Store, audit_id: int, problem: str, *, at: float) -> None:
+    with store.writing() as session:
+        run = session.get_one(AuditRun, audit_id)
+        run.state, run.finished_at, run.problem = "failed", at, problem
+
+
+def stop(store: Store, audit_id: int, problem: str) -> None:
+    """It was cut off, so it says nothing: not finished, and the one before it still counts."""
+    with store.writing() as session:
+        run = session.get_one(AuditRun, audit_id)
+        run.state, run.problem = "stopped", problem
+
+
+def stop_interrupted(store: Store) -> None:
+    """At the start of the service: what an earlier life of it was running has no result."""
+    with store.writing() as session:
+        for run in session.scalars(select(AuditRun).where(AuditRun.state == "running")):
+            run.state, run.problem = "stopped", "the service was restarted while it ran"
+
+
+def result_of(run: AuditRun) -> str:
+    """Of a finished one: passed, diverged or incomplete."""
+    if run.state == "done" and count(run, "different"):
+        return DIVERGED
+    return PASSED if run.state == "done" and run.same is True and not count(run, "not_read") else INCOMPLETE
+
+
+def count(run: AuditRun, key: str) -> int:
+    """Over all families. key: compared, different or not_read."""
+    return sum(each[key] for each in run.families)
+
+
+def unfinished(store: Store, migration_id: int) -> bool:
+    """Whether one was asked for, or runs."""
+    query = select(AuditRun.id).where(AuditRun.migration_id == migration_id, AuditRun.state.in_(("asked", "running")))
+    with store.reading() as session:
+        return session.scalar(query.limit(1)) is not None
+
+
+def audits(store: Store, migration_id: int, *, limit: int = 20) -> list[AuditRun]:
+    """Newest first."""
+    query = select(AuditRun).where(AuditRun.migration_id == migration_id).order_by(AuditRun.id.desc()).limit(limit)
+    with store.reading() as session:
+        find_migration(session, migration_id)
+        return list(session.scalars(query))
+
+
+def asked(store: Store, migration_id: int) -> list[AuditRun]:
+    query = select(AuditRun).where(AuditRun.migration_id == migration_id, AuditRun.state == "asked")
+    with store.reading() as session:
+        return list(session.scalars(query.order_by(AuditRun.id)))
+
+
+def audit(store: Store, audit_id: int) -> AuditRun:
+    """Raises Z2K-4004."""
+    with store.reading() as session:
+        found = session.get(AuditRun, audit_id)
+        if found is None:
+            raise NO_SUCH_THING.error(what=f"audit {audit_id}")
+        return found
+
+
+def differences(store: Store, audit_id: int, *, cursor: int, limit: int) -> list[AuditDifference]:
+    """In the order of the report, from number `cursor` on."""
+    audit(store, audit_id)
+    query = select(AuditDifference).where(AuditDifference.audit_id == audit_id, AuditDifference.number >= cursor)
+    with store.reading() as session:
+        return list(session.scalars(query.order_by(AuditDifference.number).limit(limit)))
+
+
+def _difference(audit_id: int, number: int, found: dict[str, Any]) -> AuditDifference:
+    return AuditDifference(
+        audit_id=audit_id,
+        number=number,
+        family=found["family"],
+        key=found["key"],
+        field=found["field"],
+        kind=found["kind"],
+        zookeeper=found["zookeeper"],
+        log=found["log"],
+        rule=found["rule"],
+    )

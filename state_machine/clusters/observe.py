@@ -1,0 +1,307 @@
+"""Look at a cluster: what every controller says of itself, and what ZooKeeper says of who rules.
+
+In:   an inventory, and the observation before (for what only time can tell: since when nobody rules).
+Out:  an `Observation`, plain enough to be kept as JSON.
+Elsewhere: what it means for a migration (evidence.py, driver_history.py).
+Rules: looking changes nothing. ZooKeeper is read on a thread; one that hangs is waited for once, not piled up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from migrator.driver.claim import Seen
+from migrator.findings.finding import FindingError, words_of
+from migrator.node.zookeeper.claims import read_claim
+from migrator.zk import paths
+from migrator.zk.session import ZkSession
+from migrator.zk.znodes import ClusterIdZnode, parse
+from state_machine.clusters.control import ControlPort
+from state_machine.clusters.inventory import ControllerEntry, Inventory
+from state_machine.policy.gates import Holder
+
+ZOOKEEPER_WAIT_S: Final = 2.0
+"""Longer than a healthy ensemble needs by far; after it the look goes on without ZooKeeper."""
+CONNECT_S: Final = 5.0
+
+
+class ControllerSeen(msgspec.Struct, frozen=True):
+    """status: as its control port said it; None with the reason when it does not answer."""
+
+    node_id: int
+    pid: int | None = None
+    status: dict[str, Any] | None = None
+    problem: str = ""
+
+    @property
+    def driver(self) -> dict[str, Any] | None:
+        return None if self.status is None else self.status.get("driver")
+
+    @property
+    def findings(self) -> list[dict[str, Any]]:
+        """What troubles the node, how a state of its driver ended, what holds one up, how far ZooKeeper is behind."""
+        if self.status is None:
+            return []
+        own: list[dict[str, Any]] = self.status.get("findings", [])
+        if self.driver is None:
+            return own
+        driver, behind = self.driver, self.status["dual_write"]["finding"]
+        said = (driver["finding"], driver["trouble"], behind, *driver.get("alarms", ()))
+        return own + [each for each in said if each is not None]
+
+    @property
+    def leads(self) -> bool:
+        return self.status is not None and self.status["quorum"]["leader"] == self.node_id
+
+    @property
+    def epoch(self) -> int:
+        return 0 if self.status is None else int(self.status["quorum"]["epoch"])
+
+    @property
+    def run(self) -> str:
+        return "" if self.status is None else str(self.status["run"])
+
+    @property
+    def wishes(self) -> tuple[str, ...] | None:
+        """What its driver was asked for and has not begun; None when it does not say (an older controller)."""
+        told = None if self.driver is None else self.driver.get("wishes")
+        return None if told is None else tuple(told)
+
+    @property
+    def retired(self) -> bool:
+        return self.driver is not None and self.driver["state"] == "RETIRED"
+
+
+class ZooKeeperSeen(msgspec.Struct, frozen=True):
+    """holder_since_ms: wall time that the holder itself wrote into `/controller`."""
+
+    holder: Holder = Holder.UNKNOWN
+    holder_id: int | None = None
+    holder_since_ms: int | None = None
+    kraft_epoch: int | None = None
+    controller_epoch: int | None = None
+    migration_offset: int | None = None
+    """What `/migration` says is mirrored; -1 before any commit, None when it does not exist."""
+    brokers: tuple[int, ...] = ()
+    cluster_id: str | None = None
+    problem: str = ""
+
+
+class Observation(msgspec.Struct, frozen=True):
+    """One look. Times are wall times in seconds.
+
+    ruled_at:  when somebody was last seen to rule the cluster.
+    window_ms: the last window without a controller that a driver measured.
+    gap_s:     the last stretch in which looks found nobody, from the last look that did to the next one.
+    """
+
+    at: float
+    controllers: tuple[ControllerSeen, ...] = ()
+    zookeeper: ZooKeeperSeen = ZooKeeperSeen()
+    ruled_at: float | None = None
+    window_ms: int | None = None
+    gap_s: float | None = None
+
+    @property
+    def active(self) -> ControllerSeen | None:
+        """The controller whose driver counts: the leader, of two the later one; else one that handed back for ever.
+
+        The driver of a follower is IDLE whatever the cluster is in: nothing follows from it.
+        """
+        leading = [each for each in self.controllers if each.driver is not None and each.leads]
+        if leading:
+            return max(leading, key=lambda each: each.epoch)
+        return next((each for each in self.controllers if each.retired), None)
+
+    @property
+    def answering(self) -> ControllerSeen | None:
+        """The active one, or any that can tell of brokers and log."""
+        return self.active or next((each for each in self.controllers if each.driver is not None), None)
+
+    @property
+    def log_in_migration(self) -> bool:
+        """Whether some controller has the migration committed, whatever its driver is about."""
+        logs = [each.status["log"] for each in self.controllers if each.status is not None and each.driver is not None]
+        return any(log["migration"] == "MIGRATION" for log in logs)
+
+    def silent(self) -> dict[int, str]:
+        return {each.node_id: each.problem for each in self.controllers if each.status is None}
+
+
+class Ensemble(Protocol):
+    """ZooKeeper, as far as a look needs it. ours: node ids of the migration's controllers."""
+
+    async def look(self, ours: tuple[int, ...]) -> ZooKeeperSeen: ...
+    async def close(self) -> None: ...
+
+
+class ClusterObserver:
+    """Control ports by HTTP, ZooKeeper by one session per migration. ensembles: what makes such a session.
+
+    Two migrations never share a session: a look that hangs, or one that ends, is then no other migration's.
+    """
+
+    def __init__(
+        self,
+        control: ControlPort,
+        clock: Callable[[], float] = time.time,
+        ensembles: Callable[[str], Ensemble] | None = None,
+    ) -> None:
+        self._control = control
+        self._clock = clock
+        self._make = ensembles or ZooKeeperEnsemble
+        self._ensembles: dict[int, tuple[str, Ensemble]] = {}
+
+    async def look(self, inventory: Inventory, before: Observation | None, migration_id: int) -> Observation:
+        ensemble = await self._ensemble(migration_id, inventory.zookeeper)
+        zookeeper, controllers = await asyncio.gather(
+            ensemble.look(inventory.node_ids),
+            asyncio.gather(*(self._look_at(entry) for entry in inventory.controllers)),
+        )
+        return summed_up(self._clock(), tuple(controllers), zookeeper, before)
+
+    async def forget(self, migration_id: int) -> None:
+        """It was removed, or its ZooKeeper is another one now."""
+        known = self._ensembles.pop(migration_id, None)
+        if known is not None:
+            await known[1].close()
+
+    async def close(self) -> None:
+        await asyncio.gather(*(self.forget(migration_id) for migration_id in list(self._ensembles)))
+
+    async def _ensemble(self, migration_id: int, connect: str) -> Ensemble:
+        known = self._ensembles.get(migration_id)
+        if known is not None and known[0] == connect:
+            return known[1]
+        await self.forget(migration_id)
+        made = self._make(connect)
+        self._ensembles[migration_id] = (connect, made)
+        return made
+
+    async def _look_at(self, entry: ControllerEntry) -> ControllerSeen:
+        try:
+            pid, status = await self._control.status(entry)
+        except FindingError as error:
+            return ControllerSeen(entry.node_id, problem=str(error.occurrence.values["reason"]))
+        return ControllerSeen(entry.node_id, pid, status)
+
+
+def summed_up(
+    now: float, controllers: tuple[ControllerSeen, ...], zookeeper: ZooKeeperSeen, before: Observation | None
+) -> Observation:
+    """Put one look together, with what only the look before can tell.
+
+    A look that could not read ZooKeeper begins no stretch without a controller and ends none.
+    """
+    seen = Observation(now, controllers, zookeeper)
+    earlier = before or Observation(now)
+    driver = None if seen.active is None else seen.active.driver
+    window = None if driver is None else driver["window_ms"]
+    was_ruled = earlier.ruled_at is not None and earlier.ruled_at == earlier.at
+    ruled = _is_ruled(seen) or (was_ruled and zookeeper.holder is Holder.UNKNOWN)
+    ended = ruled and earlier.ruled_at is not None and earlier.ruled_at < earlier.at
+    return msgspec.structs.replace(
+        seen,
+        ruled_at=now if ruled else earlier.ruled_at,
+        window_ms=earlier.window_ms if window is None else window,
+        gap_s=round(now - earlier.ruled_at, 1) if ended and earlier.ruled_at is not None else earlier.gap_s,
+    )
+
+
+def _is_ruled(seen: Observation) -> bool:
+    """Somebody rules when the holder of `/controller` is known to live, and every broker knows of it."""
+    match seen.zookeeper.holder:
+        case Holder.ZOOKEEPER_BROKER | Holder.ANOTHER:
+            return True
+        case Holder.OURS:
+            driver = seen.active.driver if seen.active is not None and seen.active.leads else None
+            return driver is not None and driver["without_controller_ms"] is None
+        case Holder.NOBODY | Holder.UNKNOWN:
+            return False
+
+
+class ZooKeeperEnsemble:
+    """One ZooKeeper session that looks at the claim; a session that never came up is made anew.
+
+    It has one thread of its own, so that ensembles that do not answer keep no other look waiting.
+    """
+
+    def __init__(self, connect: str) -> None:
+        self._connect = connect
+        self._session: ZkSession | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="zookeeper-look")
+        self._pending: asyncio.Future[ZooKeeperSeen] | None = None
+
+    async def look(self, ours: tuple[int, ...]) -> ZooKeeperSeen:
+        if self._pending is None:
+            self._pending = asyncio.get_running_loop().run_in_executor(self._thread, self._read, ours)
+        pending = self._pending
+        done, _ = await asyncio.wait({pending}, timeout=ZOOKEEPER_WAIT_S)
+        if not done:
+            return ZooKeeperSeen(problem=f"{self._connect} has not answered for {ZOOKEEPER_WAIT_S:.0f} s")
+        self._pending = None
+        try:
+            return pending.result()
+        except FindingError as error:
+            return ZooKeeperSeen(problem=str(error))
+        except Exception as error:  # whatever kazoo makes of an address or of what stands in a znode
+            return ZooKeeperSeen(problem=f"{self._connect}: {words_of(error)}")
+
+    async def close(self) -> None:
+        """Ending the session ends a read that hangs."""
+        if self._session is not None:
+            await asyncio.to_thread(self._session.close)
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        if self._pending is not None:
+            await asyncio.wait({self._pending}, timeout=CONNECT_S)
+
+    def _read(self, ours: tuple[int, ...]) -> ZooKeeperSeen:
+        """On its thread, one at a time."""
+        if self._session is None:
+            self._session = _begun(self._connect)
+        claim = read_claim(self._session)
+        names = self._session.children(paths.BROKER_IDS) or []
+        brokers = tuple(sorted(int(name) for name in names if name.isdigit()))
+        cluster = read_cluster_id(self._session)
+        return msgspec.structs.replace(seen_in_zookeeper(claim, ours, brokers), cluster_id=cluster)
+
+
+def read_cluster_id(session: ZkSession) -> str | None:
+    """What `/cluster/id` says; None when it does not exist or says something else."""
+    znode = session.get(paths.CLUSTER_ID)
+    try:
+        return None if znode is None else parse(ClusterIdZnode, paths.CLUSTER_ID, znode.data).id
+    except FindingError:
+        return None  # `zk2kraft check` names it
+
+
+def _begun(connect: str) -> ZkSession:
+    """Raises Z2K-2001; the session is then over, and the next look begins another."""
+    return ZkSession(connect).start(CONNECT_S)
+
+
+def seen_in_zookeeper(claim: Seen, ours: tuple[int, ...], brokers: tuple[int, ...]) -> ZooKeeperSeen:
+    """Who rules, of which kind, since when."""
+    held = claim.controller
+    migration = claim.migration
+    offset = None if claim.migration_version < 0 else (-1 if migration is None else migration.kraft_metadata_offset)
+    if held is None:
+        return ZooKeeperSeen(Holder.NOBODY, controller_epoch=claim.epoch, migration_offset=offset, brokers=brokers)
+    kind = Holder.ZOOKEEPER_BROKER
+    if held.kraft_epoch > 0:
+        kind = Holder.OURS if held.brokerid in ours else Holder.ANOTHER
+    return ZooKeeperSeen(
+        kind,
+        holder_id=held.brokerid,
+        holder_since_ms=int(held.timestamp) if held.timestamp.isdigit() else None,
+        kraft_epoch=held.kraft_epoch if held.kraft_epoch > 0 else None,
+        controller_epoch=claim.epoch,
+        migration_offset=offset,
+        brokers=brokers,
+    )

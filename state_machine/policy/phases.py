@@ -1,0 +1,244 @@
+"""The phases of a migration, and the one table that says which step leads where.
+
+In:   a phase and a signal.
+Out:  the edge: where it leads, which gate guards it, what is asked of the driver; or a refusal that names both.
+Elsewhere: what the gates look at (gates.py), writing a step down (transition.py), asking (reconcile.py).
+Rules: documents, page and tests draw from this table; no phase is kept in a flag. An edge that `asks` something is
+written down when the driver's history shows it, never when it was asked for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from migrator.findings.service import NOT_IN_THIS_RELEASE, NOT_POSSIBLE_HERE
+from state_machine.policy.gates import (
+    Gate,
+    abort_is_possible,
+    always,
+    brokers_have_joined,
+    copy_is_proven,
+    dual_write_is_proven,
+    hand_back_is_possible,
+    may_begin,
+    nothing_is_claimed,
+    preflight_is_clean,
+    quorum_has_formed,
+    takeover_is_asked,
+    takeover_may_begin,
+    zookeeper_rules,
+)
+
+
+class Phase(StrEnum):
+    CREATED = "CREATED"
+    PREFLIGHT = "PREFLIGHT"
+    QUORUM = "QUORUM"
+    BROKERS_JOINING = "BROKERS_JOINING"
+    READY = "READY"
+    TAKEOVER = "TAKEOVER"
+    COPY = "COPY"
+    AUDIT = "AUDIT"
+    DUAL_WRITE = "DUAL_WRITE"
+    HAND_OVER = "HAND_OVER"
+    ROLLING = "ROLLING"
+    SOAK = "SOAK"
+    FINALIZING = "FINALIZING"
+    COMPLETED = "COMPLETED"
+    ABORTING = "ABORTING"
+    ROLLING_BACK = "ROLLING_BACK"
+    ROLLED_BACK = "ROLLED_BACK"
+
+
+ROAD: Final = (
+    Phase.CREATED,
+    Phase.PREFLIGHT,
+    Phase.QUORUM,
+    Phase.BROKERS_JOINING,
+    Phase.READY,
+    Phase.TAKEOVER,
+    Phase.COPY,
+    Phase.AUDIT,
+    Phase.DUAL_WRITE,
+    Phase.HAND_OVER,
+    Phase.ROLLING,
+    Phase.SOAK,
+    Phase.FINALIZING,
+    Phase.COMPLETED,
+)
+"""The way forward, as a timeline shows it."""
+
+LATER: Final = frozenset({Phase.HAND_OVER, Phase.ROLLING, Phase.SOAK, Phase.FINALIZING, Phase.COMPLETED})
+"""Phases that exist by name and come with a later release."""
+
+WINDOW: Final = (Phase.TAKEOVER, Phase.COPY, Phase.AUDIT)
+"""The cluster has no controller; one `advance` from READY leads through all of them."""
+
+BEFORE_TAKEOVER: Final = (Phase.CREATED, Phase.PREFLIGHT, Phase.QUORUM, Phase.BROKERS_JOINING, Phase.READY)
+
+
+class Signal(StrEnum):
+    """What can move a migration: orders of people, what the service saw, what the driver's history says."""
+
+    ADVANCE = "ADVANCE"
+    ABORT = "ABORT"
+    ROLL_BACK = "ROLL_BACK"
+
+    ADOPTED = "ADOPTED"
+    QUORUM_FORMED = "QUORUM_FORMED"
+    BROKERS_JOINED = "BROKERS_JOINED"
+    RELEASED = "RELEASED"
+
+    TAKEOVER_BEGAN = "TAKEOVER_BEGAN"
+    CLAIM_REFUSED = "CLAIM_REFUSED"
+    EPOCH_CLAIMED = "EPOCH_CLAIMED"
+    COPIED = "COPIED"
+    BROKERS_TOLD = "BROKERS_TOLD"
+    WINDOW_FAILED = "WINDOW_FAILED"
+    GIVEN_BACK = "GIVEN_BACK"
+    HAND_BACK_BEGAN = "HAND_BACK_BEGAN"
+    HAND_BACK_REFUSED = "HAND_BACK_REFUSED"
+    HANDED_BACK = "HANDED_BACK"
+
+
+PEOPLE: Final = {Signal.ADVANCE: "advance", Signal.ABORT: "abort", Signal.ROLL_BACK: "rollback"}
+"""Orders of people, under the words of the command line."""
+
+CHANGE: Final = "CHANGE"
+"""Another inventory, written down when it is done."""
+
+HOLD: Final = "HOLD"
+RESUME: Final = "RESUME"
+"""Orders that change no phase: steps forward are not begun, or may begin again."""
+
+
+class Ask(StrEnum):
+    """What a step asks of the driver; the last word of the control port's address."""
+
+    TAKE_OVER = "takeover"
+    ABORT = "abort"
+    HAND_BACK = "hand-back"
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    to: Phase
+    gate: Gate
+    asks: Ask | None = None
+
+
+TRANSITIONS: Final[Mapping[tuple[Phase, Signal], Edge]] = {
+    (Phase.CREATED, Signal.ADVANCE): Edge(Phase.PREFLIGHT, gate=may_begin),
+    (Phase.PREFLIGHT, Signal.ADVANCE): Edge(Phase.QUORUM, gate=preflight_is_clean),
+    (Phase.QUORUM, Signal.QUORUM_FORMED): Edge(Phase.BROKERS_JOINING, gate=quorum_has_formed),
+    (Phase.BROKERS_JOINING, Signal.BROKERS_JOINED): Edge(Phase.READY, gate=brokers_have_joined),
+    (Phase.READY, Signal.ADVANCE): Edge(Phase.TAKEOVER, gate=takeover_may_begin, asks=Ask.TAKE_OVER),
+    (Phase.READY, Signal.TAKEOVER_BEGAN): Edge(Phase.TAKEOVER, gate=always),
+    (Phase.TAKEOVER, Signal.CLAIM_REFUSED): Edge(Phase.READY, gate=always),
+    (Phase.TAKEOVER, Signal.EPOCH_CLAIMED): Edge(Phase.COPY, gate=always),
+    (Phase.COPY, Signal.COPIED): Edge(Phase.AUDIT, gate=always),
+    (Phase.AUDIT, Signal.BROKERS_TOLD): Edge(Phase.DUAL_WRITE, gate=copy_is_proven),
+    # controllers of this inventory are already on their way: an earlier service led them, its rows are lost
+    (Phase.CREATED, Signal.ADOPTED): Edge(Phase.QUORUM, gate=always),
+    (Phase.PREFLIGHT, Signal.ADOPTED): Edge(Phase.QUORUM, gate=always),
+    # a takeover that was asked for and has not begun is taken back; the phase stays
+    (Phase.READY, Signal.ABORT): Edge(Phase.READY, gate=takeover_is_asked),
+    # the way back inside the window
+    (Phase.TAKEOVER, Signal.ABORT): Edge(Phase.ABORTING, gate=abort_is_possible, asks=Ask.ABORT),
+    (Phase.COPY, Signal.ABORT): Edge(Phase.ABORTING, gate=abort_is_possible, asks=Ask.ABORT),
+    (Phase.AUDIT, Signal.ABORT): Edge(Phase.ABORTING, gate=abort_is_possible, asks=Ask.ABORT),
+    (Phase.TAKEOVER, Signal.WINDOW_FAILED): Edge(Phase.ABORTING, gate=always),
+    (Phase.COPY, Signal.WINDOW_FAILED): Edge(Phase.ABORTING, gate=always),
+    (Phase.AUDIT, Signal.WINDOW_FAILED): Edge(Phase.ABORTING, gate=always),
+    (Phase.ABORTING, Signal.GIVEN_BACK): Edge(Phase.READY, gate=always),
+    # the way back before it: our controllers are stopped
+    (Phase.CREATED, Signal.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=nothing_is_claimed),
+    (Phase.PREFLIGHT, Signal.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=nothing_is_claimed),
+    (Phase.QUORUM, Signal.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=nothing_is_claimed),
+    (Phase.BROKERS_JOINING, Signal.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=nothing_is_claimed),
+    (Phase.READY, Signal.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=nothing_is_claimed),
+    # the way back after the commit: the hand-back
+    (Phase.AUDIT, Signal.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=hand_back_is_possible, asks=Ask.HAND_BACK),
+    (Phase.DUAL_WRITE, Signal.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=hand_back_is_possible, asks=Ask.HAND_BACK),
+    (Phase.AUDIT, Signal.HAND_BACK_BEGAN): Edge(Phase.ROLLING_BACK, gate=always),
+    (Phase.DUAL_WRITE, Signal.HAND_BACK_BEGAN): Edge(Phase.ROLLING_BACK, gate=always),
+    (Phase.ROLLING_BACK, Signal.HAND_BACK_REFUSED): Edge(Phase.DUAL_WRITE, gate=always),
+    (Phase.ROLLING_BACK, Signal.HANDED_BACK): Edge(Phase.ROLLED_BACK, gate=always),
+    # ZooKeeper rules again although none of our drivers said so: `zk2kraft release`, or stopped before a takeover
+    (Phase.AUDIT, Signal.RELEASED): Edge(Phase.ROLLED_BACK, gate=zookeeper_rules),
+    (Phase.DUAL_WRITE, Signal.RELEASED): Edge(Phase.ROLLED_BACK, gate=zookeeper_rules),
+    (Phase.ROLLING_BACK, Signal.RELEASED): Edge(Phase.ROLLED_BACK, gate=zookeeper_rules),
+}
+
+
+NOT_YET: Final[Mapping[Phase, Edge]] = {Phase.DUAL_WRITE: Edge(Phase.HAND_OVER, gate=dual_write_is_proven)}
+"""Steps forward that a later release takes: their gate is shown, and never opens."""
+
+
+def next_edges(phase: Phase) -> dict[Signal, Edge]:
+    """Every edge that leaves a phase, in the order of the table."""
+    return {signal: edge for (start, signal), edge in TRANSITIONS.items() if start is phase}
+
+
+def possible(phase: Phase) -> tuple[str, ...]:
+    """What people may ask for here, in the words of the command line."""
+    return tuple(PEOPLE[signal] for signal in next_edges(phase) if signal in PEOPLE)
+
+
+def look_up(phase: Phase, signal: Signal, to: Phase | None = None) -> Edge:
+    """The edge, or a refusal by name.
+
+    to: where the asker expects to arrive; READY's advance may name any phase that it leads through.
+
+    Raises Z2K-4003 when the table has no such step, Z2K-4008 when a later release has it.
+    """
+    edge = TRANSITIONS.get((phase, signal))
+    later = to if to in LATER else None
+    if edge is None and phase is Phase.DUAL_WRITE and signal is Signal.ADVANCE:
+        later = later or Phase.HAND_OVER
+    if later is not None:
+        raise NOT_IN_THIS_RELEASE.error(phase=later)
+    wish = PEOPLE.get(signal, signal.value)
+    here = ", ".join(possible(phase)) or "nothing"
+    if edge is None:
+        raise NOT_POSSIBLE_HERE.error(wish=wish, phase=phase, possible=here)
+    if to is not None and to not in leads_to(edge):
+        raise NOT_POSSIBLE_HERE.error(wish=f"{wish} to {to}", phase=phase, possible=here)
+    return edge
+
+
+def leads_to(edge: Edge) -> tuple[Phase, ...]:
+    """The phases that this step goes through by itself: the takeover goes on to dual-write."""
+    return (*WINDOW, Phase.DUAL_WRITE) if edge.asks is Ask.TAKE_OVER else (edge.to,)
+
+
+def way(start: Phase, end: Phase) -> tuple[Signal, ...] | None:
+    """The shortest way that needs no order of a person, () when already there, None when there is none.
+
+    Taken when steps in between were not seen: the service was down, or a controller's history began anew.
+    """
+    waiting: deque[tuple[Phase, tuple[Signal, ...]]] = deque([(start, ())])
+    known = {start}
+    while waiting:
+        phase, signals = waiting.popleft()
+        if phase is end:
+            return signals
+        for signal, edge in next_edges(phase).items():
+            if signal not in PEOPLE and edge.to not in known:
+                known.add(edge.to)
+                waiting.append((edge.to, (*signals, signal)))
+    return None
+
+
+def draw() -> str:
+    """The table as a Mermaid state diagram."""
+    lines = ["stateDiagram-v2", "    [*] --> CREATED"]
+    for (start, signal), edge in TRANSITIONS.items():
+        word = PEOPLE.get(signal, signal.value.lower().replace("_", " "))
+        lines.append(f"    {start} --> {edge.to}: {word}" + (f" [{edge.gate.__name__}]" if edge.gate != always else ""))
+    ends = sorted({edge.to for edge in TRANSITIONS.values() if not next_edges(edge.to)})
+    return "\n".join([*lines, *(f"    {phase} --> [*]" for phase in ends)]) + "\n"

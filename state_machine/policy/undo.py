@@ -1,0 +1,56 @@
+"""What undoing costs, phase by phase: the command, the brokers that restart, what is lost.
+
+In:   a phase. Out: one row of the table that every operator wants to see before a step.
+Elsewhere: the steps themselves (phases.py). Kept true by the end-to-end tests of the hand-back and the abort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from state_machine.policy.phases import BEFORE_TAKEOVER, LATER, Phase
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """command: what to type, empty when nothing can or need be undone."""
+
+    command: str
+    does: str
+    restarts: str
+    lost: str
+    without_controller: str
+
+
+_BEFORE: Final = Undo("zk2kraft rollback", "our controllers are stopped", "none", "nothing", "0 s")
+_WINDOW: Final = Undo(
+    "zk2kraft abort",
+    "the controllership is given back; it happens by itself at the deadline, or when a session ends",
+    "none",
+    "nothing",
+    "the window until then",
+)
+_DUAL_WRITE: Final = Undo(
+    "zk2kraft rollback",
+    "the cluster is handed back (with none of ours alive: `zk2kraft release`)",
+    "none",
+    "records that only KRaft knows (this release writes none); the metadata log is retired: another migration needs a "
+    "fresh quorum, and every broker restarted first",
+    "under 1 s",
+)
+_UNDER_WAY: Final = Undo("", "the way back is under way", "none", "nothing", "under 1 s")
+_NOTHING: Final = Undo("", "there is nothing to undo", "none", "nothing", "0 s")
+
+UNDO: Final[Mapping[Phase, Undo]] = {
+    **dict.fromkeys(BEFORE_TAKEOVER, _BEFORE),
+    Phase.TAKEOVER: _WINDOW,
+    Phase.COPY: _WINDOW,
+    Phase.AUDIT: _WINDOW,
+    Phase.ABORTING: _UNDER_WAY,
+    Phase.DUAL_WRITE: _DUAL_WRITE,
+    Phase.ROLLING_BACK: _UNDER_WAY,
+    Phase.ROLLED_BACK: _NOTHING,
+    **dict.fromkeys(LATER, _NOTHING),
+}

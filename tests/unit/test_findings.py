@@ -1,0 +1,73 @@
+"""The catalogue keeps its promises: unique codes, remedies, one runbook page each."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import errno
+import re
+from pathlib import Path
+from string import Formatter
+
+import pytest
+
+from migrator.findings.catalogue import CATALOGUE, MODULES
+from migrator.findings.finding import Finding
+from migrator.findings.quorum import DIRECTORY_UNUSABLE
+
+RUNBOOKS = Path(__file__).resolve().parents[2] / "runbooks"
+
+
+@pytest.mark.parametrize("finding", CATALOGUE.values(), ids=lambda finding: finding.code)
+def test_every_finding_says_what_to_do_and_has_its_page(finding: Finding) -> None:
+    assert re.fullmatch(r"Z2K-[1-6]\d{3}", finding.code)
+    assert finding.means.strip()
+    assert finding.remedy.strip()
+    page = RUNBOOKS / f"{finding.code}.md"
+    assert page.is_file(), f"{page.name} is missing"
+    assert page.read_text().startswith(f"# {finding.code}")
+
+
+@pytest.mark.parametrize("finding", CATALOGUE.values(), ids=lambda finding: finding.code)
+def test_what_a_finding_says_can_be_filled_in(finding: Finding) -> None:
+    names = {name for _, name, _, _ in Formatter().parse(finding.says) if name}
+    occurrence = finding.found(**dict.fromkeys(names, "x"))
+    assert "{" not in occurrence.text
+    assert occurrence.as_json()["code"] == finding.code
+
+
+def test_a_code_is_given_only_once() -> None:
+    code = next(iter(CATALOGUE))
+    with pytest.raises(AssertionError, match=code):
+        Finding(code=code, says="again", means="-", remedy="-")
+
+
+def test_a_name_is_given_only_once() -> None:
+    """A second finding of the same name hides the first, and neither ruff nor mypy says so."""
+    body = [each for module in MODULES for each in ast.parse(Path(str(module.__file__)).read_text()).body]
+    names = [each.target.id for each in body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)]
+    names += [to.id for each in body if isinstance(each, ast.Assign) for to in each.targets if isinstance(to, ast.Name)]
+    assert len(names) > 100
+    assert sorted(names) == sorted(set(names))
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"a": 1, "b": [2, 3]}, "a: 1, b: [2, 3]"),
+        (["PLAINTEXT", "SASL"], "PLAINTEXT, SASL"),
+        pytest.param(frozenset({"b", "a"}), "a, b", id="a set"),  # its text differs between two workers
+        ([1, 2], "[1, 2]"),
+        ((1,), "[1]"),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory", "/etc/c"), "/etc/c: No such file or directory"),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('h', 1)"), "Connection refused"),
+        (asyncio.IncompleteReadError(b"", 4), "the connection was closed"),
+        (TimeoutError(), "no answer in time"),
+        (KeyError("a fault of ours"), "KeyError: 'a fault of ours'"),
+    ],
+    ids=str,
+)
+def test_a_message_says_values_as_a_person_does(value: object, said: str) -> None:
+    """Not as Python writes them; only a fault of ours keeps the name of its class, by which it is found."""
+    finding = DIRECTORY_UNUSABLE.found(directory="d", reason=value)
+    assert finding.text == f"d cannot be used: {said}."
