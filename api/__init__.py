@@ -1,1 +1,1 @@
-"""The faces: command line, REST, pages. They show state and record wishes; `main.py` alone puts rooms together."""
+"""The faces: command line, REST, pages. They show state and record operations; `main.py` alone puts rooms together."""

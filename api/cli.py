@@ -168,7 +168,7 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="leave data and logs of every process in the directory")] = False,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="do not open the page")] = False,
 ) -> None:
-    """A whole migration on this machine, with clients at work. Exit: 0 when all evidence is green."""
+    """A whole migration on this machine, with clients at work. Exit: 0 when all evidence passed."""
     from api.commands import laboratory
 
     raise typer.Exit(
@@ -184,29 +184,6 @@ def demo(
             browser=not no_browser,
         )
     )
-
-
-@app.command()
-def release(
-    zookeeper: ZooKeeper,
-    execute: Annotated[bool, typer.Option("--execute", help="do it; without it only the plan is shown")] = False,
-    logs: Annotated[
-        list[Path] | None,
-        typer.Option("--log", metavar="DIR", help="metadata log directory of a controller of ours; once for each"),
-    ] = None,
-    accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="go on although a log given holds what ZooKeeper lacks")
-    ] = False,
-    drop_orders: Annotated[
-        bool,
-        typer.Option("--drop-orders", help="delete orders below /admin that nobody shall carry out"),
-    ] = False,
-) -> None:
-    """Give the controllership back to ZooKeeper with none of our controllers alive. Exit: 2 refused."""
-    from api.commands import clusters
-
-    consent = {"accept_loss": accept_loss, "drop_orders": drop_orders}
-    raise typer.Exit(clusters.release(zookeeper, logs or [], execute=execute, **consent))
 
 
 @app.command()
@@ -245,7 +222,7 @@ def serve(
     """Run the service: phases, gates, history, REST and the page, on loopback.
 
     Keys of the file, all optional: host, port (0: a free one, named in serve.json), directory (database,
-    rehearsals, logs), database (an SQLAlchemy URL), look_every_s, audit_engine (spark or quick), spark_master,
+    rehearsals, logs), database (an SQLAlchemy URL), observe_every_s, audit_engine (spark or quick), spark_master,
     rehearsal_every_s, audit_every_s (audits of dual-write; 0: none), audit_process_idle_s (0: no warm audit
     process), audits_max_bytes, command_limit_s, roots (where files of controllers lie), control_hosts,
     start_controllers. A variable ZK2KRAFT_SERVE_<KEY> wins over the file. Controllers go on when the service ends.
@@ -299,7 +276,7 @@ def abort(
     url: Url = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """Give the controllership back inside the window. Exit: 1 it ended elsewhere, 5 not done yet, 4 refused."""
+    """Abort the takeover before its commit. Exit: 1 it ended elsewhere, 5 not done yet, 4 refused."""
     _step("abort", migration, None, reason, None, dry_run, None if no_wait else wait, url, as_json)
 
 
@@ -311,10 +288,39 @@ def rollback(
     dry_run: DryRun = False,
     wait: Wait = 300.0,
     no_wait: NoWait = False,
+    without_controllers: Annotated[
+        bool, typer.Option("--without-controllers", help="with only ZooKeeper alive; prints the plan unless --execute")
+    ] = False,
+    zookeeper: Annotated[
+        str | None, typer.Option("-z", "--zookeeper", help="with --without-controllers: HOST:PORT[,HOST:PORT][/chroot]")
+    ] = None,
+    logs: Annotated[
+        list[Path] | None,
+        typer.Option("--log", metavar="DIR", help="the same: a controller's metadata log directory; repeatable"),
+    ] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="the same: apply the plan")] = False,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="the same: go on although a given log holds what ZooKeeper lacks")
+    ] = False,
+    drop_orders: Annotated[
+        bool, typer.Option("--drop-orders", help="the same: delete orders below /admin that nobody shall carry out")
+    ] = False,
     url: Url = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """Go back to ZooKeeper. Exit: 1 it ended elsewhere, 5 not done yet, 4 refused, with every failed check."""
+    """Go back to ZooKeeper. Exit: 1 it ended elsewhere, 5 not done yet, 4 refused, with every condition that failed.
+
+    With --without-controllers: no service and no controller is needed, ZooKeeper is enough. Exit: 0, 2 refused.
+    """
+    if without_controllers != (zookeeper is not None):
+        raise typer.BadParameter("--without-controllers and -z are given together or not at all")
+    if zookeeper is not None:
+        from api.commands import clusters
+
+        consent = {"accept_loss": accept_loss, "drop_orders": drop_orders}
+        raise typer.Exit(clusters.rollback_without_controllers(zookeeper, logs or [], execute=execute, **consent))
+    if logs or execute or accept_loss or drop_orders:
+        raise typer.BadParameter("--log, --execute, --accept-loss and --drop-orders need --without-controllers")
     _step("rollback", migration, None, reason, expected_version, dry_run, None if no_wait else wait, url, as_json)
 
 
@@ -345,9 +351,9 @@ def delete(
 
 
 @app.command()
-def hold(migration: Number = None, reason: Reason = "", url: Url = LOCAL, as_json: AsJson = False) -> None:
+def pause(migration: Number = None, reason: Reason = "", url: Url = LOCAL, as_json: AsJson = False) -> None:
     """Let no step forward begin; undoing stays possible."""
-    _step("hold", migration, None, reason, None, False, 10.0, url, as_json)
+    _step("pause", migration, None, reason, None, False, 10.0, url, as_json)
 
 
 @app.command()
@@ -365,7 +371,7 @@ def audits(
     url: Url = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """Show audits, or ask for one. Exit: 1 when the one that was asked for is not green."""
+    """Show audits, or ask for one. Exit: 1 when the one that was asked for did not pass."""
     _ask(url, as_json, lambda client: client.audits(migration, ask=ask, engine=engine, wait_s=wait))
 
 

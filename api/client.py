@@ -4,7 +4,7 @@ In:   the service's address, what was asked for.
 Out:  text or one JSON document on standard output; an exit code: 0, 1 trouble, 4 refused by a gate or by the table,
 5 not done yet.
 Elsewhere: names and flags (cli.py), what the fields mean (models.py).
-A wish is followed until the loop has settled it, because the cluster may refuse what the last look allowed.
+An operation is followed until the loop has settled it, because the cluster may refuse what the last look allowed.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from migrator.findings.service import (
     NOT_IN_THIS_RELEASE,
     NOT_POSSIBLE_HERE,
     NOT_REMOVABLE,
+    OPERATION_PENDING,
     SERVICE_SILENT,
     VERSION_MOVED,
-    WISH_PENDING,
 )
 from state_machine.access import token_for
 
@@ -48,7 +48,7 @@ REFUSALS: Final = frozenset(
         NOT_POSSIBLE_HERE,
         NOT_REMOVABLE,
         VERSION_MOVED,
-        WISH_PENDING,
+        OPERATION_PENDING,
     )
 )
 CONNECT_TRIES: Final = 3
@@ -93,7 +93,7 @@ class Client:
         number = self._number(migration)
         found = self._get(f"/api/v1/migrations/{number}/gates")
         self._show(found, lambda: [line for edge in found["items"] for line in gate_lines(edge)])
-        forward = [edge for edge in found["items"] if edge["signal"] == "advance"]
+        forward = [edge for edge in found["items"] if edge["trigger"] == "advance"]
         return 0 if all(edge["holds"] for edge in forward) else REFUSED
 
     def step(
@@ -109,12 +109,12 @@ class Client:
         if dry_run:
             return self._show(answer, lambda: gate_lines(answer["edge"]))
         deadline = time.monotonic() + (wait_s or 0.0)
-        wish = answer["wish"] if wait_s is None else self._settled(answer, deadline)
-        phase = self._at_rest(number, deadline) if word in ENDS and wish["state"] == "done" else ""
+        operation = answer["operation"] if wait_s is None else self._settled(answer, deadline)
+        phase = self._at_rest(number, deadline) if word in ENDS and operation["state"] == "succeeded" else ""
         events = self._get(answer["event"])["items"]
-        document = {"wish": wish, "events": events, "phase": phase or None}
-        self._show(document, lambda: [*wish_lines(wish, events), *phase_lines(word, phase)])
-        return 0 if wait_s is None else outcome_code(word, wish, [each["to_phase"] for each in events], phase)
+        document = {"operation": operation, "events": events, "phase": phase or None}
+        self._show(document, lambda: [*operation_lines(operation, events), *phase_lines(word, phase)])
+        return 0 if wait_s is None else outcome_code(word, operation, [each["to_phase"] for each in events], phase)
 
     def change(self, migration: int | None, fields: dict[str, Any]) -> int:
         """Another inventory, in part."""
@@ -126,7 +126,7 @@ class Client:
         return self._show({"removed": migration}, lambda: [f"migration {migration} is removed"])
 
     def audits(self, migration: int | None, *, ask: bool, engine: str | None, wait_s: float) -> int:
-        """Show the audits; with `ask`, ask for one and wait for its end. 0 green, 1 not green."""
+        """Show the audits; with `ask`, ask for one and wait for its end. 0 passed, 1 not passed."""
         number = self._number(migration)
         if not ask:
             found = self._get(f"/api/v1/migrations/{number}/audits")
@@ -138,7 +138,7 @@ class Client:
             time.sleep(SETTLE_POLL_S)
             audit = self._get(f"/api/v1/audits/{audit['id']}")
         self._show(audit, lambda: audit_lines(audit))
-        return 0 if audit["green"] else TROUBLE
+        return 0 if audit["passed"] else TROUBLE
 
     def report(self, migration: int | None) -> int:
         found = self._get(f"/api/v1/migrations/{self._number(migration)}/report")
@@ -170,13 +170,13 @@ class Client:
             time.sleep(SETTLE_POLL_S)
 
     def _settled(self, accepted: dict[str, Any], deadline: float) -> dict[str, Any]:
-        wish: dict[str, Any] = accepted["wish"]
+        operation: dict[str, Any] = accepted["operation"]
         said = ""
-        while wish["state"] in ("recorded", "asked") and time.monotonic() < deadline:
-            said = _progress(f"{wish['wish']} is {wish['state']}", said)
+        while operation["state"] in ("recorded", "accepted") and time.monotonic() < deadline:
+            said = _progress(f"{operation['operation']} is {operation['state']}", said)
             time.sleep(SETTLE_POLL_S)
-            wish = self._get(accepted["link"])
-        return wish
+            operation = self._get(accepted["link"])
+        return operation
 
     def _get(self, path: str) -> dict[str, Any]:
         return self._request("GET", path)
@@ -197,14 +197,14 @@ class Client:
         return 0
 
 
-def outcome_code(word: str, wish: dict[str, Any], events: list[str], phase: str) -> int:
-    """events: the phases to which the wish led. phase: where the migration is now; empty when nobody looked."""
-    match wish["state"]:
+def outcome_code(word: str, operation: dict[str, Any], events: list[str], phase: str) -> int:
+    """events: the phases to which the operation led. phase: where the migration is now; empty when nobody looked."""
+    match operation["state"]:
         case "refused":
             return REFUSED
-        case "recorded" | "asked":
+        case "recorded" | "accepted":
             return NOT_DONE_YET
-        case "withdrawn":
+        case "cancelled":
             return TROUBLE
     if phase in MOVING:
         return NOT_DONE_YET
@@ -226,7 +226,7 @@ def phase_lines(word: str, phase: str) -> list[str]:
 
 
 def refused(error: Refused, *, as_json: bool) -> int:
-    """Print a problem: every failed check with its code, and what to do."""
+    """Print a problem: every condition that does not hold with its code, and what to do."""
     if as_json:
         print(json.dumps(error.problem))
     else:
@@ -239,14 +239,14 @@ def refused(error: Refused, *, as_json: bool) -> int:
 
 def problem_lines(problem: dict[str, Any]) -> list[str]:
     lines = [f"{problem['code']} {problem['detail']}"]
-    lines += [check_line(check) for check in problem["checks"]]
+    lines += [condition_line(each) for each in problem["conditions"]]
     lines += [f"  {each['says']} ({'.'.join(each['where'])})" for each in problem["errors"]]
     return [*lines, problem["remedy"]]
 
 
-def check_line(check: dict[str, Any]) -> str:
-    codes = f"  [{' '.join(check['codes'])}]" if check["codes"] and not check["holds"] else ""
-    return f"  {'yes' if check['holds'] else 'NO '}  {check['name']}: {check['seen']}{codes}"
+def condition_line(condition: dict[str, Any]) -> str:
+    codes = f"  [{' '.join(condition['codes'])}]" if condition["codes"] and condition["status"] != "True" else ""
+    return f"  {condition['status']:<7} {condition['name']}: {condition['message']}{codes}"
 
 
 def migration_line(line: dict[str, Any]) -> str:
@@ -259,15 +259,15 @@ def broker_line(broker: dict[str, Any]) -> str:
 
 def gate_lines(edge: dict[str, Any]) -> list[str]:
     state = "open" if edge["holds"] else "closed"
-    lines = [f"{edge['signal']} to {edge['to']} ({edge['by']}): {state}"]
-    lines += [check_line(check) for check in edge["checks"]]
+    lines = [f"{edge['trigger']} to {edge['to']} ({edge['by']}): {state}"]
+    lines += [condition_line(each) for each in edge["conditions"]]
     return [*lines, f"  {edge['command']}"] if edge["command"] else lines
 
 
-def wish_lines(wish: dict[str, Any], events: list[dict[str, Any]]) -> list[str]:
-    lines = [f"{wish['wish']}: {wish['state']} {wish['answer']}".rstrip()]
-    if wish["state"] == "refused" and wish["verdict"] is not None:
-        lines += [check_line(check) for check in wish["verdict"]["checks"] if not check["holds"]]
+def operation_lines(operation: dict[str, Any], events: list[dict[str, Any]]) -> list[str]:
+    lines = [f"{operation['operation']}: {operation['state']} {operation['answer']}".rstrip()]
+    if operation["state"] == "refused" and operation["verdict"] is not None:
+        lines += [condition_line(each) for each in operation["verdict"]["conditions"] if each["status"] != "True"]
     return lines + [event_line(event) for event in events]
 
 
@@ -277,20 +277,22 @@ def event_line(event: dict[str, Any]) -> str:
 
 
 def status_lines(view: dict[str, Any]) -> list[str]:
-    now, ruler, undo = view["now"], view["ruler"], view["undo"]
-    since = "" if ruler["since"] is None else f", for {span(now - ruler['since'])}"
+    now, active_controller, undo = view["now"], view["active_controller"], view["undo"]
+    since = "" if active_controller["since"] is None else f", for {span(now - active_controller['since'])}"
     without = view["without_controller_s"]
     gap = "" if not view["last_gap_s"] else f"; last gap seen {view['last_gap_s']} s"
     window = "none yet" if view["last_window_ms"] is None else f"{view['last_window_ms']} ms"
     lines = [
         f"{view['name']}  {view['phase']} for {span(now - view['since'])}  (version {view['version']})",
         f"  {view['waiting']}",
-        f"controller  {ruler['says']}{since}",
+        f"controller  {active_controller['says']}{since}",
         f"without controller  {span(without) if without else 'not now'}; last window {window}{gap}",
     ]
-    lines += [f"held  {view['held']}"] if view["held"] else []
+    lines += [f"paused  {view['paused']}"] if view["paused"] else []
     lines += [
-        f"BLOCKED  {check['name']}: {check['seen']}" for check in view["standing"]["checks"] if not check["holds"]
+        f"BLOCKED  {each['name']}: {each['message']}"
+        for each in view["standing"]["conditions"]
+        if each["status"] != "True"
     ]
     lines += [
         f"controller {each['node_id']}  {'driver=' + each['driver'] if each['driver'] else each['problem']}"
@@ -303,7 +305,7 @@ def status_lines(view: dict[str, Any]) -> list[str]:
     lines += [divergence_line(view["dual_write"])] if view["dual_write"] else []
     lines += [audit_line(view["audit_schedule"], now)] if view["audit_schedule"] else []
     lines += [line for group in view["finding_groups"] for line in group_lines(group)]
-    lines += [f"looked  {span(now - view['looked_at'])} ago"] if view["looked_at"] else ["looked  not yet"]
+    lines += [f"observed  {span(now - view['observed_at'])} ago"] if view["observed_at"] else ["observed  not yet"]
     return [*lines, f"undo from here  {undo['command'] or dash(None)}: {undo['does']}; lost: {undo['lost']}"]
 
 
@@ -322,26 +324,28 @@ def denial_line(node: int, denial: dict[str, Any], now: float) -> str:
     )
 
 
-def divergence_line(seen: dict[str, Any]) -> str:
-    oldest = f", the oldest for {span(seen['behind_ms'] / 1000)}" if seen["behind_ms"] else ""
-    blocking = f"; changes refused for {span(seen['blocking_ms'] / 1000)}" if seen["blocking_ms"] else ""
-    return f"ZooKeeper lacks  {dash(seen['lag_records'])} records{oldest}: {seen['divergence']}{blocking}"
+def divergence_line(observed: dict[str, Any]) -> str:
+    oldest = f", the oldest for {span(observed['behind_ms'] / 1000)}" if observed["behind_ms"] else ""
+    blocking = f"; changes refused for {span(observed['blocking_ms'] / 1000)}" if observed["blocking_ms"] else ""
+    return f"ZooKeeper lacks  {dash(observed['lag_records'])} records{oldest}: {observed['divergence']}{blocking}"
 
 
-def audit_line(seen: dict[str, Any], now: float) -> str:
+def audit_line(observed: dict[str, Any], now: float) -> str:
     """The audits of dual-write in one line of the status."""
-    if not seen["every_s"]:
+    if not observed["every_s"]:
         return "audits  off: `audit_every_s` is 0"
     last = "none has finished yet"
-    if seen["last"] is not None:
-        ago = span(now - seen["finished_at"])
-        last = f"audit {seen['last']} {seen['result']} {ago} ago, {seen['differences']} different"
-    due = "now" if seen["next_at"] is None or seen["next_at"] <= now else f"in {span(seen['next_at'] - now)}"
+    if observed["last"] is not None:
+        ago = span(now - observed["finished_at"])
+        last = f"audit {observed['last']} {observed['result']} {ago} ago, {observed['differences']} different"
+    due = (
+        "now" if observed["next_at"] is None or observed["next_at"] <= now else f"in {span(observed['next_at'] - now)}"
+    )
     return f"audits  {last}; the next one {due}"
 
 
 def audit_lines(audit: dict[str, Any]) -> list[str]:
-    state = {True: "green", False: "NOT GREEN", None: audit["state"]}[audit["green"]]
+    state = {True: "passed", False: "NOT PASSED", None: audit["state"]}[audit["passed"]]
     lines = [f"{audit['id']:>3}  {audit['purpose']} by {audit['engine']}: {state} {audit['problem']}".rstrip()]
     counts = ("compared", "equal", "expected", "different", "not_read")
     for family in audit["families"]:

@@ -35,7 +35,7 @@ class Request(BaseModel):
 
 class ControllerIn(Request):
     node_id: NodeId = Field(description="node.id of this controller")
-    properties: FilePath = Field(description="its properties file, with zk2kraft.gates=hold")
+    properties: FilePath = Field(description="its properties file, with zk2kraft.gates=pause")
     data: FilePath = Field(description="its metadata log directory, formatted")
 
 
@@ -110,7 +110,7 @@ class ChangeIn(Request):
 
 
 class ActionIn(Request):
-    """A wish. All fields may be left out; the more is said, the less can be misunderstood."""
+    """An operation. All fields may be left out; the more is said, the less can be misunderstood."""
 
     to: Phase | None = Field(
         default=None, description="where you expect to arrive; refused when the step leads elsewhere"
@@ -130,16 +130,16 @@ class AuditIn(Request):
 # --- answers ----------------------------------------------------------------------------------------------
 
 
-class CheckView(BaseModel):
+class ConditionView(BaseModel):
     name: str = Field(description="what has to hold")
-    holds: bool = Field(description="whether it does")
-    seen: str = Field(description="what was seen")
+    status: Literal["True", "False", "Unknown"] = Field(description="whether it holds now")
+    message: str = Field(description="what is true now")
     codes: list[str] = Field(description="findings behind a failure; each has a page in runbooks/")
 
 
 class VerdictView(BaseModel):
-    holds: bool = Field(description="whether every check holds")
-    checks: list[CheckView] = Field(description="every condition, with what was seen")
+    holds: bool = Field(description="whether every condition holds")
+    conditions: list[ConditionView] = Field(description="every condition, with its message")
 
 
 class Problem(BaseModel):
@@ -153,17 +153,17 @@ class Problem(BaseModel):
     code: str = Field(description="the finding's code")
     remedy: str = Field(description="what to do")
     runbook: str = Field(description="its page")
-    checks: list[CheckView] = Field(default=[], description="every check that failed")
+    conditions: list[ConditionView] = Field(default=[], description="every condition that does not hold")
     possible: list[str] = Field(default=[], description="what may be asked for instead")
     errors: list[dict[str, Any]] = Field(default=[], description="what was wrong with the request, field by field")
 
 
 class EdgeView(BaseModel):
-    signal: str = Field(description="the step, in the words of the command line")
+    trigger: str = Field(description="the step, in the words of the command line")
     by: Literal["a person", "the service", "the driver"] = Field(description="who lets it happen")
     to: Phase = Field(description="where it leads")
     holds: bool = Field(description="whether its gate is open")
-    checks: list[CheckView] = Field(description="every condition of its gate, with what was seen")
+    conditions: list[ConditionView] = Field(description="every condition of its gate, with its message")
     command: str = Field(description="what a person types; empty when nobody has to")
 
 
@@ -174,7 +174,7 @@ class StepView(BaseModel):
     note: str = Field(description="why it was entered, or why nothing happens now")
 
 
-class RulerView(BaseModel):
+class ActiveControllerView(BaseModel):
     kind: str = Field(description="who holds /controller in ZooKeeper")
     node_id: int | None = Field(description="its node id")
     since: float | None = Field(description="since when, by its own word")
@@ -193,7 +193,7 @@ class BrokerView(BaseModel):
     metadata_version: list[int] | None = Field(description="lowest and highest level that it supports")
     listeners: list[str] = Field(description="where it listens")
     log_dirs: int | None = Field(description="number of log directories")
-    told: bool | None = Field(description="it answered the full send of its present epoch")
+    updated: bool | None = Field(description="it acknowledged the full update of its present epoch")
     requests_waiting: int | None = Field(description="requests of ours that it has not answered")
     problem: str = Field(description="what keeps it from being ready; empty when nothing does")
     note: str = Field(description="host and note of the inventory")
@@ -245,7 +245,7 @@ class FamilyView(BaseModel):
     equal: int = Field(description="the same on both sides")
     expected: int = Field(description="different by a named rule")
     different: int = Field(description="different without one")
-    not_read: int = Field(description="could not be read; never green")
+    not_read: int = Field(description="could not be read; never passed")
 
 
 class AuditView(BaseModel):
@@ -256,7 +256,8 @@ class AuditView(BaseModel):
     )
     engine: Engine = Field(description="which engine compared")
     state: Literal["asked", "running", "done", "failed", "stopped"] = Field(description="how far it is")
-    green: bool | None = Field(description="both sides say the same, and all was read; none while it is not done")
+    result: Literal["passed", "diverged", "incomplete"] | None = Field(description="none while it has not ended")
+    passed: bool | None = Field(description="both sides are equal and all was read; none while it has not ended")
     who: str = Field(description="who asked for it")
     asked_at: float = Field(description="when it was asked for")
     finished_at: float | None = Field(description="when it ended")
@@ -298,7 +299,7 @@ class EventView(BaseModel):
     version: int = Field(description="version of the migration after it")
     from_phase: Phase = Field(description="phase before")
     to_phase: Phase = Field(description="phase after")
-    signal: str = Field(description="what moved it")
+    trigger: str = Field(description="what moved it")
     who: str = Field(description="a person, the service, or the driver")
     reason: str = Field(description="in words")
     at: float = Field(description="when it happened; for a driver's step by the driver's clock")
@@ -307,16 +308,18 @@ class EventView(BaseModel):
     verdict: VerdictView = Field(description="what its gate saw")
 
 
-class WishView(BaseModel):
-    id: int = Field(description="number of the wish")
-    wish: str = Field(description="in the words of the command line")
+class OperationView(BaseModel):
+    id: int = Field(description="number of the operation")
+    operation: str = Field(description="in the words of the command line")
     to: Phase | None = Field(description="where the asker expected to arrive")
     who: str = Field(description="who asked")
     reason: str = Field(description="why")
     at: float = Field(description="when")
-    state: Literal["recorded", "asked", "done", "refused", "withdrawn"] = Field(description="what became of it")
+    state: Literal["recorded", "accepted", "succeeded", "refused", "expired", "cancelled"] = Field(
+        description="what became of it"
+    )
     answer: str = Field(description="in words")
-    settled_at: float | None = Field(description="when that was settled")
+    ended_at: float | None = Field(description="when that was settled")
     verdict: VerdictView | None = Field(description="what its gate saw when the loop looked")
 
 
@@ -362,10 +365,10 @@ class MigrationView(BaseModel):
     phase: Phase = Field(description="where the migration is")
     since: float = Field(description="since when")
     waiting: str = Field(description="why nothing happens now, or what is happening")
-    held: str | None = Field(description="who holds steps forward, and why; none when nobody does")
-    looked_at: float | None = Field(description="when the cluster was last looked at")
+    paused: str | None = Field(description="who holds steps forward, and why; none when nobody does")
+    observed_at: float | None = Field(description="when the cluster was last looked at")
     now: float = Field(description="when this was put together")
-    ruler: RulerView = Field(description="who is controller of the cluster")
+    active_controller: ActiveControllerView = Field(description="who is controller of the cluster")
     without_controller_s: float = Field(description="seconds without a controller up to now; 0 while there is one")
     last_window_ms: int | None = Field(description="the last window that a driver measured, from its claim to the end")
     last_gap_s: float | None = Field(description="the last stretch in which looks found nobody to rule")
@@ -381,7 +384,7 @@ class MigrationView(BaseModel):
     audits: list[AuditView] = Field(description="the last audits, newest first")
     audit_schedule: AuditScheduleView | None = Field(description="audits by a schedule; none outside dual-write")
     events: list[EventView] = Field(description="every transition, oldest first")
-    wishes: list[WishView] = Field(description="what people asked for, newest first")
+    operations: list[OperationView] = Field(description="what people asked for, newest first")
     backups: list[str] = Field(description="ZooKeeper exports taken before a claim")
     zookeeper: str = Field(description="connect string")
     bootstrap_servers: str = Field(description="addresses of brokers")
@@ -402,17 +405,17 @@ class MigrationLine(BaseModel):
 
 
 class Accepted(BaseModel):
-    """A wish was recorded; the loop looks at it within a moment."""
+    """An operation was recorded; the loop looks at it within a moment."""
 
-    wish: WishView = Field(description="the wish, as it is now")
-    link: str = Field(description="address of the wish; ask it until its state is done or refused")
+    operation: OperationView = Field(description="the operation, as it is now")
+    link: str = Field(description="address of the operation; ask it until its state is done or refused")
     event: str = Field(description="address of the history rows that come of it")
 
 
 class DryRun(BaseModel):
     """The gate is open; nothing was recorded."""
 
-    edge: EdgeView = Field(description="the step, with every check")
+    edge: EdgeView = Field(description="the step, with every condition")
     version: int = Field(description="version of the migration")
 
 
@@ -424,7 +427,7 @@ class Report(BaseModel):
     takeover_s: float | None = Field(description="from entering TAKEOVER to DUAL_WRITE, by the driver's clock")
     phases: list[dict[str, Any]] = Field(description="seconds spent in each phase, in order")
     audits: list[AuditView] = Field(description="all audits that were kept")
-    not_verified: list[str] = Field(description="what nobody looked at, or what did not end green")
+    not_verified: list[str] = Field(description="what nobody looked at, or what did not end passed")
 
 
 class Page(BaseModel, Generic[Item]):

@@ -53,10 +53,10 @@ def _takeover_s(view: MigrationView) -> float | None:
 
 
 def _not_verified(view: MigrationView, kept: list[AuditView]) -> list[str]:
-    """Never left out, so that nobody takes silence for a green light."""
-    found = [f"{check.name}: {check.seen}" for check in view.standing.checks if not check.holds]
-    found += [f"audit {each.id} ({each.purpose}) is not green" for each in kept if each.green is False]
-    if view.phase not in BEFORE_TAKEOVER and not any(each.green and each.purpose == "demand" for each in kept):
+    """Never left out, so that nobody takes silence for a passed light."""
+    found = [f"{check.name}: {check.message}" for check in view.standing.conditions if check.status != "True"]
+    found += [f"audit {each.id} ({each.purpose}) did not pass" for each in kept if each.passed is False]
+    if view.phase not in BEFORE_TAKEOVER and not any(each.passed and each.purpose == "demand" for each in kept):
         found.append("no audit was asked for since the takeover; the driver's own was made before its commit")
     if view.undo.command:
         found.append(f"the way back from here was not tried: {view.undo.command}")

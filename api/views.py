@@ -13,10 +13,11 @@ from typing import Any, Final
 import msgspec
 
 from api.models import (
+    ActiveControllerView,
     AuditScheduleView,
     AuditView,
     BrokerView,
-    CheckView,
+    ConditionView,
     ControllerView,
     DenialView,
     DualWriteView,
@@ -27,46 +28,46 @@ from api.models import (
     FindingView,
     MigrationLine,
     MigrationView,
-    RulerView,
+    OperationView,
     StepView,
     UndoView,
     VerdictView,
-    WishView,
 )
 from migrator.findings.finding import Occurrence
 from migrator.model.verdict import Verdict
-from state_machine.audits.audit_rows import audits
-from state_machine.clusters.observe import Observation, ZooKeeperSeen
+from state_machine.audits.audit_rows import audits, result_of
+from state_machine.clusters.observe import Observation, ZooKeeperObservation
 from state_machine.evidence import brokers_seen, evidence
-from state_machine.looks import Group, backups, finding_groups, findings, nodes
-from state_machine.policy.gates import BrokerSeen, Evidence, Holder, standing
+from state_machine.observations import Group, backups, finding_groups, findings, nodes
+from state_machine.policy.audit_observations import PASSED
+from state_machine.policy.gates import BrokerObservation, Evidence, Holder, standing
 from state_machine.policy.phases import (
     CHANGE,
-    HOLD,
     LATER,
     NOT_YET,
+    PAUSE,
     PEOPLE,
     RESUME,
     ROAD,
     Edge,
     Phase,
-    Signal,
+    Trigger,
     next_edges,
 )
 from state_machine.policy.undo import UNDO
 from state_machine.store import Snapshot, Store
-from state_machine.tables import AuditRun, FindingRow, Migration, PhaseEvent, Wish
+from state_machine.tables import AuditRun, FindingRow, Migration, Operation, PhaseEvent
 
 AUDITS_SHOWN: Final = 8
 FINDINGS_SHOWN: Final = 3
 """Of one code, as `zk2kraft check` prints them."""
-WISHES_SHOWN: Final = 20
-SERVICE_SIGNALS: Final = (Signal.QUORUM_FORMED, Signal.BROKERS_JOINED, Signal.RELEASED, Signal.ADOPTED)
+OPERATIONS_SHOWN: Final = 20
+SERVICE_SIGNALS: Final = (Trigger.QUORUM_FORMED, Trigger.BROKERS_JOINED, Trigger.FOUND_ROLLED_BACK, Trigger.ADOPTED)
 WITHOUT_CONTROLLERS: Final = (Phase.CREATED, Phase.PREFLIGHT, Phase.ROLLED_BACK)
 """Here none of ours has to run."""
 WORDS: Final = {
-    **{signal.value: word for signal, word in PEOPLE.items()},
-    HOLD: "hold",
+    **{trigger.value: word for trigger, word in PEOPLE.items()},
+    PAUSE: "pause",
     RESUME: "resume",
     CHANGE: "change",
 }
@@ -75,7 +76,7 @@ WORDS: Final = {
 def migration_view(store: Store, migration_id: int, now: float) -> MigrationView:
     """Raises Z2K-4004."""
     snapshot = store.snapshot(migration_id)
-    seen = evidence(snapshot, now)
+    observed = evidence(snapshot, now)
     events = store.events(migration_id)
     row = snapshot.migration
     return MigrationView(
@@ -85,16 +86,16 @@ def migration_view(store: Store, migration_id: int, now: float) -> MigrationView
         phase=snapshot.phase,
         since=row.since,
         waiting=row.waiting,
-        held=row.held,
-        looked_at=None if snapshot.observation is None else snapshot.observation.at,
+        paused=row.paused,
+        observed_at=None if snapshot.observation is None else snapshot.observation.at,
         now=now,
-        ruler=ruler_view(snapshot.observation),
+        active_controller=active_controller_view(snapshot.observation),
         without_controller_s=without_controller_s(snapshot.observation, now),
         last_window_ms=None if snapshot.observation is None else snapshot.observation.window_ms,
         last_gap_s=None if snapshot.observation is None else snapshot.observation.gap_s,
-        standing=verdict_view(standing_of(snapshot, seen)),
+        standing=verdict_view(standing_of(snapshot, observed)),
         steps=steps_view(snapshot, events),
-        gates=gates_view(snapshot, seen),
+        gates=gates_view(snapshot, observed),
         undo=UndoView(**msgspec.to_builtins(UNDO[snapshot.phase])),
         brokers=broker_views(store, snapshot, now),
         quorum=controller_views(snapshot),
@@ -102,9 +103,9 @@ def migration_view(store: Store, migration_id: int, now: float) -> MigrationView
         findings=[finding_view(each) for each in findings(store, migration_id, only_open=True)],
         finding_groups=[group_view(row.id, each) for each in finding_groups(store, migration_id, FINDINGS_SHOWN)],
         audits=[audit_view(each) for each in audits(store, migration_id, limit=AUDITS_SHOWN)],
-        audit_schedule=audit_schedule_view(snapshot, seen),
+        audit_schedule=audit_schedule_view(snapshot, observed),
         events=[event_view(each) for each in events],
-        wishes=[wish_view(each) for each in store.wishes(migration_id, WISHES_SHOWN)],
+        operations=[operation_view(each) for each in store.operations(migration_id, OPERATIONS_SHOWN)],
         backups=[each.file for each in backups(store, migration_id)],
         zookeeper=snapshot.inventory.zookeeper,
         bootstrap_servers=snapshot.inventory.bootstrap_servers,
@@ -136,43 +137,43 @@ def links(migration_id: int) -> dict[str, str]:
 
 
 def verdict_view(verdict: Verdict) -> VerdictView:
-    return VerdictView(holds=verdict.holds, checks=[check_view(msgspec.to_builtins(each)) for each in verdict.checks])
+    return VerdictView(holds=verdict.holds, conditions=[condition_view(each.as_json()) for each in verdict.conditions])
 
 
-def check_view(check: dict[str, Any]) -> CheckView:
-    return CheckView(name=check["name"], holds=check["holds"], seen=check["seen"], codes=list(check.get("codes", ())))
+def condition_view(condition: dict[str, Any]) -> ConditionView:
+    return ConditionView.model_validate(condition)
 
 
-def edge_view(snapshot: Snapshot, signal: Signal, edge: Edge, seen: Evidence) -> EdgeView:
-    verdict = edge.gate(seen)
-    person = signal in PEOPLE
-    where = f" --to {edge.to}" if signal is Signal.ADVANCE else ""
-    command = f"zk2kraft {PEOPLE[signal]} --migration {snapshot.id}{where}" if person else ""
+def edge_view(snapshot: Snapshot, trigger: Trigger, edge: Edge, observed: Evidence) -> EdgeView:
+    verdict = edge.gate(observed)
+    person = trigger in PEOPLE
+    where = f" --to {edge.to}" if trigger is Trigger.ADVANCE else ""
+    command = f"zk2kraft {PEOPLE[trigger]} --migration {snapshot.id}{where}" if person else ""
     return EdgeView(
-        signal=PEOPLE.get(signal, signal.value.lower().replace("_", " ")),
-        by="a person" if person else "the service" if signal in SERVICE_SIGNALS else "the driver",
+        trigger=PEOPLE.get(trigger, trigger.value.lower().replace("_", " ")),
+        by="a person" if person else "the service" if trigger in SERVICE_SIGNALS else "the driver",
         to=edge.to,
         holds=verdict.holds,
-        checks=verdict_view(verdict).checks,
+        conditions=verdict_view(verdict).conditions,
         command=command,
     )
 
 
-def gates_view(snapshot: Snapshot, seen: Evidence) -> list[EdgeView]:
+def gates_view(snapshot: Snapshot, observed: Evidence) -> list[EdgeView]:
     """Steps of people first."""
     edges = next_edges(snapshot.phase).items()
-    views = [edge_view(snapshot, signal, edge, seen) for signal, edge in edges]
+    views = [edge_view(snapshot, trigger, edge, observed) for trigger, edge in edges]
     if snapshot.phase in NOT_YET:
-        views.append(edge_view(snapshot, Signal.ADVANCE, NOT_YET[snapshot.phase], seen))
+        views.append(edge_view(snapshot, Trigger.ADVANCE, NOT_YET[snapshot.phase], observed))
     return sorted(views, key=lambda view: view.by != "a person")
 
 
-def standing_of(snapshot: Snapshot, seen: Evidence) -> Verdict:
+def standing_of(snapshot: Snapshot, observed: Evidence) -> Verdict:
     """Before QUORUM and after the way back no controller of ours has to answer."""
-    verdict = standing(seen)
+    verdict = standing(observed)
     if snapshot.phase not in WITHOUT_CONTROLLERS:
         return verdict
-    return Verdict(tuple(check for check in verdict.checks if check.name != "every controller answers"))
+    return Verdict(tuple(each for each in verdict.conditions if each.name != "every controller answers"))
 
 
 def steps_view(snapshot: Snapshot, events: list[PhaseEvent]) -> list[StepView]:
@@ -206,27 +207,27 @@ def _step(phase: Phase, distance: int, event: PhaseEvent | None, snapshot: Snaps
 # --- the cluster ------------------------------------------------------------------------------------------
 
 
-def ruler_view(look: Observation | None) -> RulerView:
-    seen = ZooKeeperSeen() if look is None else look.zookeeper
-    return RulerView(
-        kind=seen.holder,
-        node_id=seen.holder_id,
-        since=None if seen.holder_since_ms is None else seen.holder_since_ms / 1000,
-        controller_epoch=seen.controller_epoch,
-        kraft_epoch=seen.kraft_epoch,
-        says=_who_rules(seen, look),
+def active_controller_view(look: Observation | None) -> ActiveControllerView:
+    observed = ZooKeeperObservation() if look is None else look.zookeeper
+    return ActiveControllerView(
+        kind=observed.holder,
+        node_id=observed.holder_id,
+        since=None if observed.holder_since_ms is None else observed.holder_since_ms / 1000,
+        controller_epoch=observed.controller_epoch,
+        kraft_epoch=observed.kraft_epoch,
+        says=_who_rules(observed, look),
     )
 
 
-def _who_rules(seen: ZooKeeperSeen, look: Observation | None) -> str:
-    match seen.holder:
+def _who_rules(observed: ZooKeeperObservation, look: Observation | None) -> str:
+    match observed.holder:
         case Holder.ZOOKEEPER_BROKER:
-            return f"broker {seen.holder_id} (ZooKeeper mode)"
+            return f"broker {observed.holder_id} (ZooKeeper mode)"
         case Holder.OURS:
-            silent = look is not None and seen.holder_id in look.silent()
-            return f"controller {seen.holder_id} (ours, KRaft)" + (", which does not answer" if silent else "")
+            silent = look is not None and observed.holder_id in look.silent()
+            return f"controller {observed.holder_id} (ours, KRaft)" + (", which does not answer" if silent else "")
         case Holder.ANOTHER:
-            return f"KRaft controller {seen.holder_id} of another quorum"
+            return f"KRaft controller {observed.holder_id} of another quorum"
         case Holder.NOBODY:
             return "nobody"
         case Holder.UNKNOWN:
@@ -251,31 +252,31 @@ def broker_views(store: Store, snapshot: Snapshot, now: float) -> list[BrokerVie
     known = {row.node_id: row for row in nodes(store, snapshot.id, "broker")}
     notes = {each.id: " ".join(filter(None, (each.host, each.note))) for each in snapshot.inventory.brokers}
     found = []
-    for seen in brokers_seen(snapshot):
-        row = known.get(seen.id)
-        told = row.document if row is not None and seen.registered is not False else {}
-        problem = told.get("problem") if seen.registered else None
-        if seen.registered is None and row is not None:
-            problem = f"{seen.why_unfit}; last seen {now - (row.seen_at or now):.0f} s ago"
+    for observed in brokers_seen(snapshot):
+        row = known.get(observed.id)
+        reported = row.document if row is not None and observed.registered is not False else {}
+        problem = reported.get("problem") if observed.registered else None
+        if observed.registered is None and row is not None:
+            problem = f"{observed.why_unfit}; last seen {now - (row.seen_at or now):.0f} s ago"
         expected = snapshot.phase not in WITHOUT_CONTROLLERS
-        problem = (problem or seen.why_unfit) if expected else ""
-        found.append(_broker(seen, told, problem, notes.get(seen.id, "")))
+        problem = (problem or observed.why_unfit) if expected else ""
+        found.append(_broker(observed, reported, problem, notes.get(observed.id, "")))
     return found
 
 
-def _broker(seen: BrokerSeen, told: dict[str, Any], problem: str, note: str) -> BrokerView:
+def _broker(observed: BrokerObservation, reported: dict[str, Any], problem: str, note: str) -> BrokerView:
     return BrokerView(
-        id=seen.id,
-        registered=seen.registered,
-        mode=told.get("mode", "ZooKeeper"),
-        epoch=told.get("epoch"),
-        fenced=told.get("fenced"),
-        heartbeat_age_ms=told.get("heartbeat_age_ms"),
-        metadata_version=told.get("metadata_version"),
-        listeners=told.get("listeners", []),
-        log_dirs=told.get("log_dirs"),
-        told=told.get("told"),
-        requests_waiting=told.get("requests_waiting"),
+        id=observed.id,
+        registered=observed.registered,
+        mode=reported.get("mode", "ZooKeeper"),
+        epoch=reported.get("epoch"),
+        fenced=reported.get("fenced"),
+        heartbeat_age_ms=reported.get("heartbeat_age_ms"),
+        metadata_version=reported.get("metadata_version"),
+        listeners=reported.get("listeners", []),
+        log_dirs=reported.get("log_dirs"),
+        updated=reported.get("updated"),
+        requests_waiting=reported.get("requests_waiting"),
         problem=problem,
         note=note,
     )
@@ -283,10 +284,10 @@ def _broker(seen: BrokerSeen, told: dict[str, Any], problem: str, note: str) -> 
 
 def controller_views(snapshot: Snapshot) -> list[ControllerView]:
     look = snapshot.observation
-    seen = {} if look is None else {each.node_id: each for each in look.controllers}
+    observed = {} if look is None else {each.node_id: each for each in look.controllers}
     found = []
     for entry in snapshot.inventory.controllers:
-        controller, process = seen.get(entry.node_id), snapshot.processes.get(entry.node_id)
+        controller, process = observed.get(entry.node_id), snapshot.processes.get(entry.node_id)
         status = None if controller is None else controller.status
         quorum = {} if status is None else status["quorum"]
         driver = None if controller is None else controller.driver
@@ -314,35 +315,35 @@ def dual_write_view(look: Observation | None) -> DualWriteView | None:
     status = None if look is None or look.answering is None else look.answering.status
     if status is None or status["log"]["migration"] != "MIGRATION":
         return None
-    seen = status["dual_write"]
+    observed = status["dual_write"]
     return DualWriteView(
-        offset=seen["offset"],
+        offset=observed["offset"],
         log_offset=status["log"]["offset"],
-        lag_records=seen["lag_records"],
-        behind_ms=seen["behind_ms"],
-        blocking_ms=seen["blocking_ms"],
-        divergence=seen["divergence"],
-        lag_ms=seen["lag_ms"],
-        multis_waiting=seen["multis_waiting"],
-        reconciled_writes=seen["reconciled_writes"],
+        lag_records=observed["lag_records"],
+        behind_ms=observed["behind_ms"],
+        blocking_ms=observed["blocking_ms"],
+        divergence=observed["divergence"],
+        lag_ms=observed["lag_ms"],
+        multis_waiting=observed["multis_waiting"],
+        reconciled_writes=observed["reconciled_writes"],
     )
 
 
-def audit_schedule_view(snapshot: Snapshot, seen: Evidence) -> AuditScheduleView | None:
-    if seen.audits is None:
+def audit_schedule_view(snapshot: Snapshot, observed: Evidence) -> AuditScheduleView | None:
+    if observed.audits is None:
         return None
     last = snapshot.dual_write_audits[0] if snapshot.dual_write_audits else None
     return AuditScheduleView.model_validate(
         {
-            "every_s": seen.audits.every_s,
+            "every_s": observed.audits.every_s,
             "next_at": None if snapshot.audit_plan is None else snapshot.audit_plan.next_at,
             "last": None if last is None else last.id,
-            "result": None if seen.audits.last is None else seen.audits.last.result,
+            "result": None if observed.audits.last is None else observed.audits.last.result,
             "finished_at": None if last is None else last.finished_at,
-            "differences": None if seen.audits.last is None else seen.audits.last.different,
+            "differences": None if observed.audits.last is None else observed.audits.last.different,
             "passed_at": snapshot.audit_passed_at,
-            "diverged_twice": bool(seen.audits.diverged),
-            "overdue": seen.audits.overdue_since is not None,
+            "diverged_twice": bool(observed.audits.diverged),
+            "overdue": observed.audits.overdue_since is not None,
         }
     )
 
@@ -351,7 +352,8 @@ def audit_schedule_view(snapshot: Snapshot, seen: Evidence) -> AuditScheduleView
 
 
 def audit_view(run: AuditRun) -> AuditView:
-    green = None if run.state in ("asked", "running", "stopped") else run.state == "done" and run.same is True
+    ended = run.state not in ("asked", "running", "stopped")
+    result = result_of(run) if ended else None
     return AuditView.model_validate(
         {
             "id": run.id,
@@ -359,7 +361,8 @@ def audit_view(run: AuditRun) -> AuditView:
             "purpose": run.purpose,
             "engine": run.engine,
             "state": run.state,
-            "green": green,
+            "result": result,
+            "passed": None if result is None else result == PASSED,
             "who": run.who,
             "asked_at": run.asked_at,
             "finished_at": run.finished_at,
@@ -379,7 +382,7 @@ def event_view(event: PhaseEvent) -> EventView:
         version=event.version,
         from_phase=Phase(event.from_phase),
         to_phase=Phase(event.to_phase),
-        signal=PEOPLE.get(Signal(event.signal), event.signal.lower().replace("_", " ")),
+        trigger=PEOPLE.get(Trigger(event.trigger), event.trigger.lower().replace("_", " ")),
         who=event.who,
         reason=event.reason,
         at=event.at,
@@ -389,19 +392,19 @@ def event_view(event: PhaseEvent) -> EventView:
     )
 
 
-def wish_view(wish: Wish) -> WishView:
-    return WishView.model_validate(
+def operation_view(operation: Operation) -> OperationView:
+    return OperationView.model_validate(
         {
-            "id": wish.id,
-            "wish": WORDS[wish.name],
-            "to": wish.to_phase,
-            "who": wish.who,
-            "reason": wish.reason,
-            "at": wish.at,
-            "state": wish.state,
-            "answer": wish.answer,
-            "settled_at": wish.settled_at,
-            "verdict": None if wish.verdict is None else _stored(wish.verdict),
+            "id": operation.id,
+            "operation": WORDS[operation.name],
+            "to": operation.to_phase,
+            "who": operation.who,
+            "reason": operation.reason,
+            "at": operation.at,
+            "state": operation.state,
+            "answer": operation.answer,
+            "ended_at": operation.ended_at,
+            "verdict": None if operation.verdict is None else _stored(operation.verdict),
         }
     )
 
@@ -437,4 +440,4 @@ def group_view(migration_id: int, group: Group) -> FindingGroupView:
 
 
 def _stored(verdict: dict[str, Any]) -> VerdictView:
-    return VerdictView(holds=verdict["holds"], checks=[check_view(each) for each in verdict["checks"]])
+    return VerdictView(holds=verdict["holds"], conditions=[condition_view(each) for each in verdict["conditions"]])

@@ -2,7 +2,7 @@
 
 In:   a fresh snapshot with its evidence.
 Out:  controllers started or stopped, inspections begun, a step taken that needs nobody; and why nothing more happens.
-Elsewhere: what people ask for (wishes.py), what drivers did (driver_history.py), looking (observe.py).
+Elsewhere: what people ask for (operations.py), what drivers did (driver_history.py), looking (observe.py).
 Rules: every act can be repeated at any moment. Undoing is never held; starting again a controller that died is no
 step forward.
 """
@@ -20,8 +20,7 @@ from state_machine.audits import audit_rows
 from state_machine.audits.audit_schedule import AuditSchedule, schedule_findings
 from state_machine.audits.inspections import Inspections
 from state_machine.clusters.control import ControlPort
-from state_machine.keeper import Keeper
-from state_machine.looks import Outcome
+from state_machine.observations import Outcome
 from state_machine.policy.gates import (
     NOTHING_CLAIMED,
     Evidence,
@@ -31,16 +30,17 @@ from state_machine.policy.gates import (
     leads_without_claim,
     ours_may_rule,
     worth_rehearsing,
-    zookeeper_rules,
+    zookeeper_is_controller,
 )
-from state_machine.policy.phases import TRANSITIONS, Ask, Phase, Signal
+from state_machine.policy.phases import TRANSITIONS, DriverOperation, Phase, Trigger
 from state_machine.policy.rivals import Rival
 from state_machine.settings import Settings
 from state_machine.store import Snapshot, Store
+from state_machine.supervisor import Supervisor
 from state_machine.transition import SERVICE, Source, Step, take
 
 AGAIN_S: Final = 20.0
-"""Pause before an inspection that was not green is repeated."""
+"""Pause before an inspection that was not passed is repeated."""
 
 
 ONLY_IN: Final = {SCHEDULE: Phase.DUAL_WRITE, CONFIRMATION: Phase.READY}
@@ -54,7 +54,7 @@ class Acts:
         self,
         store: Store,
         control: ControlPort,
-        keeper: Keeper,
+        supervisor: Supervisor,
         inspections: Inspections,
         settings: Settings,
         clock: Callable[[], float] = time.time,
@@ -62,7 +62,7 @@ class Acts:
     ) -> None:
         self._store = store
         self._control = control
-        self._keeper = keeper
+        self._supervisor = supervisor
         self._inspections = inspections
         self._settings = settings
         self._clock = clock
@@ -82,7 +82,7 @@ class Acts:
             Phase.ROLLED_BACK: self._rolled_back,
         }
 
-    async def act(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
+    async def act(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         """Audits that somebody asked for or that are due, then the act of the phase."""
         if snapshot.phase is Phase.DUAL_WRITE:
             await self._schedule.tend(snapshot)
@@ -94,86 +94,88 @@ class Acts:
                 await self._store.away(audit_rows.stop, self._store, run.id, why)
             else:
                 self._inspections.audit(snapshot, run)
-        outcome = await self._table[snapshot.phase](snapshot, seen)
+        outcome = await self._table[snapshot.phase](snapshot, evidence)
         return Outcome(
-            outcome.reason, (*outcome.problems, *schedule_findings(seen.audits), *_unconfirmed(snapshot, seen))
+            outcome.reason, (*outcome.problems, *schedule_findings(evidence.audits), *_unconfirmed(snapshot, evidence))
         )
 
     # --- before the takeover -------------------------------------------------------------------------------
 
-    async def _created(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
+    async def _created(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         return Outcome("waiting: `zk2kraft advance` begins PREFLIGHT, which only reads")
 
-    async def _preflight(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
-        check = seen.check
-        pause = AGAIN_S if check is None or not check.green or seen.file_faults else self._settings.rehearsal_every_s
+    async def _preflight(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+        check = evidence.check
+        pause = (
+            AGAIN_S if check is None or not check.passed or evidence.file_faults else self._settings.rehearsal_every_s
+        )
         if check is None or check.age_s > pause:
             self._inspections.check(snapshot)
         running = self._inspections.running_s(snapshot.id, "check")
         if check is None:
             return Outcome(f"waiting: `zk2kraft check` runs ({running or 0:.0f} s)")
-        return self._next_step(seen, snapshot, "`zk2kraft advance` starts the controllers")
+        return self._next_step(evidence, snapshot, "`zk2kraft advance` starts the controllers")
 
-    async def _quorum(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
+    async def _quorum(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         if snapshot.rival is not None:
             return _taken(snapshot.rival)
-        kept = await self._keeper.keep_running(snapshot)
-        return kept or await self._step_when_open(snapshot, seen, Signal.QUORUM_FORMED)
+        kept = await self._supervisor.keep_running(snapshot)
+        return kept or await self._step_when_open(snapshot, evidence, Trigger.QUORUM_FORMED)
 
-    async def _brokers_joining(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
+    async def _brokers_joining(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         if snapshot.rival is not None:
             return _taken(snapshot.rival)
-        kept = await self._keeper.keep_running(snapshot)
-        joined = f"{len(seen.brokers)} brokers are registered and unfenced"
-        return kept or await self._step_when_open(snapshot, seen, Signal.BROKERS_JOINED, joined)
+        kept = await self._supervisor.keep_running(snapshot)
+        joined = f"{len(evidence.brokers)} brokers are registered and unfenced"
+        return kept or await self._step_when_open(snapshot, evidence, Trigger.BROKERS_JOINED, joined)
 
-    async def _ready(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
+    async def _ready(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         """A rehearsal is kept fresh, so that a person can decide at any moment; none before everything else holds."""
         if snapshot.rival is not None:
             return _taken(snapshot.rival)
-        kept = await self._keeper.keep_running(snapshot)
+        kept = await self._supervisor.keep_running(snapshot)
         if kept is not None:
             return kept
-        rehearsal = seen.rehearsal
-        asked = next((wish for wish in snapshot.wishes if wish.state == "asked"), None)
-        if asked is None and self._is_due(rehearsal) and worth_rehearsing(seen).holds:
+        rehearsal = evidence.rehearsal
+        asked = next((operation for operation in snapshot.operations if operation.state == "accepted"), None)
+        if asked is None and self._is_due(rehearsal) and worth_rehearsing(evidence).holds:
             self._inspections.rehearse(snapshot)
         if asked is not None:
-            return Outcome(f"the driver was asked for the takeover by {asked.who}; {seen.driver_reason}")
-        if seen.driver_finding is not None and seen.driver_state == "HELD":
-            code, text = seen.driver_finding
+            return Outcome(f"the driver was asked for the takeover by {asked.who}; {evidence.driver_reason}")
+        if evidence.driver_finding is not None and evidence.driver_state == "ABORTED":
+            code, text = evidence.driver_finding
             return Outcome(f"held after an abort: {code} {text}")
         running = self._inspections.running_s(snapshot.id, "rehearsal")
-        if running is not None and (rehearsal is None or not rehearsal.green):
+        if running is not None and (rehearsal is None or not rehearsal.passed):
             return Outcome(f"waiting: a rehearsal is made and audited ({running:.0f} s)")
-        return self._next_step(seen, snapshot, "`zk2kraft advance` takes over")
+        return self._next_step(evidence, snapshot, "`zk2kraft advance` takes over")
 
     def _is_due(self, rehearsal: Inspection | None) -> bool:
-        """Old, or not green; but never one right after the other."""
+        """Old, or not passed; but never one right after the other."""
         if rehearsal is None:
             return True
         is_old = rehearsal.age_s > self._settings.rehearsal_every_s
-        return (is_old or not rehearsal.green) and rehearsal.ended_s > AGAIN_S
+        return (is_old or not rehearsal.passed) and rehearsal.ended_s > AGAIN_S
 
     # --- the window, and after it --------------------------------------------------------------------------
 
-    async def _window(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
-        kept = await self._keeper.keep_running(snapshot)
-        return kept or Outcome(driver_text(seen))
+    async def _window(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+        kept = await self._supervisor.keep_running(snapshot)
+        return kept or Outcome(driver_text(evidence))
 
-    async def _audit(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
+    async def _audit(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         """As the window; and when a restart lost the result of the audit, another one is made."""
-        released = await self._released(snapshot, seen)
+        released = await self._released(snapshot, evidence)
         if released is not None:
             return released
-        if seen.driver_state == "DUAL_WRITE" and (seen.copy_audit is None or not seen.copy_audit.green):
-            await self._prove_copy(snapshot, seen)
-            said = "its result is not known" if seen.copy_audit is None else seen.copy_audit.said
+        if evidence.driver_state == "DUAL_WRITE" and (evidence.copy_audit is None or not evidence.copy_audit.passed):
+            await self._prove_copy(snapshot, evidence)
+            said = "its result is not known" if evidence.copy_audit is None else evidence.copy_audit.said
             return Outcome(f"waiting: the copy is audited again before dual-write counts ({said})")
-        return await self._window(snapshot, seen)
+        return await self._window(snapshot, evidence)
 
-    async def _prove_copy(self, snapshot: Snapshot, seen: Evidence) -> None:
-        if seen.copy_audit is not None and seen.copy_audit.age_s < AGAIN_S:
+    async def _prove_copy(self, snapshot: Snapshot, evidence: Evidence) -> None:
+        if evidence.copy_audit is not None and evidence.copy_audit.age_s < AGAIN_S:
             return
         runs = await self._store.away(audit_rows.audits, self._store, snapshot.id, limit=5)
         if any(run.purpose == "copy" and run.state in ("asked", "running") for run in runs):
@@ -188,87 +190,93 @@ class Acts:
             at=self._clock(),
         )
 
-    async def _dual_write(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
-        released = await self._released(snapshot, seen)
+    async def _dual_write(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+        released = await self._released(snapshot, evidence)
         if released is not None:
             return released
-        kept = await self._keeper.keep_running(snapshot)
+        kept = await self._supervisor.keep_running(snapshot)
         if kept is not None:
             return kept
-        if seen.driver_state == "FENCED" and seen.driver_finding is not None:
-            code, text = seen.driver_finding
+        if evidence.driver_state == "FENCED" and evidence.driver_finding is not None:
+            code, text = evidence.driver_finding
             return Outcome(f"blocked: {code} {text}")
-        said = seen.driver_reason if seen.driver_state == "DUAL_WRITE" else driver_text(seen)
+        said = evidence.driver_reason if evidence.driver_state == "DUAL_WRITE" else driver_text(evidence)
         return Outcome(f"dual-write: {said}")
 
-    async def _released(self, snapshot: Snapshot, seen: Evidence) -> Outcome | None:
-        """`zk2kraft release` with all of ours dead: the cluster says that it went back."""
-        if not seen.silent or not zookeeper_rules(seen).holds:
+    async def _released(self, snapshot: Snapshot, evidence: Evidence) -> Outcome | None:
+        """`zk2kraft rollback --without-controllers` with all of ours dead: the cluster says that it went back."""
+        if not evidence.silent or not zookeeper_is_controller(evidence).holds:
             return None
-        return await self._step_when_open(snapshot, seen, Signal.RELEASED)
+        return await self._step_when_open(snapshot, evidence, Trigger.FOUND_ROLLED_BACK)
 
     # --- back ----------------------------------------------------------------------------------------------
 
-    async def _rolling_back(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
+    async def _rolling_back(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         """Undo whatever the driver is in, until ZooKeeper rules and nothing of ours runs.
 
         Until then controllers are kept alive rather than stopped wherever one of them may rule, led or not; but never
         started where none has run.
         """
-        if zookeeper_rules(seen).holds:
-            return await self._step_when_open(snapshot, seen, Signal.RELEASED)
-        if seen.can_abort:
-            await self._ask(snapshot, Ask.ABORT)
-            return Outcome(f"waiting: the takeover is aborted; {seen.driver_reason}")
-        if leads_without_claim(seen):
-            return await self._keeper.stop_all(snapshot)
-        if ours_may_rule(seen):
+        if zookeeper_is_controller(evidence).holds:
+            return await self._step_when_open(snapshot, evidence, Trigger.FOUND_ROLLED_BACK)
+        if evidence.can_abort:
+            await self._ask(snapshot, DriverOperation.ABORT)
+            return Outcome(f"waiting: the takeover is aborted; {evidence.driver_reason}")
+        if leads_without_claim(evidence):
+            return await self._supervisor.stop_all(snapshot)
+        if ours_may_rule(evidence):
             if not snapshot.cursors:
-                return Outcome(f"waiting: {zookeeper_rules(seen).reason()}")
-            kept = await self._keeper.keep_running(snapshot)
-            return kept or Outcome(f"waiting: controllers of ours may rule; {driver_text(seen)}")
-        if seen.holder is Holder.UNKNOWN and len(seen.silent) < len(seen.controllers):
-            return Outcome(f"waiting: controllers are stopped once it is seen that none of them rules; {seen.holder}")
-        if seen.driver_state not in NOTHING_CLAIMED:
-            return Outcome(driver_text(seen))
-        stopping = await self._keeper.stop_all(snapshot)
-        return stopping if seen.driver_state is not None else Outcome(f"waiting: {zookeeper_rules(seen).reason()}")
+                return Outcome(f"waiting: {zookeeper_is_controller(evidence).reason()}")
+            kept = await self._supervisor.keep_running(snapshot)
+            return kept or Outcome(f"waiting: controllers of ours may rule; {driver_text(evidence)}")
+        if evidence.holder is Holder.UNKNOWN and len(evidence.silent) < len(evidence.controllers):
+            return Outcome(
+                f"waiting: controllers are stopped once it is seen that none of them rules; {evidence.holder}"
+            )
+        if evidence.driver_state not in NOTHING_CLAIMED:
+            return Outcome(driver_text(evidence))
+        stopping = await self._supervisor.stop_all(snapshot)
+        return (
+            stopping
+            if evidence.driver_state is not None
+            else Outcome(f"waiting: {zookeeper_is_controller(evidence).reason()}")
+        )
 
-    async def _rolled_back(self, snapshot: Snapshot, seen: Evidence) -> Outcome:
+    async def _rolled_back(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         """A retired controller has nothing left to do; one in any other state is not touched, nor what came later."""
-        if seen.driver_state == "RETIRED" or seen.driver_state in NOTHING_CLAIMED:
-            await self._keeper.stop_all(snapshot)
+        if evidence.driver_state == "RETIRED" or evidence.driver_state in NOTHING_CLAIMED:
+            await self._supervisor.stop_all(snapshot)
         return Outcome("done: the cluster is ruled by ZooKeeper, as it was before")
 
     # --- shared --------------------------------------------------------------------------------------------
 
     async def _step_when_open(
-        self, snapshot: Snapshot, seen: Evidence, signal: Signal, why: str | None = None
+        self, snapshot: Snapshot, evidence: Evidence, trigger: Trigger, why: str | None = None
     ) -> Outcome:
         """Take a step that needs nobody, as soon as its gate holds. why: if not for the driver's reason."""
-        edge = TRANSITIONS[snapshot.phase, signal]
-        verdict = edge.gate(seen)
+        edge = TRANSITIONS[snapshot.phase, trigger]
+        verdict = edge.gate(evidence)
         if not verdict.holds:
             return Outcome(f"waiting: {verdict.reason()}")
         version = snapshot.migration.version
         step = Step(
-            signal=signal,
+            trigger=trigger,
             source=Source(SERVICE, version),
             at=self._clock(),
             who=SERVICE,
-            reason=f"{signal.value.lower().replace('_', ' ')}: {why or seen.driver_reason}",
+            reason=f"{trigger.value.lower().replace('_', ' ')}: {why or evidence.driver_reason}",
         )
         await self._store.away(
-            take, self._store, snapshot.id, step, expected_version=version, evidence=seen, now=self._clock()
+            take, self._store, snapshot.id, step, expected_version=version, evidence=evidence, now=self._clock()
         )
         return Outcome(f"{edge.to} begins")
 
-    def _next_step(self, seen: Evidence, snapshot: Snapshot, invitation: str) -> Outcome:
+    def _next_step(self, evidence: Evidence, snapshot: Snapshot, invitation: str) -> Outcome:
         """What a person could do now, or what keeps them from it."""
-        verdict = TRANSITIONS[snapshot.phase, Signal.ADVANCE].gate(seen)
+        verdict = TRANSITIONS[snapshot.phase, Trigger.ADVANCE].gate(evidence)
         return Outcome(f"ready: {invitation}" if verdict.holds else f"waiting: {verdict.reason()}")
 
-    async def _ask(self, snapshot: Snapshot, asks: Ask) -> None:
+    async def _ask(self, snapshot: Snapshot, asks: DriverOperation) -> None:
         """Ask every controller that answers; one that has nothing to undo refuses, which is fine."""
         silent = {} if snapshot.observation is None else snapshot.observation.silent()
         for entry in snapshot.inventory.controllers:
@@ -280,14 +288,19 @@ class Acts:
                 continue  # it moved on meanwhile, or ended: the next look tells
 
 
-def _unconfirmed(snapshot: Snapshot, seen: Evidence) -> tuple[Occurrence, ...]:
+def _unconfirmed(snapshot: Snapshot, evidence: Evidence) -> tuple[Occurrence, ...]:
     """What Spark said of a rehearsal that the quick engine passed, when it did not confirm it."""
     run = snapshot.confirmation
-    if snapshot.phase is not Phase.READY or run is None or seen.confirmation is None or seen.confirmation.green:
+    if (
+        snapshot.phase is not Phase.READY
+        or run is None
+        or evidence.confirmation is None
+        or evidence.confirmation.passed
+    ):
         return ()
-    if seen.confirmation.disagrees:
+    if evidence.confirmation.disagrees:
         return (CONFIRMATION_DISAGREES.found(audit=run.id, different=audit_rows.count(run, "different")),)
-    return (SPARK_SAID_NOTHING.found(audit=run.id, reason=seen.confirmation.said),)
+    return (SPARK_SAID_NOTHING.found(audit=run.id, reason=evidence.confirmation.said),)
 
 
 def _taken(rival: Rival) -> Outcome:

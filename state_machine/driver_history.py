@@ -2,7 +2,7 @@
 
 In:   an observation, in which every controller tells the last moves of its driver, numbered within its run.
 Out:  phase events, written one after the other; the cursor of each run says how far that went.
-Elsewhere: writing one step (transition.py), asking a driver for something (wishes.py).
+Elsewhere: writing one step (transition.py), asking a driver for something (operations.py).
 The driver goes from the claim to dual-write in a fraction of a second, so polling cannot see each state; its history
 can. What is missing even there (a run ended unseen) is walked along the shortest way of the table.
 """
@@ -18,9 +18,9 @@ from migrator.findings.finding import Occurrence
 from migrator.findings.service import CLUSTER_DISAGREES
 from state_machine.clusters.observe import Observation
 from state_machine.policy.gates import Evidence
-from state_machine.policy.phases import WINDOW, Phase, Signal, way
+from state_machine.policy.phases import WINDOW, Phase, Trigger, way
 from state_machine.store import Snapshot, Store
-from state_machine.tables import PhaseEvent, Wish
+from state_machine.tables import Operation, PhaseEvent
 from state_machine.transition import GateClosed, Source, Step, take
 
 
@@ -36,13 +36,13 @@ class Entry:
 
 
 ASKED_BY: Final = {
-    Signal.TAKEOVER_BEGAN: Signal.ADVANCE,
-    Signal.WINDOW_FAILED: Signal.ABORT,
-    Signal.HAND_BACK_BEGAN: Signal.ROLL_BACK,
+    Trigger.TAKEOVER_BEGAN: Trigger.ADVANCE,
+    Trigger.WINDOW_FAILED: Trigger.ABORT,
+    Trigger.ROLLBACK_BEGAN: Trigger.ROLL_BACK,
 }
-"""Whose wish a driver's step fulfils."""
+"""Whose operation a driver's step fulfils."""
 
-_ON_THE_WAY: Final = ("COMMITTING", "SYNCING", "TELLING_BROKERS", "RESUMING")
+_ON_THE_WAY: Final = ("COMMITTING", "SYNCING", "UPDATING_BROKERS", "RESUMING")
 """After the copy these belong to AUDIT until dual-write was entered; later they are repairs inside dual-write."""
 
 _BEFORE_AUDIT: Final = (Phase.QUORUM, Phase.BROKERS_JOINING, Phase.READY, Phase.TAKEOVER, Phase.COPY, Phase.ABORTING)
@@ -59,13 +59,13 @@ def meaning(phase: Phase, state: str) -> Phase:
             return Phase.AUDIT
         case "DUAL_WRITE":
             return Phase.DUAL_WRITE
-        case "HANDING_BACK" | "GIVING_UP":
+        case "ROLLING_BACK" | "ROLLING_BACK_EARLY":
             return Phase.ROLLING_BACK
         case "RETIRED":
             return Phase.ROLLED_BACK
         case "ABORTING":
             return Phase.ABORTING if phase in WINDOW else phase
-        case "HELD":
+        case "ABORTED":
             return Phase.READY if phase in (*_BEFORE_AUDIT, Phase.AUDIT) else phase
         case "WAIT_QUORUM" | "WAIT_BROKERS":
             return Phase.READY if phase in (*WINDOW, Phase.ABORTING) else phase
@@ -78,12 +78,12 @@ def meaning(phase: Phase, state: str) -> Phase:
 def unread(observation: Observation, cursors: Mapping[str, int]) -> list[Entry]:
     """Entries after the cursor of their run: each run in its own order, runs by the controllers' clocks."""
     runs = []
-    for seen in observation.controllers:
-        if seen.status is None or seen.driver is None:
+    for observed in observation.controllers:
+        if observed.status is None or observed.driver is None:
             continue
-        run = str(seen.status["run"])
+        run = str(observed.status["run"])
         after = cursors.get(run, 0)
-        moves = sorted(seen.driver["history"], key=lambda move: int(move["number"]))
+        moves = sorted(observed.driver["history"], key=lambda move: int(move["number"]))
         runs.append([_entry(run, move) for move in moves if move["number"] > after])
     return list(heapq.merge(*runs, key=lambda entry: entry.at))
 
@@ -105,11 +105,11 @@ def catch_up(
     phase, version = snapshot.phase, snapshot.migration.version
     entries = unread(snapshot.observation, snapshot.cursors)
     for position, entry in enumerate(entries):
-        signals = way(phase, meaning(phase, entry.state))
-        if signals is None and phase is not Phase.ROLLING_BACK:  # there the undo deals with whatever the driver does
+        triggers = way(phase, meaning(phase, entry.state))
+        if triggers is None and phase is not Phase.ROLLING_BACK:  # there the undo deals with whatever the driver does
             return written, CLUSTER_DISAGREES.found(state=entry.state, phase=phase, reason=entry.reason)
         try:
-            for step in _steps(entry, signals or (), snapshot.wishes):
+            for step in _steps(entry, triggers or (), snapshot.operations):
                 at_that_time = replace(evidence, driver_state=entry.state, driver_reason=entry.reason)
                 event = take(store, snapshot.id, step, expected_version=version, evidence=at_that_time, now=now)
                 written.append(event)
@@ -117,35 +117,42 @@ def catch_up(
         except GateClosed as closed:
             if not _leaves_dual_write(entries[position + 1 :]):
                 return written, closed.occurrence
-        if not signals:
+        if not triggers:
             store.set_cursor(snapshot.id, entry.run, entry.number)
     return written, None
 
 
-def _steps(entry: Entry, signals: Sequence[Signal], wishes: Sequence[Wish]) -> list[Step]:
+def _steps(entry: Entry, triggers: Sequence[Trigger], operations: Sequence[Operation]) -> list[Step]:
     """Mostly one; several when what lay between was not seen."""
     steps = []
-    for signal in signals:
-        wish = _fulfilled(signal, wishes)
-        last = signal is signals[-1]
-        asked = f"{wish.reason}; " if wish is not None and wish.reason else ""
+    for trigger in triggers:
+        operation = _fulfilled(trigger, operations)
+        last = trigger is triggers[-1]
+        asked = f"{operation.reason}; " if operation is not None and operation.reason else ""
         steps.append(
             Step(
-                signal=signal,
+                trigger=trigger,
                 source=Source(entry.run, entry.number, ends_entry=last),
                 at=entry.at,
-                who="driver" if wish is None else wish.who,
+                who="driver" if operation is None else operation.who,
                 reason=asked + (entry.reason if last else f"not seen at its time; later: {entry.reason}"),
-                wish_id=None if wish is None else wish.id,
+                operation_id=None if operation is None else operation.id,
             )
         )
     return steps
 
 
-def _fulfilled(signal: Signal, wishes: Sequence[Wish]) -> Wish | None:
-    return next((wish for wish in wishes if wish.state == "asked" and wish.name == ASKED_BY.get(signal)), None)
+def _fulfilled(trigger: Trigger, operations: Sequence[Operation]) -> Operation | None:
+    return next(
+        (
+            operation
+            for operation in operations
+            if operation.state == "accepted" and operation.name == ASKED_BY.get(trigger)
+        ),
+        None,
+    )
 
 
 def _leaves_dual_write(later: Sequence[Entry]) -> bool:
     """Whether the driver went on to where the gate of dual-write does not matter any more."""
-    return any(entry.state in ("HANDING_BACK", "GIVING_UP", "RETIRED") for entry in later)
+    return any(entry.state in ("ROLLING_BACK", "ROLLING_BACK_EARLY", "RETIRED") for entry in later)

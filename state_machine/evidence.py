@@ -2,7 +2,7 @@
 
 In:   a `Snapshot` and the time.
 Out:  `Evidence`, with ages instead of times.
-Elsewhere: the gates (gates.py), how each part came into the rows (looks.py, inspections.py).
+Elsewhere: the gates (gates.py), how each part came into the rows (observations.py, inspections.py).
 Handlers and the loop ask the same function, so a page, a refusal and a history row cannot disagree.
 """
 
@@ -12,15 +12,13 @@ import math
 from dataclasses import replace
 from typing import Any, Final
 
-import msgspec
-
 from migrator.findings.audit import AUDIT_CANNOT_READ
-from migrator.findings.service import INSPECTION_FAILED, REHEARSAL_NOT_GREEN
-from migrator.model.verdict import Check, Verdict
+from migrator.findings.service import INSPECTION_FAILED, REHEARSAL_NOT_PASSED
+from migrator.model.verdict import Condition, Verdict
 from state_machine.audits.audit_schedule import scheduled_audits
 from state_machine.clusters.observe import Observation
-from state_machine.policy.gates import BrokerSeen, Evidence, Holder, Inspection
-from state_machine.policy.phases import Ask, Phase, Signal
+from state_machine.policy.gates import BrokerObservation, Evidence, Holder, Inspection
+from state_machine.policy.phases import DriverOperation, Phase, Trigger
 from state_machine.store import Snapshot
 from state_machine.tables import AuditRun
 
@@ -34,7 +32,7 @@ def evidence(snapshot: Snapshot, now: float) -> Evidence:
     """What is known at `now`."""
     known = Evidence(
         looked_s=None,
-        held=snapshot.migration.held,
+        paused=snapshot.migration.paused,
         controllers=snapshot.inventory.node_ids,
         silent=dict.fromkeys(snapshot.inventory.node_ids, "not looked at yet"),
         file_faults=file_faults_seen(snapshot),
@@ -78,9 +76,9 @@ def _with_driver(known: Evidence, status: dict[str, Any]) -> Evidence:
         driver_state=driver["state"],
         driver_reason=driver["reason"],
         driver_finding=None if finding is None else (finding["code"], finding["says"]),
-        driver_gate=None if gate is None else Verdict(msgspec.convert(gate["checks"], tuple[Check, ...])),
+        driver_gate=None if gate is None else Verdict(tuple(map(Condition.of_json, gate["conditions"]))),
         can_abort=driver["can_abort"],
-        can_hand_back=driver["can_hand_back"],
+        can_roll_back=driver["can_roll_back"],
         lagging=_lagging(status.get("dual_write", {})),
     )
 
@@ -99,7 +97,7 @@ def file_faults_seen(snapshot: Snapshot) -> dict[int, tuple[str, str]]:
     return {int(node): (fault["code"], fault["says"]) for node, fault in faults.items()}
 
 
-def brokers_seen(snapshot: Snapshot) -> tuple[BrokerSeen, ...]:
+def brokers_seen(snapshot: Snapshot) -> tuple[BrokerObservation, ...]:
     """Everybody who should be there: brokers of the inventory, of ZooKeeper, and of the controllers."""
     look = snapshot.observation
     status = None if look is None or look.answering is None else look.answering.status
@@ -110,26 +108,30 @@ def brokers_seen(snapshot: Snapshot) -> tuple[BrokerSeen, ...]:
     return tuple(_broker(broker, registered.get(broker), absent) for broker in sorted(wanted))
 
 
-def _broker(broker: int, seen: dict[str, Any] | None, absent: bool | None) -> BrokerSeen:
-    if seen is None:
-        return BrokerSeen(broker, registered=absent)
-    not_told = seen.get("not_told")  # versions of ours before this key say nothing
-    return BrokerSeen(
+def _broker(broker: int, evidence: dict[str, Any] | None, absent: bool | None) -> BrokerObservation:
+    if evidence is None:
+        return BrokerObservation(broker, registered=absent)
+    not_told = evidence.get("not_updated")  # versions of ours before this key say nothing
+    return BrokerObservation(
         broker,
-        mode=seen["mode"],
-        fenced=seen["fenced"],
-        heartbeat_age_ms=seen["heartbeat_age_ms"],
+        mode=evidence["mode"],
+        fenced=evidence["fenced"],
+        heartbeat_age_ms=evidence["heartbeat_age_ms"],
         not_told=f"{not_told['reason']} (for {not_told['since_ms'] / 1000:.0f} s)" if not_told else "",
     )
 
 
 def _takeover_asked(snapshot: Snapshot) -> str:
     """By the rows, or because a driver keeps it."""
-    advance = next((wish for wish in snapshot.wishes if wish.name == Signal.ADVANCE), None)
+    advance = next((operation for operation in snapshot.operations if operation.name == Trigger.ADVANCE), None)
     if snapshot.phase is Phase.READY and advance is not None:
         return f"{advance.who} asked for it"
     look = snapshot.observation
-    kept = [each.node_id for each in (() if look is None else look.controllers) if Ask.TAKE_OVER in (each.wishes or ())]
+    kept = [
+        each.node_id
+        for each in (() if look is None else look.controllers)
+        if DriverOperation.TAKE_OVER in (each.operations or ())
+    ]
     return f"the driver of controller {kept[0]} keeps it" if kept else ""
 
 
@@ -151,7 +153,7 @@ def _check(snapshot: Snapshot, now: float) -> Inspection | None:
     if snapshot.check["problem"]:
         said, shown = "it gave no result", snapshot.check["problem"]
     return Inspection(
-        green=not snapshot.check["problem"] and snapshot.check["exit"] in CHECK_GO,
+        passed=not snapshot.check["problem"] and snapshot.check["exit"] in CHECK_GO,
         age_s=_age(now, snapshot.checked_at),
         said=f"{said}: {shown}" if shown else said,
         codes=tuple(sorted({each["code"] for each in blocking})) or (INSPECTION_FAILED.code,),
@@ -159,15 +161,15 @@ def _check(snapshot: Snapshot, now: float) -> Inspection | None:
 
 
 def _audited(run: AuditRun, now: float) -> Inspection:
-    """A finished audit: what it compared, and whether it was green."""
+    """A finished audit: what it compared, and whether it was passed."""
     age = _age(now, run.finished_at or run.asked_at)
     if run.state == "failed":
-        return Inspection(green=False, age_s=age, said=run.problem, codes=(AUDIT_CANNOT_READ.code,))
+        return Inspection(passed=False, age_s=age, said=run.problem, codes=(AUDIT_CANNOT_READ.code,))
     compared, different, not_read = (sum(each[key] for each in run.families) for key in _COUNTS)
     said = f"{compared} keys compared by {run.engine}, {different} different, {not_read} not read"
-    green = run.same is True and not not_read
-    codes = () if green else (REHEARSAL_NOT_GREEN.code,)
-    return Inspection(green=green, age_s=age, said=said, codes=codes, disagrees=different > 0)
+    passed = run.same is True and not not_read
+    codes = () if passed else (REHEARSAL_NOT_PASSED.code,)
+    return Inspection(passed=passed, age_s=age, said=said, codes=codes, disagrees=different > 0)
 
 
 def _confirmation(snapshot: Snapshot, now: float) -> Inspection | None:
@@ -195,7 +197,7 @@ def _copy_audit(snapshot: Snapshot, now: float) -> Inspection | None:
     if report is not None:
         compared, different, not_read = (sum(each[key] for each in report["families"]) for key in _COUNTS)
         said = f"{compared} keys compared by the driver, {different} different, {not_read} not read"
-        return Inspection(green=bool(report["same"]), age_s=0.0, said=said)
+        return Inspection(passed=bool(report["same"]), age_s=0.0, said=said)
     run = snapshot.copy_audit
     if run is None or run.finished_at is None or run.finished_at < snapshot.migration.since:
         return None

@@ -1,8 +1,9 @@
 """The loop: look at every migration, write down what happened, do what was wished, do what the phase wants.
 
-In:   the store, an observer, and what acts; a call of `wake` from any thread when a wish was recorded.
+In:   the store, an observer, and what acts; a call of `wake` from any thread when an operation was recorded.
 Out:  rows. What the cluster says beats what the rows say: every round begins by looking.
-Elsewhere: looking (observe.py), rows from a driver's history (driver_history.py), wishes (wishes.py), acts (acts.py).
+Elsewhere: looking (observe.py), rows from a driver's history (driver_history.py), operations (operations.py), acts
+(acts.py).
 Rules: each migration has a task of its own, and one round at a time. Whatever goes wrong in a round becomes the named
 reason why this migration waits; it ends neither its task nor any other one.
 """
@@ -22,15 +23,15 @@ from migrator.findings.service import CLUSTER_DISAGREES
 from state_machine.acts import Acts
 from state_machine.audits import audit_rows
 from state_machine.audits.inspections import Inspections
-from state_machine.clusters.observe import ClusterObserver, ControllerSeen, Observation
+from state_machine.clusters.observe import ClusterObserver, ControllerObservation, Observation
 from state_machine.driver_history import catch_up
 from state_machine.evidence import evidence
-from state_machine.looks import Look, Outcome, Told, record_look, record_outcome
+from state_machine.observations import Outcome, ReportedFinding, RoundObservation, record_observation, record_outcome
+from state_machine.operations import Operations
 from state_machine.policy.phases import WINDOW, Phase
 from state_machine.policy.rivals import ONLY_READ
 from state_machine.store import Before, Snapshot, Store
 from state_machine.trouble import TroubleLog, is_foreseen, named
-from state_machine.wishes import Wishes
 
 log = structlog.get_logger()
 Result = TypeVar("Result")
@@ -59,7 +60,7 @@ class Reconciler:
         self,
         store: Store,
         observer: ClusterObserver,
-        wishes: Wishes,
+        operations: Operations,
         acts: Acts,
         inspections: Inspections,
         *,
@@ -68,7 +69,7 @@ class Reconciler:
     ) -> None:
         self._store = store
         self._observer = observer
-        self._wishes = wishes
+        self._operations = operations
         self._acts = acts
         self._inspections = inspections
         self._pause_s = pause_s
@@ -206,10 +207,10 @@ class Reconciler:
 
     async def _look_and_act(self, migration_id: int) -> Outcome:
         snapshot, disagrees = await self._look(migration_id)
-        for number in [wish.id for wish in snapshot.wishes]:
-            wish = next((each for each in snapshot.wishes if each.id == number), None)
-            if wish is not None:  # else it was withdrawn meanwhile
-                await self._wishes.settle(snapshot, wish, evidence(snapshot, self._clock()))
+        for number in [operation.id for operation in snapshot.operations]:
+            operation = next((each for each in snapshot.operations if each.id == number), None)
+            if operation is not None:  # else it was withdrawn meanwhile
+                await self._operations.settle(snapshot, operation, evidence(snapshot, self._clock()))
                 snapshot = await self._store.away(self._store.snapshot, migration_id)
         if disagrees is not None and disagrees.code == CLUSTER_DISAGREES.code:
             return Outcome(f"blocked: {disagrees.text}", (disagrees,))
@@ -218,23 +219,23 @@ class Reconciler:
     async def _look(self, migration_id: int) -> tuple[Snapshot, Occurrence | None]:
         """Observe, keep it, and write down every step that the drivers took."""
         before = await self._store.away(self._store.before, migration_id)
-        seen = await self._observer.look(before.inventory, before.observation, migration_id)
+        observed = await self._observer.look(before.inventory, before.observation, migration_id)
         if before.phase is Phase.ROLLED_BACK:
-            seen = without_strangers(seen, before.cursors)
-        return await self._store.away(self._keep, before, seen)
+            observed = without_foreign_controllers(observed, before.cursors)
+        return await self._store.away(self._keep, before, observed)
 
-    def _keep(self, before: Before, seen: Observation) -> tuple[Snapshot, Occurrence | None]:
-        if self._is_another_ones(before, seen):
-            seen = without_strangers(seen, before.cursors)
-        record_look(self._store, before.id, Look(seen, told(before, seen)))
+    def _keep(self, before: Before, observed: Observation) -> tuple[Snapshot, Occurrence | None]:
+        if self._is_another_ones(before, observed):
+            observed = without_foreign_controllers(observed, before.cursors)
+        record_observation(self._store, before.id, RoundObservation(observed, told(before, observed)))
         snapshot = self._store.snapshot(before.id)
         written, disagrees = catch_up(self._store, snapshot, evidence(snapshot, self._clock()), now=self._clock())
         return (self._store.snapshot(before.id) if written else snapshot), disagrees
 
-    def _is_another_ones(self, before: Before, seen: Observation) -> bool:
+    def _is_another_ones(self, before: Before, observed: Observation) -> bool:
         """It has started nothing, and the cluster is another migration's: so are the controllers at its addresses."""
         started_nothing = before.phase in ONLY_READ or (before.phase is Phase.ROLLING_BACK and not before.cursors)
-        return started_nothing and self._store.rival(before.id, cluster_of(seen)) is not None
+        return started_nothing and self._store.rival(before.id, cluster_of(observed)) is not None
 
     def _pause(self, phase: Phase) -> float:
         if phase in (*WINDOW, Phase.ABORTING, Phase.ROLLING_BACK):
@@ -257,26 +258,28 @@ async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
     await asyncio.gather(*ending, return_exceptions=True)
 
 
-def cluster_of(seen: Observation) -> str | None:
+def cluster_of(observed: Observation) -> str | None:
     """The cluster's id; while ZooKeeper is away, as the controllers say it."""
-    said = (str(each.status["cluster_id"]) for each in seen.controllers if each.status is not None)
-    return seen.zookeeper.cluster_id or next(said, None)
+    said = (str(each.status["cluster_id"]) for each in observed.controllers if each.status is not None)
+    return observed.zookeeper.cluster_id or next(said, None)
 
 
-def without_strangers(seen: Observation, runs: Container[str]) -> Observation:
+def without_foreign_controllers(observed: Observation, runs: Container[str]) -> Observation:
     """Once a migration is over, what answers at its addresses may belong to the next one: only its own runs count."""
 
-    def own(each: ControllerSeen) -> ControllerSeen:
+    def own(each: ControllerObservation) -> ControllerObservation:
         known = each.status is None or str(each.status["run"]) in runs
-        return each if known else ControllerSeen(each.node_id, problem=NOT_OURS)
+        return each if known else ControllerObservation(each.node_id, problem=NOT_OURS)
 
-    return msgspec.structs.replace(seen, controllers=tuple(map(own, seen.controllers)))
+    return msgspec.structs.replace(observed, controllers=tuple(map(own, observed.controllers)))
 
 
-def told(before: Before, seen: Observation) -> dict[str, list[Told]]:
+def told(before: Before, observed: Observation) -> dict[str, list[ReportedFinding]]:
     """Findings that the drivers and the last check name."""
-    found = {"driver": [Told.of_json(each) for controller in seen.controllers for each in controller.findings]}
+    found = {
+        "driver": [ReportedFinding.of_json(each) for controller in observed.controllers for each in controller.findings]
+    }
     if before.check is not None:
         faults = list(before.check["file_faults"].values())
-        found["check"] = [Told.of_json(each) for each in [*before.check["findings"], *faults]]
+        found["check"] = [ReportedFinding.of_json(each) for each in [*before.check["findings"], *faults]]
     return found

@@ -23,12 +23,12 @@ from state_machine.audits.warm_audits import WarmAudits
 from state_machine.clusters.control import ControlPort, loopback_client
 from state_machine.clusters.observe import ClusterObserver
 from state_machine.clusters.private_files import close_to_others
-from state_machine.keeper import Keeper
+from state_machine.operations import Operations
 from state_machine.processes import ControllerProcesses
 from state_machine.reconcile import Reconciler
 from state_machine.settings import Settings
 from state_machine.store import Store
-from state_machine.wishes import Wishes
+from state_machine.supervisor import Supervisor
 
 LOCK_FILE: Final = "serve.lock"
 OURS: Final = ("zk2kraft.db", "zk2kraft.db-wal", "zk2kraft.db-shm", "serve.json", LOCK_FILE)
@@ -76,10 +76,10 @@ def open_service(settings: Settings) -> Service:
     audits = WarmAudits(directory, master=settings.spark_master, idle_s=settings.audit_process_idle_s)
     inspections = Inspections(store, audits, settings)
     processes = ControllerProcesses(directory / "controllers")
-    keeper = Keeper(store, processes, settings.bounds, starts=settings.start_controllers)
-    acts = Acts(store, control, keeper, inspections, settings)
-    wishes = Wishes(store, control, inspections)
-    reconciler = Reconciler(store, observer, wishes, acts, inspections, pause_s=settings.look_every_s)
+    supervisor = Supervisor(store, processes, settings.bounds, starts=settings.start_controllers)
+    acts = Acts(store, control, supervisor, inspections, settings)
+    operations = Operations(store, control, inspections)
+    reconciler = Reconciler(store, observer, operations, acts, inspections, pause_s=settings.observe_every_s)
     return Service(settings, store, reconciler, observer, inspections, audits, http, lock)
 
 

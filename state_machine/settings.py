@@ -45,13 +45,13 @@ class Settings(BaseSettings):
         description="database, rehearsals, audits and logs; only this user may read it",
     )
     database: str = Field(default="", description="SQLAlchemy URL; empty: SQLite in the directory")
-    look_every_s: float = Field(default=0.5, gt=0, le=5, description="from the begin of one look to the next")
+    observe_every_s: float = Field(default=0.5, gt=0, le=5, description="from the begin of one look to the next")
     audit_engine: Literal["spark", "quick"] = Field(
         default="spark", description="where a migration does not name its own"
     )
     spark_master: str = Field(default="local[*]", description="for the spark engine")
     rehearsal_every_s: float = Field(
-        default=240, ge=1, description="in READY a green rehearsal is repeated after this time"
+        default=240, ge=1, description="in READY a rehearsal that passed is repeated after this time"
     )
     audit_every_s: float = Field(
         default=900, ge=0, description="in DUAL_WRITE an audit begins by itself this often; 0: never"

@@ -1,8 +1,8 @@
-"""Reading and writing the service's rows: migrations and the wishes of people.
+"""Reading and writing the service's rows: migrations and the operations of people.
 
 In:   values of this room.
 Out:  rows (detached, to be read only) and `Snapshot`: everything that is known of one migration at one moment.
-Elsewhere: changing the phase (transition.py alone does), looks (looks.py), audits (audit_rows.py).
+Elsewhere: changing the phase (transition.py alone does), looks (observations.py), audits (audit_rows.py).
 Rule: every method is one transaction. All of them block; the loop calls them by `away`.
 """
 
@@ -27,29 +27,29 @@ from migrator.findings.service import (
     MIGRATION_UNREADABLE,
     NAME_TAKEN,
     NO_SUCH_THING,
+    OPERATION_PENDING,
     VERSION_MOVED,
-    WISH_PENDING,
 )
 from migrator.model.verdict import Verdict
 from state_machine.audit_queries import CONFIRMATION, audit_passed_at, dual_write_audits, last_finished
 from state_machine.clusters.inventory import Inventory
 from state_machine.clusters.observe import Observation
 from state_machine.database import WRITES, open_database
-from state_machine.policy.phases import CHANGE, HOLD, PEOPLE, RESUME, Phase, Signal
+from state_machine.policy.phases import CHANGE, PAUSE, PEOPLE, RESUME, Phase, Trigger
 from state_machine.policy.rivals import Rival, rival_of
-from state_machine.tables import AuditRun, DriverCursor, Migration, Node, PhaseEvent, Sight, Wish
+from state_machine.tables import AuditRun, DriverCursor, Migration, Node, ObservationRow, Operation, PhaseEvent
 
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 
 DATABASE_THREADS: Final = 2
 """Only one can write, and Python computes on one: more of them wait for each other longer than for the database."""
-LOOK: Final = "look"
+OBSERVATION: Final = "observation"
 CHECK: Final = "check"
 PLAN: Final = "audit plan"
-PENDING: Final = ("recorded", "asked")
-UNDOES: Final = (Signal.ABORT, Signal.ROLL_BACK)
-"""Wishes that take the place of a pending advance; a rollback also that of one whose driver does not begin it."""
+PENDING: Final = ("recorded", "accepted")
+UNDOES: Final = (Trigger.ABORT, Trigger.ROLL_BACK)
+"""Operations that take the place of a pending advance; a rollback also that of one whose driver does not begin it."""
 
 
 class AuditPlan(msgspec.Struct, frozen=True):
@@ -73,7 +73,7 @@ class Snapshot:
     checked_at: float | None
     rehearsal: AuditRun | None
     copy_audit: AuditRun | None
-    wishes: tuple[Wish, ...]
+    operations: tuple[Operation, ...]
     processes: Mapping[int, Node]
     cursors: Mapping[str, int]
     rival: Rival | None = None
@@ -104,7 +104,7 @@ class Before:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class NewOperation:
     """What a person asks for, as a handler received it."""
 
     name: str
@@ -117,7 +117,7 @@ class Order:
     @property
     def word(self) -> str:
         """As the command line says it."""
-        return {HOLD: "hold", RESUME: "resume"}.get(self.name) or PEOPLE[Signal(self.name)]
+        return {PAUSE: "pause", RESUME: "resume"}.get(self.name) or PEOPLE[Trigger(self.name)]
 
     @property
     def fingerprint(self) -> str:
@@ -190,7 +190,7 @@ class Store:
                 phase=Phase.CREATED,
                 since=at,
                 version=1,
-                held=None,
+                paused=None,
                 waiting="",
                 idempotency_key=key,
                 fingerprint=print_,
@@ -230,9 +230,9 @@ class Store:
             if taken is not None:
                 raise NAME_TAKEN.error(name=inventory.name, number=taken.id, phase=taken.phase)
             answer = _changes(msgspec.convert(row.inventory, Inventory), inventory)
-            session.add(_done_wish(row, CHANGE, who, reason, answer, at))
+            session.add(_done_operation(row, CHANGE, who, reason, answer, at))
             row.name, row.inventory, row.cluster_id = inventory.name, msgspec.to_builtins(inventory), None
-            session.execute(delete(Sight).where(Sight.migration_id == migration_id))
+            session.execute(delete(ObservationRow).where(ObservationRow.migration_id == migration_id))
 
     def snapshot(self, migration_id: int) -> Snapshot:
         """Raises Z2K-4004, and Z2K-4102 when its rows cannot be understood."""
@@ -264,7 +264,7 @@ class Store:
             row = find_migration(session, migration_id)
             Phase(row.phase)
             look, check = _sights(session, migration_id)
-            plan = session.get(Sight, (migration_id, PLAN))
+            plan = session.get(ObservationRow, (migration_id, PLAN))
             nodes = session.scalars(select(Node).where(Node.migration_id == migration_id, Node.kind == "controller"))
             return Snapshot(
                 migration=row,
@@ -274,7 +274,7 @@ class Store:
                 checked_at=None if check is None else check.at,
                 rehearsal=last_finished(session, migration_id, "rehearsal"),
                 copy_audit=last_finished(session, migration_id, "copy", "demand"),
-                wishes=_pending(session, migration_id),
+                operations=_pending(session, migration_id),
                 processes={node.node_id: node for node in nodes},
                 cursors=_cursors(session, migration_id),
                 rival=_rival(session, row, row.cluster_id),
@@ -284,19 +284,21 @@ class Store:
                 audit_plan=None if plan is None else msgspec.convert(plan.document, AuditPlan),
             )
 
-    def events(self, migration_id: int, *, wish_id: int | None = None) -> list[PhaseEvent]:
+    def events(self, migration_id: int, *, operation_id: int | None = None) -> list[PhaseEvent]:
         """Oldest first."""
         query = select(PhaseEvent).where(PhaseEvent.migration_id == migration_id).order_by(PhaseEvent.version)
         with self.reading() as session:
             _phase(session, migration_id)
-            return list(session.scalars(query if wish_id is None else query.where(PhaseEvent.wish_id == wish_id)))
+            return list(
+                session.scalars(query if operation_id is None else query.where(PhaseEvent.operation_id == operation_id))
+            )
 
-    # --- wishes --------------------------------------------------------------------------------------------
+    # --- operations --------------------------------------------------------------------------------------------
 
-    def record_wish(self, migration_id: int, order: Order, *, at: float) -> tuple[Wish, bool]:
-        """Write a wish down; the loop looks at it. The second value is False when its key was seen before.
+    def record_operation(self, migration_id: int, order: NewOperation, *, at: float) -> tuple[Operation, bool]:
+        """Write an operation down; the loop looks at it. The second value is False when its key was seen before.
 
-        Raises Z2K-4004, Z2K-4006 (version), Z2K-4007 (key), Z2K-4009 (another wish is not settled yet).
+        Raises Z2K-4004, Z2K-4006 (version), Z2K-4007 (key), Z2K-4009 (another operation is not settled yet).
         """
         with self.writing() as session:
             row = find_migration(session, migration_id)
@@ -306,7 +308,7 @@ class Store:
             if order.expected_version not in (None, row.version):
                 raise VERSION_MOVED.error(found=row.version, expected=order.expected_version)
             _make_way(session, migration_id, order, at)
-            wish = Wish(
+            operation = Operation(
                 migration_id=migration_id,
                 name=order.name,
                 to_phase=order.to,
@@ -317,75 +319,83 @@ class Store:
                 idempotency_key=order.key,
                 fingerprint=order.fingerprint,
                 state="recorded",
-                asked_run=None,
-                settled_at=None,
+                controller_run=None,
+                ended_at=None,
                 answer="",
                 verdict=None,
             )
-            session.add(wish)
-            return wish, True
+            session.add(operation)
+            return operation, True
 
-    def known_wish(self, migration_id: int, order: Order) -> Wish | None:
-        """The wish that this key made before. Raises Z2K-4007 when it was another one."""
+    def known_operation(self, migration_id: int, order: NewOperation) -> Operation | None:
+        """The operation that this key made before. Raises Z2K-4007 when it was another one."""
         with self.reading() as session:
             return _known(session, migration_id, order)
 
-    def wish(self, migration_id: int, wish_id: int) -> Wish:
+    def operation(self, migration_id: int, operation_id: int) -> Operation:
         with self.reading() as session:
-            found = session.get(Wish, wish_id)
+            found = session.get(Operation, operation_id)
             if found is None or found.migration_id != migration_id:
-                raise NO_SUCH_THING.error(what=f"wish {wish_id} of migration {migration_id}")
+                raise NO_SUCH_THING.error(what=f"operation {operation_id} of migration {migration_id}")
             return found
 
-    def wishes(self, migration_id: int, limit: int = 20) -> list[Wish]:
+    def operations(self, migration_id: int, limit: int = 20) -> list[Operation]:
         """Newest first."""
-        query = select(Wish).where(Wish.migration_id == migration_id).order_by(Wish.id.desc()).limit(limit)
+        query = (
+            select(Operation).where(Operation.migration_id == migration_id).order_by(Operation.id.desc()).limit(limit)
+        )
         with self.reading() as session:
             return list(session.scalars(query))
 
-    def replaced_by(self, undo: Wish) -> Wish | None:
-        """The advance that this wish withdrew when it was recorded."""
-        query = select(Wish).where(
-            Wish.migration_id == undo.migration_id,
-            Wish.name == Signal.ADVANCE,
-            Wish.state == "withdrawn",
-            Wish.settled_at == undo.at,
-            Wish.id < undo.id,
+    def replaced_by(self, undo: Operation) -> Operation | None:
+        """The advance that this operation withdrew when it was recorded."""
+        query = select(Operation).where(
+            Operation.migration_id == undo.migration_id,
+            Operation.name == Trigger.ADVANCE,
+            Operation.state == "cancelled",
+            Operation.ended_at == undo.at,
+            Operation.id < undo.id,
         )
         with self.reading() as session:
-            return session.scalar(query.order_by(Wish.id.desc()).limit(1))
+            return session.scalar(query.order_by(Operation.id.desc()).limit(1))
 
-    def accept_wish(self, wish_id: int, verdict: Verdict, run: str) -> bool:
+    def accept_operation(self, operation_id: int, verdict: Verdict, run: str) -> bool:
         """The gate held; from now on the driver of this run may be asked. False: it was withdrawn meanwhile."""
         with self.writing() as session:
-            wish = session.get_one(Wish, wish_id)
-            if wish.state not in PENDING:
+            operation = session.get_one(Operation, operation_id)
+            if operation.state not in PENDING:
                 return False
-            wish.state, wish.verdict, wish.asked_run = "asked", verdict.as_json(), run
+            operation.state, operation.verdict, operation.controller_run = "accepted", verdict.as_json(), run
             return True
 
-    def settle_wish(self, wish_id: int, state: str, answer: str, *, at: float, verdict: Verdict | None = None) -> None:
+    def end_operation(
+        self, operation_id: int, state: str, answer: str, *, at: float, verdict: Verdict | None = None
+    ) -> None:
         """state: done, refused or withdrawn."""
         with self.writing() as session:
-            wish = session.get_one(Wish, wish_id)
-            wish.state, wish.answer, wish.settled_at = state, answer, at
+            operation = session.get_one(Operation, operation_id)
+            operation.state, operation.answer, operation.ended_at = state, answer, at
             if verdict is not None:
-                wish.verdict = verdict.as_json()
+                operation.verdict = verdict.as_json()
 
-    def hold(self, wish: Wish, *, at: float, said: str = "") -> None:
+    def pause(self, operation: Operation, *, at: float, said: str = "") -> None:
         """Carry out HOLD or RESUME. RESUME also lets controllers be started again that would not stay.
 
         said: what became of a takeover that was under way.
         """
         with self.writing() as session:
-            row = find_migration(session, wish.migration_id)
-            row.held = f"held by {wish.who}: {wish.reason or 'no reason given'}" if wish.name == HOLD else None
-            if wish.name == RESUME:
+            row = find_migration(session, operation.migration_id)
+            row.paused = (
+                f"paused by {operation.who}: {operation.reason or 'no reason given'}"
+                if operation.name == PAUSE
+                else None
+            )
+            if operation.name == RESUME:
                 for node in session.scalars(select(Node).where(Node.migration_id == row.id)):
                     node.quick_ends = 0
-            written = session.get_one(Wish, wish.id)
-            answer = "; ".join(filter(None, (row.held or "steps forward may begin", said)))
-            written.state, written.answer, written.settled_at = "done", answer, at
+            written = session.get_one(Operation, operation.id)
+            answer = "; ".join(filter(None, (row.paused or "steps forward may begin", said)))
+            written.state, written.answer, written.ended_at = "succeeded", answer, at
 
     # --- what was seen -------------------------------------------------------------------------------------
 
@@ -395,11 +405,13 @@ class Store:
 
     def record_check(self, migration_id: int, document: dict[str, Any], *, at: float) -> None:
         with self.writing() as session:
-            session.merge(Sight(migration_id=migration_id, kind=CHECK, at=at, document=document))
+            session.merge(ObservationRow(migration_id=migration_id, kind=CHECK, at=at, document=document))
 
     def record_audit_plan(self, migration_id: int, plan: AuditPlan, *, at: float) -> None:
         with self.writing() as session:
-            session.merge(Sight(migration_id=migration_id, kind=PLAN, at=at, document=msgspec.to_builtins(plan)))
+            session.merge(
+                ObservationRow(migration_id=migration_id, kind=PLAN, at=at, document=msgspec.to_builtins(plan))
+            )
 
     def record_process(self, migration_id: int, node_id: int, **columns: Any) -> None:
         """What is known of a controller's process: pid, process_mark, started_at, quick_ends, log."""
@@ -432,11 +444,11 @@ def _understood(migration_id: int) -> Iterator[None]:
         raise MIGRATION_UNREADABLE.error(migration=migration_id, reason=words) from error
 
 
-def _sights(session: Session, migration_id: int) -> tuple[Sight | None, Sight | None]:
+def _sights(session: Session, migration_id: int) -> tuple[ObservationRow | None, ObservationRow | None]:
     """The last look and the last check."""
-    found = session.scalars(select(Sight).where(Sight.migration_id == migration_id))
+    found = session.scalars(select(ObservationRow).where(ObservationRow.migration_id == migration_id))
     by_kind = {sight.kind: sight for sight in found}
-    return by_kind.get(LOOK), by_kind.get(CHECK)
+    return by_kind.get(OBSERVATION), by_kind.get(CHECK)
 
 
 def _cursors(session: Session, migration_id: int) -> dict[str, int]:
@@ -497,9 +509,9 @@ def _changes(before: Inventory, after: Inventory) -> str:
     return "; ".join(f"{key}: {old[key]} is now {new[key]}" for key in new if old[key] != new[key]) or "nothing changed"
 
 
-def _done_wish(row: Migration, name: str, who: str, reason: str, answer: str, at: float) -> Wish:
+def _done_operation(row: Migration, name: str, who: str, reason: str, answer: str, at: float) -> Operation:
     """Something a person did that needed no loop, for the history."""
-    return Wish(
+    return Operation(
         migration_id=row.id,
         name=name,
         to_phase=None,
@@ -509,40 +521,44 @@ def _done_wish(row: Migration, name: str, who: str, reason: str, answer: str, at
         expected_version=row.version,
         idempotency_key=None,
         fingerprint=fingerprint([name, answer, at]),
-        state="done",
-        asked_run=None,
-        settled_at=at,
+        state="succeeded",
+        controller_run=None,
+        ended_at=at,
         answer=answer,
         verdict=None,
     )
 
 
-def _known(session: Session, migration_id: int, order: Order) -> Wish | None:
+def _known(session: Session, migration_id: int, order: NewOperation) -> Operation | None:
     if order.key is None:
         return None
-    query = select(Wish).where(Wish.migration_id == migration_id, Wish.idempotency_key == order.key)
+    query = select(Operation).where(Operation.migration_id == migration_id, Operation.idempotency_key == order.key)
     found = session.scalar(query)
     if found is not None and found.fingerprint != order.fingerprint:
         raise KEY_USED_AGAIN.error(key=order.key)
     return found
 
 
-def _pending(session: Session, migration_id: int) -> tuple[Wish, ...]:
-    query = select(Wish).where(Wish.migration_id == migration_id, Wish.state.in_(PENDING)).order_by(Wish.id)
+def _pending(session: Session, migration_id: int) -> tuple[Operation, ...]:
+    query = (
+        select(Operation)
+        .where(Operation.migration_id == migration_id, Operation.state.in_(PENDING))
+        .order_by(Operation.id)
+    )
     return tuple(session.scalars(query))
 
 
-def _make_way(session: Session, migration_id: int, order: Order, at: float) -> None:
-    """One wish that changes the phase at a time; an undo withdraws one that waits."""
+def _make_way(session: Session, migration_id: int, order: NewOperation, at: float) -> None:
+    """One operation that changes the phase at a time; an undo withdraws one that waits."""
     if order.name not in PEOPLE:
         return
-    for wish in _pending(session, migration_id):
-        if wish.name not in PEOPLE:
+    for operation in _pending(session, migration_id):
+        if operation.name not in PEOPLE:
             continue
-        again = order.name == Signal.ROLL_BACK == wish.name and wish.state == "asked"
-        if again or (wish.name == Signal.ADVANCE and order.name in UNDOES):
-            wish.state, wish.settled_at = "withdrawn", at
-            wish.answer = f"{order.who} asked for {order.word} {'again' if again else 'instead'}"
+        again = order.name == Trigger.ROLL_BACK == operation.name and operation.state == "accepted"
+        if again or (operation.name == Trigger.ADVANCE and order.name in UNDOES):
+            operation.state, operation.ended_at = "cancelled", at
+            operation.answer = f"{order.who} asked for {order.word} {'again' if again else 'instead'}"
         else:
-            link = f"/api/v1/migrations/{migration_id}/signals/{wish.id}"
-            raise WISH_PENDING.error(wish=PEOPLE[Signal(wish.name)], who=wish.who, link=link)
+            link = f"/api/v1/migrations/{migration_id}/signals/{operation.id}"
+            raise OPERATION_PENDING.error(operation=PEOPLE[Trigger(operation.name)], who=operation.who, link=link)

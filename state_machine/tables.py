@@ -50,7 +50,7 @@ class Migration(Base):
     phase: Mapped[str]
     since: Mapped[float]
     version: Mapped[int] = mapped_column()
-    held: Mapped[str | None] = mapped_column(Text)
+    paused: Mapped[str | None] = mapped_column(Text)
     waiting: Mapped[str] = mapped_column(Text)
     idempotency_key: Mapped[str | None] = mapped_column(unique=True)
     fingerprint: Mapped[str | None]
@@ -63,13 +63,13 @@ class Migration(Base):
     __mapper_args__ = {"version_id_col": version, "version_id_generator": False}  # noqa: RUF012
 
 
-class Wish(Base):
-    """What a person asked for. state: recorded, asked (of the driver), done, refused or withdrawn.
+class Operation(Base):
+    """What an operator asked for. state: recorded, accepted (by the driver), succeeded, refused, expired, cancelled.
 
-    asked_run: the run of the controller that was asked; a later run is never asked the same wish.
+    controller_run: the run of the controller that accepted it; it is never handed to a later run.
     """
 
-    __tablename__ = "signal"
+    __tablename__ = "operation"
     __table_args__ = (UniqueConstraint("migration_id", "idempotency_key"),)
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -83,8 +83,8 @@ class Wish(Base):
     idempotency_key: Mapped[str | None]
     fingerprint: Mapped[str]
     state: Mapped[str]
-    asked_run: Mapped[str | None]
-    settled_at: Mapped[float | None]
+    controller_run: Mapped[str | None]
+    ended_at: Mapped[float | None]
     answer: Mapped[str] = mapped_column(Text)
     verdict: Mapped[dict[str, Any] | None]
 
@@ -106,14 +106,14 @@ class PhaseEvent(Base):
     version: Mapped[int]
     from_phase: Mapped[str]
     to_phase: Mapped[str]
-    signal: Mapped[str]
+    trigger: Mapped[str]
     who: Mapped[str]
     reason: Mapped[str] = mapped_column(Text)
     at: Mapped[float]
     recorded_at: Mapped[float]
     source_run: Mapped[str]
     source_number: Mapped[int]
-    wish_id: Mapped[int | None] = mapped_column(ForeignKey("signal.id"))
+    operation_id: Mapped[int | None] = mapped_column(ForeignKey("operation.id"))
     verdict: Mapped[dict[str, Any]]
 
 
@@ -127,8 +127,8 @@ class DriverCursor(Base):
     number: Mapped[int]
 
 
-class Sight(Base):
-    """The latest document of one kind about a migration: "look" (an observation) or "check"."""
+class ObservationRow(Base):
+    """The latest document of one kind about a migration: "observation" or "check"."""
 
     __tablename__ = "observation"
 

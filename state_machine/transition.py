@@ -2,7 +2,7 @@
 
 In:   a signal, the evidence of this moment, the version that the asker saw, and where the step comes from.
 Out:  the history row. It and the new phase are written in one transaction, or neither is.
-Elsewhere: the table (phases.py), the gates (gates.py), who sends signals (driver_history.py, wishes.py, acts.py).
+Elsewhere: the table (phases.py), the gates (gates.py), who sends signals (driver_history.py, operations.py, acts.py).
 Errors: Z2K-4003 (no such step), `GateClosed` (Z2K-4005 with the verdict), Z2K-4006 (the version moved, or this very
 step is written down already). After any of them nothing was written.
 """
@@ -20,9 +20,9 @@ from migrator.findings.finding import FindingError
 from migrator.findings.service import GATE_CLOSED, VERSION_MOVED
 from migrator.model.verdict import Verdict
 from state_machine.policy.gates import Evidence
-from state_machine.policy.phases import PEOPLE, Edge, Phase, Signal, look_up
+from state_machine.policy.phases import PEOPLE, Edge, Phase, Trigger, look_up
 from state_machine.store import Store, find_migration, move_cursor
-from state_machine.tables import PhaseEvent, Wish
+from state_machine.tables import Operation, PhaseEvent
 
 log = structlog.get_logger()
 
@@ -30,10 +30,10 @@ SERVICE = "service"
 
 
 class GateClosed(FindingError):
-    """A step was refused; `verdict` has every check with what was seen."""
+    """A step was refused; `verdict` has every condition with what was seen."""
 
-    def __init__(self, wish: str, verdict: Verdict) -> None:
-        super().__init__(GATE_CLOSED.found(wish=wish, reason=verdict.reason()))
+    def __init__(self, operation: str, verdict: Verdict) -> None:
+        super().__init__(GATE_CLOSED.found(operation=operation, reason=verdict.reason()))
         self.verdict = verdict
 
 
@@ -51,14 +51,16 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """at: when it happened; for a driver's step the driver's own time. wish_id: the wish that is settled by it."""
+    """at: when it happened; for a driver's step the driver's own time. operation_id: the operation that is settled by
+    it.
+    """
 
-    signal: Signal
+    trigger: Trigger
     source: Source
     at: float
     who: str
     reason: str
-    wish_id: int | None = None
+    operation_id: int | None = None
 
 
 def take(
@@ -74,11 +76,11 @@ def take(
     return event
 
 
-def ask_gate(edge: Edge, signal: Signal, evidence: Evidence) -> Verdict:
+def ask_gate(edge: Edge, trigger: Trigger, evidence: Evidence) -> Verdict:
     """The verdict of an open gate. Raises `GateClosed` with that of a closed one."""
     verdict = edge.gate(evidence)
     if not verdict.holds:
-        raise GateClosed(f"{PEOPLE.get(signal, signal.value)} to {edge.to}", verdict)
+        raise GateClosed(f"{PEOPLE.get(trigger, trigger.value)} to {edge.to}", verdict)
     return verdict
 
 
@@ -88,26 +90,26 @@ def _take(
     row = find_migration(session, migration_id)
     if row.version != expected_version:
         raise VERSION_MOVED.error(found=row.version, expected=expected_version)
-    edge = look_up(Phase(row.phase), step.signal)
-    assert edge.asks is None, f"{step.signal} asks the driver; its history will show the step"
-    verdict = ask_gate(edge, step.signal, evidence).as_json()
-    wish = None if step.wish_id is None else session.get_one(Wish, step.wish_id)
-    if wish is not None:
-        verdict = wish.verdict or verdict
-        wish.state, wish.settled_at, wish.answer = "done", now, f"{row.phase} to {edge.to}"
+    edge = look_up(Phase(row.phase), step.trigger)
+    assert edge.asks is None, f"{step.trigger} asks the driver; its history will show the step"
+    verdict = ask_gate(edge, step.trigger, evidence).as_json()
+    operation = None if step.operation_id is None else session.get_one(Operation, step.operation_id)
+    if operation is not None:
+        verdict = operation.verdict or verdict
+        operation.state, operation.ended_at, operation.answer = "succeeded", now, f"{row.phase} to {edge.to}"
     event = PhaseEvent(
         migration_id=migration_id,
         version=row.version + 1,
         from_phase=row.phase,
         to_phase=edge.to,
-        signal=step.signal,
+        trigger=step.trigger,
         who=step.who,
         reason=step.reason,
         at=step.at,
         recorded_at=now,
         source_run=step.source.run,
         source_number=step.source.number,
-        wish_id=step.wish_id,
+        operation_id=step.operation_id,
         verdict=verdict,
     )
     session.add(event)

@@ -37,11 +37,11 @@ def check(zookeeper: str, controllers: list[Path], *, clients: bool, as_json: bo
             print(f"could not check: {error}", file=sys.stderr)
         return COULD_NOT_CHECK
     code, unknown = preflight.exit_code(found), preflight.not_looked_at(controllers, clients=clients)
-    seen = {"topics": len(tree.topics), "partitions": tree.partition_count(), "brokers": sorted(tree.brokers)}
+    observed = {"topics": len(tree.topics), "partitions": tree.partition_count(), "brokers": sorted(tree.brokers)}
     if as_json:
-        print_json({"exit": code, **seen, "findings": [each.as_json() for each in found], "not_looked_at": unknown})
+        print_json({"exit": code, **observed, "findings": [each.as_json() for each in found], "not_looked_at": unknown})
         return code
-    print(f"{seen['topics']} topics, {seen['partitions']} partitions, brokers {seen['brokers']}")
+    print(f"{observed['topics']} topics, {observed['partitions']} partitions, brokers {observed['brokers']}")
     print("\n".join(finding_lines(found, everything=everything)), end="\n" if found else "")
     print("not looked at:", *unknown, sep="\n  ")
     print({0: "go: nothing stands in the way", 1: "go, with warnings", 2: "blocked"}[code])
@@ -73,13 +73,15 @@ def encoder_settings(controller: Path | None) -> EncoderSettings | None:
     return None if controller is None else read_config(controller).passwords
 
 
-def release(zookeeper: str, logs: list[Path], *, execute: bool, accept_loss: bool, drop_orders: bool) -> int:
-    from migrator.node.tools.release import execute_release, plan_release
+def rollback_without_controllers(
+    zookeeper: str, logs: list[Path], *, execute: bool, accept_loss: bool, drop_orders: bool
+) -> int:
+    from migrator.node.tools.without_controllers import execute_without_controllers, plan_without_controllers
     from migrator.zk.session import ZkSession
 
     with ZkSession(zookeeper) as session:
         try:
-            plan = plan_release(session, logs, accept_loss=accept_loss, drop_orders=drop_orders)
+            plan = plan_without_controllers(session, logs, accept_loss=accept_loss, drop_orders=drop_orders)
             print("before", *plan.before, sep="\n  ")
             print("what ZooKeeper has of the metadata log", *plan.mirrored, sep="\n  ")
             print("what differs from the metadata log", *plan.look.lines, sep="\n  ")
@@ -91,15 +93,15 @@ def release(zookeeper: str, logs: list[Path], *, execute: bool, accept_loss: boo
                     print(f"--execute would be refused: {plan.runs.in_full}")
                 print("nothing was changed; --execute applies it")
                 return 0
-            print("after", *execute_release(session, plan), sep="\n  ")
+            print("after", *execute_without_controllers(session, plan), sep="\n  ")
         except FindingError as error:
             if error.code == ZOOKEEPER_LOST.code:
                 raise  # whether ZooKeeper did it is not known
-            return _release_refused(error)
+            return _without_controllers_refused(error)
     return 0
 
 
-def _release_refused(error: FindingError) -> int:
+def _without_controllers_refused(error: FindingError) -> int:
     print(f"{error}\n{error.occurrence.finding.remedy}", file=sys.stderr)
     return 2
 

@@ -72,7 +72,7 @@ def dump_log(path: Path, *, as_json: bool) -> int:
 
 
 def _document(offset: int, epoch: int, record: msgspec.Struct, version: int) -> dict[str, Any]:
-    from migrator.audit.seal import without_secrets
+    from migrator.audit.fingerprints import without_secrets
 
     shown = without_secrets(record)
     data = {name: _plain(getattr(shown, name)) for name in record.__struct_fields__}

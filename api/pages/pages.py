@@ -2,7 +2,7 @@
 
 In:   the objects that REST shows (api.views), and forms.
 Out:  HTML; a form that was accepted leads back to the page of its migration.
-Elsewhere: what the fields mean (api.models: its help texts are shown here), accepting a wish (`rest/actions.py`).
+Elsewhere: what the fields mean (api.models: its help texts are shown here), accepting an operation (`rest/actions.py`).
 Rules: the page renews itself by a meta refresh; a form never does, so that nobody loses what they type. A step that
 matters shows its gate and asks for the cluster's name.
 """
@@ -30,13 +30,13 @@ from api.views import audit_view, finding_view, migration_line, migration_view
 from migrator.findings.finding import FindingError
 from migrator.findings.service import NO_SUCH_THING, NOT_CONFIRMED
 from state_machine.audits import audit_rows
-from state_machine.looks import findings
-from state_machine.policy.phases import HOLD, PEOPLE, RESUME
+from state_machine.observations import findings
+from state_machine.policy.phases import PAUSE, PEOPLE, RESUME
 
 router = APIRouter(include_in_schema=False)
 
 STYLE: Final = Path(__file__).parent.parent / "templates" / "style.css"
-NAMES: Final = {**{word: signal.value for signal, word in PEOPLE.items()}, "hold": HOLD, "resume": RESUME}
+NAMES: Final = {**{word: trigger.value for trigger, word in PEOPLE.items()}, "pause": PAUSE, "resume": RESUME}
 DIFFERENCES_SHOWN: Final = 500
 FINDINGS_SHOWN: Final = 5_000
 """On one page; a browser takes that many rows."""
@@ -105,14 +105,14 @@ def show_form(parts: ServiceParts, number: Number, word: str) -> Response:
         _name_of(word)
     except FindingError as error:
         return _problem_page(problem(error, f"/migrations/{number}/steps/{word}"), "/")
-    edge = next((each for each in view.gates if each.signal == word), None)
+    edge = next((each for each in view.gates if each.trigger == word), None)
     key = secrets.token_urlsafe(12)
     return render("step.html", view=view, word=word, edge=edge, key=key, now=view.now)
 
 
 @router.post("/migrations/{number}/steps/{word}")
 def take_step(parts: ServiceParts, number: Number, word: str, form: Form) -> Response:
-    """What the form sends; the same wish as by REST."""
+    """What the form sends; the same operation as by REST."""
     here = f"/migrations/{number}"
     try:
         _record(parts, number, word, form)
@@ -121,7 +121,7 @@ def take_step(parts: ServiceParts, number: Number, word: str, form: Form) -> Res
     except ValidationError as error:
         refused = RequestValidationError(error.errors())
         return _problem_page(invalid(refused, f"{here}/steps/{word}"), here)
-    return RedirectResponse(f"{here}#wishes", 303)
+    return RedirectResponse(f"{here}#operations", 303)
 
 
 @router.get("/audits/{number}")
@@ -141,12 +141,12 @@ def _record(parts: Parts, number: int, word: str, form: dict[str, str]) -> None:
     if typed != snapshot.migration.name:
         raise NOT_CONFIRMED.error(typed=repr(typed))
     fields = {key: form[key] for key in ("to", "expected_version", "reason", "who") if form.get(key)}
-    wish = order(name, ActionIn.model_validate(fields), form.get("key"))
-    if parts.store.known_wish(number, wish) is not None:
+    operation = order(name, ActionIn.model_validate(fields), form.get("key"))
+    if parts.store.known_operation(number, operation) is not None:
         return
-    if name not in (HOLD, RESUME):
-        ask(parts, number, wish)
-    record(parts, number, wish)
+    if name not in (PAUSE, RESUME):
+        ask(parts, number, operation)
+    record(parts, number, operation)
 
 
 def _name_of(word: str) -> str:

@@ -1,1 +1,1 @@
-"""REST under `/api/v1`: shows rows and records wishes."""
+"""REST under `/api/v1`: shows rows and records operations."""

@@ -20,7 +20,7 @@ from api.figures import Figures, figures_of
 from api.rest.parts import ServiceParts
 from api.rest.problems import described
 from migrator.findings.finding import FindingError
-from migrator.findings.service import NOT_LOOKED_AT
+from migrator.findings.service import NOT_OBSERVED
 
 router = APIRouter(tags=["health"])
 
@@ -56,7 +56,7 @@ def readyz(parts: ServiceParts) -> str:
     last = parts.last_round_at()
     age = None if last is None else parts.clock() - last
     if age is None or age > READY_WITHIN_S:
-        raise NOT_LOOKED_AT.error(seconds="many" if age is None else round(age))
+        raise NOT_OBSERVED.error(seconds="many" if age is None else round(age))
     return f"ready: the last round ended {age:.1f} s ago"
 
 

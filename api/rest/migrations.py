@@ -22,9 +22,9 @@ from api.models import (
     InventoryIn,
     MigrationLine,
     MigrationView,
+    OperationView,
     Page,
     Report,
-    WishView,
 )
 from api.report import report
 from api.rest.parts import Key, Number, Parts, ServiceParts
@@ -37,13 +37,13 @@ from api.views import (
     gates_view,
     migration_line,
     migration_view,
-    wish_view,
+    operation_view,
 )
 from migrator.findings.finding import FindingError
 from state_machine import removal
 from state_machine.clusters.inventory import Inventory
 from state_machine.evidence import evidence
-from state_machine.looks import findings
+from state_machine.observations import findings
 
 Who = Annotated[str, Query(min_length=1, max_length=100, description="who asks; kept in the history")]
 router = APIRouter(prefix="/migrations", tags=["migrations"])
@@ -154,16 +154,18 @@ def get_findings(
 def get_events(
     parts: ServiceParts,
     number: Number,
-    signal: Annotated[int | None, Query(ge=1, le=2**31 - 1, description="only those that this wish led to")] = None,
+    trigger: Annotated[
+        int | None, Query(ge=1, le=2**31 - 1, description="only those that this operation led to")
+    ] = None,
 ) -> Page[EventView]:
     """The history: one row per transition, oldest first."""
-    return Page(items=[event_view(row) for row in parts.store.events(number, wish_id=signal)])
+    return Page(items=[event_view(row) for row in parts.store.events(number, operation_id=trigger)])
 
 
-@router.get("/{number}/signals/{wish}", responses=described(404, 422))
-def get_signal(parts: ServiceParts, number: Number, wish: Number) -> WishView:
-    """One wish, and what became of it."""
-    return wish_view(parts.store.wish(number, wish))
+@router.get("/{number}/signals/{operation}", responses=described(404, 422))
+def get_signal(parts: ServiceParts, number: Number, operation: Number) -> OperationView:
+    """One operation, and what became of it."""
+    return operation_view(parts.store.operation(number, operation))
 
 
 @router.get("/{number}/report", responses=described(404, 422))

@@ -2,8 +2,8 @@
 
 In:   put into the application once (app.py).
 Out:  `Parts`, given to handlers by FastAPI; common parameters.
-Rule: no handler touches Kafka, ZooKeeper or a process. It reads rows, or writes a wish down and wakes the loop. One
-exception: before a migration gets the address of a ZooKeeper, it is tried whether anybody listens there.
+Rule: no handler touches Kafka, ZooKeeper or a process. It reads rows, or writes an operation down and wakes the loop.
+One exception: before a migration gets the address of a ZooKeeper, it is tried whether anybody listens there.
 """
 
 from __future__ import annotations

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from api.models import Problem
-from api.views import check_view
+from api.views import condition_view
 from migrator.findings.finding import FindingError
 from migrator.findings.service import (
     FOREIGN_REQUEST,
@@ -26,15 +25,15 @@ from migrator.findings.service import (
     NO_SUCH_THING,
     NOT_CONFIRMED,
     NOT_IN_THIS_RELEASE,
-    NOT_LOOKED_AT,
+    NOT_OBSERVED,
     NOT_POSSIBLE_HERE,
     NOT_REMOVABLE,
+    OPERATION_PENDING,
     PATH_OUTSIDE,
     REQUEST_NOT_UNDERSTOOD,
     SERVICE_FAULT,
     TOKEN_NEEDED,
     VERSION_MOVED,
-    WISH_PENDING,
 )
 from migrator.findings.zookeeper import ZOOKEEPER_UNREACHABLE
 from state_machine.transition import GateClosed
@@ -49,7 +48,7 @@ STATUS: Final = {
     NO_SUCH_THING.code: 404,
     FOREIGN_REQUEST.code: 403,
     TOKEN_NEEDED.code: 401,
-    NOT_LOOKED_AT.code: 503,
+    NOT_OBSERVED.code: 503,
     **{
         finding.code: 409
         for finding in (
@@ -60,7 +59,7 @@ STATUS: Final = {
             NOT_POSSIBLE_HERE,
             NOT_REMOVABLE,
             VERSION_MOVED,
-            WISH_PENDING,
+            OPERATION_PENDING,
         )
     },
 }
@@ -80,7 +79,7 @@ def problem(error: FindingError, instance: str, status: int | None = None) -> Pr
         code=found.code,
         remedy=found.finding.remedy,
         runbook=f"runbooks/{found.code}.md",
-        checks=[check_view(msgspec.to_builtins(each)) for each in failed],
+        conditions=[condition_view(each.as_json()) for each in failed],
         possible=[] if possible in ("", "nothing") else possible.split(", "),
     )
 
@@ -129,7 +128,7 @@ def described(*statuses: int) -> dict[int | str, dict[str, Any]]:
         401: "the token of the service is missing or wrong",
         403: "the request came from a foreign web page",
         404: "there is no such thing",
-        409: "refused: by the table, by a gate (every failed check is named), or because something moved",
+        409: "refused: by the table, by a gate (each failed condition is named), or because something moved",
         422: "the request was not understood",
         503: "the service does not look at clusters now",
     }

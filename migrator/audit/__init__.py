@@ -2,5 +2,5 @@
 
 Both sides are read (`zk_source.py`; `log_plan.py`, `log_source.py`, `live_log.py`) and told as the same facts without
 the copy's own parsers (`normalise.py`); `compare.py` says what differs. `quick.py` does it in process. The Spark job
-(`spark_job.py`, and the modules it names) does it in tasks, with its inputs kept. `seal.py` hides what is secret.
+(`job.py`, and the modules it names) does it in tasks, with its inputs kept. `fingerprints.py` hides what is secret.
 """

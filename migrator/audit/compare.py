@@ -2,9 +2,9 @@
 
 In:   facts of one key from ZooKeeper and from the log (None: that side does not have it).
 Out:  counts per family, and every difference with its field and both values.
-Elsewhere: where the facts come from (normalise.py), the second look at what differs (quick.py, spark_job.py).
+Elsewhere: where the facts come from (normalise.py), the second look at what differs (quick.py, job.py).
 Rules: "not read" is never green; every expected difference has a named rule; keys are never cut off; values of
-keys that are not known to be harmless leave as keyed hashes (seal.py).
+keys that are not known to be harmless leave as keyed hashes (fingerprints.py).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.kept_reading import kept_facts
 from migrator.audit.normalise import (
     BLOCK_SIZE,
@@ -31,7 +32,6 @@ from migrator.audit.normalise import (
     Facts,
 )
 from migrator.audit.rows import HOLD_SECRETS
-from migrator.audit.seal import Seal
 from migrator.findings.finding import FindingError
 
 DIFFERENCES_SHOWN: Final = 100
@@ -229,7 +229,7 @@ class Comparison:
     counts: dict[str, FamilyCount] = field(default_factory=no_counts)
     differences: list[Difference] = field(default_factory=list)
     expected: list[Difference] = field(default_factory=list)
-    seal: Seal = field(default_factory=Seal)
+    fingerprints: SecretFingerprints = field(default_factory=SecretFingerprints)
     pending: Postpones | None = None
 
     def add(self, family: str, key: str, zookeeper: Facts | None, log: Facts | None, mzxid: int = -1) -> None:
@@ -240,7 +240,7 @@ class Comparison:
             self.counts[family].count(Outcome.EQUAL)
             return
         if family in HOLD_SECRETS:
-            zookeeper, log = self._sealed(zookeeper), self._sealed(log)
+            zookeeper, log = self._fingerprinted(zookeeper), self._fingerprinted(log)
         self.note(family, *judge(family, key, zookeeper, log, self.rules, mzxid))
 
     def note(self, family: str, outcome: Outcome, found: list[Difference]) -> None:
@@ -263,8 +263,8 @@ class Comparison:
         self.counts[family].count(Outcome.NOT_READ)
         self.differences.append(unread_key(family, key, reason))
 
-    def _sealed(self, facts: Facts | None) -> Facts | None:
-        return None if facts is None else self.seal.facts(facts)
+    def _fingerprinted(self, facts: Facts | None) -> Facts | None:
+        return None if facts is None else self.fingerprints.facts(facts)
 
     @property
     def same(self) -> bool:

@@ -20,6 +20,7 @@ from itertools import tee
 from pathlib import Path
 from typing import Any, Final, cast
 
+from migrator.audit.fingerprints import KEY_BYTES, SecretFingerprints
 from migrator.audit.normalise import (
     BROKER_CONFIGS,
     NEXT_ID,
@@ -37,7 +38,6 @@ from migrator.audit.normalise import (
 )
 from migrator.audit.passwords import PasswordReader, clear_facts
 from migrator.audit.rows import HOLD_SECRETS, facts_text
-from migrator.audit.seal import KEY_BYTES, Seal
 from migrator.audit.security_facts import ENTITY_ROOTS, TOKEN_ROOT, zk_facts
 from migrator.findings.audit import AUDIT_CANNOT_READ
 from migrator.findings.finding import FindingError, words_of
@@ -65,8 +65,8 @@ def _place(family: str, key: str) -> bytes:
     return _hash(f"{family}\0{key}")
 
 
-def _sealed(seal: Seal, family: str, facts: Facts) -> Facts:
-    return seal.facts(facts) if family in HOLD_SECRETS else facts
+def _fingerprinted(fingerprints: SecretFingerprints, family: str, facts: Facts) -> Facts:
+    return fingerprints.facts(facts) if family in HOLD_SECRETS else facts
 
 
 class KeptReading:
@@ -74,7 +74,7 @@ class KeptReading:
 
     def __init__(self, passwords: PasswordReader | None = None) -> None:
         self._passwords = passwords
-        self._seal = Seal()
+        self._seal = SecretFingerprints()
         self._topics: dict[str, bytes | None] = {}
         self._assigned: tuple[str, dict[int, Facts]] = ("", {})
         self._found: dict[bytes, bytes] = {}
@@ -86,7 +86,7 @@ class KeptReading:
     def note(self, path: str, znode: Znode) -> None:
         try:
             for family, key, facts in self._facts(path, znode):
-                self._found[_place(family, key)] = _hash(facts_text(_sealed(self._seal, family, facts)))
+                self._found[_place(family, key)] = _hash(facts_text(_fingerprinted(self._seal, family, facts)))
         except FindingError:
             return
 
@@ -167,7 +167,7 @@ class KeptFacts:
         self._count, rest = divmod(len(self._data) - KEY_BYTES, 2 * _BYTES)
         if self._count < 0 or rest:
             raise AUDIT_CANNOT_READ.error(what=str(path), reason="it is not whole")
-        self.seal = Seal(self._data[:KEY_BYTES])
+        self.fingerprints = SecretFingerprints(self._data[:KEY_BYTES])
 
     def says(self, family: str, key: str, log: Facts | None) -> bool:
         """Whether these are the facts that were read. log: as the log tells them, sealed with `seal`; None: no such

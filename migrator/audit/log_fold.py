@@ -3,7 +3,7 @@
 In:   batches of the log; later the rows of some subjects, in log order.
 Out:  `RecordRow`s, as Parquet keeps them; `SideRow`s, as the comparison wants them.
 Elsewhere: reading bytes (log_plan.py), what a record changes (normalise.LogFacts, the same as in the quick engine),
-bringing the rows of a subject together and dropping what never counted (spark_fold.py).
+bringing the rows of a subject together and dropping what never counted (fold.py).
 Rule: only records that the audited families are made of are kept with their content, and what is secret in them only
 as a keyed hash.
 """
@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.log_source import MARKERS, records_of
 from migrator.audit.log_states import NO_OFFSET, Key, LogStates, subject_of_key
 from migrator.audit.normalise import (
@@ -35,7 +36,6 @@ from migrator.audit.rows import (
     not_read,
     subject_of,
 )
-from migrator.audit.seal import Seal
 from migrator.audit.security_facts import ACLS, SECURITY_RECORDS, Change, change_of
 from migrator.findings.finding import FindingError
 from migrator.wire.batch import Batch
@@ -87,12 +87,14 @@ class RecordRow(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-def record_rows(batches: Iterable[Batch], seal: Seal, snapshot_offset: int = -1) -> Iterator[RecordRow]:
+def record_rows(
+    batches: Iterable[Batch], fingerprints: SecretFingerprints, snapshot_offset: int = -1
+) -> Iterator[RecordRow]:
     """snapshot_offset: the last offset that the snapshot stands for when the batches are of one, else -1."""
     for batch in batches:
         for offset, record in records_of(batch):
             place = (offset, 0) if snapshot_offset < 0 else (snapshot_offset, offset)
-            row = _record_row(*place, batch.leader_epoch, record, seal)
+            row = _record_row(*place, batch.leader_epoch, record, fingerprints)
             if row is not None:
                 yield row
 
@@ -101,7 +103,9 @@ def unreadable_records(error: FindingError) -> RecordRow:
     return RecordRow(-1, 0, -1, "", problem=str(error.occurrence.text))
 
 
-def _record_row(offset: int, nth: int, epoch: int, record: Message, seal: Seal) -> RecordRow | None:
+def _record_row(
+    offset: int, nth: int, epoch: int, record: Message, fingerprints: SecretFingerprints
+) -> RecordRow | None:
     kind = type(record).__name__
     match record:
         case TopicRecord():
@@ -109,25 +113,27 @@ def _record_row(offset: int, nth: int, epoch: int, record: Message, seal: Seal) 
         case PartitionRecord() | PartitionChangeRecord() | RemoveTopicRecord():
             return RecordRow(offset, nth, epoch, kind, id_text(record.topic_id), None, None, _json(record))
         case ConfigRecord() if record.resource_type in _FAMILY_OF_RESOURCE:
-            sealed = msgspec.structs.replace(record, value=seal.value(record.name, record.value))
+            fingerprinted = msgspec.structs.replace(record, value=fingerprints.value(record.name, record.value))
             subject = subject_of(_FAMILY_OF_RESOURCE[record.resource_type], record.resource_name)
-            return RecordRow(offset, nth, epoch, kind, None, None, subject, _json(sealed))
+            return RecordRow(offset, nth, epoch, kind, None, None, subject, _json(fingerprinted))
         case ProducerIdsRecord():
             return RecordRow(offset, nth, epoch, kind, None, None, PRODUCER_IDS_SUBJECT, _json(record))
         case _ if isinstance(record, SECURITY_RECORDS):
-            return _security_row(offset, nth, epoch, kind, change_of(record), seal)
+            return _security_row(offset, nth, epoch, kind, change_of(record), fingerprints)
         case _ if isinstance(record, MARKERS):
             return RecordRow(offset, nth, epoch, kind)
         case _:
             return None
 
 
-def _security_row(offset: int, nth: int, epoch: int, kind: str, change: Change, seal: Seal) -> RecordRow:
+def _security_row(
+    offset: int, nth: int, epoch: int, kind: str, change: Change, fingerprints: SecretFingerprints
+) -> RecordRow:
     secret = change.facts is not None and change.family in HOLD_SECRETS
-    sealed = msgspec.structs.replace(change, facts=seal.facts(change.facts or {})) if secret else change
+    fingerprinted = msgspec.structs.replace(change, facts=fingerprints.facts(change.facts or {})) if secret else change
     subject = ZNODE_SUBJECT + change.path if change.path else None
     acl_id = change.part if change.family == ACLS else None
-    return RecordRow(offset, nth, epoch, kind, acl_id, None, subject, _json(sealed))
+    return RecordRow(offset, nth, epoch, kind, acl_id, None, subject, _json(fingerprinted))
 
 
 def _json(record: Message | Change) -> str:

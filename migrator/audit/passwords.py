@@ -2,7 +2,8 @@
 
 In:   the brokers' secrets (`password.encoder.secret` and its predecessor), and values of a broker's configuration.
 Out:  clear values; what cannot be decoded is the finding that names znode and key, and never a value.
-Elsewhere: the copy's decoder (zk.passwords, zk.ciphers), of which the audit imports nothing; hiding values (seal.py).
+Elsewhere: the copy's decoder (zk.passwords, zk.ciphers), of which the audit imports nothing; hiding values
+(fingerprints.py).
 Rule: a decoder that garbles a value garbles it in the log. The same decoder would garble ZooKeeper's side alike, and
 both would be equal. So texts are taken apart here once more, keys are derived with `hashlib`, and the modes of ciphers
 are written out over single blocks; both decoders are checked against texts of Kafka's own class.

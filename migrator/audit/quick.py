@@ -4,7 +4,7 @@ In:   a ZooKeeper session of its own, and `LogFacts`.
 Out:  a `Report`. Of a cluster in dual-write every key is judged by what the log said while it was read (log_states.py):
       what changed meanwhile, or differs, is read once more between two readings of `/migration`. A difference counts
       when two looks at both sides, one after the other, show it.
-Elsewhere: the same question asked by Spark (spark_job.py), with a memory by the commit that waits for it (proofs.py).
+Elsewhere: the same question asked by Spark (job.py), with a memory by the commit that waits for it (verified_cache.py).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from migrator.audit.compare import LOOKS_MAX, Comparison, Difference, Outcome, Report, Rules, report
+from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.kept_reading import kept_facts
 from migrator.audit.log_states import NO_OFFSET, Key, LogStates, subject_of_key
 from migrator.audit.normalise import (
@@ -32,9 +33,8 @@ from migrator.audit.normalise import (
 )
 from migrator.audit.passwords import PasswordReader
 from migrator.audit.rows import SideRow
-from migrator.audit.seal import Seal
 from migrator.audit.security_facts import SECURITY_FAMILIES
-from migrator.audit.subjects import JudgedKey, judge_subject, moved_keys, sealed_facts, sealed_row
+from migrator.audit.subjects import JudgedKey, fingerprinted_facts, fingerprinted_row, judge_subject, moved_keys
 from migrator.audit.zk_source import (
     Reader,
     Session,
@@ -80,7 +80,7 @@ def compare_sides(
     log: LogFacts,
     rules: Rules,
     limits: ReadLimits = UNLIMITED,
-    seal: Seal | None = None,
+    fingerprints: SecretFingerprints | None = None,
     passwords: PasswordReader | None = None,
     pending: Pending | None = None,
 ) -> Comparison:
@@ -92,7 +92,7 @@ def compare_sides(
     session.sync()
     topics = topic_names(session)
     known = replace(rules, topics=frozenset(topics) | frozenset(log.topics()))
-    comparison = Comparison(known, seal=seal or Seal(), pending=pending)
+    comparison = Comparison(known, fingerprints=fingerprints or SecretFingerprints(), pending=pending)
     on_both = compare_topics(session, log, topics, comparison, limits)
     for row in unassigned_partitions(session, topics, limits):
         comparison.add(row.family, row.key, row.facts, None)
@@ -118,11 +118,11 @@ def quick_audit(
     follows: `/migration` says how far ZooKeeper has this log.
     """
     started = time.monotonic()
-    seal = kept_facts(rules.read).seal if rules.read else Seal()
+    fingerprints = kept_facts(rules.read).fingerprints if rules.read else SecretFingerprints()
     log, position = read_log(mirrored_offset(session) if follows else NO_OFFSET)
     read = time.monotonic()
     pending = Pending.of(log) if follows else None
-    comparison = compare_sides(session, log.facts, rules, limits, seal, passwords, pending)
+    comparison = compare_sides(session, log.facts, rules, limits, fingerprints, passwords, pending)
     compared = time.monotonic()
     if pending is not None:
         if pending:
@@ -134,7 +134,7 @@ def quick_audit(
             before = _texts(comparison.differences)
             time.sleep(settle_s)  # the cluster lives: what differed may have been on its way
             log, position = read_log(NO_OFFSET)
-            comparison = compare_sides(session, log.facts, rules, limits, seal, passwords)
+            comparison = compare_sides(session, log.facts, rules, limits, fingerprints, passwords)
             if _texts(comparison.differences) <= before:
                 break
     done = time.monotonic()
@@ -165,8 +165,8 @@ def _settle(
         rows = list(subject_rows(sorted(pending.subjects), session, limits, passwords))
         high = mirrored_offset(session)
         log, _ = read_log(low)
-        settled = Comparison(comparison.rules, seal=comparison.seal)
-        for each in judged_rows(rows, pending.subjects, log, max(low, high), comparison.rules, comparison.seal):
+        settled = Comparison(comparison.rules, fingerprints=comparison.fingerprints)
+        for each in judged_rows(rows, pending.subjects, log, max(low, high), comparison.rules, comparison.fingerprints):
             if pending.counts(each):
                 settled.note(each.family, each.outcome, each.differences)
         found = _texts(settled.differences)
@@ -178,19 +178,26 @@ def _settle(
 
 
 def judged_rows(
-    rows: Iterable[SideRow], subjects: Iterable[str], log: LogStates, high: int, rules: Rules, seal: Seal
+    rows: Iterable[SideRow],
+    subjects: Iterable[str],
+    log: LogStates,
+    high: int,
+    rules: Rules,
+    fingerprints: SecretFingerprints,
 ) -> Iterator[JudgedKey]:
     """What becomes of the keys of these subjects, as tasks of the Spark job say it."""
     by_subject = defaultdict(list)
     for row in rows:
-        by_subject[row.subject].append(sealed_row(row, seal))
+        by_subject[row.subject].append(fingerprinted_row(row, fingerprints))
     changed = set(log.changed())
     for subject in sorted(subjects):
         keys = log.keys_of(subject)
-        moved = moved_keys(log, keys & changed, high, seal)
+        moved = moved_keys(log, keys & changed, high, fingerprints)
         newest = {key: log.of(key)[-1] for key in keys}
         in_log = {
-            (family, key): SideRow(family, key, subject, sealed_facts(family, state.facts, seal), state.since)
+            (family, key): SideRow(
+                family, key, subject, fingerprinted_facts(family, state.facts, fingerprints), state.since
+            )
             for (family, key), state in newest.items()
             if state.facts is not None
         }

@@ -2,7 +2,7 @@
 
 In:   facts (normalise.py) with the place they were read from.
 Out:  `SideRow`, and its facts as one text that is equal exactly when the facts are.
-Elsewhere: who makes rows (zk_source.py, log_fold.py), who compares them (compare.py, spark_compare.py).
+Elsewhere: who makes rows (zk_source.py, log_fold.py), who compares them (compare.py, compare.py).
 A subject is what is read again as a whole when something of it differs: a topic with its partitions and its
 configuration, the configuration of one broker, the producer ids, the znode of a user, a resource's ACLs or a token.
 """

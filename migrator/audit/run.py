@@ -2,7 +2,7 @@
 
 In:   where ZooKeeper is, where the log is, which engine, where to keep the inputs.
 Out:  a `Report`, always: what could not be read is named in it, and it is not green (exit code 2).
-Elsewhere: the engines (quick.py, spark_job.py).
+Elsewhere: the engines (quick.py, job.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In:   bytes of znodes, and records as decoded from the log's bytes.
 Out:  facts by (family, key). A key is the path of the znode, on both sides.
-Elsewhere: topics, configurations, producer ids (normalise.py), hiding what is secret (seal.py).
+Elsewhere: topics, configurations, producer ids (normalise.py), hiding what is secret (fingerprints.py).
 Rule: nothing of the copy is imported here, as in normalise.py: names are escaped and words are read by code of our own.
 A record is told as a `Change`, which is what the Spark job keeps: the record itself would hold secrets.
 """

@@ -18,10 +18,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from migrator.audit.compare import Difference, Outcome, Rules, differences, judge, lag, unread_key
+from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.log_states import Key, LogStates, State, in_window
 from migrator.audit.normalise import PARTITIONS, TOPIC_CONFIGS, TOPICS, Facts
 from migrator.audit.rows import HOLD_SECRETS, TOPIC_SUBJECT, SideRow, facts_of_text, facts_text
-from migrator.audit.seal import Seal
 
 
 class ZkRow(NamedTuple):
@@ -71,24 +71,29 @@ def moved_key(states: list[State], high: int) -> Moved:
     return Moved([each.facts for each in known], newest.facts, len(states) - len(known), newest.since)
 
 
-def moved_keys(log: LogStates, keys: Iterable[Key], high: int, seal: Seal | None = None) -> dict[Key, Moved]:
+def moved_keys(
+    log: LogStates, keys: Iterable[Key], high: int, fingerprints: SecretFingerprints | None = None
+) -> dict[Key, Moved]:
     """Of keys that changed. seal: for facts that are not sealed yet."""
-    return {key: _sealed(key, moved_key(log.of(key), high), seal) for key in keys}
+    return {key: _fingerprinted(key, moved_key(log.of(key), high), fingerprints) for key in keys}
 
 
-def _sealed(key: Key, moved: Moved, seal: Seal | None) -> Moved:
-    if seal is None:
+def _fingerprinted(key: Key, moved: Moved, fingerprints: SecretFingerprints | None) -> Moved:
+    if fingerprints is None:
         return moved
-    states = [None if each is None else sealed_facts(key[0], each, seal) for each in (*moved.states, moved.newest)]
+    states = [
+        None if each is None else fingerprinted_facts(key[0], each, fingerprints)
+        for each in (*moved.states, moved.newest)
+    ]
     return moved._replace(states=states[:-1], newest=states[-1])
 
 
-def sealed_facts(family: str, facts: Facts, seal: Seal) -> Facts:
-    return seal.facts(facts) if family in HOLD_SECRETS else facts
+def fingerprinted_facts(family: str, facts: Facts, fingerprints: SecretFingerprints) -> Facts:
+    return fingerprints.facts(facts) if family in HOLD_SECRETS else facts
 
 
-def sealed_row(row: SideRow, seal: Seal) -> ZkRow:
-    text = None if row.facts is None else facts_text(sealed_facts(row.family, row.facts, seal))
+def fingerprinted_row(row: SideRow, fingerprints: SecretFingerprints) -> ZkRow:
+    text = None if row.facts is None else facts_text(fingerprinted_facts(row.family, row.facts, fingerprints))
     return ZkRow(row.family, row.key, text, row.version, row.problem)
 
 

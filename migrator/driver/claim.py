@@ -2,12 +2,13 @@
 
 In:   what the znodes `/controller_epoch`, `/controller` and `/migration` held, with their versions.
 Out:  one conditional multi per step, and the `Claim` that holds when it was applied.
-Elsewhere: sending them (node.claiming, node.hand_back), when (machine.py), `zk2kraft release` (api).
+Elsewhere: sending them (node.claiming, node.hand_back), when (machine.py), `zk2kraft rollback --without-controllers`
+(api).
 Rules: the claim is one multi that moves `/controller_epoch`, so nothing of the old controller can be written after
 it (R-866-01). A ZooKeeper-mode controller is displaced before that, with the epoch that it has, so that it ends what it
 is about and steps down in order: one that is fenced in the middle of a change keeps half a batch of requests, and can
 do nothing any more should it ever be elected again (K-27). The claim is ephemeral until the copy is committed: a
-controller that dies before that gives the cluster back at session expiry with nobody awake. The epoch claimed is above
+controller that dies before that rolls the cluster back at session expiry with nobody awake. The epoch claimed is above
 both worlds' (R-866-05), so no partition state that we write can outrank a later ZooKeeper controller (F-40).
 Source: Kafka 3.9 `KafkaZkClient.tryRegisterKRaftControllerAsActiveController`.
 """
@@ -18,7 +19,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
-from migrator.findings.driver import CLAIM_NOT_POSSIBLE, FENCED, FOREIGN_MIGRATION, HANDED_BACK, LOG_BEHIND_ZOOKEEPER
+from migrator.findings.driver import CLAIM_NOT_POSSIBLE, FENCED, FOREIGN_MIGRATION, LOG_BEHIND_ZOOKEEPER, LOG_RETIRED
 from migrator.findings.finding import Occurrence
 from migrator.model.image import NOWHERE, Position
 from migrator.zk import paths
@@ -27,7 +28,7 @@ from migrator.zk.znodes import ControllerZnode, MigrationZnode, controller_data,
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ClaimObservation:
     """The three znodes of the claim as read. A version of -1 means: does not exist.
 
     controller_owner: the session of an ephemeral `/controller`, 0 for a persistent one.
@@ -64,20 +65,20 @@ NOBODYS: Final = MigrationZnode()
 """Nothing to fear: another quorum that only looks waits for brokers, and those of this cluster are registered here."""
 
 
-def refuse_claim(seen: Seen, voters: Collection[int], kraft_epoch: int) -> Occurrence | None:
+def refuse_claim(observed: ClaimObservation, voters: Collection[int], kraft_epoch: int) -> Occurrence | None:
     """Why a first claim (log in PRE_MIGRATION) may not be tried; None when it may.
 
     A `/migration` is ours when a voter of this quorum wrote it before any commit; whatever else it holds, it
     belongs to another migration or another log, and going on would empty ZooKeeper (F-42, K-03). One that names nobody
     was left by a stock controller that only looked: each creates it as soon as it starts.
     """
-    if seen.epoch_version < 0:
+    if observed.epoch_version < 0:
         return CLAIM_NOT_POSSIBLE.found(
             reason=f"{paths.CONTROLLER_EPOCH} does not exist: no controller ever ruled here"
         )
-    found = seen.migration
+    found = observed.migration
     if (
-        seen.migration_version >= 0
+        observed.migration_version >= 0
         and found != NOBODYS
         and (
             found is None
@@ -87,40 +88,44 @@ def refuse_claim(seen: Seen, voters: Collection[int], kraft_epoch: int) -> Occur
         )
     ):
         return FOREIGN_MIGRATION.found(found=_text(found))
-    if seen.controller is not None and seen.controller.kraft_epoch > 0 and seen.controller.brokerid not in voters:
+    if (
+        observed.controller is not None
+        and observed.controller.kraft_epoch > 0
+        and observed.controller.brokerid not in voters
+    ):
         return CLAIM_NOT_POSSIBLE.found(
-            reason=f"{paths.CONTROLLER} is held by KRaft controller {seen.controller.brokerid}, "
-            f"epoch {seen.controller.kraft_epoch}"
+            reason=f"{paths.CONTROLLER} is held by KRaft controller {observed.controller.brokerid}, "
+            f"epoch {observed.controller.kraft_epoch}"
         )
     return None
 
 
 def refuse_resume(
-    seen: Seen, voters: Collection[int], kraft_epoch: int, at: Position, born: int | None = None
+    observed: ClaimObservation, voters: Collection[int], kraft_epoch: int, at: Position, born: int | None = None
 ) -> Occurrence | None:
     """Why a log that says MIGRATION may not be resumed; None when it may.
 
-    It may only while `/controller` still carries this quorum: otherwise the cluster was handed back, and a
+    It may only while `/controller` still carries this quorum: otherwise the cluster was rolled back, and a
     ZooKeeper controller has decided things that this log does not know.
     born: what this log knows of its migration's `migration_born`, when it ever saw it.
     """
-    held = seen.controller
+    held = observed.controller
     if held is None or held.kraft_epoch <= 0 or held.brokerid not in voters or held.kraft_epoch > kraft_epoch:
         now = "nobody" if held is None else f"node {held.brokerid} (KRaft epoch {held.kraft_epoch})"
-        return HANDED_BACK.found(controller=now)
-    if born is not None and seen.migration_version >= 0 and seen.migration_born != born:
-        return HANDED_BACK.found(controller=f"node {held.brokerid}, in another migration than that of this log")
-    if seen.migration is None or seen.migration.kraft_controller_id not in voters:
-        return FENCED.found(found=_text(seen.migration), expected=f"one written by {sorted(voters)}")
-    mirrored = Position(seen.migration.kraft_metadata_epoch, seen.migration.kraft_metadata_offset)
+        return LOG_RETIRED.found(controller=now)
+    if born is not None and observed.migration_version >= 0 and observed.migration_born != born:
+        return LOG_RETIRED.found(controller=f"node {held.brokerid}, in another migration than that of this log")
+    if observed.migration is None or observed.migration.kraft_controller_id not in voters:
+        return FENCED.found(found=_text(observed.migration), expected=f"one written by {sorted(voters)}")
+    mirrored = Position(observed.migration.kraft_metadata_epoch, observed.migration.kraft_metadata_offset)
     if mirrored > at:
         return LOG_BEHIND_ZOOKEEPER.found(mirrored=f"{mirrored.offset} of epoch {mirrored.epoch}", log=at.offset)
     return None
 
 
-def left_controller(seen: Seen, voters: Collection[int], kraft_epoch: int) -> bool:
+def left_controller(observed: ClaimObservation, voters: Collection[int], kraft_epoch: int) -> bool:
     """Whether `/controller` is held by this quorum, in no later epoch, and nothing was committed under it."""
-    held, migration = seen.controller, seen.migration
+    held, migration = observed.controller, observed.migration
     return (
         held is not None
         and 0 < held.kraft_epoch <= kraft_epoch
@@ -130,60 +135,60 @@ def left_controller(seen: Seen, voters: Collection[int], kraft_epoch: int) -> bo
 
 
 def plan_claim(
-    seen: Seen, *, node: int, kraft_epoch: int, now_ms: int, ephemeral: bool, at: Position = NOWHERE
+    observed: ClaimObservation, *, node: int, kraft_epoch: int, now_ms: int, ephemeral: bool, at: Position = NOWHERE
 ) -> tuple[Multi, Claim]:
     """Take the controllership in one multi.
 
     at: what `/migration` shall say is mirrored: nothing at a first claim; when a log in MIGRATION is resumed,
         what it said before, or the position of the MIGRATION record if that was never noted (K-02).
     """
-    zk_epoch = max(seen.epoch, kraft_epoch) + 1
+    zk_epoch = max(observed.epoch, kraft_epoch) + 1
     migration = migration_data(MigrationZnode(node, kraft_epoch, at.offset, at.epoch))
-    operations: list[Operation] = [SetData(paths.CONTROLLER_EPOCH, str(zk_epoch).encode(), seen.epoch_version)]
-    if seen.controller_version >= 0:
-        operations.append(Delete(paths.CONTROLLER, seen.controller_version))
+    operations: list[Operation] = [SetData(paths.CONTROLLER_EPOCH, str(zk_epoch).encode(), observed.epoch_version)]
+    if observed.controller_version >= 0:
+        operations.append(Delete(paths.CONTROLLER, observed.controller_version))
     operations.append(Create(paths.CONTROLLER, controller_data(node, kraft_epoch, now_ms), ephemeral=ephemeral))
-    if seen.migration_version >= 0:
-        operations.append(SetData(paths.MIGRATION, migration, seen.migration_version))
+    if observed.migration_version >= 0:
+        operations.append(SetData(paths.MIGRATION, migration, observed.migration_version))
     else:
         operations.append(Create(paths.MIGRATION, migration))
     claim = Claim(
         node=node,
         kraft_epoch=kraft_epoch,
         zk_epoch=zk_epoch,
-        epoch_version=seen.epoch_version + 1,
+        epoch_version=observed.epoch_version + 1,
         controller_version=0,
-        migration_version=seen.migration_version + 1,
+        migration_version=observed.migration_version + 1,
         ephemeral=ephemeral,
         at=at,
     )
     return Multi(tuple(operations)), claim
 
 
-def plan_displace(seen: Seen, *, node: int, kraft_epoch: int, now_ms: int) -> tuple[Multi, Claim]:
+def plan_displace(observed: ClaimObservation, *, node: int, kraft_epoch: int, now_ms: int) -> tuple[Multi, Claim]:
     """Put this node into the place of a ZooKeeper-mode controller and leave the epoch as it is.
 
     Until `plan_raise` the old controller may still write; nothing that is read before that may be relied on.
     """
     migration = migration_data(MigrationZnode(node, kraft_epoch))
-    create = seen.migration_version < 0
+    create = observed.migration_version < 0
     multi = Multi(
         (
-            Check(paths.CONTROLLER_EPOCH, seen.epoch_version),
-            Delete(paths.CONTROLLER, seen.controller_version),
+            Check(paths.CONTROLLER_EPOCH, observed.epoch_version),
+            Delete(paths.CONTROLLER, observed.controller_version),
             Create(paths.CONTROLLER, controller_data(node, kraft_epoch, now_ms), ephemeral=True),
             Create(paths.MIGRATION, migration)
             if create
-            else SetData(paths.MIGRATION, migration, seen.migration_version),
+            else SetData(paths.MIGRATION, migration, observed.migration_version),
         )
     )
     claim = Claim(
         node=node,
         kraft_epoch=kraft_epoch,
-        zk_epoch=seen.epoch,
-        epoch_version=seen.epoch_version,
+        zk_epoch=observed.epoch,
+        epoch_version=observed.epoch_version,
         controller_version=0,
-        migration_version=seen.migration_version + 1,
+        migration_version=observed.migration_version + 1,
         ephemeral=True,
     )
     return multi, claim
@@ -207,19 +212,19 @@ def plan_raise(displaced: Claim) -> tuple[Multi, Claim]:
     return multi, claim
 
 
-def recognise(seen: Seen, planned: Claim) -> bool:
+def recognise(observed: ClaimObservation, planned: Claim) -> bool:
     """After a lost answer: is the claim that we planned the one that stands? (K-01)"""
     return (
-        seen.epoch == planned.zk_epoch
-        and seen.epoch_version == planned.epoch_version
-        and seen.controller is not None
-        and seen.controller.brokerid == planned.node
-        and seen.controller.kraft_epoch == planned.kraft_epoch
-        and seen.migration_version == planned.migration_version
+        observed.epoch == planned.zk_epoch
+        and observed.epoch_version == planned.epoch_version
+        and observed.controller is not None
+        and observed.controller.brokerid == planned.node
+        and observed.controller.kraft_epoch == planned.kraft_epoch
+        and observed.migration_version == planned.migration_version
     )
 
 
-def plan_settle(claim: Claim, at: Position, now_ms: int) -> tuple[Multi, Claim]:
+def plan_persist(claim: Claim, at: Position, now_ms: int) -> tuple[Multi, Claim]:
     """After the commit, before any broker hears of us: note the offset, and make the claim outlive our session."""
     operations: list[Operation] = [
         Check(paths.CONTROLLER_EPOCH, claim.epoch_version),
@@ -233,7 +238,7 @@ def plan_settle(claim: Claim, at: Position, now_ms: int) -> tuple[Multi, Claim]:
     return Multi(tuple(operations)), settled
 
 
-def plan_give_back(claim: Claim) -> Multi:
+def plan_abort(claim: Claim) -> Multi:
     """Abort before the commit: leave as if we had not come, but for the epoch, which never goes back."""
     return Multi(
         (
@@ -244,24 +249,26 @@ def plan_give_back(claim: Claim) -> Multi:
     )
 
 
-def plan_fence(seen: Seen) -> Multi:
+def plan_fence(observed: ClaimObservation) -> Multi:
     """After an abort with no claim to give back: an earlier leader's first claim may still be on its way.
 
     That claim names the version of `/migration` (or creates it); with this it is refused whenever it arrives, and the
     ZooKeeper controller is not disturbed, as it would be by a touch of `/controller_epoch`.
     """
-    check = Check(paths.CONTROLLER_EPOCH, seen.epoch_version)
-    if seen.migration_version < 0:
+    check = Check(paths.CONTROLLER_EPOCH, observed.epoch_version)
+    if observed.migration_version < 0:
         return Multi((check, Create(paths.MIGRATION, migration_data(NOBODYS))))
-    return Multi((check, SetData(paths.MIGRATION, migration_data(NOBODYS), seen.migration_version)))
+    return Multi((check, SetData(paths.MIGRATION, migration_data(NOBODYS), observed.migration_version)))
 
 
-def plan_leave_controller(seen: Seen) -> Multi:
+def plan_leave_controller(observed: ClaimObservation) -> Multi:
     """Delete a `/controller` of this quorum beside which `/migration` says nothing of it."""
-    return Multi((Check(paths.CONTROLLER_EPOCH, seen.epoch_version), Delete(paths.CONTROLLER, seen.controller_version)))
+    return Multi(
+        (Check(paths.CONTROLLER_EPOCH, observed.epoch_version), Delete(paths.CONTROLLER, observed.controller_version))
+    )
 
 
-def plan_hand_back(claim: Claim, highest_state_epoch: int) -> Multi:
+def plan_rollback(claim: Claim, highest_state_epoch: int) -> Multi:
     """End of dual-write with every broker in ZooKeeper mode: one of them is controller a moment later.
 
     highest_state_epoch: the highest controller epoch in any partition state; the next ZooKeeper controller takes
@@ -275,16 +282,16 @@ def plan_hand_back(claim: Claim, highest_state_epoch: int) -> Multi:
     return Multi((raised, Delete(paths.MIGRATION, claim.migration_version), left))
 
 
-def still_ours(seen: Seen, claim: Claim) -> bool:
+def still_ours(observed: ClaimObservation, claim: Claim) -> bool:
     """Whether nobody touched the claim. `/migration` is compared by owner only: our own writes move its version."""
     return (
-        seen.epoch_version == claim.epoch_version
-        and seen.controller is not None
-        and seen.controller.brokerid == claim.node
-        and seen.controller.kraft_epoch == claim.kraft_epoch
-        and seen.migration is not None
-        and seen.migration.kraft_controller_id == claim.node
-        and seen.migration.kraft_controller_epoch == claim.kraft_epoch
+        observed.epoch_version == claim.epoch_version
+        and observed.controller is not None
+        and observed.controller.brokerid == claim.node
+        and observed.controller.kraft_epoch == claim.kraft_epoch
+        and observed.migration is not None
+        and observed.migration.kraft_controller_id == claim.node
+        and observed.migration.kraft_controller_epoch == claim.kraft_epoch
     )
 
 

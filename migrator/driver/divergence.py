@@ -5,7 +5,7 @@ Out:  a `Level`: NEAR from half of a limit on, OVER at it. Measured are how many
       the oldest of them.
 Elsewhere: who looks (node.divergence_watch), what a refused administrator is told (controller.requests).
 Rule: nothing is lost by being behind. The log is the truth, and ZooKeeper is caught up afterwards. What grows with the
-distance is what a hand-back would have to wait for, and what ZooKeeper-mode brokers that restart would not know.
+distance is what a rollback would have to wait for, and what ZooKeeper-mode brokers that restart would not know.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In:   a reading of ZooKeeper, the registrations in the log, heartbeats, and what else the node knows.
 Out:  occurrences of findings for the content (the same that `zk2kraft check` prints), and a `Verdict` that names
-      every check with what was seen.
+      every condition with what was seen.
 Elsewhere: reading (node.tree_reader), when it is asked (machine.py: before the claim, and again right before it).
 Rule: no path avoids this gate; what a waiver can lift is named where it is asked.
 """
@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from migrator.driver.claim import Seen, refuse_claim
+from migrator.driver.claim import ClaimObservation, refuse_claim
 from migrator.driver.content import oddities
 from migrator.driver.places import place_findings
 from migrator.driver.settings import ControllerSettings, broker_findings, controller_findings, request_limit_finding
@@ -37,7 +37,7 @@ from migrator.findings.preflight import IBP_DIFFERS, PERMISSION_MISSING, ZOOKEEP
 from migrator.model import levels
 from migrator.model.image import METADATA_VERSION, Image
 from migrator.model.values import Broker, Partition, Recovery, is_password
-from migrator.model.verdict import Check, Verdict
+from migrator.model.verdict import Condition, Verdict
 from migrator.zk import paths
 from migrator.zk.multi import JUTE_MAXBUFFER
 from migrator.zk.passwords import PasswordEncoder, reasons_to_wait
@@ -73,7 +73,7 @@ class Evidence:
     """
 
     tree: Tree
-    seen: Seen
+    observed: ClaimObservation
     image: Image
     voters: tuple[int, ...]
     voters_enabled: Mapping[int, bool]
@@ -103,34 +103,34 @@ class Evidence:
 def takeover_verdict(evidence: Evidence) -> Verdict:
     """Every condition of the takeover, each as one check."""
     content, warnings = _by_severity(content_findings(evidence.tree, evidence.waived, evidence.passwords))
-    refused = refuse_claim(evidence.seen, evidence.voters, evidence.kraft_epoch)
+    refused = refuse_claim(evidence.observed, evidence.voters, evidence.kraft_epoch)
     half = evidence.takeover_max_ms // 2
     return Verdict(
         (
             *quorum_checks(evidence),
             *broker_checks(evidence),
-            Check(
+            Condition(
                 "no finding in ZooKeeper's content blocks",
                 not content,
                 _listed([found.text for found in content]) if content else _warned(len(warnings)),
                 tuple(sorted({found.code for found in content})),
             ),
             *settings_checks(evidence),
-            Check(
+            Condition(
                 "/migration and /controller may be claimed",
                 refused is None,
                 "free" if refused is None else refused.text,
                 () if refused is None else (refused.code,),
             ),
-            Check(
+            Condition(
                 "ZooKeeper and the controllers are of one cluster",
                 evidence.tree.cluster_id == evidence.cluster_id,
                 f"ZooKeeper: {evidence.tree.cluster_id}, controllers: {evidence.cluster_id}",
                 (CLUSTER_ID_DIFFERS.code,),
             ),
             _request_limits(evidence),
-            Check("a ZooKeeper export is taken", evidence.exported is not None, evidence.exported or "not yet"),
-            Check(
+            Condition("a ZooKeeper export is taken", evidence.exported is not None, evidence.exported or "not yet"),
+            Condition(
                 "the window fits into half of its limit",
                 evidence.estimated_ms <= half,
                 f"about {evidence.estimated_ms} ms of {half} ms",
@@ -151,11 +151,11 @@ def limit_findings(
     return less, [ZOOKEEPER_LIMIT_UNKNOWN.found(server=server, reason=reason) for server, reason in unknown.items()]
 
 
-def _request_limits(evidence: Evidence) -> Check:
+def _request_limits(evidence: Evidence) -> Condition:
     """A server that is down bars nothing: the session is with another one. It is named all the same."""
     less, unknown = limit_findings(evidence.limits, evidence.limits_unknown, evidence.jute_maxbuffer)
     passed = f"{evidence.jute_maxbuffer} bytes passed at {len(evidence.limits)} servers."
-    return Check(
+    return Condition(
         "every ZooKeeper server takes the largest request that is sent",
         not less,
         " ".join([_listed([each.text for each in less]) if less else passed, *(each.text for each in unknown)]),
@@ -183,7 +183,7 @@ def _listed(texts: list[str], shown: int = 2) -> str:
     return f"{len(texts)} found: " + " ".join(texts[:shown]) + more
 
 
-def settings_checks(evidence: Evidence) -> tuple[Check, ...]:
+def settings_checks(evidence: Evidence) -> tuple[Condition, ...]:
     """What was set on controllers and brokers goes together (F-18, F-37, F-38, F-50); what is for later is told."""
     ours, families = evidence.ours, evidence.tree.families
     found = list(controller_findings(evidence.tree, ours))
@@ -196,14 +196,14 @@ def settings_checks(evidence: Evidence) -> tuple[Check, ...]:
     unread = {broker: evidence.settings_unread[broker] for broker in sorted(evidence.settings_unread)}
     held = f"{len(families.acls)} resources with ACLs, {len(families.tokens)} tokens"
     return (
-        Check("every broker said how it is set", not unread, _reasons(unread) or "all did"),
-        Check(
+        Condition("every broker said how it is set", not unread, _reasons(unread) or "all did"),
+        Condition(
             "what is set on brokers and controllers goes together",
             not blocking,
             _listed([each.text for each in blocking]) if blocking else held,
             tuple(sorted({each.code for each in blocking})),
         ),
-        Check("what brokers need for KRaft mode is known", True, _listed([each.text for each in warning])),
+        Condition("what brokers need for KRaft mode is known", True, _listed([each.text for each in warning])),
     )
 
 
@@ -221,25 +221,25 @@ def voters_enabled(image: Image, asked: Mapping[int, bool]) -> Mapping[int, bool
     return {each.id: each.zk_migration_ready for each in image.controllers.values()}
 
 
-def quorum_checks(evidence: Evidence) -> tuple[Check, ...]:
+def quorum_checks(evidence: Evidence) -> tuple[Condition, ...]:
     """Every voter is ours, registered and ready. One voter is for the laboratory only (F-59)."""
     enough = len(evidence.voters) >= VOTERS_MIN or evidence.laboratory
     missing = [voter for voter in evidence.voters if voter not in evidence.voters_enabled]
     unready = [voter for voter in evidence.voters if not evidence.voters_enabled.get(voter, True)]
     level = evidence.image.metadata_version
     return (
-        Check("there are at least 3 voters", enough, f"{len(evidence.voters)} voters"),
-        Check(
+        Condition("there are at least 3 voters", enough, f"{len(evidence.voters)} voters"),
+        Condition(
             "every voter runs this program",
             not evidence.foreign_voters,
             f"not known to be ours: {', '.join(evidence.foreign_voters)}" if evidence.foreign_voters else "all ours",
         ),
-        Check(
+        Condition(
             "every voter is known and has the migration enabled",
             not missing and not unready,
             f"not known: {missing}, not enabled: {unready}" if missing or unready else "all ready",
         ),
-        Check(
+        Condition(
             "this release migrates at the quorum's metadata.version",
             level in SUPPORTED_METADATA_VERSIONS,
             levels.level_name(level),
@@ -247,7 +247,7 @@ def quorum_checks(evidence: Evidence) -> tuple[Check, ...]:
     )
 
 
-def broker_checks(evidence: Evidence) -> tuple[Check, ...]:
+def broker_checks(evidence: Evidence) -> tuple[Condition, ...]:
     """Every broker is there, fresh, and of one kind (F-02, F-12, F-16, F-20)."""
     live, assigned = live_and_assigned(evidence.tree)
     registered = evidence.image.brokers
@@ -262,33 +262,33 @@ def broker_checks(evidence: Evidence) -> tuple[Check, ...]:
     unasked = {broker: evidence.unasked[broker] for broker in sorted(evidence.unasked)}
     kraft = sorted(broker for broker, each in registered.items() if not each.migrating and not each.fenced)
     return (
-        Check("there is at least one broker", bool(live), f"{len(live)} in {paths.BROKER_IDS}"),
-        Check(
+        Condition("there is at least one broker", bool(live), f"{len(live)} in {paths.BROKER_IDS}"),
+        Condition(
             "every broker is registered in migration mode",
             wanted <= ready,
             f"{len(ready)}/{len(wanted)}" + (f", missing {sorted(wanted - ready)}" if wanted - ready else ""),
         ),
-        Check("no broker is fenced", not fenced, f"fenced: {fenced}" if fenced else "none"),
-        Check("every heartbeat is under 3 s old", not stale, f"older: {stale}" if stale else "all fresh"),
-        Check(
+        Condition("no broker is fenced", not fenced, f"fenced: {fenced}" if fenced else "none"),
+        Condition("every heartbeat is under 3 s old", not stale, f"older: {stale}" if stale else "all fresh"),
+        Condition(
             "every broker's IBP is the quorum's metadata.version",
             not other_levels,
             f"differing: {other_levels}" if other_levels else levels.level_name(level),
         ),
-        Check(
+        Condition(
             f"every broker listens on {evidence.inter_broker_listener}",
             not deaf,
             f"not: {deaf}" if deaf else "all do",
         ),
         _permissions(evidence),
-        Check("every broker said what it has on its disks", not unasked, _reasons(unasked) or "all did"),
-        Check(
+        Condition("every broker said what it has on its disks", not unasked, _reasons(unasked) or "all did"),
+        Condition(
             "what every broker has on its disks is what ZooKeeper says",
             not evidence.unexplained,
             _listed([found.text for found in evidence.unexplained]),
             tuple(sorted({found.code for found in evidence.unexplained})),
         ),
-        Check("no broker runs in KRaft mode yet", not kraft, f"KRaft: {kraft}" if kraft else "none"),
+        Condition("no broker runs in KRaft mode yet", not kraft, f"KRaft: {kraft}" if kraft else "none"),
     )
 
 
@@ -301,14 +301,14 @@ def ibp_differs(kept_out: Mapping[int, tuple[int, int]], image: Image) -> Occurr
     return None
 
 
-def _permissions(evidence: Evidence) -> Check:
+def _permissions(evidence: Evidence) -> Condition:
     """Without them the takeover would be noticed to fail when it is made: seconds without a controller."""
     denied = [
         PERMISSION_MISSING.found(broker=broker, operations=", ".join(evidence.denied[broker])).text
         for broker in sorted(evidence.denied)
     ]
     unknown = _reasons(evidence.denials_unknown)
-    return Check(
+    return Condition(
         "every broker lets this controller do what it has to",
         not denied and not unknown,
         _listed([*denied, *filter(None, [unknown])]) if denied or unknown else "all do",

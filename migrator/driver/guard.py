@@ -2,7 +2,7 @@
 
 In:   the orders of a full send, and what each broker said it has (its logs, and the topics it knows with their ids).
 Out:  one finding per log or topic that the bytes leave out or give another id; nothing is sent while there is one.
-Elsewhere: asking the brokers (node.broker_survey), the orders (tell.py).
+Elsewhere: asking the brokers (node.broker_survey), the orders (update_requests.py).
 Why: a broker moves aside every log that a FULL LeaderAndIsr does not name, and forgets every topic, with its
 committed offsets, that a FULL UpdateMetadata does not name (F-31). The bytes are decoded again, so that neither the
 image nor the encoder is believed.
@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from migrator.driver.tell import LEADER_AND_ISR, UPDATE_METADATA, VERSIONS, Kind, Order
+from migrator.driver.update_requests import LEADER_AND_ISR, UPDATE_METADATA, VERSIONS, BrokerUpdate, UpdateKind
 from migrator.findings.driver import FULL_SEND_INCOMPLETE
 from migrator.findings.finding import Occurrence
 from migrator.model.image import Image
@@ -59,7 +59,7 @@ def _one_by_one(logs: Logs) -> list[tuple[str, int]]:
 
 
 def check_full_send(
-    orders: Iterable[Order],
+    updates: Iterable[BrokerUpdate],
     surveys: Mapping[int, Survey],
     deleted: Collection[str] = (),
     removed: Collection[tuple[int, str, int]] = (),
@@ -74,17 +74,17 @@ def check_full_send(
         just started, or the leader that died had told it to host them and did not come to the rest.
     """
     found: list[Occurrence] = []
-    for order in dict.fromkeys(orders):  # the same one may leave twice
-        survey = surveys.get(order.broker)
-        if order.kind is not Kind.FULL:
+    for update in dict.fromkeys(updates):  # the same one may leave twice
+        survey = surveys.get(update.broker)
+        if update.kind is not UpdateKind.FULL:
             continue
         if survey is None:
             reason = "it was not asked what it has"
-            found.append(FULL_SEND_INCOMPLETE.found(broker=order.broker, what="everything", reason=reason))
-        elif order.api_key == LEADER_AND_ISR:
-            found += _check_logs(order, survey, deleted, removed, after_fail_over)
-        elif order.api_key == UPDATE_METADATA:
-            found += _check_topics(order, survey, deleted)
+            found.append(FULL_SEND_INCOMPLETE.found(broker=update.broker, what="everything", reason=reason))
+        elif update.api_key == LEADER_AND_ISR:
+            found += _check_logs(update, survey, deleted, removed, after_fail_over)
+        elif update.api_key == UPDATE_METADATA:
+            found += _check_topics(update, survey, deleted)
     return found
 
 
@@ -92,21 +92,21 @@ def check_full_send(
 class Guarded:
     """Orders of full sends that were compared with what their brokers have. findings: what they would destroy."""
 
-    orders: tuple[Order, ...]
+    updates: tuple[BrokerUpdate, ...]
     findings: tuple[Occurrence, ...]
 
     def against(self, broker: int) -> list[Occurrence]:
         """Why this broker must not get its orders."""
         return [finding for finding in self.findings if finding.values["broker"] == broker]
 
-    def leaving(self) -> list[Order]:
+    def leaving(self) -> list[BrokerUpdate]:
         """Orders of the brokers against which there is no finding."""
         refused = {finding.values["broker"] for finding in self.findings}
-        return [order for order in self.orders if order.broker not in refused]
+        return [update for update in self.updates if update.broker not in refused]
 
 
 def guard(
-    orders: Iterable[Order],
+    updates: Iterable[BrokerUpdate],
     surveys: Mapping[int, Survey],
     deleted: Collection[str],
     removed: Collection[tuple[int, str, int]],
@@ -114,9 +114,9 @@ def guard(
     after_fail_over: bool,
 ) -> Guarded:
     """The only way to a full send: see `check_full_send`."""
-    orders = tuple(orders)
-    found = check_full_send(orders, surveys, deleted, removed, after_fail_over=after_fail_over)
-    return Guarded(orders, tuple(found))
+    updates = tuple(updates)
+    found = check_full_send(updates, surveys, deleted, removed, after_fail_over=after_fail_over)
+    return Guarded(updates, tuple(found))
 
 
 def without_ids(survey: Survey, topics: Mapping[str, Topic]) -> list[Occurrence]:
@@ -176,7 +176,7 @@ def left_over(
 
 
 def _check_logs(
-    order: Order,
+    update: BrokerUpdate,
     survey: Survey,
     deleted: Collection[str],
     removed: Collection[tuple[int, str, int]],
@@ -194,39 +194,39 @@ def _check_logs(
             there.add(name)
             missing[name] -= named
 
-    decode_each(LeaderAndIsrRequest, VERSIONS[LEADER_AND_ISR], order.body, "topic_states", take)
+    decode_each(LeaderAndIsrRequest, VERSIONS[LEADER_AND_ISR], update.body, "topic_states", take)
     found = []
     for topic, partition in _one_by_one(missing):
-        if topic not in deleted and (order.broker, topic, partition) not in removed:
+        if topic not in deleted and (update.broker, topic, partition) not in removed:
             found.append(
-                _would_lose(order.broker, f"the log of {topic}-{partition}", "FULL LeaderAndIsr does not name it")
+                _would_lose(update.broker, f"the log of {topic}-{partition}", "FULL LeaderAndIsr does not name it")
             )
     for topic in sorted(there):
         known = survey.topics.get(topic, ZERO_UUID)
         if after_fail_over and topic not in survey.topics:
             continue
         if known == ZERO_UUID:
-            found.append(_would_lose(order.broker, f"the logs of {topic}", NO_TOPIC_ID))
+            found.append(_would_lose(update.broker, f"the logs of {topic}", NO_TOPIC_ID))
         elif known != ids[topic] and topic not in deleted:
-            found.append(_would_lose(order.broker, f"the logs of {topic}", OTHER_TOPIC_ID))
+            found.append(_would_lose(update.broker, f"the logs of {topic}", OTHER_TOPIC_ID))
     return found
 
 
-def _check_topics(order: Order, survey: Survey, deleted: Collection[str]) -> list[Occurrence]:
+def _check_topics(update: BrokerUpdate, survey: Survey, deleted: Collection[str]) -> list[Occurrence]:
     named: dict[str, bytes] = {}
 
     def take(topic: UpdateMetadataTopicState) -> None:
         named[topic.topic_name] = topic.topic_id
 
-    decode_each(UpdateMetadataRequest, VERSIONS[UPDATE_METADATA], order.body, "topic_states", take)
+    decode_each(UpdateMetadataRequest, VERSIONS[UPDATE_METADATA], update.body, "topic_states", take)
     found = []
     for topic, topic_id in sorted(survey.topics.items()):
         if topic in deleted:
             continue
         if topic not in named:
-            found.append(_would_lose(order.broker, f"topic {topic}", "FULL UpdateMetadata does not name it"))
+            found.append(_would_lose(update.broker, f"topic {topic}", "FULL UpdateMetadata does not name it"))
         elif topic_id not in (ZERO_UUID, named[topic]):
-            found.append(_would_lose(order.broker, f"topic {topic}", "FULL UpdateMetadata gives it another id"))
+            found.append(_would_lose(update.broker, f"topic {topic}", "FULL UpdateMetadata gives it another id"))
     return found
 
 

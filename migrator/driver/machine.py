@@ -3,9 +3,9 @@
 In:   a state and what happened. Out: the next state, or None when nothing changes.
 Elsewhere: what is done in a state (node.driver_node runs one act per state and reports how it ended), the gate
 before TAKING_OVER (gate.py), the operator's phases (state_machine).
-Two rules carry the table. Before the append in COMMITTING every trouble leads to ABORTING: nothing was appended, the
-cluster is given back. From the append on the log is the truth, and only a hand-back ends it; one by itself (GIVING_UP)
-is possible only as long as no broker has heard of us.
+Two rules carry the table. Before the append in COMMITTING every trouble leads to ABORTING: nothing was appended, and
+the claim is given back. From the append on the log is the truth, and only a rollback ends it; one that the driver
+begins by itself (ROLLING_BACK_EARLY) is possible only until the first broker is updated.
 Source: KIP-866; design of the driver in `docs/architecture.md`.
 """
 
@@ -27,19 +27,19 @@ class State(StrEnum):
     AUDITING = "AUDITING"
     COMMITTING = "COMMITTING"
     SYNCING = "SYNCING"
-    TELLING_BROKERS = "TELLING_BROKERS"
+    UPDATING_BROKERS = "UPDATING_BROKERS"
     DUAL_WRITE = "DUAL_WRITE"
     ABORTING = "ABORTING"
-    HELD = "HELD"
+    ABORTED = "ABORTED"
     RESUMING = "RESUMING"
-    HANDING_BACK = "HANDING_BACK"
-    GIVING_UP = "GIVING_UP"
+    ROLLING_BACK = "ROLLING_BACK"
+    ROLLING_BACK_EARLY = "ROLLING_BACK_EARLY"
     RETIRED = "RETIRED"
     FENCED = "FENCED"
     DONE = "DONE"
 
 
-LOG_IS_TRUTH = frozenset({State.RESUMING, State.SYNCING, State.TELLING_BROKERS, State.DUAL_WRITE})
+LOG_IS_TRUTH = frozenset({State.RESUMING, State.SYNCING, State.UPDATING_BROKERS, State.DUAL_WRITE})
 """The copy is committed, and this node goes on with it."""
 
 
@@ -52,7 +52,7 @@ class Happened(Enum):
     LED_AFTER_MIGRATION = "this node leads; the migration is over"
     LEADERSHIP_LOST = "this node does not lead any more"
     QUORUM_READY = "every voter is ready"
-    GATE_OPENED = "every check of the takeover gate holds"
+    GATE_OPENED = "every condition of the takeover gate holds"
     CLAIM_LEFT = "an earlier leader of this quorum left its claim, and no record of it"
     CLAIMED = "the controllership is claimed"
     CLAIM_REFUSED = "the claim was refused"
@@ -61,16 +61,16 @@ class Happened(Enum):
     AUDIT_PASSED = "both sides say the same"
     COMMITTED = "the copy is committed"
     RECONCILED = "ZooKeeper says what the log says"
-    RECONCILED_AGAIN = "ZooKeeper says what the log says, and brokers were told before"
-    BROKERS_TOLD = "the full send has left for every broker that answers"
+    RECONCILED_AGAIN = "ZooKeeper equals the log, and the brokers were updated before"
+    BROKERS_UPDATED = "the full update has left for every broker that answers"
     MIRROR_BROKEN = "a write to ZooKeeper failed or its answer was lost"
     WINDOW_FAILED = "the window could not be finished"
-    GIVEN_BACK = "the controllership is given back"
-    UNLATCHED = "a person allowed another takeover"
-    HAND_BACK_ASKED = "a person asked for the cluster to go back"
-    HAND_BACK_REFUSED = "the hand-back is not possible now"
-    MUST_GO_BACK = "the copy is committed, but no broker may be told of it"
-    HANDED_BACK = "the cluster was handed back"
+    ABORT_DONE = "ZooKeeper has the controllership again; nothing was committed"
+    UNLATCHED = "an operator allowed another takeover"
+    ROLLBACK_REQUESTED = "an operator requested a rollback"
+    ROLLBACK_REFUSED = "a rollback is not possible now"
+    MUST_ROLL_BACK = "the copy is committed, but no broker may be updated from it"
+    ROLLED_BACK = "the cluster was rolled back to ZooKeeper"
     CLAIM_TOUCHED = "somebody else touched the claim"
 
 
@@ -78,9 +78,9 @@ _BEFORE_COMMIT: Final = (State.TAKING_OVER, State.COPYING, State.AUDITING)
 _CLAIM_STANDS: Final = (
     State.COMMITTING,
     State.SYNCING,
-    State.TELLING_BROKERS,
+    State.UPDATING_BROKERS,
     State.DUAL_WRITE,
-    State.HANDING_BACK,
+    State.ROLLING_BACK,
 )
 
 TRANSITIONS: Final[dict[tuple[State, Happened], State]] = {
@@ -88,7 +88,7 @@ TRANSITIONS: Final[dict[tuple[State, Happened], State]] = {
     (State.IDLE, Happened.LED_AFTER_ABORT): State.ABORTING,
     (State.IDLE, Happened.LED_IN_MIGRATION): State.RESUMING,
     (State.IDLE, Happened.LED_AFTER_MIGRATION): State.DONE,
-    (State.IDLE, Happened.HANDED_BACK): State.RETIRED,
+    (State.IDLE, Happened.ROLLED_BACK): State.RETIRED,
     (State.WAIT_QUORUM, Happened.QUORUM_READY): State.WAIT_BROKERS,
     (State.WAIT_BROKERS, Happened.GATE_OPENED): State.TAKING_OVER,
     (State.WAIT_BROKERS, Happened.CLAIM_LEFT): State.ABORTING,
@@ -98,27 +98,27 @@ TRANSITIONS: Final[dict[tuple[State, Happened], State]] = {
     (State.AUDITING, Happened.AUDIT_PASSED): State.COMMITTING,
     **{(state, Happened.WINDOW_FAILED): State.ABORTING for state in _BEFORE_COMMIT},
     **{(state, Happened.CLAIM_TOUCHED): State.ABORTING for state in _BEFORE_COMMIT},
-    (State.ABORTING, Happened.GIVEN_BACK): State.HELD,
-    (State.HELD, Happened.UNLATCHED): State.WAIT_QUORUM,
+    (State.ABORTING, Happened.ABORT_DONE): State.ABORTED,
+    (State.ABORTED, Happened.UNLATCHED): State.WAIT_QUORUM,
     (State.COMMITTING, Happened.COMMITTED): State.SYNCING,
     (State.COMMITTING, Happened.WINDOW_FAILED): State.ABORTING,  # reported only while nothing is appended
-    (State.COMMITTING, Happened.MUST_GO_BACK): State.GIVING_UP,
+    (State.COMMITTING, Happened.MUST_ROLL_BACK): State.ROLLING_BACK_EARLY,
     (State.RESUMING, Happened.CLAIM_RESUMED): State.SYNCING,
     (State.RESUMING, Happened.CLAIM_TOUCHED): State.FENCED,
-    (State.RESUMING, Happened.HANDED_BACK): State.RETIRED,
-    (State.SYNCING, Happened.RECONCILED): State.TELLING_BROKERS,
+    (State.RESUMING, Happened.ROLLED_BACK): State.RETIRED,
+    (State.SYNCING, Happened.RECONCILED): State.UPDATING_BROKERS,
     (State.SYNCING, Happened.RECONCILED_AGAIN): State.DUAL_WRITE,
-    (State.TELLING_BROKERS, Happened.BROKERS_TOLD): State.DUAL_WRITE,
-    (State.TELLING_BROKERS, Happened.MIRROR_BROKEN): State.SYNCING,
-    (State.SYNCING, Happened.MUST_GO_BACK): State.GIVING_UP,
-    (State.TELLING_BROKERS, Happened.MUST_GO_BACK): State.GIVING_UP,
-    (State.GIVING_UP, Happened.HANDED_BACK): State.RETIRED,
+    (State.UPDATING_BROKERS, Happened.BROKERS_UPDATED): State.DUAL_WRITE,
+    (State.UPDATING_BROKERS, Happened.MIRROR_BROKEN): State.SYNCING,
+    (State.SYNCING, Happened.MUST_ROLL_BACK): State.ROLLING_BACK_EARLY,
+    (State.UPDATING_BROKERS, Happened.MUST_ROLL_BACK): State.ROLLING_BACK_EARLY,
+    (State.ROLLING_BACK_EARLY, Happened.ROLLED_BACK): State.RETIRED,
     (State.DUAL_WRITE, Happened.MIRROR_BROKEN): State.SYNCING,
-    (State.DUAL_WRITE, Happened.HAND_BACK_ASKED): State.HANDING_BACK,
-    (State.HANDING_BACK, Happened.HAND_BACK_REFUSED): State.DUAL_WRITE,
-    (State.HANDING_BACK, Happened.HANDED_BACK): State.RETIRED,
+    (State.DUAL_WRITE, Happened.ROLLBACK_REQUESTED): State.ROLLING_BACK,
+    (State.ROLLING_BACK, Happened.ROLLBACK_REFUSED): State.DUAL_WRITE,
+    (State.ROLLING_BACK, Happened.ROLLED_BACK): State.RETIRED,
     **{(state, Happened.CLAIM_TOUCHED): State.FENCED for state in _CLAIM_STANDS},
-    (State.FENCED, Happened.HANDED_BACK): State.RETIRED,
+    (State.FENCED, Happened.ROLLED_BACK): State.RETIRED,
     **{(state, Happened.LEADERSHIP_LOST): State.IDLE for state in State if state not in (State.IDLE, State.RETIRED)},
 }
 
@@ -154,7 +154,7 @@ def entry(log: MigrationState, *, latched: bool) -> Happened:
 
 
 def may_abort(state: State) -> bool:
-    """Abort is for the window before the commit; afterwards the way back is the hand-back."""
+    """Abort is for the window before the commit; afterwards the way back is the rollback."""
     return state in _BEFORE_COMMIT
 
 
@@ -164,17 +164,17 @@ def in_copy(state: State) -> bool:
 
 
 def writes_allowed(state: State) -> bool:
-    """Whether requests of clients and brokers may change metadata: not in pre-migration, not while handing back.
+    """Whether requests of clients and brokers may change metadata: not in pre-migration, not while rolling back.
 
     (Between the commit and DUAL_WRITE they may: an ISR has to shrink when a broker dies there.)
     """
-    return state in (State.COMMITTING, State.SYNCING, State.TELLING_BROKERS, State.DUAL_WRITE, State.DONE)
+    return state in (State.COMMITTING, State.SYNCING, State.UPDATING_BROKERS, State.DUAL_WRITE, State.DONE)
 
 
 def serves_brokers(state: State, *, zookeeper_answers: bool) -> bool:
     """Whether brokers are fenced and get their leaders and ISRs though the claim could not be taken again yet.
 
-    A fail-over while ZooKeeper is away: whether the cluster was handed back meanwhile is not known, so administrators
+    A fail-over while ZooKeeper is away: whether the cluster was rolled back meanwhile is not known, so administrators
     wait. Brokers that still ask this quorum have no other controller: without ZooKeeper none was elected. What is
     decided reaches ZooKeeper with the comparison that follows the claim. (Stock's quorum serves everything then.)
     """
@@ -183,4 +183,4 @@ def serves_brokers(state: State, *, zookeeper_answers: bool) -> bool:
 
 def in_window(state: State) -> bool:
     """The cluster has no controller that every broker knows of."""
-    return state in (*_BEFORE_COMMIT, State.COMMITTING, State.SYNCING, State.TELLING_BROKERS)
+    return state in (*_BEFORE_COMMIT, State.COMMITTING, State.SYNCING, State.UPDATING_BROKERS)

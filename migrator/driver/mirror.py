@@ -452,14 +452,14 @@ class _Writer:
         writes = self._drop(path) if token is None else [*self._parents(path), self._put(path, token_data(token))]
         return self._notified(writes, *token_change(token_id))
 
-    def _notified(self, writes: list[Operation], path: str, told: bytes) -> list[Operation]:
-        return [*writes, *self._parents(path), Create(path, told, sequence=True)] if writes else []
+    def _notified(self, writes: list[Operation], path: str, updated: bytes) -> list[Operation]:
+        return [*writes, *self._parents(path), Create(path, updated, sequence=True)] if writes else []
 
 
 def _config_changed(path: str) -> Create:
     """The notification by which brokers read a configuration again."""
-    told = config_change_data(path.removeprefix(paths.CONFIG + "/"))
-    return Create(paths.CONFIG_CHANGE_PREFIX, told, sequence=True)
+    updated = config_change_data(path.removeprefix(paths.CONFIG + "/"))
+    return Create(paths.CONFIG_CHANGE_PREFIX, updated, sequence=True)
 
 
 _ALWAYS_THERE: Final = frozenset({paths.CONFIG, paths.USER_CONFIGS, paths.CLIENT_CONFIGS, paths.IP_CONFIGS})

@@ -7,14 +7,14 @@ from migrator.findings.finding import Finding
 AUDIT_CANNOT_READ = Finding(
     code="Z2K-5001",
     says="The audit cannot read {what}: {reason}.",
-    means="Nothing can be said about what was not read; this audit is not green.",
+    means="Nothing can be said about what was not read; this audit did not pass.",
     remedy="Name a directory with a metadata log, or the address of the active controller, and run it again.",
 )
 
 LOG_INCONSISTENT = Finding(
     code="Z2K-5002",
     says="The metadata log does not fit together at {record}: {reason}.",
-    means="What the log says cannot be told from here on, so this audit is not green. A controller could not read this "
+    means="What the log says cannot be told from here on, so this audit did not pass. A controller could not read this "
     "log either.",
     remedy="Audit another controller's directory. If it says the same, do not take over with this log: run "
     "`zk2kraft log dump` on it and keep its output for the owner.",

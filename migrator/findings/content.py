@@ -51,7 +51,7 @@ DELETION_PENDING = Finding(
 REASSIGNMENT_RUNNING = Finding(
     code="Z2K-1006",
     says="{count} partitions are being reassigned, the first is {first}.",
-    means="The moves are taken over as they are and go on under the new controller; a hand-back gives them back.",
+    means="The moves are taken over as they are and go on under the new controller; a rollback gives them back.",
     remedy="None needed. A takeover has less to carry when they have ended: kafka-reassign-partitions --list names "
     "what moves, --cancel takes it back.",
     severity=Severity.WARNS,
@@ -275,8 +275,9 @@ KRAFT_RULES_ALREADY = Finding(
     says="/controller is held by node {node} under KRaft epoch {epoch}, and /migration {migration}.",
     means="A KRaft controller rules this cluster, or was taken away without giving it back. ZooKeeper brokers do not "
     "elect a controller while this znode is there.",
-    remedy="If those controllers run, this is their migration: leave it. If none runs, `zk2kraft release -z ...` shows "
-    "what stands and gives the cluster back.",
+    remedy="If those controllers run, this is their migration: leave it. If none runs, `zk2kraft rollback "
+    "--without-controllers -z ...` shows "
+    "what stands and rolls the cluster back.",
     cases=("F-43", "F-49"),
 )
 
@@ -350,7 +351,7 @@ FOREIGN_SESSIONS = Finding(
     code="Z2K-1046",
     says="{count} sessions of ZooKeeper are of no broker: {clients}.",
     means="Tools that speak to ZooKeeper and not to Kafka do not see what a KRaft controller does, and what they write "
-    "is set back or gives the cluster back.",
+    "is set back or rolls the cluster back.",
     remedy="Find the programs at these addresses (old consumers, Cruise Control, --zookeeper scripts, exporters) and "
     "switch them to bootstrap servers before the takeover.",
     severity=Severity.WARNS,

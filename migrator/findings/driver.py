@@ -9,7 +9,8 @@ FENCED = Finding(
     says="/migration or /controller was changed by somebody else: found {found}; this node expected {expected}.",
     means="Another controller, or a person, touched the claim. This node has stopped writing to ZooKeeper and answers "
     "brokers that it is not the controller.",
-    remedy="Find out who holds the claim now: `zk2kraft release -z ...` without --execute tells it and changes "
+    remedy="Find out who holds the claim now: `zk2kraft rollback --without-controllers -z ...` without --execute "
+    "tells it and changes "
     "nothing. This node does not go on by itself; what to do then is on this code's page.",
     cases=("F-43",),
 )
@@ -18,7 +19,8 @@ CLAIM_NOT_POSSIBLE = Finding(
     code="Z2K-2005",
     says="The controllership cannot be claimed: {reason}.",
     means="Nothing was changed. The ZooKeeper controller, if there is one, goes on.",
-    remedy="Read the reason. `zk2kraft release -z ...` without --execute tells who holds the claim and changes "
+    remedy="Read the reason. `zk2kraft rollback --without-controllers -z ...` without --execute tells who holds the "
+    "claim and changes "
     "nothing; if that is another quorum, its migration has to be ended first.",
 )
 
@@ -33,12 +35,13 @@ FOREIGN_MIGRATION = Finding(
     cases=("F-05", "F-42"),
 )
 
-HANDED_BACK = Finding(
+LOG_RETIRED = Finding(
     code="Z2K-2008",
-    says="This metadata log was handed back: the controller in ZooKeeper is {controller}.",
+    says="This metadata log was rolled back: the controller in ZooKeeper is {controller}.",
     means="The cluster is ruled by ZooKeeper again. This log does not know what was decided since, and may never be "
     "used again. Nothing was written.",
-    remedy="Leave this controller stopped; `zk2kraft release` tells whether anything of ours still stands. To migrate "
+    remedy="Leave this controller stopped; `zk2kraft rollback --without-controllers` tells whether anything of ours "
+    "still stands. To migrate "
     "again: format a fresh quorum (new directories), and restart every broker before the takeover.",
     cases=("F-42",),
 )
@@ -47,7 +50,8 @@ LOG_BEHIND_ZOOKEEPER = Finding(
     code="Z2K-2009",
     says="/migration says that offset {mirrored} is mirrored, but this log ends at {log}.",
     means="The metadata log lost records that ZooKeeper and brokers already have. Going on would undo them.",
-    remedy="Start the controller whose directory is complete; if there is none, hand back with `zk2kraft release`.",
+    remedy="Start the controller whose directory is complete; if there is none, roll back with `zk2kraft rollback "
+    "--without-controllers`.",
 )
 
 FULL_SEND_INCOMPLETE = Finding(
@@ -106,10 +110,10 @@ ONLY_IN_ZOOKEEPER = Finding(
     remedy="Stop what writes to ZooKeeper, format a fresh quorum, restart the brokers, and take over again.",
 )
 
-HAND_BACK_NOT_POSSIBLE = Finding(
+ROLLBACK_NOT_POSSIBLE = Finding(
     code="Z2K-2014",
-    says="The cluster cannot be handed back now: {reason}.",
-    means="The hand-back needs every broker in ZooKeeper mode, everything mirrored, and both sides equal. Dual-write "
+    says="The cluster cannot be rolled back now: {reason}.",
+    means="The rollback needs every broker in ZooKeeper mode, everything mirrored, and both sides equal. Dual-write "
     "goes on.",
     remedy="Read the reason, mend it (bring brokers back, wait for ZooKeeper), and ask again with `zk2kraft rollback`.",
 )
@@ -154,7 +158,7 @@ BACKUP_UNUSABLE = Finding(
     remedy="Use a file that `zk2kraft export` finished, and an empty chroot as the target.",
 )
 
-RELEASE_REFUSED = Finding(
+WITHOUT_CONTROLLERS_REFUSED = Finding(
     code="Z2K-2019",
     says="The controllership in ZooKeeper is not released: {reason}.",
     means="Nothing was changed. Releasing now could leave partitions without a controller that knows them.",
@@ -179,7 +183,7 @@ ORDERS_IN_THE_WAY = Finding(
     means="The next ZooKeeper controller would carry them out: a topic named in /admin/delete_topics would be deleted "
     "with its data. Nothing was changed.",
     remedy="Remove the znodes of the orders (the page says how), and ask again. With no controller alive, "
-    "`zk2kraft release --drop-orders` removes them in the same transaction.",
+    "`zk2kraft rollback --without-controllers --drop-orders` removes them in the same transaction.",
 )
 
 ORDERS_REMOVED = Finding(
@@ -195,7 +199,7 @@ NOT_MIRRORED = Finding(
     code="Z2K-2104",
     says="{count} things of the metadata log cannot be written to ZooKeeper, the first is {first}: {reason}.",
     means="Everything else is written. The log is the truth, and brokers act on it; a ZooKeeper controller would not "
-    "know these things, so no hand-back is possible.",
+    "know these things, so no rollback is possible.",
     remedy="Change or delete what is named, with Kafka's own tools and --bootstrap-server: it is planned anew then. A "
     "name that ZooKeeper does not take (`.` or `..`) has to be deleted.",
     severity=Severity.WARNS,
@@ -225,21 +229,21 @@ ODD_ZNODES_LEFT = Finding(
     code="Z2K-2107",
     says="{count} znodes that are not mirrored are not as Kafka writes them, the first: {first}",
     means="They are left as they are, and hold up no controller of ours. A broker in ZooKeeper mode ends at its next "
-    "start over a registration that it cannot read, and so does a ZooKeeper controller: no hand-back while they stand.",
+    "start over a registration that it cannot read, and so does a ZooKeeper controller: no rollback while they stand.",
     remedy="Find out who wrote them, and remove or repair them with ZooKeeper's shell.",
     severity=Severity.WARNS,
 )
 
-TOLD_FIRST = Finding(
+UPDATED_FIRST = Finding(
     code="Z2K-2108",
     says="Brokers were told what the log says before ZooKeeper could be brought to it: {reason}.",
     means="After a fail-over ZooKeeper is compared and written first. That failed again and again, and brokers need "
-    "their leaders, so they were told. New and moved replicas wait until ZooKeeper has them. No hand-back until then.",
+    "their leaders, so they were told. New and moved replicas wait until ZooKeeper has them. No rollback until then.",
     remedy="Mend what the reason names; the comparison is tried again by itself.",
     severity=Severity.WARNS,
 )
 
-RELEASE_WOULD_LOSE = Finding(
+WITHOUT_CONTROLLERS_WOULD_LOSE = Finding(
     code="Z2K-2070",
     says="ZooKeeper lacks {records} of the metadata log in {directory}: it has everything up to offset {mirrored}, and "
     "the last that it lacks is at offset {last}.",
@@ -261,7 +265,7 @@ VERSIONS_LAG = Finding(
     severity=Severity.WARNS,
 )
 
-RELEASE_WOULD_DIFFER = Finding(
+WITHOUT_CONTROLLERS_WOULD_DIFFER = Finding(
     code="Z2K-2127",
     says="ZooKeeper and the metadata log in {directory} differ in {count} things, the first is {first}.",
     means="ZooKeeper was told of every record, and yet it says something else: it could not be written there, or "
@@ -295,7 +299,7 @@ CLAIM_EXPIRED = Finding(
     "allow another takeover with `zk2kraft advance`. RETIRED: format a fresh quorum, restart the brokers, take over.",
 )
 
-TOLD_TOO_LATE = Finding(
+UPDATED_TOO_LATE = Finding(
     code="Z2K-2052",
     says="The copy was committed, but after {limit_ms} ms (zk2kraft.takeover.max.ms) no broker had been told of it: "
     "{reason}",
@@ -320,7 +324,7 @@ ZOOKEEPER_FALLS_BEHIND = Finding(
     says="ZooKeeper lacks {records} records, the oldest for {seconds} s; the limits are {max_records} records and "
     "{max_seconds} s.",
     means="Writes to ZooKeeper do not get through, or not fast enough. Nothing is lost: the log has everything, and "
-    "ZooKeeper is caught up as soon as it takes writes. Until then a hand-back has to wait.",
+    "ZooKeeper is caught up as soon as it takes writes. Until then a rollback has to wait.",
     remedy="Look why ZooKeeper does not take writes (`zk2kraft status` names the reason). At a limit, changes of "
     "administrators are refused when `zk2kraft.divergence.policy` is block.",
     severity=Severity.WARNS,

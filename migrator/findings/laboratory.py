@@ -66,7 +66,7 @@ GUARD_LOST = Finding(
 
 CONTROL_REFUSED = Finding(
     code="Z2K-6012",
-    says="The controller refused {wish}: {reason}.",
+    says="The controller refused {operation}: {reason}.",
     means="What was asked of it is not possible in its present state.",
     remedy="Look at its status (`zk2kraft status`), which says what it waits for and what may be asked of it.",
 )

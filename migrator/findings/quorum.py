@@ -78,8 +78,8 @@ LOG_DAMAGED = Finding(
     code="Z2K-3014",
     says="{file} is damaged at byte {position}: {reason}.",
     means="Records that were acknowledged may be lost. A torn end would have been cut off by itself; this is not one.",
-    remedy="Keep a copy of the directory. Before a takeover: format a fresh one. In dual-write: hand back with "
-    "`zk2kraft release` while all brokers are in ZooKeeper mode.",
+    remedy="Keep a copy of the directory. Before a takeover: format a fresh one. In dual-write: roll back with "
+    "`zk2kraft rollback --without-controllers` while all brokers are in ZooKeeper mode.",
 )
 
 DYNAMIC_VOTERS = Finding(

@@ -20,7 +20,7 @@ REQUEST_NOT_UNDERSTOOD = Finding(
 
 NOT_POSSIBLE_HERE = Finding(
     code="Z2K-4003",
-    says="{wish} is not possible in {phase}; possible here: {possible}.",
+    says="{operation} is not possible in {phase}; possible here: {possible}.",
     means="The table of transitions has no such step. Nothing was recorded and nothing was changed.",
     remedy="Look at the phase with `zk2kraft status`, and ask for one of the steps that the line names.",
 )
@@ -34,7 +34,7 @@ NO_SUCH_THING = Finding(
 
 GATE_CLOSED = Finding(
     code="Z2K-4005",
-    says="{wish} is refused by its gate: {reason}.",
+    says="{operation} is refused by its gate: {reason}.",
     means="At least one condition of the step does not hold now. Nothing was changed.",
     remedy="`zk2kraft gates` shows each check with what was seen. Mend what fails (its code has a page) and ask again.",
 )
@@ -50,7 +50,7 @@ KEY_USED_AGAIN = Finding(
     code="Z2K-4007",
     says="The Idempotency-Key {key} was used for another request.",
     means="A key stands for one request, so that repeating it is safe. Nothing was recorded.",
-    remedy="Use a new key for a new wish, and the same key only to repeat the same request.",
+    remedy="Use a new key for a new operation, and the same key only to repeat the same request.",
 )
 
 NOT_IN_THIS_RELEASE = Finding(
@@ -60,10 +60,10 @@ NOT_IN_THIS_RELEASE = Finding(
     remedy="Stay in dual-write or roll back; a later release goes on from here.",
 )
 
-WISH_PENDING = Finding(
+OPERATION_PENDING = Finding(
     code="Z2K-4009",
-    says="{wish} was asked for by {who} and is not settled yet ({link}).",
-    means="Two wishes at a time could mean something that nobody wants. The second was not recorded.",
+    says="{operation} was asked for by {who} and is not settled yet ({link}).",
+    means="Two operations at a time could mean something that nobody wants. The second was not recorded.",
     remedy="Wait until the first one is settled, or undo (`zk2kraft abort`, `rollback`), which takes its place.",
 )
 
@@ -74,11 +74,11 @@ BEYOND_LOOPBACK = Finding(
     remedy="Listen on 127.0.0.1 and reach it through an SSH tunnel (`ssh -L 8085:127.0.0.1:8085 HOST`).",
 )
 
-GATES_NOT_HELD = Finding(
+GATES_NOT_PAUSED = Finding(
     code="Z2K-4011",
     says="{file} has zk2kraft.gates={value}.",
     means="Such a controller takes over by itself, without the service's gates and history. It is not started.",
-    remedy="Set zk2kraft.gates=hold in the file of every controller that the service looks after.",
+    remedy="Set zk2kraft.gates=pause in the file of every controller that the service looks after.",
 )
 
 CONTROLLER_DOES_NOT_STAY = Finding(
@@ -130,16 +130,16 @@ SERVICE_SILENT = Finding(
     remedy="Start `zk2kraft serve`, or name the right address with --url or ZK2KRAFT_URL.",
 )
 
-NOT_LOOKED_AT = Finding(
+NOT_OBSERVED = Finding(
     code="Z2K-4019",
     says="The service has not looked at the cluster for {seconds} s.",
     means="What it shows may be old, so no step forward is allowed.",
     remedy="Look at the log of `zk2kraft serve`; restarting it is safe at any moment.",
 )
 
-REHEARSAL_NOT_GREEN = Finding(
+REHEARSAL_NOT_PASSED = Finding(
     code="Z2K-4020",
-    says="There is no fresh rehearsal with a green audit: {reason}.",
+    says="There is no fresh rehearsal with an audit that passed: {reason}.",
     means="A rehearsal is what a takeover would commit. Without an audited one nobody knows whether it would be right.",
     remedy="Wait for the next rehearsal; if its audit found differences, look at them with `zk2kraft audits`.",
 )
@@ -278,14 +278,15 @@ PORT_UNUSABLE = Finding(
     remedy="End what has the port (`ss -ltnp`), or give the service another `port`.",
 )
 
-WISH_FORGOTTEN = Finding(
+OPERATION_FORGOTTEN = Finding(
     code="Z2K-4060",
-    says="The {wish} that was asked for has not begun, and no driver keeps it: {reason}.",
-    means="Nothing was changed. No wish is handed on by itself: the cluster may not be what it was when it was meant.",
+    says="The {operation} that was asked for has not begun, and no driver keeps it: {reason}.",
+    means="Nothing was changed. No operation is handed on by itself: the cluster may not be what it was when it was "
+    "meant.",
     remedy="Look at the migration (`zk2kraft status`, `zk2kraft gates`), and ask again if the step is still wanted.",
 )
 
-WISH_TOO_OLD = Finding(
+OPERATION_EXPIRED = Finding(
     code="Z2K-4061",
     says="The takeover was asked for {age} s ago and has not begun; it is not begun any more.",
     means="Nothing was changed. A takeover begins while somebody is there, and on evidence of that moment.",

@@ -132,7 +132,7 @@ class ConversationRecorder:
         self._recorder = recorder
         self._tap = tap
         self._connection = connection
-        self._asked: dict[int, tuple[int, int]] = {}
+        self._accepted: dict[int, tuple[int, int]] = {}
         self._requests = FrameSplitter(self._wants_request)
         self._responses = FrameSplitter(self._wants_response)
 
@@ -141,7 +141,7 @@ class ConversationRecorder:
             return
         for payload in self._requests.feed(chunk):
             api_key, version, correlation_id = REQUEST_HEAD.unpack_from(payload)
-            self._asked[correlation_id] = (api_key, version)
+            self._accepted[correlation_id] = (api_key, version)
             self._keep(Direction.REQUEST, api_key, version, correlation_id, payload)
 
     def response_bytes(self, chunk: bytes) -> None:
@@ -149,7 +149,7 @@ class ConversationRecorder:
             return
         for payload in self._responses.feed(chunk):
             (correlation_id,) = RESPONSE_HEAD.unpack_from(payload)
-            api_key, version = self._asked.pop(correlation_id)
+            api_key, version = self._accepted.pop(correlation_id)
             self._keep(Direction.RESPONSE, api_key, version, correlation_id, payload)
 
     def _wants_request(self, head: bytes) -> bool:
@@ -157,7 +157,7 @@ class ConversationRecorder:
         return len(head) == 8 and (keep is None or REQUEST_HEAD.unpack(head)[0] in keep)
 
     def _wants_response(self, head: bytes) -> bool:
-        return len(head) >= 4 and RESPONSE_HEAD.unpack_from(head)[0] in self._asked
+        return len(head) >= 4 and RESPONSE_HEAD.unpack_from(head)[0] in self._accepted
 
     def _keep(self, direction: Direction, api_key: int, version: int, correlation_id: int, payload: bytes) -> None:
         self._recorder.add(

@@ -159,9 +159,9 @@ class OurController:
         with urllib.request.urlopen(f"{url}/metrics", timeout=CONTROL_TIMEOUT_S) as answer:
             return str(answer.read().decode())
 
-    def ask(self, wish: str, reason: str = "a test asks") -> None:
-        """wish: takeover, abort or hand-back. Raises Z2K-6012 when it is refused."""
-        self._control("POST", f"/v1/{wish}", {"reason": reason})
+    def ask(self, operation: str, reason: str = "a test asks") -> None:
+        """operation: takeover, abort or rollback. Raises Z2K-6012 when it is refused."""
+        self._control("POST", f"/v1/{operation}", {"reason": reason})
 
     def wait_state(self, *states: str, deadline_s: float = READY_DEADLINE_S) -> float:
         """Wait until the driver is in one of these states."""
@@ -189,7 +189,7 @@ class OurController:
             with urllib.request.urlopen(request, timeout=CONTROL_TIMEOUT_S) as answer:
                 return json.loads(answer.read())
         except urllib.error.HTTPError as error:
-            raise CONTROL_REFUSED.error(wish=path, reason=error.read().decode(errors="replace")) from error
+            raise CONTROL_REFUSED.error(operation=path, reason=error.read().decode(errors="replace")) from error
 
 
 def ready_to_migrate(

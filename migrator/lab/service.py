@@ -117,8 +117,8 @@ class LabService:
         self._rows_seen[migration] = len(view["events"])
         return view
 
-    def wish(self, migration: int, word: str, to: str | None = None, reason: str = "") -> dict[str, Any]:
-        """advance, abort or rollback; returns the wish as it was recorded. Raises Z2K-6007 when it was refused."""
+    def operation(self, migration: int, word: str, to: str | None = None, reason: str = "") -> dict[str, Any]:
+        """advance, abort or rollback; returns the operation as it was recorded. Raises Z2K-6007 when it was refused."""
         body = {"to": to, "reason": reason, "who": "laboratory"}
         return self.post(f"/migrations/{migration}/{word}", {k: v for k, v in body.items() if v})
 
@@ -137,7 +137,7 @@ class LabService:
             edge = next((each for each in view["gates"] if each["to"] == to), None)
             if edge is None:
                 return f"{view['phase']} does not lead to {to}"
-            closed = [f"{each['name']}: {each['seen']}" for each in edge["checks"] if not each["holds"]]
+            closed = [f"{each['name']}: {each['message']}" for each in edge["conditions"] if each["status"] != "True"]
             return "; ".join(closed) or None
 
         return self.wait_view(migration, why_not, deadline_s=deadline_s)
@@ -173,7 +173,7 @@ class LabService:
     def _document(self, answer: httpx.Response) -> dict[str, Any]:
         document: dict[str, Any] = answer.json()
         if answer.is_error:
-            checks = "; ".join(f"{each['name']}: {each['seen']}" for each in document.get("checks", []))
+            checks = "; ".join(f"{each['name']}: {each['message']}" for each in document.get("conditions", []))
             said = f"{document.get('code')} {document.get('detail')} {checks}".strip()
             tool = f"{self.name} {answer.request.url.path}"
             raise TOOL_FAILED.error(tool=tool, exit_code=answer.status_code, output=said)

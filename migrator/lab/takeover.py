@@ -1,7 +1,7 @@
-"""`make takeover`: our controller takes a real cluster over, gives it back, and is released; every part measured.
+"""`make takeover`: takeover and rollback of a real cluster, then a rollback with no controller alive, each measured.
 
 In:   `python -m migrator.lab.takeover [--topics N[,N]] [--runs R] [--json]`.
-Out:  a line per run: how long nobody was controller, and how long from the wish to give back to a ZooKeeper
+Out:  a line per run: how long nobody was controller, and how long from the operation to give back to a ZooKeeper
       controller; last the spread of the first. With `--json` one document with every figure.
 Elsewhere: the same with clients at work, through the service (`zk2kraft demo`).
 Each run is a new cluster of three brokers with four partitions per topic. The release happens with our controller
@@ -42,17 +42,17 @@ class Measured(msgspec.Struct):
     """One run. Milliseconds, on the clock of whoever measured.
 
     window: from TAKING_OVER to DUAL_WRITE, when nobody answers for the cluster.
-    hand_back, release: from the wish (for the release: from the start of its process) to a ZooKeeper controller.
+    hand_back, release: from the operation (for the release: from the start of its process) to a ZooKeeper controller.
     """
 
     topics: int
     window_ms: int
-    hand_back_ms: int
-    release_ms: int
+    rollback_ms: int
+    without_controllers_ms: int
 
 
 def measure(laboratory: Laboratory, topics: int) -> Measured:
-    """A takeover and a hand-back, then another takeover by a new quorum and a release."""
+    """A takeover and a rollback, then another takeover by a new quorum and a release."""
     cluster = Cluster(laboratory)
     cluster.start()
     names = [f"topic-{number:03}" for number in range(topics)]
@@ -61,8 +61,8 @@ def measure(laboratory: Laboratory, topics: int) -> Measured:
     window_ms = _take_over(first)
 
     began = time.monotonic()
-    first.ask("hand-back", "measured")
-    hand_back_ms = _until_zookeeper_rules(cluster, began)
+    first.ask("rollback", "measured")
+    rollback_ms = _until_zookeeper_rules(cluster, began)
     first.wait_state("RETIRED")
     first.stop()
 
@@ -74,9 +74,9 @@ def measure(laboratory: Laboratory, topics: int) -> Measured:
     second.kill()
     wait_sessions_ended(cluster)
     began = time.monotonic()
-    release(cluster)
-    release_ms = _until_zookeeper_rules(cluster, began)
-    return Measured(topics, window_ms, hand_back_ms, release_ms)
+    roll_back_without_controllers(cluster)
+    without_controllers_ms = _until_zookeeper_rules(cluster, began)
+    return Measured(topics, window_ms, rollback_ms, without_controllers_ms)
 
 
 def _take_over(controller: OurController) -> int:
@@ -96,12 +96,20 @@ def wait_sessions_ended(cluster: Cluster) -> None:
     cluster.laboratory.wait(why_not, name="the sessions of the controllers", deadline_s=DEADLINE_S)
 
 
-def release(cluster: Cluster) -> str:
-    """`zk2kraft release --execute`, as its own process. Raises Z2K-6007 when it is refused."""
-    command = [sys.executable, *PROGRAM, "release", "-z", cluster.zookeeper_connect, "--execute"]
+def roll_back_without_controllers(cluster: Cluster) -> str:
+    """`zk2kraft rollback --without-controllers --execute`, as its own process. Raises Z2K-6007 when it is refused."""
+    command = [
+        sys.executable,
+        *PROGRAM,
+        "rollback",
+        "--without-controllers",
+        "-z",
+        cluster.zookeeper_connect,
+        "--execute",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     if done.returncode != 0:
-        raise TOOL_FAILED.error(tool="release", exit_code=done.returncode, output=done.stderr)
+        raise TOOL_FAILED.error(tool="rollback --without-controllers", exit_code=done.returncode, output=done.stderr)
     return done.stdout
 
 
@@ -130,7 +138,8 @@ def run(artifacts: Artifacts, sizes: Iterable[int], runs: int) -> list[Measured]
 def line(one: Measured) -> str:
     return (
         f"{one.topics:4} topics   no controller for {one.window_ms / 1000:.3f} s   "
-        f"handed back in {one.hand_back_ms / 1000:.3f} s   released in {one.release_ms / 1000:.3f} s"
+        f"rolled back in {one.rollback_ms / 1000:.3f} s   "
+        f"without controllers in {one.without_controllers_ms / 1000:.3f} s"
     )
 
 

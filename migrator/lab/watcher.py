@@ -3,7 +3,7 @@
 In:   `python -m migrator.lab.watcher --zookeeper HOSTS/CHROOT --out FILE`, until SIGTERM.
 Out:  FILE, one JSON object for each change (`Sight`); from it `reigns` (who, of what kind, from when to when) and
       `longest_absence_s` (the longest time without a controller).
-Elsewhere: what the controller says of itself (its log), what clients felt (traffic_figures.py).
+Elsewhere: what the controller says of itself (its log), what clients felt (figures.py).
 Source: KIP-866: `/controller` of a KRaft controller carries its epoch as `kraftControllerEpoch`; -1 for ZooKeeper's.
 A watch wakes the watcher at once; it also looks every 50 ms, so a change is late by that much at most. An absence that
 is over before the look is still seen: the next `/controller` was then created after the deletion was heard of, by the
@@ -55,7 +55,7 @@ class Kind(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Sight(msgspec.Struct, frozen=True, omit_defaults=True):
+class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was seen at a moment; written when it differs from the sight before, and once more at the end.
 
     at:      seconds of the wall clock when the answer came.
@@ -72,7 +72,7 @@ class Sight(msgspec.Struct, frozen=True, omit_defaults=True):
     created: float | None = None
     created_zxid: int | None = None
 
-    def same_as(self, other: Sight | None) -> bool:
+    def same_as(self, other: Observation | None) -> bool:
         return other is not None and msgspec.structs.replace(self, at=other.at) == other
 
 
@@ -92,9 +92,9 @@ class Reign(msgspec.Struct, frozen=True):
 # --- reading what was seen ------------------------------------------------------------------------------------
 
 
-def read_sights(file: Path) -> list[Sight]:
+def read_sights(file: Path) -> list[Observation]:
     """What a watcher wrote, also while it runs. Raises Z2K-6014."""
-    decoder = msgspec.json.Decoder(Sight)
+    decoder = msgspec.json.Decoder(Observation)
     sights = []
     for number, line in enumerate(file.read_bytes().splitlines(keepends=True), start=1):
         if not line.endswith(b"\n"):
@@ -106,12 +106,12 @@ def read_sights(file: Path) -> list[Sight]:
     return sights
 
 
-def reigns(sights: Iterable[Sight]) -> list[Reign]:
+def reigns(sights: Iterable[Observation]) -> list[Reign]:
     """Who was controller when: neighbouring sights of the same registration are one reign, in order, without gaps."""
     return list(_reigns(list(sights)))
 
 
-def _reigns(sights: list[Sight]) -> Iterator[Reign]:
+def _reigns(sights: list[Observation]) -> Iterator[Reign]:
     start = sights[0] if sights else None
     for before, after in pairwise(sights):
         assert start is not None
@@ -156,7 +156,7 @@ class Watcher:
     def __init__(self, zookeeper: str, out: Path) -> None:
         self._kazoo = KazooClient(hosts=zookeeper, timeout=SESSION_S, read_only=True, logger=logger)
         self._out = out.open("ab", buffering=0)
-        self._last: Sight | None = None
+        self._last: Observation | None = None
         self._wake = threading.Event()
         self._deleted_at = 0.0
         self._stopped = False
@@ -170,11 +170,11 @@ class Watcher:
         try:
             while not self._stopped:
                 self._wake.clear()
-                sight = self._look()
-                if (absence := absence_between(self._last, sight, self._deleted_at)) is not None:
+                observation = self._look()
+                if (absence := absence_between(self._last, observation, self._deleted_at)) is not None:
                     self._write(absence)
-                if not sight.same_as(self._last):
-                    self._write(sight)
+                if not observation.same_as(self._last):
+                    self._write(observation)
                 self._wake.wait(LOOK_EVERY_S)
             self._write(self._look())
         finally:
@@ -182,35 +182,35 @@ class Watcher:
             self._kazoo.close()
             self._out.close()
 
-    def _look(self) -> Sight:
+    def _look(self) -> Observation:
         if not self._kazoo.connected:
-            return Sight(time.time(), Kind.UNKNOWN)
+            return Observation(time.time(), Kind.UNKNOWN)
         asked = self._kazoo.get_async("/controller", watch=self._changed), self._kazoo.get_async("/controller_epoch")
         try:
             found, epoch = (_or_none(answer) for answer in asked)
             if found is None:
                 self._kazoo.exists_async("/controller", watch=self._changed)
         except (KazooException, KazooTimeoutError):
-            return Sight(time.time(), Kind.UNKNOWN)
-        return sight_of(time.time(), found, None if epoch is None else int(epoch[0]))
+            return Observation(time.time(), Kind.UNKNOWN)
+        return observation_of(time.time(), found, None if epoch is None else int(epoch[0]))
 
     def _changed(self, event: Any) -> None:
         if event.type == EventType.DELETED:
             self._deleted_at = time.time()
         self._wake.set()
 
-    def _write(self, sight: Sight) -> None:
-        self._last = sight
-        self._out.write(msgspec.json.encode(sight) + b"\n")
+    def _write(self, observation: Observation) -> None:
+        self._last = observation
+        self._out.write(msgspec.json.encode(observation) + b"\n")
 
 
-def sight_of(at: float, found: tuple[bytes, Any] | None, epoch: int | None) -> Sight:
+def observation_of(at: float, found: tuple[bytes, Any] | None, epoch: int | None) -> Observation:
     """found: data and stat of `/controller`; None when it does not exist."""
     if found is None:
-        return Sight(at, Kind.ABSENT, epoch=epoch)
+        return Observation(at, Kind.ABSENT, epoch=epoch)
     data, stat = found
     controller = msgspec.json.decode(data, type=_Controller)
-    return Sight(
+    return Observation(
         at=at,
         kind=Kind.KRAFT if controller.kraft_epoch > 0 else Kind.ZOOKEEPER,
         node=controller.broker_id,
@@ -220,13 +220,13 @@ def sight_of(at: float, found: tuple[bytes, Any] | None, epoch: int | None) -> S
     )
 
 
-def absence_between(before: Sight | None, now: Sight, deleted_at: float) -> Sight | None:
+def absence_between(before: Observation | None, now: Observation, deleted_at: float) -> Observation | None:
     """The absence that came and went between two sights; None when there was none. deleted_at: when it was heard of."""
     if before is None or before.created_zxid is None or now.created is None:
         return None
     if before.created_zxid == now.created_zxid or not before.at < deleted_at < now.created:
         return None
-    return Sight(deleted_at, Kind.ABSENT, epoch=before.epoch)
+    return Observation(deleted_at, Kind.ABSENT, epoch=before.epoch)
 
 
 class _Controller(msgspec.Struct):

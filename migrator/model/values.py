@@ -43,13 +43,13 @@ class Mark(StrEnum):
     TAKEOVER:    a takeover was begun; the next one needs a person's word, unless it is committed by now.
     MIGRATION:   the zxid by which `/migration` was created; another one is another migration's.
     BEHIND:      ZooKeeper lacks records from an offset on, since a time; half of a limit of divergence is reached.
-    HANDED_BACK: the cluster went back to ZooKeeper; this log is never used again.
+    RETIRED: the cluster went back to ZooKeeper; this log is never used again.
     """
 
     TAKEOVER = "takeover"
     MIGRATION = "migration"
     BEHIND = "behind"
-    HANDED_BACK = "handed-back"
+    RETIRED = "handed-back"
 
 
 class ConfigType(IntEnum):

@@ -3,7 +3,7 @@
 In:   a name, and what makes the work anew.
 Out:  the work, until it returns; while it fails, an alarm under its name and pauses that become longer.
 Elsewhere: faults of acts (driver_node.py), of what is done by the clock (periodic_tasks.py), of writes to the log and
-of a claim that is not settled: these end what they end (raft_node.py, unsettled_claim.py).
+of a claim that is not settled: these end what they end (raft_node.py, ephemeral_claim.py).
 Rules: the next leader reads the same input. What ends this process for it ends all of them, one after the other.
 """
 

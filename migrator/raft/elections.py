@@ -142,7 +142,7 @@ def _would_grant(q: Quorum, ask: VoteReceived) -> bool:
 
 def on_vote_answered(q: Quorum, answer: VoteAnswered, now_ms: int) -> None:
     peer = q.requests.close(answer.request)
-    if peer is None or is_settled(q, peer, answer, now_ms):
+    if peer is None or is_persistent(q, peer, answer, now_ms):
         return
     if isinstance(q.role, Prospective):
         _count_pre_vote(q, q.role, peer, answer, now_ms)
@@ -240,7 +240,7 @@ def _answer_claim(q: Quorum, request: int, error: Error) -> None:
 
 def on_leader_claim_answered(q: Quorum, answer: LeaderClaimAnswered, now_ms: int) -> None:
     peer = q.requests.close(answer.request)
-    if peer is None or is_settled(q, peer, answer, now_ms):
+    if peer is None or is_persistent(q, peer, answer, now_ms):
         return
     if answer.error is not Error.NONE:
         q.requests.pause(peer, now_ms)
@@ -255,7 +255,7 @@ def on_leader_claim_answered(q: Quorum, answer: LeaderClaimAnswered, now_ms: int
 Answered = VoteAnswered | LeaderClaimAnswered | FetchAnswered | FetchSnapshotAnswered
 
 
-def is_settled(q: Quorum, peer: int, answer: Answered, now_ms: int) -> bool:
+def is_persistent(q: Quorum, peer: int, answer: Answered, now_ms: int) -> bool:
     """What an answer says of epoch and leader; True when the rest of it is not to be read.
 
     Source: `KafkaRaftClient.maybeHandleCommonResponse`. An answer that settled nothing is followed by a pause, where

@@ -22,7 +22,7 @@ from sqlalchemy import delete, select
 
 from state_machine.audit_queries import CONFIRMATION, SCHEDULE
 from state_machine.audits.audit_rows import result_of
-from state_machine.policy.audits_seen import DIVERGED, PASSED
+from state_machine.policy.audit_observations import DIVERGED, PASSED
 from state_machine.policy.phases import Phase
 from state_machine.store import Store
 from state_machine.tables import AuditDifference, AuditRun, PhaseEvent

@@ -12,7 +12,7 @@ from typing import Any, Final
 from sqlalchemy import select
 
 from migrator.findings.service import KEY_USED_AGAIN, NO_SUCH_THING
-from state_machine.policy.audits_seen import DIVERGED, INCOMPLETE, PASSED
+from state_machine.policy.audit_observations import DIVERGED, INCOMPLETE, PASSED
 from state_machine.store import Store, find_migration, fingerprint
 from state_machine.tables import AuditDifference, AuditRun
 

@@ -20,7 +20,7 @@ from migrator.findings.finding import Occurrence
 from migrator.findings.service import AUDIT_OVERDUE, AUDITS_DIVERGED
 from state_machine.audit_queries import SCHEDULE
 from state_machine.audits import audit_rows
-from state_machine.policy.audits_seen import DIVERGED, PASSED, AuditSeen, ScheduledAudits
+from state_machine.policy.audit_observations import DIVERGED, PASSED, AuditObservation, ScheduledAudits
 from state_machine.store import AuditPlan, Snapshot, Store
 from state_machine.tables import AuditRun
 
@@ -53,10 +53,10 @@ def scheduled_audits(snapshot: Snapshot, now: float) -> ScheduledAudits:
     )
 
 
-def _seen(run: AuditRun, now: float) -> AuditSeen:
+def _seen(run: AuditRun, now: float) -> AuditObservation:
     at = run.asked_at if run.finished_at is None else run.finished_at
     age = now - at if now >= at else math.inf
-    return AuditSeen(run.id, audit_rows.result_of(run), audit_rows.count(run, "different"), age, said(run))
+    return AuditObservation(run.id, audit_rows.result_of(run), audit_rows.count(run, "different"), age, said(run))
 
 
 def said(run: AuditRun) -> str:
@@ -67,18 +67,18 @@ def said(run: AuditRun) -> str:
     return f"audit {run.id} by {run.engine}: {compared} keys compared, {different} different, {not_read} not read"
 
 
-def schedule_findings(seen: ScheduledAudits | None) -> tuple[Occurrence, ...]:
+def schedule_findings(evidence: ScheduledAudits | None) -> tuple[Occurrence, ...]:
     """What closes the gates forward, named."""
-    if seen is None or not seen.every_s:
+    if evidence is None or not evidence.every_s:
         return ()
     found = []
-    if seen.diverged:
-        last, before = seen.diverged
-        different = 0 if seen.last is None else seen.last.different
+    if evidence.diverged:
+        last, before = evidence.diverged
+        different = 0 if evidence.last is None else evidence.last.different
         found.append(AUDITS_DIVERGED.found(first=before, second=last, different=different))
-    if seen.overdue_since is not None:
-        since = datetime.fromtimestamp(seen.overdue_since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        found.append(AUDIT_OVERDUE.found(since=since, every=f"{seen.every_s:g}"))
+    if evidence.overdue_since is not None:
+        since = datetime.fromtimestamp(evidence.overdue_since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        found.append(AUDIT_OVERDUE.found(since=since, every=f"{evidence.every_s:g}"))
     return tuple(found)
 
 
@@ -102,7 +102,7 @@ class AuditSchedule:
         self._steady = steady
         self._chance = chance or random.Random()
         self._due: dict[int, tuple[float, int | None]] = {}
-        self._asked: dict[int, float] = {}
+        self._accepted: dict[int, float] = {}
 
     async def tend(self, snapshot: Snapshot) -> None:
         """In every round of dual-write."""
@@ -114,7 +114,7 @@ class AuditSchedule:
         await self._plan(snapshot, self._clock() + due - self._steady())
         if self._steady() < due or await self._store.away(audit_rows.unfinished, self._store, snapshot.id):
             return
-        self._asked[snapshot.id] = self._steady()
+        self._accepted[snapshot.id] = self._steady()
         self._due[snapshot.id] = (self._steady() + self._jittered(self._every_s), None if last is None else last.id)
         await self._store.away(
             audit_rows.ask_audit,
@@ -129,16 +129,16 @@ class AuditSchedule:
     def forget(self, migration_id: int) -> None:
         """It is not in dual-write, or is gone."""
         self._due.pop(migration_id, None)
-        self._asked.pop(migration_id, None)
+        self._accepted.pop(migration_id, None)
 
     def _due_at(self, snapshot: Snapshot, last: AuditRun | None) -> float:
         known = self._due.get(snapshot.id)
         number = None if last is None else last.id
         if known is None or known[1] != number:
             known = (self._steady() + self._wait(snapshot, last), number)
-        seen = scheduled_audits(snapshot, self._clock())
-        if seen.every_s and seen.overdue_since is not None:
-            earliest = self._asked.get(snapshot.id, -math.inf) + min(CONFIRM_S, self._every_s)
+        evidence = scheduled_audits(snapshot, self._clock())
+        if evidence.every_s and evidence.overdue_since is not None:
+            earliest = self._accepted.get(snapshot.id, -math.inf) + min(CONFIRM_S, self._every_s)
             known = (min(known[0], max(self._steady(), earliest)), number)
         self._due[snapshot.id] = known
         return known[0]

@@ -23,7 +23,7 @@ from state_machine.audits import audit_rows
 from state_machine.audits.audit_pruning import prune
 from state_machine.clusters.inventory import Inventory, file_faults
 from state_machine.commands import Runner
-from state_machine.policy.audits_seen import PASSED
+from state_machine.policy.audit_observations import PASSED
 from state_machine.policy.phases import Phase
 from state_machine.settings import Settings
 from state_machine.store import Snapshot, Store

@@ -1,7 +1,7 @@
 """A controller's control port, seen from the service.
 
 In:   the metadata log directory, in which the controller writes where it listens and with which token.
-Out:  its status as it says it; a wish handed over.
+Out:  its status as it says it; an operation handed over.
 Elsewhere: the other side of this (node.control), what is asked when (reconcile.py).
 Errors: Z2K-4021 when nobody answers, Z2K-6012 when the controller refuses.
 """
@@ -21,7 +21,7 @@ from migrator.findings.service import CONTROLLER_SILENT
 from state_machine.clusters.bounds import Bounds
 from state_machine.clusters.inventory import ControllerEntry
 from state_machine.clusters.private_files import read_regular
-from state_machine.policy.phases import Ask
+from state_machine.policy.phases import DriverOperation
 
 CONTROL_FILE: Final = "zk2kraft-control.json"
 CONTROL_FILE_MAX_BYTES: Final = 16_384
@@ -51,13 +51,13 @@ class Driver(msgspec.Struct, frozen=True):
     state: str
     reason: str
     can_abort: bool
-    can_hand_back: bool
+    can_roll_back: bool
     window_ms: int | None
     without_controller_ms: int | None
     finding: dict[str, Any] | None
     trouble: dict[str, Any] | None
     history: tuple[Move, ...]
-    wishes: tuple[str, ...] = ()
+    operations: tuple[str, ...] = ()
 
 
 class Quorum(msgspec.Struct, frozen=True):
@@ -82,7 +82,7 @@ class Broker(msgspec.Struct, frozen=True):
     heartbeat_age_ms: int | None
 
 
-class Told(msgspec.Struct, frozen=True):
+class ReportedFinding(msgspec.Struct, frozen=True):
     """What a status has to have for the service to go by it; it has more (migrator.node.process.status)."""
 
     node: int
@@ -99,14 +99,14 @@ class Told(msgspec.Struct, frozen=True):
             raise ValueError("a driver without its log")
 
 
-class Asked(msgspec.Struct, frozen=True):
-    asked: str
+class Accepted(msgspec.Struct, frozen=True):
+    accepted: str
 
 
-class Withdrawn(msgspec.Struct, frozen=True):
-    """False: there was no wish for a takeover that had not begun."""
+class Cancelled(msgspec.Struct, frozen=True):
+    """False: there was no operation for a takeover that had not begun."""
 
-    withdrawn: bool
+    cancelled: bool
 
 
 class _Refusal(msgspec.Struct, frozen=True):
@@ -145,22 +145,22 @@ class ControlPort:
         """The process id and what it says of itself. The file may be left by a dead one: only an answer counts."""
         control = await asyncio.to_thread(read_control_file, entry, self._bounds)
         answer = await self._request(entry, control, "GET", "/v1/status")
-        told = _decoded(entry, answer, Told)
+        told = _decoded(entry, answer, ReportedFinding)
         if told.node != entry.node_id:
             raise CONTROLLER_SILENT.error(node=entry.node_id, reason=f"node {told.node} answers in its place")
         status: dict[str, Any] = msgspec.json.decode(answer.content)
         return control.pid, status
 
-    async def ask(self, entry: ControllerEntry, wish: Ask, reason: str) -> None:
-        """Hand over a wish. The driver looks at it by itself; its history tells what became of it."""
+    async def ask(self, entry: ControllerEntry, operation: DriverOperation, reason: str) -> None:
+        """Hand over an operation. The driver looks at it by itself; its history tells what became of it."""
         control = await asyncio.to_thread(read_control_file, entry, self._bounds)
-        _decoded(entry, await self._request(entry, control, "POST", f"/v1/{wish}", {"reason": reason}), Asked)
+        _decoded(entry, await self._request(entry, control, "POST", f"/v1/{operation}", {"reason": reason}), Accepted)
 
-    async def withdraw(self, entry: ControllerEntry, reason: str) -> bool:
-        """Take a takeover back; False when the driver keeps no such wish: it has begun, or was given up before."""
+    async def cancel(self, entry: ControllerEntry, reason: str) -> bool:
+        """Take a takeover back; False when the driver keeps no such operation: it has begun, or was given up before."""
         control = await asyncio.to_thread(read_control_file, entry, self._bounds)
-        answer = await self._request(entry, control, "POST", "/v1/withdraw", {"reason": reason})
-        return _decoded(entry, answer, Withdrawn).withdrawn
+        answer = await self._request(entry, control, "POST", "/v1/cancel", {"reason": reason})
+        return _decoded(entry, answer, Cancelled).cancelled
 
     async def _request(
         self, entry: ControllerEntry, control: ControlFile, method: str, path: str, body: dict[str, str] | None = None
@@ -176,7 +176,7 @@ class ControlPort:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise CONTROLLER_SILENT.error(node=entry.node_id, reason=_why_silent(error)) from error
         if answer.status_code in (400, 409, 422):
-            raise CONTROL_REFUSED.error(wish=path, reason=_detail(answer))
+            raise CONTROL_REFUSED.error(operation=path, reason=_detail(answer))
         if answer.is_error:
             raise CONTROLLER_SILENT.error(node=entry.node_id, reason=f"{answer.status_code} {_detail(answer)}")
         return answer

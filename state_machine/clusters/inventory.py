@@ -3,7 +3,7 @@
 In:   the body of `POST migrations`, kept as it was given.
 Out:  `Inventory`; what is wrong with the controllers' files (read, never written).
 Elsewhere: what a controller does with its file (node.config).
-Rule: controllers of the service run with zk2kraft.gates=hold, so that no takeover begins without its gate.
+Rule: controllers of the service run with zk2kraft.gates=pause, so that no takeover begins without its gate.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pathlib import Path
 import msgspec
 
 from migrator.findings.content import CONTROLLER_FILES_DISAGREE
-from migrator.findings.driver import HANDED_BACK
+from migrator.findings.driver import LOG_RETIRED
 from migrator.findings.finding import FindingError, Occurrence, words_of
 from migrator.findings.quorum import DIRECTORY_UNUSABLE
-from migrator.findings.service import GATES_NOT_HELD
+from migrator.findings.service import GATES_NOT_PAUSED
 from migrator.node.config.properties import NodeConfig, read_config
 from migrator.node.log.storage import RetiredMark, read_meta_properties
 from migrator.zk import paths
@@ -75,13 +75,13 @@ def _fault(inventory: Inventory, entry: ControllerEntry) -> Occurrence | None:
     except OSError as error:
         return DIRECTORY_UNUSABLE.found(directory=entry.data, reason=words_of(error))
     if retired is not None:
-        return HANDED_BACK.found(controller=f"a ZooKeeper-mode broker, since {retired}")
+        return LOG_RETIRED.found(controller=f"a ZooKeeper-mode broker, since {retired}")
     return _contradiction(inventory, entry, config)
 
 
 def _contradiction(inventory: Inventory, entry: ControllerEntry, config: NodeConfig) -> Occurrence | None:
-    if config.gates != "hold":
-        return GATES_NOT_HELD.found(file=entry.properties, value=config.gates)
+    if config.gates != "pause":
+        return GATES_NOT_PAUSED.found(file=entry.properties, value=config.gates)
     if not config.migration_enabled:
         reason = "zookeeper.metadata.migration.enable is not true"
         return CONTROLLER_FILES_DISAGREE.found(file=entry.properties, reason=reason)

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from migrator.driver.claim import Seen
+from migrator.driver.claim import ClaimObservation
 from migrator.findings.finding import FindingError, words_of
 from migrator.node.zookeeper.claims import read_claim
 from migrator.zk import paths
@@ -31,7 +31,7 @@ ZOOKEEPER_WAIT_S: Final = 2.0
 CONNECT_S: Final = 5.0
 
 
-class ControllerSeen(msgspec.Struct, frozen=True):
+class ControllerObservation(msgspec.Struct, frozen=True):
     """status: as its control port said it; None with the reason when it does not answer."""
 
     node_id: int
@@ -68,9 +68,9 @@ class ControllerSeen(msgspec.Struct, frozen=True):
         return "" if self.status is None else str(self.status["run"])
 
     @property
-    def wishes(self) -> tuple[str, ...] | None:
+    def operations(self) -> tuple[str, ...] | None:
         """What its driver was asked for and has not begun; None when it does not say (an older controller)."""
-        told = None if self.driver is None else self.driver.get("wishes")
+        told = None if self.driver is None else self.driver.get("operations")
         return None if told is None else tuple(told)
 
     @property
@@ -78,7 +78,7 @@ class ControllerSeen(msgspec.Struct, frozen=True):
         return self.driver is not None and self.driver["state"] == "RETIRED"
 
 
-class ZooKeeperSeen(msgspec.Struct, frozen=True):
+class ZooKeeperObservation(msgspec.Struct, frozen=True):
     """holder_since_ms: wall time that the holder itself wrote into `/controller`."""
 
     holder: Holder = Holder.UNKNOWN
@@ -102,15 +102,15 @@ class Observation(msgspec.Struct, frozen=True):
     """
 
     at: float
-    controllers: tuple[ControllerSeen, ...] = ()
-    zookeeper: ZooKeeperSeen = ZooKeeperSeen()
+    controllers: tuple[ControllerObservation, ...] = ()
+    zookeeper: ZooKeeperObservation = ZooKeeperObservation()
     ruled_at: float | None = None
     window_ms: int | None = None
     gap_s: float | None = None
 
     @property
-    def active(self) -> ControllerSeen | None:
-        """The controller whose driver counts: the leader, of two the later one; else one that handed back for ever.
+    def active(self) -> ControllerObservation | None:
+        """The controller whose driver counts: the leader, of two the later one; else one that rolled back for ever.
 
         The driver of a follower is IDLE whatever the cluster is in: nothing follows from it.
         """
@@ -120,7 +120,7 @@ class Observation(msgspec.Struct, frozen=True):
         return next((each for each in self.controllers if each.retired), None)
 
     @property
-    def answering(self) -> ControllerSeen | None:
+    def answering(self) -> ControllerObservation | None:
         """The active one, or any that can tell of brokers and log."""
         return self.active or next((each for each in self.controllers if each.driver is not None), None)
 
@@ -137,7 +137,7 @@ class Observation(msgspec.Struct, frozen=True):
 class Ensemble(Protocol):
     """ZooKeeper, as far as a look needs it. ours: node ids of the migration's controllers."""
 
-    async def look(self, ours: tuple[int, ...]) -> ZooKeeperSeen: ...
+    async def look(self, ours: tuple[int, ...]) -> ZooKeeperObservation: ...
     async def close(self) -> None: ...
 
 
@@ -184,43 +184,46 @@ class ClusterObserver:
         self._ensembles[migration_id] = (connect, made)
         return made
 
-    async def _look_at(self, entry: ControllerEntry) -> ControllerSeen:
+    async def _look_at(self, entry: ControllerEntry) -> ControllerObservation:
         try:
             pid, status = await self._control.status(entry)
         except FindingError as error:
-            return ControllerSeen(entry.node_id, problem=str(error.occurrence.values["reason"]))
-        return ControllerSeen(entry.node_id, pid, status)
+            return ControllerObservation(entry.node_id, problem=str(error.occurrence.values["reason"]))
+        return ControllerObservation(entry.node_id, pid, status)
 
 
 def summed_up(
-    now: float, controllers: tuple[ControllerSeen, ...], zookeeper: ZooKeeperSeen, before: Observation | None
+    now: float,
+    controllers: tuple[ControllerObservation, ...],
+    zookeeper: ZooKeeperObservation,
+    before: Observation | None,
 ) -> Observation:
     """Put one look together, with what only the look before can tell.
 
     A look that could not read ZooKeeper begins no stretch without a controller and ends none.
     """
-    seen = Observation(now, controllers, zookeeper)
+    observed = Observation(now, controllers, zookeeper)
     earlier = before or Observation(now)
-    driver = None if seen.active is None else seen.active.driver
+    driver = None if observed.active is None else observed.active.driver
     window = None if driver is None else driver["window_ms"]
     was_ruled = earlier.ruled_at is not None and earlier.ruled_at == earlier.at
-    ruled = _is_ruled(seen) or (was_ruled and zookeeper.holder is Holder.UNKNOWN)
+    ruled = _is_ruled(observed) or (was_ruled and zookeeper.holder is Holder.UNKNOWN)
     ended = ruled and earlier.ruled_at is not None and earlier.ruled_at < earlier.at
     return msgspec.structs.replace(
-        seen,
+        observed,
         ruled_at=now if ruled else earlier.ruled_at,
         window_ms=earlier.window_ms if window is None else window,
         gap_s=round(now - earlier.ruled_at, 1) if ended and earlier.ruled_at is not None else earlier.gap_s,
     )
 
 
-def _is_ruled(seen: Observation) -> bool:
+def _is_ruled(observed: Observation) -> bool:
     """Somebody rules when the holder of `/controller` is known to live, and every broker knows of it."""
-    match seen.zookeeper.holder:
+    match observed.zookeeper.holder:
         case Holder.ZOOKEEPER_BROKER | Holder.ANOTHER:
             return True
         case Holder.OURS:
-            driver = seen.active.driver if seen.active is not None and seen.active.leads else None
+            driver = observed.active.driver if observed.active is not None and observed.active.leads else None
             return driver is not None and driver["without_controller_ms"] is None
         case Holder.NOBODY | Holder.UNKNOWN:
             return False
@@ -236,22 +239,22 @@ class ZooKeeperEnsemble:
         self._connect = connect
         self._session: ZkSession | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="zookeeper-look")
-        self._pending: asyncio.Future[ZooKeeperSeen] | None = None
+        self._pending: asyncio.Future[ZooKeeperObservation] | None = None
 
-    async def look(self, ours: tuple[int, ...]) -> ZooKeeperSeen:
+    async def look(self, ours: tuple[int, ...]) -> ZooKeeperObservation:
         if self._pending is None:
             self._pending = asyncio.get_running_loop().run_in_executor(self._thread, self._read, ours)
         pending = self._pending
         done, _ = await asyncio.wait({pending}, timeout=ZOOKEEPER_WAIT_S)
         if not done:
-            return ZooKeeperSeen(problem=f"{self._connect} has not answered for {ZOOKEEPER_WAIT_S:.0f} s")
+            return ZooKeeperObservation(problem=f"{self._connect} has not answered for {ZOOKEEPER_WAIT_S:.0f} s")
         self._pending = None
         try:
             return pending.result()
         except FindingError as error:
-            return ZooKeeperSeen(problem=str(error))
+            return ZooKeeperObservation(problem=str(error))
         except Exception as error:  # whatever kazoo makes of an address or of what stands in a znode
-            return ZooKeeperSeen(problem=f"{self._connect}: {words_of(error)}")
+            return ZooKeeperObservation(problem=f"{self._connect}: {words_of(error)}")
 
     async def close(self) -> None:
         """Ending the session ends a read that hangs."""
@@ -261,7 +264,7 @@ class ZooKeeperEnsemble:
         if self._pending is not None:
             await asyncio.wait({self._pending}, timeout=CONNECT_S)
 
-    def _read(self, ours: tuple[int, ...]) -> ZooKeeperSeen:
+    def _read(self, ours: tuple[int, ...]) -> ZooKeeperObservation:
         """On its thread, one at a time."""
         if self._session is None:
             self._session = _begun(self._connect)
@@ -269,7 +272,7 @@ class ZooKeeperEnsemble:
         names = self._session.children(paths.BROKER_IDS) or []
         brokers = tuple(sorted(int(name) for name in names if name.isdigit()))
         cluster = read_cluster_id(self._session)
-        return msgspec.structs.replace(seen_in_zookeeper(claim, ours, brokers), cluster_id=cluster)
+        return msgspec.structs.replace(observed_in_zookeeper(claim, ours, brokers), cluster_id=cluster)
 
 
 def read_cluster_id(session: ZkSession) -> str | None:
@@ -286,17 +289,21 @@ def _begun(connect: str) -> ZkSession:
     return ZkSession(connect).start(CONNECT_S)
 
 
-def seen_in_zookeeper(claim: Seen, ours: tuple[int, ...], brokers: tuple[int, ...]) -> ZooKeeperSeen:
+def observed_in_zookeeper(
+    claim: ClaimObservation, ours: tuple[int, ...], brokers: tuple[int, ...]
+) -> ZooKeeperObservation:
     """Who rules, of which kind, since when."""
     held = claim.controller
     migration = claim.migration
     offset = None if claim.migration_version < 0 else (-1 if migration is None else migration.kraft_metadata_offset)
     if held is None:
-        return ZooKeeperSeen(Holder.NOBODY, controller_epoch=claim.epoch, migration_offset=offset, brokers=brokers)
+        return ZooKeeperObservation(
+            Holder.NOBODY, controller_epoch=claim.epoch, migration_offset=offset, brokers=brokers
+        )
     kind = Holder.ZOOKEEPER_BROKER
     if held.kraft_epoch > 0:
         kind = Holder.OURS if held.brokerid in ours else Holder.ANOTHER
-    return ZooKeeperSeen(
+    return ZooKeeperObservation(
         kind,
         holder_id=held.brokerid,
         holder_since_ms=int(held.timestamp) if held.timestamp.isdigit() else None,

@@ -1,4 +1,4 @@
-"""What has to hold before a step: each gate looks at the evidence and answers with every check and what was seen.
+"""What has to hold before a step: each gate looks at the evidence and answers with every condition and what was seen.
 
 In:   `Evidence`: what the service knows at the moment of the question, ages in seconds.
 Out:  a `Verdict`; the same one is stored with the transition, printed by the command line and shown on the page.
@@ -21,25 +21,25 @@ from migrator.findings.service import (
     CONTROLLER_SILENT,
     INSPECTION_FAILED,
     NOT_IN_THIS_RELEASE,
-    NOT_LOOKED_AT,
-    REHEARSAL_NOT_GREEN,
+    NOT_OBSERVED,
+    REHEARSAL_NOT_PASSED,
 )
 from migrator.findings.zookeeper import ZOOKEEPER_UNREACHABLE
-from migrator.model.verdict import Check, Verdict
-from state_machine.policy.audits_seen import ScheduledAudits, last_audit, schedule_checks
+from migrator.model.verdict import Condition, Verdict
+from state_machine.policy.audit_observations import ScheduledAudits, last_audit, schedule_checks
 
-LOOK_FRESH_S: Final = 10.0
+OBSERVATION_FRESH_S: Final = 10.0
 """The loop looks twice a second; ten seconds without a look is a service that does not look any more."""
 CHECK_FRESH_S: Final = 600.0
 REHEARSAL_FRESH_S: Final = 600.0
 HEARTBEAT_FRESH_MS: Final = 3_000
 """As in the driver's own gate: a broker sends one every two seconds."""
 
-WAITS: Final = frozenset({"WAIT_BROKERS", "HELD"})
+WAITS: Final = frozenset({"WAIT_BROKERS", "ABORTED"})
 """States in which the driver can be asked for a takeover."""
 UNCLAIMED: Final = frozenset({"WAIT_QUORUM", *WAITS})
 """States of a leader's driver whose log is in no migration and that has begun no takeover."""
-NOTHING_CLAIMED: Final = frozenset({None, "IDLE", "WAIT_QUORUM", "WAIT_BROKERS", "HELD"})
+NOTHING_CLAIMED: Final = frozenset({None, "IDLE", "WAIT_QUORUM", "WAIT_BROKERS", "ABORTED"})
 BEFORE_BROKERS: Final = frozenset({None, "IDLE", "WAIT_QUORUM"})
 
 
@@ -54,7 +54,7 @@ class Holder(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerSeen:
+class BrokerObservation:
     """A broker as the active controller knows it.
 
     registered: False when only ZooKeeper or the inventory has it; None while no controller answers.
@@ -88,13 +88,13 @@ class BrokerSeen:
 class Inspection:
     """The last result of `check`, of a rehearsal's audit, or of the audit of the copy.
 
-    green:   nothing blocks, or both sides say the same. said: what it found, in one line.
+    passed:   nothing blocks, or both sides say the same. said: what it found, in one line.
     age_s:   of what it says; a rehearsal's counts from before its reading began, since that is what it knows.
-    disagrees: it compared everything and found a difference; not green alone may be no result.
+    disagrees: it compared everything and found a difference; not passed alone may be no result.
     ended_s: since a rehearsal ended.
     """
 
-    green: bool
+    passed: bool
     age_s: float
     said: str
     codes: tuple[str, ...] = ()
@@ -110,7 +110,7 @@ class Evidence:
     held:        who holds steps forward, and why.
     silent:      controllers of the inventory that do not answer, with the reason.
     file_faults: controllers' files that do not fit the service, with finding code and words.
-    driver_state: of the controller that leads, or of one that handed back; a follower's says nothing.
+    driver_state: of the controller that leads, or of one that rolled back; a follower's says nothing.
     lagging:     partition states whose version is behind the partition epoch, writes that are left, and about how many
                  seconds they will take.
     takeover_asked: who asked for a takeover that has not begun; empty when nobody did.
@@ -119,7 +119,7 @@ class Evidence:
     """
 
     looked_s: float | None
-    held: str | None = None
+    paused: str | None = None
     controllers: tuple[int, ...] = ()
     silent: Mapping[int, str] = field(default_factory=dict)
     file_faults: Mapping[int, tuple[str, str]] = field(default_factory=dict)
@@ -129,9 +129,9 @@ class Evidence:
     driver_gate: Verdict | None = None
     can_abort: bool = False
     takeover_asked: str = ""
-    can_hand_back: bool = False
+    can_roll_back: bool = False
     lagging: tuple[int, int, float] | None = None
-    brokers: tuple[BrokerSeen, ...] = ()
+    brokers: tuple[BrokerObservation, ...] = ()
     holder: Holder = Holder.UNKNOWN
     holder_id: int | None = None
     committed_migration: bool | None = None
@@ -149,73 +149,73 @@ Gate: TypeAlias = Callable[[Evidence], Verdict]
 # --- checks that several gates share ----------------------------------------------------------------------
 
 
-def looked_at(seen: Evidence) -> Check:
-    age = "never" if seen.looked_s is None else f"{seen.looked_s:.1f} s ago"
-    fresh = seen.looked_s is not None and seen.looked_s < LOOK_FRESH_S
-    return Check("the cluster was looked at under 10 s ago", fresh, age, (NOT_LOOKED_AT.code,))
+def observed_at(evidence: Evidence) -> Condition:
+    age = "never" if evidence.looked_s is None else f"{evidence.looked_s:.1f} s ago"
+    fresh = evidence.looked_s is not None and evidence.looked_s < OBSERVATION_FRESH_S
+    return Condition("the cluster was observed under 10 s ago", fresh, age, (NOT_OBSERVED.code,))
 
 
-def not_held(seen: Evidence) -> Check:
-    return Check("steps forward are not held", seen.held is None, seen.held or "not held")
+def not_paused(evidence: Evidence) -> Condition:
+    return Condition("the migration is not paused", evidence.paused is None, evidence.paused or "not paused")
 
 
-def cluster_is_free(seen: Evidence) -> Check:
-    shown = seen.rival or "none"
-    return Check("No other migration is about this cluster", seen.rival is None, shown, (CLUSTER_TAKEN.code,))
+def cluster_is_free(evidence: Evidence) -> Condition:
+    shown = evidence.rival or "none"
+    return Condition("No other migration is about this cluster", evidence.rival is None, shown, (CLUSTER_TAKEN.code,))
 
 
-def controllers_answer(seen: Evidence) -> Check:
-    silent = "; ".join(f"{node}: {why}" for node, why in sorted(seen.silent.items()))
-    answering = len(seen.controllers) - len(seen.silent)
-    seen_text = silent or f"{answering}/{len(seen.controllers)}"
-    return Check("every controller answers", not seen.silent, seen_text, (CONTROLLER_SILENT.code,))
+def controllers_answer(evidence: Evidence) -> Condition:
+    silent = "; ".join(f"{node}: {why}" for node, why in sorted(evidence.silent.items()))
+    answering = len(evidence.controllers) - len(evidence.silent)
+    seen_text = silent or f"{answering}/{len(evidence.controllers)}"
+    return Condition("every controller answers", not evidence.silent, seen_text, (CONTROLLER_SILENT.code,))
 
 
-def brokers_are_fit(seen: Evidence) -> Check:
-    unfit = [f"broker {broker.id} {broker.why_unfit}" for broker in seen.brokers if broker.why_unfit]
-    fit = len(seen.brokers) - len(unfit)
-    return Check(
+def brokers_are_fit(evidence: Evidence) -> Condition:
+    unfit = [f"broker {broker.id} {broker.why_unfit}" for broker in evidence.brokers if broker.why_unfit]
+    fit = len(evidence.brokers) - len(unfit)
+    return Condition(
         "every broker is registered, unfenced and heard of in the last 3 s",
-        bool(seen.brokers) and not unfit,
-        f"{fit}/{len(seen.brokers)}" + (f": {', '.join(unfit)}" if unfit else ""),
+        bool(evidence.brokers) and not unfit,
+        f"{fit}/{len(evidence.brokers)}" + (f": {', '.join(unfit)}" if unfit else ""),
     )
 
 
 # --- gates ------------------------------------------------------------------------------------------------
 
 
-def always(seen: Evidence) -> Verdict:
+def always(evidence: Evidence) -> Verdict:
     """The cluster did it already; there is nothing left to refuse."""
-    return Verdict((Check("the cluster shows it", True, seen.driver_reason),))
+    return Verdict((Condition("the cluster shows it", True, evidence.driver_reason),))
 
 
-def may_begin(seen: Evidence) -> Verdict:
+def may_begin(evidence: Evidence) -> Verdict:
     """PREFLIGHT only reads."""
-    return Verdict((not_held(seen),))
+    return Verdict((not_paused(evidence),))
 
 
-def preflight_is_clean(seen: Evidence) -> Verdict:
+def preflight_is_clean(evidence: Evidence) -> Verdict:
     """QUORUM starts processes, so the cluster and the controllers' files must have been looked at."""
-    check = seen.check
-    faults = "; ".join(f"controller {node}: {text}" for node, (_, text) in sorted(seen.file_faults.items()))
-    fault_codes = tuple(sorted({code for code, _ in seen.file_faults.values()}))
+    check = evidence.check
+    faults = "; ".join(f"controller {node}: {text}" for node, (_, text) in sorted(evidence.file_faults.items()))
+    fault_codes = tuple(sorted({code for code, _ in evidence.file_faults.values()}))
     return Verdict(
         (
-            not_held(seen),
-            cluster_is_free(seen),
-            looked_at(seen),
-            Check(
+            not_paused(evidence),
+            cluster_is_free(evidence),
+            observed_at(evidence),
+            Condition(
                 "`check` finds nothing that blocks",
-                check is not None and check.green,
+                check is not None and check.passed,
                 "it has not been run yet" if check is None else check.said,
                 (INSPECTION_FAILED.code,) if check is None else check.codes,
             ),
-            Check(
+            Condition(
                 "that check is under 10 minutes old",
                 check is not None and check.age_s < CHECK_FRESH_S,
                 "none" if check is None else f"{check.age_s:.0f} s",
             ),
-            Check(
+            Condition(
                 "every controller's file fits the service",
                 check is not None and not faults,
                 faults or ("not looked at yet" if check is None else "all do"),
@@ -225,111 +225,115 @@ def preflight_is_clean(seen: Evidence) -> Verdict:
     )
 
 
-def quorum_has_formed(seen: Evidence) -> Verdict:
+def quorum_has_formed(evidence: Evidence) -> Verdict:
     return Verdict(
         (
-            controllers_answer(seen),
-            Check(
+            controllers_answer(evidence),
+            Condition(
                 "one controller leads, and every voter is registered",
-                seen.driver_state not in BEFORE_BROKERS,
-                seen.driver_reason,
+                evidence.driver_state not in BEFORE_BROKERS,
+                evidence.driver_reason,
             ),
         )
     )
 
 
-def brokers_have_joined(seen: Evidence) -> Verdict:
+def brokers_have_joined(evidence: Evidence) -> Verdict:
     """Nothing but their presence; whether the cluster is healthy is asked before the takeover."""
-    waiting = seen.driver_state == "WAIT_BROKERS" and seen.driver_gate is None
-    early = seen.driver_state in BEFORE_BROKERS
-    missing = [broker.id for broker in seen.brokers if not broker.registered]
+    waiting = evidence.driver_state == "WAIT_BROKERS" and evidence.driver_gate is None
+    early = evidence.driver_state in BEFORE_BROKERS
+    missing = [broker.id for broker in evidence.brokers if not broker.registered]
     return Verdict(
         (
-            Check("every broker in ZooKeeper is registered and unfenced", not (waiting or early), seen.driver_reason),
-            Check(
+            Condition(
+                "every broker in ZooKeeper is registered and unfenced", not (waiting or early), evidence.driver_reason
+            ),
+            Condition(
                 "every broker of the inventory is registered",
                 not missing,
-                f"missing: {missing}" if missing else f"{len(seen.brokers)} registered",
+                f"missing: {missing}" if missing else f"{len(evidence.brokers)} registered",
             ),
         )
     )
 
 
-def takeover_may_begin(seen: Evidence) -> Verdict:
+def takeover_may_begin(evidence: Evidence) -> Verdict:
     """The window without a controller begins with this step; inside it nothing waits for a person."""
     return Verdict(
         (
-            not_held(seen),
-            cluster_is_free(seen),
-            *worth_rehearsing(seen).checks,
-            *_rehearsal_checks(seen.rehearsal),
-            *_confirmation_checks(seen.confirmation),
+            not_paused(evidence),
+            cluster_is_free(evidence),
+            *worth_rehearsing(evidence).conditions,
+            *_rehearsal_checks(evidence.rehearsal),
+            *_confirmation_checks(evidence.confirmation),
         )
     )
 
 
-def worth_rehearsing(seen: Evidence) -> Verdict:
+def worth_rehearsing(evidence: Evidence) -> Verdict:
     """A tree that still changes by itself, as after a broker's restart, would only differ from its own copy."""
     return Verdict(
         (
-            looked_at(seen),
-            controllers_answer(seen),
-            Check("the driver waits for this step", seen.driver_state in WAITS, driver_text(seen)),
-            brokers_are_fit(seen),
-            *_drivers_own_checks(seen),
+            observed_at(evidence),
+            controllers_answer(evidence),
+            Condition("the driver waits for this step", evidence.driver_state in WAITS, driver_text(evidence)),
+            brokers_are_fit(evidence),
+            *_drivers_own_checks(evidence),
         )
     )
 
 
-def _drivers_own_checks(seen: Evidence) -> tuple[Check, ...]:
+def _drivers_own_checks(evidence: Evidence) -> tuple[Condition, ...]:
     """Line by line what the controllers judged; after an abort they judge again before they claim anything."""
-    if seen.driver_state == "HELD":
-        return (Check("the controllers judge the cluster again before the claim", True, seen.driver_reason),)
-    if seen.driver_gate is None:
-        return (Check("the controllers have judged the cluster", False, seen.driver_reason),)
-    return seen.driver_gate.checks
+    if evidence.driver_state == "ABORTED":
+        return (Condition("the controllers judge the cluster again before the claim", True, evidence.driver_reason),)
+    if evidence.driver_gate is None:
+        return (Condition("the controllers have judged the cluster", False, evidence.driver_reason),)
+    return evidence.driver_gate.conditions
 
 
-def _rehearsal_checks(rehearsal: Inspection | None) -> tuple[Check, ...]:
-    codes = (REHEARSAL_NOT_GREEN.code,)
+def _rehearsal_checks(rehearsal: Inspection | None) -> tuple[Condition, ...]:
+    codes = (REHEARSAL_NOT_PASSED.code,)
     if rehearsal is None:
-        return (Check("a rehearsal was audited, and both sides say the same", False, "none was finished yet", codes),)
+        return (
+            Condition("a rehearsal was audited, and both sides say the same", False, "none was finished yet", codes),
+        )
     fresh = rehearsal.age_s < REHEARSAL_FRESH_S
     return (
-        Check("a rehearsal was audited, and both sides say the same", rehearsal.green, rehearsal.said, codes),
-        Check("that rehearsal is under 10 minutes old", fresh, f"{rehearsal.age_s:.0f} s", codes),
+        Condition("a rehearsal was audited, and both sides say the same", rehearsal.passed, rehearsal.said, codes),
+        Condition("that rehearsal is under 10 minutes old", fresh, f"{rehearsal.age_s:.0f} s", codes),
     )
 
 
-def _confirmation_checks(confirmation: Inspection | None) -> tuple[Check, ...]:
+def _confirmation_checks(confirmation: Inspection | None) -> tuple[Condition, ...]:
     """Nothing waits for Spark, but what it found counts until it finds otherwise."""
     if confirmation is None:
         return ()
-    said = confirmation.said if confirmation.green or confirmation.disagrees else f"not confirmed: {confirmation.said}"
+    said = confirmation.said if confirmation.passed or confirmation.disagrees else f"not confirmed: {confirmation.said}"
     codes = (CONFIRMATION_DISAGREES.code,)
-    return (Check("Spark does not disagree with the rehearsal's audit", not confirmation.disagrees, said, codes),)
+    return (Condition("Spark does not disagree with the rehearsal's audit", not confirmation.disagrees, said, codes),)
 
 
-def abort_is_possible(seen: Evidence) -> Verdict:
-    """Before the commit nothing was appended; afterwards the way back is the hand-back."""
-    return Verdict((Check("the copy is not committed yet", seen.can_abort, driver_text(seen)),))
+def abort_is_possible(evidence: Evidence) -> Verdict:
+    """Before the commit nothing was appended; afterwards the way back is the rollback."""
+    return Verdict((Condition("the copy is not committed yet", evidence.can_abort, driver_text(evidence)),))
 
 
-def takeover_is_asked(seen: Evidence) -> Verdict:
-    """Before it begins there is nothing to undo, but a wish to take back."""
-    said = seen.takeover_asked or "nobody asked for one"
-    return Verdict((Check("a takeover was asked for and can be taken back", bool(seen.takeover_asked), said),))
+def takeover_is_asked(evidence: Evidence) -> Verdict:
+    """Before it begins there is nothing to undo, but an operation to take back."""
+    said = evidence.takeover_asked or "nobody asked for one"
+    return Verdict((Condition("a takeover was asked for and can be taken back", bool(evidence.takeover_asked), said),))
 
 
-def copy_is_proven(seen: Evidence) -> Verdict:
+def copy_is_proven(evidence: Evidence) -> Verdict:
     """Dual-write is entered with proof: the audit before the commit, or one made since (after a restart)."""
-    audit = seen.copy_audit
+    audit = evidence.copy_audit
     return Verdict(
         (
-            Check("the driver is in dual-write", seen.driver_state == "DUAL_WRITE", driver_text(seen)),
-            Check(
+            Condition("the driver is in dual-write", evidence.driver_state == "DUAL_WRITE", driver_text(evidence)),
+            Condition(
                 "an audit of the copy found no difference",
-                audit is not None and audit.green,
+                audit is not None and audit.passed,
                 "the audit's result is not known; another one is made" if audit is None else audit.said,
                 () if audit is None else audit.codes,
             ),
@@ -337,120 +341,128 @@ def copy_is_proven(seen: Evidence) -> Verdict:
     )
 
 
-def dual_write_is_proven(seen: Evidence) -> Verdict:
+def dual_write_is_proven(evidence: Evidence) -> Verdict:
     """Every step forward from dual-write rests on its audits; the first such step comes with a later release."""
     return Verdict(
         (
-            not_held(seen),
-            looked_at(seen),
-            *schedule_checks(seen.audits),
-            Check("HAND_OVER is in this release", False, "a later release has it", (NOT_IN_THIS_RELEASE.code,)),
-        )
-    )
-
-
-def hand_back_is_possible(seen: Evidence) -> Verdict:
-    """Without restarting a broker: all of them in ZooKeeper mode, our controller alive and in dual-write."""
-    kraft = [broker.id for broker in seen.brokers if broker.registered and broker.mode != "ZooKeeper"]
-    silent = "; ".join(f"broker {broker.id}: {broker.not_told}" for broker in seen.brokers if broker.not_told)
-    return Verdict(
-        (
-            looked_at(seen),
-            controllers_answer(seen),
-            Check("the driver can hand back", seen.can_hand_back, driver_text(seen)),
-            Check("every broker has acknowledged its updates", not silent, silent or "all have"),
-            versions_follow(seen),
-            Check("every broker is in ZooKeeper mode", not kraft, f"KRaft: {kraft}" if kraft else "all are"),
-            Check(
-                "the last audit is for your information; the rollback compares by itself",
-                True,
-                last_audit(seen.audits),
+            not_paused(evidence),
+            observed_at(evidence),
+            *schedule_checks(evidence.audits),
+            Condition(
+                "REPLACING_CONTROLLERS is in this release", False, "a later release has it", (NOT_IN_THIS_RELEASE.code,)
             ),
         )
     )
 
 
-def versions_follow(seen: Evidence) -> Check:
+def rollback_is_possible(evidence: Evidence) -> Verdict:
+    """Without restarting a broker: all of them in ZooKeeper mode, our controller alive and in dual-write."""
+    kraft = [broker.id for broker in evidence.brokers if broker.registered and broker.mode != "ZooKeeper"]
+    silent = "; ".join(f"broker {broker.id}: {broker.not_told}" for broker in evidence.brokers if broker.not_told)
+    return Verdict(
+        (
+            observed_at(evidence),
+            controllers_answer(evidence),
+            Condition("the driver can roll back", evidence.can_roll_back, driver_text(evidence)),
+            Condition("every broker has acknowledged its updates", not silent, silent or "all have"),
+            versions_follow(evidence),
+            Condition("every broker is in ZooKeeper mode", not kraft, f"KRaft: {kraft}" if kraft else "all are"),
+            Condition(
+                "the last audit is for your information; the rollback compares by itself",
+                True,
+                last_audit(evidence.audits),
+            ),
+        )
+    )
+
+
+def versions_follow(evidence: Evidence) -> Condition:
     """A ZooKeeper controller refuses ISR changes of a partition whose state znode is behind its partition epoch."""
-    match seen.lagging:
+    match evidence.lagging:
         case None:
             shown = "not known"
         case (0, _, _):
             shown = "all are"
         case (partitions, operations, seconds):
             shown = f"{partitions} partitions are behind: {operations} writes are left, about {seconds:.0f} s"
-    ok = seen.lagging is not None and not seen.lagging[0]
-    return Check("every partition state is at its partition epoch", ok, shown, (VERSIONS_LAG.code,))
+    ok = evidence.lagging is not None and not evidence.lagging[0]
+    return Condition("every partition state is at its partition epoch", ok, shown, (VERSIONS_LAG.code,))
 
 
-def nothing_is_claimed(seen: Evidence) -> Verdict:
+def nothing_is_claimed(evidence: Evidence) -> Verdict:
     """Going back before the takeover only stops our controllers; that is safe only while they rule nothing."""
     return Verdict(
         (
-            looked_at(seen),
-            Check("the driver holds no claim", seen.driver_state in NOTHING_CLAIMED, driver_text(seen)),
-            Check("/controller is not known to be ours", seen.holder is not Holder.OURS, _holder_text(seen)),
+            observed_at(evidence),
+            Condition("the driver holds no claim", evidence.driver_state in NOTHING_CLAIMED, driver_text(evidence)),
+            Condition(
+                "/controller is not known to be ours", evidence.holder is not Holder.OURS, _holder_text(evidence)
+            ),
         )
     )
 
 
-def leads_without_claim(seen: Evidence) -> bool:
+def leads_without_claim(evidence: Evidence) -> bool:
     """Whether a leader of ours says that it has claimed nothing, and neither `/controller` nor a log says otherwise.
 
     `/migration` may be there all the same: somebody else's.
     """
-    claimed = seen.log_in_migration if seen.holder is Holder.UNKNOWN else seen.holder is Holder.OURS
-    return seen.driver_state in UNCLAIMED and not claimed
+    claimed = evidence.log_in_migration if evidence.holder is Holder.UNKNOWN else evidence.holder is Holder.OURS
+    return evidence.driver_state in UNCLAIMED and not claimed
 
 
-def ours_may_rule(seen: Evidence) -> bool:
-    """Whether brokers may depend on a controller of ours, so that none may be stopped: only a hand-back ends that."""
-    match seen.holder:
+def ours_may_rule(evidence: Evidence) -> bool:
+    """Whether brokers may depend on a controller of ours, so that none may be stopped: only a rollback ends that."""
+    match evidence.holder:
         case Holder.OURS:
             return True
         case Holder.UNKNOWN:
-            return seen.log_in_migration
+            return evidence.log_in_migration
         case Holder.NOBODY:
-            return seen.committed_migration is True
+            return evidence.committed_migration is True
         case Holder.ZOOKEEPER_BROKER | Holder.ANOTHER:
-            return seen.committed_migration is True and seen.log_in_migration
+            return evidence.committed_migration is True and evidence.log_in_migration
 
 
-def zookeeper_rules(seen: Evidence) -> Verdict:
+def zookeeper_is_controller(evidence: Evidence) -> Verdict:
     """The cluster is back where it came from, and nothing of ours says otherwise."""
-    talking = [node for node in seen.controllers if node not in seen.silent]
-    quiet = not talking or seen.driver_state == "RETIRED"
+    talking = [node for node in evidence.controllers if node not in evidence.silent]
+    quiet = not talking or evidence.driver_state == "RETIRED"
     return Verdict(
         (
-            Check("a ZooKeeper-mode broker is controller", seen.holder is Holder.ZOOKEEPER_BROKER, _holder_text(seen)),
-            Check(
+            Condition(
+                "a ZooKeeper-mode broker is controller",
+                evidence.holder is Holder.ZOOKEEPER_BROKER,
+                _holder_text(evidence),
+            ),
+            Condition(
                 "/migration names no committed log",
-                seen.committed_migration is False,
+                evidence.committed_migration is False,
                 {None: "not known", True: f"it does ({FOREIGN_MIGRATION.code})", False: "it does not"}[
-                    seen.committed_migration
+                    evidence.committed_migration
                 ],
                 (FOREIGN_MIGRATION.code,),
             ),
-            Check("no controller of ours runs", quiet, f"running: {talking}" if talking else "none runs"),
+            Condition("no controller of ours runs", quiet, f"running: {talking}" if talking else "none runs"),
         )
     )
 
 
-def standing(seen: Evidence) -> Verdict:
+def standing(evidence: Evidence) -> Verdict:
     """What has to hold in every phase; when it does not, the migration is blocked, with the cause named."""
-    finding = seen.driver_finding
-    fenced = seen.driver_state == "FENCED"
+    finding = evidence.driver_finding
+    fenced = evidence.driver_state == "FENCED"
     return Verdict(
         (
-            looked_at(seen),
-            Check(
+            observed_at(evidence),
+            Condition(
                 "ZooKeeper answers",
-                seen.holder is not Holder.UNKNOWN,
-                _holder_text(seen),
+                evidence.holder is not Holder.UNKNOWN,
+                _holder_text(evidence),
                 (ZOOKEEPER_UNREACHABLE.code,),
             ),
-            controllers_answer(seen),
-            Check(
+            controllers_answer(evidence),
+            Condition(
                 "nobody else touched the claim",
                 not fenced,
                 finding[1] if fenced and finding is not None else "untouched",
@@ -460,9 +472,9 @@ def standing(seen: Evidence) -> Verdict:
     )
 
 
-def driver_text(seen: Evidence) -> str:
-    return f"{seen.driver_state or 'no driver'}: {seen.driver_reason}"
+def driver_text(evidence: Evidence) -> str:
+    return f"{evidence.driver_state or 'no driver'}: {evidence.driver_reason}"
 
 
-def _holder_text(seen: Evidence) -> str:
-    return str(seen.holder) if seen.holder_id is None else f"node {seen.holder_id}, {seen.holder}"
+def _holder_text(evidence: Evidence) -> str:
+    return str(evidence.holder) if evidence.holder_id is None else f"node {evidence.holder_id}, {evidence.holder}"

@@ -23,14 +23,14 @@ from state_machine.policy.gates import (
     brokers_have_joined,
     copy_is_proven,
     dual_write_is_proven,
-    hand_back_is_possible,
     may_begin,
     nothing_is_claimed,
     preflight_is_clean,
     quorum_has_formed,
+    rollback_is_possible,
     takeover_is_asked,
     takeover_may_begin,
-    zookeeper_rules,
+    zookeeper_is_controller,
 )
 
 
@@ -44,8 +44,8 @@ class Phase(StrEnum):
     COPY = "COPY"
     AUDIT = "AUDIT"
     DUAL_WRITE = "DUAL_WRITE"
-    HAND_OVER = "HAND_OVER"
-    ROLLING = "ROLLING"
+    REPLACING_CONTROLLERS = "REPLACING_CONTROLLERS"
+    ROLLING_BROKERS = "ROLLING_BROKERS"
     SOAK = "SOAK"
     FINALIZING = "FINALIZING"
     COMPLETED = "COMPLETED"
@@ -64,15 +64,17 @@ ROAD: Final = (
     Phase.COPY,
     Phase.AUDIT,
     Phase.DUAL_WRITE,
-    Phase.HAND_OVER,
-    Phase.ROLLING,
+    Phase.REPLACING_CONTROLLERS,
+    Phase.ROLLING_BROKERS,
     Phase.SOAK,
     Phase.FINALIZING,
     Phase.COMPLETED,
 )
 """The way forward, as a timeline shows it."""
 
-LATER: Final = frozenset({Phase.HAND_OVER, Phase.ROLLING, Phase.SOAK, Phase.FINALIZING, Phase.COMPLETED})
+LATER: Final = frozenset(
+    {Phase.REPLACING_CONTROLLERS, Phase.ROLLING_BROKERS, Phase.SOAK, Phase.FINALIZING, Phase.COMPLETED}
+)
 """Phases that exist by name and come with a later release."""
 
 WINDOW: Final = (Phase.TAKEOVER, Phase.COPY, Phase.AUDIT)
@@ -81,7 +83,7 @@ WINDOW: Final = (Phase.TAKEOVER, Phase.COPY, Phase.AUDIT)
 BEFORE_TAKEOVER: Final = (Phase.CREATED, Phase.PREFLIGHT, Phase.QUORUM, Phase.BROKERS_JOINING, Phase.READY)
 
 
-class Signal(StrEnum):
+class Trigger(StrEnum):
     """What can move a migration: orders of people, what the service saw, what the driver's history says."""
 
     ADVANCE = "ADVANCE"
@@ -91,154 +93,158 @@ class Signal(StrEnum):
     ADOPTED = "ADOPTED"
     QUORUM_FORMED = "QUORUM_FORMED"
     BROKERS_JOINED = "BROKERS_JOINED"
-    RELEASED = "RELEASED"
+    FOUND_ROLLED_BACK = "FOUND_ROLLED_BACK"
 
     TAKEOVER_BEGAN = "TAKEOVER_BEGAN"
     CLAIM_REFUSED = "CLAIM_REFUSED"
     EPOCH_CLAIMED = "EPOCH_CLAIMED"
     COPIED = "COPIED"
-    BROKERS_TOLD = "BROKERS_TOLD"
+    BROKERS_UPDATED = "BROKERS_UPDATED"
     WINDOW_FAILED = "WINDOW_FAILED"
-    GIVEN_BACK = "GIVEN_BACK"
-    HAND_BACK_BEGAN = "HAND_BACK_BEGAN"
-    HAND_BACK_REFUSED = "HAND_BACK_REFUSED"
-    HANDED_BACK = "HANDED_BACK"
+    ABORT_DONE = "ABORT_DONE"
+    ROLLBACK_BEGAN = "ROLLBACK_BEGAN"
+    ROLLBACK_REFUSED = "ROLLBACK_REFUSED"
+    ROLLED_BACK = "ROLLED_BACK"
 
 
-PEOPLE: Final = {Signal.ADVANCE: "advance", Signal.ABORT: "abort", Signal.ROLL_BACK: "rollback"}
+PEOPLE: Final = {Trigger.ADVANCE: "advance", Trigger.ABORT: "abort", Trigger.ROLL_BACK: "rollback"}
 """Orders of people, under the words of the command line."""
 
 CHANGE: Final = "CHANGE"
 """Another inventory, written down when it is done."""
 
-HOLD: Final = "HOLD"
+PAUSE: Final = "PAUSE"
 RESUME: Final = "RESUME"
 """Orders that change no phase: steps forward are not begun, or may begin again."""
 
 
-class Ask(StrEnum):
+class DriverOperation(StrEnum):
     """What a step asks of the driver; the last word of the control port's address."""
 
     TAKE_OVER = "takeover"
     ABORT = "abort"
-    HAND_BACK = "hand-back"
+    ROLL_BACK = "rollback"
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
     to: Phase
     gate: Gate
-    asks: Ask | None = None
+    asks: DriverOperation | None = None
 
 
-TRANSITIONS: Final[Mapping[tuple[Phase, Signal], Edge]] = {
-    (Phase.CREATED, Signal.ADVANCE): Edge(Phase.PREFLIGHT, gate=may_begin),
-    (Phase.PREFLIGHT, Signal.ADVANCE): Edge(Phase.QUORUM, gate=preflight_is_clean),
-    (Phase.QUORUM, Signal.QUORUM_FORMED): Edge(Phase.BROKERS_JOINING, gate=quorum_has_formed),
-    (Phase.BROKERS_JOINING, Signal.BROKERS_JOINED): Edge(Phase.READY, gate=brokers_have_joined),
-    (Phase.READY, Signal.ADVANCE): Edge(Phase.TAKEOVER, gate=takeover_may_begin, asks=Ask.TAKE_OVER),
-    (Phase.READY, Signal.TAKEOVER_BEGAN): Edge(Phase.TAKEOVER, gate=always),
-    (Phase.TAKEOVER, Signal.CLAIM_REFUSED): Edge(Phase.READY, gate=always),
-    (Phase.TAKEOVER, Signal.EPOCH_CLAIMED): Edge(Phase.COPY, gate=always),
-    (Phase.COPY, Signal.COPIED): Edge(Phase.AUDIT, gate=always),
-    (Phase.AUDIT, Signal.BROKERS_TOLD): Edge(Phase.DUAL_WRITE, gate=copy_is_proven),
+TRANSITIONS: Final[Mapping[tuple[Phase, Trigger], Edge]] = {
+    (Phase.CREATED, Trigger.ADVANCE): Edge(Phase.PREFLIGHT, gate=may_begin),
+    (Phase.PREFLIGHT, Trigger.ADVANCE): Edge(Phase.QUORUM, gate=preflight_is_clean),
+    (Phase.QUORUM, Trigger.QUORUM_FORMED): Edge(Phase.BROKERS_JOINING, gate=quorum_has_formed),
+    (Phase.BROKERS_JOINING, Trigger.BROKERS_JOINED): Edge(Phase.READY, gate=brokers_have_joined),
+    (Phase.READY, Trigger.ADVANCE): Edge(Phase.TAKEOVER, gate=takeover_may_begin, asks=DriverOperation.TAKE_OVER),
+    (Phase.READY, Trigger.TAKEOVER_BEGAN): Edge(Phase.TAKEOVER, gate=always),
+    (Phase.TAKEOVER, Trigger.CLAIM_REFUSED): Edge(Phase.READY, gate=always),
+    (Phase.TAKEOVER, Trigger.EPOCH_CLAIMED): Edge(Phase.COPY, gate=always),
+    (Phase.COPY, Trigger.COPIED): Edge(Phase.AUDIT, gate=always),
+    (Phase.AUDIT, Trigger.BROKERS_UPDATED): Edge(Phase.DUAL_WRITE, gate=copy_is_proven),
     # controllers of this inventory are already on their way: an earlier service led them, its rows are lost
-    (Phase.CREATED, Signal.ADOPTED): Edge(Phase.QUORUM, gate=always),
-    (Phase.PREFLIGHT, Signal.ADOPTED): Edge(Phase.QUORUM, gate=always),
+    (Phase.CREATED, Trigger.ADOPTED): Edge(Phase.QUORUM, gate=always),
+    (Phase.PREFLIGHT, Trigger.ADOPTED): Edge(Phase.QUORUM, gate=always),
     # a takeover that was asked for and has not begun is taken back; the phase stays
-    (Phase.READY, Signal.ABORT): Edge(Phase.READY, gate=takeover_is_asked),
+    (Phase.READY, Trigger.ABORT): Edge(Phase.READY, gate=takeover_is_asked),
     # the way back inside the window
-    (Phase.TAKEOVER, Signal.ABORT): Edge(Phase.ABORTING, gate=abort_is_possible, asks=Ask.ABORT),
-    (Phase.COPY, Signal.ABORT): Edge(Phase.ABORTING, gate=abort_is_possible, asks=Ask.ABORT),
-    (Phase.AUDIT, Signal.ABORT): Edge(Phase.ABORTING, gate=abort_is_possible, asks=Ask.ABORT),
-    (Phase.TAKEOVER, Signal.WINDOW_FAILED): Edge(Phase.ABORTING, gate=always),
-    (Phase.COPY, Signal.WINDOW_FAILED): Edge(Phase.ABORTING, gate=always),
-    (Phase.AUDIT, Signal.WINDOW_FAILED): Edge(Phase.ABORTING, gate=always),
-    (Phase.ABORTING, Signal.GIVEN_BACK): Edge(Phase.READY, gate=always),
+    (Phase.TAKEOVER, Trigger.ABORT): Edge(Phase.ABORTING, gate=abort_is_possible, asks=DriverOperation.ABORT),
+    (Phase.COPY, Trigger.ABORT): Edge(Phase.ABORTING, gate=abort_is_possible, asks=DriverOperation.ABORT),
+    (Phase.AUDIT, Trigger.ABORT): Edge(Phase.ABORTING, gate=abort_is_possible, asks=DriverOperation.ABORT),
+    (Phase.TAKEOVER, Trigger.WINDOW_FAILED): Edge(Phase.ABORTING, gate=always),
+    (Phase.COPY, Trigger.WINDOW_FAILED): Edge(Phase.ABORTING, gate=always),
+    (Phase.AUDIT, Trigger.WINDOW_FAILED): Edge(Phase.ABORTING, gate=always),
+    (Phase.ABORTING, Trigger.ABORT_DONE): Edge(Phase.READY, gate=always),
     # the way back before it: our controllers are stopped
-    (Phase.CREATED, Signal.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=nothing_is_claimed),
-    (Phase.PREFLIGHT, Signal.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=nothing_is_claimed),
-    (Phase.QUORUM, Signal.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=nothing_is_claimed),
-    (Phase.BROKERS_JOINING, Signal.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=nothing_is_claimed),
-    (Phase.READY, Signal.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=nothing_is_claimed),
-    # the way back after the commit: the hand-back
-    (Phase.AUDIT, Signal.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=hand_back_is_possible, asks=Ask.HAND_BACK),
-    (Phase.DUAL_WRITE, Signal.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=hand_back_is_possible, asks=Ask.HAND_BACK),
-    (Phase.AUDIT, Signal.HAND_BACK_BEGAN): Edge(Phase.ROLLING_BACK, gate=always),
-    (Phase.DUAL_WRITE, Signal.HAND_BACK_BEGAN): Edge(Phase.ROLLING_BACK, gate=always),
-    (Phase.ROLLING_BACK, Signal.HAND_BACK_REFUSED): Edge(Phase.DUAL_WRITE, gate=always),
-    (Phase.ROLLING_BACK, Signal.HANDED_BACK): Edge(Phase.ROLLED_BACK, gate=always),
-    # ZooKeeper rules again although none of our drivers said so: `zk2kraft release`, or stopped before a takeover
-    (Phase.AUDIT, Signal.RELEASED): Edge(Phase.ROLLED_BACK, gate=zookeeper_rules),
-    (Phase.DUAL_WRITE, Signal.RELEASED): Edge(Phase.ROLLED_BACK, gate=zookeeper_rules),
-    (Phase.ROLLING_BACK, Signal.RELEASED): Edge(Phase.ROLLED_BACK, gate=zookeeper_rules),
+    (Phase.CREATED, Trigger.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=nothing_is_claimed),
+    (Phase.PREFLIGHT, Trigger.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=nothing_is_claimed),
+    (Phase.QUORUM, Trigger.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=nothing_is_claimed),
+    (Phase.BROKERS_JOINING, Trigger.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=nothing_is_claimed),
+    (Phase.READY, Trigger.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=nothing_is_claimed),
+    # the way back after the commit: the rollback
+    (Phase.AUDIT, Trigger.ROLL_BACK): Edge(
+        Phase.ROLLING_BACK, gate=rollback_is_possible, asks=DriverOperation.ROLL_BACK
+    ),
+    (Phase.DUAL_WRITE, Trigger.ROLL_BACK): Edge(
+        Phase.ROLLING_BACK, gate=rollback_is_possible, asks=DriverOperation.ROLL_BACK
+    ),
+    (Phase.AUDIT, Trigger.ROLLBACK_BEGAN): Edge(Phase.ROLLING_BACK, gate=always),
+    (Phase.DUAL_WRITE, Trigger.ROLLBACK_BEGAN): Edge(Phase.ROLLING_BACK, gate=always),
+    (Phase.ROLLING_BACK, Trigger.ROLLBACK_REFUSED): Edge(Phase.DUAL_WRITE, gate=always),
+    (Phase.ROLLING_BACK, Trigger.ROLLED_BACK): Edge(Phase.ROLLED_BACK, gate=always),
+    # ZooKeeper has the controller again although none of our drivers said so: rolled back without controllers
+    (Phase.AUDIT, Trigger.FOUND_ROLLED_BACK): Edge(Phase.ROLLED_BACK, gate=zookeeper_is_controller),
+    (Phase.DUAL_WRITE, Trigger.FOUND_ROLLED_BACK): Edge(Phase.ROLLED_BACK, gate=zookeeper_is_controller),
+    (Phase.ROLLING_BACK, Trigger.FOUND_ROLLED_BACK): Edge(Phase.ROLLED_BACK, gate=zookeeper_is_controller),
 }
 
 
-NOT_YET: Final[Mapping[Phase, Edge]] = {Phase.DUAL_WRITE: Edge(Phase.HAND_OVER, gate=dual_write_is_proven)}
+NOT_YET: Final[Mapping[Phase, Edge]] = {Phase.DUAL_WRITE: Edge(Phase.REPLACING_CONTROLLERS, gate=dual_write_is_proven)}
 """Steps forward that a later release takes: their gate is shown, and never opens."""
 
 
-def next_edges(phase: Phase) -> dict[Signal, Edge]:
+def next_edges(phase: Phase) -> dict[Trigger, Edge]:
     """Every edge that leaves a phase, in the order of the table."""
-    return {signal: edge for (start, signal), edge in TRANSITIONS.items() if start is phase}
+    return {trigger: edge for (start, trigger), edge in TRANSITIONS.items() if start is phase}
 
 
 def possible(phase: Phase) -> tuple[str, ...]:
     """What people may ask for here, in the words of the command line."""
-    return tuple(PEOPLE[signal] for signal in next_edges(phase) if signal in PEOPLE)
+    return tuple(PEOPLE[trigger] for trigger in next_edges(phase) if trigger in PEOPLE)
 
 
-def look_up(phase: Phase, signal: Signal, to: Phase | None = None) -> Edge:
+def look_up(phase: Phase, trigger: Trigger, to: Phase | None = None) -> Edge:
     """The edge, or a refusal by name.
 
     to: where the asker expects to arrive; READY's advance may name any phase that it leads through.
 
     Raises Z2K-4003 when the table has no such step, Z2K-4008 when a later release has it.
     """
-    edge = TRANSITIONS.get((phase, signal))
+    edge = TRANSITIONS.get((phase, trigger))
     later = to if to in LATER else None
-    if edge is None and phase is Phase.DUAL_WRITE and signal is Signal.ADVANCE:
-        later = later or Phase.HAND_OVER
+    if edge is None and phase is Phase.DUAL_WRITE and trigger is Trigger.ADVANCE:
+        later = later or Phase.REPLACING_CONTROLLERS
     if later is not None:
         raise NOT_IN_THIS_RELEASE.error(phase=later)
-    wish = PEOPLE.get(signal, signal.value)
+    operation = PEOPLE.get(trigger, trigger.value)
     here = ", ".join(possible(phase)) or "nothing"
     if edge is None:
-        raise NOT_POSSIBLE_HERE.error(wish=wish, phase=phase, possible=here)
+        raise NOT_POSSIBLE_HERE.error(operation=operation, phase=phase, possible=here)
     if to is not None and to not in leads_to(edge):
-        raise NOT_POSSIBLE_HERE.error(wish=f"{wish} to {to}", phase=phase, possible=here)
+        raise NOT_POSSIBLE_HERE.error(operation=f"{operation} to {to}", phase=phase, possible=here)
     return edge
 
 
 def leads_to(edge: Edge) -> tuple[Phase, ...]:
     """The phases that this step goes through by itself: the takeover goes on to dual-write."""
-    return (*WINDOW, Phase.DUAL_WRITE) if edge.asks is Ask.TAKE_OVER else (edge.to,)
+    return (*WINDOW, Phase.DUAL_WRITE) if edge.asks is DriverOperation.TAKE_OVER else (edge.to,)
 
 
-def way(start: Phase, end: Phase) -> tuple[Signal, ...] | None:
+def way(start: Phase, end: Phase) -> tuple[Trigger, ...] | None:
     """The shortest way that needs no order of a person, () when already there, None when there is none.
 
     Taken when steps in between were not seen: the service was down, or a controller's history began anew.
     """
-    waiting: deque[tuple[Phase, tuple[Signal, ...]]] = deque([(start, ())])
+    waiting: deque[tuple[Phase, tuple[Trigger, ...]]] = deque([(start, ())])
     known = {start}
     while waiting:
-        phase, signals = waiting.popleft()
+        phase, triggers = waiting.popleft()
         if phase is end:
-            return signals
-        for signal, edge in next_edges(phase).items():
-            if signal not in PEOPLE and edge.to not in known:
+            return triggers
+        for trigger, edge in next_edges(phase).items():
+            if trigger not in PEOPLE and edge.to not in known:
                 known.add(edge.to)
-                waiting.append((edge.to, (*signals, signal)))
+                waiting.append((edge.to, (*triggers, trigger)))
     return None
 
 
 def draw() -> str:
     """The table as a Mermaid state diagram."""
     lines = ["stateDiagram-v2", "    [*] --> CREATED"]
-    for (start, signal), edge in TRANSITIONS.items():
-        word = PEOPLE.get(signal, signal.value.lower().replace("_", " "))
+    for (start, trigger), edge in TRANSITIONS.items():
+        word = PEOPLE.get(trigger, trigger.value.lower().replace("_", " "))
         lines.append(f"    {start} --> {edge.to}: {word}" + (f" [{edge.gate.__name__}]" if edge.gate != always else ""))
     ends = sorted({edge.to for edge in TRANSITIONS.values() if not next_edges(edge.to)})
     return "\n".join([*lines, *(f"    {phase} --> [*]" for phase in ends)]) + "\n"

@@ -1,7 +1,7 @@
 """What undoing costs, phase by phase: the command, the brokers that restart, what is lost.
 
 In:   a phase. Out: one row of the table that every operator wants to see before a step.
-Elsewhere: the steps themselves (phases.py). Kept true by the end-to-end tests of the hand-back and the abort.
+Elsewhere: the steps themselves (phases.py). Kept true by the end-to-end tests of the rollback and the abort.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WINDOW: Final = Undo(
 )
 _DUAL_WRITE: Final = Undo(
     "zk2kraft rollback",
-    "the cluster is handed back (with none of ours alive: `zk2kraft release`)",
+    "the cluster is rolled back (with none of ours alive: `zk2kraft rollback --without-controllers`)",
     "none",
     "records that only KRaft knows (this release writes none); the metadata log is retired: another migration needs a "
     "fresh quorum, and every broker restarted first",

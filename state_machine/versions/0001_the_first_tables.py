@@ -26,7 +26,7 @@ def upgrade() -> None:
         sa.Column("phase", sa.String(), nullable=False),
         sa.Column("since", sa.Float(), nullable=False),
         sa.Column("version", sa.Integer(), nullable=False),
-        sa.Column("held", sa.Text(), nullable=True),
+        sa.Column("paused", sa.Text(), nullable=True),
         sa.Column("waiting", sa.Text(), nullable=False),
         sa.Column("idempotency_key", sa.String(), nullable=True),
         sa.Column("fingerprint", sa.String(), nullable=True),
@@ -129,7 +129,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("migration_id", "kind", name=op.f("pk_observation")),
     )
     op.create_table(
-        "signal",
+        "operation",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("migration_id", sa.Integer(), nullable=False),
         sa.Column("name", sa.String(), nullable=False),
@@ -141,16 +141,16 @@ def upgrade() -> None:
         sa.Column("idempotency_key", sa.String(), nullable=True),
         sa.Column("fingerprint", sa.String(), nullable=False),
         sa.Column("state", sa.String(), nullable=False),
-        sa.Column("asked_run", sa.String(), nullable=True),
-        sa.Column("settled_at", sa.Float(), nullable=True),
+        sa.Column("controller_run", sa.String(), nullable=True),
+        sa.Column("ended_at", sa.Float(), nullable=True),
         sa.Column("answer", sa.Text(), nullable=False),
         sa.Column("verdict", sa.JSON(), nullable=True),
-        sa.ForeignKeyConstraint(["migration_id"], ["migration.id"], name=op.f("fk_signal_migration_id")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_signal")),
-        sa.UniqueConstraint("migration_id", "idempotency_key", name=op.f("uq_signal_migration_id_idempotency_key")),
+        sa.ForeignKeyConstraint(["migration_id"], ["migration.id"], name=op.f("fk_operation_migration_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_operation")),
+        sa.UniqueConstraint("migration_id", "idempotency_key", name=op.f("uq_operation_migration_id_idempotency_key")),
     )
-    with op.batch_alter_table("signal", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_signal_migration_id"), ["migration_id"], unique=False)
+    with op.batch_alter_table("operation", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_operation_migration_id"), ["migration_id"], unique=False)
 
     op.create_table(
         "audit_difference",
@@ -173,17 +173,17 @@ def upgrade() -> None:
         sa.Column("version", sa.Integer(), nullable=False),
         sa.Column("from_phase", sa.String(), nullable=False),
         sa.Column("to_phase", sa.String(), nullable=False),
-        sa.Column("signal", sa.String(), nullable=False),
+        sa.Column("trigger", sa.String(), nullable=False),
         sa.Column("who", sa.String(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("at", sa.Float(), nullable=False),
         sa.Column("recorded_at", sa.Float(), nullable=False),
         sa.Column("source_run", sa.String(), nullable=False),
         sa.Column("source_number", sa.Integer(), nullable=False),
-        sa.Column("wish_id", sa.Integer(), nullable=True),
+        sa.Column("operation_id", sa.Integer(), nullable=True),
         sa.Column("verdict", sa.JSON(), nullable=False),
         sa.ForeignKeyConstraint(["migration_id"], ["migration.id"], name=op.f("fk_phase_event_migration_id")),
-        sa.ForeignKeyConstraint(["wish_id"], ["signal.id"], name=op.f("fk_phase_event_wish_id")),
+        sa.ForeignKeyConstraint(["operation_id"], ["operation.id"], name=op.f("fk_phase_event_operation_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_phase_event")),
         sa.UniqueConstraint(
             "migration_id",
@@ -207,10 +207,10 @@ def downgrade() -> None:
 
     op.drop_table("phase_event")
     op.drop_table("audit_difference")
-    with op.batch_alter_table("signal", schema=None) as batch_op:
-        batch_op.drop_index(batch_op.f("ix_signal_migration_id"))
+    with op.batch_alter_table("operation", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_operation_migration_id"))
 
-    op.drop_table("signal")
+    op.drop_table("operation")
     op.drop_table("observation")
     op.drop_table("node")
     with op.batch_alter_table("finding", schema=None) as batch_op:

@@ -34,7 +34,7 @@ ANY, TOPIC, LITERAL = 1, 2, 3
 
 
 @dataclass
-class Sight:
+class Observation:
     """What one place showed. partitions: of the load's topics.   ids: of topics that have one there."""
 
     where: str
@@ -70,23 +70,26 @@ class Outside:
         sights = [self._zookeeper(), *asyncio.run(self._brokers())]
         after = self.load.snapshot()
         topics, acls = settled(before.topics, after.topics), settled(before.acls, after.acls)
-        for sight in sights:
-            for name, count, entry in wrong(topics, sight.partitions):
-                yield f"{sight.where}: topic {name} has {count} partitions, and clients were told {entry}"
-            for acl, here, entry in wrong(acls, dict.fromkeys(sight.acls, 1)):
-                yield f"{sight.where}: of ACL {acl} there is {here}, and clients were told {entry}"
-            yield from self._strangers(sight, after)
+        for observation in sights:
+            for name, count, entry in wrong(topics, observation.partitions):
+                yield f"{observation.where}: topic {name} has {count} partitions, and clients were told {entry}"
+            for acl, here, entry in wrong(acls, dict.fromkeys(observation.acls, 1)):
+                yield f"{observation.where}: of ACL {acl} there is {here}, and clients were told {entry}"
+            yield from self._not_following(observation, after)
         yield from self._other_ids(sights[0], topics)
         yield from self.load.producers.violations
         yield from map(repr, self.load.faults())
 
     @staticmethod
-    def _strangers(sight: Sight, told: Snapshot) -> Iterator[str]:
-        yield from (f"{sight.where}: nobody made topic {name}" for name in sight.partitions.keys() - told.topics.keys())
-        yield from (f"{sight.where}: nobody made ACL {acl}" for acl in sight.acls - told.acls.keys())
+    def _not_following(observation: Observation, told: Snapshot) -> Iterator[str]:
+        yield from (
+            f"{observation.where}: nobody made topic {name}"
+            for name in observation.partitions.keys() - told.topics.keys()
+        )
+        yield from (f"{observation.where}: nobody made ACL {acl}" for acl in observation.acls - told.acls.keys())
 
-    def _other_ids(self, sight: Sight, topics: Mapping[str, Entry]) -> Iterator[str]:
-        for name, id_ in sight.ids.items():
+    def _other_ids(self, observation: Observation, topics: Mapping[str, Entry]) -> Iterator[str]:
+        for name, id_ in observation.ids.items():
             entry = topics.get(name)
             if entry is None or ABSENT in entry.possible:
                 continue
@@ -96,7 +99,7 @@ class Outside:
 
     # --- ZooKeeper -----------------------------------------------------------------------------------------
 
-    def _zookeeper(self) -> Sight:
+    def _zookeeper(self) -> Observation:
         zk = self.cluster.zk
         going = set(zk.children("/admin/delete_topics"))
         found = {
@@ -104,7 +107,7 @@ class Outside:
             for name in zk.children("/brokers/topics")
             if name.startswith(PREFIX) and name not in going and (data := zk.read(f"/brokers/topics/{name}"))
         }
-        return Sight(
+        return Observation(
             "ZooKeeper",
             {name: len(each["partitions"]) for name, each in found.items()},
             {acl for resource in ACL_RESOURCES for acl in _acls_of(zk, resource)},
@@ -113,7 +116,7 @@ class Outside:
 
     # --- brokers -------------------------------------------------------------------------------------------
 
-    async def _brokers(self) -> list[Sight]:
+    async def _brokers(self) -> list[Observation]:
         running = [broker for broker in self.cluster.brokers if broker.is_running]
         return [await _broker(f"broker {each.broker_id}", each.spec.port) for each in running]
 
@@ -124,19 +127,19 @@ def _acls_of(zk: ZooKeeperClient, resource: str) -> Iterator[Acl]:
         yield resource, each["principal"]
 
 
-async def _broker(where: str, port: int) -> Sight:
+async def _broker(where: str, port: int) -> Observation:
     connection = BrokerConnection(HOST, port, "outside")
     try:
         metadata = await connection.ask(MetadataRequest(None, False), 12, MetadataResponse, ASK_S)
         asked = DescribeAclsRequest(TOPIC, None, LITERAL, None, None, ANY, ANY)
         acls = await connection.ask(asked, 3, DescribeAclsResponse, ASK_S)
     except (OSError, EOFError) as error:
-        return Sight(f"{where} ({error})", {}, set())
+        return Observation(f"{where} ({error})", {}, set())
     finally:
         connection.close()
     topics = {each.name: len(each.partitions) for each in metadata.topics if each.name and each.name.startswith(PREFIX)}
     found = {(each.resource_name, entry.principal) for each in acls.resources for entry in each.acls}
-    return Sight(where, topics, {acl for acl in found if acl[0] in ACL_RESOURCES})
+    return Observation(where, topics, {acl for acl in found if acl[0] in ACL_RESOURCES})
 
 
 class EpochWatch:

@@ -52,7 +52,7 @@ from tests.adversarial.poison_znodes import Gardener
 from tests.e2e.quorums import ruling, start, three_controllers, wait_ruling
 
 SERVED_S: Final = 5.0
-"""The bound of the run: from the wish for a change until ZooKeeper has it."""
+"""The bound of the run: from the operation for a change until ZooKeeper has it."""
 RECOVERS_S: Final = 30.0
 """How long the run waits for what missed the bound, before it goes on or gives up."""
 RULES_S: Final = 60.0

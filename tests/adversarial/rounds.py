@@ -23,9 +23,9 @@ class End(StrEnum):
     KILL_AND_START = "kill -9, started again at once"
     STOP = "stopped cleanly"
     OVERDUE = "stands still until the limit of the window"
-    HAND_BACK = "goes on to dual-write and is handed back"
-    HAND_BACK_AFTER_KILL = "goes on to dual-write, kill -9 there, and is handed back"
-    RELEASE = "goes on to dual-write, kill -9 there, and is released"
+    ROLLBACK = "goes on to dual-write and is rolled back"
+    ROLLBACK_AFTER_KILL = "goes on to dual-write, kill -9 there, and is rolled back"
+    RELEASE = "goes on to dual-write, kill -9 there, and is rolled back without controllers"
 
 
 BEFORE_THE_COMMIT: Final = ("latch", "claim", "raise epoch", "read", "encode", "audit", "append")
@@ -34,7 +34,7 @@ CAN_BE_ABORTED: Final = BEFORE_THE_COMMIT[:-1]
 UNDER_THE_LIMIT: Final = ("read", "encode", "audit")
 """Where the limit of the window ends a takeover that stands still: from the claim until the commit has begun."""
 AFTER_THE_COMMIT: Final = ("settle", "reconcile", "tell", "enter dual-write")
-WHOLE: Final = (End.HAND_BACK, End.RELEASE, End.HAND_BACK_AFTER_KILL)
+WHOLE: Final = (End.ROLLBACK, End.RELEASE, End.ROLLBACK_AFTER_KILL)
 WHOLE_EVERY: Final = 18
 STANDS_S: Final = (0.0, 1.5)
 RUNS_S: Final = (0.0, 0.2)

@@ -35,7 +35,7 @@ from migrator.lab.ours import OurController
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
 from migrator.lab.servers.zookeeper import ZooKeeperClient
-from migrator.lab.takeover import release, wait_sessions_ended
+from migrator.lab.takeover import roll_back_without_controllers, wait_sessions_ended
 from tests.adversarial.load import GENTLY, Load
 from tests.adversarial.outside import EpochWatch, Outside, figures
 from tests.adversarial.rounds import WHOLE_EVERY, End, Round, rounds
@@ -51,7 +51,7 @@ CONTROLLER: Final[dict[str, Value]] = {
     "allow.everyone.if.no.acl.found": True,
     "super.users": "User:ANONYMOUS",
     "zookeeper.session.timeout.ms": 3000,
-    "zk2kraft.gates": "hold",
+    "zk2kraft.gates": "pause",
     "zk2kraft.takeover.max.ms": 5000,
 }
 GATE_S: Final = 120.0
@@ -61,7 +61,7 @@ DWELLS_S: Final = 2.0
 """In dual-write, under load."""
 MIXES_S: Final = 0.2
 """After a round, for clients to do something under ZooKeeper."""
-HAND_BACKS_MAX: Final = 3
+ROLLBACKS_MAX: Final = 3
 BEGINS_MAX: Final = 3
 BEFORE_THE_CLAIM: Final = ("latch", "claim", "raise epoch")
 
@@ -191,7 +191,7 @@ class Run:
         """Ask for the takeover. Returns the number of the driver's last move before that."""
         if not self.controller.is_running:
             self.controller.start()
-        self.controller.wait_state("WAIT_QUORUM", "WAIT_BROKERS", "HELD", deadline_s=REST_S)
+        self.controller.wait_state("WAIT_QUORUM", "WAIT_BROKERS", "ABORTED", deadline_s=REST_S)
         self.stand.clear()
         if plan.stands_before:
             self.stand.order(plan.stands_before)
@@ -216,7 +216,7 @@ class Run:
         while time.monotonic() - began < GATE_S:
             if self.stand.taken.exists() if plan.stands_before else self._claims():
                 return True
-            if self._entered(("HELD", "RETIRED", "DUAL_WRITE"), moves):
+            if self._entered(("ABORTED", "RETIRED", "DUAL_WRITE"), moves):
                 return False
             time.sleep(0.005)
         raise AssertionError(
@@ -237,7 +237,7 @@ class Run:
             case End.STOP:
                 self.controller.stop()
             case End.OVERDUE:
-                self.controller.wait_state("HELD", deadline_s=REST_S)
+                self.controller.wait_state("ABORTED", deadline_s=REST_S)
             case _:
                 pass
         self.stand.go()
@@ -246,14 +246,14 @@ class Run:
 
     def _come_to_rest(self, plan: Round) -> str:
         """Let the driver finish, with a new life where it has none, and the whole way if it got beyond the commit."""
-        if plan.end is End.KILL and not self._claim_is_settled():
+        if plan.end is End.KILL and not self._claim_is_persistent():
             wait_zookeeper_rules(self.cluster, REST_S)
         while True:
             self._live()
             state = self._rests()
             if state == "DUAL_WRITE":
                 self._dual_write(plan)
-            elif state == "HELD":
+            elif state == "ABORTED":
                 wait_zookeeper_rules(self.cluster, REST_S)
                 return f"given back: {self._finding()}"
             elif state == "RETIRED":
@@ -286,7 +286,9 @@ class Run:
             found = driver["state"]
             assert found != "FENCED", driver
             return (
-                None if found in ("HELD", "DUAL_WRITE", "RETIRED", "WAIT_BROKERS") else f"{found}: {driver['reason']}"
+                None
+                if found in ("ABORTED", "DUAL_WRITE", "RETIRED", "WAIT_BROKERS")
+                else f"{found}: {driver['reason']}"
             )
 
         wait_for(why_not, REST_S, "the driver rests")
@@ -296,7 +298,7 @@ class Run:
         finding = self.controller.status()["driver"]["finding"]
         return "-" if finding is None else str(finding["code"])
 
-    def _claim_is_settled(self) -> bool:
+    def _claim_is_persistent(self) -> bool:
         data = self.cluster.zk.read("/migration")
         return data is not None and json.loads(data)["kraft_metadata_offset"] >= 0
 
@@ -312,15 +314,15 @@ class Run:
                 self.controller.kill()  # what was not mirrored would be lost (docs/undo.md)
                 wait_sessions_ended(self.cluster)
         if plan.end is End.RELEASE:
-            release(self.cluster)
+            roll_back_without_controllers(self.cluster)
             wait_zookeeper_rules(self.cluster, REST_S)
             return
-        if plan.end is End.HAND_BACK_AFTER_KILL:
+        if plan.end is End.ROLLBACK_AFTER_KILL:
             self.controller.kill()
             self.controller.start()
             self.controller.wait_dual_write(REST_S)
             self._check()
-        self._hand_back()
+        self._rollback()
 
     def _wait_mirrored(self) -> None:
         def why_not() -> str | None:
@@ -329,15 +331,15 @@ class Run:
 
         wait_for(why_not, REST_S, "ZooKeeper has everything")
 
-    def _hand_back(self) -> None:
+    def _rollback(self) -> None:
         """Under load; refused when something is still on its way, then asked again as an operator would."""
-        for _ in range(HAND_BACKS_MAX):
+        for _ in range(ROLLBACKS_MAX):
             moves = self._moves()
-            self.controller.ask("hand-back")
-            wait_for(partial(self._why_no_answer, moves), REST_S, "the hand-back is done or refused")
+            self.controller.ask("rollback")
+            wait_for(partial(self._why_no_answer, moves), REST_S, "the rollback is done or refused")
             if self._entered(("RETIRED",), moves):
                 return
-        raise AssertionError(f"the hand-back was refused: {self.controller.status()['driver']}")
+        raise AssertionError(f"the rollback was refused: {self.controller.status()['driver']}")
 
     def _why_no_answer(self, moves: int) -> str | None:
         return None if self._entered(("RETIRED", "DUAL_WRITE"), moves) else self.controller.state()

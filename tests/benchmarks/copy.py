@@ -38,7 +38,7 @@ class Taken(msgspec.Struct, frozen=True):
     copy_s: float
     window_s: float
     peak_mb: int
-    told_partitions: int
+    updated_partitions: int
     fenced: int
 
 
@@ -55,7 +55,7 @@ async def take_over(name: str, tree: SeededTree, directory: Path) -> Taken:
             copy_s=round(system.committed_at() - claimed, 3),
             window_s=round(told - claimed, 3),
             peak_mb=system.peak_mb(),
-            told_partitions=here.told_partitions(),
+            updated_partitions=here.updated_partitions(),
             fenced=here.broker.fenced_again,
         )
 
@@ -124,7 +124,7 @@ def main() -> int:
     print(table(found))
     if arguments.save:
         save(found)
-    sound = all(each.told_partitions == each.partitions and not each.fenced for each in found)
+    sound = all(each.updated_partitions == each.partitions and not each.fenced for each in found)
     return 0 if sound else 1
 
 

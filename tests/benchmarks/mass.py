@@ -46,7 +46,7 @@ from migrator.zk.session import ZkSession
 from tests.benchmarks.takeovers import CLUSTER_ID, HEAP_MB, HEAP_PER_100K_MB, OF_OURS
 from tests.support.kraft_load import Connection
 from tests.support.seeded_tree import SeededTree, an_id
-from tests.support.stand_in_broker import Order, StandInBroker
+from tests.support.stand_in_broker import ReceivedRequest, StandInBroker
 
 PARTITIONS: Final = (30_000, 100_000, 300_000)
 PER_TOPIC: Final = 10
@@ -70,14 +70,14 @@ class Figure(msgspec.Struct, frozen=True):
     told_mb: float
 
 
-class Tally(list[Order]):
+class Tally(list[ReceivedRequest]):
     """Counts what a broker was told, and keeps none of it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.bytes = 0
 
-    def append(self, order: Order) -> None:
+    def append(self, order: ReceivedRequest) -> None:
         self.bytes += len(order.frame)
 
 

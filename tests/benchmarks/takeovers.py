@@ -20,7 +20,7 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import Final
 
-from migrator.driver.tell import LEADER_AND_ISR
+from migrator.driver.update_requests import LEADER_AND_ISR
 from migrator.lab.classes import prepared
 from migrator.lab.ours import OurController
 from migrator.lab.servers.controller import DUAL_WRITE, Controller, ControllerSpec, quorum_specs
@@ -32,7 +32,7 @@ from migrator.zk.session import ZkSession
 from tests.benchmarks.systems import KAFKA_FLAGS
 from tests.support.kraft_load import Address
 from tests.support.seeded_tree import SeededTree
-from tests.support.stand_in_broker import Order, StandInBroker, until
+from tests.support.stand_in_broker import ReceivedRequest, StandInBroker, until
 
 OURS: Final = "ours"
 STOCK: Final = "stock"
@@ -144,7 +144,7 @@ class Running:
         assert last is not None
         return last.answered
 
-    def _last_of_full_send(self) -> Order | None:
+    def _last_of_full_send(self) -> ReceivedRequest | None:
         after = dropwhile(lambda each: each.api_key != LEADER_AND_ISR, self.broker.told)
         return next((each for each in after if each.is_full_metadata), None)
 
@@ -159,7 +159,7 @@ class Running:
         await until(look, "dual-write", DEADLINE_S, LOOK_S)
         return found[0]
 
-    def told_partitions(self) -> int:
+    def updated_partitions(self) -> int:
         """How many partitions the full UpdateMetadata names."""
         full = self._last_of_full_send()
         assert full is not None

@@ -83,7 +83,7 @@ def _can_be_wrong(path: str, method: str) -> bool:
 
 def test_the_document_names_every_address_of_the_contract() -> None:
     base = "/api/v1/migrations/{number}"
-    wanted = {f"{base}/{word}" for word in ("advance", "abort", "rollback", "hold", "resume", "gates", "brokers")}
+    wanted = {f"{base}/{word}" for word in ("advance", "abort", "rollback", "pause", "resume", "gates", "brokers")}
     wanted |= {f"{base}/{word}" for word in ("quorum", "findings", "events", "audits", "report")}
     wanted |= {"/api/v1/migrations", base, "/api/v1/audits/{number}", "/api/v1/audits/{number}/differences"}
     assert wanted | {"/healthz", "/readyz", "/metrics"} <= set(DOCUMENT["paths"])

@@ -157,7 +157,7 @@ class Stage:
     def wait_gate_names(self, code: str) -> None:
         def why_not() -> str | None:
             gate = self.controller.status()["gate"]
-            failed = [] if gate is None else [each for each in gate["checks"] if not each["holds"]]
+            failed = [] if gate is None else [each for each in gate["conditions"] if each["status"] != "True"]
             return None if code in json.dumps(failed) else f"{self.driver()['reason']}"
 
         wait_for(why_not, 30, f"the gate names {code}")

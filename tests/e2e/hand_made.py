@@ -119,7 +119,7 @@ class HandMade:
             "zookeeper.metadata.migration.enable": "true",
             "zookeeper.connect": self.zookeeper,
             "log.dirs": self.data(controller),
-            "zk2kraft.gates": "hold",
+            "zk2kraft.gates": "pause",
             **self.extra_of_controllers,
             **{key.replace("_", "."): value for key, value in changed.items()},
         }

@@ -15,7 +15,7 @@ from tests.e2e.support import spoil, wait_for, wait_zookeeper_rules
 PAUSE_S = 10.0
 """Longer than any election, shorter than a session of ZooKeeper: the paused one's writes would still arrive."""
 
-DEEDS = {"zk.takeover", "copy.committed", "brokers.told", "dual_write.entered", "zk.given_back", "zk.handed_back"}
+DEEDS = {"zk.takeover", "copy.committed", "brokers.updated", "dual_write.entered", "zk.aborted", "zk.rolled_back"}
 """What a driver logs after something of it was accepted."""
 
 
@@ -78,7 +78,7 @@ class Quorum:
     def wait_held(self) -> None:
         def why_not() -> str | None:
             states = [each.state() for each in self.awake()]
-            return None if "HELD" in states else str(states)
+            return None if "ABORTED" in states else str(states)
 
         wait_for(why_not, 30, "another one holds")
         wait_zookeeper_rules(self.cluster)
@@ -124,8 +124,8 @@ def ready_for_takeover(quorum: Quorum) -> None:
 
     def why_not() -> str | None:
         reasons = {each.state(): str(each.status()["driver"]["reason"]) for each in quorum.awake()}
-        if "HELD" in reasons:
+        if "ABORTED" in reasons:
             return None
         return None if "zk2kraft advance" in reasons.get("WAIT_BROKERS", "") else str(reasons)
 
-    wait_for(why_not, 60, "the takeover is held by nothing but the gate")
+    wait_for(why_not, 60, "the takeover is paused by nothing but the gate")

@@ -163,8 +163,8 @@ def described(cluster: Cluster, *topics: str) -> dict[str, dict[int, list[int]]]
     }
 
 
-def hand_back(cluster: Cluster, controller: OurController) -> None:
-    controller.ask("hand-back")
+def rollback(cluster: Cluster, controller: OurController) -> None:
+    controller.ask("rollback")
     controller.wait_state("RETIRED", deadline_s=60)
     controller.stop()
     wait_zookeeper_rules(cluster)
@@ -214,7 +214,7 @@ def test_replicas_with_data_move_leaders_are_elected_and_the_cluster_goes_back(l
         assert_same(cluster, controller.data)
 
         before = described(cluster, MOVED, "topic-0")
-        hand_back(cluster, controller)
+        rollback(cluster, controller)
         assert described(cluster, MOVED, "topic-0") == before
         assert before[MOVED] == {0: [1, 2], 1: [0]}
         assert_all_there(cluster, MOVED, 2)
@@ -258,7 +258,7 @@ def test_a_move_to_a_broker_that_is_away_can_be_seen_taken_back_and_outlives_con
         assert assignment(cluster, MOVED) == moving
         assert_same(cluster, controller.data)
 
-        hand_back(cluster, controller)
+        rollback(cluster, controller)
         assert assignment(cluster, MOVED) == moving
         away.start()
         away.wait_ready()
@@ -320,7 +320,7 @@ def test_an_unclean_leader_is_elected_when_somebody_asks_for_it(laboratory: Labo
         first.wait_ready()
         cluster.wait_isr_whole([MOVED])
         assert leaders(cluster, MOVED, 1) == [2]
-        hand_back(cluster, controller)
+        rollback(cluster, controller)
         assert_all_there(cluster, MOVED, 1)
 
 
@@ -377,7 +377,7 @@ def test_configuration_is_replaced_as_a_whole_by_the_old_request(laboratory: Lab
 
         known("log.cleaner.threads", "2")
         assert_same(cluster, controller.data)
-        hand_back(cluster, controller)
+        rollback(cluster, controller)
         assert stored("brokers/1") == {"log.cleaner.io.buffer.size": "600000"}
 
 
@@ -433,7 +433,7 @@ def test_quotas_and_credentials_reach_zookeeper_and_the_brokers(laboratory: Labo
             admin.alter_user_scram_credentials([gone])["alice smith"].result(30)
         assert_same(cluster, controller.data)
 
-        hand_back(cluster, controller)
+        rollback(cluster, controller)
         assert stored("users/alice%20smith") == {"producer_byte_rate": "1048576", "SCRAM-SHA-512": text}
         configs("--alter", *alice, "--add-config", "producer_byte_rate=1048577")  # by ZooKeeper's own
         becomes("users/alice%20smith", {"producer_byte_rate": "1048577", "SCRAM-SHA-512": text})
@@ -542,7 +542,7 @@ def test_acls_and_tokens_are_for_whom_a_broker_passes_a_request_on(laboratory: L
     assert creates("alices-2") == "TOPIC_AUTHORIZATION_FAILED"
     assert_same(cluster, controller.data)
 
-    hand_back(cluster, controller)
+    rollback(cluster, controller)
     assert (stored(of_topic), stored(of_prefix)) == ({"Describe"}, {"Describe"})
     assert cluster.zk.exists(f"/delegation_token/tokens/{kept}")
     assert creates("alices-3") == "TOPIC_AUTHORIZATION_FAILED"  # ZooKeeper's own controller says so too

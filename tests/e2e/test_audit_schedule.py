@@ -19,12 +19,14 @@ PLANTED = "/config/clients/planted"
 
 
 def edge(service: ServiceUnderTest, signal: str) -> dict[str, Any]:
-    return next(each for each in service.get("/gates")["items"] if each["signal"] == signal)
+    return next(each for each in service.get("/gates")["items"] if each["trigger"] == signal)
 
 
 def codes(service: ServiceUnderTest) -> set[str]:
     """What keeps steps forward closed."""
-    return {code for check in edge(service, "advance")["checks"] if not check["holds"] for code in check["codes"]}
+    return {
+        code for check in edge(service, "advance")["conditions"] if check["status"] != "True" for code in check["codes"]
+    }
 
 
 def found(service: ServiceUnderTest) -> set[str]:
@@ -55,7 +57,7 @@ def test_a_planted_difference_closes_the_way_forward_alone_until_it_is_gone(labo
         wait_for(lambda: None if "Z2K-4025" in found(service) else str(found(service)), 10, "the finding is open")
         back = edge(service, "rollback")
         assert back["holds"], back
-        assert "1 different" in back["checks"][-1]["seen"]
+        assert "1 different" in back["conditions"][-1]["message"]
         metrics = service.http.get(service.url + "/metrics").text
         assert 'zk2kraft_audit_diverged_twice{migration="lab"} 1.0' in metrics
         assert "diverged" in service.http.get(f"{service.url}/migrations/1").text
@@ -85,9 +87,9 @@ def test_ready_does_not_wait_for_spark_which_confirms_the_rehearsal_beside_it(la
             return next((run for run in runs if run["purpose"] == "confirmation"), None)
 
         first = service.get("/audits")["items"][-1]
-        assert (first["purpose"], first["engine"], first["green"]) == ("rehearsal", "quick", True)
+        assert (first["purpose"], first["engine"], first["passed"]) == ("rehearsal", "quick", True)
         assert (confirmation() or {"finished_at": None})["finished_at"] is None, "the gate was open before Spark ended"
-        wait_for(lambda: None if (confirmation() or {}).get("green") else str(confirmation()), 240, "Spark confirmed")
+        wait_for(lambda: None if (confirmation() or {}).get("passed") else str(confirmation()), 240, "Spark confirmed")
         found = confirmation()
         assert found is not None
         print(f"the gate opened {found['finished_at'] - first['finished_at']:.1f} s before Spark had confirmed")

@@ -150,12 +150,12 @@ def test_k15_a_refused_write_of_acls_is_no_success_and_k24_whoever_watches_hears
     admin, path = stage.cluster.admin(), "/kafka-acl/Topic/secret"
     admin.create_acls([_acl("User:alice")])[_acl("User:alice")].result(30)
     wait_for(lambda: None if stage.cluster.zk.exists(path) else "not yet", 20, "alice may read")
-    give_back = stage.keep_from_us(path, readable=True)
+    abort_takeover = stage.keep_from_us(path, readable=True)
     moves = stage.moves()
     admin.create_acls([_acl("User:bob")])[_acl("User:bob")].result(30)
     assert stage.wait_trouble("Z2K-2050", "SYNCING")["values"]["path"] == path
     assert stage.controller.metrics()["zk2kraft_dual_write"] == 0
-    give_back()
+    abort_takeover()
     stage.wait_calm(moves)
     assert sorted(each["principal"] for each in stage.json_at(path)["acls"]) == ["User:alice", "User:bob"]
     assert not [name for name in stage.controller.metrics() if name.startswith("zk2kraft_driver_finding")]
@@ -365,7 +365,16 @@ def test_an_operator_who_deletes_migration_stops_our_writes_and_release_gives_th
 
 
 def test_k23_the_way_back_removes_the_controller_znode_itself(stage: Stage) -> None:
-    command = [sys.executable, "-m", "api", "release", "-z", stage.cluster.zookeeper_connect, "--execute"]
+    command = [
+        sys.executable,
+        "-m",
+        "api",
+        "rollback",
+        "--without-controllers",
+        "-z",
+        stage.cluster.zookeeper_connect,
+        "--execute",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     wait_zookeeper_rules(stage.cluster, deadline_s=10)

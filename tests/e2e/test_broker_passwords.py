@@ -39,7 +39,7 @@ from migrator.zk.multi import Multi, SetData
 from migrator.zk.passwords import EncoderSettings, PasswordEncoder
 from migrator.zk.session import ZkSession
 from tests.e2e.support import controller_of, produce, wait_for, wait_zookeeper_rules
-from tests.e2e.test_families import TOKEN, TOKEN_DATA, give_back
+from tests.e2e.test_families import TOKEN, TOKEN_DATA, abort_takeover
 from tests.e2e.test_service import HELD, ServiceUnderTest
 from tests.e2e.test_stock_equality import copied_records, differences
 from tests.support.certificates import Authority, openssl
@@ -239,7 +239,7 @@ def test_passwords_are_copied_as_stock_copies_them_and_mirrored_so_that_brokers_
     assert theirs[f"config 4 0 {STORE_PASSWORD}"]["data"]["value"] == first.password
     stock.stop()
     stock.controllers[0].directory.rename(laboratory.directory / "stock")
-    give_back(cluster)
+    abort_takeover(cluster)
 
     ours = our_controller(cluster, lines_of(NEXT_ENCODER))
     write(ours.properties_file, ours.spec.properties())
@@ -295,15 +295,15 @@ def test_passwords_are_copied_as_stock_copies_them_and_mirrored_so_that_brokers_
         secured.set(0, {"log.cleaner.threads": "2"})
     assert secured.in_zookeeper(0) == foreign, "what cannot be read is not written"
     assert JAAS in audited(secured, ours, exit_code=2)
-    ours.ask("hand-back")
-    wait_for(lambda: None if "not readable" in str(ours.events()) else "no word", 30, "a hand-back says why not")
+    ours.ask("rollback")
+    wait_for(lambda: None if "not readable" in str(ours.events()) else "no word", 30, "a rollback says why not")
     overwrite(cluster, texts)
     ours.kill()
     ours.start()
     ours.wait_dual_write(60)
     secured.set(0, {"log.cleaner.threads": "2"})
     audited(secured, ours)
-    ours.ask("hand-back")
+    ours.ask("rollback")
     ours.wait_state("RETIRED", deadline_s=40)
     wait_zookeeper_rules(cluster)
     assert secured.decoded(0) == {**planted, **third.settings(), "log.cleaner.threads": "2"}
@@ -335,13 +335,13 @@ def test_no_secret_is_written_in_clear_anywhere_but_into_the_log(laboratory: Lab
     service.create()
     told = [run("check", "-z", cluster.zookeeper_connect, "--controllers", ours.properties_file)]
     service.to_ready()
-    service.step("advance", "DUAL_WRITE", to="DUAL_WRITE", reason="the rehearsal is green")
+    service.step("advance", "DUAL_WRITE", to="DUAL_WRITE", reason="the rehearsal is passed")
     second = secured.stores.make("second")
     secured.set(0, second.settings())
     secured.wait_serves(0, second)
     audit = service.http.post(f"{service.url}/api/v1/migrations/1/audits", json={}).headers["location"]
     wait_for(lambda: _why_not_done(service, audit), 240, "the audit is done")
-    assert service.http.get(service.url + audit).json()["green"] is True
+    assert service.http.get(service.url + audit).json()["passed"] is True
     told += [str(ours.status()), *answers(service, audit)]
     told += [run("log", "dump", ours.metadata_log), run("log", "dump", ours.metadata_log, "--json")]
     export = tmp_path / "out" / "export.gz"

@@ -387,7 +387,7 @@ def test_a_file_that_cannot_be_honoured_formats_nothing(place: Place, change: di
 
 
 def test_a_release_is_shown_first_and_done_only_on_request(cluster: Place) -> None:
-    refused = cluster.run("release", "-z", cluster.connect, exit_code=2)
+    refused = cluster.run("rollback", "--without-controllers", "-z", cluster.connect, exit_code=2)
     assert "Z2K-2019" in refused.stderr
     assert "nothing is claimed" in refused.stderr
     cluster.change(
@@ -396,11 +396,11 @@ def test_a_release_is_shown_first_and_done_only_on_request(cluster: Place) -> No
         SetData("/controller_epoch", b"9"),
     )
     before = tree_of(cluster.connect)
-    shown = cluster.run("release", "-z", cluster.connect).stdout
+    shown = cluster.run("rollback", "--without-controllers", "-z", cluster.connect).stdout
     assert "brokers in ZooKeeper mode: [1, 2, 3]" in shown
     assert "delete /controller at version 0" in shown
     assert shown.endswith("nothing was changed; --execute applies it\n")
     assert tree_of(cluster.connect) == before
-    done = cluster.run("release", "-z", cluster.connect, "--execute").stdout
+    done = cluster.run("rollback", "--without-controllers", "-z", cluster.connect, "--execute").stdout
     assert done.endswith("after\n  /controller: absent\n  /controller_epoch: 9 (version 2)\n  /migration: absent\n")
     assert set(before) - set(tree_of(cluster.connect)) == {"/controller", "/migration"}

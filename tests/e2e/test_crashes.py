@@ -87,10 +87,10 @@ def test_a_hand_back_that_was_killed_before_its_last_step_is_finished_by_the_nex
     """The log is marked as retired, and the claim still stands: nobody would be controller until somebody looked."""
     mark = tmp_path / "mark"
     with ready_cluster(laboratory) as (cluster, controller):
-        spoil(controller, mark, stall_before="hand back")
+        spoil(controller, mark, stall_before="roll back")
         controller.start()
         controller.wait_dual_write(30)
-        controller.ask("hand-back")
+        controller.ask("rollback")
         stalled(mark)
         controller.kill()
         assert controller_of(cluster)["brokerid"] == controller.spec.node_id
@@ -100,7 +100,7 @@ def test_a_hand_back_that_was_killed_before_its_last_step_is_finished_by_the_nex
         wait_zookeeper_rules(cluster, deadline_s=15)
         assert controller.process.wait_for_exit(15)
         assert controller.process.exit_code not in (0, None)
-        cluster.create_topics(["after-the-hand-back"])
+        cluster.create_topics(["after-the-rollback"])
 
 
 def not_led_by(cluster: Cluster, broker: int) -> bool:

@@ -410,7 +410,7 @@ def test_a_directory_of_stock_in_dual_write_is_led_by_ours_and_the_way_back_stay
     assert_same(cluster, ours.data)
     assert_no_broker_broke(cluster)
 
-    ours.ask("hand-back")
+    ours.ask("rollback")
     wait_zookeeper_rules(cluster)
     ours.stop()
     assert_read_alike(laboratory, log)

@@ -125,7 +125,7 @@ def notifications(cluster: Cluster, root: str) -> set[str]:
     return {(cluster.zk.read(f"{root}/{name}") or b"").decode() for name in cluster.zk.children(root)}
 
 
-def give_back(cluster: Cluster) -> None:
+def abort_takeover(cluster: Cluster) -> None:
     """What Kafka's documentation says for the way back from a stock quorum that is stopped."""
     cluster.zk.delete("/migration")
     cluster.zk.delete("/controller")
@@ -181,7 +181,7 @@ def test_every_family_is_copied_as_stock_copies_it_kept_and_given_back(laborator
     assert_same(cluster, stock.controllers[0].metadata_log)
     stock.stop()
     stock.controllers[0].directory.rename(laboratory.directory / "stock")  # ours takes its node id and its place
-    give_back(cluster)
+    abort_takeover(cluster)
     assert znodes(cluster) == planted
 
     ours = our_controller(cluster, HEEDING_ACLS)
@@ -207,14 +207,14 @@ def test_every_family_is_copied_as_stock_copies_it_kept_and_given_back(laborator
     assert notifications(cluster, "/delegation_token/token_changes") == {TOKEN.rpartition("/")[2]}
     wait_for(lambda: None if listed_acls(cluster) == acls else "other ACLs", 60, "brokers know the ACLs again")
 
-    hand_back(cluster, ours)
+    rollback(cluster, ours)
     assert znodes(cluster) == planted
     assert listed_acls(cluster) == acls
     assert_no_secret_in(ours.process.log_text(), planted)
 
 
-def hand_back(cluster: Cluster, controller: OurController) -> None:
-    controller.ask("hand-back")
+def rollback(cluster: Cluster, controller: OurController) -> None:
+    controller.ask("rollback")
     controller.wait_state("RETIRED", deadline_s=40)
     wait_zookeeper_rules(cluster)
     assert cluster.zk.read("/migration") is None

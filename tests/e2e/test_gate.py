@@ -157,7 +157,7 @@ def blocked(controller: OurController, cluster: Cluster, condition: Plant, zooke
 
     def why_not() -> str | None:
         gate = controller.status()["gate"]
-        text = "" if gate is None else json.dumps([each for each in gate["checks"] if not each["holds"]])
+        text = "" if gate is None else json.dumps([each for each in gate["conditions"] if each["status"] != "True"])
         return None if condition.says in text else f"{condition.name} is not named: {text[:300]}"
 
     wait_for(why_not, 20, condition.name)
@@ -178,7 +178,7 @@ def test_deleted_persistent_znodes_block_and_do_not_use_the_quorum_up(laboratory
             for path in DELETED:
                 says = f"{path} does not exist in ZooKeeper"
                 blocked(controller, cluster, Plant(path, says, lambda _: [], lambda _, __: []), zookeepers)
-            failed = [each for each in controller.status()["gate"]["checks"] if not each["holds"]]
+            failed = [each for each in controller.status()["gate"]["conditions"] if each["status"] != "True"]
             assert "Z2K-1111" in {code for each in failed for code in each["codes"]}
             assert cluster.zk.read("/migration") is None
             assert copies(controller) == 0
@@ -208,7 +208,9 @@ def test_brokers_with_an_authorizer_that_the_controllers_lack_block(laboratory: 
         controller.start()
         says = f"Broker 0 runs with authorizer.class.name={ACL_AUTHORIZER}"
         blocked(controller, cluster, Plant("authorizer", says, lambda _: [], lambda _, __: []), zookeepers)
-        (failed,) = (each for each in controller.status()["gate"]["checks"] if not each["holds"] and each["codes"])
+        (failed,) = (
+            each for each in controller.status()["gate"]["conditions"] if each["status"] != "True" and each["codes"]
+        )
         assert failed["codes"] == ["Z2K-1050"]
         assert "Broker 0 runs with delegation.token.secret.key=(hidden)" in failed["seen"]
         assert "a secret of" not in json.dumps(controller.status())
@@ -247,7 +249,9 @@ def test_a_zookeeper_server_that_takes_less_than_the_controllers_may_send_blocks
         controller.start()
         says = f"ZooKeeper server {cluster.zookeeper.hosts} takes requests of up to {JUTE_MAXBUFFER} bytes"
         blocked(controller, cluster, Plant("small requests", says, lambda _: [], lambda _, __: []), zookeepers)
-        (failed,) = (each for each in controller.status()["gate"]["checks"] if not each["holds"] and each["codes"])
+        (failed,) = (
+            each for each in controller.status()["gate"]["conditions"] if each["status"] != "True" and each["codes"]
+        )
         assert failed["codes"] == ["Z2K-1115"]
         controller.stop()
         controller.spec = replace(controller.spec, extra={**controller.spec.extra, bound: JUTE_MAXBUFFER})

@@ -108,8 +108,8 @@ class Operator:
 
         def checks() -> list[dict[str, Any]]:
             edges = self.ask("GET", f"migrations/{self.migration}/gates").json()["items"]
-            forward = next(each for each in edges if each["signal"] == "advance")
-            return [check for check in forward["checks"] if not check["holds"]]
+            forward = next(each for each in edges if each["trigger"] == "advance")
+            return [check for check in forward["conditions"] if check["status"] != "True"]
 
         until(lambda: not checks(), "the gate is open", 120)
 
@@ -182,7 +182,7 @@ def test_a_hand_made_cluster_goes_to_dual_write_and_back_by_the_documents(
     cluster.allow("migrator", "--cluster", "--operation", "ClusterAction")
     cluster.allow("migrator", "--topic", "*", "--operation", "Describe")
     operator.wait_open()
-    operator.run("advance", "--to", "DUAL_WRITE", "--reason", "the rehearsal is green")
+    operator.run("advance", "--to", "DUAL_WRITE", "--reason", "the rehearsal is passed")
     assert b'"kraftControllerEpoch":-1' not in cluster.znode("/controller")
 
     admin = cluster.admin_file()
@@ -254,7 +254,7 @@ def mistakes_in_dual_write(cluster: HandMade, operator: Operator) -> None:
     twin = operator.create(name="twin")
     operator.run("advance", "-m", twin, "--to", "PREFLIGHT")
     until(lambda: "Z2K-4104" in operator.run("gates", "-m", twin, codes=(4,)), "the twin is refused", 60)
-    said = operator.run("release", "--zookeeper", cluster.zookeeper, "--execute", codes=ANY)
+    said = operator.run("rollback", "--without-controllers", "--zookeeper", cluster.zookeeper, "--execute", codes=ANY)
     assert "Z2K-1118" in said
     for controller in CONTROLLERS:
         cluster.denied(controller)

@@ -1,7 +1,7 @@
 """kill -9 of a single controller right before each effect of its driver, with a broker restarting meanwhile.
 
 Before the commit the cluster goes back to ZooKeeper, afterwards the next
-life goes on, and a hand-back that is marked is finished.
+life goes on, and a rollback that is marked is finished.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ pytestmark = pytest.mark.lab
 BEFORE_THE_COMMIT = ("latch", "claim", "raise epoch", "read", "encode", "audit", "append")
 AFTER_THE_COMMIT = ("settle", "reconcile", "tell", "enter dual-write")
 GIVING_BACK = ("give back",)
-GOING_BACK = ("mark handed back", "close listener", "hand back")
-SETTINGS = {"zookeeper.session.timeout.ms": 6000, "zk2kraft.gates": "hold"}
+GOING_BACK = ("mark rolled back", "close listener", "roll back")
+SETTINGS = {"zookeeper.session.timeout.ms": 6000, "zk2kraft.gates": "pause"}
 TOPICS = [f"topic-{number}" for number in range(3)]
 
 
@@ -51,16 +51,16 @@ class Victim:
         self._kills = 0
 
     def die_before(
-        self, effect: str, wish: str | None = None, state: str | None = None, *, restart: bool = True
+        self, effect: str, operation: str | None = None, state: str | None = None, *, restart: bool = True
     ) -> None:
-        """wish: what is asked for, once the driver is in `state` or holds.  restart: a broker."""
+        """operation: what is asked for, once the driver is in `state` or holds.  restart: a broker."""
         self._mark.unlink(missing_ok=True)
         spoil(self.controller, self._mark, stall_before=effect)
         self.controller.launch()
         self.controller.wait_ready()
-        if wish is not None:
-            self.controller.wait_state(*([state] if state else ["WAIT_BROKERS", "HELD"]))
-            self.controller.ask(wish)
+        if operation is not None:
+            self.controller.wait_state(*([state] if state else ["WAIT_BROKERS", "ABORTED"]))
+            self.controller.ask(operation)
         wait_for(lambda: None if self._mark.exists() else "not yet", 60, f"it comes to {effect!r}")
         self.controller.kill()
         unspoil(self.controller)
@@ -110,15 +110,15 @@ def test_whoever_comes_after_a_kill_finishes_or_backs_out(laboratory: Laboratory
         assert_same(cluster, controller.data)
         controller.kill()
 
-        victim.die_before("mark handed back", "hand-back", "DUAL_WRITE")
+        victim.die_before("mark rolled back", "rollback", "DUAL_WRITE")
         victim.live()
         controller.wait_dual_write(60)
         victim.brokers_are_well("not-handed-back-yet")
         assert_same(cluster, controller.data)
         controller.kill()
 
-        # The mark is committed: the next life finishes the hand-back and ends.
-        victim.die_before("close listener", "hand-back", "DUAL_WRITE")
+        # The mark is committed: the next life finishes the rollback and ends.
+        victim.die_before("close listener", "rollback", "DUAL_WRITE")
         controller.launch()
         wait_zookeeper_rules(cluster, deadline_s=20)
         assert controller.process.wait_for_exit(15)

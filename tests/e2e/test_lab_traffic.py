@@ -162,7 +162,7 @@ def test_nothing_is_lost_when_our_controller_takes_over_and_hands_back(
     controller.start()
     controller.wait_dual_write(60)
     time.sleep(2)
-    controller.ask("hand-back")
+    controller.ask("rollback")
     controller.wait_state("RETIRED")
     cluster.wait_whole()
     traffic.wait_acknowledged(RECORDS, deadline_s=60)

@@ -86,7 +86,7 @@ def test_state_znodes_made_anew_keep_nobody_waiting_and_bar_the_way_back_until_t
         report = audit(cluster, second.data)
         assert report["same"], report["differences"]
         assert {(each["field"], each["rule"]) for each in report["expected"]} == {("partition_epoch", VERSION_LAGS)}
-        second.ask("hand-back")
+        second.ask("rollback")
         wait_for(lambda: None if refusals(second) == 2 else "not yet", 40, "the rollback is refused")
         second.wait_state("DUAL_WRITE")
         took = mirrored(cluster, "while-they-lag")
@@ -105,7 +105,7 @@ def test_state_znodes_made_anew_keep_nobody_waiting_and_bar_the_way_back_until_t
         report = audit(cluster, second.data)
         assert (report["same"], report["expected"]) == (True, []), report
 
-        second.ask("hand-back")
+        second.ask("rollback")
         second.wait_state("RETIRED", deadline_s=40)
         wait_zookeeper_rules(cluster, deadline_s=10)
         for broker in cluster.brokers[:2]:
@@ -132,7 +132,8 @@ def test_a_rollback_without_controllers_raises_the_versions_that_its_log_names(l
             sys.executable,
             "-m",
             "api",
-            "release",
+            "rollback",
+            "--without-controllers",
             "-z",
             cluster.zookeeper_connect,
             "--log",

@@ -161,12 +161,12 @@ def test_ours_and_stock_lead_and_follow_each_other_while_leaders_are_killed(labo
         assert_same(cluster, leader.data)
 
         # Ours comes back on the directory that stock has used, and the cluster can go back to ZooKeeper.
-        leader.ask("hand-back")
+        leader.ask("rollback")
         refused = rf"voters \[{stock.spec.node_id}\] are Kafka's"
         wait_for(
             lambda: None if any(re.search(refused, each["reason"]) for each in waits(leader)) else leader.state(),
             15,
-            "the hand-back is refused beside a stock voter",
+            "the rollback is refused beside a stock voter",
         )
         wait_ruling([leader])
         stock.stop()
@@ -181,7 +181,7 @@ def test_ours_and_stock_lead_and_follow_each_other_while_leaders_are_killed(labo
             30,
             "all follow",
         )
-        ruler.ask("hand-back")
+        ruler.ask("rollback")
         wait_zookeeper_rules(cluster)
         for each in ours:
             each.wait_state("RETIRED")

@@ -25,7 +25,7 @@ def test_a_leader_paused_in_the_window_or_while_aborting_changes_nothing_afterwa
     laboratory: Laboratory, tmp_path: Path
 ) -> None:
     """K-01, F-41: before the commit the cluster goes back to ZooKeeper, whoever wakes up later."""
-    with three_controllers(laboratory, {"zk2kraft.gates": "hold"}) as (cluster, ours):
+    with three_controllers(laboratory, {"zk2kraft.gates": "pause"}) as (cluster, ours):
         quorum = Quorum(cluster, ours, tmp_path / "plan")
         start(ours[:2])  # the leader waits for the third
         paused = quorum.pause_in("WAIT_QUORUM")
@@ -42,7 +42,7 @@ def test_a_leader_paused_in_the_window_or_while_aborting_changes_nothing_afterwa
             ready_for_takeover(quorum)
             assert sum(map(copies, ours)) == 0
 
-        paused = quorum.pause_in("HELD")
+        paused = quorum.pause_in("ABORTED")
         quorum.nothing_of_it_is_accepted(paused, quorum.wait_held)
         ready_for_takeover(quorum)
 

@@ -17,7 +17,7 @@ AFTER_A_FAIL_OVER = ("claim", "reconcile", "tell", "enter dual-write")
 
 
 def test_a_leader_paused_after_the_commit_changes_nothing_afterwards(laboratory: Laboratory, tmp_path: Path) -> None:
-    """Fail-over, dual-write, hand-back."""
+    """Fail-over, dual-write, rollback."""
     with three_controllers(laboratory) as (cluster, ours):
         quorum = Quorum(cluster, ours, tmp_path / "plan")
         start(ours)
@@ -36,12 +36,12 @@ def test_a_leader_paused_after_the_commit_changes_nothing_afterwards(laboratory:
         assert_same(cluster, quorum.leader().data)
 
         leader = wait_ruling(ours)
-        paused = quorum.pause_before("mark handed back", lambda: leader.ask("hand-back"))
+        paused = quorum.pause_before("mark rolled back", lambda: leader.ask("rollback"))
         quorum.nothing_of_it_is_accepted(paused, quorum.wait_ruling)
 
         # The mark is committed: the others finish what the paused one began.
         leader = wait_ruling(ours)
-        paused = quorum.pause_before("close listener", lambda: leader.ask("hand-back"))
+        paused = quorum.pause_before("close listener", lambda: leader.ask("rollback"))
         quorum.nothing_of_it_is_accepted(paused, lambda: wait_zookeeper_rules(cluster))
         for each in ours:
             each.wait_state("RETIRED")

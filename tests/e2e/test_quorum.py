@@ -62,7 +62,7 @@ def test_whoever_is_killed_another_rules_and_nothing_is_lost(laboratory: Laborat
         assert epochs == sorted(set(epochs))
         assert_measured(leader, next(each for each in ours if each is not leader))
 
-        leader.ask("hand-back")
+        leader.ask("rollback")
         wait_zookeeper_rules(cluster)
         for each in ours:
             each.wait_state("RETIRED", deadline_s=15)
@@ -96,7 +96,7 @@ def test_a_takeover_that_died_is_not_tried_again_by_another_voter_until_a_person
 
         def held(ours: list[OurController]) -> str | None:
             states = {each.name: each.state() for each in ours}
-            return None if "HELD" in states.values() else str(states)
+            return None if "ABORTED" in states.values() else str(states)
 
         wait_for(lambda: held(left), 30, "another voter leads and holds")
         wait_zookeeper_rules(cluster, deadline_s=15)
@@ -107,7 +107,7 @@ def test_a_takeover_that_died_is_not_tried_again_by_another_voter_until_a_person
         start(ours)
         wait_for(lambda: held(ours), 30, "the latch stands after a restart of all")
         assert sum(copies(each) for each in ours) == 0
-        holder = next(each for each in ours if each.state() == "HELD")
+        holder = next(each for each in ours if each.state() == "ABORTED")
         assert holder.status()["driver"]["finding"]["code"] == "Z2K-2017"
         holder.ask("takeover")
         ruler = wait_ruling(ours, 60)

@@ -19,8 +19,8 @@ from tests.e2e.test_admin_requests import (
     assignment,
     at_rest,
     create,
-    hand_back,
     leaders,
+    rollback,
     wait_assignment,
     wait_logs,
 )
@@ -110,7 +110,7 @@ def test_moves_outlive_the_takeover_and_the_hand_back(laboratory: Laboratory) ->
         begin_to_move(cluster)
         controller.start()
         controller.wait_dual_write(60)
-        hand_back(cluster, controller)
+        rollback(cluster, controller)
         assert assignment(cluster, MOVED) == MOVING
 
         let_go(cluster, MOVED)  # by ZooKeeper's own controller

@@ -95,10 +95,10 @@ def test_a_log_that_nobody_explains_is_named_and_stays_where_it_is(laboratory: L
 
         def why_not() -> str | None:
             now = broker_in_status(ours, 2)
-            return None if not now["fenced"] and "Z2K-2010" in str(now["not_told"]) else str(now)
+            return None if not now["fenced"] and "Z2K-2010" in str(now["not_updated"]) else str(now)
 
         wait_for(why_not, 60, "the log is named")
-        assert "precious-0" in str(broker_in_status(ours, 2)["not_told"])
+        assert "precious-0" in str(broker_in_status(ours, 2)["not_updated"])
         assert planted.exists()
         assert moved_aside(cluster) == []
 

@@ -30,7 +30,7 @@ from tests.unit.state_machine.fakes import OPEN, FakeController
 
 pytestmark = pytest.mark.lab
 
-HELD = {"zk2kraft.gates": "hold"}
+HELD = {"zk2kraft.gates": "pause"}
 STEP_DEADLINE_S = 40.0
 
 
@@ -54,7 +54,7 @@ class ServiceUnderTest:
         self.config = laboratory.directory / "serve.toml"
         self.config.write_text(
             f'port = 0\ndirectory = "{self.directory}"\nroots = ["{laboratory.directory}"]\n'
-            f'audit_engine = "{engine}"\nlook_every_s = 0.2\n'
+            f'audit_engine = "{engine}"\nobserve_every_s = 0.2\n'
         )
         self.process: Process | None = None
         self.http = httpx.Client(trust_env=False, timeout=10)
@@ -132,8 +132,8 @@ class ServiceUnderTest:
         """Until the gate of a step is open."""
 
         def why_not() -> str | None:
-            edge = next(each for each in self.get("/gates")["items"] if each["signal"] == signal_)
-            return None if edge["holds"] else str([check for check in edge["checks"] if not check["holds"]])
+            edge = next(each for each in self.get("/gates")["items"] if each["trigger"] == signal_)
+            return None if edge["holds"] else str([check for check in edge["conditions"] if check["status"] != "True"])
 
         wait_for(why_not, self.deadline_s, f"{signal_} is open")
 
@@ -189,14 +189,14 @@ def test_a_cluster_goes_to_dual_write_and_back_through_rest(laboratory: Laborato
 
         service.to_ready()
         assert controller_of(cluster) is not None
-        service.step("advance", "DUAL_WRITE", to="DUAL_WRITE", reason="the rehearsal is green")
+        service.step("advance", "DUAL_WRITE", to="DUAL_WRITE", reason="the rehearsal is passed")
         holder = controller_of(cluster)
         assert holder is not None
         assert holder["brokerid"] == controller.spec.node_id
 
         audit = service.http.post(f"{service.url}/api/v1/migrations/1/audits", json={}).headers["location"]
         wait_for(lambda: _why_not_done(service, audit), 60, "the audit is done")
-        assert service.http.get(service.url + audit).json()["green"] is True
+        assert service.http.get(service.url + audit).json()["passed"] is True
         assert_the_fake_has_the_real_keys(controller)
         page = service.http.get(f"{service.url}/migrations/1").text
         assert f"controller {controller.spec.node_id} (ours, KRaft)" in page
@@ -269,8 +269,8 @@ def test_a_service_killed_in_every_phase_of_the_takeover_writes_one_row_per_tran
         expected += links("AUDIT", "DUAL_WRITE")
         assert service.rows() == expected
         assert_sound(service.get("/events")["items"])
-        states = {wish["state"] for wish in service.get()["wishes"]}
-        assert states == {"done"}, "every wish was fulfilled, none was handed over twice"
+        states = {operation["state"] for operation in service.get()["operations"]}
+        assert states == {"succeeded"}, "every operation was fulfilled, none was handed over twice"
 
         service.step("rollback", "ROLLED_BACK")
         wait_zookeeper_rules(cluster)

@@ -75,12 +75,12 @@ def test_a_fail_over_does_not_wait_for_a_broker_that_hangs(laboratory: Laborator
         def why_not() -> str | None:
             seen = brokers_of(rest)
             told = seen and all(seen[broker]["told"] for broker in (0, 1))
-            return None if told else str({broker: each["not_told"] for broker, each in seen.items()})
+            return None if told else str({broker: each["not_updated"] for broker, each in seen.items()})
 
         told_s = wait_for(why_not, 60, "the other brokers are told")
         seen = brokers_of(rest)[SILENT]
         assert not seen["fenced"], "told only after the silent broker was fenced"
-        assert seen["not_told"]["reason"]
+        assert seen["not_updated"]["reason"]
         print(f"the others are told after {told_s:.1f} s")
 
         asyncio.run(create_topic(cluster.brokers[0].address, "made-meanwhile"))

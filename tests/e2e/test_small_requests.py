@@ -13,7 +13,7 @@ from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.zookeeper import ZooKeeper
 from migrator.model.diff import diff
 from migrator.model.image import EMPTY, Position
-from migrator.node.driver.hand_back import Left, last_steps
+from migrator.node.driver.rollback import Left, last_steps
 from migrator.node.tools.preflight import check
 from migrator.node.zookeeper.claims import read_claim
 from migrator.node.zookeeper.request_limits import ServerLimit, ask_servers

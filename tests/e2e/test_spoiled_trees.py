@@ -109,20 +109,29 @@ def test_a_spoiled_tree_and_a_fail_over_keep_nobody_waiting_and_nothing_is_delet
         cluster.zk.delete(ODD_BROKER)
         plant(cluster, {MARK: b""})
         wait_for(lambda: None if "Z2K-2101" in alarms(second) else "not named", 15, "the order is named")
-        second.ask("hand-back")
-        wait_for(lambda: None if "Z2K-2102" in alarms(second) else "not yet", 40, "the hand-back is refused")
+        second.ask("rollback")
+        wait_for(lambda: None if "Z2K-2102" in alarms(second) else "not yet", 40, "the rollback is refused")
         second.wait_state("DUAL_WRITE")
         served_and_mirrored(cluster, "still-here")
         cluster.zk.delete(MARK)
-        second.ask("hand-back")
+        second.ask("rollback")
         second.wait_state("RETIRED", deadline_s=40)
         wait_zookeeper_rules(cluster, deadline_s=10)
         for name in TOPICS:
             produce(cluster, name, 20)
 
 
-def release(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "api", "release", "-z", cluster.zookeeper_connect, *words]
+def without_controllers(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [
+        sys.executable,
+        "-m",
+        "api",
+        "rollback",
+        "--without-controllers",
+        "-z",
+        cluster.zookeeper_connect,
+        *words,
+    ]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
@@ -134,11 +143,11 @@ def test_a_release_with_nobody_alive_deletes_no_topic_that_an_old_script_named(l
             produce(cluster, name, 20)
         controller.kill()
         plant(cluster, {MARK: b"", "/admin/reassign_partitions": b'{"version":1,"partitions":[]}'})
-        refused = release(cluster, "--execute")
+        refused = without_controllers(cluster, "--execute")
         assert (refused.returncode, "Z2K-2102" in refused.stderr) == (2, True)
         assert cluster.zk.exists(MARK)
         wait_sessions_ended(cluster)
-        done = release(cluster, "--drop-orders", "--execute")
+        done = without_controllers(cluster, "--drop-orders", "--execute")
         assert done.returncode == 0, done.stderr
         wait_zookeeper_rules(cluster, deadline_s=10)
         assert not cluster.zk.children("/admin/delete_topics")

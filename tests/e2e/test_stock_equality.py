@@ -30,7 +30,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from migrator.driver.claim import Claim
 from migrator.driver.copy import producer_id_margin
-from migrator.driver.tell import DELETED_LEADER, UPDATE_METADATA, VERSIONS, Kind, Order, delta_orders, full_orders
+from migrator.driver.update_requests import (
+    DELETED_LEADER,
+    UPDATE_METADATA,
+    VERSIONS,
+    BrokerUpdate,
+    UpdateKind,
+    delta_updates,
+    full_updates,
+)
 from migrator.lab.changes import Plan
 from migrator.lab.cluster import Cluster
 from migrator.lab.frames import ControlType, Direction, Frame
@@ -216,20 +224,20 @@ def ours_for(images: list[Image], claim: Claim, *, stock: bool) -> dict[tuple[in
     """
     found: dict[tuple[int, int], list[Told]] = {}
 
-    def add(orders: list[Order]) -> None:
+    def add(orders: list[BrokerUpdate]) -> None:
         for order in orders:
             message = decode(REQUESTS[order.api_key], VERSIONS[order.api_key], order.body)
             found.setdefault((order.broker, order.api_key), []).append(flat(message))
-            if stock and order.api_key == UPDATE_METADATA and order.kind is Kind.FULL:
-                found[order.broker, order.api_key].append({**flat(message), "type": int(Kind.UNKNOWN)})
+            if stock and order.api_key == UPDATE_METADATA and order.kind is UpdateKind.FULL:
+                found[order.broker, order.api_key].append({**flat(message), "type": int(UpdateKind.UNKNOWN)})
 
     for number, image in enumerate(images):
         brokers = frozenset(image.brokers)
-        add(full_orders(image, claim, brokers, LISTENER))
+        add(full_updates(image, claim, brokers, LISTENER))
         for before in images[max(0, number - MERGED_COMMITS_MAX) : number]:
             delta = diff(before, image)
             refresh = before.brokers != image.brokers
-            add(delta_orders(delta, claim, brokers, LISTENER, delta.topics, refresh=refresh))
+            add(delta_updates(delta, claim, brokers, LISTENER, delta.topics, refresh=refresh))
     return found
 
 

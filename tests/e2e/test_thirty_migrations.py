@@ -118,7 +118,7 @@ class Served:
         (home / "controller.properties").write_text(
             "process.roles=controller\nnode.id=3000\ncontroller.listener.names=CONTROLLER\n"
             f"listeners=CONTROLLER://127.0.0.1:9093\nlog.dirs={data}\nzookeeper.connect={zookeeper}\n"
-            f"zookeeper.metadata.migration.enable=true\nzk2kraft.gates=hold\n{voters}"
+            f"zookeeper.metadata.migration.enable=true\nzk2kraft.gates=pause\n{voters}"
         )
         entry = {"node_id": 3000, "properties": str(home / "controller.properties"), "data": str(data)}
         inventory = {"name": name, "zookeeper": zookeeper, "bootstrap_servers": "k:9092", "controllers": [entry]}
@@ -201,7 +201,7 @@ def test_ten_broken_migrations_stop_none_of_the_twenty_others(
     for name in good[HEALTHY // 2 :]:
         served.advance(numbers[name], to="PREFLIGHT")
     wait_for(lambda: _not_in_preflight(served, good), DEADLINE_S, "every good one is in PREFLIGHT")
-    wait_for(lambda: _not_told(served, broken), DEADLINE_S, "what is broken is named")
+    wait_for(lambda: _not_updated(served, broken), DEADLINE_S, "what is broken is named")
 
     busy = os.getloadavg()[0] / (os.cpu_count() or 1)
     oldest, ends = 0.0, time.monotonic() + WATCHED_S
@@ -231,7 +231,7 @@ def _not_in_preflight(served: Served, good: list[str]) -> str | None:
     return f"not in PREFLIGHT: {behind}" if behind else None
 
 
-def _not_told(served: Served, broken: dict[str, int]) -> str | None:
+def _not_updated(served: Served, broken: dict[str, int]) -> str | None:
     """Each of the ten says what is wrong with it, in its own place."""
     lines = {each["id"]: each for each in served.get("/migrations")["items"]}
     for how in DAMAGE:

@@ -59,7 +59,7 @@ def check_endings(stage: Stage, trouble: Trouble) -> None:
         ending = ENDINGS[phase, trouble]
         cell.controller.wait_state(*ending.states, deadline_s=DEADLINE_S)
         state = cell.controller.state()
-        if ending.code is not None and state in ("HELD", "RETIRED"):
+        if ending.code is not None and state in ("ABORTED", "RETIRED"):
             assert cell.driver()["finding"]["code"] == ending.code, (phase, cell.driver())
         cell.check(state)
 
@@ -172,7 +172,7 @@ def kill(servers: list[ZooKeeperServer]) -> None:
 def test_real_brokers_lose_nothing_while_zookeeper_loses_its_leader_and_then_everything(
     laboratory: Laboratory, tmp_path: Path
 ) -> None:
-    """In the window, in dual-write while a broker dies as well, and in the hand-back; under traffic."""
+    """In the window, in dual-write while a broker dies as well, and in the rollback; under traffic."""
     cluster = Cluster(laboratory, zookeepers=3, extra={"min.insync.replicas": 2})
     cluster.start()
     cluster.create_topics(TOPICS, partitions=4)
@@ -209,8 +209,8 @@ def test_real_brokers_lose_nothing_while_zookeeper_loses_its_leader_and_then_eve
     cluster.wait_isr_whole([*TOPICS, "made-afterwards"])
     assert_same(cluster, controller.data)
 
-    plan.stand_before("mark handed back")
-    controller.ask("hand-back")
+    plan.stand_before("mark rolled back")
+    controller.ask("rollback")
     plan.wait_standing()
     zookeeper.wait_led()
     zookeeper.leader().kill()

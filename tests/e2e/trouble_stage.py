@@ -56,12 +56,12 @@ CLOSED_PATHS: Final = (
 )
 SOMEBODY: Final = ("digest", "somebody:else")
 SETTINGS: Final[dict[str, Value]] = {
-    "zk2kraft.gates": "hold",
+    "zk2kraft.gates": "pause",
     "broker.heartbeat.interval.ms": 20_000,
     "broker.session.timeout.ms": 60_000,
 }
 """No broker may seem dead because a busy machine, or a stopped process, is late."""
-IN_DUAL_WRITE_FIRST: Final = (Phase.DUAL_WRITE, Phase.HANDING_BACK, Phase.LEAVING)
+IN_DUAL_WRITE_FIRST: Final = (Phase.DUAL_WRITE, Phase.ROLLING_BACK, Phase.LEAVING)
 DEADLINE_S: Final = 90.0
 
 
@@ -171,8 +171,8 @@ class Cell:
         {
             "WAIT_BROKERS": self._can_still_migrate,
             "DUAL_WRITE": self._is_in_dual_write,
-            "HELD": lambda: self._is_given_back(committed=0),
-            "RETIRED": lambda: self._is_given_back(committed=1),
+            "ABORTED": lambda: self._is_aborted(committed=0),
+            "RETIRED": lambda: self._is_aborted(committed=1),
         }[state]()
 
     def _can_still_migrate(self) -> None:
@@ -197,7 +197,7 @@ class Cell:
         driver = self.driver()
         assert (driver["trouble"], driver["finding"]) == (None, None)
 
-    def _is_given_back(self, committed: int) -> None:
+    def _is_aborted(self, committed: int) -> None:
         assert copies(self.controller) == committed
         assert not self.holds_claim()
         migration = self.read("/migration")
@@ -226,15 +226,15 @@ class Stage:
         self._ask("takeover", IN_DUAL_WRITE_FIRST)
         for phase in IN_DUAL_WRITE_FIRST:
             self.cells[phase].controller.wait_dual_write(DEADLINE_S)
-        self._ask("hand-back", (Phase.HANDING_BACK, Phase.LEAVING))
-        self._wait_standing((Phase.HANDING_BACK, Phase.LEAVING))
+        self._ask("rollback", (Phase.ROLLING_BACK, Phase.LEAVING))
+        self._wait_standing((Phase.ROLLING_BACK, Phase.LEAVING))
         in_window = [phase for phase in EFFECTS if phase not in IN_DUAL_WRITE_FIRST]
         self._ask("takeover", in_window)
         self._wait_standing(in_window)
 
-    def _ask(self, wish: str, phases: Sequence[Phase]) -> None:
+    def _ask(self, operation: str, phases: Sequence[Phase]) -> None:
         for phase in phases:
-            self.cells[phase].controller.ask(wish)
+            self.cells[phase].controller.ask(operation)
 
     def _wait_standing(self, phases: Sequence[Phase]) -> None:
         def why_not() -> str | None:

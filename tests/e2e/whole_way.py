@@ -65,7 +65,7 @@ def abort_once(cluster: Cluster, ours: list[OurController], mark: Path) -> OurCo
     (leader,) = (each for each in ours if each.state() == "AUDITING")
     leader.ask("abort")
     wait_zookeeper_rules(cluster, deadline_s=10)
-    leader.wait_state("HELD", deadline_s=10)
+    leader.wait_state("ABORTED", deadline_s=10)
     assert copies(leader) == 0
     mark.with_name(f"{mark.name}.go").touch()
     return leader
@@ -100,10 +100,10 @@ def whole_after_a_restart(cluster: Cluster, topics: list[str]) -> None:
     cluster.wait_isr_whole(topics)
 
 
-def hand_back(cluster: Cluster, leader: OurController) -> None:
+def rollback(cluster: Cluster, leader: OurController) -> None:
     """ZooKeeper rules again, no broker was restarted for it, and changes go on."""
     pids = [broker.process.pid for broker in cluster.brokers]
-    leader.ask("hand-back")
+    leader.ask("rollback")
     leader.wait_state("RETIRED", deadline_s=30)
     wait_zookeeper_rules(cluster, deadline_s=10)
     assert [broker.process.pid for broker in cluster.brokers] == pids
@@ -139,7 +139,7 @@ def restart_those_that_forward_nothing(cluster: Cluster) -> None:
 def there_and_back(
     cluster: Cluster, ours: list[OurController], mark: Path, change: Callable[[str], None]
 ) -> OurController:
-    """Abort, takeover, fail-over, hand-back; whoever handed back is returned and was not stopped.
+    """Abort, takeover, fail-over, rollback; whoever rolled back is returned and was not stopped.
 
     mark:   a file that does not exist yet.
     change: is called whenever somebody else rules, each time with the name of another topic, which it makes.
@@ -154,6 +154,6 @@ def there_and_back(
     change("made-after-the-fail-over")
     whole_after_a_restart(cluster, [*TOPICS, "made-in-dual-write", "made-after-the-fail-over"])
     assert_same(cluster, leader.data)
-    hand_back(cluster, leader)
-    change("made-after-the-hand-back")
+    rollback(cluster, leader)
+    change("made-after-the-rollback")
     return leader

@@ -1,4 +1,4 @@
-"""Faults of `migrator/driver`: takeover, copy, dual-write and hand-back as plans."""
+"""Faults of `migrator/driver`: takeover, copy, dual-write and rollback as plans."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ FAULTS: Final = (
     ),
     Fault(
         DRIVER + "claim.py",
-        "        and seen.controller.kraft_epoch == claim.kraft_epoch\n",
+        "        and observed.controller.kraft_epoch == claim.kraft_epoch\n",
         "",
         "the claim of a later leader counts as this leader's own",
         of("test_claim.py"),
@@ -74,7 +74,7 @@ FAULTS: Final = (
     Fault(
         DRIVER + "guard.py",
         "    for topic, partition in _one_by_one(missing):\n"
-        "        if topic not in deleted and (order.broker, topic, partition) not in removed:",
+        "        if topic not in deleted and (update.broker, topic, partition) not in removed:",
         "    for topic, partition in _one_by_one(missing):\n        if False:",
         "a full send moves logs aside that it does not name",
         of("test_guard.py"),
@@ -87,11 +87,11 @@ FAULTS: Final = (
         of("test_guard.py"),
     ),
     Fault(
-        DRIVER + "teller.py",
+        DRIVER + "broker_updates.py",
         "        waiting = needs_zookeeper_first(delta) | self._topics_behind_held(delta)",
         "        waiting = needs_zookeeper_first(delta)",
         "brokers hear of a change before that of which it is a change",
-        of("test_teller.py"),
+        of("test_broker_updates.py"),
     ),
     Fault(
         DRIVER + "copy.py",
@@ -102,8 +102,8 @@ FAULTS: Final = (
     ),
     Fault(
         DRIVER + "machine.py",
-        "    (State.COMMITTING, Happened.MUST_GO_BACK): State.GIVING_UP,",
-        "    (State.COMMITTING, Happened.MUST_GO_BACK): State.ABORTING,",
+        "    (State.COMMITTING, Happened.MUST_ROLL_BACK): State.ROLLING_BACK_EARLY,",
+        "    (State.COMMITTING, Happened.MUST_ROLL_BACK): State.ABORTING,",
         "an abort after the commit leaves a log that may lead again",
         of("test_machine.py"),
     ),

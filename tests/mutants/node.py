@@ -16,18 +16,18 @@ def of(*files: str) -> tuple[str, ...]:
 
 FAULTS: Final = (
     Fault(
-        NODE + "driver/hand_back.py",
+        NODE + "driver/rollback.py",
         "            self._refuse_with_lagging_versions()\n",
         "",
         "the next ZooKeeper controller refuses ISR changes of partitions whose versions are behind",
         of("test_lagging_versions.py"),
     ),
     Fault(
-        NODE + "tools/release_look.py",
+        NODE + "tools/log_against_zookeeper.py",
         "guarded(stands, now, JUTE_MAXBUFFER_MIN)",
         "guarded((), now, JUTE_MAXBUFFER_MIN)",
         "versions are raised under somebody else's claim",
-        of("test_release_look.py"),
+        of("test_log_against_zookeeper.py"),
     ),
     Fault(
         NODE + "log/log_flusher.py",
@@ -93,14 +93,14 @@ FAULTS: Final = (
         of("test_ways_refused.py", "test_ways_back.py"),
     ),
     Fault(
-        NODE + "driver/hand_back.py",
+        NODE + "driver/rollback.py",
         "            if not report.same:",
         "            if report.different:",
-        "keys that could not be read pass the audit of a hand-back (Z2K-2014)",
+        "keys that could not be read pass the audit of a rollback (Z2K-2014)",
         of("test_ways_refused.py", "test_ways_back.py"),
     ),
     Fault(
-        NODE + "driver/hand_back.py",
+        NODE + "driver/rollback.py",
         "        await retire_log(d, msgspec.json.encode(left).decode())\n",
         "",
         "the claim is deleted and the log can still be used",
@@ -108,7 +108,7 @@ FAULTS: Final = (
     ),
     Fault(
         NODE + "driver/claiming.py",
-        '            return recognise(await self.d.claim_watch.seen(), claim), "its answer',
+        '            return recognise(await self.d.claim_watch.observed(), claim), "its answer',
         '            return False, "its answer',
         "a claim whose answer was lost counts as refused (K-01)",
         of("test_zookeeper_trouble.py", "test_displacing.py"),
@@ -128,11 +128,11 @@ FAULTS: Final = (
         of("test_mirror_refused.py"),
     ),
     Fault(
-        NODE + "tools/release.py",
-        "    if seen.controller is not None and seen.controller_owner:",
+        NODE + "tools/without_controllers.py",
+        "    if observed.controller is not None and observed.controller_owner:",
         "    if False:",
         "a release takes the claim away from a controller that lives",
-        of("test_release.py"),
+        of("test_without_controllers.py"),
     ),
     Fault(
         NODE + "quorum/raft_node.py",

@@ -17,9 +17,9 @@ python -m tests.mutants [--only PACKAGE] [--processes 2] [--limit-s 240] [--save
 ```
 
 The list is declarative (`tests/mutants/`): file, text, replacement, why it matters, tests. An entry whose text does not
-stand in its file exactly once is an error of the list, and `tests/unit/test_mutants.py` says so in every check. A fault
-is *killed* when its tests pass without it and one fails with it, *survived* when all pass, *unproven* when the tests
-fail without it as well or cannot be collected. The simulator's own faults are in docs/simulation.md.
+stand in its file exactly once is an error of the list, and `tests/unit/test_mutants.py` says so in every condition. A
+fault is *killed* when its tests pass without it and one fails with it, *survived* when all pass, *unproven* when the
+tests fail without it as well or cannot be collected. The simulator's own faults are in docs/simulation.md.
 
 """
 

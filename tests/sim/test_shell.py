@@ -1,4 +1,4 @@
-"""The real shell in bad weather: a short simulation for every check; `--shell` runs the long one."""
+"""The real shell in bad weather: a short simulation for every condition; `--shell` runs the long one."""
 
 from __future__ import annotations
 

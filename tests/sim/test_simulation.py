@@ -1,4 +1,4 @@
-"""The quorum in bad weather: a short simulation for every check; `make sim` runs the long one.
+"""The quorum in bad weather: a short simulation for every condition; `make sim` runs the long one.
 
 R-595-05, R-595-06, R-595-07, R-595-08, R-595-13, R-595-14. The seeds are always the same, so a check that was green
 stays green until the code changes; `make sim FIRST=...` looks further.

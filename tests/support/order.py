@@ -23,7 +23,7 @@ SECONDS: Final[Mapping[str, int]] = {
     "tests/e2e/test_versions.py": 230,
     "tests/e2e/test_families.py": 230,
     "tests/e2e/test_drop_in_stock.py": 225,
-    "tests/e2e/test_hand_back.py": 210,
+    "tests/e2e/test_rollback.py": 210,
     "tests/e2e/test_zookeeper_trouble.py": 200,
     "tests/e2e/test_crashes.py": 175,
     "tests/e2e/test_broker_passwords.py": 165,

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from api.commands.output import start_logging
-from migrator.driver.tell import LEADER_AND_ISR, VERSIONS, Kind, Order
+from migrator.driver.update_requests import LEADER_AND_ISR, VERSIONS, BrokerUpdate, UpdateKind
 from migrator.findings.zookeeper import ZOOKEEPER_LOST
 from migrator.node.config.properties import read_config
 from migrator.node.process.controller import run_controller
@@ -57,13 +57,13 @@ async def take_plan(effect: str) -> None:
         await asyncio.sleep(0.005)
 
 
-def drop(orders: list[Order]) -> list[Order]:
+def drop(orders: list[BrokerUpdate]) -> list[BrokerUpdate]:
     left_out = SPOIL.get("drop")
     return [_without(order, left_out) if left_out else order for order in orders]
 
 
-def _without(order: Order, left_out: dict[str, Any]) -> Order:
-    if order.api_key != LEADER_AND_ISR or order.kind is not Kind.FULL:
+def _without(order: BrokerUpdate, left_out: dict[str, Any]) -> BrokerUpdate:
+    if order.api_key != LEADER_AND_ISR or order.kind is not UpdateKind.FULL:
         return order
     request = decode(LeaderAndIsrRequest, VERSIONS[LEADER_AND_ISR], order.body)
     topics = [
@@ -121,5 +121,5 @@ if __name__ == "__main__":
     start_logging()
     if "lose_answer" in SPOIL:
         lose_the_answer_of_the_claim(Path(SPOIL["lose_answer"]))
-    hooks = Hooks(before=stall, full_orders=drop, answer_fetch=spoil_fetch)
+    hooks = Hooks(before=stall, full_updates=drop, answer_fetch=spoil_fetch)
     sys.exit(run_controller(read_config(Path(sys.argv[2])), hooks))

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from migrator.driver.tell import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
+from migrator.driver.update_requests import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from migrator.lab.servers.ports import HOST
 from migrator.wire.frames import RequestHeader, decode_request_body, encode_response, read_request_header
 from migrator.wire.messages.brokers import (
@@ -72,7 +72,7 @@ METADATA_VERSIONS: Final = (21, 21)
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ReceivedRequest:
     """One request of a controller. answered: wall clock."""
 
     api_key: int
@@ -93,7 +93,7 @@ class StandInBroker:
 
     def __init__(self, broker: int, tree: SeededTree) -> None:
         self.broker = broker
-        self.told: list[Order] = []
+        self.told: list[ReceivedRequest] = []
         self.fenced_again = 0
         """How often the controller fenced it after it was in service."""
         self.unfenced = asyncio.Event()
@@ -182,7 +182,7 @@ class StandInBroker:
                 writer.write(self._answer_to(header))
                 await writer.drain()
                 if header.api_key in ORDERS:
-                    self.told.append(Order(header.api_key, time.time(), frame))
+                    self.told.append(ReceivedRequest(header.api_key, time.time(), frame))
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # the controller, or the benchmark, is done
         finally:

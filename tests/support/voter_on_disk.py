@@ -98,7 +98,7 @@ class VoterOnDisk:
             on_lead=self.led.append,
             on_lost=lambda epoch: None,
             on_refused=self.fatal.append,
-            on_handed_back=lambda text: None,
+            on_retired=lambda text: None,
         )
         self.raft.state_machine = self.controller
 

@@ -43,7 +43,7 @@ Tree = dict[str, Any]
 
 
 def whole_tree(session: ZkSession) -> Tree:
-    found = dict(_told(session))
+    found = dict(_updated(session))
     for path in sorted(found, key=len, reverse=True):  # what is below comes first
         says_nothing = re.match("/config/(users|clients|ips)/", path) and found[path] in ("", EMPTY)
         if says_nothing and not any(other.startswith(f"{path}/") for other in found):
@@ -78,7 +78,7 @@ def _counts(path: str) -> bool:
     return not is_a_process and path not in OF_NO_INTEREST and path not in NOTIFICATIONS
 
 
-def _told(session: ZkSession) -> Iterator[tuple[str, Any]]:
+def _updated(session: ZkSession) -> Iterator[tuple[str, Any]]:
     below = ["/" + name for name in session.children("/") or []]
     while below:
         wanted = [path for path in below if _counts(path)]

@@ -23,8 +23,8 @@ class Phase(StrEnum):
     SYNCING = "about to bring ZooKeeper up to the log"
     TELLING = "about to tell the brokers"
     DUAL_WRITE = "dual-write"
-    HANDING_BACK = "handing back, both sides compared"
-    LEAVING = "handing back, the log retired"
+    ROLLING_BACK = "rolling back, both sides compared"
+    LEAVING = "rolling back, the log retired"
 
 
 EFFECTS: Final = {
@@ -34,8 +34,8 @@ EFFECTS: Final = {
     Phase.COMMITTED: "settle",
     Phase.SYNCING: "reconcile",
     Phase.TELLING: "tell",
-    Phase.HANDING_BACK: "mark handed back",
-    Phase.LEAVING: "hand back",
+    Phase.ROLLING_BACK: "mark rolled back",
+    Phase.LEAVING: "roll back",
 }
 """Names of `migrator.node.quorum.hooks.EFFECTS`."""
 
@@ -73,12 +73,12 @@ _SHORT: Final = {
     Phase.SYNCING: CATCHES_UP,
     Phase.TELLING: CATCHES_UP,
     Phase.DUAL_WRITE: CATCHES_UP,
-    Phase.HANDING_BACK: RETIRES,
+    Phase.ROLLING_BACK: RETIRES,
     Phase.LEAVING: RETIRES,
 }
 _LONG: Final = _SHORT | {
-    Phase.COPYING: Ending(("HELD",), "Z2K-2015"),
-    Phase.AUDITING: Ending(("HELD",), "Z2K-2015"),
+    Phase.COPYING: Ending(("ABORTED",), "Z2K-2015"),
+    Phase.AUDITING: Ending(("ABORTED",), "Z2K-2015"),
     Phase.COMMITTED: Ending(("RETIRED",), "Z2K-2052"),
     Phase.SYNCING: Ending(("RETIRED",), "Z2K-2052"),
 }
@@ -91,34 +91,34 @@ _BY_TROUBLE: Final = {
     Trouble.EXPIRED: {
         Phase.WAITING: Ending(("WAIT_BROKERS",)),
         Phase.CLAIMING: EITHER,
-        Phase.COPYING: Ending(("HELD",), "Z2K-2051"),
-        Phase.AUDITING: Ending(("HELD",), "Z2K-2051"),
+        Phase.COPYING: Ending(("ABORTED",), "Z2K-2051"),
+        Phase.AUDITING: Ending(("ABORTED",), "Z2K-2051"),
         Phase.COMMITTED: Ending(("RETIRED",), "Z2K-2051"),
         Phase.SYNCING: GOES_ON,
         Phase.TELLING: GOES_ON,
         Phase.DUAL_WRITE: GOES_ON,
-        Phase.HANDING_BACK: RETIRES,
+        Phase.ROLLING_BACK: RETIRES,
         Phase.LEAVING: RETIRES,
     },
     Trouble.OUTAGE: _LONG,
     Trouble.READ_ONLY: _LONG,
     Trouble.NOT_READABLE: {
         Phase.WAITING: Ending(("WAIT_BROKERS",), "Z2K-2004"),
-        Phase.CLAIMING: Ending(("HELD",), "Z2K-2004"),
-        Phase.COPYING: Ending(("HELD",), "Z2K-2004"),
-        Phase.AUDITING: Ending(("HELD",), "Z2K-2004"),
+        Phase.CLAIMING: Ending(("ABORTED",), "Z2K-2004"),
+        Phase.COPYING: Ending(("ABORTED",), "Z2K-2004"),
+        Phase.AUDITING: Ending(("ABORTED",), "Z2K-2004"),
         Phase.COMMITTED: Ending(("RETIRED",), "Z2K-2052"),
         Phase.SYNCING: Ending(("RETIRED",), "Z2K-2052"),
         Phase.TELLING: GOES_ON,
         Phase.DUAL_WRITE: Ending(("DUAL_WRITE",), "Z2K-2004"),
-        Phase.HANDING_BACK: RETIRES,
+        Phase.ROLLING_BACK: RETIRES,
         Phase.LEAVING: RETIRES,
     },
     Trouble.NOT_WRITABLE: {
         Phase.WAITING: Ending(("WAIT_BROKERS",), "Z2K-1045"),
         **dict.fromkeys(list(Phase)[1:7], GOES_ON),
         Phase.DUAL_WRITE: Ending(("DUAL_WRITE",), "Z2K-2050"),
-        Phase.HANDING_BACK: RETIRES,
+        Phase.ROLLING_BACK: RETIRES,
         Phase.LEAVING: RETIRES,
     },
 }

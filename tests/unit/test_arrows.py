@@ -49,7 +49,7 @@ ZK_SHELLS: Final = frozenset(
 """The modules of `migrator/zk` that open something or wait; the others are values."""
 
 EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
-    ("node", "audit"): "the copy is audited before the commit; a hand-back and a release compare both sides, here",
+    ("node", "audit"): "the copy is audited before the commit; a rollback and a release compare both sides, here",
 }
 """Arrows between packages that the picture does not have, each with its reason."""
 
@@ -65,7 +65,7 @@ FORBIDDEN_IN_CORES: Final = frozenset(
     {
         "asyncio", "concurrent", "confluent_kafka", "datetime", "fastapi", "fcntl", "httpx", "importlib", "kazoo",
         "logging", "multiprocessing", "os", "pathlib", "pyspark", "random", "requests", "secrets", "select",
-        "selectors", "shutil", "signal", "socket", "sqlalchemy", "ssl", "structlog", "subprocess", "sys", "tempfile",
+        "selectors", "shutil", "trigger", "socket", "sqlalchemy", "ssl", "structlog", "subprocess", "sys", "tempfile",
         "threading", "time", "urllib", "uuid", "uvicorn",
     }
 )  # fmt: skip
@@ -131,7 +131,7 @@ def _of(path: Path) -> Iterator[Import]:
 
 
 def package_of(module: str) -> str:
-    """`migrator.driver.tell` lies in `driver`, `api.cli` in `api`."""
+    """`migrator.driver.update_requests` lies in `driver`, `api.cli` in `api`."""
     parts = module.split(".")
     if parts[0] != "migrator":
         return parts[0]

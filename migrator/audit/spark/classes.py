@@ -2,7 +2,7 @@
 
 In:   the user's cache directory, the Java and the PySpark that are installed.
 Out:  the options of a JVM that uses the archive; none where there is none.
-Elsewhere: what is run once to make it (spark_training.py), the same for Kafka's own processes (lab/classes.py).
+Elsewhere: what is run once to make it (training.py), the same for Kafka's own processes (lab/classes.py).
 Source: JEP 350 (dynamic class-data archives).
 It is only ever a matter of speed: without it, or with one that does not fit, an audit takes some seconds longer.
 """

@@ -1,9 +1,9 @@
 """Fold and judge the rows of both sides in Spark, in one stage.
 
-In:   a DataFrame of rows (`INPUT_SCHEMA`) with the subjects together (spark_fold.py).
+In:   a DataFrame of rows (`INPUT_SCHEMA`) with the subjects together (fold.py).
 Out:  `judged`: every key that is not equal, one row per difference; the equal ones as numbers, of subjects without any
       difference as one number for each task (no subject), else for each subject; and how many rows each task took.
-Elsewhere: what becomes of a subject (subjects.py), the rules (compare.py), which looks there are (spark_job.py).
+Elsewhere: what becomes of a subject (subjects.py), the rules (compare.py), which looks there are (job.py).
 """
 
 from __future__ import annotations

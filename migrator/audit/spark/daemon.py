@@ -2,7 +2,7 @@
 
 In:   the arguments of `pyspark.daemon`.
 Out:  the same daemon. Workers of its kind share what was imported, and begin to work at once.
-Elsewhere: who names it (spark_session.py).
+Elsewhere: who names it (session.py).
 Cycle collection is off: rows are plain values without cycles, and it took a quarter of a worker's time.
 """
 

@@ -8,7 +8,7 @@ Out:  a `Report`; in the directory, for each look, Parquet files of what was rea
     look-1/judged         every key that is not equal, with its differences, and counts of the equal ones
     look-2 and later      the same for the subjects that differed before (no records when the log did not move)
 
-Elsewhere: reading (spark_sources.py), bringing together (spark_fold.py), judging (spark_compare.py).
+Elsewhere: reading (sources.py), bringing together (fold.py), judging (compare.py).
 A look is two passes: both sides into `inputs`, and `inputs` shuffled by subject into `judged`. Counts come by
 observation. Every row that was written has to be read again and judged, or the look says nothing (Z2K-2201): lost
 files, or a directory that the executors do not share, would pass for two sides without anything.
@@ -35,6 +35,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from migrator.audit.compare import DIFFERENCES_SHOWN, LOOKS_MAX, NOT_A_COPY, Outcome, Report, Rules, no_counts, rounded
+from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.identity import follows_the_log, refuse_foreign_log
 from migrator.audit.kept_reading import kept_facts
 from migrator.audit.live_log import LiveLog, fetch_into
@@ -44,7 +45,6 @@ from migrator.audit.log_states import Window
 from migrator.audit.passwords import EncoderSecrets, Secrets
 from migrator.audit.quick import SETTLE_S
 from migrator.audit.rows import WHOLE_SIDE
-from migrator.audit.seal import Seal
 from migrator.audit.spark.compare import (
     IDENTITY,
     JUDGED_SCHEMA,
@@ -154,8 +154,8 @@ def _prepared(request: SparkRequest, out: Path | None) -> Iterator[_Work]:
         with ZkSession(request.zookeeper) as session:
             tree, names = describe_tree(session, request.zookeeper), topic_names(session)
         refuse_foreign_log(tree, request.kraft)
-        seal = kept_facts(request.rules.read).seal if request.rules.read else Seal()
-        log = _LogInput(request.kraft, scratch, seal, tree["cluster_id"])
+        fingerprints = kept_facts(request.rules.read).fingerprints if request.rules.read else SecretFingerprints()
+        log = _LogInput(request.kraft, scratch, fingerprints, tree["cluster_id"])
         log.look()
         clock.lap("plan")
         yield _Work(directory, scratch, clock, tree, names, log)
@@ -167,7 +167,9 @@ def _audited(spark: SparkSession, request: SparkRequest, work: _Work) -> Report:
     rules = request.rules
     kept = Kept(work.tree, {}, rules.producer_id_margin, rules.copied_zxid, rules.read, tasks)
     offsets = _Offsets(request.zookeeper, log) if follows_the_log(work.tree, rules) else None
-    reading = ZkReading.shared(request.zookeeper, log.seal, min(cores, READERS_MAX), Secrets.of(request.passwords))
+    reading = ZkReading.shared(
+        request.zookeeper, log.fingerprints, min(cores, READERS_MAX), Secrets.of(request.passwords)
+    )
     audit = _Audit(spark, work.directory, kept, work.clock)
     audit.look_at_all(reading, work.names, log, offsets)
     while audit.wants_another_look():
@@ -452,8 +454,8 @@ def _refuse_unread(told: DataFrame) -> None:
 class _LogInput:
     """The log as files: a directory as it is, or a live quorum's log as far as it was fetched."""
 
-    def __init__(self, kraft: str, scratch: Path, seal: Seal, cluster_id: str | None) -> None:
-        self.seal = seal
+    def __init__(self, kraft: str, scratch: Path, fingerprints: SecretFingerprints, cluster_id: str | None) -> None:
+        self.fingerprints = fingerprints
         self.plan = LogPlan([], -1, -1, 0)
         self.moved = False
         self._live: LiveLog | None = None

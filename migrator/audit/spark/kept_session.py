@@ -1,8 +1,8 @@
-"""A Spark session that serves one audit after the other, in place of one for each (spark_session.py).
+"""A Spark session that serves one audit after the other, in place of one for each (session.py).
 
 In:   a directory for everything that Spark writes for itself.
 Out:  `KeptSession`, which is called like `spark_session`, and does not stop what it started.
-Elsewhere: the process that has it (warm_process.py), what an audit does in it (spark_job.py).
+Elsewhere: the process that has it (warm_process.py), what an audit does in it (job.py).
 Rule: what one audit left behind is deleted before the next one begins: nothing would need it, and it would add up.
 """
 

@@ -2,7 +2,7 @@
 
 In:   a Spark master, and a directory that may be deleted afterwards.
 Out:  a session, which is stopped in every case.
-Elsewhere: what runs in it (spark_job.py), one that serves many audits (kept_session.py).
+Elsewhere: what runs in it (job.py), one that serves many audits (kept_session.py).
 Facts that this module is made of: workers take PYSPARK_PYTHON, not this interpreter, unless told; the JVM writes to
 the standard output that it inherits, which belongs to `--json`; a JVM, once launched, lives as long as this process
 and serves every later session, so the memory of the first is the memory of all.

@@ -2,7 +2,7 @@
 
 In:   which part of ZooKeeper, or which split of the metadata log, each task reads.
 Out:  Arrow batches of `INPUT_SCHEMA`; nothing goes to the driver.
-Elsewhere: what a row says (zk_source.py, log_fold.py), what is done with the rows (spark_fold.py, spark_compare.py).
+Elsewhere: what a row says (zk_source.py, log_fold.py), what is done with the rows (fold.py, compare.py).
 Rules: a task that cannot read gives one row that says so, and ends: its part is not half right. The last row of a task
 says how many parts and rows it has read, so that a lost task, or a lost file, is noticed. A task asks the ensemble for
 its share of what one considerate reader may ask for, since they run side by side.
@@ -20,6 +20,7 @@ from typing import Final, assert_never
 import msgspec
 import pyarrow as pa
 
+from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.log_fold import RecordRow, record_rows, unreadable_records
 from migrator.audit.log_plan import LogSplit, read_split
 from migrator.audit.normalise import BROKER_CONFIGS, TOPIC_CONFIGS
@@ -31,7 +32,6 @@ from migrator.audit.rows import (
     facts_text,
     not_read,
 )
-from migrator.audit.seal import Seal
 from migrator.audit.zk_source import (
     Session,
     config_names,
@@ -88,12 +88,12 @@ Rows = Callable[[Session, ReadLimits, PasswordReader | None], Iterator[SideRow]]
 # --- rows as Arrow ----------------------------------------------------------------------------------------
 
 
-def zookeeper_rows(rows: Iterable[SideRow], seal: Seal) -> Iterator[InputRow]:
+def zookeeper_rows(rows: Iterable[SideRow], fingerprints: SecretFingerprints) -> Iterator[InputRow]:
     """Rows of sealed families are sealed."""
     for row in rows:
         facts = row.facts
         if facts is not None and row.family in HOLD_SECRETS:
-            facts = seal.facts(facts)
+            facts = fingerprints.facts(facts)
         text = None if facts is None else facts_text(facts)
         yield ZOOKEEPER, row.subject, row.version, 0, row.family, row.key, text, row.problem
 
@@ -151,22 +151,26 @@ class ZkReading(msgspec.Struct, frozen=True):
     passwords: Secrets | None = None
 
     @classmethod
-    def shared(cls, connect: str, seal: Seal, readers: int, passwords: Secrets | None = None) -> ZkReading:
+    def shared(
+        cls, connect: str, fingerprints: SecretFingerprints, readers: int, passwords: Secrets | None = None
+    ) -> ZkReading:
         """readers: tasks that run at the same time."""
         per_second = (CONSIDERATE.per_second or 0) // readers
-        return cls(connect, seal.key_hex, max(1, CONSIDERATE.in_flight // readers), max(1, per_second), passwords)
+        return cls(
+            connect, fingerprints.key_hex, max(1, CONSIDERATE.in_flight // readers), max(1, per_second), passwords
+        )
 
     def rows(self, what: str, rows: Rows) -> Iterator[InputRow]:
         """What `rows` reads from a session; `what` names it should that fail."""
         logging.getLogger("kazoo").setLevel(logging.CRITICAL)
-        limits, seal = ReadLimits(self.in_flight, self.per_second), Seal.from_hex(self.seal_hex)
+        limits, fingerprints = ReadLimits(self.in_flight, self.per_second), SecretFingerprints.from_hex(self.seal_hex)
         encoder = None if self.passwords is None else PasswordReader(self.passwords)
         try:
             with ZkSession(self.connect) as session:
                 session.sync()
-                yield from zookeeper_rows(rows(session, limits, encoder), seal)
+                yield from zookeeper_rows(rows(session, limits, encoder), fingerprints)
         except FindingError as error:
-            yield from zookeeper_rows([not_read(what, str(error))], seal)
+            yield from zookeeper_rows([not_read(what, str(error))], fingerprints)
 
 
 def _rows_of_part(
@@ -222,13 +226,13 @@ class PartReader:
 
     def _rows(self, part: ZkPart | LogSplit) -> Iterator[InputRow]:
         if isinstance(part, LogSplit):
-            return _rows_of_split(part, Seal.from_hex(self._reading.seal_hex))
+            return _rows_of_split(part, SecretFingerprints.from_hex(self._reading.seal_hex))
         return self._reading.rows(str(part), partial(_rows_of_part, part))
 
 
-def _rows_of_split(split: LogSplit, seal: Seal) -> Iterator[InputRow]:
+def _rows_of_split(split: LogSplit, fingerprints: SecretFingerprints) -> Iterator[InputRow]:
     try:
-        yield from log_rows(record_rows(read_split(split), seal, split.snapshot_offset))
+        yield from log_rows(record_rows(read_split(split), fingerprints, split.snapshot_offset))
     except FindingError as error:
         yield from log_rows([unreadable_records(error)])
 

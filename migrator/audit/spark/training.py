@@ -1,4 +1,4 @@
-"""Make the archive of classes (spark_classes.py), once: `python -m migrator.audit.spark.training`.
+"""Make the archive of classes (classes.py), once: `python -m migrator.audit.spark.training`.
 
 In:   nothing.
 Out:  the archive in the user's cache directory, unless it is there; one line where it cannot be made.
@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.normalise import TOPICS
 from migrator.audit.rows import SideRow, topic_subject
-from migrator.audit.seal import Seal
 from migrator.audit.spark import session as spark_session
 from migrator.audit.spark.classes import archive_path, making_archive
 from migrator.audit.spark.job import rehearse_a_look
@@ -29,7 +29,7 @@ END_TIMEOUT_S = 60.0
 def sample(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """For `mapInArrow`: two topics that the log does not have."""
     rows = [SideRow(TOPICS, name, topic_subject(name), {"topic_id": name}) for name in ("a", "b")]
-    yield from counted_batches(zookeeper_rows(rows, Seal()), 1)
+    yield from counted_batches(zookeeper_rows(rows, SecretFingerprints()), 1)
 
 
 def train(archive: Path) -> None:

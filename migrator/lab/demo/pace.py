@@ -2,7 +2,7 @@
 
 In:   latencies before the takeover and during a stretch; how late this machine woke a sleeping thread meanwhile.
 Out:  `why_stalled` (a problem), `why_slow` (a note; never a problem).
-Elsewhere: the figures of clients (traffic_figures.py), what makes a demo red (demo_report.py).
+Elsewhere: the figures of clients (figures.py), what makes a demo red (report.py).
 A slow machine makes every figure larger and loses nothing, so no acknowledgement is judged by milliseconds alone.
 """
 

@@ -2,7 +2,7 @@
 
 In:   words; a function that tells the live counters.
 Out:  lines on standard output, each with the time since the beginning.
-Elsewhere: what is said (demo.py, demo_report.py).
+Elsewhere: what is said (demo.py, report.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def no_counters() -> str:
     return ""
 
 
-class Voice:
+class ProgressReporter:
     """Use it in a `with` block: a thread keeps the last line of a terminal alive.
 
     counters: what to show beside every wait, "" for nothing.

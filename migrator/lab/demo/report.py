@@ -31,7 +31,7 @@ CONFIRMATION: Final = "confirmation"
 ONE_CONTROLLER: Final = "fail-over of the controller: the quorum has one voter (`--controllers 3` has three)"
 LIMITS: Final = (
     "listeners with TLS or SASL: here all are PLAINTEXT; an authorizer, ACLs, quotas, SCRAM users, tokens: none here",
-    "brokers in KRaft mode, hand-over to stock controllers, finalize: not in this release",
+    "brokers in KRaft mode, replacement by stock controllers, finalize: not in this release",
     "clocks, disks and networks of more than one machine: everything ran on loopback",
 )
 
@@ -70,8 +70,10 @@ class FailOver(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class HandBack(msgspec.Struct, frozen=True):
-    """seconds: from the wish until a ZooKeeper-mode broker was controller. brokers_restarted by it: 0, or a defect."""
+class Rollback(msgspec.Struct, frozen=True):
+    """seconds: from the operation until a ZooKeeper-mode broker was controller. brokers_restarted by it: 0, or a
+    defect.
+    """
 
     seconds: float
     without_controller_s: float
@@ -118,7 +120,7 @@ class DemoReport(msgspec.Struct):
     dual_write: DualWrite
     brokers_stopped: list[Stopped]
     fail_overs: list[FailOver]
-    hand_back: HandBack
+    rollback: Rollback
     undo: dict[str, dict[str, Any]]
     not_verified: list[str]
 
@@ -148,14 +150,14 @@ def problems(report: DemoReport, *, acknowledged_least: int) -> list[str]:
     """Everything that is not as it must be; empty when the demo has shown what it promises."""
     found = [f"outside reader: {name}: {', '.join(first)}" for name, first in report.outside_reader.bad.items()]
     judged = [each for each in report.audits if not _not_waited_for(each)]
-    found += [f"audit {each['id']} ({each['purpose']}) is not green" for each in judged if not each["green"]]
+    found += [f"audit {each['id']} ({each['purpose']}) did not pass" for each in judged if not each["passed"]]
     if report.traffic.acknowledged < acknowledged_least:
         found.append(f"{report.traffic.acknowledged} of {acknowledged_least} records were acknowledged")
     if report.traffic.lost:
         found.append(f"{report.traffic.lost} records were given up by the producers")
     found += [stalled for each in report.stretches if (stalled := why_stalled(report.pace, each)) is not None]
-    if report.hand_back.brokers_restarted:
-        found.append(f"{report.hand_back.brokers_restarted} brokers were restarted by the hand-back")
+    if report.rollback.brokers_restarted:
+        found.append(f"{report.rollback.brokers_restarted} brokers were restarted by the rollback")
     return [*found, *_audits_left_out(report.audits)]
 
 

@@ -1,9 +1,9 @@
 """`zk2kraft demo`: a real cluster with clients at work goes to dual-write under our controller, and goes back.
 
 In:   `Options`.
-Out:  the story on standard output, a report as JSON; 0 when all evidence is green.
-Elsewhere: each part (cluster.py, traffic_control.py, service.py, demo_changes.py, traffic_proof.py), what counts as
-green (demo_report.py).
+Out:  the story on standard output, a report as JSON; 0 when all evidence passed.
+Elsewhere: each part (cluster.py, control.py, service.py, changes.py, proof.py), what counts as
+passed (report.py).
 Every step goes through the service's REST API. The demo itself is the operator: it restarts brokers one at a time.
 """
 
@@ -29,7 +29,7 @@ from migrator.lab.classes import prepared
 from migrator.lab.cluster import Cluster
 from migrator.lab.demo.changes import RECREATED_MARK, Change, Changes
 from migrator.lab.demo.pace import Moments, WakeUps, measure
-from migrator.lab.demo.progress import Voice
+from migrator.lab.demo.progress import ProgressReporter
 from migrator.lab.demo.report import (
     LIMITS,
     ONE_CONTROLLER,
@@ -37,7 +37,7 @@ from migrator.lab.demo.report import (
     DemoReport,
     DualWrite,
     FailOver,
-    HandBack,
+    Rollback,
     Stopped,
     Window,
     family_table,
@@ -98,19 +98,19 @@ class Options:
 
 
 def run_demo(options: Options) -> int:
-    """Returns 0 when everything was green, 1 when something was not. Raises Z2K-6017, Z2K-6018 and what stopped it."""
+    """Returns 0 when everything was passed, 1 when something was not. Raises Z2K-6017, Z2K-6018 and what stopped it."""
     _check(options)
     _clean(options.directory)
     artifacts = prepared()
     with ExitStack() as stack:
-        voice = stack.enter_context(Voice())
-        laboratory = stack.enter_context(Laboratory(options.directory / "lab", artifacts, say=voice.waiting))
+        progress = stack.enter_context(ProgressReporter())
+        laboratory = stack.enter_context(Laboratory(options.directory / "lab", artifacts, say=progress.waiting))
         wake_ups = stack.enter_context(WakeUps())
-        report = _Demo(laboratory, options, voice, artifacts, wake_ups).run()
+        report = _Demo(laboratory, options, progress, artifacts, wake_ups).run()
         text = msgspec.json.format(msgspec.json.encode(report), indent=1)
         for file in filter(None, (options.directory / REPORT, options.report)):
             file.write_bytes(text + b"\n")
-        _tell_end(voice, report, options)
+        _tell_end(progress, report, options)
     if report.ok and not options.keep:
         shutil.rmtree(options.directory / "lab")
     return 0 if report.ok else 1
@@ -140,11 +140,16 @@ class _Demo:
     """One run: what it needs, and what it has collected so far."""
 
     def __init__(
-        self, laboratory: Laboratory, options: Options, voice: Voice, artifacts: Artifacts, wake_ups: WakeUps
+        self,
+        laboratory: Laboratory,
+        options: Options,
+        progress: ProgressReporter,
+        artifacts: Artifacts,
+        wake_ups: WakeUps,
     ) -> None:
         self.laboratory = laboratory
         self.options = options
-        self.voice = voice
+        self.progress = progress
         self.artifacts = artifacts
         self.wake_ups = wake_ups
         self.cluster = Cluster(laboratory, brokers=options.brokers)
@@ -182,16 +187,16 @@ class _Demo:
         last_audit = self._audit()
         self.traffic.wait_acknowledged(self.options.acknowledged_least, TRAFFIC_DEADLINE_S)
         self.undo["DUAL_WRITE"] = self._view()["undo"]
-        hand_back = self._hand_back()
+        rollback = self._rollback()
         self.undo["ROLLED_BACK"] = self._view()["undo"]
-        return self._report(hand_back, self._read_from_outside(), last_audit)
+        return self._report(rollback, self._read_from_outside(), last_audit)
 
     # --- the cluster and its clients -----------------------------------------------------------------------
 
     def _open_the_page(self) -> None:
         self.service.on_row = self._tell_row
         self.service.start()
-        self.voice.plain(f"page  {self.service.page}")
+        self.progress.plain(f"page  {self.service.page}")
         if self.options.browser and sys.stdout.isatty():
             with suppress(webbrowser.Error):
                 webbrowser.open(self.service.page)
@@ -200,7 +205,7 @@ class _Demo:
         options = self.options
         self.cluster.start()
         self.cluster.create_topics(self.topics, partitions=options.partitions)
-        self.voice.say(
+        self.progress.say(
             "cluster",
             f"{options.brokers} brokers of Kafka {self.artifacts.version} in ZooKeeper mode, {options.topics} topics "
             f"x {options.partitions} partitions",
@@ -208,14 +213,14 @@ class _Demo:
         self.watcher, self.sights = start_watcher(self.laboratory, self.cluster.zookeeper_connect)
         self.traffic.start(self.topics)
         self.traffic.wait_flowing()
-        self.voice.counters = self._counters
-        self.voice.say("traffic", "idempotent and transactional producers on every partition, two consumer groups")
-        controllers = our_quorum(self.cluster, options.controllers, {"zk2kraft.gates": "hold"})
+        self.progress.counters = self._counters
+        self.progress.say("traffic", "idempotent and transactional producers on every partition, two consumer groups")
+        controllers = our_quorum(self.cluster, options.controllers, {"zk2kraft.gates": "pause"})
         for each in controllers:
             each.prepare()
         self.migration = self.service.create(NAME, self.cluster, controllers)
         if self.options.browser and sys.stdout.isatty():
-            self.voice.plain(f"page  {self.service.url}/migrations/{self.migration}")
+            self.progress.plain(f"page  {self.service.url}/migrations/{self.migration}")
         return controllers[0]
 
     def _join(self, controller: OurController) -> None:
@@ -224,7 +229,7 @@ class _Demo:
         for broker in self.cluster.brokers:
             took = broker.restart_as(broker.spec.as_migrating(controller.voters))
             self.cluster.wait_isr_whole(self.topics)
-            self.voice.say("broker", f"{broker.broker_id} restarted with the migration settings in {took:.1f} s")
+            self.progress.say("broker", f"{broker.broker_id} restarted with the migration settings in {took:.1f} s")
             self._view()
         self.service.wait_phase(self.migration, "READY")
 
@@ -232,13 +237,13 @@ class _Demo:
         broker = self.cluster.brokers[number]
         before = self.traffic.status.acknowledged
         broker.stop()
-        self.voice.say("broker", f"{broker.broker_id} stopped for {self.options.broker_away_s:.0f} s")
+        self.progress.say("broker", f"{broker.broker_id} stopped for {self.options.broker_away_s:.0f} s")
         self._pause(self.options.broker_away_s, f"broker {broker.broker_id} is away")
         meanwhile = self.traffic.status.acknowledged - before
         broker.start()
         whole = broker.wait_ready() + self.cluster.wait_isr_whole(self._present_topics())
         self.stopped.append(Stopped(broker.broker_id, self.options.broker_away_s, round(whole, 2), meanwhile))
-        self.voice.say(
+        self.progress.say(
             "broker", f"{broker.broker_id} back, all in sync after {whole:.1f} s; {meanwhile:,} acknowledged meanwhile"
         )
 
@@ -259,18 +264,18 @@ class _Demo:
         self.service.wait_view(self.migration, why_not, deadline_s=FAIL_OVER_DEADLINE_S)
         took = round(time.monotonic() - began, 2)
         self.fail_overs.append(FailOver(active["node_id"], successor[-1], took))
-        self.voice.say("controller", f"{active['node_id']} killed; {successor[-1]} rules after {took} s")
+        self.progress.say("controller", f"{active['node_id']} killed; {successor[-1]} rules after {took} s")
         self._pause(AFTER_KILL_S, "the killed controller is started again")
 
     def _present_topics(self) -> list[str]:
         return [topic for topic in self.topics if topic != self.changes.deleted]
 
     def _pause(self, seconds: float, why: str) -> None:
-        ends = self.voice.seconds + seconds
+        ends = self.progress.seconds + seconds
 
         def why_not() -> str | None:
             self._view()
-            return why if self.voice.seconds < ends else None
+            return why if self.progress.seconds < ends else None
 
         self.laboratory.wait(why_not, name="clock", deadline_s=seconds + 30, poll_every_s=0.5)
 
@@ -285,15 +290,17 @@ class _Demo:
         if self.options.step:
             self._tell_how(word, to)
         else:
-            self.service.wish(self.migration, word, to, reason)
+            self.service.operation(self.migration, word, to, reason)
         seen = self._view()["version"]
 
         def why_not(view: dict[str, Any]) -> str | None:
             if view["phase"] == end:
                 return None
-            wish = next(iter(view["wishes"]), None)
-            if wish is not None and wish["state"] == "refused" and not self.options.step:
-                raise DEMO_STOPPED.error(phase=view["phase"], reason=f"{wish['wish']} was refused: {wish['answer']}")
+            operation = next(iter(view["operations"]), None)
+            if operation is not None and operation["state"] == "refused" and not self.options.step:
+                raise DEMO_STOPPED.error(
+                    phase=view["phase"], reason=f"{operation['operation']} was refused: {operation['answer']}"
+                )
             if (
                 view["version"] != seen
                 and view["phase"] in ("READY", "ROLLED_BACK", "ABORTING")
@@ -310,7 +317,7 @@ class _Demo:
         step = f"{url}/api/v1/migrations/{number}/{word}"
         token = self.service.token_file
         body = json.dumps({"to": to, "who": "me"})
-        self.voice.plain(
+        self.progress.plain(
             f"\n  the gate to {to} is open. Look at {url}/migrations/{number}, then in a second terminal:\n"
             f"    export ZK2KRAFT_TOKEN_FILE={token}\n"
             f"    zk2kraft {word} --url {url} --migration {number}{' --to ' + to if word == 'advance' else ''}\n"
@@ -319,29 +326,29 @@ class _Demo:
         )
 
     def _rehearsed(self) -> None:
-        """The service rehearses by itself in READY; the gate opens when the rehearsal was audited and is green."""
+        """The service rehearses by itself in READY; the gate opens when the rehearsal was audited and is passed."""
         view = self.service.wait_gate(self.migration, "TAKEOVER")
         audit = next(each for each in view["audits"] if each["purpose"] == "rehearsal")
         equal = sum(family["equal"] for family in audit["families"])
         expected = sum(family["expected"] for family in audit["families"])
-        self.voice.say(
+        self.progress.say(
             "rehearsal",
             f"copied and compared by {audit['engine']}: {equal:,} keys equal, {expected} different as expected",
         )
         if audit["engine"] != ENGINE:
             self.service.wait_view(self.migration, unconfirmed, deadline_s=INSPECTION_DEADLINE_S)
-            self.voice.say("rehearsal", f"confirmed by {ENGINE}")
+            self.progress.say("rehearsal", f"confirmed by {ENGINE}")
 
     def _wait_until_calm(self) -> None:
         """Brokers that were restarted a moment ago are slow to acknowledge, and nobody begins a takeover then. Where a
         machine is never calm, it is not waited for.
         """
-        ends = self.voice.seconds + CALM_WITHIN_S
+        ends = self.progress.seconds + CALM_WITHIN_S
 
         def why_not() -> str | None:
             self._view()
             p99_ms = self.traffic.status.latency.p99_ms
-            if self.voice.seconds >= ends or (p99_ms is not None and p99_ms <= CALM_MS):
+            if self.progress.seconds >= ends or (p99_ms is not None and p99_ms <= CALM_MS):
                 return None
             return f"acknowledgements take up to {p99_ms} ms since the restarts"
 
@@ -351,28 +358,28 @@ class _Demo:
     def _tell_window(self) -> None:
         window = self._window()
         slowest = window.acknowledgement.max_ms
-        self.voice.say(
+        self.progress.say(
             "window", f"no controller for {window.driver_ms / 1000:.2f} s; slowest acknowledgement {slowest} ms"
         )
         undo = self._view()["undo"]
-        self.voice.say(
+        self.progress.say(
             "undo from here", f"{undo['command']}: {undo['does']}; without controller: {undo['without_controller']}"
         )
 
     def _audit(self) -> dict[str, Any]:
         audit = self.service.audit(self.migration, ENGINE)
         compared = sum(family["compared"] for family in audit["families"])
-        verdict = "both sides say the same" if audit["green"] else f"NOT GREEN {audit['problem']}"
-        self.voice.say("audit", f"by {audit['engine']}: {compared:,} keys, {verdict}")
+        verdict = "both sides say the same" if audit["passed"] else f"NOT PASSED {audit['problem']}"
+        self.progress.say("audit", f"by {audit['engine']}: {compared:,} keys, {verdict}")
         return audit
 
     def _note(self, change: Change) -> None:
         self.changed.append(change)
         self._view()
         lag = change.in_zookeeper_s * 1000
-        self.voice.say("change", f"{change.what} in {change.acknowledged_s:.2f} s, in ZooKeeper {lag:.0f} ms later")
+        self.progress.say("change", f"{change.what} in {change.acknowledged_s:.2f} s, in ZooKeeper {lag:.0f} ms later")
 
-    def _hand_back(self) -> HandBack:
+    def _rollback(self) -> Rollback:
         pids = [broker.process.pid for broker in self.cluster.brokers]
         self.service.wait_gate(self.migration, "ROLLING_BACK")
         self._go_on("ROLLING_BACK", "the demo goes back", through="ROLLED_BACK", word="rollback")
@@ -384,9 +391,9 @@ class _Demo:
         if reign is None:
             raise DEMO_STOPPED.error(phase="ROLLED_BACK", reason="no broker was seen as controller")
         restarted = sum(broker.process.pid != pid for broker, pid in zip(self.cluster.brokers, pids, strict=True))
-        self.voice.say("handed back", f"broker {reign.node} is controller; {restarted} brokers were restarted")
+        self.progress.say("rolled back", f"broker {reign.node} is controller; {restarted} brokers were restarted")
         absent = longest_absence_s(known, start=began)
-        return HandBack(round(reign.start - began, 3), round(absent, 3), restarted)
+        return Rollback(round(reign.start - began, 3), round(absent, 3), restarted)
 
     def _entered(self, phase: str) -> float:
         """When a phase was entered last; wall clock, for a step of the driver its own."""
@@ -402,7 +409,7 @@ class _Demo:
         return view
 
     def _tell_row(self, row: Mapping[str, Any]) -> None:
-        self.voice.say(row["to_phase"], f"{row['reason'] or row['signal']}  {self._counters()}")
+        self.progress.say(row["to_phase"], f"{row['reason'] or row['signal']}  {self._counters()}")
 
     def _counters(self) -> str:
         with suppress(FileNotFoundError):
@@ -435,7 +442,7 @@ class _Demo:
 
     def _read_from_outside(self) -> ReaderReport:
         self.traffic.stop()
-        self.voice.say("traffic", f"stopped, everything answered  {self._counters()}")
+        self.progress.say("traffic", f"stopped, everything answered  {self._counters()}")
         reader = prove(
             self.cluster,
             self.traffic.ledger,
@@ -444,10 +451,10 @@ class _Demo:
         )
         checked = sum(check.compared for check in reader.checks)
         verdict = "all as promised" if not reader.bad else f"BAD: {reader.bad}"
-        self.voice.say("outside reader", f"{checked:,} facts in {len(reader.checks)} checks, {verdict}")
+        self.progress.say("outside reader", f"{checked:,} facts in {len(reader.checks)} checks, {verdict}")
         return reader
 
-    def _report(self, hand_back: HandBack, reader: ReaderReport, last_audit: dict[str, Any]) -> DemoReport:
+    def _report(self, rollback: Rollback, reader: ReaderReport, last_audit: dict[str, Any]) -> DemoReport:
         options = self.options
         told = self.service.get(f"/migrations/{self.migration}/report")
         window = self._window()
@@ -466,7 +473,7 @@ class _Demo:
                 partitions=options.topics * options.partitions,
                 replication=min(3, options.brokers),
             ),
-            seconds=round(self.voice.seconds, 1),
+            seconds=round(self.progress.seconds, 1),
             phases=told["phases"],
             window=window,
             pace=pace,
@@ -482,7 +489,7 @@ class _Demo:
             ),
             brokers_stopped=self.stopped,
             fail_overs=self.fail_overs,
-            hand_back=hand_back,
+            rollback=rollback,
             undo=self.undo,
             not_verified=[
                 *told["not_verified"],
@@ -503,17 +510,17 @@ def unconfirmed(view: Mapping[str, Any]) -> str | None:
     return None if ended else f"{ENGINE} confirms the rehearsal"
 
 
-def _tell_end(voice: Voice, report: DemoReport, options: Options) -> None:
-    voice.plain()
+def _tell_end(progress: ProgressReporter, report: DemoReport, options: Options) -> None:
+    progress.plain()
     for line in family_table(report.audits[-1]):
-        voice.plain(line)
-    voice.plain()
+        progress.plain(line)
+    progress.plain()
     for problem in report.problems:
-        voice.plain(f"NOT GREEN  {problem}")
+        progress.plain(f"NOT PASSED  {problem}")
     for note in report.notes:
-        voice.plain(f"slow  {note}")
+        progress.plain(f"slow  {note}")
     for each in report.not_verified:
-        voice.plain(f"not verified  {each}")
-    voice.plain(f"report  {options.report or options.directory / REPORT}")
+        progress.plain(f"not verified  {each}")
+    progress.plain(f"report  {options.report or options.directory / REPORT}")
     undo = report.undo["ROLLED_BACK"]
-    voice.plain(f"undo from here: {undo['command'] or 'none needed'}: {undo['does']}; lost: {undo['lost']}")
+    progress.plain(f"undo from here: {undo['command'] or 'none needed'}: {undo['does']}; lost: {undo['lost']}")

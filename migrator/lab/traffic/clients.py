@@ -2,7 +2,7 @@
 
 In:   a bootstrap address and the things every thread of the traffic shares (`Surroundings`).
 Out:  `ProducerClient`: send a record, get one `Answer` for it.
-Elsewhere: what is sent when (traffic_producers.py), consumers (traffic_consumers.py).
+Elsewhere: what is sent when (producers.py), consumers (consumers.py).
 The library's defaults stay, because real clients have them; every setting that differs says why.
 """
 

@@ -2,7 +2,7 @@
 
 In:   the topics to read.
 Out:  counts in the tally; each committed offset that the coordinator acknowledged in the ledger.
-Elsewhere: clients' settings (traffic_clients.py), judging committed offsets afterwards (outside_reader.py).
+Elsewhere: clients' settings (clients.py), judging committed offsets afterwards (outside_reader.py).
 One group commits automatically, one by hand; both read committed transactions only.
 Rules: by hand, at most one commit is under way. The client library retries a commit by itself, so an older one could
 land after a newer one and take the group back: a fault of the traffic, not of the cluster. Automatic commits cannot

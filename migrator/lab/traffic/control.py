@@ -93,7 +93,7 @@ class Traffic:
         self.name = name
         self.directory = laboratory.directory / name
         self._process: Process | None = None
-        self._asked = 0
+        self._accepted = 0
 
     @property
     def process(self) -> Process:
@@ -177,11 +177,11 @@ class Traffic:
     def _ask(self, command: Command) -> None:
         with (self.directory / COMMANDS).open("ab") as commands:
             commands.write(msgspec.json.encode(command) + b"\n")
-        self._asked += 1
+        self._accepted += 1
 
     def _ask_and_wait(self, command: Command, why_not: Callable[[TrafficStatus], str | None]) -> None:
         self._ask(command)
-        asked = self._asked
+        asked = self._accepted
 
         def why_not_done(status: TrafficStatus) -> str | None:
             return why_not(status) if status.commands_done >= asked else "it has not read the command yet"

@@ -2,7 +2,7 @@
 
 In:   latencies and times, live or from the ledger.
 Out:  percentiles by nearest rank, the longest time without any acknowledgement, `Figures` of a window.
-Elsewhere: who measures (traffic_tally.py live, traffic_ledger.py afterwards).
+Elsewhere: who measures (tally.py live, ledger.py afterwards).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In:   entries, from the threads of the traffic.
 Out:  a file of lines, each one JSON array whose first element is the kind; the same entries read back.
-Elsewhere: the judgement (outside_reader.py, which reads the file with its own few lines), figures (traffic_figures.py).
+Elsewhere: the judgement (outside_reader.py, which reads the file with its own few lines), figures (figures.py).
 Rules: lines are only ever appended. A last line without its end was torn by a kill and is no entry; any other line
 that cannot be read is Z2K-6014. Times are microseconds of the wall clock.
 """

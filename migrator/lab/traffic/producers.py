@@ -2,7 +2,7 @@
 
 In:   the topics to write to, and a rate.
 Out:  records on the brokers; each answer in the ledger and in the tally.
-Elsewhere: what a record holds and whose turn it is (traffic_records.py), the clients' settings (traffic_clients.py).
+Elsewhere: what a record holds and whose turn it is (records.py), the clients' settings (clients.py).
 Rules: what librdkafka reports lost is counted and never sent again, so that a loss stays visible. A transaction that
 failed is sent again whole in a new one, as an application would; one whose commit was never answered is not.
 """

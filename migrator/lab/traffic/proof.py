@@ -35,7 +35,7 @@ class ReaderCheck(msgspec.Struct, frozen=True):
 class ReaderReport(msgspec.Struct, frozen=True):
     """exit_code: 0 all good, 1 something failed, 2 something could not be checked.
 
-    excluded:   acknowledgements and commits of deleted topics, left out of every check.
+    excluded:   acknowledgements and commits of deleted topics, left out of every condition.
     unpromised: records of this run that are in the log although nobody acknowledged them; a kill leaves some.
     foreign:    records of other writers.
     waited_for: what was not yet so when the reader first looked at the cluster; empty when it was whole at once.

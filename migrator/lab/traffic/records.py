@@ -2,7 +2,7 @@
 
 In:   the partitions to write to; times as arguments.
 Out:  `Record`s with keys and sequence numbers; the bytes of a record's value.
-Elsewhere: sending them (traffic_producers.py); outside_reader.py knows the content a second time, on purpose.
+Elsewhere: sending them (producers.py); outside_reader.py knows the content a second time, on purpose.
 Rule: within one partition the sequence numbers of one key only ever grow, also across `drop` and `add` of a topic.
 """
 

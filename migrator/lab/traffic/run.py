@@ -3,7 +3,7 @@
 In:   `python -m migrator.lab.traffic.run run --bootstrap … --topics a,b --dir DIR`; commands in `DIR/commands.jsonl`.
 Out:  `DIR/ledger.jsonl` (the proof), `DIR/status.json` (live counters); exit 0 when nothing was left unanswered.
       `… figures --dir DIR --from MARK --to MARK` says afterwards what clients felt in between.
-Elsewhere: the same from Python (traffic_control.py), the judgement whether anything was lost (outside_reader.py).
+Elsewhere: the same from Python (control.py), the judgement whether anything was lost (outside_reader.py).
 A process of its own, because a caller that is busy in Python would otherwise be measured instead of the brokers.
 SIGTERM and Ctrl-C stop it like the command `stop`.
 """

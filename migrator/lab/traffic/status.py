@@ -2,7 +2,7 @@
 
 In:   a `TrafficStatus`.
 Out:  the file; `TrafficStatus.read(path)`.
-Elsewhere: who counts (traffic_tally.py). Counters are for watching; the proof is the ledger.
+Elsewhere: who counts (tally.py). Counters are for watching; the proof is the ledger.
 """
 
 from __future__ import annotations

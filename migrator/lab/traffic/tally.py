@@ -2,7 +2,7 @@
 
 In:   what happened to a record, from any thread.
 Out:  a `TrafficStatus` whenever it is asked for one.
-Elsewhere: the ledger (traffic_ledger.py), which keeps every single event; here are only sums of bounded size.
+Elsewhere: the ledger (ledger.py), which keeps every single event; here are only sums of bounded size.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from migrator.driver.tell import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, VERSIONS, Order
+from migrator.driver.update_requests import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, VERSIONS, BrokerUpdate
 from migrator.findings.finding import words_of
 from migrator.model.values import Broker
 from migrator.node.background import Alarm, kept
@@ -60,7 +60,7 @@ class ChannelState:
 class _Channel:
     state: ChannelState
     connection: BrokerConnection
-    orders: deque[Order] = field(default_factory=deque)
+    updates: deque[BrokerUpdate] = field(default_factory=deque)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
 
@@ -74,7 +74,7 @@ class BrokerChannels:
         listener: str,
         *,
         security: ClientSecurity = PLAINTEXT,
-        on_answer: Callable[[Order, str | None], None],
+        on_answer: Callable[[BrokerUpdate, str | None], None],
         alarm: Alarm,
         now_ms: Callable[[], int],
     ) -> None:
@@ -97,23 +97,23 @@ class BrokerChannels:
             if address is not None and broker_id not in self._channels:
                 self._open(broker_id, address)
 
-    def send(self, orders: Iterable[Order]) -> None:
-        for order in orders:
-            channel = self._channels.get(order.broker)
+    def send(self, updates: Iterable[BrokerUpdate]) -> None:
+        for update in updates:
+            channel = self._channels.get(update.broker)
             if channel is None:
-                log.warning("broker.not_told", broker=order.broker, reason="no channel: fenced or without listener")
+                log.warning("broker.not_updated", broker=update.broker, reason="no channel: fenced or without listener")
                 continue
-            if len(channel.orders) >= ORDERS_MAX:
-                channel.orders.clear()
-                self._on_answer(order, f"more than {ORDERS_MAX} orders waited")
+            if len(channel.updates) >= ORDERS_MAX:
+                channel.updates.clear()
+                self._on_answer(update, f"more than {ORDERS_MAX} orders waited")
                 continue
-            channel.orders.append(order)
-            channel.state.waiting = len(channel.orders)
+            channel.updates.append(update)
+            channel.state.waiting = len(channel.updates)
             channel.wake.set()
 
     def waiting(self) -> int:
         """Orders without an answer, over all brokers."""
-        return sum(len(channel.orders) for channel in self._channels.values())
+        return sum(len(channel.updates) for channel in self._channels.values())
 
     def states(self) -> list[ChannelState]:
         return [self._channels[broker].state for broker in sorted(self._channels)]
@@ -140,35 +140,35 @@ class BrokerChannels:
 
     def _close(self, broker: int) -> None:
         channel = self._channels.pop(broker)
-        channel.orders.clear()
+        channel.updates.clear()
         channel.connection.close()
         if channel.task is not None:
             channel.task.cancel()
 
     async def _run(self, channel: _Channel) -> None:
         while True:
-            while not channel.orders:
+            while not channel.updates:
                 channel.wake.clear()
                 await channel.wake.wait()
-            order = channel.orders[0]
+            update = channel.updates[0]
             try:
                 answer = await channel.connection.send(
-                    order.api_key, VERSIONS[order.api_key], order.body, _RESPONSES[order.api_key]
+                    update.api_key, VERSIONS[update.api_key], update.body, _RESPONSES[update.api_key]
                 )
             except Exception as error:
                 channel.state.problem = words_of(error)
                 await asyncio.sleep(RETRY_S)
                 continue
-            if channel.orders and channel.orders[0] is order:  # not cleared meanwhile
-                channel.orders.popleft()
+            if channel.updates and channel.updates[0] is update:  # not cleared meanwhile
+                channel.updates.popleft()
             problem = _problem_read(answer)
-            channel.state.waiting = len(channel.orders)
+            channel.state.waiting = len(channel.updates)
             channel.state.answered += 1
             channel.state.last_answer_ms = self._now_ms()
             channel.state.problem = problem
             if problem is not None:
-                log.warning("broker.refused", broker=order.broker, api_key=order.api_key, problem=problem)
-            self._on_answer(order, problem)
+                log.warning("broker.refused", broker=update.broker, api_key=update.api_key, problem=problem)
+            self._on_answer(update, problem)
 
 
 def _problem_read(answer: Message) -> str | None:

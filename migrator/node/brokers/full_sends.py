@@ -17,9 +17,9 @@ from typing import Final
 import structlog
 
 from migrator.controller.removals import Removals
+from migrator.driver.broker_updates import BrokerUpdates, FullSendPlan
 from migrator.driver.guard import Guarded, Survey, guard
-from migrator.driver.tell import Order
-from migrator.driver.teller import FullSendPlan, Teller
+from migrator.driver.update_requests import BrokerUpdate
 from migrator.findings.driver import FULL_UPDATE_NOT_BUILT, SURVEY_FAILED
 from migrator.findings.finding import Occurrence, words_of
 from migrator.node.background import Alarm, kept
@@ -71,8 +71,8 @@ class FullSends:
         ask: Ask,
         removals: Callable[[], Removals],
         *,
-        queue: Callable[[Iterable[Order]], None],
-        full_orders: Callable[[list[Order]], list[Order]],
+        queue: Callable[[Iterable[BrokerUpdate]], None],
+        full_updates: Callable[[list[BrokerUpdate]], list[BrokerUpdate]],
         alarm: Alarm,
         on_change: Callable[[], None],
         now_ms: Callable[[], int],
@@ -81,20 +81,20 @@ class FullSends:
         self._ask = ask
         self._removals = removals
         self._queue = queue
-        self._full_orders = full_orders
+        self._full_updates = full_updates
         self._alarm = alarm
         self._on_change = on_change
         self._now_ms = now_ms
         self._waits: dict[int, Wait] = {}
-        self._kept: dict[int, list[Order]] = {}
+        self._kept: dict[int, list[BrokerUpdate]] = {}
         """By broker whose full send is being encoded: what leaves behind it."""
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, teller: Teller) -> None:
+    def begin(self, broker_updates: BrokerUpdates) -> None:
         if self._task is not None:
             self._task.cancel()  # of a teller that met a fault
-        running = kept("full-sends", lambda: self._run(teller), self._alarm)
+        running = kept("full-sends", lambda: self._run(broker_updates), self._alarm)
         self._task = asyncio.get_running_loop().create_task(running, name="full-sends")
 
     async def stop(self) -> None:
@@ -115,32 +115,32 @@ class FullSends:
         """Brokers that were not told everything, and why."""
         return self._waits
 
-    def underway(self, teller: Teller) -> list[int]:
+    def underway(self, broker_updates: BrokerUpdates) -> list[int]:
         """Brokers to which the full send is about to leave: those that are silent, or refused, are not among them."""
-        new = set(teller.waiting()) - set(self._waits)
+        new = set(broker_updates.waiting()) - set(self._waits)
         return sorted(new | {broker for broker, wait in self._waits.items() if self._is_underway(wait)})
 
     def _is_underway(self, wait: Wait) -> bool:
         is_ours = wait.survey is not None  # what is left is encoding
         return is_ours or (wait.finding is None and self._now_ms() - wait.since_ms < SILENT_AFTER_MS)
 
-    def keep(self, order: Order) -> bool:
+    def keep(self, update: BrokerUpdate) -> bool:
         """Whether the order has to leave behind a full send that is still being encoded; then it is kept."""
-        kept = self._kept.get(order.broker)
+        kept = self._kept.get(update.broker)
         if kept is None:
             return False
-        kept.append(order)
+        kept.append(update)
         return True
 
     # --- the loop ------------------------------------------------------------------------------------------
 
-    async def _run(self, teller: Teller) -> None:
+    async def _run(self, broker_updates: BrokerUpdates) -> None:
         loop = asyncio.get_running_loop()
         gathered_at: float | None = None
         while True:
             self._wake.clear()
-            self._follow(teller)
-            ready = self._ready(teller)
+            self._follow(broker_updates)
+            ready = self._ready(broker_updates)
             if not ready:
                 gathered_at = None
                 await self._wake.wait()
@@ -150,7 +150,7 @@ class FullSends:
                 await self._woken(gathered_at - loop.time())
                 continue
             gathered_at = None
-            await self._tell(teller, ready)
+            await self._tell(broker_updates, ready)
 
     async def _woken(self, timeout_s: float) -> None:
         try:
@@ -159,9 +159,9 @@ class FullSends:
         except TimeoutError:
             pass
 
-    def _follow(self, teller: Teller) -> None:
+    def _follow(self, broker_updates: BrokerUpdates) -> None:
         """Forget who does not wait any more, ask those that may be told."""
-        waiting, admissible = teller.waiting(), teller.admissible()
+        waiting, admissible = broker_updates.waiting(), broker_updates.admissible()
         for broker, wait in list(self._waits.items()):
             if waiting.get(broker) != wait.epoch:
                 wait.stop()
@@ -173,8 +173,8 @@ class FullSends:
             elif wait.survey is None and wait.asking is None and wait.again is None:
                 self._begin_asking(broker, wait)
 
-    def _ready(self, teller: Teller) -> dict[int, Wait]:
-        admissible = teller.admissible()
+    def _ready(self, broker_updates: BrokerUpdates) -> dict[int, Wait]:
+        admissible = broker_updates.admissible()
         return {
             broker: wait
             for broker, wait in self._waits.items()
@@ -209,7 +209,7 @@ class FullSends:
     def _refuse(self, broker: int, wait: Wait, finding: Occurrence) -> None:
         """Not now: name it, and ask the broker again after a pause."""
         if wait.finding is None or wait.finding.text != finding.text:
-            log.warning("broker.not_told", broker=broker, code=finding.code, reason=finding.text)
+            log.warning("broker.not_updated", broker=broker, code=finding.code, reason=finding.text)
         wait.finding, wait.reason, wait.survey = finding, finding.text, None
         wait.again = asyncio.get_running_loop().call_later(
             min(AGAIN_S * 2.0**wait.tries, AGAIN_MAX_S), self._ask_again, wait
@@ -223,53 +223,53 @@ class FullSends:
 
     # --- telling -------------------------------------------------------------------------------------------
 
-    async def _tell(self, teller: Teller, ready: dict[int, Wait]) -> None:
+    async def _tell(self, broker_updates: BrokerUpdates, ready: dict[int, Wait]) -> None:
         """One full send to all of them: encoded and compared on a thread."""
         try:
-            self._leave(teller, ready, await self._compared(teller, ready))
+            self._leave(broker_updates, ready, await self._compared(broker_updates, ready))
         except Exception as error:  # the next leader would meet it too: it concerns whom it is about, and ends nothing
             self._kept = {}
-            await self._not_built(teller, ready, error)
+            await self._not_built(broker_updates, ready, error)
 
-    def _leave(self, teller: Teller, ready: dict[int, Wait], guarded: Guarded) -> None:
+    def _leave(self, broker_updates: BrokerUpdates, ready: dict[int, Wait], guarded: Guarded) -> None:
         """What the guard lets pass, to those that still live the same life; behind it what was kept."""
         behind, self._kept = self._kept, {}
-        audience = teller.audience()
+        audience = broker_updates.audience()
         alive = {broker: wait for broker, wait in ready.items() if audience.get(broker) == wait.epoch}
         for broker, wait in alive.items():
             findings = guarded.against(broker)
             if findings:
-                teller.withhold(broker, wait.epoch)
+                broker_updates.withhold(broker, wait.epoch)
                 self._refuse(broker, wait, findings[0])
                 del behind[broker]
             else:
                 del self._waits[broker]
-        self._queue(order for order in guarded.leaving() if order.broker in alive)
-        self._queue(order for broker in alive for order in behind.get(broker, ()))
+        self._queue(update for update in guarded.leaving() if update.broker in alive)
+        self._queue(update for broker in alive for update in behind.get(broker, ()))
         self._on_change()
 
-    async def _compared(self, teller: Teller, ready: dict[int, Wait]) -> Guarded:
-        plan = teller.welcome(ready)
+    async def _compared(self, broker_updates: BrokerUpdates, ready: dict[int, Wait]) -> Guarded:
+        plan = broker_updates.welcome(ready)
         self._kept = {broker: [] for broker in ready}
         for wait in ready.values():
             wait.reason = ENCODING
         surveys = {broker: wait.survey for broker, wait in ready.items() if wait.survey is not None}
         return await asyncio.to_thread(self._guarded, plan, surveys)
 
-    async def _not_built(self, teller: Teller, ready: dict[int, Wait], error: Exception) -> None:
+    async def _not_built(self, broker_updates: BrokerUpdates, ready: dict[int, Wait], error: Exception) -> None:
         """Each of several brokers is tried alone; one alone is named, and asked again after a pause."""
         log.error("full_send.not_built", brokers=sorted(ready), exc_info=error)
         for broker, wait in ready.items():
-            teller.withhold(broker, wait.epoch)
+            broker_updates.withhold(broker, wait.epoch)
             self._waits[broker] = wait
         for broker, wait in ready.items():
             if len(ready) > 1:
-                await self._tell(teller, {broker: wait})
+                await self._tell(broker_updates, {broker: wait})
             else:
                 reason = words_of(error)
                 self._refuse(broker, wait, FULL_UPDATE_NOT_BUILT.found(broker=broker, reason=reason))
 
     def _guarded(self, plan: FullSendPlan, surveys: Mapping[int, Survey]) -> Guarded:
         gone = self._removals()
-        orders = self._full_orders(plan.orders())
-        return guard(orders, surveys, gone.topics, gone.replicas, after_fail_over=True)
+        updates = self._full_updates(plan.updates())
+        return guard(updates, surveys, gone.topics, gone.replicas, after_fail_over=True)

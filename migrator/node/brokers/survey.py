@@ -136,7 +136,7 @@ async def _survey(broker: Broker, connection: BrokerConnection) -> Survey:
     if directories.error_code or any(each.error_code for each in directories.results):
         codes = [directories.error_code, *(each.error_code for each in directories.results)]
         raise OSError(f"DescribeLogDirs answered errors {codes}")
-    found = await asyncio.to_thread(_told, broker.id, directories, metadata)
+    found = await asyncio.to_thread(_updated, broker.id, directories, metadata)
     await _refuse_hidden_topics(connection, sorted(found.logs.keys() - found.topics.keys()))
     return found
 
@@ -153,7 +153,7 @@ async def _refuse_hidden_topics(connection: BrokerConnection, names: list[str]) 
         raise OSError(f"it denies Describe on {len(hidden)} topics or more, the first is {hidden[0]}")
 
 
-def _told(broker: int, directories: DescribeLogDirsResponse, metadata: MetadataResponse) -> Survey:
+def _updated(broker: int, directories: DescribeLogDirsResponse, metadata: MetadataResponse) -> Survey:
     logs = logs_by_topic(
         (topic.name, [partition.partition_index for partition in topic.partitions])
         for directory in directories.results

@@ -238,7 +238,7 @@ class _Parser:
             tokens=self._tokens(),
             token_check_interval_ms=self._int("delegation.token.expiry.check.interval.ms", 3_600_000, at_least=1),
             passwords=read_encoder(self._given, self._int, self._refuse),
-            gates=self._one_of("zk2kraft.gates", "auto", ("auto", "hold")),
+            gates=self._one_of("zk2kraft.gates", "auto", ("auto", "pause")),
             takeover_max_ms=self._int("zk2kraft.takeover.max.ms", 15_000, at_least=1, at_most=TAKEOVER_MAX_MS),
             control_address=self._control_address(),
             export_dir=self._export_dir(),

@@ -1,9 +1,9 @@
 """Whether the claim is still ours: looked at when something moved, and what it means when it is not.
 
 In:   watches on the three znodes of the claim, and whoever has a reason to look.
-Out:  `Happened.CLAIM_TOUCHED`, `MUST_GO_BACK` or `LEADERSHIP_LOST`, once to the act that noticed and once as an
+Out:  `Happened.CLAIM_TOUCHED`, `MUST_ROLL_BACK` or `LEADERSHIP_LOST`, once to the act that noticed and once as an
       interrupt; and `Mark.MIGRATION` in the log, by which a later life knows its own `/migration`.
-Elsewhere: how the znodes are read (claims.py), taking the claim (claiming.py), giving it back (hand_back.py).
+Elsewhere: how the znodes are read (claims.py), taking the claim (claiming.py), giving it back (rollback.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 import structlog
 
-from migrator.driver.claim import Claim, Seen, still_ours
+from migrator.driver.claim import Claim, ClaimObservation, still_ours
 from migrator.driver.machine import LOG_IS_TRUTH, Happened
 from migrator.findings.driver import CLAIM_EXPIRED, FENCED
 from migrator.findings.finding import FindingError
@@ -65,7 +65,7 @@ class ClaimWatch:
 
     # --- for the act that runs -----------------------------------------------------------------------------
 
-    async def seen(self) -> Seen:
+    async def observed(self) -> ClaimObservation:
         """The claim as it stands, as soon as ZooKeeper answers."""
         while True:
             try:
@@ -76,7 +76,7 @@ class ClaimWatch:
                 self._on_outage()
                 await asyncio.sleep(LOOK_S)
 
-    def _read_claim_of_now(self) -> Seen:
+    def _read_claim_of_now(self) -> ClaimObservation:
         """After `sync`: a server that lags behind would say that what it does not know yet never happened."""
         self._session.sync()
         return read_claim(self._session)
@@ -119,27 +119,27 @@ class ClaimWatch:
         if claim is None:
             return
         try:
-            seen = await asyncio.to_thread(self._look_twice, claim)
+            observed = await asyncio.to_thread(self._look_twice, claim)
         except FindingError as error:
             log.info("claim.not_seen", reason=str(error))
             return  # the session tells when it is connected again
         now = self._now.claim
         if now is None or now.kraft_epoch != claim.kraft_epoch:
             return  # what was seen says nothing about a later leadership
-        if not still_ours(seen, now):
-            self.touched(seen)
+        if not still_ours(observed, now):
+            self.touched(observed)
         elif self._controller.image.migration is MigrationState.MIGRATION:
-            await self._mark_migration(str(seen.migration_born))
+            await self._mark_migration(str(observed.migration_born))
             with suppress(FindingError):  # the session tells when it is connected again
                 await asyncio.to_thread(self._shown.show)
 
-    def _look_twice(self, claim: Claim) -> Seen:
+    def _look_twice(self, claim: Claim) -> ClaimObservation:
         """On a thread. The znodes are read one by one: a claim that came in between is seen whole by a second look."""
-        seen = read_claim(self._session, self.fired)
-        if not still_ours(seen, claim):
+        observed = read_claim(self._session, self.fired)
+        if not still_ours(observed, claim):
             self._session.sync()
-            seen = read_claim(self._session, self.fired)
-        return seen
+            observed = read_claim(self._session, self.fired)
+        return observed
 
     async def _mark_migration(self, born: str) -> None:
         """Note by which `/migration` this log is in migration; never of a claim that was given back again."""
@@ -149,36 +149,36 @@ class ClaimWatch:
 
     # --- somebody else touched it --------------------------------------------------------------------------
 
-    def touched(self, seen: Seen) -> Happened:
+    def touched(self, observed: ClaimObservation) -> Happened:
         """What that means, also for an act that noticed it itself."""
         now, claim = self._now, self._now.claim
-        if claim is not None and self._is_our_successor(seen, claim):
-            log.warning("claim.succeeded", by=seen.controller.brokerid if seen.controller else -1)
+        if claim is not None and self._is_our_successor(observed, claim):
+            log.warning("claim.succeeded", by=observed.controller.brokerid if observed.controller else -1)
             self._controller.resign()
             return self._interrupted(Happened.LEADERSHIP_LOST)
-        holder = "nobody" if seen.controller is None else f"node {seen.controller.brokerid}"
+        holder = "nobody" if observed.controller is None else f"node {observed.controller.brokerid}"
         expected = "nobody" if claim is None else f"node {claim.node}, epoch {claim.zk_epoch}"
-        log.error("claim.touched", found=holder, controller_epoch=seen.epoch, expected=expected)
-        is_gone = seen.controller is None or seen.controller.kraft_epoch <= 0
+        log.error("claim.touched", found=holder, controller_epoch=observed.epoch, expected=expected)
+        is_gone = observed.controller is None or observed.controller.kraft_epoch <= 0
         is_way_back = now.may_abort or now.fresh_copy
         if is_gone and is_way_back and claim is not None and claim.ephemeral:
             now.finding = CLAIM_EXPIRED.found(controller=holder)
         else:
-            now.finding = FENCED.found(found=f"{holder}, epoch {seen.epoch}", expected=expected)
+            now.finding = FENCED.found(found=f"{holder}, epoch {observed.epoch}", expected=expected)
         now.reason = now.finding.text
         if now.may_abort:
             now.abandoned = True  # at once: the append may be the next step of the act
             return self._interrupted(Happened.WINDOW_FAILED)
-        can_go_back = now.fresh_copy and (is_gone or _stands_alone(seen, claim))  # and no broker knows
-        return self._interrupted(Happened.MUST_GO_BACK if can_go_back else Happened.CLAIM_TOUCHED)
+        can_go_back = now.fresh_copy and (is_gone or _stands_alone(observed, claim))  # and no broker knows
+        return self._interrupted(Happened.MUST_ROLL_BACK if can_go_back else Happened.CLAIM_TOUCHED)
 
     def _interrupted(self, happened: Happened) -> Happened:
         self._events.interrupt(happened)
         return happened
 
-    def _is_our_successor(self, seen: Seen, claim: Claim) -> bool:
+    def _is_our_successor(self, observed: ClaimObservation, claim: Claim) -> bool:
         """Another voter of this quorum was elected and has claimed; this node has not heard of it yet."""
-        held = seen.controller
+        held = observed.controller
         return (
             held is not None
             and held.brokerid in self._voters
@@ -187,12 +187,12 @@ class ClaimWatch:
         )
 
 
-def _stands_alone(seen: Seen, claim: Claim | None) -> bool:
+def _stands_alone(observed: ClaimObservation, claim: Claim | None) -> bool:
     """`/migration` was deleted beside a claim that is ours: the claim can be taken away all the same."""
-    held = seen.controller
+    held = observed.controller
     return (
         claim is not None
         and held is not None
-        and (held.brokerid, held.kraft_epoch, seen.epoch) == (claim.node, claim.kraft_epoch, claim.zk_epoch)
-        and seen.migration_version < 0
+        and (held.brokerid, held.kraft_epoch, observed.epoch) == (claim.node, claim.kraft_epoch, claim.zk_epoch)
+        and observed.migration_version < 0
     )

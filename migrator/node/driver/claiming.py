@@ -2,7 +2,7 @@
 
 In:   a `DriverNode` whose gate opened, or whose log is in migration after a restart or a fail-over.
 Out:  how the act ended (`Happened`); the claim in `driver.now`, and the window open.
-Elsewhere: the multis (driver.claim), whether it stays ours (claim_watch.py), giving it back (hand_back.py).
+Elsewhere: the multis (driver.claim), whether it stays ours (claim_watch.py), giving it back (rollback.py).
 A first claim takes two steps where a ZooKeeper-mode broker is controller: it is displaced and asked until it stepped
 down, and only then fenced (docs/decisions/0010-displace-before-fencing.md). The claim ends with our session until
 `settle`. The window without a controller begins here and ends when every broker answered; inside it nothing waits for a
@@ -19,11 +19,11 @@ import structlog
 
 from migrator.driver.claim import (
     Claim,
-    Seen,
+    ClaimObservation,
     plan_claim,
     plan_displace,
+    plan_persist,
     plan_raise,
-    plan_settle,
     recognise,
     refuse_claim,
     refuse_resume,
@@ -31,7 +31,7 @@ from migrator.driver.claim import (
 )
 from migrator.driver.machine import Happened, Window
 from migrator.driver.places import plan_places
-from migrator.findings.driver import CLAIM_NOT_POSSIBLE, HANDED_BACK
+from migrator.findings.driver import CLAIM_NOT_POSSIBLE, LOG_RETIRED
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.preflight import PATH_WILL_BE_CREATED
 from migrator.findings.zookeeper import WRITE_REFUSED, ZOOKEEPER_LOST
@@ -39,7 +39,7 @@ from migrator.model.image import Position
 from migrator.model.values import Mark
 from migrator.node.brokers.step_down import wait_stepped_down
 from migrator.node.driver.driver_node import DriverNode
-from migrator.node.driver.hand_back import retire_log
+from migrator.node.driver.rollback import retire_log
 from migrator.node.driver.window_guard import WindowGuard
 from migrator.node.zookeeper.claims import read_claim, refusal
 from migrator.zk.multi import Multi, Outcome
@@ -68,23 +68,25 @@ class ClaimActs:
         await d.hooks.before("latch")
         await d.controller.mark(Mark.TAKEOVER, json.dumps({"epoch": d.epoch, "at": time.time()}))
         try:
-            seen = await asyncio.to_thread(read_claim, d.session)
+            observed = await asyncio.to_thread(read_claim, d.session)
         except FindingError as error:
             return await self._not_claimed(error.occurrence)
-        refused = refuse_claim(seen, d.config.voter_ids, d.epoch)
+        refused = refuse_claim(observed, d.config.voter_ids, d.epoch)
         if refused is not None:
             return await self._not_claimed(refused)
         missing = [] if d.now.tree is None else d.now.tree.missing
         if missing:
-            refused = await _refused(d, plan_places(missing, seen.epoch_version))
+            refused = await _refused(d, plan_places(missing, observed.epoch_version))
             if refused is not None:
                 return await self._not_claimed(refused)
             log.warning("zk.paths_created", code=PATH_WILL_BE_CREATED.code, paths=missing)
         await d.hooks.before("claim")
         d.now.window = Window(d.now_ms(), d.config.takeover_max_ms)
-        d.unsettled.begin(d.now.window)
-        held = seen.controller
-        claim = await (self._claim_vacant(seen) if held is None or held.kraft_epoch > 0 else self._displace(seen, held))
+        d.ephemeral.begin(d.now.window)
+        held = observed.controller
+        claim = await (
+            self._claim_vacant(observed) if held is None or held.kraft_epoch > 0 else self._displace(observed, held)
+        )
         if claim is None:
             return await self._not_claimed(d.now.trouble)
         self._hold_claim(claim)
@@ -95,18 +97,20 @@ class ClaimActs:
         """Nothing of it stands in ZooKeeper, so nothing has to be given back."""
         d = self.d
         d.now.window = None
-        d.unsettled.end()
+        d.ephemeral.end()
         await d.controller.mark(Mark.TAKEOVER, "")
         d.now.finding = found
         return Happened.CLAIM_REFUSED
 
-    async def _claim_vacant(self, seen: Seen) -> Claim | None:
+    async def _claim_vacant(self, observed: ClaimObservation) -> Claim | None:
         """No ZooKeeper-mode broker is controller: one multi."""
         d = self.d
-        multi, claim = plan_claim(seen, node=d.config.node_id, kraft_epoch=d.epoch, now_ms=d.wall_ms(), ephemeral=True)
+        multi, claim = plan_claim(
+            observed, node=d.config.node_id, kraft_epoch=d.epoch, now_ms=d.wall_ms(), ephemeral=True
+        )
         return claim if await self._claimed(multi, claim) else None
 
-    async def _displace(self, seen: Seen, held: ControllerZnode) -> Claim | None:
+    async def _displace(self, observed: ClaimObservation, held: ControllerZnode) -> Claim | None:
         """Take the place of a ZooKeeper-mode controller, wait until it stepped down, then claim (K-27)."""
         d = self.d
         broker = d.controller.image.brokers.get(held.brokerid)
@@ -115,7 +119,7 @@ class ClaimActs:
             d.now.trouble = CLAIM_NOT_POSSIBLE.found(reason=reason)
             log.warning("zk.takeover_refused", reason=reason)
             return None
-        multi, displaced = plan_displace(seen, node=d.config.node_id, kraft_epoch=d.epoch, now_ms=d.wall_ms())
+        multi, displaced = plan_displace(observed, node=d.config.node_id, kraft_epoch=d.epoch, now_ms=d.wall_ms())
         started = d.now_ms()
         applied, refused = await self._applied(multi, displaced)
         if not applied:
@@ -137,23 +141,23 @@ class ClaimActs:
     async def resume(self) -> Happened:
         """A log in MIGRATION goes on only while `/controller` still carries this quorum (K-02, F-42)."""
         d = self.d
-        seen = await d.claim_watch.seen()
+        observed = await d.claim_watch.observed()
         at = d.controller.image.position
         born = d.controller.image.marks.get(Mark.MIGRATION)
-        refused = refuse_resume(seen, d.config.voter_ids, d.epoch, at, None if born is None else int(born))
+        refused = refuse_resume(observed, d.config.voter_ids, d.epoch, at, None if born is None else int(born))
         if refused is not None:
             d.now.finding = refused
             d.now.reason = refused.text
-            if refused.code != HANDED_BACK.code:
+            if refused.code != LOG_RETIRED.code:
                 return Happened.CLAIM_TOUCHED
             # Whatever comes later (another migration by nodes of the same ids), this log has no part in it.
             await retire_log(d, json.dumps({"at": time.time(), "found": refused.text}))
-            return Happened.HANDED_BACK
-        assert seen.migration is not None
-        mirrored = Position(seen.migration.kraft_metadata_epoch, seen.migration.kraft_metadata_offset)
+            return Happened.ROLLED_BACK
+        assert observed.migration is not None
+        mirrored = Position(observed.migration.kraft_metadata_epoch, observed.migration.kraft_metadata_offset)
         await d.hooks.before("claim")
         multi, claim = plan_claim(
-            seen,
+            observed,
             node=d.config.node_id,
             kraft_epoch=d.epoch,
             now_ms=d.wall_ms(),
@@ -165,7 +169,7 @@ class ClaimActs:
             assert d.now.trouble is not None
             raise FindingError(d.now.trouble)
         d.now.fresh_copy = False
-        d.unsettled.end()
+        d.ephemeral.end()
         self._hold_claim(claim)
         return Happened.CLAIM_RESUMED
 
@@ -190,7 +194,7 @@ class ClaimActs:
             if error.code != ZOOKEEPER_LOST.code:
                 raise
             self.d.now.trouble = error.occurrence
-            return recognise(await self.d.claim_watch.seen(), claim), "its answer was lost, and it was not applied"
+            return recognise(await self.d.claim_watch.observed(), claim), "its answer was lost, and it was not applied"
         self.d.now.trouble = None if outcome.applied else _not_possible(multi, outcome)
         return outcome.applied, outcome.error
 
@@ -209,14 +213,14 @@ async def settle(driver: DriverNode, position: Position) -> Happened:
     claim = driver.now.claim
     assert claim is not None
     while True:
-        multi, settled = plan_settle(claim, position, driver.wall_ms())
+        multi, settled = plan_persist(claim, position, driver.wall_ms())
         refused = await _refused(driver, multi)
         if refused is None:
             break
-        seen = await driver.claim_watch.seen()
-        if not still_ours(seen, claim):
-            return driver.claim_watch.touched(seen)
-        if seen.migration_version == settled.migration_version:
+        observed = await driver.claim_watch.observed()
+        if not still_ours(observed, claim):
+            return driver.claim_watch.touched(observed)
+        if observed.migration_version == settled.migration_version:
             break  # applied, and the answer lost
         driver.now.trouble = refused
         driver.now.wait_because(refused.text)
@@ -224,7 +228,7 @@ async def settle(driver: DriverNode, position: Position) -> Happened:
             return driver.too_late()
         await asyncio.sleep(SETTLE_AGAIN_S)
     driver.now.claim = settled
-    driver.unsettled.end()
+    driver.ephemeral.end()
     return Happened.COMMITTED
 
 

@@ -2,8 +2,8 @@
 
 In:   a `Copy` (driver.copy), and for the second one the claim.
 Out:  a `Report` (audit.compare) of what would be committed against ZooKeeper, read by a session of its own.
-Elsewhere: how it is compared, and what need not be parsed again (audit.proofs); what follows from it (copying.py).
-`ahead` and `under` block: on a thread.
+Elsewhere: how it is compared, and what need not be parsed again (audit.verified_cache); what follows
+from it (copying.py). `ahead` and `under` block: on a thread.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import asyncio
 
 from migrator.audit.compare import Report
 from migrator.audit.passwords import PasswordReader
-from migrator.audit.proofs import Proofs
+from migrator.audit.verified_cache import VerifiedCache
 from migrator.driver.claim import Claim, still_ours
 from migrator.driver.copy import Copy, producer_id_margin
 from migrator.findings.driver import COPY_DIFFERS
@@ -27,14 +27,14 @@ class CopyAudit:
 
     def __init__(self, config: NodeConfig) -> None:
         self._config = config
-        self._proofs = Proofs(PasswordReader.of(config.passwords))
+        self._verified = VerifiedCache(PasswordReader.of(config.passwords))
         self._session: ZkSession | None = None
 
     def ahead(self, copy: Copy, limits: ReadLimits) -> None:
         """What differs now was on its way; the audit that decides comes after the claim, and reads everything again."""
         if self._session is None:
             self._session = self._open()
-        self._proofs.audit(self._session, copy.by_topic(), copy.rest, _margin(copy), limits)
+        self._verified.audit(self._session, copy.by_topic(), copy.rest, _margin(copy), limits)
 
     def under(self, claim: Claim, copy: Copy) -> Report:
         """After our epoch was seen in ZooKeeper. Raises Z2K-2011 when somebody else's was."""
@@ -43,7 +43,7 @@ class CopyAudit:
         session.sync()
         if not still_ours(read_claim(session), claim):
             raise COPY_DIFFERS.error(different=1, first="the claim itself")
-        return self._proofs.audit(session, copy.by_topic(), copy.rest, _margin(copy))
+        return self._verified.audit(session, copy.by_topic(), copy.rest, _margin(copy))
 
     async def close(self) -> None:
         if self._session is not None:

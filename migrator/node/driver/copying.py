@@ -98,10 +98,10 @@ class CopyActs:
             base = d.controller.newest
             last = Position(d.epoch, d.controller.next_offset() + sum(count for count, _ in batches) - 1)
             delta = await asyncio.to_thread(copied, copy, base, last)
-            seen, claim = await d.claim_watch.seen(), d.now.claim
+            observed, claim = await d.claim_watch.observed(), d.now.claim
             assert claim is not None
-            if not still_ours(seen, claim):
-                return d.claim_watch.touched(seen)
+            if not still_ours(observed, claim):
+                return d.claim_watch.touched(observed)
             if d.now.abandoned:
                 return Happened.WINDOW_FAILED
             d.now.fresh_copy = True  # in one step with the append; no broker knows of it yet

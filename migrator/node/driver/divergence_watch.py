@@ -74,23 +74,23 @@ class DivergenceWatch:
 
     def look(self) -> Divergence:
         """How far it is behind now."""
-        seen = self._divergence
-        before = seen.level
-        if seen.look(self._now_ms()) is not before:
-            say = log.info if seen.level is Level.WITHIN else log.warning
-            say("zk.divergence", stands=seen.level.name, records=seen.records, behind_ms=seen.behind_ms)
-        return seen
+        observed = self._divergence
+        before = observed.level
+        if observed.look(self._now_ms()) is not before:
+            say = log.info if observed.level is Level.WITHIN else log.warning
+            say("zk.divergence", stands=observed.level.name, records=observed.records, behind_ms=observed.behind_ms)
+        return observed
 
     @property
     def finding(self) -> Occurrence | None:
-        seen = self.look()
-        if seen.level is Level.WITHIN:
+        observed = self.look()
+        if observed.level is Level.WITHIN:
             return None
         return ZOOKEEPER_FALLS_BEHIND.found(
-            records=seen.records,
-            seconds=seen.behind_ms // 1000,
-            max_records=seen.limits.records,
-            max_seconds=seen.limits.seconds,
+            records=observed.records,
+            seconds=observed.behind_ms // 1000,
+            max_records=observed.limits.records,
+            max_seconds=observed.limits.seconds,
         )
 
     def refusal(self) -> str | None:
@@ -109,11 +109,11 @@ class DivergenceWatch:
 
     async def keep_mark(self) -> None:
         """Note in the log that ZooKeeper is behind, or that it is no longer."""
-        seen = self._divergence
-        is_behind, is_marked = seen.level is not Level.WITHIN, Mark.BEHIND in self._controller.newest.marks
+        observed = self._divergence
+        is_behind, is_marked = observed.level is not Level.WITHIN, Mark.BEHIND in self._controller.newest.marks
         if is_behind == is_marked or not self._may_mark():
             return
-        since_ms = self._wall_ms() - seen.behind_ms
-        text = json.dumps({"offset": seen.first_lacking, "since_ms": since_ms}) if is_behind else ""
+        since_ms = self._wall_ms() - observed.behind_ms
+        text = json.dumps({"offset": observed.first_lacking, "since_ms": since_ms}) if is_behind else ""
         with suppress(LeadershipLost):
             await self._controller.mark(Mark.BEHIND, text)

@@ -1,7 +1,7 @@
 """Which act is done in which state of the driver.
 
 In:   a `DriverNode`. Out: the table for `DriverNode.run`; states without an act wait for an interrupt.
-Elsewhere: the acts (takeover_gate.py, claiming.py, copying.py, dual_write.py, hand_back.py).
+Elsewhere: the acts (takeover_gate.py, claiming.py, copying.py, dual_write.py, rollback.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from migrator.node.driver.copy_audit import CopyAudit
 from migrator.node.driver.copying import CopyActs
 from migrator.node.driver.driver_node import DriverNode
 from migrator.node.driver.dual_write import DualWriteActs
-from migrator.node.driver.hand_back import HandBackActs
+from migrator.node.driver.rollback import RollbackActs
 from migrator.node.driver.takeover_gate import GateActs
 
 
@@ -25,7 +25,7 @@ class DriverActs:
         self._audit = CopyAudit(driver.config)
         self._claim = ClaimActs(driver)
         gate, copy = GateActs(driver, self._audit), CopyActs(driver, self._audit)
-        dual, back = DualWriteActs(driver), HandBackActs(driver)
+        dual, back = DualWriteActs(driver), RollbackActs(driver)
         self.table: Mapping[State, Callable[[], Awaitable[Happened]]] = {
             State.WAIT_QUORUM: gate.wait_quorum,
             State.WAIT_BROKERS: gate.wait_brokers,
@@ -35,12 +35,12 @@ class DriverActs:
             State.COMMITTING: copy.commit,
             State.RESUMING: self._claim.resume,
             State.SYNCING: dual.reconcile,
-            State.TELLING_BROKERS: dual.tell_brokers,
+            State.UPDATING_BROKERS: dual.update_brokers,
             State.DUAL_WRITE: dual.dual_write,
-            State.HELD: gate.hold,
-            State.ABORTING: back.give_back,
-            State.HANDING_BACK: back.hand_back,
-            State.GIVING_UP: back.give_up,
+            State.ABORTED: gate.hold,
+            State.ABORTING: back.abort_takeover,
+            State.ROLLING_BACK: back.rollback,
+            State.ROLLING_BACK_EARLY: back.give_up,
         }
 
     async def close(self) -> None:

@@ -29,7 +29,7 @@ from migrator.driver.machine import (
     writes_allowed,
 )
 from migrator.driver.unmirrored import Unmirrored
-from migrator.findings.driver import NOT_MIRRORED, TAKEOVER_ABORTED, TOLD_TOO_LATE, UNEXPECTED
+from migrator.findings.driver import NOT_MIRRORED, TAKEOVER_ABORTED, UNEXPECTED, UPDATED_TOO_LATE
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.zookeeper import ZOOKEEPER_LOST
 from migrator.model.draft import Delta
@@ -41,18 +41,18 @@ from migrator.node.config.properties import NodeConfig
 from migrator.node.driver.claim_watch import ClaimWatch
 from migrator.node.driver.divergence_watch import DivergenceWatch
 from migrator.node.driver.driver_state import DriverState, not_mirrored
+from migrator.node.driver.ephemeral_claim import EphemeralClaim
 from migrator.node.driver.event_queue import EventQueue
 from migrator.node.driver.mirror_node import Mirror
+from migrator.node.driver.operations import Operations
 from migrator.node.driver.password_writes import unmirrored
 from migrator.node.driver.propagator import Propagator
-from migrator.node.driver.unsettled_claim import UnsettledClaim
-from migrator.node.driver.wishes import Wishes
 from migrator.node.leader.active_controller import ActiveController
 from migrator.node.leader.pending_appends import LeadershipLost
-from migrator.node.leader.voters_seen import QuorumView
+from migrator.node.leader.voter_observations import QuorumView
 from migrator.node.log.storage import RetiredMark
-from migrator.node.quorum.calm import Calm
 from migrator.node.quorum.hooks import Hooks
+from migrator.node.quorum.quiet_time import QuietTime
 from migrator.node.transport.client_security import client_security
 from migrator.node.zookeeper.presence import Shown
 from migrator.wire.schema import Message
@@ -60,7 +60,7 @@ from migrator.zk.session import ZkSession
 
 log = structlog.get_logger()
 
-MIRRORS = frozenset({State.SYNCING, State.TELLING_BROKERS, State.DUAL_WRITE, State.HANDING_BACK})
+MIRRORS = frozenset({State.SYNCING, State.UPDATING_BROKERS, State.DUAL_WRITE, State.ROLLING_BACK})
 """Where ZooKeeper is brought to what the log says."""
 
 RIDE_AGAIN_S = 0.2
@@ -87,7 +87,7 @@ class DriverNode:
         on_retired: Callable[[Occurrence | None], None],
         close_listener: Callable[[], Awaitable[None]],
         hooks: Hooks,
-        calm: Calm,
+        calm: QuietTime,
     ) -> None:
         self.config = config
         self.controller = controller
@@ -104,7 +104,7 @@ class DriverNode:
         self.mirror: Mirror | None = None
         self.backlog: list[Delta] = []
         """Commits since the reconcile's target that no mirror has seen yet."""
-        self._calm = calm
+        self._quiet_time = calm
         self._on_retired = on_retired
         self._epoch: int | None = None
         self._loop = asyncio.get_running_loop()
@@ -117,8 +117,8 @@ class DriverNode:
     def _make_parts(self) -> None:
         """The parts that work beside the acts."""
         config, controller, now, events = self.config, self.controller, self.now, self.events
-        self.wishes = Wishes(now, self.now_ms)
-        self.unsettled = UnsettledClaim(now, self.now_ms, lambda: self.session.renew(), events.watch_task)
+        self.operations = Operations(now, self.now_ms)
+        self.ephemeral = EphemeralClaim(now, self.now_ms, lambda: self.session.renew(), events.watch_task)
         self.claim_watch = ClaimWatch(
             now,
             controller,
@@ -136,7 +136,7 @@ class DriverNode:
             security=self.to_brokers,
             now_ms=self.now_ms,
             look_at_claim=self.claim_watch.look,
-            full_orders=self.hooks.full_orders,
+            full_updates=self.hooks.full_updates,
         )
         self.divergence = DivergenceWatch(
             config.divergence, controller, now_ms=self.now_ms, wall_ms=self.wall_ms, may_mark=self._may_write
@@ -196,17 +196,19 @@ class DriverNode:
 
     # --- what a person asks for ----------------------------------------------------------------------------
 
-    def ask_takeover(self) -> bool:
-        """A person wants the takeover; False when the wish is not kept."""
+    def request_takeover(self) -> bool:
+        """A person wants the takeover; False when the operation is not kept."""
         self.events.wake()
-        return self.wishes.ask_takeover()
+        return self.operations.request_takeover()
 
-    def withdraw_takeover(self) -> bool:
-        """Nobody wants the takeover any more; False when there was no such wish, it has begun, or begins by itself."""
-        withdrawn = self.wishes.withdraw_takeover()
-        return withdrawn and (self.config.gates != "auto" or self.now.state is State.HELD)
+    def cancel_takeover(self) -> bool:
+        """Nobody wants the takeover any more; False when there was no such operation, it has begun, or begins by
+        itself.
+        """
+        withdrawn = self.operations.cancel_takeover()
+        return withdrawn and (self.config.gates != "auto" or self.now.state is State.ABORTED)
 
-    def ask_abort(self, reason: str) -> bool:
+    def request_abort(self, reason: str) -> bool:
         """Abort the window; False when there is nothing to abort any more."""
         if not self.now.may_abort:
             return False
@@ -214,11 +216,11 @@ class DriverNode:
         self.fail_window(aborted.text, aborted)
         return True
 
-    def ask_hand_back(self) -> bool:
-        """A person wants the cluster to go back; False when the wish is not kept."""
-        kept = self.wishes.ask_hand_back()
-        if self.wishes.hand_back:
-            self.events.interrupt(Happened.HAND_BACK_ASKED)
+    def request_rollback(self) -> bool:
+        """A person wants the cluster to go back; False when the operation is not kept."""
+        kept = self.operations.request_rollback()
+        if self.operations.rollback:
+            self.events.interrupt(Happened.ROLLBACK_REQUESTED)
         return kept
 
     # --- commits -------------------------------------------------------------------------------------------
@@ -240,13 +242,13 @@ class DriverNode:
         try:
             self.propagator.published(delta)
         except Exception as error:  # a commit reaches every voter: none of them may end of it
-            self._not_told("telling brokers of a change", delta.after.position.offset, error)
+            self._not_updated("telling brokers of a change", delta.after.position.offset, error)
 
-    def _not_told(self, where: str, offset: int, error: Exception) -> None:
+    def _not_updated(self, where: str, offset: int, error: Exception) -> None:
         """They are told anew, everything, after the reconcile."""
         log.error("brokers.not_told", offset=offset, exc_info=error)
         self.now.alarm(UNEXPECTED.code, unexpected(where, error))
-        self.propagator.teller = None
+        self.propagator.broker_updates = None
         if self.mirror is not None:
             self.mirror.break_off(f"brokers could not be told: {error}")
 
@@ -274,7 +276,7 @@ class DriverNode:
         try:
             self.propagator.mirrored(position)
         except Exception as error:  # as of a commit
-            self._not_told("telling brokers of what is in ZooKeeper now", position.offset, error)
+            self._not_updated("telling brokers of what is in ZooKeeper now", position.offset, error)
         self.events.wake()
 
     def on_claim(self, claim: Claim) -> None:
@@ -382,9 +384,9 @@ class DriverNode:
         self.now.wait_because(str(error))
         self.now.trouble = error.occurrence
         await asyncio.sleep(RIDE_AGAIN_S)
-        seen = await self.claim_watch.seen()
-        if not still_ours(seen, claim):
-            return self.claim_watch.touched(seen)
+        observed = await self.claim_watch.observed()
+        if not still_ours(observed, claim):
+            return self.claim_watch.touched(observed)
         self.now.trouble = None
         return None
 
@@ -393,12 +395,12 @@ class DriverNode:
         if state is State.TAKING_OVER:
             self.now.abandoned = False
         if in_window(state) or state is State.RESUMING:
-            self._calm.begin()
+            self._quiet_time.begin()
         else:
-            self._calm.end()
+            self._quiet_time.end()
         if state in (State.FENCED, State.IDLE, State.RETIRED, State.ABORTING):
-            await self._stop_telling()
-            self.wishes.begun()  # or never will be
+            await self._stop_updating()
+            self.operations.begun()  # or never will be
         if state is State.IDLE:
             self.now.forget_leadership()
         if state is State.RESUMING:
@@ -410,7 +412,7 @@ class DriverNode:
         if state is State.RETIRED:
             self._on_retired(self.now.finding)
 
-    async def _stop_telling(self) -> None:
+    async def _stop_updating(self) -> None:
         if self.mirror is not None:
             self.mirror.stop()
             self.mirror = None
@@ -436,9 +438,9 @@ class DriverNode:
         """No broker was told within the limit, because of what is or was in the way."""
         trouble, limit_ms = self.now.trouble, self.config.takeover_max_ms
         reason = "no trouble was met; it only took long" if trouble is None else f"{trouble.code} {trouble.text}"
-        self.now.finding = TOLD_TOO_LATE.found(limit_ms=limit_ms, reason=reason)
+        self.now.finding = UPDATED_TOO_LATE.found(limit_ms=limit_ms, reason=reason)
         self.now.reason = self.now.finding.text
-        return Happened.MUST_GO_BACK
+        return Happened.MUST_ROLL_BACK
 
     def _close_window(self) -> None:
         window = self.now.window

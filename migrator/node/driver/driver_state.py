@@ -82,7 +82,7 @@ class DriverState:
         self.state = state
         self.trouble = None
         self.since_ms = now_ms
-        keeps_reason = state in (State.ABORTING, State.HELD, State.FENCED, State.RETIRED)
+        keeps_reason = state in (State.ABORTING, State.ABORTED, State.FENCED, State.RETIRED)
         reason = self.reason if keeps_reason else happened.value
         self.reason = reason
         self.moves += 1

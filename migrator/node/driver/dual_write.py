@@ -3,7 +3,7 @@
 In:   a `DriverNode` that holds the claim, after a copy was committed or a log in migration was resumed.
 Out:  how the act ended (`Happened`); the mirror and the teller at work.
 Elsewhere: which act comes next (driver.machine), what is written and told (driver.mirror, driver.tell), the acts before
-(claiming.py, copying.py) and of the way back (hand_back.py), what a broker that refuses gets (propagator.py).
+(claiming.py, copying.py) and of the way back (rollback.py), what a broker that refuses gets (propagator.py).
 Nothing is sent to a broker that would destroy what it has; a broker that is silent holds up nobody else.
 """
 
@@ -16,18 +16,18 @@ from functools import partial
 
 import structlog
 
+from migrator.driver.broker_updates import BrokerUpdates
 from migrator.driver.chained import guarded
-from migrator.driver.claim import Claim, Seen, still_ours
+from migrator.driver.claim import Claim, ClaimObservation, still_ours
 from migrator.driver.guard import Guarded, guard
 from migrator.driver.machine import Happened
 from migrator.driver.mirror import MirrorPlan, Shape, plan, state_creation
+from migrator.driver.not_following import NotFollowing
 from migrator.driver.orders import Orders, plan_orders_removed, standing
 from migrator.driver.places import plan_places
-from migrator.driver.strangers import Strangers
-from migrator.driver.tell import reachable
-from migrator.driver.teller import Teller
 from migrator.driver.tree import Tree, as_image, changed_since, clear_broker_configs, missing_states
 from migrator.driver.unmirrored import Unmirrored
+from migrator.driver.update_requests import reachable
 from migrator.findings.driver import (
     FULL_SEND_INCOMPLETE,
     ODD_ZNODES_LEFT,
@@ -35,7 +35,7 @@ from migrator.findings.driver import (
     ORDERS_REMOVED,
     ORDERS_STAND,
     SURVEY_FAILED,
-    TOLD_FIRST,
+    UPDATED_FIRST,
     VERSIONS_LAG,
 )
 from migrator.findings.finding import FindingError, Occurrence
@@ -68,9 +68,9 @@ from migrator.zk.znodes import parse_ordered_moves
 log = structlog.get_logger()
 
 GUARD_TRIES = 3
-NOT_TOLD = (FULL_SEND_INCOMPLETE, SURVEY_FAILED)
+NOT_UPDATED = (FULL_SEND_INCOMPLETE, SURVEY_FAILED)
 """Why a broker may get no full send."""
-STRANGERS_LOOK_MS = 5_000
+NOT_FOLLOWING_EVERY_MS = 5_000
 ODD_REGISTRATIONS = "odd registrations"
 """Under this stands the alarm of the look in dual-write; the reconcile has one of its own, for all that it left."""
 
@@ -99,22 +99,22 @@ class DualWriteActs:
                 await self._tell_first(error)
             raise
         self._failed_in_a_row = 0
-        self.d.now.alarm(TOLD_FIRST.code, None)
+        self.d.now.alarm(UPDATED_FIRST.code, None)
         return happened
 
     async def _reconcile(self) -> Happened:
         d = self.d
         await d.hooks.before("reconcile")
-        seen, session_id = await self._claim_in_one_session()
+        observed, session_id = await self._claim_in_one_session()
         claim = d.now.claim
         assert claim is not None
-        if not still_ours(seen, claim):
-            return d.claim_watch.touched(seen)
+        if not still_ours(observed, claim):
+            return d.claim_watch.touched(observed)
         if d.must_go_back():
             return d.too_late()
-        assert seen.migration is not None
-        at = Position(seen.migration.kraft_metadata_epoch, seen.migration.kraft_metadata_offset)
-        claim = replace(claim, migration_version=seen.migration_version, at=at)
+        assert observed.migration is not None
+        at = Position(observed.migration.kraft_metadata_epoch, observed.migration.kraft_metadata_offset)
+        claim = replace(claim, migration_version=observed.migration_version, at=at)
         await self._heal_leaders()
         orders = await asyncio.to_thread(read_orders, d.session)
         begun = await self._begin_ordered()
@@ -126,7 +126,7 @@ class DualWriteActs:
         if foreign is not None:
             d.now.finding = foreign
             d.now.reason = foreign.text
-            return Happened.MUST_GO_BACK
+            return Happened.MUST_ROLL_BACK
         if tree.missing:  # somebody deleted them since the takeover, and the rest is written below them
             await asyncio.to_thread(self._write, (plan_places(tree.missing, claim.epoch_version),))
         recreated = PATH_RECREATED.found(paths=", ".join(tree.missing)) if tree.missing else None
@@ -157,10 +157,10 @@ class DualWriteActs:
         )
         if d.mirror is None:
             raise MIRROR_BROKE.error(reason=d.now.broken)
-        if d.propagator.teller is None:
+        if d.propagator.broker_updates is None:
             return Happened.RECONCILED
         d.propagator.mirrored(target.position)
-        return Happened.RECONCILED if d.propagator.not_told() else Happened.RECONCILED_AGAIN
+        return Happened.RECONCILED if d.propagator.not_updated() else Happened.RECONCILED_AGAIN
 
     async def _write_difference(self, tree: Tree, target: Image, claim: Claim) -> tuple[MirrorPlan, frozenset[str]]:
         """What was written, and the brokers whose configuration was left alone because it cannot be read."""
@@ -172,13 +172,13 @@ class DualWriteActs:
         await asyncio.to_thread(self._write, planned.multis)
         return planned, shape.unreadable
 
-    async def _claim_in_one_session(self) -> tuple[Seen, int]:
+    async def _claim_in_one_session(self) -> tuple[ClaimObservation, int]:
         """The claim, and the session in which it was seen."""
         while True:
             session_id = self.d.session.session_id
-            seen = await self.d.claim_watch.seen()
+            observed = await self.d.claim_watch.observed()
             if session_id == self.d.session.session_id:
-                return seen, session_id
+                return observed, session_id
 
     async def _heal_leaders(self) -> None:
         """Whoever committed the copy may have died before it healed what nobody able leads."""
@@ -191,7 +191,7 @@ class DualWriteActs:
     async def _begin_ordered(self) -> bool:
         """Until dual-write is entered: what `/admin/reassign_partitions` orders is ours to do. True when it was heeded.
 
-        Later nobody reads that znode but a ZooKeeper controller, after a hand-back.
+        Later nobody reads that znode but a ZooKeeper controller, after a rollback.
         """
         d = self.d
         if Mark.TAKEOVER not in d.controller.image.marks:
@@ -211,7 +211,7 @@ class DualWriteActs:
 
     async def _take_orders_away(self, orders: Orders, claim: Claim, begun: bool) -> None:
         """Moves that were begun are in the topics' znodes now; left here, the order would be carried out once more
-        after a hand-back. All other orders are nobody's. One that cannot be removed stays, and bars the way back.
+        after a rollback. All other orders are nobody's. One that cannot be removed stays, and bars the way back.
         """
         if not orders.given:
             return
@@ -327,7 +327,7 @@ class DualWriteActs:
 
     # --- brokers -------------------------------------------------------------------------------------------
 
-    async def tell_brokers(self) -> Happened:
+    async def update_brokers(self) -> Happened:
         """The full send, guarded.
 
         Right after a copy it leaves for all or for none; a broker that is silent is told once it answers. After a
@@ -336,11 +336,11 @@ class DualWriteActs:
         d = self.d
         started = d.now_ms()
         tries = 0
-        teller = d.propagator.teller
-        if teller is not None:  # told before ZooKeeper had to be compared again
-            return await self._told(teller, started)
+        broker_updates = d.propagator.broker_updates
+        if broker_updates is not None:  # told before ZooKeeper had to be compared again
+            return await self._updated(broker_updates, started)
         if not d.now.fresh_copy:
-            return await self._told(await self._begin_telling(), started)
+            return await self._updated(await self._begin_updating(), started)
         while True:
             silent = await self._survey_missing()
             if d.mirror is None:
@@ -349,34 +349,36 @@ class DualWriteActs:
             d.propagator.forget_commits()
             claim = d.now.claim
             assert claim is not None
-            teller = Teller(claim, d.config.inter_broker_listener, d.controller.image)
-            guarded = await asyncio.to_thread(self._guarded, teller, silent)
+            broker_updates = BrokerUpdates(claim, d.config.inter_broker_listener, d.controller.image)
+            guarded = await asyncio.to_thread(self._guarded, broker_updates, silent)
             findings = guarded.findings
             if not findings:
                 if d.must_go_back():
                     return d.too_late()
                 d.now.fresh_copy = False  # a broker may act on what we say now: the copy is not ours alone any more
-                d.propagator.begin(teller, guarded)
-                return await self._told(teller, started)
+                d.propagator.begin(broker_updates, guarded)
+                return await self._updated(broker_updates, started)
             tries += 1
             log.error("brokers.not_told", findings=[found.text for found in findings[:5]], tries=tries)
             d.now.finding = findings[0]
             d.now.wait_because(findings[0].text)
             if d.must_go_back() or tries >= GUARD_TRIES:
-                return Happened.MUST_GO_BACK
+                return Happened.MUST_ROLL_BACK
             d.now.surveys.clear()
             await asyncio.sleep(LOOK_S)
 
-    async def _begin_telling(self) -> Teller:
+    async def _begin_updating(self) -> BrokerUpdates:
         """Every broker waits for its own full send, and for nobody else's."""
         d = self.d
         await d.hooks.before("tell")
         d.propagator.forget_commits()
         claim = d.now.claim
         assert claim is not None
-        teller = Teller(claim, d.config.inter_broker_listener, d.controller.image)
-        d.propagator.begin(teller, Guarded(tuple(teller.everything(withheld=d.controller.image.brokers)), ()))
-        return teller
+        broker_updates = BrokerUpdates(claim, d.config.inter_broker_listener, d.controller.image)
+        d.propagator.begin(
+            broker_updates, Guarded(tuple(broker_updates.everything(withheld=d.controller.image.brokers)), ())
+        )
+        return broker_updates
 
     async def _tell_first(self, why: Exception) -> None:
         """ZooKeeper cannot be brought to what the log says: brokers need their leaders all the same.
@@ -384,10 +386,10 @@ class DualWriteActs:
         What waits for ZooKeeper waits on. A broker that its guard speaks against waits too (full_sends.py).
         """
         d = self.d
-        if d.now.fresh_copy or d.now.claim is None or d.propagator.teller is not None:
+        if d.now.fresh_copy or d.now.claim is None or d.propagator.broker_updates is not None:
             return
-        await self._begin_telling()
-        d.now.alarm(TOLD_FIRST.code, TOLD_FIRST.found(reason=str(why)))
+        await self._begin_updating()
+        d.now.alarm(UPDATED_FIRST.code, UPDATED_FIRST.found(reason=str(why)))
 
     async def _survey_missing(self) -> dict[int, str]:
         """Ask brokers that were not asked in their present life; returns who did not answer, and why."""
@@ -399,25 +401,25 @@ class DualWriteActs:
         d.now.surveys.update(surveys)
         return failed
 
-    def _guarded(self, teller: Teller, silent: Collection[int]) -> Guarded:
+    def _guarded(self, broker_updates: BrokerUpdates, silent: Collection[int]) -> Guarded:
         now, gone = self.d.now, self.d.controller.removals
-        orders = self.d.hooks.full_orders(teller.everything(withheld=silent))
+        orders = self.d.hooks.full_updates(broker_updates.everything(withheld=silent))
         return guard(orders, now.surveys, gone.topics, gone.replicas, after_fail_over=not now.fresh_copy)
 
-    async def _told(self, teller: Teller, started: int) -> Happened:
+    async def _updated(self, broker_updates: BrokerUpdates, started: int) -> Happened:
         """The first takeover waits for every answer. Later the update has to be on its way to all who are heard of."""
         d = self.d
         while True:
             if d.mirror is None:
                 return Happened.MIRROR_BROKEN
             is_first = Mark.TAKEOVER in d.controller.newest.marks
-            waiting = d.propagator.not_told() if is_first else d.propagator.not_sent()
+            waiting = d.propagator.not_updated() if is_first else d.propagator.not_sent()
             self._name_silent()
             if not waiting:
-                partitions, told = d.controller.image.partition_count(), len(teller.audience())
-                log.info("brokers.told", brokers=told, partitions=partitions, took_ms=d.now_ms() - started)
-                return Happened.BROKERS_TOLD
-            named = [d.now.alarms.get(finding.code) for finding in NOT_TOLD]
+                partitions, told = d.controller.image.partition_count(), len(broker_updates.audience())
+                log.info("brokers.updated", brokers=told, partitions=partitions, took_ms=d.now_ms() - started)
+                return Happened.BROKERS_UPDATED
+            named = [d.now.alarms.get(finding.code) for finding in NOT_UPDATED]
             first = next((each.text for each in named if each is not None), None)
             d.now.wait_because(first or f"brokers {waiting} have not answered the full send yet")
             await d.events.changed(LOOK_S)
@@ -427,7 +429,7 @@ class DualWriteActs:
         d = self.d
         waits = d.propagator.full_sends.waits().values()
         named = {wait.finding.code: wait.finding for wait in waits if wait.finding is not None}
-        for finding in NOT_TOLD:
+        for finding in NOT_UPDATED:
             d.now.alarm(finding.code, named.get(finding.code))
         if FULL_SEND_INCOMPLETE.code in named:
             d.now.finding = named[FULL_SEND_INCOMPLETE.code]
@@ -440,14 +442,14 @@ class DualWriteActs:
             await d.controller.mark(Mark.TAKEOVER, "")
         d.now.fresh_copy = False
         d.now.finding = next(iter(d.now.unreadable.values()), None)
-        strangers, looked_ms = Strangers(), 0
+        strangers, looked_ms = NotFollowing(), 0
         while True:
-            if d.mirror is None:  # it broke where nobody was listening, as during a hand-back that was refused
+            if d.mirror is None:  # it broke where nobody was listening, as during a rollback that was refused
                 return Happened.MIRROR_BROKEN
-            if d.wishes.hand_back:
-                return Happened.HAND_BACK_ASKED
+            if d.operations.rollback:
+                return Happened.ROLLBACK_REQUESTED
             came_or_went = is_away(d.now.trouble) == d.session.connected
-            if d.now_ms() - looked_ms >= STRANGERS_LOOK_MS or came_or_went:
+            if d.now_ms() - looked_ms >= NOT_FOLLOWING_EVERY_MS or came_or_went:
                 looked_ms = d.now_ms()
                 d.now.trouble = await self._look_for(strangers)
                 await self._look_for_places()
@@ -486,7 +488,7 @@ class DualWriteActs:
         found = ODD_ZNODES_LEFT.found(count=len(odd), first=odd[0].text) if odd else None
         self.d.now.alarm(ODD_REGISTRATIONS, found)
 
-    async def _look_for(self, strangers: Strangers) -> Occurrence | None:
+    async def _look_for(self, strangers: NotFollowing) -> Occurrence | None:
         """Brokers in ZooKeeper that do not follow us, or that it does not answer."""
         d = self.d
         try:

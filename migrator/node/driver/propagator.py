@@ -1,6 +1,6 @@
 """Telling the brokers: orders to their channels, and what a broker that refuses gets next.
 
-In:   commits in their order, how far ZooKeeper is, the full send that TELLING_BROKERS had guarded; answers of brokers.
+In:   commits in their order, how far ZooKeeper is, the full send that UPDATING_BROKERS had guarded; answers of brokers.
 Out:  orders queued per broker; which brokers did not answer a full send yet.
 Elsewhere: who is told what (driver.teller), the sockets (broker_channels.py), when the first full send may leave
 (dual_write.py), all later ones (full_sends.py). Every full send comes here as `Guarded` orders.
@@ -20,9 +20,9 @@ from typing import Any, Final
 
 import structlog
 
+from migrator.driver.broker_updates import BrokerUpdates
 from migrator.driver.guard import Guarded, Survey, left_over
-from migrator.driver.tell import LEADER_AND_ISR, FullSend, Kind, Order, reachable
-from migrator.driver.teller import Teller
+from migrator.driver.update_requests import LEADER_AND_ISR, BrokerUpdate, FullSend, UpdateKind, reachable
 from migrator.model.draft import Delta
 from migrator.model.image import Position
 from migrator.node.background import kept
@@ -43,7 +43,7 @@ REFUSED_AGAIN_MAX_S: Final = 30.0
 
 
 @dataclass(slots=True)
-class _Telling:
+class _Updating:
     """How far a broker is with the newest full send to it."""
 
     full_send: FullSend
@@ -71,13 +71,13 @@ class Propagator:
         security: ClientSecurity,
         now_ms: Callable[[], int],
         look_at_claim: Callable[[], None],
-        full_orders: Callable[[list[Order]], list[Order]] = lambda orders: orders,
+        full_updates: Callable[[list[BrokerUpdate]], list[BrokerUpdate]] = lambda updates: updates,
     ) -> None:
         """look_at_claim: called at a refusal, which may come of somebody else's claim.
 
         full_orders: what becomes of a full send before it is compared; only tests change it.
         """
-        self.teller: Teller | None = None
+        self.broker_updates: BrokerUpdates | None = None
         self.channels = BrokerChannels(
             str(config.node_id),
             config.inter_broker_listener,
@@ -90,7 +90,7 @@ class Propagator:
             self._ask,
             lambda: controller.removals,
             queue=self._queue,
-            full_orders=full_orders,
+            full_updates=full_updates,
             alarm=now.alarm,
             on_change=events.wake,
             now_ms=now_ms,
@@ -104,7 +104,7 @@ class Propagator:
         self._now_ms = now_ms
         self._untold: list[Delta] = []
         """Commits since the image of a full send that is being encoded."""
-        self._tellings: dict[int, _Telling] = {}
+        self._tellings: dict[int, _Updating] = {}
         self._generations = count(1)
         self._healing: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
@@ -113,47 +113,47 @@ class Propagator:
 
     def published(self, delta: Delta) -> None:
         """A commit became visible."""
-        if self.teller is not None:
+        if self.broker_updates is not None:
             self.channels.follow(reachable(delta.after))
-            self._send(self.teller.published(delta))
+            self._send(self.broker_updates.published(delta))
         else:
             self._untold.append(delta)
 
     def mirrored(self, position: Position) -> None:
         """ZooKeeper has everything up to here."""
-        if self.teller is not None:
-            self._send(self.teller.mirrored(position))
+        if self.broker_updates is not None:
+            self._send(self.broker_updates.mirrored(position))
 
     def forget_commits(self) -> None:
         """What is committed until now will be in the image that the next full send is made of."""
         self._untold.clear()
 
-    def begin(self, teller: Teller, first: Guarded) -> None:
+    def begin(self, broker_updates: BrokerUpdates, first: Guarded) -> None:
         """From here on commits go to the teller; those that came while the full send was encoded go first."""
         self.channels.follow(reachable(self._controller.image))
-        self.teller = teller
+        self.broker_updates = broker_updates
         self._queue(first.leaving())
-        self.full_sends.begin(teller)
+        self.full_sends.begin(broker_updates)
         untold, self._untold = self._untold, []
         for delta in untold:
             self.published(delta)
 
-    def _send(self, orders: list[Order]) -> None:
+    def _send(self, updates: list[BrokerUpdate]) -> None:
         """What changed; somebody may wait for everything since."""
-        full = [order.broker for order in orders if order.kind is Kind.FULL]
+        full = [update.broker for update in updates if update.kind is UpdateKind.FULL]
         assert not full, f"full requests to {full} that were compared with nothing"
-        self._queue(order for order in orders if not self.full_sends.keep(order))
+        self._queue(update for update in updates if not self.full_sends.keep(update))
         self.full_sends.look()
 
-    def _queue(self, orders: Iterable[Order]) -> None:
+    def _queue(self, updates: Iterable[BrokerUpdate]) -> None:
         """Full ones are awaited until each broker answered all three."""
-        orders = list(orders)
-        full = Counter((order.broker, order.broker_epoch) for order in orders if order.kind is Kind.FULL)
+        updates = list(updates)
+        full = Counter((update.broker, update.broker_epoch) for update in updates if update.kind is UpdateKind.FULL)
         for (broker, broker_epoch), orders_of_it in full.items():
             self._begin_full_send(FullSend(broker, broker_epoch, next(self._generations)), orders_of_it)
-        self.channels.send([replace(order, full_send=self._newest(order.broker)) for order in orders])
+        self.channels.send([replace(update, full_send=self._newest(update.broker)) for update in updates])
 
-    def _begin_full_send(self, full_send: FullSend, orders: int) -> None:
+    def _begin_full_send(self, full_send: FullSend, updates: int) -> None:
         """It takes the place of the one before, with the retry of that. orders: how many it has."""
         before = self._tellings.get(full_send.broker)
         refusals = 0
@@ -162,26 +162,26 @@ class Propagator:
                 before.retry.cancel()
             if before.full_send.broker_epoch == full_send.broker_epoch:
                 refusals = before.refusals
-        self._tellings[full_send.broker] = _Telling(full_send, orders, refusals, self._now_ms())
+        self._tellings[full_send.broker] = _Updating(full_send, updates, refusals, self._now_ms())
 
     def _newest(self, broker: int) -> FullSend | None:
-        telling = self._tellings.get(broker)
-        return None if telling is None else telling.full_send
+        updating = self._tellings.get(broker)
+        return None if updating is None else updating.full_send
 
     async def stop(self) -> None:
         """Nothing more is told, and what waits is dropped."""
-        self.teller = None
+        self.broker_updates = None
         self._untold.clear()
-        for telling in self._tellings.values():
-            if telling.retry is not None:
-                telling.retry.cancel()
+        for updating in self._tellings.values():
+            if updating.retry is not None:
+                updating.retry.cancel()
         self._tellings.clear()
         await self.full_sends.stop()
         await self.channels.close()
 
     # --- who was told --------------------------------------------------------------------------------------
 
-    def told(self) -> dict[int, bool]:
+    def updated(self) -> dict[int, bool]:
         """Each broker, and whether it was told everything and has answered."""
         audience = self._audience()
         return {
@@ -190,91 +190,95 @@ class Propagator:
         }
 
     def _has_answered(self, broker: int) -> bool:
-        telling = self._tellings.get(broker)
-        return telling is not None and not telling.unanswered and broker not in self.full_sends.waits()
+        updating = self._tellings.get(broker)
+        return updating is not None and not updating.unanswered and broker not in self.full_sends.waits()
 
-    def not_told(self) -> list[int]:
+    def not_updated(self) -> list[int]:
         """Brokers that can be reached and were not told everything, or did not answer yet."""
-        told = self.told()
-        return [broker.id for broker in reachable(self._controller.image) if not told[broker.id]]
+        updated = self.updated()
+        return [broker.id for broker in reachable(self._controller.image) if not updated[broker.id]]
 
     def not_sent(self) -> list[int]:
         """Brokers to which the full send is about to leave."""
-        return [] if self.teller is None else self.full_sends.underway(self.teller)
+        return [] if self.broker_updates is None else self.full_sends.underway(self.broker_updates)
 
-    def why_not_told(self) -> dict[int, dict[str, Any]]:
+    def why_not_updated(self) -> dict[int, dict[str, Any]]:
         """For each broker that can be reached and has not acknowledged everything: the reason, and since when."""
-        return {} if self.teller is None else {broker: self._why_not_told(broker) for broker in self.not_told()}
+        return (
+            {}
+            if self.broker_updates is None
+            else {broker: self._why_not_updated(broker) for broker in self.not_updated()}
+        )
 
     def silence(self) -> str:
         """The same in one line; empty when every broker has acknowledged everything."""
         return "; ".join(
             f"broker {broker} is not updated for {why['since_ms'] / 1000:.0f} s: {why['reason']}"
-            for broker, why in self.why_not_told().items()
+            for broker, why in self.why_not_updated().items()
         )
 
-    def _why_not_told(self, broker: int) -> dict[str, Any]:
-        wait, telling = self.full_sends.waits().get(broker), self._tellings.get(broker)
+    def _why_not_updated(self, broker: int) -> dict[str, Any]:
+        wait, updating = self.full_sends.waits().get(broker), self._tellings.get(broker)
         if wait is not None:
             code = None if wait.finding is None else wait.finding.code
             return {"code": code, "reason": wait.reason, "since_ms": self._now_ms() - wait.since_ms}
-        if telling is None:
+        if updating is None:
             return {"code": None, "reason": "the full update has not begun", "since_ms": 0}
-        reason = f"the broker has not acknowledged {telling.unanswered} full requests"
-        return {"code": None, "reason": reason, "since_ms": self._now_ms() - telling.since_ms}
+        reason = f"the broker has not acknowledged {updating.unanswered} full requests"
+        return {"code": None, "reason": reason, "since_ms": self._now_ms() - updating.since_ms}
 
     def _audience(self) -> dict[int, int]:
-        return {} if self.teller is None else self.teller.audience()
+        return {} if self.broker_updates is None else self.broker_updates.audience()
 
     # --- answers -------------------------------------------------------------------------------------------
 
-    def _on_answer(self, order: Order, problem: str | None) -> None:
-        telling = self._telling(order.full_send)
+    def _on_answer(self, update: BrokerUpdate, problem: str | None) -> None:
+        updating = self._updating(update.full_send)
         if problem is None:
-            if telling is not None and order.kind is Kind.FULL:
-                telling.unanswered -= 1
-                if not telling.unanswered:
-                    telling.refusals = 0
+            if updating is not None and update.kind is UpdateKind.FULL:
+                updating.unanswered -= 1
+                if not updating.unanswered:
+                    updating.refusals = 0
             self._events.wake()
             return
-        self._now.wait_because(f"broker {order.broker} refused a request: {problem}")
+        self._now.wait_because(f"broker {update.broker} refused a request: {problem}")
         self._look_at_claim()
-        if telling is not None:
-            self._refused(telling, order, problem)
+        if updating is not None:
+            self._refused(updating, update, problem)
 
-    def _telling(self, full_send: FullSend | None) -> _Telling | None:
+    def _updating(self, full_send: FullSend | None) -> _Updating | None:
         """None when a newer full send took its place, or telling stopped."""
-        telling = None if full_send is None else self._tellings.get(full_send.broker)
-        return telling if telling is not None and telling.full_send == full_send else None
+        updating = None if full_send is None else self._tellings.get(full_send.broker)
+        return updating if updating is not None and updating.full_send == full_send else None
 
     # --- a broker that refused -----------------------------------------------------------------------------
 
-    def _refused(self, telling: _Telling, order: Order, problem: str) -> None:
-        if order.api_key == LEADER_AND_ISR and problem == refused_whole(UNKNOWN_SERVER_ERROR):
-            telling.is_ill = True
-        if telling.retry is None:  # one refused send has many refused orders
-            telling.refusals += 1
-            pause_s = min(REFUSED_AGAIN_S * 2.0 ** (telling.refusals - 1), REFUSED_AGAIN_MAX_S)
-            telling.retry = self._loop.call_later(pause_s, self._tell_again, telling)
+    def _refused(self, updating: _Updating, update: BrokerUpdate, problem: str) -> None:
+        if update.api_key == LEADER_AND_ISR and problem == refused_whole(UNKNOWN_SERVER_ERROR):
+            updating.is_ill = True
+        if updating.retry is None:  # one refused send has many refused orders
+            updating.refusals += 1
+            pause_s = min(REFUSED_AGAIN_S * 2.0 ** (updating.refusals - 1), REFUSED_AGAIN_MAX_S)
+            updating.retry = self._loop.call_later(pause_s, self._tell_again, updating)
 
-    def _tell_again(self, telling: _Telling) -> None:
-        if telling.is_ill:
-            name = f"heal-{telling.full_send.broker}"
-            healing = kept(name, lambda: self._heal(telling.full_send), self._now.alarm)
+    def _tell_again(self, updating: _Updating) -> None:
+        if updating.is_ill:
+            name = f"heal-{updating.full_send.broker}"
+            healing = kept(name, lambda: self._heal(updating.full_send), self._now.alarm)
             self._healing = self._loop.create_task(healing, name=name)
         else:
-            self._tell_everything(telling.full_send)
+            self._tell_everything(updating.full_send)
 
     def _tell_everything(self, refused: FullSend) -> None:
         """Another full send in the place of the one that was refused."""
         if self._is_current(refused):
-            assert self.teller is not None
-            self.teller.withhold(refused.broker, refused.broker_epoch)
+            assert self.broker_updates is not None
+            self.broker_updates.withhold(refused.broker, refused.broker_epoch)
             self.full_sends.look()
 
     def _is_current(self, refused: FullSend) -> bool:
         """Whether the broker lives the same life, and was told nothing newer."""
-        is_newest = self._telling(refused) is not None
+        is_newest = self._updating(refused) is not None
         return is_newest and self._audience().get(refused.broker) == refused.broker_epoch
 
     async def _heal(self, refused: FullSend) -> None:
@@ -283,8 +287,8 @@ class Propagator:
         gone = self._controller.removals
         found = [left_over(each, self._controller.image, gone.topics, gone.replicas) for each in surveys.values()]
         log.info("broker.healed", broker=refused.broker, leftovers=len(found[0]) if found else None)
-        if found and self.teller is not None and self._is_current(refused):
-            self._send(self.teller.heal(refused.broker, found[0]))
+        if found and self.broker_updates is not None and self._is_current(refused):
+            self._send(self.broker_updates.heal(refused.broker, found[0]))
         self._tell_everything(refused)
 
     async def _ask(self, broker: int) -> tuple[dict[int, Survey], dict[int, str]]:

@@ -23,8 +23,8 @@ from migrator.driver.copy import Copy, make_copy
 from migrator.driver.gate import Evidence, can_register, ibp_differs, takeover_verdict, voters_enabled
 from migrator.driver.guard import strays, without_ids
 from migrator.driver.machine import Happened
-from migrator.driver.tell import reachable
 from migrator.driver.tree import Tree, replicas_gone
+from migrator.driver.update_requests import reachable
 from migrator.findings.driver import LATCHED
 from migrator.findings.finding import Occurrence
 from migrator.model.values import Mark
@@ -86,7 +86,7 @@ class GateActs:
     async def wait_brokers(self) -> Happened:
         """Brokers come, the tree is read ahead, the gate is asked; then, unless held, the takeover may begin."""
         while True:
-            if left_controller(await self.d.claim_watch.seen(), self.d.config.voter_ids, self.d.epoch):
+            if left_controller(await self.d.claim_watch.observed(), self.d.config.voter_ids, self.d.epoch):
                 return Happened.CLAIM_LEFT
             waiting = await self._missing_brokers()
             if waiting is not None:
@@ -100,12 +100,12 @@ class GateActs:
             if [check.name for check in verdict.failed] == ["a ZooKeeper export is taken"]:
                 began_ms = self.d.now_ms()
                 await self._export()
-                self.d.wishes.wait_longer(self.d.now_ms() - began_ms)
+                self.d.operations.wait_longer(self.d.now_ms() - began_ms)
                 continue
-            if verdict.holds and (self.d.config.gates == "auto" or self.d.wishes.takeover):
-                self.d.wishes.begun()
+            if verdict.holds and (self.d.config.gates == "auto" or self.d.operations.takeover):
+                self.d.operations.begun()
                 return Happened.GATE_OPENED
-            held = "the takeover is held (zk2kraft.gates=hold); `zk2kraft advance` lets it begin"
+            held = "the takeover is paused (zk2kraft.gates=pause); `zk2kraft advance` lets it begin"
             self.d.now.wait_because(held if verdict.holds else verdict.reason())
             await self.d.events.changed(max(READ_AGAIN_S, READ_SHARE * self._look_ms / 1000))
 
@@ -134,7 +134,7 @@ class GateActs:
         d.now.tree = tree
         await asyncio.to_thread(read_guards, d.session, tree)
         d.controller.removals.take_places(replicas_gone(before, tree))
-        seen = await asyncio.to_thread(read_claim, d.session)
+        observed = await asyncio.to_thread(read_claim, d.session)
         brokers = reachable(d.controller.image)
         if d.now_ms() - self._exported_ms > EXPORT_FRESH_MS:
             d.now.exported = None  # what is kept from days ago is no way back from what is claimed today
@@ -145,7 +145,7 @@ class GateActs:
         limits = await asyncio.to_thread(self._limits.ask, d.session.connect, d.config.jute_maxbuffer)
         return Evidence(
             tree=tree,
-            seen=seen,
+            observed=observed,
             image=d.controller.image,
             voters=d.config.voter_ids,
             foreign_voters=d.quorum.foreign_voters(),
@@ -176,9 +176,9 @@ class GateActs:
         """On a thread: what the full send of this tree would take from the brokers, today as at the look before."""
         topics = {name: reading.topic for name, reading in tree.topics.items()}
         gone, surveys = self.d.controller.removals, list(self.d.now.surveys.values())
-        seen = [found for each in surveys for found in strays(each, topics, gone.topics, gone.replicas)]
-        before, self._strays = self._strays, {found.text for found in seen}
-        lasting = [found for found in seen if found.text in before]
+        observed = [found for each in surveys for found in strays(each, topics, gone.topics, gone.replicas)]
+        before, self._strays = self._strays, {found.text for found in observed}
+        lasting = [found for found in observed if found.text in before]
         return [found for each in surveys for found in without_ids(each, topics)] + lasting
 
     def _read_ahead(self, before: Tree | None, copy: Copy | None) -> tuple[Tree, Copy]:
@@ -219,7 +219,7 @@ class GateActs:
             d.now.finding = LATCHED.found(mark=d.controller.newest.marks.get(Mark.TAKEOVER))
             d.now.reason = d.now.finding.text
         while True:
-            if d.wishes.takeover:
+            if d.operations.takeover:
                 await d.controller.mark(Mark.TAKEOVER, "")
                 d.now.finding = None
                 return Happened.UNLATCHED

@@ -2,7 +2,7 @@
 
 In:   a `DriverNode`; `watch` once the cluster is without its controller.
 Out:  `DriverNode.fail_window`, at most once, and only before the append.
-Elsewhere: what is done in the window (claiming.py, copying.py), how its end is brought about (hand_back.py).
+Elsewhere: what is done in the window (claiming.py, copying.py), how its end is brought about (rollback.py).
 """
 
 from __future__ import annotations

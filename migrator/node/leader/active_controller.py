@@ -86,7 +86,7 @@ class ActiveController:
         on_lead: Callable[[int], None],
         on_lost: Callable[[int], None],
         on_refused: Callable[[FindingError], None],
-        on_handed_back: Callable[[str], None],
+        on_retired: Callable[[str], None],
     ) -> None:
         self.settings = settings
         self.image = self.newest = read_ahead.snapshot
@@ -109,7 +109,7 @@ class ActiveController:
         self._on_lead = on_lead
         self._on_lost = on_lost
         self._on_refused = on_refused
-        self._on_handed_back = on_handed_back
+        self._on_retired = on_retired
         self._pending = PendingAppends()
         self._resumed = asyncio.Event()
         self._resumed.set()
@@ -151,10 +151,10 @@ class ActiveController:
         self._log.tell_applied(self._log.settled_end, self.image, size)
 
     def _look_for_retirement(self) -> bool:
-        """Whether the log says that it was handed back; then nobody leads with it any more."""
-        text = self.image.marks.get(Mark.HANDED_BACK)
+        """Whether the log says that it was rolled back; then nobody leads with it any more."""
+        text = self.image.marks.get(Mark.RETIRED)
         if text is not None:
-            self._on_handed_back(text)
+            self._on_retired(text)
         return text is not None
 
     def load_snapshot(self, snapshot: SnapshotId) -> None:
@@ -472,13 +472,13 @@ class ActiveController:
 
     async def begin(self, ordered: Iterable[OrderedMove]) -> int:
         """Move replicas as ordered through ZooKeeper; returns how many partitions, when that is committed."""
-        return await self._append_and_settle(lambda situation: begin_ordered(situation, ordered))
+        return await self._append_and_persist(lambda situation: begin_ordered(situation, ordered))
 
     async def mark(self, mark: Mark, text: str) -> None:
         """Write a mark for every voter of ours; returns when it is committed. An empty text takes it back."""
-        await self._append_and_settle(lambda _: [(NoOpRecord(mark=mark, mark_text=text), 0)])
+        await self._append_and_persist(lambda _: [(NoOpRecord(mark=mark, mark_text=text), 0)])
 
-    async def _append_and_settle(self, order: Callable[[Situation], list[Record]]) -> int:
+    async def _append_and_persist(self, order: Callable[[Situation], list[Record]]) -> int:
         """Append what is ordered, and wait for its commit; how many records that were."""
         await self._until_resumed()
         if self.epoch is None:

@@ -25,7 +25,7 @@ from migrator.findings.finding import FindingError
 from migrator.model.values import ScramCredential, ScramKey
 from migrator.node.brokers.denials import Denials
 from migrator.node.leader.active_controller import ActiveController
-from migrator.node.leader.voters_seen import VotersSeen
+from migrator.node.leader.voter_observations import VoterObservations
 from migrator.node.quorum.quorum_apis import QuorumApis, replica_of
 from migrator.node.quorum.raft_node import RaftNode
 from migrator.node.transport.sasl import SCRAM_NUMBERS
@@ -68,14 +68,14 @@ class ControllerApis:
         quorum: QuorumApis,
         *,
         listener: str,
-        seen: VotersSeen | None = None,
+        observed: VoterObservations | None = None,
         denials: Denials | None = None,
     ) -> None:
         self._raft = raft
         self._controller = controller
         self._quorum = quorum
         self._listener = listener
-        self._seen = seen or VotersSeen()
+        self._seen = observed or VoterObservations()
         self._denials = denials or Denials(time.monotonic)
         self._odd_hosts: dict[int, str] = {}
 

@@ -206,9 +206,9 @@ def write_election_state(log_directory: Path, state: ElectionState, voters: Sequ
 
 
 class RetiredMark:
-    """The file beside a log that was handed back to ZooKeeper: with it no process leads or serves the log again.
+    """The file beside a log that was rolled back to ZooKeeper: with it no process leads or serves the log again.
 
-    The log carries the same words for every voter (`Mark.HANDED_BACK`); the file is what a start looks at.
+    The log carries the same words for every voter (`Mark.RETIRED`); the file is what a start looks at.
     """
 
     NAME: Final = "zk2kraft-handed-back"

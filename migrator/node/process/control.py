@@ -1,7 +1,7 @@
 """The control port of a controller: what it says, and what a person may ask of it.
 
 In:   HTTP on loopback, with the token that stands beside the port in `zk2kraft-control.json`.
-Out:  status as JSON, metrics for Prometheus; wishes that the driver looks at. Nothing here acts by itself.
+Out:  status as JSON, metrics for Prometheus; operations that the driver looks at. Nothing here acts by itself.
 Elsewhere: the driver (driver_node), the service that calls this (state_machine).
 Runs on a thread with a loop of its own: nothing of it is on the loop of the quorum.
 """
@@ -29,7 +29,7 @@ from migrator.node.quorum.metrics import Metrics
 ASK_TIMEOUT_S = 5.0
 
 
-class Wish(BaseModel):
+class Operation(BaseModel):
     reason: str = ""
 
 
@@ -45,7 +45,7 @@ class ControlPort:
         metrics: Metrics,
         driver: DriverNode | None,
     ) -> None:
-        """driver: None where no migration is enabled; then every wish is refused."""
+        """driver: None where no migration is enabled; then every operation is refused."""
         self._loop = loop
         self._file = directory / CONTROL_FILE
         self._token = secrets.token_urlsafe(24)
@@ -89,9 +89,9 @@ class ControlPort:
         except TimeoutError as error:
             raise HTTPException(503, "the controller's loop does not answer") from error
 
-    def _ask(self, refusal: str, wish: Callable[[DriverNode], bool]) -> None:
-        """Hand a wish to the driver; one that it does not keep is refused, with where the driver is."""
-        if self._on_loop(lambda: self._driver is not None and wish(self._driver)):
+    def _ask(self, refusal: str, operation: Callable[[DriverNode], bool]) -> None:
+        """Hand an operation to the driver; one that it does not keep is refused, with where the driver is."""
+        if self._on_loop(lambda: self._driver is not None and operation(self._driver)):
             return
         now = None if self._driver is None else self._driver.now
         raise HTTPException(409, refusal if now is None else f"{refusal}: {now.state}, {now.reason}")
@@ -119,23 +119,23 @@ class ControlPort:
             return found
 
         @app.post("/v1/takeover", dependencies=[Depends(authorized)], status_code=202)
-        def take_over(wish: Wish) -> dict[str, str]:
-            self._ask("a takeover cannot be asked for now", DriverNode.ask_takeover)
-            return {"asked": "takeover"}
+        def take_over(operation: Operation) -> dict[str, str]:
+            self._ask("a takeover cannot be asked for now", DriverNode.request_takeover)
+            return {"accepted": "takeover"}
 
-        @app.post("/v1/withdraw", dependencies=[Depends(authorized)])
-        def withdraw(wish: Wish) -> dict[str, bool]:
-            """Take the wish for a takeover back. Not withdrawn: there is none, or it has begun."""
-            return {"withdrawn": self._on_loop(lambda: self._driver is not None and self._driver.withdraw_takeover())}
+        @app.post("/v1/cancel", dependencies=[Depends(authorized)])
+        def cancel(operation: Operation) -> dict[str, bool]:
+            """Take the operation for a takeover back. Not withdrawn: there is none, or it has begun."""
+            return {"cancelled": self._on_loop(lambda: self._driver is not None and self._driver.cancel_takeover())}
 
         @app.post("/v1/abort", dependencies=[Depends(authorized)], status_code=202)
-        def abort(wish: Wish) -> dict[str, str]:
-            self._ask("there is no takeover to abort now", lambda driver: driver.ask_abort(wish.reason))
-            return {"asked": "abort"}
+        def abort(operation: Operation) -> dict[str, str]:
+            self._ask("there is no takeover to abort now", lambda driver: driver.request_abort(operation.reason))
+            return {"accepted": "abort"}
 
-        @app.post("/v1/hand-back", dependencies=[Depends(authorized)], status_code=202)
-        def hand_back(wish: Wish) -> dict[str, str]:
-            self._ask("a hand-back cannot be asked for now", DriverNode.ask_hand_back)
-            return {"asked": "hand-back"}
+        @app.post("/v1/rollback", dependencies=[Depends(authorized)], status_code=202)
+        def rollback(operation: Operation) -> dict[str, str]:
+            self._ask("a rollback cannot be asked for now", DriverNode.request_rollback)
+            return {"accepted": "rollback"}
 
         return app

@@ -2,7 +2,7 @@
 
 In:   a `NodeConfig`. Out: a running voter with its listener, driver and control port, until told to stop.
 Elsewhere: the parts (this room), what they begin with (startup.py), the command line (api).
-Rules: a directory that was handed back is never used again; a configuration that does not fit the log stops the
+Rules: a directory that was rolled back is never used again; a configuration that does not fit the log stops the
 process with a finding, before anything is written.
 """
 
@@ -21,7 +21,7 @@ from typing import Final
 import structlog
 
 from migrator.driver.machine import Happened, State
-from migrator.findings.driver import HANDED_BACK
+from migrator.findings.driver import LOG_RETIRED
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.quorum import CONFIG_NOT_HONOURED
 from migrator.node.background import Alarm, kept, unexpected
@@ -30,11 +30,11 @@ from migrator.node.config.properties import NodeConfig
 from migrator.node.config.voter_addresses import VoterAddresses
 from migrator.node.driver.driver_acts import DriverActs
 from migrator.node.driver.driver_node import DriverNode
-from migrator.node.driver.hand_back import finish as finish_hand_back
+from migrator.node.driver.rollback import finish as finish_rollback
 from migrator.node.leader.active_controller import ActiveController
 from migrator.node.leader.periodic_tasks import run_periodic_tasks
 from migrator.node.leader.registration import registration_of, stay_registered
-from migrator.node.leader.voters_seen import QuorumView, VotersSeen
+from migrator.node.leader.voter_observations import QuorumView, VoterObservations
 from migrator.node.listener.controller_apis import ControllerApis
 from migrator.node.listener.server import ControllerServer
 from migrator.node.log.dynamic_voters import refuse_dynamic_voters
@@ -52,10 +52,10 @@ from migrator.node.process.control import ControlPort
 from migrator.node.process.retirement import retire
 from migrator.node.process.startup import make_voter, replay_stored, settings_of
 from migrator.node.process.status import status
-from migrator.node.quorum.calm import Calm
 from migrator.node.quorum.cycle_collection import bound_pauses
 from migrator.node.quorum.hooks import Hooks
 from migrator.node.quorum.peers import Peers
+from migrator.node.quorum.quiet_time import QuietTime
 from migrator.node.quorum.quorum_apis import QuorumApis
 from migrator.node.quorum.raft_node import RaftNode
 from migrator.node.transport.client_security import client_security
@@ -89,7 +89,7 @@ class _Parts:
     store: LogStore
     raft: RaftNode
     controller: ActiveController
-    seen: VotersSeen
+    observed: VoterObservations
     session: ZkSession | None
     driver: DriverNode | None
     acts: DriverActs | None
@@ -103,7 +103,7 @@ class ControllerProcess:
         self._config = config
         asks = len(config.voters) > 1  # otherwise nothing in the file has to say how
         self._hooks = hooks or Hooks()
-        self._calm = Calm()
+        self._quiet_time = QuietTime()
         idle_ms = config.connections_idle_ms
         self._connections = Connections(most=config.connections_max, idle_s=None if idle_ms is None else idle_ms / 1000)
         self._denials = Denials(time.monotonic)
@@ -152,7 +152,7 @@ class ControllerProcess:
 
     def _retired(self, parts: _Parts, occurrence: Occurrence | None) -> None:
         """The log may not be used; only a process that finds this at its start ends by it."""
-        if occurrence is not None and occurrence.code == HANDED_BACK.code:
+        if occurrence is not None and occurrence.code == LOG_RETIRED.code:
             self._tell(occurrence)
             self._end(1)
             return
@@ -160,14 +160,14 @@ class ControllerProcess:
         task.add_done_callback(self._watch_task)
         self._tasks.append(task)
 
-    # --- a log that another voter handed back --------------------------------------------------------------
+    # --- a log that another voter rolled back --------------------------------------------------------------
 
-    def _handed_back(self, parts: _Parts, text: str) -> None:
+    def _log_retired(self, parts: _Parts, text: str) -> None:
         """This node learned from the log that the cluster went back: it takes no more part, and ends up RETIRED."""
         if parts.driver is not None and parts.driver.now.state is State.RETIRED:
             return
         if self._retirement is None:
-            log.warning("log.handed_back", mark=text)
+            log.warning("log.retired", mark=text)
             self._retirement = asyncio.get_running_loop().create_task(self._retire(parts, text), name="retire")
             self._retirement.add_done_callback(self._watch_task)
             self._tasks.append(self._retirement)
@@ -175,7 +175,7 @@ class ControllerProcess:
     async def _retire(self, parts: _Parts, text: str) -> None:
         await retire(self._config, self._retired_mark, text, parts.raft, lambda: self._close_listeners(parts))
         if parts.driver is not None:
-            parts.driver.events.interrupt(Happened.HANDED_BACK)
+            parts.driver.events.interrupt(Happened.ROLLED_BACK)
 
     def _tell(self, occurrence: Occurrence) -> None:
         log.critical("controller.stopped", code=occurrence.code, says=occurrence.text)
@@ -191,8 +191,8 @@ class ControllerProcess:
         self._lock.acquire()
         mark = self._retired_mark.read()
         if mark is not None:
-            finish_hand_back(config, mark)
-            raise HANDED_BACK.error(controller=f"a ZooKeeper-mode broker, since {mark}")
+            finish_rollback(config, mark)
+            raise LOG_RETIRED.error(controller=f"a ZooKeeper-mode broker, since {mark}")
         return meta
 
     async def _start(self, meta: MetaProperties) -> _Parts:
@@ -214,10 +214,10 @@ class ControllerProcess:
             on_lead=lambda epoch: self._led(driver, controller, epoch),
             on_lost=lambda epoch: None if driver is None else driver.lost_leadership(),
             on_refused=self._refused,
-            on_handed_back=lambda text: self._handed_back(parts, text),
+            on_retired=lambda text: self._log_retired(parts, text),
         )
         raft.state_machine = controller
-        parts = _Parts(store, raft, controller, VotersSeen(), None, None, None, [])
+        parts = _Parts(store, raft, controller, VoterObservations(), None, None, None, [])
         if config.migration_enabled:
             session, driver, acts = await self._start_driver(parts)
             parts.session, parts.driver, parts.acts = session, driver, acts
@@ -252,7 +252,7 @@ class ControllerProcess:
         quorum = QuorumApis(raft, wall_ms=raft.wall_ms, addresses=addresses, answer_fetch=answer_fetch)
         for listener in self._config.listeners:
             apis = ControllerApis(
-                raft, parts.controller, quorum, listener=listener.name, seen=parts.seen, denials=self._denials
+                raft, parts.controller, quorum, listener=listener.name, observed=parts.observed, denials=self._denials
             )
             security, limit = self._config.security.get(listener.name), self._config.request_bytes_max
             server = ControllerServer(apis, security, self._connections, request_bytes_max=limit, on_ended=self._fatal)
@@ -261,7 +261,7 @@ class ControllerProcess:
 
     def _raft_node(self, meta: MetaProperties, store: LogStore) -> RaftNode:
         config = self._config
-        raft = RaftNode(make_voter(config, meta.cluster_id, store), store, on_fatal=self._fatal, calm=self._calm)
+        raft = RaftNode(make_voter(config, meta.cluster_id, store), store, on_fatal=self._fatal, calm=self._quiet_time)
         if len(config.voters) > 1:
             timeout_s = config.quorum.request_timeout_ms / 1000
             raft.peers = Peers(config.voters, config.node_id, meta.cluster_id, timeout_s, raft.receive, self._to_voters)
@@ -283,12 +283,12 @@ class ControllerProcess:
             parts.controller,
             session,
             self._retired_mark,
-            QuorumView(parts.raft, parts.seen, config.voters, self._to_voters),
+            QuorumView(parts.raft, parts.observed, config.voters, self._to_voters),
             laboratory=os.environ.get(LABORATORY) == "1",
             on_retired=lambda finding: self._retired(parts, finding),
             close_listener=lambda: self._close_listeners(parts),
             hooks=self._hooks,
-            calm=self._calm,
+            calm=self._quiet_time,
         )
         told.append(driver)
         acts = DriverActs(driver)

@@ -1,8 +1,8 @@
-"""A voter that learned from the log that the cluster was handed back retires.
+"""A voter that learned from the log that the cluster was rolled back retires.
 
 In:   the mark, as the log has it.
-Out:  the mark on the disk, listeners closed, the quorum left, the hand-back finished.
-Elsewhere: handing back, and its last step (hand_back.py).
+Out:  the mark on the disk, listeners closed, the quorum left, the rollback finished.
+Elsewhere: rolling back, and its last step (rollback.py).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import structlog
 
 from migrator.findings.finding import FindingError
 from migrator.node.config.properties import NodeConfig
-from migrator.node.driver.hand_back import SPREAD_S, finish
+from migrator.node.driver.rollback import SPREAD_S, finish
 from migrator.node.log.storage import RetiredMark
 from migrator.node.quorum.raft_node import RaftNode
 
 log = structlog.get_logger()
 
 RETIRE_AFTER_S: Final = 2 * SPREAD_S
-"""A voter that learned of a hand-back goes on fetching so long, so that the others learn of it through the leader."""
+"""A voter that learned of a rollback goes on fetching so long, so that the others learn of it through the leader."""
 RETIRE_PAUSE_MAX_S: Final = 30.0
 
 

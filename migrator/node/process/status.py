@@ -78,9 +78,9 @@ def driver_status(driver: DriverNode) -> dict[str, Any]:
             "without_controller_ms": now.without_controller_ms(driver.now_ms()),
             "window_ms": now.window_ms,
             "can_abort": now.may_abort,
-            "can_hand_back": now.state is State.DUAL_WRITE,
-            "held": now.state is State.HELD,
-            "wishes": driver.wishes.standing(),
+            "can_roll_back": now.state is State.DUAL_WRITE,
+            "aborted": now.state is State.ABORTED,
+            "operations": driver.operations.standing(),
             "finding": None if now.finding is None else now.finding.as_json(),
             "trouble": None if now.trouble is None else now.trouble.as_json(),
             "alarms": [each.as_json() for each in now.alarms.values()],
@@ -129,7 +129,7 @@ def _mirrors(now: DriverState) -> bool:
 def _brokers(driver: DriverNode) -> list[dict[str, Any]]:
     ages = driver.controller.heartbeat_ages_ms()
     channels = {state.broker: state for state in driver.propagator.channels.states()}
-    told, not_told = driver.propagator.told(), driver.propagator.why_not_told()
+    updated, not_updated = driver.propagator.updated(), driver.propagator.why_not_updated()
     found = []
     for broker in sorted(driver.controller.image.brokers.values(), key=lambda each: each.id):
         channel = channels.get(broker.id)
@@ -144,8 +144,8 @@ def _brokers(driver: DriverNode) -> list[dict[str, Any]]:
                 "metadata_version": _level(broker),
                 "listeners": [f"{each.name}://{each.host}:{each.port}" for each in broker.listeners],
                 "log_dirs": len(broker.log_dirs),
-                "told": told[broker.id],
-                "not_told": not_told.get(broker.id),
+                "updated": updated[broker.id],
+                "not_updated": not_updated.get(broker.id),
                 "requests_waiting": 0 if channel is None else channel.waiting,
                 "problem": None if channel is None else channel.problem,
             }

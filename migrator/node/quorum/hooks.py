@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from migrator.driver.tell import Order
+from migrator.driver.update_requests import BrokerUpdate
 from migrator.raft.effects import AnswerFetch
 
 
@@ -18,7 +18,7 @@ class Hooks:
     """before: awaited with the name of each effect of the driver, right before it; the names are `EFFECTS`."""
 
     before: Callable[[str], Awaitable[None]] = _go_on
-    full_orders: Callable[[list[Order]], list[Order]] = lambda orders: orders
+    full_updates: Callable[[list[BrokerUpdate]], list[BrokerUpdate]] = lambda orders: orders
     answer_fetch: Callable[[AnswerFetch], AnswerFetch] = lambda answer: answer
 
 
@@ -34,9 +34,9 @@ EFFECTS = (
     "reconcile",
     "tell",
     "enter dual-write",
-    "mark handed back",
+    "mark rolled back",
     "close listener",
-    "hand back",
+    "roll back",
     "give back",
 )
 """In the order of a migration: what a crash may come before."""

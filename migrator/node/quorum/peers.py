@@ -172,13 +172,13 @@ class Peers:
         event: Event
         try:
             event = await self._peers[send.to].ask(send)
-            self._told(send.to, "")
+            self._updated(send.to, "")
         except Exception as error:  # also an answer that cannot be read: it is none
-            self._told(send.to, words_of(error))
+            self._updated(send.to, words_of(error))
             event = RequestFailed(send.request)
         self._receive(event)
 
-    def _told(self, peer: int, trouble: str) -> None:
+    def _updated(self, peer: int, trouble: str) -> None:
         """Say once that a voter cannot be reached, and once that it can again."""
         if trouble != self._trouble.get(peer, ""):
             self._trouble[peer] = trouble

@@ -25,9 +25,9 @@ from migrator.node.log.log_flusher import Disk, DiskThread, LogFlusher
 from migrator.node.log.log_store import LogStore
 from migrator.node.log.snapshot_files import SnapshotFiles
 from migrator.node.log.storage import write_election_state
-from migrator.node.quorum.calm import Calm
 from migrator.node.quorum.metrics import Metrics
 from migrator.node.quorum.peers import Peers
+from migrator.node.quorum.quiet_time import QuietTime
 from migrator.raft.effects import (
     AdvanceHighWatermark,
     Announce,
@@ -118,7 +118,7 @@ class RaftNode:
         metrics: Metrics | None = None,
         now_ms: Callable[[], int] = lambda: int(time.monotonic() * 1000),
         wall_ms: Callable[[], int] = lambda: int(time.time() * 1000),
-        calm: Calm | None = None,
+        calm: QuietTime | None = None,
         disk: Callable[[LogStore], Disk] = DiskThread,
     ) -> None:
         self.voter = voter
@@ -126,7 +126,7 @@ class RaftNode:
         self.metrics = metrics or Metrics()
         self.now_ms = now_ms
         self.wall_ms = wall_ms
-        self._calm = calm or Calm()
+        self._quiet_time = calm or QuietTime()
         self.snapshots = SnapshotFiles(store.directory)
         self.state_machine: StateMachine | None = None
         self.peers: Peers | None = None
@@ -390,7 +390,7 @@ class RaftNode:
     # --- beside the core -----------------------------------------------------------------------------------
 
     async def _take_snapshot(self, snapshot: SnapshotId, values: Callable[[], Iterable[bytes]]) -> None:
-        await self._calm.over()
+        await self._quiet_time.over()
         began = time.monotonic()
         wall_ms = self.wall_ms()
         try:

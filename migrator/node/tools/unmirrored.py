@@ -2,7 +2,7 @@
 
 In:   the position that `/migration` names, and metadata log directories of voters that do not run.
 Out:  a `LogLook` per directory: how many records with a form in ZooKeeper come after that position.
-Elsewhere: what follows from it (release.py); which value differs from which (`zk2kraft audit`).
+Elsewhere: what follows from it (without_controllers.py); which value differs from which (`zk2kraft audit`).
 Rules: every such record on the disk counts, also one that may never have been committed or whose transaction is open:
 to ask once too often is no harm. A log that lacks the position at its epoch holds nothing committed after it.
 `/migration` moves only with a write, so records without a form in ZooKeeper may follow it for ever.

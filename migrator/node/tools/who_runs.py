@@ -2,7 +2,7 @@
 
 In:   a ZooKeeper session; metadata log directories of controllers, where they can be had.
 Out:  one finding that names them all, or None when none is known.
-Elsewhere: what a controller shows of itself in ZooKeeper (presence.py), the rollback (release.py).
+Elsewhere: what a controller shows of itself in ZooKeeper (presence.py), the rollback (without_controllers.py).
 Limits: a controller that has no session with ZooKeeper, and of which no directory is given, is not seen.
 """
 

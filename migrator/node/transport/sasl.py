@@ -139,11 +139,11 @@ class ScramServer:
 
     def _final(self, token: bytes) -> bytes:
         assert self._credential is not None
-        without_proof, _, proof_text = token.rpartition(b",p=")
-        said = _attributes(without_proof)
+        without_verified, _, proof_text = token.rpartition(b",p=")
+        said = _attributes(without_verified)
         if self.user is not None or said["r"] != _attributes(self._server_first)["r"]:
             raise self._refusal()
-        everything = b",".join((self._client_first, self._server_first, without_proof))
+        everything = b",".join((self._client_first, self._server_first, without_verified))
         signature = _hmac(self._hash, self._credential.stored_key, everything)
         client_key = _xor(base64.b64decode(proof_text, validate=True), signature)
         if not hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), self._credential.stored_key):
@@ -182,12 +182,12 @@ class ScramClient:
         if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
             raise Refused(f"the server asks for {iterations} iterations")
         salted = hashlib.pbkdf2_hmac(self._hash, self._password, base64.b64decode(said["s"], validate=True), iterations)
-        without_proof = b"c=" + _BINDING + b",r=" + said["r"].encode()
-        everything = b",".join((self._bare, token, without_proof))
+        without_verified = b"c=" + _BINDING + b",r=" + said["r"].encode()
+        everything = b",".join((self._bare, token, without_verified))
         client_key = _hmac(self._hash, salted, b"Client Key")
         signature = _hmac(self._hash, hashlib.new(self._hash, client_key).digest(), everything)
         self._expected = _hmac(self._hash, _hmac(self._hash, salted, b"Server Key"), everything)
-        return without_proof + b",p=" + base64.b64encode(_xor(client_key, signature))
+        return without_verified + b",p=" + base64.b64encode(_xor(client_key, signature))
 
     def _verify(self, token: bytes, expected: bytes) -> None:
         said = _attributes(token)

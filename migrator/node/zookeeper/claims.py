@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from migrator.driver.claim import Seen
+from migrator.driver.claim import ClaimObservation
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.zookeeper import WRITE_NOT_ALLOWED, WRITE_REFUSED
 from migrator.zk import paths
@@ -27,12 +27,12 @@ class Reader(Protocol):
     def get(self, path: str, watch: Callable[[], None] | None = None) -> Znode | None: ...
 
 
-def read_claim(session: Reader, watch: Callable[[], None] | None = None) -> Seen:
+def read_claim(session: Reader, watch: Callable[[], None] | None = None) -> ClaimObservation:
     """What stands now; `watch` is called once when any of the three changes."""
     epoch = session.get(paths.CONTROLLER_EPOCH, watch)
     controller = session.get(paths.CONTROLLER, watch)
     migration = session.get(paths.MIGRATION, watch)
-    return Seen(
+    return ClaimObservation(
         epoch=-1 if epoch is None else parse_controller_epoch(paths.CONTROLLER_EPOCH, epoch.data),
         epoch_version=-1 if epoch is None else epoch.version,
         controller=_controller(controller),

@@ -175,7 +175,7 @@ class ControlledShutdownResponse(Message, api_key=7, versions=(0, 3), flexible_s
     ] = ()
 
 
-# --- requests that brokers pass on, and their own wishes ----------------------------------------------------
+# --- requests that brokers pass on, and their own operations ----------------------------------------------------
 
 
 class EnvelopeRequest(Message, api_key=58, versions=(0, 0), flexible_since=0):

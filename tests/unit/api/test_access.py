@@ -62,7 +62,7 @@ def test_without_the_token_nothing_is_told_or_done(
     assert (answer.status_code, answer.json()["code"]) == (401, "Z2K-4111")
     assert answer.headers["www-authenticate"] == "Bearer"
     assert "orders" not in answer.text
-    assert served.world.store.wishes(served.world.id) == []
+    assert served.world.store.operations(served.world.id) == []
     assert served.woken == 0
 
 

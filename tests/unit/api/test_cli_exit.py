@@ -35,7 +35,7 @@ def exit_code(*words: str) -> int:
     [
         ("audit", "-z", "zk:2181", "--kraft", "/log", "--engine", "quick", "--json"),
         ("check", "-z", "zk:2181", "--json"),
-        ("release", "-z", "zk:2181"),
+        ("rollback", "--without-controllers", "-z", "zk:2181"),
     ],
     ids=lambda words: words[0],
 )
@@ -85,7 +85,7 @@ def test_a_release_that_zookeeper_refuses_at_the_last_moment_is_exit_2(
 
     monkeypatch.setattr(session, "apply", moved_meanwhile)
     monkeypatch.setattr("migrator.zk.session.ZkSession", connected)
-    assert exit_code("release", "-z", "zk:2181", "--execute") == 2
+    assert exit_code("rollback", "--without-controllers", "-z", "zk:2181", "--execute") == 2
     assert "Z2K-2019" in capsys.readouterr().err
     assert paths.CONTROLLER in ensemble.nodes
 

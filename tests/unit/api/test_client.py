@@ -22,7 +22,7 @@ from tests.unit.state_machine.fakes import check_that_found, denied, diverged, r
 
 
 class Wire(httpx.BaseTransport):
-    """From the client into the application of the test; after each wish the loop goes round once."""
+    """From the client into the application of the test; after each operation the loop goes round once."""
 
     def __init__(self, served: Served) -> None:
         self._served = served
@@ -64,7 +64,7 @@ def document(runner: CliRunner, *words: str) -> tuple[int, Any]:
 def test_advance_follows_its_wish_to_the_row(runner: CliRunner, served: Served) -> None:
     code, output = run(runner, "advance", "--to", "PREFLIGHT", "--reason", "first look")
     assert code == 0
-    assert "advance: done CREATED to PREFLIGHT" in output
+    assert "advance: succeeded CREATED to PREFLIGHT" in output
     assert served.world.events[0].reason == "first look"
 
 
@@ -74,7 +74,7 @@ def test_a_closed_gate_is_exit_4_and_prints_each_failed_check(runner: CliRunner,
     code, output = run(runner, "advance")
     assert code == 4
     assert "Z2K-4005" in output
-    assert "NO   a rehearsal was audited, and both sides say the same: 3 keys compared" in output
+    assert "False   a rehearsal was audited, and both sides say the same: 3 keys compared" in output
     assert "[Z2K-4020]" in output
 
 
@@ -90,23 +90,23 @@ def test_a_wish_that_the_loop_refuses_is_exit_4_with_its_checks(runner: CliRunne
     code, output = run(runner, "advance")
     assert code == 4
     assert "advance: refused" in output
-    assert "NO   every broker is registered, unfenced" in output
+    assert "False   every broker is registered, unfenced" in output
 
 
 def test_gates_are_exit_4_while_the_step_forward_is_closed(runner: CliRunner, served: Served) -> None:
     served.run(served.world.to_ready())
     assert run(runner, "gates")[0] == 0
-    run(runner, "hold", "--reason", "lunch")
+    run(runner, "pause", "--reason", "lunch")
     code, output = run(runner, "gates")
     assert code == 4
-    assert "NO   steps forward are not held: held by" in output
+    assert "False   the migration is not paused: paused by" in output
 
 
 def test_a_dry_run_prints_the_gate_and_does_nothing(runner: CliRunner, served: Served) -> None:
     code, output = run(runner, "advance", "--dry-run")
     assert code == 0
     assert output.startswith("advance to PREFLIGHT (a person): open")
-    assert served.world.store.wishes(1) == []
+    assert served.world.store.operations(1) == []
 
 
 def test_status_says_where_it_is_who_rules_and_how_to_go_back(runner: CliRunner, served: Served) -> None:
@@ -159,10 +159,10 @@ def test_json_is_what_the_service_answers_and_nothing_else(runner: CliRunner, se
 def test_an_audit_that_was_asked_for_is_waited_for(runner: CliRunner, served: Served) -> None:
     served.run(served.world.to_dual_write())
     code, output = run(runner, "audits", "--ask", "--engine", "quick")
-    assert (code, "demand by quick: green" in output) == (0, True)
+    assert (code, "demand by quick: passed" in output) == (0, True)
     served.world.runner.results["audit"] = Result(1, red_audit("a-0"), "")
     assert run(runner, "audits", "--ask")[0] == 1
-    assert "NOT GREEN" in run(runner, "audits")[1]
+    assert "NOT PASSED" in run(runner, "audits")[1]
 
 
 def test_the_report_ends_with_what_was_not_verified(runner: CliRunner, served: Served) -> None:
@@ -200,7 +200,7 @@ def test_only_refusals_are_exit_4(code: str, exit_code: int) -> None:
 
 
 def test_the_loop_of_the_test_is_the_real_one(served: Served) -> None:
-    """A guard for this file: the wire runs rounds, so a settled wish was settled by the reconciler."""
+    """A guard for this file: the wire runs rounds, so a settled operation was settled by the reconciler."""
     served.post("/migrations/1/advance")
     asyncio.run(served.world.rounds())
     assert served.world.steps == ["PREFLIGHT"]
@@ -208,7 +208,7 @@ def test_the_loop_of_the_test_is_the_real_one(served: Served) -> None:
 
 def test_a_mistyped_address_is_changed_from_the_command_line(runner: CliRunner, served: Served, tmp_path: Path) -> None:
     code, view = document(runner, "change", "--zookeeper", "zk9:2181/kafka", "--reason", "typo")
-    assert (code, view["zookeeper"], view["wishes"][0]["reason"]) == (0, "zk9:2181/kafka", "typo")
+    assert (code, view["zookeeper"], view["operations"][0]["reason"]) == (0, "zk9:2181/kafka", "typo")
     file = tmp_path / "change.json"
     file.write_text('{"bootstrap_servers": "kafka9:9092"}')
     assert document(runner, "change", "--file", str(file))[1]["bootstrap_servers"] == "kafka9:9092"
@@ -220,7 +220,7 @@ def test_a_mistyped_address_is_changed_from_the_command_line(runner: CliRunner, 
 def test_a_migration_is_deleted_from_the_command_line_or_refused_with_4(runner: CliRunner, served: Served) -> None:
     served.run(served.world.to_dual_write())
     assert run(runner, "delete", "-m", "1")[0] == 4
-    served.world.controller.on_ask = lambda wish: served.world.hand_back()
+    served.world.controller.on_ask = lambda operation: served.world.rollback()
     assert run(runner, "rollback")[0] == 0
     served.rounds(3)
     assert document(runner, "delete", "-m", "1") == (0, {"removed": 1})
@@ -230,20 +230,20 @@ def test_a_migration_is_deleted_from_the_command_line_or_refused_with_4(runner: 
 @pytest.mark.parametrize(
     ("word", "state", "events", "phase", "code"),
     [
-        ("advance", "done", ["PREFLIGHT"], "PREFLIGHT", 0),
-        ("advance", "done", ["TAKEOVER"], "DUAL_WRITE", 0),
-        ("advance", "done", ["TAKEOVER"], "COPY", 5),
-        ("advance", "done", ["TAKEOVER"], "READY", 1),
-        ("advance", "asked", [], "", 5),
+        ("advance", "succeeded", ["PREFLIGHT"], "PREFLIGHT", 0),
+        ("advance", "succeeded", ["TAKEOVER"], "DUAL_WRITE", 0),
+        ("advance", "succeeded", ["TAKEOVER"], "COPY", 5),
+        ("advance", "succeeded", ["TAKEOVER"], "READY", 1),
+        ("advance", "accepted", [], "", 5),
         ("advance", "recorded", [], "", 5),
         ("advance", "refused", [], "", 4),
-        ("advance", "withdrawn", [], "", 1),
-        ("abort", "done", ["ABORTING"], "READY", 0),
-        ("abort", "done", ["ABORTING"], "DUAL_WRITE", 1),
-        ("rollback", "done", ["ROLLING_BACK"], "ROLLED_BACK", 0),
-        ("rollback", "done", ["ROLLING_BACK"], "ROLLING_BACK", 5),
-        ("rollback", "done", ["ROLLING_BACK"], "DUAL_WRITE", 1),
-        ("hold", "done", [], "", 0),
+        ("advance", "cancelled", [], "", 1),
+        ("abort", "succeeded", ["ABORTING"], "READY", 0),
+        ("abort", "succeeded", ["ABORTING"], "DUAL_WRITE", 1),
+        ("rollback", "succeeded", ["ROLLING_BACK"], "ROLLED_BACK", 0),
+        ("rollback", "succeeded", ["ROLLING_BACK"], "ROLLING_BACK", 5),
+        ("rollback", "succeeded", ["ROLLING_BACK"], "DUAL_WRITE", 1),
+        ("pause", "succeeded", [], "", 0),
     ],
 )
 def test_a_step_ends_with_its_outcome(word: str, state: str, events: list[str], phase: str, code: int) -> None:
@@ -260,7 +260,7 @@ def test_a_takeover_that_the_driver_only_keeps_is_not_done(runner: CliRunner, se
 
 def test_a_takeover_is_followed_into_dual_write(runner: CliRunner, served: Served) -> None:
     served.run(served.world.to_ready())
-    served.world.controller.on_ask = lambda wish: served.world.take_over()
+    served.world.controller.on_ask = lambda operation: served.world.take_over()
     code, found = document(runner, "advance")
     assert (code, found["phase"]) == (0, "DUAL_WRITE")
 
@@ -271,9 +271,11 @@ def test_no_wait_ends_as_soon_as_it_is_recorded(runner: CliRunner, served: Serve
 
 
 def test_the_status_line_of_the_audits_says_the_last_and_the_next() -> None:
-    seen: dict[str, Any] = {
+    observed: dict[str, Any] = {
         "every_s": 900, "next_at": 1_030.0, "last": 7, "result": "diverged", "finished_at": 990.0, "differences": 2
     }  # fmt: skip
-    assert audit_line(seen, 1_000.0) == "audits  audit 7 diverged 10 s ago, 2 different; the next one in 30 s"
-    assert audit_line({**seen, "last": None, "next_at": 1.0}, 5.0) == "audits  none has finished yet; the next one now"
-    assert "off" in audit_line({**seen, "every_s": 0}, 5.0)
+    assert audit_line(observed, 1_000.0) == "audits  audit 7 diverged 10 s ago, 2 different; the next one in 30 s"
+    assert (
+        audit_line({**observed, "last": None, "next_at": 1.0}, 5.0) == "audits  none has finished yet; the next one now"
+    )
+    assert "off" in audit_line({**observed, "every_s": 0}, 5.0)

@@ -73,7 +73,7 @@ def test_the_first_screen_answers_what_one_is_woken_for(served: Served) -> None:
         "orders is in DUAL_WRITE",
         "controller 3000 (ours, KRaft)",
         "not now; last window 80 ms",
-        "zk2kraft rollback : the cluster is handed back",
+        "zk2kraft rollback : the cluster is rolled back",
         "Lost:",
     ):
         assert words_ in first_screen
@@ -83,7 +83,7 @@ def test_ready_shows_each_condition_with_what_was_seen(served: Served) -> None:
     served.run(served.world.to_ready())
     text = read(served)
     assert "advance to TAKEOVER: advance…" in text
-    assert "yes that rehearsal is under 10 minutes old" in text
+    assert "True that rehearsal is under 10 minutes old" in text
     assert "keys compared by quick, 0 different" in text
 
 
@@ -92,7 +92,9 @@ def test_a_closed_gate_says_no_and_names_the_page(served: Served) -> None:
     served.run(served.world.to_ready())
     text = read(served)
     assert "advance to TAKEOVER: closed" in text
-    assert "NO a rehearsal was audited, and both sides say the same 4 keys compared" in text.replace("3 keys", "4 keys")
+    assert "False a rehearsal was audited, and both sides say the same 4 keys compared" in text.replace(
+        "3 keys", "4 keys"
+    )
     assert "Z2K-4020" in text
 
 
@@ -103,7 +105,7 @@ def test_a_blocked_migration_says_so_first(served: Served) -> None:
     served.rounds(2)
     text = read(served)
     assert text.index("Blocked.") < text.index("Undo from here")
-    assert "NOT TRUE: every controller answers" in text
+    assert "every controller answers" in text
 
 
 def test_the_page_renews_itself_and_forms_do_not(served: Served) -> None:
@@ -153,19 +155,24 @@ def test_the_form_of_an_undo_says_what_is_lost(served: Served) -> None:
 
 def test_a_form_records_the_same_wish_as_rest(served: Served) -> None:
     status, location, _ = form(served, to="PREFLIGHT", expected_version="1", who="Ada", reason="go", key="k1")
-    assert (status, location) == (303, "/migrations/1#wishes")
+    assert (status, location) == (303, "/migrations/1#operations")
     assert form(served, to="PREFLIGHT", expected_version="1", who="Ada", reason="go", key="k1")[0] == 303
-    (wish,) = served.world.store.wishes(1)
-    assert (wish.name, wish.who, wish.reason, wish.to_phase) == ("ADVANCE", "Ada", "go", "PREFLIGHT")
+    (operation,) = served.world.store.operations(1)
+    assert (operation.name, operation.who, operation.reason, operation.to_phase) == (
+        "ADVANCE",
+        "Ada",
+        "go",
+        "PREFLIGHT",
+    )
     served.rounds()
-    assert "done CREATED to PREFLIGHT" in read(served)
+    assert "succeeded CREATED to PREFLIGHT" in read(served)
 
 
 def test_a_wrong_name_does_nothing(served: Served) -> None:
     status, _, page = form(served, name="payments")
     assert status == 409
     assert "Z2K-4017" in text_of(page)
-    assert served.world.store.wishes(1) == []
+    assert served.world.store.operations(1) == []
 
 
 def test_a_form_that_is_too_old_is_refused(served: Served) -> None:
@@ -175,10 +182,10 @@ def test_a_form_that_is_too_old_is_refused(served: Served) -> None:
 
 
 def test_a_form_for_a_closed_gate_shows_every_failed_check(served: Served) -> None:
-    served.run(served.world.wished("HOLD", reason="lunch"))
+    served.run(served.world.operationed("PAUSE", reason="lunch"))
     status, _, page = form(served)
     assert status == 409
-    assert "NO steps forward are not held held by Ada: lunch" in text_of(page)
+    assert "False the migration is not paused paused by Ada: lunch" in text_of(page)
 
 
 def test_a_field_that_cannot_be_is_refused(served: Served) -> None:
@@ -187,7 +194,7 @@ def test_a_field_that_cannot_be_is_refused(served: Served) -> None:
     assert "Z2K-4002" in text_of(page)
 
 
-@pytest.mark.parametrize("word", ["hold", "resume", "advance", "rollback", "abort"])
+@pytest.mark.parametrize("word", ["pause", "resume", "advance", "rollback", "abort"])
 def test_every_step_has_a_form(served: Served, word: str) -> None:
     assert word in read(served, f"/migrations/1/steps/{word}")
 
@@ -205,10 +212,10 @@ def test_an_audit_has_its_own_page_with_its_differences(served: Served) -> None:
 
 
 def test_names_that_look_like_markup_are_shown_as_text(served: Served) -> None:
-    served.post_hold = served.post("/migrations/1/hold", {"reason": "<b>x</b>", "who": "<i>"})  # type: ignore[attr-defined]
+    served.post_pause = served.post("/migrations/1/pause", {"reason": "<b>x</b>", "who": "<i>"})  # type: ignore[attr-defined]
     served.rounds()
     assert "<b>x</b>" not in served.http.get("/migrations/1").text
-    assert "held by <i>: <b>x</b>" in read(served)
+    assert "paused by <i>: <b>x</b>" in read(served)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""REST: wishes are recorded once, refusals name every failed check, and looking has no side effect."""
+"""REST: operations are recorded once, refusals name every failed check, and looking has no side effect."""
 
 from __future__ import annotations
 
@@ -115,11 +115,11 @@ def test_an_accepted_wish_has_an_address_and_becomes_a_row(served: Served) -> No
     answer = served.post("/migrations/1/advance", {"to": "PREFLIGHT", "expected_version": 1, "reason": "go"})
     assert answer.status_code == 202
     accepted = answer.json()
-    assert accepted["wish"]["state"] == "recorded"
+    assert accepted["operation"]["state"] == "recorded"
     assert answer.headers["location"] == accepted["link"]
     assert served.woken == 1
     served.rounds()
-    assert served.http.get(accepted["link"]).json()["state"] == "done"
+    assert served.http.get(accepted["link"]).json()["state"] == "succeeded"
     (event,) = served.http.get(accepted["event"]).json()["items"]
     assert (event["from_phase"], event["to_phase"], event["reason"]) == ("CREATED", "PREFLIGHT", "go")
 
@@ -131,7 +131,7 @@ def test_repeating_a_wish_with_its_key_is_safe_even_after_it_is_done(served: Ser
     again = served.post("/migrations/1/advance", {"to": "PREFLIGHT"}, **key)
     assert again.status_code == 202
     assert first.json()["link"] == again.json()["link"]
-    assert again.json()["wish"]["state"] == "done"
+    assert again.json()["operation"]["state"] == "succeeded"
     assert len(served.get("/migrations/1/events")["items"]) == 1
 
 
@@ -147,10 +147,10 @@ def test_a_closed_gate_is_409_with_every_failed_check_and_records_nothing(served
     served.run(served.world.rounds(3, seconds=300))
     served.rounds()
     found = assert_problem(served.post("/migrations/1/advance"), 409, "Z2K-4005")
-    assert [check["name"] for check in found["checks"]] == ["`check` finds nothing that blocks"]
-    assert found["checks"][0]["codes"] == ["Z2K-4014"]
-    assert "Z2K-2001 nobody" in found["checks"][0]["seen"]
-    assert [wish["state"] for wish in served.get("/migrations/1")["wishes"]] == ["done"]
+    assert [check["name"] for check in found["conditions"]] == ["`check` finds nothing that blocks"]
+    assert found["conditions"][0]["codes"] == ["Z2K-4014"]
+    assert "Z2K-2001 nobody" in found["conditions"][0]["message"]
+    assert [operation["state"] for operation in served.get("/migrations/1")["operations"]] == ["succeeded"]
 
 
 def test_a_step_that_the_table_does_not_have_is_409_and_says_what_is_possible(served: Served) -> None:
@@ -179,7 +179,7 @@ def test_a_dry_run_shows_the_gate_and_records_nothing(served: Served) -> None:
     answer = served.http.post("/api/v1/migrations/1/advance?dry_run=true", json={"to": "DUAL_WRITE"})
     assert answer.status_code == 200
     edge = answer.json()["edge"]
-    assert (edge["signal"], edge["to"], edge["holds"]) == ("advance", "TAKEOVER", True)
+    assert (edge["trigger"], edge["to"], edge["holds"]) == ("advance", "TAKEOVER", True)
     assert edge["command"] == "zk2kraft advance --migration 1 --to TAKEOVER"
     served.rounds(3)
     assert served.world.phase is Phase.READY
@@ -191,17 +191,17 @@ def test_a_dry_run_of_a_closed_gate_is_refused_the_same_way(served: Served) -> N
     served.world.clock.pass_by(60)
     answer = served.http.post("/api/v1/migrations/1/advance?dry_run=true", json={})
     found = assert_problem(answer, 409, "Z2K-4005")
-    assert found["checks"][0]["seen"].endswith("s ago"), "a service that does not look lets nobody go on"
+    assert found["conditions"][0]["message"].endswith("s ago"), "a service that does not look lets nobody go on"
 
 
 def test_hold_and_resume_are_wishes_without_a_transition(served: Served) -> None:
-    assert served.post("/migrations/1/hold", {"reason": "lunch", "who": "Ada"}).status_code == 202
+    assert served.post("/migrations/1/pause", {"reason": "lunch", "who": "Ada"}).status_code == 202
     served.rounds()
-    assert served.get("/migrations/1")["held"] == "held by Ada: lunch"
+    assert served.get("/migrations/1")["paused"] == "paused by Ada: lunch"
     assert_problem(served.post("/migrations/1/advance"), 409, "Z2K-4005")
     assert served.post("/migrations/1/resume").status_code == 202
     served.rounds()
-    assert served.get("/migrations/1")["held"] is None
+    assert served.get("/migrations/1")["paused"] is None
     assert served.get("/migrations/1/events")["items"] == []
 
 
@@ -212,13 +212,13 @@ def test_gates_show_every_step_with_each_check_and_change_nothing(served: Served
     served.run(served.world.to_ready())
     before = served.get("/migrations/1")["version"]
     edges = served.get("/migrations/1/gates")["items"]
-    assert [(edge["signal"], edge["by"], edge["to"]) for edge in edges] == [
+    assert [(edge["trigger"], edge["by"], edge["to"]) for edge in edges] == [
         ("advance", "a person", "TAKEOVER"),
         ("abort", "a person", "READY"),
         ("rollback", "a person", "ROLLING_BACK"),
         ("takeover began", "the driver", "TAKEOVER"),
     ]
-    assert all(check["seen"] for edge in edges for check in edge["checks"])
+    assert all(check["message"] for edge in edges for check in edge["conditions"])
     assert served.get("/migrations/1")["version"] == before
 
 
@@ -228,7 +228,7 @@ def test_the_parts_of_a_migration_are_those_of_the_whole(served: Served) -> None
     for part in ("gates", "brokers", "quorum", "events"):
         assert served.get(f"/migrations/1/{part}")["items"] == whole[part]
     assert [each["phase"] for each in whole["steps"] if each["state"] == "now"] == ["DUAL_WRITE"]
-    assert whole["ruler"]["says"] == "controller 3000 (ours, KRaft)"
+    assert whole["active_controller"]["says"] == "controller 3000 (ours, KRaft)"
     assert whole["dual_write"]["offset"] == 9
     assert whole["undo"]["command"] == "zk2kraft rollback"
 
@@ -243,7 +243,7 @@ def test_while_no_controller_answers_brokers_are_shown_as_they_were(served: Serv
     assert "no controller answers; last seen" in whole["brokers"][0]["problem"]
     assert whole["brokers"][0]["listeners"] == ["PLAINTEXT://127.0.0.1:9092"]
     assert whole["without_controller_s"] > 1
-    assert whole["ruler"]["says"] == "controller 3000 (ours, KRaft), which does not answer"
+    assert whole["active_controller"]["says"] == "controller 3000 (ours, KRaft), which does not answer"
     assert not whole["standing"]["holds"]
 
 
@@ -271,7 +271,7 @@ def test_an_audit_on_demand_is_run_by_the_loop_and_read_page_by_page(served: Ser
     served.rounds(2)
     link = asked.headers["location"]
     audit = served.http.get(link).json()
-    assert (audit["state"], audit["green"], audit["engine"], audit["purpose"]) == ("done", False, "spark", "demand")
+    assert (audit["state"], audit["passed"], audit["engine"], audit["purpose"]) == ("done", False, "spark", "demand")
     page = served.http.get(audit["differences"] + "?limit=2").json()
     print(page)
     assert [each["key"] for each in page["items"]] == ["a-0", "a-1"]
@@ -329,7 +329,7 @@ def test_figures_name_the_phase_and_the_seconds_without_a_controller(served: Ser
 def test_other_web_pages_cannot_use_a_browser_to_reach_the_service(served: Served, headers: dict[str, str]) -> None:
     found = served.http.post("/api/v1/migrations/1/advance", json={}, headers=headers)
     assert_problem(found, 403, "Z2K-4023")
-    assert served.world.store.wishes(1) == []
+    assert served.world.store.operations(1) == []
 
 
 @pytest.mark.parametrize(
@@ -363,7 +363,7 @@ def test_openapi_describes_every_error_as_a_problem(served: Served) -> None:
 def test_a_mistyped_address_is_patched_and_a_wrong_field_is_not(served: Served) -> None:
     answer = served.http.request("PATCH", "/api/v1/migrations/1", json={"zookeeper": "zk9:2181/kafka", "who": "Ada"})
     assert (answer.status_code, answer.json()["zookeeper"]) == (200, "zk9:2181/kafka")
-    assert answer.json()["wishes"][0]["wish"] == "change"
+    assert answer.json()["operations"][0]["operation"] == "change"
     for body in ({"zookeeper": "no port"}, {"phase": "READY"}, {"controllers": []}):
         assert served.http.request("PATCH", "/api/v1/migrations/1", json=body).status_code == 422
     moved = served.http.request("PATCH", "/api/v1/migrations/1", json={"expected_version": 9})

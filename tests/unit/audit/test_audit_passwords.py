@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 import migrator.audit
 from migrator.audit.compare import Rules
+from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.kept_reading import KEPT, KeptFacts, KeptReading
 from migrator.audit.normalise import BROKER_CONFIGS
 from migrator.audit.passwords import PasswordReader, Secrets, clear_facts
-from migrator.audit.proofs import Proofs
 from migrator.audit.quick import compare_sides, facts_of, facts_of_values
-from migrator.audit.seal import Seal
 from migrator.audit.spark.sources import Others, _rows_of_part, zookeeper_rows
 from migrator.audit.subjects import ZkRow, judge_subject
+from migrator.audit.verified_cache import VerifiedCache
 from migrator.driver.copy import Copy, make_copy, producer_id_margin
 from migrator.findings.finding import FindingError
 from migrator.node.zookeeper.tree_reader import read_tree
@@ -88,21 +88,21 @@ def test_a_wrong_decoder_does_not_pass_the_quick_audit(copied: tuple[FakeEnsembl
 
 def test_a_wrong_decoder_does_not_pass_the_audit_of_the_commit(copied: tuple[FakeEnsemble, Copy]) -> None:
     ensemble, copy = copied
-    audited = Proofs(READER).audit(ensemble.session(), copy.by_topic(), copy.rest, producer_id_margin(brokers=3))
+    audited = VerifiedCache(READER).audit(ensemble.session(), copy.by_topic(), copy.rest, producer_id_margin(brokers=3))
     assert (audited.same, [each.field_ for each in audited.differences]) == (False, [KEY])
 
 
 def test_a_wrong_decoder_does_not_pass_the_spark_audit(copied: tuple[FakeEnsemble, Copy]) -> None:
     """By what its tasks do: rows of both sides, sealed, and the judge of a subject."""
     ensemble, copy = copied
-    seal = Seal()
+    fingerprints = SecretFingerprints()
     rows = _rows_of_part(Others(), ensemble.session(), UNLIMITED, READER)
-    sealed = [each for each in zookeeper_rows(rows, seal) if each[1] == "broker/1"]
+    fingerprinted = [each for each in zookeeper_rows(rows, fingerprints) if each[1] == "broker/1"]
     records = map(decode_record, copy.values())
     (record,) = (each for each in records if getattr(each, "name", "") == KEY)
-    in_log = {(each.family, each.key): each for each in spark_rows(record, seal)}
+    in_log = {(each.family, each.key): each for each in spark_rows(record, fingerprints)}
     (told,) = judge_subject(
-        "broker/1", [ZkRow(row[4], row[5] or "", row[6], row[2], "") for row in sealed], in_log, RULES
+        "broker/1", [ZkRow(row[4], row[5] or "", row[6], row[2], "") for row in fingerprinted], in_log, RULES
     )
     assert (told.outcome, [each.field_ for each in told.differences]) == ("different", [KEY])
 
@@ -114,9 +114,9 @@ def test_what_a_rehearsal_read_is_not_noted_by_a_wrong_decoder(
     kept.note(PATH, Znode(config_json({KEY: encoded()}), 0, 10, 10, 0))
     (tmp_path / KEPT).write_bytes(kept.content())
     found = KeptFacts(tmp_path / KEPT)
-    assert found.says(BROKER_CONFIGS, "1", found.seal.facts({KEY: CLEAR}))
+    assert found.says(BROKER_CONFIGS, "1", found.fingerprints.facts({KEY: CLEAR}))
     in_log = facts_of(map(decode_record, copied[1].values())).configs(BROKER_CONFIGS)["1"]
-    assert not found.says(BROKER_CONFIGS, "1", found.seal.facts(in_log))
+    assert not found.says(BROKER_CONFIGS, "1", found.fingerprints.facts(in_log))
 
 
 def test_the_audit_imports_nothing_of_the_copy_s_decoder() -> None:

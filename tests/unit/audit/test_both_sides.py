@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from migrator.audit.compare import Difference, Report, Rules, report
 from migrator.audit.passwords import PasswordReader
-from migrator.audit.proofs import Proofs
 from migrator.audit.quick import compare_sides, facts_of_values
+from migrator.audit.verified_cache import VerifiedCache
 from migrator.driver.copy import make_copy, producer_id_margin
 from migrator.driver.mirror import Shape, plan
 from migrator.model.diff import diff
@@ -120,12 +120,12 @@ def audited(copy_of: FakeEnsemble, now: FakeEnsemble) -> Report:
     copy = make_copy(read_tree(copy_of.session()), passwords=WRITER)
     margin = producer_id_margin(brokers=0)
     records = copy.by_topic(), copy.rest, margin
-    proofs = Proofs(READER)
-    proofs.audit(copy_of.session(), *records)
-    remembering = proofs.audit(now.session(), *records)
+    verified = VerifiedCache(READER)
+    verified.audit(copy_of.session(), *records)
+    remembering = verified.audit(now.session(), *records)
     plain = compare_sides(now.session(), facts_of_values(copy.values()), Rules(margin), passwords=READER)
     in_one_pass = report(plain, seconds={}, zk={}, kraft={}, engine="quick")
-    for each in (remembering, Proofs(READER).audit(now.session(), *records)):
+    for each in (remembering, VerifiedCache(READER).audit(now.session(), *records)):
         assert each.families == in_one_pass.families
         assert named(each.differences) == named(in_one_pass.differences)
         assert named(each.expected) == named(in_one_pass.expected)
@@ -207,11 +207,11 @@ def test_records_that_do_not_come_apart_by_topic_are_compared_all_at_once() -> N
         "/brokers/topics/t", encoded({"version": 3, "topic_id": "AAAAAAAAQAqAAAAAAAAAAA", "partitions": {}})
     )
     copy = make_copy(read_tree(ensemble.session()))
-    proofs = Proofs()
+    verified = VerifiedCache()
     foreign = {"t": (*copy.by_topic()["t"], *copy.rest)}
-    found = proofs.audit(ensemble.session(), foreign, (), producer_id_margin(brokers=0))
+    found = verified.audit(ensemble.session(), foreign, (), producer_id_margin(brokers=0))
     assert found.same
-    again = proofs.audit(ensemble.session(), copy.by_topic(), (), producer_id_margin(brokers=0))
+    again = verified.audit(ensemble.session(), copy.by_topic(), (), producer_id_margin(brokers=0))
     assert [each.family for each in again.differences] == ["producer ids"]
 
 
@@ -219,14 +219,14 @@ def test_a_proof_ends_with_the_topic_s_records() -> None:
     ensemble = FakeEnsemble()
     SeededTree(topics=3, partitions=2).plant(ensemble)
     copy = make_copy(read_tree(ensemble.session()))
-    proofs = Proofs()
+    verified = VerifiedCache()
     margin = producer_id_margin(brokers=3)
-    assert proofs.audit(ensemble.session(), copy.by_topic(), copy.rest, margin).same
+    assert verified.audit(ensemble.session(), copy.by_topic(), copy.rest, margin).same
     spoiled = copy.by_topic() | {"t000001": copy.by_topic()["t000001"][:-1]}
-    found = proofs.audit(ensemble.session(), spoiled, copy.rest, margin)
+    found = verified.audit(ensemble.session(), spoiled, copy.rest, margin)
     assert [(each.family, each.key) for each in found.differences] == [("partitions", "t000001-1")]
     without = {name: values for name, values in copy.by_topic().items() if name != "t000002"}
-    found = proofs.audit(ensemble.session(), without, copy.rest, margin)
+    found = verified.audit(ensemble.session(), without, copy.rest, margin)
     assert [(each.family, each.key, each.kind) for each in found.differences] == [
         ("topics", "t000002", "missing in log")
     ]
@@ -247,7 +247,7 @@ def test_a_topic_that_goes_while_zookeeper_is_read_is_only_in_the_log() -> None:
         return names
 
     session.children = listed_and_gone  # type: ignore[method-assign]
-    found = Proofs().audit(session, copy.by_topic(), copy.rest, producer_id_margin(brokers=3))
+    found = VerifiedCache().audit(session, copy.by_topic(), copy.rest, producer_id_margin(brokers=3))
     assert [(each.family, each.key, each.kind) for each in found.differences] == [
         ("topics", "t000001", "missing in zookeeper")
     ]

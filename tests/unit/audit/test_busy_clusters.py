@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from migrator.audit.compare import LAG, Report, Rules
+from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.log_fold import record_rows
 from migrator.audit.log_plan import LogPlan, LogSplit, begins_at, splits_behind
 from migrator.audit.log_states import Key, LogStates, Window, subject_of_key
 from migrator.audit.normalise import BROKER_CONFIGS, PARTITIONS, TOPIC_CONFIGS, TOPICS, LogFacts
 from migrator.audit.quick import judged_rows, quick_audit
 from migrator.audit.rows import SideRow, facts_text
-from migrator.audit.seal import Seal
 from migrator.audit.spark.compare import SubjectJudge
 from migrator.audit.spark.sources import InputRow, _batch, log_rows, zookeeper_rows
 from migrator.driver.copy import make_copy
@@ -45,7 +45,7 @@ from tests.support.seeded_tree import SeededTree, an_id, config_json
 from tests.unit.audit.test_quick import states_of
 
 Judged = dict[Key, str]
-SEAL = Seal(b"one key for both sides")
+SEAL = SecretFingerprints(b"one key for both sides")
 
 
 # --- generated logs ---------------------------------------------------------------------------------------

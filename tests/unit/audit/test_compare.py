@@ -177,10 +177,10 @@ def test_a_rehearsal_made_again_at_the_same_path_is_read_again(tmp_path: Path) -
     """A process that audits again and again sees other files under the same name."""
     path, draft = tmp_path / KEPT, tmp_path / "draft"
     path.write_bytes(KeptReading().content())
-    first = kept_facts(str(path)).seal.key_hex
+    first = kept_facts(str(path)).fingerprints.key_hex
     draft.write_bytes(KeptReading().content())
     draft.replace(path)
-    second = kept_facts(str(path)).seal.key_hex
+    second = kept_facts(str(path)).fingerprints.key_hex
     assert first != second
     assert bytes.fromhex(second) == path.read_bytes()
     assert kept_facts(str(path)) is kept_facts(str(path))

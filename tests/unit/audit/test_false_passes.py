@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from migrator.audit.compare import Comparison, Report, report
+from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.identity import refuse_foreign_log, refuse_nothing_compared
 from migrator.audit.log_fold import Fold, record_rows
 from migrator.audit.log_plan import plan_log
 from migrator.audit.normalise import zk_state
-from migrator.audit.proofs import Proofs
 from migrator.audit.quick import facts_of
 from migrator.audit.rows import SideRow, facts_text
-from migrator.audit.seal import Seal
 from migrator.audit.security_facts import ACLS, QUOTAS, TOKENS, zk_facts
+from migrator.audit.verified_cache import VerifiedCache
 from migrator.driver.copy import make_copy, producer_id_margin
 from migrator.findings.finding import FindingError
 from migrator.node.zookeeper.tree_reader import read_tree
@@ -37,11 +37,11 @@ from tests.support.seeded_tree import SeededTree, acls_json, an_id, config_json,
 from tests.unit.audit.test_quick import Cluster, keys
 
 
-def spark_rows(record: Message, seal: Seal | None = None) -> list[SideRow]:
+def spark_rows(record: Message, fingerprints: SecretFingerprints | None = None) -> list[SideRow]:
     """What a task of the Spark engine makes of one record."""
     batch = read_batch(build_batch(base_offset=0, leader_epoch=1, timestamp_ms=0, values=[encode_record(record, 0)]))
     fold = Fold()
-    for row in record_rows([batch], seal or Seal()):
+    for row in record_rows([batch], fingerprints or SecretFingerprints()):
         fold.take(row.offset, row.type, row.data or "", row.subject or "")
     return list(fold.rows())
 
@@ -61,13 +61,13 @@ def test_what_removes_a_fact_of_another_topic_is_seen(place: str, record: Messag
     ensemble.nodes["/config/topics/t000001"].data = config_json({"retention.ms": "1"})
     copy = make_copy(read_tree(ensemble.session()))
     by_topic, rest, margin = dict(copy.by_topic()), copy.rest, producer_id_margin(brokers=3)
-    proofs = Proofs()
-    assert proofs.audit(ensemble.session(), by_topic, rest, margin).same
+    verified = VerifiedCache()
+    assert verified.audit(ensemble.session(), by_topic, rest, margin).same
     if place == "in the rest":
         rest = (*rest, encode_record(record, 0))
     else:
         by_topic["t000002"] = (*by_topic["t000002"], encode_record(record, 0))
-    assert not proofs.audit(ensemble.session(), by_topic, rest, margin).same
+    assert not verified.audit(ensemble.session(), by_topic, rest, margin).same
 
 
 # --- F3, F9: what is compared belongs together -----------------------------------------------------------

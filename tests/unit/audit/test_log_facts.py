@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.log_fold import Fold, record_rows
 from migrator.audit.normalise import BROKER_CONFIGS, PARTITIONS, TOPIC_CONFIGS, TOPICS, Facts, LogFacts, id_text
 from migrator.audit.rows import UNKNOWN_TOPIC_SUBJECT, SideRow, topic_subject
-from migrator.audit.seal import Seal
 from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM, TOKENS
 from migrator.findings.finding import FindingError
 from migrator.wire.batch import build_batch, read_batch
@@ -268,23 +268,23 @@ def test_records_add_up_to_what_the_whole_history_says(history: list[Message]) -
 @given(histories())
 def test_subjects_folded_apart_add_up_to_the_same_as_the_log_in_one_piece(history: list[Message]) -> None:
     """What the Spark job does: records by subject, each subject folded alone, secrets as hashes."""
-    seal = Seal()
+    fingerprints = SecretFingerprints()
     expected = {
-        place: seal.facts(values) if place[0] in (TOPIC_CONFIGS, BROKER_CONFIGS, SCRAM, TOKENS) else values
+        place: fingerprints.facts(values) if place[0] in (TOPIC_CONFIGS, BROKER_CONFIGS, SCRAM, TOKENS) else values
         for place, values in facts_of(history).items()
     }
-    found = folded_by_subject(history, seal)
+    found = folded_by_subject(history, fingerprints)
     assert {(row.family, row.key): row.facts for row in found} == expected
     assert all(0 <= row.version < len(history) for row in found)
 
 
-def folded_by_subject(history: Sequence[Message], seal: Seal) -> list[SideRow]:
+def folded_by_subject(history: Sequence[Message], fingerprints: SecretFingerprints) -> list[SideRow]:
     if not history:
         return []
     versions = {PartitionRecord: 1, PartitionChangeRecord: 1}
     values = [encode_record(record, versions.get(type(record), 0)) for record in history]
     data = build_batch(base_offset=0, leader_epoch=1, timestamp_ms=0, values=values)
-    rows = list(record_rows([read_batch(data)], seal))
+    rows = list(record_rows([read_batch(data)], fingerprints))
     names = {row.topic_id: topic_subject(row.name) for row in rows if row.name is not None}
     names |= {row.topic_id: row.subject for row in rows if row.topic_id is not None and row.subject is not None}
     folds: dict[str, Fold] = {}
@@ -327,7 +327,7 @@ def test_a_topic_that_is_created_twice_is_a_finding() -> None:
 def test_a_fold_stops_at_a_record_that_does_not_fit_and_says_where() -> None:
     change = PartitionChangeRecord(partition_id=3, topic_id=an_id("x"))
     data = build_batch(base_offset=40, leader_epoch=1, timestamp_ms=0, values=[encode_record(change, 1)])
-    (row,) = record_rows([read_batch(data)], Seal())
+    (row,) = record_rows([read_batch(data)], SecretFingerprints())
     fold = Fold()
     fold.take(row.offset, row.type, row.data or "", UNKNOWN_TOPIC_SUBJECT + str(row.topic_id))
     (told,) = fold.rows()

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from migrator.audit.compare import Outcome, Rules
+from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.log_fold import record_rows
 from migrator.audit.normalise import PARTITIONS, TOPIC_CONFIGS, TOPICS
 from migrator.audit.quick import compare_sides, facts_of
 from migrator.audit.rows import WHOLE_SIDE, SideRow
-from migrator.audit.seal import Seal
 from migrator.audit.spark.compare import TAKEN, SubjectJudge
 from migrator.audit.spark.job import _refuse_lost
 from migrator.audit.spark.sources import (
@@ -63,12 +63,14 @@ def a_partition(number: int, partition: int) -> PartitionRecord:
 
 def input_rows(ensemble: FakeEnsemble, records: list[Message]) -> list[InputRow]:
     """Rows of both sides with their subjects, in the order in which the shuffle gives them."""
-    seal, session = Seal(), ensemble.session()
-    rows = [row for part in WHOLE for row in zookeeper_rows(_rows_of_part(part, session, UNLIMITED, None), seal)]
+    fingerprints, session = SecretFingerprints(), ensemble.session()
+    rows = [
+        row for part in WHOLE for row in zookeeper_rows(_rows_of_part(part, session, UNLIMITED, None), fingerprints)
+    ]
     batch = build_batch(
         base_offset=0, leader_epoch=1, timestamp_ms=0, values=[encode_record(each, 0) for each in records]
     )
-    told = list(log_rows(record_rows([read_batch(batch)], seal)))
+    told = list(log_rows(record_rows([read_batch(batch)], fingerprints)))
     names = {row[5]: row[1] for row in told if row[4] == TopicRecord.__name__}
     rows += [(row[0], row[1] or names.get(row[5], f"unknown topic/{row[5]}"), *row[2:]) for row in told]
     return sorted(rows, key=lambda row: (str(row[1]), *row[:1], *row[2:4]))
@@ -134,7 +136,7 @@ def test_equal_keys_of_a_subject_that_differs_are_counted_with_it_and_others_tog
 
 def test_a_key_that_zookeeper_tells_twice_is_judged_twice() -> None:
     told = [SideRow(TOPICS, "a", "topic/a", {"id": each}) for each in ("1", "2")]
-    outcomes = [row for row in judged(list(zookeeper_rows(told, Seal()))) if row["family"] == TOPICS]
+    outcomes = [row for row in judged(list(zookeeper_rows(told, SecretFingerprints()))) if row["family"] == TOPICS]
     assert [row["outcome"] for row in outcomes] == [Outcome.DIFFERENT, Outcome.DIFFERENT]
 
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.log_fold import record_rows
 from migrator.audit.log_plan import LogSplit
 from migrator.audit.normalise import BROKER_CONFIGS, ORDERS
 from migrator.audit.rows import SideRow, facts_text
-from migrator.audit.seal import Seal
 from migrator.audit.security_facts import zk_facts
 from migrator.audit.spark.sources import (
     LOG,
@@ -67,30 +67,30 @@ def test_ranges_hold_about_as_many_topics_each_and_never_too_many() -> None:
 
 
 def test_tasks_that_read_side_by_side_share_what_one_considerate_reader_may_ask_for() -> None:
-    reading = ZkReading.shared("host:2181", Seal(), readers=2)
+    reading = ZkReading.shared("host:2181", SecretFingerprints(), readers=2)
     assert reading.in_flight * 2 <= CONSIDERATE.in_flight
     assert reading.per_second * 2 <= (CONSIDERATE.per_second or 0)
-    assert ZkReading.shared("host:2181", Seal(), readers=64).in_flight == 1
+    assert ZkReading.shared("host:2181", SecretFingerprints(), readers=64).in_flight == 1
 
 
 def test_secrets_of_both_sides_become_the_same_hash_on_their_way_into_rows() -> None:
-    seal = Seal()
+    fingerprints = SecretFingerprints()
     facts = {"ssl.key.password": "hunter2", "log.cleaner.threads": "2"}
-    (row,) = zookeeper_rows([SideRow(BROKER_CONFIGS, "1", "broker/1", facts)], seal)
+    (row,) = zookeeper_rows([SideRow(BROKER_CONFIGS, "1", "broker/1", facts)], fingerprints)
     record = ConfigRecord(resource_type=4, resource_name="1", name="ssl.key.password", value="hunter2")
     data = build_batch(base_offset=0, leader_epoch=1, timestamp_ms=0, values=[encode_record(record, 0)])
-    (told,) = record_rows([read_batch(data)], seal)
+    (told,) = record_rows([read_batch(data)], fingerprints)
     assert "hunter2" not in str(row) + str(told.data)
     assert json.loads(text_of(row))["ssl.key.password"] == json.loads(told.data or "")["value"]
 
 
 def test_credentials_and_tokens_of_both_sides_become_the_same_hashes() -> None:
-    seal = Seal()
+    fingerprints = SecretFingerprints()
     scram = UserScramCredentialRecord("alice", 2, b"salty", b"stored", b"server", 4096)
     token = DelegationTokenRecord("User:alice", "User:bob", ("User:carol",), 1, 3, 2, "abc")
     values = [encode_record(record, 0) for record in (scram, token)]
     data = build_batch(base_offset=0, leader_epoch=1, timestamp_ms=0, values=values)
-    rows = list(record_rows([read_batch(data)], seal))
+    rows = list(record_rows([read_batch(data)], fingerprints))
     kept = ScramCredential(b"salty", b"stored", b"server", 4096)
     znodes = {
         user_path("alice"): entity_data({}, {ScramMechanism.SHA_512: kept}),
@@ -104,7 +104,7 @@ def test_credentials_and_tokens_of_both_sides_become_the_same_hashes() -> None:
         for family, facts in zk_facts(path, znode).items()
         if facts
     ]
-    for row, in_zookeeper in zip(rows, zookeeper_rows(told, seal), strict=True):
+    for row, in_zookeeper in zip(rows, zookeeper_rows(told, fingerprints), strict=True):
         assert json.loads(row.data or "")["facts"] == json.loads(text_of(in_zookeeper))
         text = str(row.data) + text_of(in_zookeeper)
         assert not [secret for secret in ("c2FsdHk", "c3RvcmVk", "c2VydmVy", "carol", "bob") if secret in text]
@@ -114,13 +114,13 @@ def test_records_of_other_families_leave_no_row_so_nothing_of_them_can_leak() ->
     records = [ConfigRecord(resource_type=16, resource_name="m", name="x", value="secret"), NoOpRecord()]
     values = [encode_record(record, 0) for record in records]
     data = build_batch(base_offset=0, leader_epoch=1, timestamp_ms=0, values=values)
-    assert list(record_rows([read_batch(data)], Seal())) == []
+    assert list(record_rows([read_batch(data)], SecretFingerprints())) == []
 
 
 def test_a_split_that_cannot_be_read_becomes_a_row_that_names_it(tmp_path: Path) -> None:
     segment = tmp_path / f"{0:020d}.log"
     segment.write_bytes(b"\x00" * 80)
-    reader = PartReader(ZkReading.shared("nowhere", Seal(), 1), [], [LogSplit(str(segment), 0, 80)])
+    reader = PartReader(ZkReading.shared("nowhere", SecretFingerprints(), 1), [], [LogSplit(str(segment), 0, 80)])
     rows = [row for batch in reader(iter([numbers(0)])) for row in batch.to_pylist()]
     assert [row["side"] for row in rows] == [LOG, READ]
     assert segment.name in rows[0]["problem"]
@@ -129,7 +129,7 @@ def test_a_split_that_cannot_be_read_becomes_a_row_that_names_it(tmp_path: Path)
 def test_a_task_says_last_how_many_parts_and_rows_it_has_read(tmp_path: Path) -> None:
     """So that a task, or a file, that is lost can be noticed."""
     told = [SideRow("topics", str(number), "topic/x", {"b": 1}) for number in range(3)]
-    (rows, last) = (batch.to_pylist() for batch in counted_batches(zookeeper_rows(told, Seal()), 2))
+    (rows, last) = (batch.to_pylist() for batch in counted_batches(zookeeper_rows(told, SecretFingerprints()), 2))
     assert len(rows) == 3
     assert [(each["side"], each["place"], each["nth"]) for each in last] == [(READ, 2, 3)]
 
@@ -154,7 +154,7 @@ def test_a_zookeeper_that_does_not_answer_becomes_a_row_that_names_what_was_not_
         raise ZOOKEEPER_UNREACHABLE.error(connect=connect, reason="no answer")
 
     monkeypatch.setattr(spark_sources, "ZkSession", unreachable)
-    reading = ZkReading.shared("host:2181", Seal(), 1)
+    reading = ZkReading.shared("host:2181", SecretFingerprints(), 1)
     ((_, _, _, _, family, key, _, problem),) = reading.rows("topics from 'a' on", None)  # type: ignore[arg-type]
     assert (family, key) == ("", "topics from 'a' on")
     assert "host:2181" in problem
@@ -162,7 +162,7 @@ def test_a_zookeeper_that_does_not_answer_becomes_a_row_that_names_what_was_not_
 
 def test_rows_are_cut_into_batches_and_equal_facts_have_equal_texts() -> None:
     rows = [SideRow("topics", str(number), "topic/x", {"b": 1, "a": [2]}) for number in range(ROWS_PER_BATCH + 1)]
-    sizes = [batch.num_rows for batch in counted_batches(zookeeper_rows(rows, Seal()), 1)]
+    sizes = [batch.num_rows for batch in counted_batches(zookeeper_rows(rows, SecretFingerprints()), 1)]
     assert sizes == [ROWS_PER_BATCH, 1, 1]
     assert facts_text({"b": 1, "a": [2]}) == facts_text({"a": [2], "b": 1})
 

@@ -33,7 +33,7 @@ from tests.support.situations import CONTROLLER, a_situation, after, messages
 SET, DELETE, APPEND, SUBTRACT = Operation
 THROTTLED = "leader.replication.throttled.replicas"
 
-Asked = tuple[str, int, str | None]
+Accepted = tuple[str, int, str | None]
 
 
 def a_cluster(
@@ -43,7 +43,9 @@ def a_cluster(
     return a_situation(image)
 
 
-def a_resource(*asked: Asked, type_: int = ConfigType.TOPIC, name: str = "orders") -> IncrementalAlterConfigsResource:
+def a_resource(
+    *asked: Accepted, type_: int = ConfigType.TOPIC, name: str = "orders"
+) -> IncrementalAlterConfigsResource:
     changes = tuple(IncrementalAlterableConfig(key, operation, value) for key, operation, value in asked)
     return IncrementalAlterConfigsResource(type_, name, changes)
 
@@ -57,7 +59,7 @@ def alter(
     return list(decision.reply.responses), decision
 
 
-def topic_after(before: Mapping[str, str], *asked: Asked) -> dict[str, str]:
+def topic_after(before: Mapping[str, str], *asked: Accepted) -> dict[str, str]:
     situation = a_cluster(before)
     (result,), decision = alter(situation, a_resource(*asked))
     assert result.error_code == Error.NONE, result.error_message
@@ -85,7 +87,7 @@ def topic_after(before: Mapping[str, str], *asked: Asked) -> dict[str, str]:
     ],
 )
 def test_an_operation_leaves_what_stock_leaves(
-    before: dict[str, str], asked: list[Asked], expected: dict[str, str]
+    before: dict[str, str], asked: list[Accepted], expected: dict[str, str]
 ) -> None:
     assert topic_after(before, *asked) == expected
 
@@ -124,7 +126,7 @@ def test_a_list_that_is_appended_to_and_taken_from_is_a_set_in_order(steps: list
         (("retention.ms", 9, "5"), Error.INVALID_REQUEST),
     ],
 )
-def test_an_operation_that_does_not_fit_the_key_is_refused(asked: Asked, error: Error) -> None:
+def test_an_operation_that_does_not_fit_the_key_is_refused(asked: Accepted, error: Error) -> None:
     (result,), decision = alter(a_cluster(), a_resource(asked))
     assert result.error_code == error, result.error_message
     assert bool(decision.records) == (error is Error.NONE)

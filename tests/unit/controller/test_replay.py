@@ -265,7 +265,7 @@ def test_a_mark_of_ours_stands_until_it_is_taken_back() -> None:
     marked = replayed(image, NoOpRecord(mark=Mark.TAKEOVER, mark_text="epoch 5"), NoOpRecord())
     assert dict(marked.marks) == {"takeover": "epoch 5"}
     assert replayed(marked, NoOpRecord(mark=Mark.TAKEOVER)) == image
-    assert replayed(image, NoOpRecord(mark=Mark.HANDED_BACK)) == image
+    assert replayed(image, NoOpRecord(mark=Mark.RETIRED)) == image
 
 
 def test_every_record_is_replayed_and_what_is_not_known_is_refused() -> None:

@@ -239,7 +239,7 @@ def refuse_constant(text: str) -> Any:
 
 
 def read_again(path: str, data: bytes) -> None:
-    """By the reader that a SYNCING or a hand-back uses: it raises for what it cannot read."""
+    """By the reader that a SYNCING or a rollback uses: it raises for what it cannot read."""
     if path.startswith(("/config/users/", "/config/clients/", "/config/ips/")) and data:
         parse_entity(path, entity_of(path), data)
     elif path.startswith("/kafka-acl/"):

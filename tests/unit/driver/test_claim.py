@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from migrator.driver.claim import (
     Claim,
-    Seen,
+    ClaimObservation,
     left_controller,
+    plan_abort,
     plan_claim,
     plan_displace,
     plan_fence,
-    plan_give_back,
-    plan_hand_back,
     plan_leave_controller,
+    plan_persist,
     plan_raise,
-    plan_settle,
+    plan_rollback,
     recognise,
     refuse_claim,
     refuse_resume,
@@ -58,27 +58,27 @@ def apply(session: FakeSession, *operations: Operation) -> None:
 
 
 def claim_it(session: FakeSession, *, ephemeral: bool = True, kraft_epoch: int = KRAFT_EPOCH, node: int = US) -> Claim:
-    seen = read_claim(session)
-    multi, claim = plan_claim(seen, node=node, kraft_epoch=kraft_epoch, now_ms=2, ephemeral=ephemeral)
+    observed = read_claim(session)
+    multi, claim = plan_claim(observed, node=node, kraft_epoch=kraft_epoch, now_ms=2, ephemeral=ephemeral)
     assert session.apply(multi).applied
     return claim
 
 
-def settle_it(session: FakeSession, claim: Claim) -> Claim:
-    multi, settled = plan_settle(claim, COMMITTED, now_ms=3)
+def persist_it(session: FakeSession, claim: Claim) -> Claim:
+    multi, settled = plan_persist(claim, COMMITTED, now_ms=3)
     assert session.apply(multi).applied
     return settled
 
 
-def matches(seen: Seen, claim: Claim) -> bool:
+def matches(observed: ClaimObservation, claim: Claim) -> bool:
     """What stands is exactly what the claim says, each version included."""
     return (
-        still_ours(seen, claim)
-        and recognise(seen, claim)
-        and seen.controller_version == claim.controller_version
-        and bool(seen.controller_owner) == claim.ephemeral
-        and seen.migration is not None
-        and (seen.migration.kraft_metadata_epoch, seen.migration.kraft_metadata_offset)
+        still_ours(observed, claim)
+        and recognise(observed, claim)
+        and observed.controller_version == claim.controller_version
+        and bool(observed.controller_owner) == claim.ephemeral
+        and observed.migration is not None
+        and (observed.migration.kraft_metadata_epoch, observed.migration.kraft_metadata_offset)
         == (claim.at.epoch, claim.at.offset)
     )
 
@@ -124,9 +124,9 @@ def test_k27_whoever_dies_between_the_two_steps_leaves_a_cluster_that_elects() -
     session = ensemble.session()
     displaced = displace(session)
     ensemble.expire(session.session_id)
-    seen = read_claim(ensemble.session())
-    assert (seen.controller, seen.epoch) == (None, 7)
-    assert refuse_claim(seen, VOTERS, KRAFT_EPOCH) is None
+    observed = read_claim(ensemble.session())
+    assert (observed.controller, observed.epoch) == (None, 7)
+    assert refuse_claim(observed, VOTERS, KRAFT_EPOCH) is None
     assert not ensemble.session().apply(plan_raise(displaced)[0]).applied
 
 
@@ -135,7 +135,7 @@ def test_k27_a_displaced_controllers_place_is_given_back_with_the_epoch_as_it_wa
     session = ensemble.session()
     displaced = displace(session)
     assert left_controller(read_claim(session), VOTERS, KRAFT_EPOCH)
-    assert session.apply(plan_give_back(displaced)).applied
+    assert session.apply(plan_abort(displaced)).applied
     assert ensemble.tree() == {"/": b"", "/brokers": b"", paths.CONTROLLER_EPOCH: b"7"}
     assert not session.apply(plan_raise(displaced)[0]).applied
 
@@ -154,9 +154,9 @@ def test_a_controller_that_dies_before_the_commit_gives_the_cluster_back_with_no
     session = ensemble.session()
     claim_it(session)
     ensemble.expire(session.session_id)
-    seen = read_claim(ensemble.session())
-    assert seen.controller is None
-    assert refuse_claim(seen, VOTERS, KRAFT_EPOCH) is None  # what is left of /migration is ours, and says nothing
+    observed = read_claim(ensemble.session())
+    assert observed.controller is None
+    assert refuse_claim(observed, VOTERS, KRAFT_EPOCH) is None  # what is left of /migration is ours, and says nothing
 
 
 @pytest.mark.parametrize("looked", [False, True])
@@ -178,7 +178,7 @@ def test_a_claim_that_an_earlier_leader_planned_is_refused_after_the_fence(looke
 def test_after_the_commit_the_claim_outlives_its_session() -> None:
     ensemble = a_zookeeper_cluster()
     session = ensemble.session()
-    settled = settle_it(session, claim_it(session))
+    settled = persist_it(session, claim_it(session))
     ensemble.expire(session.session_id)
     assert matches(read_claim(ensemble.session()), settled)
     assert not settled.ephemeral
@@ -187,8 +187,8 @@ def test_after_the_commit_the_claim_outlives_its_session() -> None:
 def test_settling_again_only_moves_the_offset() -> None:
     ensemble = a_zookeeper_cluster()
     session = ensemble.session()
-    settled = settle_it(session, claim_it(session))
-    multi, again = plan_settle(settled, Position(5, 1300), now_ms=9)
+    settled = persist_it(session, claim_it(session))
+    multi, again = plan_persist(settled, Position(5, 1300), now_ms=9)
     assert [type(each) for each in multi.operations] == [Check, SetData]
     assert session.apply(multi).applied
     assert matches(read_claim(session), again)
@@ -220,7 +220,7 @@ def test_the_versions_of_a_claim_are_those_that_stand_whatever_was_there_before(
     session = ensemble.session()
     claim = claim_it(session, ephemeral=ephemeral, kraft_epoch=kraft_epoch)
     assert matches(read_claim(session), claim)
-    settled = settle_it(session, claim)
+    settled = persist_it(session, claim)
     assert matches(read_claim(session), settled)
 
 
@@ -230,9 +230,9 @@ Change = Callable[[FakeSession], None]
 
 
 def another_controller_is_elected(session: FakeSession) -> None:
-    seen = read_claim(session)
-    operations: list[Operation] = [SetData(paths.CONTROLLER_EPOCH, str(seen.epoch + 1).encode())]
-    if seen.controller_version >= 0:
+    observed = read_claim(session)
+    operations: list[Operation] = [SetData(paths.CONTROLLER_EPOCH, str(observed.epoch + 1).encode())]
+    if observed.controller_version >= 0:
         operations.append(Delete(paths.CONTROLLER))
     apply(session, *operations, Create(paths.CONTROLLER, controller_data(2, -1, 9), ephemeral=True))
 
@@ -294,8 +294,8 @@ def test_k27_a_controller_is_displaced_only_where_nothing_moved_since_it_was_rea
 
 
 def another_leader_gives_the_place_back(session: FakeSession) -> None:
-    seen = read_claim(session)
-    apply(session, *plan_leave_controller(seen).operations, Delete(paths.MIGRATION, seen.migration_version))
+    observed = read_claim(session)
+    apply(session, *plan_leave_controller(observed).operations, Delete(paths.MIGRATION, observed.migration_version))
 
 
 @pytest.mark.parametrize("change", [*AFTER_CLAIM, another_leader_gives_the_place_back], ids=named)
@@ -312,7 +312,7 @@ def test_k27_the_epoch_is_raised_only_where_the_place_is_still_ours(change: Chan
 
 
 @pytest.mark.parametrize("change", AFTER_CLAIM, ids=named)
-@pytest.mark.parametrize("step", ["settle", "give back", "hand back"])
+@pytest.mark.parametrize("step", ["settle", "give back", "roll back"])
 def test_no_step_is_taken_on_a_claim_that_somebody_touched(change: Change, step: str) -> None:
     """F-43: the multi fails whole, and the watcher's question says so too."""
     ensemble = a_zookeeper_cluster()
@@ -321,9 +321,9 @@ def test_no_step_is_taken_on_a_claim_that_somebody_touched(change: Change, step:
     change(ensemble.session())
     before = ensemble.tree()
     multi = {
-        "settle": plan_settle(claim, COMMITTED, now_ms=3)[0],
-        "give back": plan_give_back(claim),
-        "hand back": plan_hand_back(claim, 0),
+        "settle": plan_persist(claim, COMMITTED, now_ms=3)[0],
+        "give back": plan_abort(claim),
+        "roll back": plan_rollback(claim, 0),
     }[step]
     assert not session.apply(multi).applied
     assert ensemble.tree() == before
@@ -333,8 +333,8 @@ def test_no_step_is_taken_on_a_claim_that_somebody_touched(change: Change, step:
 def test_our_own_writes_to_migration_are_no_foreign_change() -> None:
     ensemble = a_zookeeper_cluster()
     session = ensemble.session()
-    settled = settle_it(session, claim_it(session))
-    later, _ = plan_settle(settled, Position(5, 1300), now_ms=9)
+    settled = persist_it(session, claim_it(session))
+    later, _ = plan_persist(settled, Position(5, 1300), now_ms=9)
     assert session.apply(later).applied
     assert still_ours(read_claim(session), settled)
 
@@ -363,7 +363,7 @@ HELD = Claim(
     migration_version=1,
     ephemeral=True,
 )
-STANDS = Seen(
+STANDS = ClaimObservation(
     epoch=8,
     epoch_version=8,
     controller=ControllerZnode(US, 2, "2", KRAFT_EPOCH),
@@ -418,7 +418,7 @@ def test_an_abort_leaves_zookeeper_as_if_we_had_not_come_but_for_the_epoch() -> 
     before = ensemble.tree()
     session = ensemble.session()
     claim = claim_it(session)
-    assert session.apply(plan_give_back(claim)).applied
+    assert session.apply(plan_abort(claim)).applied
     assert ensemble.tree() == {**before, paths.CONTROLLER_EPOCH: b"8"}
 
 
@@ -427,25 +427,25 @@ def test_the_next_zookeeper_controller_outranks_every_partition_state(highest_st
     """F-40: it takes /controller_epoch + 1; F-42: /migration does not stay behind."""
     ensemble = a_zookeeper_cluster()
     session = ensemble.session()
-    claim = settle_it(session, claim_it(session))
-    assert session.apply(plan_hand_back(claim, highest_state_epoch)).applied
+    claim = persist_it(session, claim_it(session))
+    assert session.apply(plan_rollback(claim, highest_state_epoch)).applied
     assert ensemble.tree() == {"/": b"", "/brokers": b"", paths.CONTROLLER_EPOCH: str(left).encode()}
 
 
 # --- when a claim may be tried ----------------------------------------------------------------------------
 
-FREE = Seen(epoch=7, epoch_version=7)
+FREE = ClaimObservation(epoch=7, epoch_version=7)
 ZOOKEEPER_RULES = replace(FREE, controller=ControllerZnode(1, 2, "1", -1), controller_version=0, controller_owner=9)
 
 
 @pytest.mark.parametrize(
-    ("seen", "code", "says"),
+    ("observed", "code", "says"),
     [
         (FREE, None, ""),
         (ZOOKEEPER_RULES, None, ""),
         (replace(FREE, migration=MigrationZnode(3002, 4), migration_version=3), None, ""),
         (replace(FREE, controller=ControllerZnode(3001, 2, "1", 4), controller_version=0), None, ""),
-        (Seen(), "Z2K-2005", "does not exist"),
+        (ClaimObservation(), "Z2K-2005", "does not exist"),
         (replace(FREE, controller=ControllerZnode(4000, 2, "1", 4), controller_version=0), "Z2K-2005", "4000"),
         (replace(FREE, migration_version=0), "Z2K-2006", "absent or unreadable"),  # F-05: null data
         (replace(FREE, migration=MigrationZnode(), migration_version=0), None, ""),  # a stock controller looked
@@ -455,14 +455,14 @@ ZOOKEEPER_RULES = replace(FREE, controller=ControllerZnode(1, 2, "1", -1), contr
     ],
 )
 def test_a_first_claim_is_tried_only_where_nothing_of_another_migration_stands(
-    seen: Seen, code: str | None, says: str
+    observed: ClaimObservation, code: str | None, says: str
 ) -> None:
-    refused = refuse_claim(seen, VOTERS, KRAFT_EPOCH)
+    refused = refuse_claim(observed, VOTERS, KRAFT_EPOCH)
     assert (None if refused is None else refused.code) == code
     assert refused is None or says in refused.text
 
 
-OURS = Seen(
+OURS = ClaimObservation(
     epoch=8,
     epoch_version=8,
     controller=ControllerZnode(3001, 2, "1", 4),
@@ -474,7 +474,7 @@ LOG_END = Position(epoch=5, offset=1500)
 
 
 @pytest.mark.parametrize(
-    ("seen", "at", "code"),
+    ("observed", "at", "code"),
     [
         (OURS, LOG_END, None),
         (OURS, Position(4, 1200), None),
@@ -491,9 +491,9 @@ LOG_END = Position(epoch=5, offset=1500)
     ],
 )
 def test_a_log_in_migration_is_resumed_only_while_the_controllership_is_still_ours(
-    seen: Seen, at: Position, code: str | None
+    observed: ClaimObservation, at: Position, code: str | None
 ) -> None:
-    refused = refuse_resume(seen, VOTERS, KRAFT_EPOCH, at)
+    refused = refuse_resume(observed, VOTERS, KRAFT_EPOCH, at)
     assert (None if refused is None else refused.code) == code
     assert refused is None or refused.text
 
@@ -501,13 +501,13 @@ def test_a_log_in_migration_is_resumed_only_while_the_controllership_is_still_ou
 def test_a_resumed_claim_keeps_what_was_mirrored_and_fences_the_dead_leader() -> None:
     ensemble = a_zookeeper_cluster()
     dead, session = ensemble.session(), ensemble.session()
-    old = settle_it(dead, claim_it(dead))
-    seen = read_claim(session)
-    multi, claim = plan_claim(seen, node=3001, kraft_epoch=6, now_ms=4, ephemeral=False, at=COMMITTED)
+    old = persist_it(dead, claim_it(dead))
+    observed = read_claim(session)
+    multi, claim = plan_claim(observed, node=3001, kraft_epoch=6, now_ms=4, ephemeral=False, at=COMMITTED)
     assert session.apply(multi).applied
     assert matches(read_claim(session), claim)
     assert claim.zk_epoch == old.zk_epoch + 1
-    stale, _ = plan_settle(old, Position(5, 1300), now_ms=9)
+    stale, _ = plan_persist(old, Position(5, 1300), now_ms=9)
     assert dead.apply(stale).failed_at == 0
 
 
@@ -524,15 +524,15 @@ def test_a_log_of_an_earlier_migration_is_not_resumed_in_a_later_one_by_the_same
     session = ensemble.session()
     first = claim_it(session)
     born = read_claim(session).migration_born
-    multi, settled = plan_settle(first, COMMITTED, 3)
+    multi, settled = plan_persist(first, COMMITTED, 3)
     assert session.apply(multi).applied
-    seen = read_claim(session)
-    assert seen.migration_born == born
-    assert refuse_resume(seen, VOTERS, KRAFT_EPOCH + 1, COMMITTED, born) is None
+    observed = read_claim(session)
+    assert observed.migration_born == born
+    assert refuse_resume(observed, VOTERS, KRAFT_EPOCH + 1, COMMITTED, born) is None
 
-    assert session.apply(plan_hand_back(settled, 3)).applied
+    assert session.apply(plan_rollback(settled, 3)).applied
     again = claim_it(session)
-    assert session.apply(plan_settle(again, COMMITTED, 4)[0]).applied
+    assert session.apply(plan_persist(again, COMMITTED, 4)[0]).applied
     refused = refuse_resume(read_claim(session), VOTERS, KRAFT_EPOCH + 1, COMMITTED, born)
     assert refused is not None
     assert refused.code == "Z2K-2008"

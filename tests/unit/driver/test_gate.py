@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from migrator.driver.claim import Seen
+from migrator.driver.claim import ClaimObservation
 from migrator.driver.gate import (
     Evidence,
     content_findings,
@@ -20,8 +20,8 @@ from migrator.driver.gate import (
     voters_enabled,
 )
 from migrator.driver.settings import REQUEST_MAX_BYTES, ControllerSettings
-from migrator.driver.tell import full_orders
 from migrator.driver.tree import as_image
+from migrator.driver.update_requests import full_updates
 from migrator.driver.waivers import parse_waiver
 from migrator.findings.driver import FULL_SEND_INCOMPLETE
 from migrator.findings.finding import Severity
@@ -76,7 +76,7 @@ def the_evidence(ensemble: FakeEnsemble | None = None, **changes: Any) -> Eviden
     session = (ensemble or a_zookeeper()).session()
     fields: dict[str, Any] = {
         "tree": read_tree(session),
-        "seen": read_claim(session),
+        "observed": read_claim(session),
         "image": a_quorum(),
         "voters": VOTERS,
         "foreign_voters": (),
@@ -96,9 +96,9 @@ def the_evidence(ensemble: FakeEnsemble | None = None, **changes: Any) -> Eviden
 def test_a_healthy_cluster_passes_and_every_check_says_what_it_saw() -> None:
     verdict = takeover_verdict(the_evidence())
     assert verdict.holds, verdict.reason()
-    assert verdict.reason() == "every check holds"
-    assert all(check.seen for check in verdict.checks)
-    assert len({check.name for check in verdict.checks}) == len(verdict.checks) == 23
+    assert verdict.reason() == "every condition holds"
+    assert all(check.message for check in verdict.conditions)
+    assert len({check.name for check in verdict.conditions}) == len(verdict.conditions) == 23
 
 
 def test_acls_that_nobody_would_heed_close_the_gate() -> None:
@@ -110,20 +110,20 @@ def test_acls_that_nobody_would_heed_close_the_gate() -> None:
     verdict = takeover_verdict(evidence)
     (failed,) = verdict.failed
     assert failed.codes == ("Z2K-1020",)
-    assert "ACLs of 1 resources, the first of orders" in failed.seen
+    assert "ACLs of 1 resources, the first of orders" in failed.message
     assert takeover_verdict(replace(evidence, ours=ControllerSettings(authorizer=True))).holds
 
 
 def test_what_brokers_deny_closes_the_gate_and_is_named() -> None:
     (failed,) = takeover_verdict(the_evidence(denied={1: ("Describe", "ClusterAction"), 2: ("ClusterAction",)})).failed
     assert failed.codes == ("Z2K-1113",)
-    assert failed.seen.startswith("2 found: Broker 1 denies this controller's principal Describe, ClusterAction on")
+    assert failed.message.startswith("2 found: Broker 1 denies this controller's principal Describe, ClusterAction on")
 
 
 def test_a_zookeeper_server_that_takes_less_than_we_send_closes_the_gate_and_is_named() -> None:
     (failed,) = takeover_verdict(the_evidence(limits={"zk1:2181": JUTE_MAXBUFFER, "zk2:2181": 200_000})).failed
     assert failed.codes == ("Z2K-1115",)
-    assert failed.seen == (
+    assert failed.message == (
         "1 found: ZooKeeper server zk2:2181 takes requests of up to 200000 bytes, and the controllers may send 1048575."
     )
     configured = the_evidence(limits={"zk1:2181": 200_000, "zk2:2181": 200_000}, jute_maxbuffer=200_000)
@@ -133,8 +133,8 @@ def test_a_zookeeper_server_that_takes_less_than_we_send_closes_the_gate_and_is_
 def test_a_zookeeper_server_that_could_not_be_asked_is_named_and_bars_nothing() -> None:
     verdict = takeover_verdict(the_evidence(limits={"zk1:2181": JUTE_MAXBUFFER}, limits_unknown={"zk2:2181": "down"}))
     assert verdict.holds
-    (seen,) = [each.seen for each in verdict.checks if each.name.startswith("every ZooKeeper server takes")]
-    assert seen == (
+    (observed,) = [each.message for each in verdict.conditions if each.name.startswith("every ZooKeeper server takes")]
+    assert observed == (
         "1048575 bytes passed at 1 servers. It is not known how large a request ZooKeeper server zk2:2181 takes: down."
     )
 
@@ -147,7 +147,7 @@ def with_broker_2(**changes: Any) -> Image:
 
 
 @pytest.mark.parametrize(
-    ("changes", "check", "seen"),
+    ("changes", "check", "message"),
     [
         ({"voters": (3000,), "image": a_quorum(voters=(3000,))}, "at least 3 voters", "1 voters"),
         (
@@ -188,15 +188,15 @@ def with_broker_2(**changes: Any) -> Image:
         ({"cluster_id": "another"}, "of one cluster", "controllers: another"),  # F-15
         ({"exported": None}, "export is taken", "not yet"),
         ({"estimated_ms": 7_501}, "half of its limit", "about 7501 ms of 7500 ms"),
-        ({"seen": Seen()}, "may be claimed", "does not exist"),
+        ({"observed": ClaimObservation()}, "may be claimed", "does not exist"),
     ],
 )
-def test_one_condition_alone_closes_the_gate(changes: dict[str, Any], check: str, seen: str) -> None:
+def test_one_condition_alone_closes_the_gate(changes: dict[str, Any], check: str, message: str) -> None:
     verdict = takeover_verdict(the_evidence(**changes))
     assert not verdict.holds
     assert [check in each.name for each in verdict.failed] == [True], verdict.failed
-    assert seen in verdict.failed[0].seen
-    assert seen in verdict.reason()
+    assert message in verdict.failed[0].message
+    assert message in verdict.reason()
 
 
 def at_level(level: int, *, voters: tuple[int, ...] = VOTERS) -> Image:
@@ -212,7 +212,7 @@ def test_a_metadata_version_that_this_release_does_not_migrate_closes_the_gate(l
     """R-866-10: nothing below or above is tried."""
     enabled = dict.fromkeys(VOTERS, True)
     verdict = takeover_verdict(the_evidence(image=at_level(level), voters_enabled=enabled))
-    assert [each.seen for each in verdict.failed] == [name]
+    assert [each.message for each in verdict.failed] == [name]
 
 
 def test_several_log_directories_are_no_obstacle() -> None:
@@ -229,7 +229,7 @@ def test_below_3_7_no_controller_registers_and_each_is_asked_whether_the_migrati
     image, asked = at_level(14, voters=()), {3000: True, 3001: False}
     assert voters_enabled(image, asked) == asked
     verdict = takeover_verdict(the_evidence(image=image, voters_enabled=asked))
-    assert [each.seen for each in verdict.failed] == ["not known: [3002], not enabled: [3001]"]
+    assert [each.message for each in verdict.failed] == ["not known: [3002], not enabled: [3001]"]
     assert voters_enabled(at_level(15), asked) == dict.fromkeys(VOTERS, True)
 
 
@@ -247,14 +247,14 @@ def test_a_cluster_without_brokers_is_not_taken_over() -> None:
     ensemble = FakeEnsemble()
     SeededTree(topics=0, brokers=(), broker_configs={}).plant(ensemble)
     verdict = takeover_verdict(the_evidence(ensemble))
-    assert [(each.name, each.seen) for each in verdict.failed] == [
+    assert [(each.name, each.message) for each in verdict.failed] == [
         ("there is at least one broker", "0 in /brokers/ids")
     ]
 
 
 def test_a_broker_registered_in_kraft_mode_is_not_a_broker_in_migration_mode() -> None:
     verdict = takeover_verdict(the_evidence(image=with_broker_2(migrating=False)))
-    assert [each.seen for each in verdict.failed] == ["2/3, missing [2]", "KRaft: [2]"]
+    assert [each.message for each in verdict.failed] == ["2/3, missing [2]", "KRaft: [2]"]
 
 
 def test_the_laboratory_lifts_the_rule_of_three_voters_and_nothing_else() -> None:
@@ -334,9 +334,9 @@ def test_one_finding_in_the_content_closes_the_gate(plant: Plant, code: str, say
     failed = {check.name: check for check in takeover_verdict(evidence).failed}
     check = failed.pop("no finding in ZooKeeper's content blocks")
     assert set(check.codes) == {code}
-    assert says in check.seen
+    assert says in check.message
     # An absent broker is missing among the registered ones as well.
-    assert [each.seen for each in failed.values()] == (["2/3, missing [3]"] if code == "Z2K-1007" else [])
+    assert [each.message for each in failed.values()] == (["2/3, missing [3]"] if code == "Z2K-1007" else [])
 
 
 PASSWORDS: list[tuple[str, PasswordEncoder, set[str]]] = [
@@ -359,9 +359,9 @@ def test_a_password_opens_the_gate_only_when_brokers_will_read_it_from_both_side
     verdict = takeover_verdict(the_evidence(ensemble, passwords=encoder))
     assert {code for check in verdict.failed for code in check.codes} == codes
     for check in verdict.failed:
-        assert "/config/brokers/1" in check.seen
-        assert KEY in check.seen
-        assert CLEAR not in check.seen
+        assert "/config/brokers/1" in check.message
+        assert KEY in check.message
+        assert CLEAR not in check.message
 
 
 def test_an_old_secret_that_is_left_is_a_warning_where_a_broker_has_a_password() -> None:
@@ -494,9 +494,9 @@ def test_warnings_are_counted_where_nothing_blocks() -> None:
     ensemble = a_zookeeper()
     ensemble.create(paths.topic_config("gone"), config_json({"a": "b"}))
     ensemble.create("/consumers/old-app")
-    (check,) = (each for each in takeover_verdict(the_evidence(ensemble)).checks if "content blocks" in each.name)
+    (check,) = (each for each in takeover_verdict(the_evidence(ensemble)).conditions if "content blocks" in each.name)
     assert (check.holds, check.codes) == (True, ())
-    assert check.seen == "none blocks; `zk2kraft check` names 2 that warn"
+    assert check.message == "none blocks; `zk2kraft check` names 2 that warn"
 
 
 def test_a_waiver_lifts_the_named_partition_and_no_other() -> None:
@@ -515,7 +515,7 @@ def test_two_findings_are_told_whole() -> None:
     ensemble.create(f"{paths.DELETE_TOPICS}/old")
     ensemble.create("/delegation_token/tokens/abc", b"{}")
     (check,) = takeover_verdict(the_evidence(ensemble)).failed
-    assert check.seen == (
+    assert check.message == (
         "2 found: /delegation_token/tokens/abc cannot be read: Object missing required field `version`. "
         "1 topics wait for deletion, the first is old."
     )
@@ -528,8 +528,8 @@ def test_many_findings_are_counted_and_each_code_is_named() -> None:
     ensemble.create(f"{paths.DELETE_TOPICS}/old")
     (check,) = takeover_verdict(the_evidence(ensemble)).failed
     assert check.codes == ("Z2K-1001", "Z2K-1005")
-    assert check.seen.startswith("4 found: /kafka-acl/Group/g ")
-    assert check.seen.endswith("(and 2 more)")
+    assert check.message.startswith("4 found: /kafka-acl/Group/g ")
+    assert check.message.endswith("(and 2 more)")
 
 
 def test_whole_families_are_no_obstacle() -> None:
@@ -557,8 +557,8 @@ def test_a_full_send_above_four_fifths_of_the_brokers_limit_closes_the_gate() ->
     settings: dict[int, dict[str, str]] = {1: {"socket.request.max.bytes": "200000000"}, 2: {}}
     (check,) = takeover_verdict(replace(the_evidence(), tree=tree, broker_settings=settings)).failed
     assert check.codes == ("Z2K-1012",)
-    assert check.seen.startswith("1 found: ")
-    assert f"broker 2 accepts {REQUEST_MAX_BYTES}" in check.seen
+    assert check.message.startswith("1 found: ")
+    assert f"broker 2 accepts {REQUEST_MAX_BYTES}" in check.message
     settings[2] = settings[1]
     assert takeover_verdict(replace(the_evidence(), tree=tree, broker_settings=settings)).holds
 
@@ -569,6 +569,6 @@ def test_the_predicted_size_of_the_full_send_is_near_the_real_one(topics: int, p
     SeededTree(topics=topics, partitions=partitions).plant(ensemble)
     tree = read_tree(ensemble.session())
     image = as_image(tree, an_image())
-    largest = max(len(order.body) for order in full_orders(image, a_claim(), {1}, "PLAINTEXT"))
+    largest = max(len(order.body) for order in full_updates(image, a_claim(), {1}, "PLAINTEXT"))
     assert largest - 200 <= full_request_bytes(tree) * 1.05
     assert full_request_bytes(tree) <= largest * 1.25

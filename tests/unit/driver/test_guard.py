@@ -12,7 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from migrator.driver.guard import Survey, check_full_send, logs_by_topic, strays, without_ids
-from migrator.driver.tell import LEADER_AND_ISR, UPDATE_METADATA, VERSIONS, Kind, Order, full_orders
+from migrator.driver.update_requests import (
+    LEADER_AND_ISR,
+    UPDATE_METADATA,
+    VERSIONS,
+    BrokerUpdate,
+    UpdateKind,
+    full_updates,
+)
 from migrator.findings.finding import Occurrence
 from migrator.model.image import Image
 from migrator.wire.codec import decode, encode
@@ -24,8 +31,8 @@ from tests.support.builders import a_claim, a_partition, a_topic, an_id, an_imag
 IMAGE = an_image(a_topic("orders", 3), a_topic("payments", 2))
 
 
-def the_send(image: Image = IMAGE) -> list[Order]:
-    return full_orders(image, a_claim(), set(image.brokers), "PLAINTEXT")
+def the_send(image: Image = IMAGE) -> list[BrokerUpdate]:
+    return full_updates(image, a_claim(), set(image.brokers), "PLAINTEXT")
 
 
 def what_brokers_have(image: Image = IMAGE) -> dict[int, Survey]:
@@ -41,17 +48,17 @@ def what_brokers_have(image: Image = IMAGE) -> dict[int, Survey]:
     }
 
 
-def altered(orders: list[Order], broker: int, api_key: int, change: Callable[[Any], Any]) -> list[Order]:
+def altered(updates: list[BrokerUpdate], broker: int, api_key: int, change: Callable[[Any], Any]) -> list[BrokerUpdate]:
     """The FULL request of this kind for this broker, decoded, changed, and encoded again."""
     kind = {LEADER_AND_ISR: LeaderAndIsrRequest, UPDATE_METADATA: UpdateMetadataRequest}[api_key]
     found = []
-    for order in orders:
-        if (order.broker, order.api_key, order.kind) == (broker, api_key, Kind.FULL):
-            request = change(decode(kind, VERSIONS[api_key], order.body))
-            found.append(replace(order, body=encode(request, VERSIONS[api_key])))
+    for update in updates:
+        if (update.broker, update.api_key, update.kind) == (broker, api_key, UpdateKind.FULL):
+            request = change(decode(kind, VERSIONS[api_key], update.body))
+            found.append(replace(update, body=encode(request, VERSIONS[api_key])))
         else:
-            found.append(order)
-    assert found != orders
+            found.append(update)
+    assert found != updates
     return found
 
 
@@ -85,7 +92,7 @@ def with_another_id(topic: str) -> Callable[[Any], Any]:
     )
 
 
-def told(found: list[Occurrence]) -> list[tuple[int, str, str]]:
+def updated(found: list[Occurrence]) -> list[tuple[int, str, str]]:
     assert {each.code for each in found} <= {"Z2K-2010"}
     return [(each.values["broker"], each.values["what"], each.values["reason"]) for each in found]
 
@@ -107,20 +114,20 @@ def test_one_thing_missing_or_changed_in_the_bytes_for_one_broker_is_found(
     api_key: int, change: Callable[[Any], Any], what: str, reason: str
 ) -> None:
     """F-31: the encoded bytes are asked, so an error of the image, the planner or the encoder is found alike."""
-    orders = altered(the_send(), 2, api_key, change)
-    assert told(check_full_send(orders, what_brokers_have())) == [(2, what, reason)]
+    updates = altered(the_send(), 2, api_key, change)
+    assert updated(check_full_send(updates, what_brokers_have())) == [(2, what, reason)]
 
 
 def test_a_whole_topic_missing_is_found_for_each_of_its_logs() -> None:
-    orders = altered(the_send(), 3, LEADER_AND_ISR, without_topic("orders"))
-    found = told(check_full_send(orders, what_brokers_have()))
+    updates = altered(the_send(), 3, LEADER_AND_ISR, without_topic("orders"))
+    found = updated(check_full_send(updates, what_brokers_have()))
     assert [what for _, what, _ in found] == [f"the log of orders-{each}" for each in range(3)]
 
 
 def test_a_log_that_only_the_broker_has_is_found() -> None:
     surveys = what_brokers_have()
     surveys[1] = replace(surveys[1], logs={**surveys[1].logs, "forgotten": frozenset({0})})
-    assert told(check_full_send(the_send(), surveys)) == [
+    assert updated(check_full_send(the_send(), surveys)) == [
         (1, "the log of forgotten-0", "FULL LeaderAndIsr does not name it")
     ]
 
@@ -129,7 +136,7 @@ def test_after_a_fail_over_logs_of_a_topic_that_its_broker_was_not_told_of_are_n
     """The leader that died had sent LeaderAndIsr for a new topic and not yet UpdateMetadata."""
     surveys = what_brokers_have()
     del surveys[1].topics["orders"]  # type: ignore[attr-defined]
-    assert told(check_full_send(the_send(), surveys, after_fail_over=True)) == []
+    assert updated(check_full_send(the_send(), surveys, after_fail_over=True)) == []
     surveys[1] = replace(surveys[1], topics={**surveys[1].topics, "orders": ZERO_UUID})
     assert len(check_full_send(the_send(), surveys, after_fail_over=True)) == 1
 
@@ -139,7 +146,7 @@ def test_a_log_whose_topic_id_the_broker_does_not_know_is_found(topics: dict[str
     known = {name: topic_id for name, topic_id in IMAGE.topic_ids.items() if name != "orders"}
     surveys = what_brokers_have()
     surveys[1] = replace(surveys[1], topics={**known, **topics})
-    assert told(check_full_send(the_send(), surveys)) == [
+    assert updated(check_full_send(the_send(), surveys)) == [
         (1, "the logs of orders", "the broker knows no topic id for them")
     ]
 
@@ -147,12 +154,12 @@ def test_a_log_whose_topic_id_the_broker_does_not_know_is_found(topics: dict[str
 def test_a_broker_that_was_not_asked_gets_nothing() -> None:
     surveys = what_brokers_have()
     del surveys[2]
-    found = told(check_full_send(the_send(), surveys))
+    found = updated(check_full_send(the_send(), surveys))
     assert {(broker, what) for broker, what, _ in found} == {(2, "everything")}
 
 
 def test_a_request_that_only_adds_needs_no_survey() -> None:
-    adding = [replace(order, kind=Kind.INCREMENTAL) for order in the_send(an_image())]
+    adding = [replace(update, kind=UpdateKind.INCREMENTAL) for update in the_send(an_image())]
     assert len(adding) == 9
     assert check_full_send(adding, {}) == check_full_send(adding, what_brokers_have()) == []
 
@@ -180,7 +187,7 @@ def test_a_topic_deleted_and_created_again_since_the_survey_may_have_another_id(
     surveys = what_brokers_have()
     after = an_image(a_topic("orders", 3, an_id("orders again")), a_topic("payments", 2))
     assert check_full_send(the_send(after), surveys, {"orders"}) == []
-    assert {what for _, what, _ in told(check_full_send(the_send(after), surveys))} == {
+    assert {what for _, what, _ in updated(check_full_send(the_send(after), surveys))} == {
         "the logs of orders",
         "topic orders",
     }
@@ -199,8 +206,8 @@ def test_whatever_single_partition_is_left_out_is_found_and_nothing_else(image: 
     ]
     if hosted:
         broker, topic, partition = data.draw(st.sampled_from(sorted(hosted)))
-        orders = altered(the_send(image), broker, LEADER_AND_ISR, without_partition(topic, partition))
-        assert [(each, what) for each, what, _ in told(check_full_send(orders, surveys))] == [
+        updates = altered(the_send(image), broker, LEADER_AND_ISR, without_partition(topic, partition))
+        assert [(each, what) for each, what, _ in updated(check_full_send(updates, surveys))] == [
             (broker, f"the log of {topic}-{partition}")
         ]
 
@@ -210,7 +217,7 @@ def test_a_broker_that_knows_no_ids_yet_or_another_one_is_found_before_the_claim
     survey = what_brokers_have()[1]
     assert without_ids(survey, topics) == []
     survey = replace(survey, topics={"orders": ZERO_UUID, "payments": an_id("another")})
-    assert told(without_ids(survey, topics)) == [
+    assert updated(without_ids(survey, topics)) == [
         (1, "the logs of orders", "the broker knows no topic id for them"),
         (1, "the logs of payments", "the broker has them under another topic id"),
     ]
@@ -222,7 +229,7 @@ def test_what_a_broker_has_beyond_its_assignments_is_found_before_the_claim() ->
     assert strays(survey, topics, (), ()) == []
     more = logs_by_topic([*survey.logs.items(), ("orders", [7]), ("gone", [0])])
     survey = replace(survey, logs=more, topics={**survey.topics, "gone": an_id("gone")})
-    assert [what for _, what, _ in told(strays(survey, topics, (), ()))] == [
+    assert [what for _, what, _ in updated(strays(survey, topics, (), ()))] == [
         "the log of gone-0",
         "the log of orders-7",
         "topic gone",

@@ -22,7 +22,7 @@ from migrator.model.values import MigrationState
 TABLE = """
 IDLE             LED_BEFORE_MIGRATION -> WAIT_QUORUM   LED_AFTER_ABORT -> ABORTING
                  LED_IN_MIGRATION -> RESUMING          LED_AFTER_MIGRATION -> DONE
-                 HANDED_BACK -> RETIRED
+                 ROLLED_BACK -> RETIRED
 WAIT_QUORUM      QUORUM_READY -> WAIT_BROKERS          LEADERSHIP_LOST -> IDLE
 WAIT_BROKERS     GATE_OPENED -> TAKING_OVER            CLAIM_LEFT -> ABORTING        LEADERSHIP_LOST -> IDLE
 TAKING_OVER      CLAIMED -> COPYING                    CLAIM_REFUSED -> WAIT_BROKERS
@@ -33,23 +33,23 @@ AUDITING         AUDIT_PASSED -> COMMITTING
                  WINDOW_FAILED -> ABORTING             CLAIM_TOUCHED -> ABORTING      LEADERSHIP_LOST -> IDLE
 COMMITTING       COMMITTED -> SYNCING
 COMMITTING       WINDOW_FAILED -> ABORTING
-                 MUST_GO_BACK -> GIVING_UP             CLAIM_TOUCHED -> FENCED        LEADERSHIP_LOST -> IDLE
-SYNCING          RECONCILED -> TELLING_BROKERS         RECONCILED_AGAIN -> DUAL_WRITE
-                 MUST_GO_BACK -> GIVING_UP             CLAIM_TOUCHED -> FENCED        LEADERSHIP_LOST -> IDLE
-TELLING_BROKERS  BROKERS_TOLD -> DUAL_WRITE            MIRROR_BROKEN -> SYNCING
-                 MUST_GO_BACK -> GIVING_UP             CLAIM_TOUCHED -> FENCED        LEADERSHIP_LOST -> IDLE
-DUAL_WRITE       MIRROR_BROKEN -> SYNCING              HAND_BACK_ASKED -> HANDING_BACK
+                 MUST_ROLL_BACK -> ROLLING_BACK_EARLY             CLAIM_TOUCHED -> FENCED        LEADERSHIP_LOST -> IDLE
+SYNCING          RECONCILED -> UPDATING_BROKERS         RECONCILED_AGAIN -> DUAL_WRITE
+                 MUST_ROLL_BACK -> ROLLING_BACK_EARLY             CLAIM_TOUCHED -> FENCED        LEADERSHIP_LOST -> IDLE
+UPDATING_BROKERS  BROKERS_UPDATED -> DUAL_WRITE            MIRROR_BROKEN -> SYNCING
+                 MUST_ROLL_BACK -> ROLLING_BACK_EARLY             CLAIM_TOUCHED -> FENCED        LEADERSHIP_LOST -> IDLE
+DUAL_WRITE       MIRROR_BROKEN -> SYNCING              ROLLBACK_REQUESTED -> ROLLING_BACK
                  CLAIM_TOUCHED -> FENCED               LEADERSHIP_LOST -> IDLE
-HANDING_BACK     HANDED_BACK -> RETIRED                HAND_BACK_REFUSED -> DUAL_WRITE
+ROLLING_BACK     ROLLED_BACK -> RETIRED                ROLLBACK_REFUSED -> DUAL_WRITE
                  CLAIM_TOUCHED -> FENCED               LEADERSHIP_LOST -> IDLE
-ABORTING         GIVEN_BACK -> HELD                    LEADERSHIP_LOST -> IDLE
-HELD             UNLATCHED -> WAIT_QUORUM              LEADERSHIP_LOST -> IDLE
-RESUMING         CLAIM_RESUMED -> SYNCING              HANDED_BACK -> RETIRED
+ABORTING         ABORT_DONE -> ABORTED                 LEADERSHIP_LOST -> IDLE
+ABORTED          UNLATCHED -> WAIT_QUORUM              LEADERSHIP_LOST -> IDLE
+RESUMING         CLAIM_RESUMED -> SYNCING              ROLLED_BACK -> RETIRED
                  CLAIM_TOUCHED -> FENCED               LEADERSHIP_LOST -> IDLE
-GIVING_UP        HANDED_BACK -> RETIRED                LEADERSHIP_LOST -> IDLE
+ROLLING_BACK_EARLY        ROLLED_BACK -> RETIRED                LEADERSHIP_LOST -> IDLE
 DONE             LEADERSHIP_LOST -> IDLE
 RETIRED
-FENCED           HANDED_BACK -> RETIRED                LEADERSHIP_LOST -> IDLE
+FENCED           ROLLED_BACK -> RETIRED                LEADERSHIP_LOST -> IDLE
 """
 """Written a second time, by state, so that an edge that comes or goes is seen here."""
 
@@ -105,7 +105,7 @@ def test_an_abort_is_possible_before_the_commit_and_never_after() -> None:
     # Under the leadership that committed there is no way to an abort, nor to a second copy.
     after = move(State.COMMITTING, Happened.COMMITTED)
     assert after is not None
-    assert reachable_from(after, LEADERSHIP).isdisjoint({State.ABORTING, State.HELD, State.COPYING})
+    assert reachable_from(after, LEADERSHIP).isdisjoint({State.ABORTING, State.ABORTED, State.COPYING})
 
 
 def test_a_takeover_begins_only_at_an_open_gate() -> None:
@@ -114,7 +114,7 @@ def test_a_takeover_begins_only_at_an_open_gate() -> None:
 
 
 def test_after_an_abort_only_a_person_lets_the_next_takeover_begin() -> None:
-    person = {(State.HELD, Happened.UNLATCHED)}
+    person = {(State.ABORTED, Happened.UNLATCHED)}
     # A new leadership starts at IDLE; with the latch set it is told LED_AFTER_ABORT, not LED_BEFORE_MIGRATION.
     assert entry(MigrationState.PRE_MIGRATION, latched=True) is Happened.LED_AFTER_ABORT
     fresh = {(State.IDLE, Happened.LED_BEFORE_MIGRATION)}
@@ -126,7 +126,7 @@ def test_after_an_abort_only_a_person_lets_the_next_takeover_begin() -> None:
 def test_a_touched_claim_fences_whoever_committed_and_aborts_whoever_did_not() -> None:
     answers = {state: move(state, Happened.CLAIM_TOUCHED) for state in State}
     assert {state for state, answer in answers.items() if answer is State.FENCED} == {
-        State.COMMITTING, State.SYNCING, State.TELLING_BROKERS, State.DUAL_WRITE, State.HANDING_BACK, State.RESUMING,
+        State.COMMITTING, State.SYNCING, State.UPDATING_BROKERS, State.DUAL_WRITE, State.ROLLING_BACK, State.RESUMING,
     }  # fmt: skip
     assert {state for state, answer in answers.items() if answer is State.ABORTING} == {
         State.TAKING_OVER, State.COPYING, State.AUDITING,
@@ -139,7 +139,7 @@ def test_nothing_leads_out_of_the_end() -> None:
 
 def test_a_fenced_driver_looks_anew_only_when_it_is_elected_anew() -> None:
     out = {happened: state for happened in Happened if (state := move(State.FENCED, happened)) is not None}
-    assert out == {Happened.LEADERSHIP_LOST: State.IDLE, Happened.HANDED_BACK: State.RETIRED}
+    assert out == {Happened.LEADERSHIP_LOST: State.IDLE, Happened.ROLLED_BACK: State.RETIRED}
 
 
 @pytest.mark.parametrize(
@@ -164,13 +164,13 @@ def test_what_it_means_to_lead_is_read_from_the_log_and_the_latch(
 
 def test_metadata_may_change_only_where_the_log_is_the_truth_and_stays_it() -> None:
     allowed = {state for state in State if writes_allowed(state)}
-    assert allowed == {State.COMMITTING, State.SYNCING, State.TELLING_BROKERS, State.DUAL_WRITE, State.DONE}
+    assert allowed == {State.COMMITTING, State.SYNCING, State.UPDATING_BROKERS, State.DUAL_WRITE, State.DONE}
     assert not any(may_abort(state) for state in allowed)
 
 
 def test_the_window_is_open_from_the_claim_until_the_brokers_were_told() -> None:
     assert [state for state in State if in_window(state)] == [
-        State.TAKING_OVER, State.COPYING, State.AUDITING, State.COMMITTING, State.SYNCING, State.TELLING_BROKERS,
+        State.TAKING_OVER, State.COPYING, State.AUDITING, State.COMMITTING, State.SYNCING, State.UPDATING_BROKERS,
     ]  # fmt: skip
 
 

@@ -47,9 +47,9 @@ def test_behind_a_refused_multi_no_other_one_of_the_same_commit_is_applied(refus
     ensemble.create(taken.path)
     outcomes = [session.apply(multi).applied for multi in multis]
     assert outcomes == [refused > 0, False]
-    seen = read_claim(session)
-    assert seen.migration is not None
-    assert seen.migration.kraft_metadata_offset == claim.at.offset
+    observed = read_claim(session)
+    assert observed.migration is not None
+    assert observed.migration.kraft_metadata_offset == claim.at.offset
     again = plan(
         diff(EMPTY, an_image(a_topic("later"))),
         replace(claim, migration_version=claim.migration_version + len(multis)),

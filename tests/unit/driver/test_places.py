@@ -38,7 +38,7 @@ def test_a_lost_producer_id_block_closes_the_gate() -> None:
     verdict = takeover_verdict(the_evidence(without(paths.PRODUCER_IDS)))
     (failed,) = verdict.failed
     assert failed.codes == ("Z2K-1111",)
-    assert paths.PRODUCER_IDS in failed.seen
+    assert paths.PRODUCER_IDS in failed.message
 
 
 def test_a_producer_id_block_without_data_is_as_kafka_makes_it() -> None:

@@ -53,7 +53,7 @@ def test_several_log_directories_are_refused_below_the_level_that_knows_them() -
 
 
 def test_brokers_and_controllers_guard_what_they_make_in_zookeeper_or_both_do_not() -> None:
-    """F-18: whoever goes on after a takeover or a hand-back has to be able to change what the other one made."""
+    """F-18: whoever goes on after a takeover or a rollback has to be able to change what the other one made."""
     guarding = replace(OURS, set_acl=True)
     unset = {key: value for key, value in FITTING.items() if key != "zookeeper.set.acl"}
     assert list(broker_findings(4, {**FITTING, "zookeeper.set.acl": "true"}, guarding)) == []
@@ -115,8 +115,8 @@ def test_a_setting_that_forbids_closes_the_gate_and_one_for_later_is_told() -> N
     verdict = takeover_verdict(the_evidence(broker_settings=settings))
     (failed,) = verdict.failed
     assert (failed.name, failed.codes) == ("what is set on brokers and controllers goes together", ("Z2K-1050",))
-    assert "Broker 1 runs with zookeeper.set.acl=true" in failed.seen
-    (later,) = [each.seen for each in verdict.checks if each.name == "what brokers need for KRaft mode is known"]
+    assert "Broker 1 runs with zookeeper.set.acl=true" in failed.message
+    (later,) = [each.message for each in verdict.conditions if each.name == "what brokers need for KRaft mode is known"]
     assert "Broker 2 runs with control.plane.listener.name=CONTROL" in later
 
 
@@ -126,7 +126,7 @@ def test_a_broker_that_would_not_take_the_full_request_closes_the_gate(limit: st
     verdict = takeover_verdict(the_evidence(broker_settings={3: {"socket.request.max.bytes": limit}}))
     assert verdict.holds == holds
     assert holds or verdict.failed[0].codes == ("Z2K-1012",)
-    assert holds or "broker 3 accepts 100, and needs socket.request.max.bytes=" in verdict.failed[0].seen
+    assert holds or "broker 3 accepts 100, and needs socket.request.max.bytes=" in verdict.failed[0].message
 
 
 def test_a_broker_is_judged_by_its_own_limit_and_by_kafkas_where_it_has_none() -> None:
@@ -141,4 +141,4 @@ def test_a_broker_is_judged_by_its_own_limit_and_by_kafkas_where_it_has_none() -
 
 def test_a_broker_that_does_not_say_how_it_is_set_closes_the_gate() -> None:
     (failed,) = takeover_verdict(the_evidence(settings_unread={2: "TimeoutError: "})).failed
-    assert failed.seen == "broker 2: TimeoutError: "
+    assert failed.message == "broker 2: TimeoutError: "

@@ -12,7 +12,7 @@ from migrator.lab.demo.report import (
     ClusterFigures,
     DemoReport,
     DualWrite,
-    HandBack,
+    Rollback,
     Window,
     not_measured,
     notes,
@@ -45,8 +45,8 @@ def a_stretch(
     return Stretch(name, disturbed, a_latency(slowest_ms), stall_ms, Latency(20, 0.1, late_ms, late_ms))
 
 
-def an_audit(number: int, purpose: str, *, green: bool = True) -> dict[str, Any]:
-    return {"id": number, "purpose": purpose, "green": green, "state": "done", "families": []}
+def an_audit(number: int, purpose: str, *, passed: bool = True) -> dict[str, Any]:
+    return {"id": number, "purpose": purpose, "passed": passed, "state": "done", "families": []}
 
 
 AUDITS = [an_audit(1, "rehearsal"), an_audit(2, "demand"), an_audit(3, "demand")]
@@ -106,7 +106,7 @@ def a_report(**changes: Any) -> DemoReport:
         "dual_write": DualWrite([Change("one", 0.1, 0.1)], 1.0, 0.1, 0),
         "brokers_stopped": [],
         "fail_overs": [],
-        "hand_back": HandBack(0.4, 0.1, 0),
+        "rollback": Rollback(0.4, 0.1, 0),
         "undo": {},
         "not_verified": [],
     }
@@ -132,11 +132,11 @@ def test_a_slow_acknowledgement_is_a_note_and_not_a_problem() -> None:
 
 def test_a_confirmation_that_the_takeover_did_not_wait_for_is_a_note_and_one_that_disagrees_is_a_problem() -> None:
     reason = "the takeover was about to begin"
-    stopped = {**an_audit(4, "confirmation", green=False), "state": "stopped", "problem": reason}
+    stopped = {**an_audit(4, "confirmation", passed=False), "state": "stopped", "problem": reason}
     assert the_problems(audits=[*AUDITS, stopped]) == []
     assert notes(a_report(audits=[*AUDITS, stopped])) == [f"Spark did not confirm the rehearsal: {reason}"]
-    other = an_audit(4, "confirmation", green=False)
-    assert the_problems(audits=[*AUDITS, other]) == ["audit 4 (confirmation) is not green"]
+    other = an_audit(4, "confirmation", passed=False)
+    assert the_problems(audits=[*AUDITS, other]) == ["audit 4 (confirmation) did not pass"]
 
 
 def test_what_is_as_slow_as_the_run_before_is_not_even_noted() -> None:
@@ -182,12 +182,12 @@ REDS: dict[str, tuple[dict[str, Any], str]] = {
     "an audit left out": ({"audits": AUDITS[:2]}, "1 of 2 audits were made in dual-write"),
     "the rehearsal's audit left out": ({"audits": AUDITS[1:]}, "the rehearsal was not audited"),
     "an audit that did not pass": (
-        {"audits": [*AUDITS[:2], an_audit(3, "demand", green=False)]},
-        "audit 3 (demand) is not green",
+        {"audits": [*AUDITS[:2], an_audit(3, "demand", passed=False)]},
+        "audit 3 (demand) did not pass",
     ),
     "a broker restarted by the rollback": (
-        {"hand_back": HandBack(0.4, 0.1, 1)},
-        "1 brokers were restarted by the hand-back",
+        {"rollback": Rollback(0.4, 0.1, 1)},
+        "1 brokers were restarted by the rollback",
     ),
 }
 

@@ -60,9 +60,9 @@ REFUSED = {
     "phase": "READY",
     "version": 3,
     "waiting": "",
-    "wishes": [{"state": "refused", "wish": "advance", "answer": "no"}],
+    "operations": [{"state": "refused", "operation": "advance", "answer": "no"}],
 }
-WENT_BACK = {"phase": "ABORTING", "version": 4, "waiting": "a broker left", "wishes": []}
+WENT_BACK = {"phase": "ABORTING", "version": 4, "waiting": "a broker left", "operations": []}
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_demo_stops_where_the_migration_does_not_go_on(view: dict[str, Any], w
     demo = object.__new__(_Demo)
     demo.options = Options(directory=Path("unused"))
     demo.migration = 1
-    demo.service = SimpleNamespace(wish=lambda *_: None, wait_view=wait_view)  # type: ignore[assignment]
+    demo.service = SimpleNamespace(operation=lambda *_: None, wait_view=wait_view)  # type: ignore[assignment]
     demo._view = lambda: {"version": 3}  # type: ignore[method-assign]
     with pytest.raises(FindingError) as stopped:
         demo._go_on("DUAL_WRITE", "it is time")

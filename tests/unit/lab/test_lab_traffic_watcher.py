@@ -13,24 +13,24 @@ from hypothesis import strategies as st
 from migrator.findings.finding import FindingError
 from migrator.lab.watcher import (
     Kind,
+    Observation,
     Reign,
-    Sight,
     absence_between,
     first_reign,
     longest_absence_s,
+    observation_of,
     read_sights,
     reigns,
-    sight_of,
     unseen_s,
 )
 
 A_TAKEOVER = [
-    Sight(10.0, Kind.ZOOKEEPER, node=1, epoch=4, created_zxid=7),
-    Sight(12.0, Kind.KRAFT, node=3000, epoch=5, created_zxid=8),
-    Sight(12.5, Kind.KRAFT, node=3000, epoch=6, created_zxid=8),
-    Sight(20.0, Kind.ABSENT, epoch=6),
-    Sight(20.25, Kind.ZOOKEEPER, node=2, epoch=7, created_zxid=9),
-    Sight(25.0, Kind.ZOOKEEPER, node=2, epoch=7, created_zxid=9),
+    Observation(10.0, Kind.ZOOKEEPER, node=1, epoch=4, created_zxid=7),
+    Observation(12.0, Kind.KRAFT, node=3000, epoch=5, created_zxid=8),
+    Observation(12.5, Kind.KRAFT, node=3000, epoch=6, created_zxid=8),
+    Observation(20.0, Kind.ABSENT, epoch=6),
+    Observation(20.25, Kind.ZOOKEEPER, node=2, epoch=7, created_zxid=9),
+    Observation(25.0, Kind.ZOOKEEPER, node=2, epoch=7, created_zxid=9),
 ]
 ITS_REIGNS = [
     Reign(10.0, 12.0, Kind.ZOOKEEPER, 1),
@@ -51,13 +51,20 @@ def test_the_absence_is_the_time_between_the_controllers() -> None:
 
 
 def test_a_controller_that_registers_anew_begins_a_new_reign() -> None:
-    again = [Sight(1.0, Kind.ZOOKEEPER, node=1, created_zxid=3), Sight(2.0, Kind.ZOOKEEPER, node=1, created_zxid=4)]
+    again = [
+        Observation(1.0, Kind.ZOOKEEPER, node=1, created_zxid=3),
+        Observation(2.0, Kind.ZOOKEEPER, node=1, created_zxid=4),
+    ]
     assert [reign.end for reign in reigns([*again, again[1]])] == [2.0]
-    assert len(reigns([*again, Sight(3.0, Kind.ZOOKEEPER, node=1, created_zxid=4)])) == 2
+    assert len(reigns([*again, Observation(3.0, Kind.ZOOKEEPER, node=1, created_zxid=4)])) == 2
 
 
 def test_time_without_zookeeper_is_unknown_and_not_absence() -> None:
-    sights = [Sight(1.0, Kind.ZOOKEEPER, node=1), Sight(2.0, Kind.UNKNOWN), Sight(5.0, Kind.ZOOKEEPER, node=1)]
+    sights = [
+        Observation(1.0, Kind.ZOOKEEPER, node=1),
+        Observation(2.0, Kind.UNKNOWN),
+        Observation(5.0, Kind.ZOOKEEPER, node=1),
+    ]
     known = reigns(sights)
     assert unseen_s(known) == 3.0
     assert longest_absence_s(known) == 0.0
@@ -77,40 +84,44 @@ def test_reigns_cover_the_whole_time_and_each_moment_is_what_was_seen(steps: lis
     sights, now = [], 0.0
     for pause, kind, node in steps:
         now += pause
-        sights.append(Sight(now, kind, node=node))
+        sights.append(Observation(now, kind, node=node))
     known = reigns(sights)
     assert all(one.end == other.start for one, other in pairwise(known))
     assert sum(reign.seconds for reign in known) == (sights[-1].at - sights[0].at if sights else 0.0)
-    for sight, later in pairwise(sights):
-        middle = (sight.at + later.at) / 2
+    for observation, later in pairwise(sights):
+        middle = (observation.at + later.at) / 2
         (reign,) = [reign for reign in known if reign.start <= middle < reign.end]
-        assert (reign.kind, reign.node) == (sight.kind, sight.node)
+        assert (reign.kind, reign.node) == (observation.kind, observation.node)
 
 
 def test_a_controller_of_kraft_is_known_by_its_epoch() -> None:
     stat = SimpleNamespace(ctime=1500, czxid=8)
     kraft = b'{"version":2,"brokerid":3000,"timestamp":"1","kraftControllerEpoch":2}'
     old = b'{"version":1,"brokerid":1,"timestamp":"1"}'
-    assert sight_of(2.0, (kraft, stat), 5) == Sight(2.0, Kind.KRAFT, 3000, 5, created=1.5, created_zxid=8)
-    assert sight_of(2.0, (old, stat), None) == Sight(2.0, Kind.ZOOKEEPER, 1, None, created=1.5, created_zxid=8)
-    assert sight_of(2.0, None, 5) == Sight(2.0, Kind.ABSENT, epoch=5)
+    assert observation_of(2.0, (kraft, stat), 5) == Observation(2.0, Kind.KRAFT, 3000, 5, created=1.5, created_zxid=8)
+    assert observation_of(2.0, (old, stat), None) == Observation(
+        2.0, Kind.ZOOKEEPER, 1, None, created=1.5, created_zxid=8
+    )
+    assert observation_of(2.0, None, 5) == Observation(2.0, Kind.ABSENT, epoch=5)
 
 
 def test_an_absence_between_two_looks_is_seen_and_a_transaction_is_none() -> None:
-    before = Sight(10.0, Kind.KRAFT, 3000, 5, created=9.0, created_zxid=8)
-    after = Sight(11.0, Kind.ZOOKEEPER, 1, 6, created=10.75, created_zxid=9)
-    assert absence_between(before, after, deleted_at=10.5) == Sight(10.5, Kind.ABSENT, epoch=5)
+    before = Observation(10.0, Kind.KRAFT, 3000, 5, created=9.0, created_zxid=8)
+    after = Observation(11.0, Kind.ZOOKEEPER, 1, 6, created=10.75, created_zxid=9)
+    assert absence_between(before, after, deleted_at=10.5) == Observation(10.5, Kind.ABSENT, epoch=5)
     assert absence_between(before, after, deleted_at=10.76) is None  # created in the same transaction
     assert absence_between(before, after, deleted_at=9.5) is None  # an earlier deletion
     assert absence_between(before, before, deleted_at=10.5) is None
     assert absence_between(None, after, deleted_at=10.5) is None
-    assert absence_between(before, Sight(11.0, Kind.ABSENT), deleted_at=10.5) is None  # it will be written by itself
+    assert (
+        absence_between(before, Observation(11.0, Kind.ABSENT), deleted_at=10.5) is None
+    )  # it will be written by itself
 
 
 def test_what_was_seen_is_read_back_without_a_torn_last_line(tmp_path: Path) -> None:
     file = tmp_path / "sights"
     file.write_text('{"at":1.0,"kind":"kraft","node":3000}\n{"at":2.0,"kind":"absent"}\n{"at":3.0,"ki')
-    assert read_sights(file) == [Sight(1.0, Kind.KRAFT, node=3000), Sight(2.0, Kind.ABSENT)]
+    assert read_sights(file) == [Observation(1.0, Kind.KRAFT, node=3000), Observation(2.0, Kind.ABSENT)]
     file.write_text('{"at":1.0,"kind":"king"}\n')
     with pytest.raises(FindingError, match="line 1") as caught:
         read_sights(file)

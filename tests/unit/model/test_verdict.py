@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from migrator.model.verdict import Check, Verdict
+from migrator.model.verdict import Condition, Verdict
 
-FINE = Check("there is at least one broker", True, "3 in /brokers/ids")
+FINE = Condition("there is at least one broker", True, "3 in /brokers/ids")
 
 
-def failing(number: int) -> Check:
-    return Check(f"check {number}", False, f"saw {number}", ("Z2K-1001",))
+def failing(number: int) -> Condition:
+    return Condition(f"check {number}", False, f"saw {number}", ("Z2K-1001",))
 
 
 def test_one_failing_check_closes_the_gate_and_is_named() -> None:
     assert Verdict((FINE,)).holds
-    assert Verdict((FINE,)).reason() == "every check holds"
+    assert Verdict((FINE,)).reason() == "every condition holds"
     verdict = Verdict((failing(1), FINE))
     assert not verdict.holds
     assert verdict.failed == (failing(1),)
@@ -28,8 +28,8 @@ def test_the_reason_names_two_causes_and_counts_the_rest() -> None:
 def test_the_page_shows_every_check_with_its_codes() -> None:
     assert Verdict((FINE, failing(1))).as_json() == {
         "holds": False,
-        "checks": [
-            {"name": "there is at least one broker", "holds": True, "seen": "3 in /brokers/ids", "codes": ()},
-            {"name": "check 1", "holds": False, "seen": "saw 1", "codes": ("Z2K-1001",)},
+        "conditions": [
+            {"name": "there is at least one broker", "status": "True", "message": "3 in /brokers/ids", "codes": []},
+            {"name": "check 1", "status": "False", "message": "saw 1", "codes": ["Z2K-1001"]},
         ],
     }

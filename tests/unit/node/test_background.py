@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from migrator.driver.machine import State
-from migrator.driver.tell import UPDATE_METADATA, Kind, Order
+from migrator.driver.update_requests import UPDATE_METADATA, BrokerUpdate, UpdateKind
 from migrator.findings.finding import Occurrence
 from migrator.model.values import Listener, Mark
 from migrator.node import background
@@ -103,8 +103,8 @@ def test_work_that_was_cancelled_does_not_begin_again() -> None:
 # --- channels, full updates -------------------------------------------------------------------------------
 
 
-def an_order(broker: int, body: bytes = b"") -> Order:
-    return Order(broker, 101, UPDATE_METADATA, Kind.INCREMENTAL, 0, body)
+def an_order(broker: int, body: bytes = b"") -> BrokerUpdate:
+    return BrokerUpdate(broker, 101, UPDATE_METADATA, UpdateKind.INCREMENTAL, 0, body)
 
 
 def open_channels(channels: BrokerChannels, *brokers: int) -> None:
@@ -122,7 +122,7 @@ def test_a_channel_that_fails_at_one_answer_goes_on_with_the_next_and_so_do_the_
         alarms = Alarms()
         taken: list[tuple[int, str | None]] = []
 
-        def on_answer(order: Order, problem: str | None) -> None:
+        def on_answer(order: BrokerUpdate, problem: str | None) -> None:
             if order.body == b"odd":
                 raise KeyError("an answer that nobody thought of")
             taken.append((order.broker, problem))
@@ -143,7 +143,7 @@ def test_an_answer_that_cannot_be_looked_at_is_a_refusal(monkeypatch: pytest.Mon
     async def answers() -> None:
         heard: list[str | None] = []
 
-        def on_answer(order: Order, problem: str | None) -> None:
+        def on_answer(order: BrokerUpdate, problem: str | None) -> None:
             heard.append(problem)
 
         channels = BrokerChannels("test", "PLAINTEXT", on_answer=on_answer, alarm=Alarms(), now_ms=lambda: 0)
@@ -166,7 +166,7 @@ def test_a_fault_while_a_full_update_leaves_concerns_its_broker_and_is_made_good
         leader = Story()
         for broker in leader.image.brokers:
             leader.answer_all(broker)
-        sends, teller = leader.propagator.full_sends, leader.propagator.teller
+        sends, broker_updates = leader.propagator.full_sends, leader.propagator.broker_updates
         queue, faults = sends._queue, [1, 1]
 
         def fails(orders: Any) -> None:
@@ -176,8 +176,8 @@ def test_a_fault_while_a_full_update_leaves_concerns_its_broker_and_is_made_good
             queue(orders)
 
         sends._queue = fails
-        assert teller is not None
-        teller.withhold(1, leader.image.brokers[1].epoch)
+        assert broker_updates is not None
+        broker_updates.withhold(1, leader.image.brokers[1].epoch)
         sends.look()
         await until(lambda: sends.waits() != {})
         await until(lambda: any(each.finding for each in sends.waits().values()))
@@ -236,7 +236,7 @@ def test_a_look_at_the_claim_that_fails_is_named_and_made_again(monkeypatch: pyt
             return SimpleNamespace(migration_born=1)
 
         monkeypatch.setattr(claim_watch, "read_claim", read)
-        monkeypatch.setattr(claim_watch, "still_ours", lambda seen, claim: False)  # it was lost meanwhile
+        monkeypatch.setattr(claim_watch, "still_ours", lambda observed, claim: False)  # it was lost meanwhile
         driver.claim_watch.touched = touched.append  # type: ignore[method-assign,assignment]
         driver.claim_watch.look()
         await until(lambda: THE_LOOK in driver.now.alarms)

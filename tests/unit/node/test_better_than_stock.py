@@ -245,10 +245,10 @@ def test_k17_a_transaction_that_could_not_be_appended_ends_the_takeover() -> Non
         )  # fmt: skip
         driver.now.copy, driver.now.claim = Copy(Tree(), {}, (), {}, 5_000), a_claim()
 
-        async def seen() -> Any:
+        async def observed() -> Any:
             return found(3000, 5)
 
-        driver.claim_watch.seen = seen
+        driver.claim_watch.observed = observed
         acts = CopyActs(driver, CopyAudit(driver.config))
         assert await driver._guarded(acts.commit) is Happened.LEADERSHIP_LOST
         assert touched == []
@@ -269,7 +269,7 @@ def test_k24_what_holds_the_driver_up_stands_in_its_status_until_it_is_over() ->
 
         assert await driver._guarded(act) is Happened.RECONCILED
         assert [None if each is None else each.code for each in tries] == [None, "Z2K-2004"]
-        await driver._enter(State.TELLING_BROKERS, Happened.RECONCILED)
+        await driver._enter(State.UPDATING_BROKERS, Happened.RECONCILED)
         assert driver.now.trouble is None
 
     story(told)

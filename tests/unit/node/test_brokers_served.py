@@ -40,7 +40,7 @@ def test_they_are_served_only_while_the_claim_waits_for_zookeeper() -> None:
         (State.RESUMING, False, True),
         (State.RESUMING, True, False),
         (State.FENCED, False, False),
-        (State.HANDING_BACK, False, False),
+        (State.ROLLING_BACK, False, False),
     ],
 )
 def test_the_driver_says_so_to_the_controller(state: State, *, connected: bool, served: bool) -> None:

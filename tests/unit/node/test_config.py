@@ -144,7 +144,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
             "passwords",
             EncoderSettings("s", "o", "PBKDF2WithHmacSHA1", "AES/GCM/NoPadding", 256, 2048),
         ),
-        ({"zk2kraft__gates": "hold"}, "gates", "hold"),
+        ({"zk2kraft__gates": "pause"}, "gates", "pause"),
         ({"zk2kraft__takeover__max__ms": "60000"}, "takeover_max_ms", 60_000),
         (
             {"zk2kraft__waive": "orders-7, o-*:1.5%"},
@@ -220,7 +220,7 @@ NO_ADDRESSES = ("", "9999", ":9999", "localhost", "localhost:", "localhost:65536
         ({"zk2kraft__export__dir": ""}, "zk2kraft.export.dir", "no directory"),
         *(({"zk2kraft__control__address": each}, "zk2kraft.control.address", "host:port") for each in NO_ADDRESSES),
         *(({"zk2kraft__control__address": each}, "zk2kraft.control.address", "loopback") for each in BEYOND),
-        ({"zk2kraft__gates": "open"}, "zk2kraft.gates", "auto, hold"),
+        ({"zk2kraft__gates": "open"}, "zk2kraft.gates", "auto, pause"),
         ({"zk2kraft__takeover__max__ms": "60001"}, "zk2kraft.takeover.max.ms", "to 60000"),
         ({"zk2kraft__takeover__max__ms": "0"}, "zk2kraft.takeover.max.ms", "from 1"),
     ],
@@ -268,7 +268,7 @@ def test_a_key_that_is_needed_is_named_when_it_is_missing(keys: dict[str, str | 
 
 
 def test_a_key_that_nobody_knows_is_reported_and_does_not_stop_the_start() -> None:
-    text = with_keys(zk2kraft__gate="hold", confluent__license="x", log__cleaner__threads="2")
+    text = with_keys(zk2kraft__gate="pause", confluent__license="x", log__cleaner__threads="2")
     assert parse_config(text).unknown == ("confluent.license", "zk2kraft.gate")
 
 

@@ -33,7 +33,7 @@ class Told:
         self._answers = list(answers)
         self._stays = stays
         monkeypatch.setattr(claiming, "read_claim", lambda session: found(RULING, -1, None))
-        monkeypatch.setattr(claiming, "wait_stepped_down", self._asked)
+        monkeypatch.setattr(claiming, "wait_stepped_down", self._accepted)
 
     def driver(self) -> DriverNode:
         async def before(effect: str) -> None: ...
@@ -60,7 +60,7 @@ class Told:
         self.story.append("; ".join(multi.describe()))
         return self._answers.pop(0) if self._answers else Outcome()
 
-    async def _asked(self, broker: Any, *whom: Any, limit_s: float) -> None:
+    async def _accepted(self, broker: Any, *whom: Any, limit_s: float) -> None:
         self.story.append(f"broker {broker.id} is asked for {limit_s} s")
         if self._stays:
             raise NOT_STEPPED_DOWN.error(broker=broker.id, limit_ms=1, reason="it is busy")

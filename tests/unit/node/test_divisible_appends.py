@@ -110,7 +110,7 @@ def a_leader(
         on_lead=lambda epoch: None,
         on_lost=lambda epoch: None,
         on_refused=lambda error: None,
-        on_handed_back=lambda text: None,
+        on_retired=lambda text: None,
     )
     controller.epoch = EPOCH
     controller.writes_allowed = lambda: True
@@ -173,9 +173,9 @@ async def another_incarnation(controller: ActiveController, raft: RaftThatNotes)
     assert reply.broker_epoch == raft.end - 1
 
 
-def heartbeat(**wishes: bool) -> Callable[[ActiveController, RaftThatNotes], Awaitable[None]]:
+def heartbeat(**operations: bool) -> Callable[[ActiveController, RaftThatNotes], Awaitable[None]]:
     async def asked(controller: ActiveController, raft: RaftThatNotes) -> None:
-        request = BrokerHeartbeatRequest(1, 101, current_metadata_offset=raft.end - 1, **wishes)
+        request = BrokerHeartbeatRequest(1, 101, current_metadata_offset=raft.end - 1, **operations)
         reply: Any = await controller.submit(request, 1)
         assert reply.error_code == 0
 
@@ -363,7 +363,7 @@ def test_whoever_asked_may_go_away_between_two_slices() -> None:
 
 @pytest.mark.usefixtures("small_slices")
 def test_what_was_decided_while_writing_ended_is_not_appended() -> None:
-    """A hand-back began meanwhile: its audit must not find ZooKeeper behind afterwards."""
+    """A rollback began meanwhile: its audit must not find ZooKeeper behind afterwards."""
 
     async def told() -> None:
         controller, raft = a_leader(ten())

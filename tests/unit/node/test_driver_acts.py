@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from migrator.controller.removals import Removals
+from migrator.driver.broker_updates import BrokerUpdates
 from migrator.driver.divergence import Level, Limits
 from migrator.driver.guard import Guarded, Survey
 from migrator.driver.lagging import NOTHING_LAGS
 from migrator.driver.machine import Happened, State, Window
-from migrator.driver.tell import LEADER_AND_ISR, STOP_REPLICA, Kind, Order
-from migrator.driver.teller import Teller
+from migrator.driver.update_requests import LEADER_AND_ISR, STOP_REPLICA, BrokerUpdate, UpdateKind
 from migrator.findings.finding import FindingError
 from migrator.model.draft import Draft
 from migrator.model.image import Position
@@ -30,12 +30,12 @@ from migrator.node.driver.driver_node import DriverNode
 from migrator.node.driver.driver_state import DriverState
 from migrator.node.driver.dual_write import DualWriteActs
 from migrator.node.driver.event_queue import EventQueue
-from migrator.node.driver.hand_back import HandBackActs
+from migrator.node.driver.rollback import RollbackActs
 from migrator.node.quorum.hooks import Hooks
 from migrator.node.transport.client_security import PLAINTEXT
 from migrator.zk.multi import JUTE_MAXBUFFER
 from tests.support.builders import a_claim, a_topic, an_image
-from tests.support.told_brokers import request_of
+from tests.support.updated_brokers import request_of
 
 NODE: Any = {
     "voter_ids": (),
@@ -63,7 +63,7 @@ def a_driver(state: State, *, config: Any = None, channels: Any = None, **known:
     )
     driver.session = SimpleNamespace()  # type: ignore[assignment]
     driver._loop = asyncio.get_running_loop()
-    driver._calm = SimpleNamespace(begin=lambda: None, end=lambda: None)  # type: ignore[assignment]
+    driver._quiet_time = SimpleNamespace(begin=lambda: None, end=lambda: None)  # type: ignore[assignment]
     for name, value in known.items():
         setattr(driver, name, value)
     driver._make_parts()
@@ -90,7 +90,7 @@ def test_every_state_has_an_act_but_those_that_wait_to_be_told() -> None:
 
 
 def test_a_mirror_that_broke_during_a_refused_hand_back_is_made_again() -> None:
-    """Its break meant nothing in HANDING_BACK; dual-write without a mirror would never write again."""
+    """Its break meant nothing in ROLLING_BACK; dual-write without a mirror would never write again."""
 
     async def told() -> None:
         driver = a_driver(State.DUAL_WRITE)
@@ -101,23 +101,25 @@ def test_a_mirror_that_broke_during_a_refused_hand_back_is_made_again() -> None:
 
 def test_a_mirror_that_breaks_while_brokers_are_told_is_made_again_before_dual_write() -> None:
     async def told() -> None:
-        driver = a_driver(State.TELLING_BROKERS)
-        driver.propagator.teller = Teller(a_claim(), "PLAINTEXT", driver.controller.image)
-        assert await DualWriteActs(driver).tell_brokers() is Happened.MIRROR_BROKEN
+        driver = a_driver(State.UPDATING_BROKERS)
+        driver.propagator.broker_updates = BrokerUpdates(a_claim(), "PLAINTEXT", driver.controller.image)
+        assert await DualWriteActs(driver).update_brokers() is Happened.MIRROR_BROKEN
 
     story(told)
 
 
 def test_brokers_that_have_not_answered_are_waited_for_also_after_zookeeper_was_compared_again() -> None:
     async def told() -> None:
-        sent: list[Order] = []
+        sent: list[BrokerUpdate] = []
         driver = a_driver(State.SYNCING, channels=SimpleNamespace(send=sent.extend))
-        teller = driver.propagator.teller = Teller(a_claim(), "PLAINTEXT", driver.controller.image)
-        assert driver.propagator.not_told() == [1, 2, 3]
-        driver.propagator._queue(teller.everything(withheld=[3]))
+        broker_updates = driver.propagator.broker_updates = BrokerUpdates(
+            a_claim(), "PLAINTEXT", driver.controller.image
+        )
+        assert driver.propagator.not_updated() == [1, 2, 3]
+        driver.propagator._queue(broker_updates.everything(withheld=[3]))
         for order in sent[:4]:  # all three of the first broker, one of the second
             driver.propagator._on_answer(order, None)
-        assert driver.propagator.not_told() == [2, 3]
+        assert driver.propagator.not_updated() == [2, 3]
 
     story(told)
 
@@ -131,23 +133,23 @@ def ask_about(driver: Any, logs: dict[str, frozenset[int]]) -> None:
     driver.propagator._ask = driver.propagator.full_sends._ask = ask
 
 
-def a_told_driver(state: State) -> tuple[Any, list[Order]]:
+def an_updating_driver(state: State) -> tuple[Any, list[BrokerUpdate]]:
     """Everybody was sent everything; the orders that were queued, and those that will be."""
-    sent: list[Order] = []
+    sent: list[BrokerUpdate] = []
     channels = SimpleNamespace(send=sent.extend, follow=lambda _: None)
     driver = a_driver(state, channels=channels)
-    teller = Teller(a_claim(), "PLAINTEXT", driver.controller.image)
-    driver.propagator.begin(teller, Guarded(tuple(teller.everything()), ()))
+    broker_updates = BrokerUpdates(a_claim(), "PLAINTEXT", driver.controller.image)
+    driver.propagator.begin(broker_updates, Guarded(tuple(broker_updates.everything()), ()))
     return driver, sent
 
 
 async def resumed(
     silent: int, *, before_dual_write: bool = False
-) -> tuple[Any, asyncio.Task[Happened], list[Order], list[int]]:
+) -> tuple[Any, asyncio.Task[Happened], list[BrokerUpdate], list[int]]:
     """The leader after one that died tells the brokers; one of them does not answer. Last: the clock."""
-    clock, sent = [0], list[Order]()
+    clock, sent = [0], list[BrokerUpdate]()
     channels = SimpleNamespace(send=sent.extend, follow=lambda _: None, waiting=lambda: 0)
-    driver = a_driver(State.TELLING_BROKERS, channels=channels, now_ms=lambda: clock[0])
+    driver = a_driver(State.UPDATING_BROKERS, channels=channels, now_ms=lambda: clock[0])
     if before_dual_write:
         driver.controller.newest = SimpleNamespace(marks={Mark.TAKEOVER: "begun"})
     driver.now.claim, driver.mirror = a_claim(), a_resting_mirror()
@@ -158,7 +160,7 @@ async def resumed(
         return {broker: Survey(broker, {"orders": frozenset({0})})}, {}
 
     driver.propagator._ask = driver.propagator.full_sends._ask = ask
-    act = asyncio.create_task(DualWriteActs(driver).tell_brokers())
+    act = asyncio.create_task(DualWriteActs(driver).update_brokers())
     while len(sent) < 6:
         await asyncio.sleep(0)
     assert {order.broker for order in sent} == {1, 2, 3} - {silent}
@@ -173,8 +175,8 @@ def test_after_a_fail_over_a_silent_broker_is_named_and_dual_write_does_not_wait
         assert driver.propagator.not_sent() == [3]
         clock[0] = SILENT_AFTER_MS
         driver.events.wake()
-        assert await act is Happened.BROKERS_TOLD
-        why = driver.propagator.why_not_told()
+        assert await act is Happened.BROKERS_UPDATED
+        why = driver.propagator.why_not_updated()
         assert why[3] == {"code": None, "reason": ASKED, "since_ms": SILENT_AFTER_MS}
         assert "broker 3 is not updated" in driver.propagator.silence()
         await driver.propagator.full_sends.stop()
@@ -212,7 +214,7 @@ def test_a_hand_back_is_refused_by_the_name_of_the_broker_that_is_not_updated() 
             return None
 
         driver.controller.settled, driver.controller.lag = settled, lambda: 0
-        quiet = asyncio.create_task(HandBackActs(driver)._quiet())
+        quiet = asyncio.create_task(RollbackActs(driver)._quiet())
         await asyncio.sleep(0)
         clock[0] += 40_000
         driver.events.wake()
@@ -230,7 +232,7 @@ def test_a_broker_that_refuses_everything_gets_one_full_send_at_a_time_and_ever_
     monkeypatch.setattr(propagator, "REFUSED_AGAIN_S", 0.02)
 
     async def told() -> None:
-        driver, sent = a_told_driver(State.DUAL_WRITE)
+        driver, sent = an_updating_driver(State.DUAL_WRITE)
         ask_about(driver, {"orders": frozenset({0})})
         refused = [each for each in sent if each.broker == 1]
         began = asyncio.get_running_loop().time()
@@ -254,7 +256,7 @@ def test_a_broker_whose_code_fails_at_a_full_request_is_healed_before_the_next_o
     monkeypatch.setattr(propagator, "REFUSED_AGAIN_S", 0.01)
 
     async def told() -> None:
-        driver, sent = a_told_driver(State.TELLING_BROKERS)
+        driver, sent = an_updating_driver(State.UPDATING_BROKERS)
         ask_about(driver, {"orders": frozenset({0}), "gone": frozenset({3})})
         driver.controller.removals.topic_gone("gone")
         refused = [each for each in sent if each.broker == 1]
@@ -264,28 +266,28 @@ def test_a_broker_whose_code_fails_at_a_full_request_is_healed_before_the_next_o
             await asyncio.sleep(0.005)
         stop, add, *full = sent
         assert [(each.api_key, each.kind) for each in (stop, add)] == [
-            (STOP_REPLICA, Kind.INCREMENTAL),
-            (LEADER_AND_ISR, Kind.INCREMENTAL),
+            (STOP_REPLICA, UpdateKind.INCREMENTAL),
+            (LEADER_AND_ISR, UpdateKind.INCREMENTAL),
         ]
         (dropped,) = request_of(stop).topic_states
         assert (dropped.topic_name, [each.partition_index for each in dropped.partition_states]) == ("gone", [3])
         assert [replace(each, full_send=None) for each in full] == [replace(each, full_send=None) for each in refused]
-        assert 1 in driver.propagator.not_told()
+        assert 1 in driver.propagator.not_updated()
         for order in sent:
             driver.propagator._on_answer(order, None)
-        assert 1 not in driver.propagator.not_told()
+        assert 1 not in driver.propagator.not_updated()
 
     story(told)
 
 
-@pytest.mark.parametrize(("state", "kept"), [(State.HELD, True), (State.COPYING, False), (State.DUAL_WRITE, False)])
+@pytest.mark.parametrize(("state", "kept"), [(State.ABORTED, True), (State.COPYING, False), (State.DUAL_WRITE, False)])
 def test_a_takeover_is_not_wished_for_later(state: State, *, kept: bool) -> None:
-    """A wish kept in the window would undo the latch after the abort."""
+    """An operation kept in the window would undo the latch after the abort."""
 
     async def told() -> None:
         driver = a_driver(state)
-        driver.ask_takeover()
-        assert driver.wishes.takeover is kept
+        driver.request_takeover()
+        assert driver.operations.takeover is kept
 
     story(told)
 
@@ -294,7 +296,7 @@ def test_a_takeover_is_not_wished_for_later(state: State, *, kept: bool) -> None
 def test_a_hand_back_is_not_wished_for_before_there_is_anything_to_hand_back(state: State, *, kept: bool) -> None:
     async def told() -> None:
         driver = a_driver(state)
-        assert driver.ask_hand_back() is driver.wishes.hand_back is kept
+        assert driver.request_rollback() is driver.operations.rollback is kept
 
     story(told)
 
@@ -303,7 +305,7 @@ def test_a_hand_back_is_not_wished_for_before_there_is_anything_to_hand_back(sta
     ("fresh", "opened_ms", "goes_back"), [(True, 0, True), (True, 10**12, False), (False, 0, False)]
 )
 def test_the_window_ends_by_itself_after_the_commit_too(*, fresh: bool, opened_ms: int, goes_back: bool) -> None:
-    """As long as no broker was told: then the cluster is given back and the log retired."""
+    """As long as no broker was told: then the cluster is rolled back and the log retired."""
 
     async def told() -> None:
         driver = a_driver(State.SYNCING)
@@ -320,7 +322,7 @@ def test_the_window_ends_by_itself_after_the_commit_too(*, fresh: bool, opened_m
     [
         (State.SYNCING, False, 3),
         (State.DUAL_WRITE, False, 3),
-        (State.HANDING_BACK, False, 3),
+        (State.ROLLING_BACK, False, 3),
         (State.SYNCING, True, 0),  # the copy itself came from ZooKeeper
         (State.FENCED, False, 0),  # somebody else writes there now
     ],

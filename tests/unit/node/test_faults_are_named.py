@@ -10,7 +10,7 @@ import pytest
 
 from migrator.driver.machine import Happened, State
 from migrator.driver.mirror import Shape
-from migrator.driver.tell import UPDATE_METADATA, Kind, Order
+from migrator.driver.update_requests import UPDATE_METADATA, BrokerUpdate, UpdateKind
 from migrator.model.diff import diff
 from migrator.model.draft import Draft
 from migrator.model.image import Position
@@ -19,8 +19,8 @@ from migrator.node.brokers.broker_channels import BrokerChannels
 from migrator.node.brokers.survey import survey_brokers
 from migrator.node.driver import mirror_node
 from migrator.node.driver.dual_write import DualWriteActs
-from migrator.node.driver.hand_back import HandBackActs
 from migrator.node.driver.mirror_node import Mirror
+from migrator.node.driver.rollback import RollbackActs
 from migrator.node.process.status import driver_status
 from migrator.node.transport.client_security import PLAINTEXT
 from tests.support.builders import a_broker, a_topic, an_image
@@ -108,9 +108,9 @@ def test_a_log_with_a_name_that_zookeeper_does_not_take_reaches_dual_write_and_b
         async def quiet() -> None: ...
 
         driver.quorum = SimpleNamespace(stock_voters=list, foreign_voters=list)
-        acts = HandBackActs(driver)
+        acts = RollbackActs(driver)
         acts._quiet = quiet  # type: ignore[method-assign]
-        assert await acts.hand_back() is Happened.HAND_BACK_REFUSED
+        assert await acts.rollback() is Happened.ROLLBACK_REFUSED
         assert (driver.now.finding.code, "Z2K-2104" in driver.now.finding.text) == ("Z2K-2014", True)
 
     story(told)
@@ -154,7 +154,7 @@ def test_a_fault_of_an_act_before_the_append_ends_the_takeover_and_not_one_voter
 
 
 @pytest.mark.parametrize(
-    ("state", "fresh_copy"), [(State.COMMITTING, True), (State.ABORTING, False), (State.GIVING_UP, False)]
+    ("state", "fresh_copy"), [(State.COMMITTING, True), (State.ABORTING, False), (State.ROLLING_BACK_EARLY, False)]
 )
 def test_a_fault_while_nobody_knows_whose_the_claim_is_ends_the_process_and_the_claim(
     state: State, fresh_copy: bool
@@ -173,10 +173,10 @@ def test_brokers_that_cannot_be_told_what_is_in_zookeeper_now_are_told_everythin
         driver, _ = a_driver_in_migration(State.DUAL_WRITE)
         broken: list[str] = []
         driver.mirror = SimpleNamespace(break_off=broken.append)
-        driver.propagator.teller = SimpleNamespace(mirrored=lambda position: 1 / 0)
+        driver.propagator.broker_updates = SimpleNamespace(mirrored=lambda position: 1 / 0)
         driver.on_applied(Position(1, 1001))
         assert "what is in ZooKeeper" in driver.now.alarms["Z2K-2105"].text
-        assert (driver.propagator.teller, len(broken)) == (None, 1)
+        assert (driver.propagator.broker_updates, len(broken)) == (None, 1)
 
     story(told)
 
@@ -186,10 +186,10 @@ def test_a_change_that_brokers_cannot_be_told_ends_no_process() -> None:
         driver, _ = a_driver_in_migration(State.DUAL_WRITE)
         broken: list[str] = []
         driver.mirror = SimpleNamespace(publish=lambda delta: None, break_off=broken.append)
-        driver.propagator.teller = SimpleNamespace(published=lambda delta: 1 / 0)
+        driver.propagator.broker_updates = SimpleNamespace(published=lambda delta: 1 / 0)
         driver.published(Draft(driver.controller.image).finish(Position(1, 1001)))
         assert "Z2K-2105" in driver.now.alarms
-        assert driver.propagator.teller is None
+        assert driver.propagator.broker_updates is None
         assert broken
 
     story(told)
@@ -221,7 +221,7 @@ def test_a_channel_to_a_host_that_is_no_name_names_the_broker_and_goes_on() -> N
             now_ms=lambda: 0,
         )
         channels.follow([a_broker(1, listeners=(Listener("PLAINTEXT", "kafka-0..svc", 1),))])
-        channels.send([Order(1, 101, UPDATE_METADATA, Kind.INCREMENTAL, 0, b"")])
+        channels.send([BrokerUpdate(1, 101, UPDATE_METADATA, UpdateKind.INCREMENTAL, 0, b"")])
         while (state := channels.states()[0]).problem is None:
             await asyncio.sleep(0)
         assert (state.broker, "kafka-0..svc" in (state.problem or "")) == (1, True)

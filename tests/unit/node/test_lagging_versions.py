@@ -20,7 +20,7 @@ from migrator.findings.driver import VERSIONS_LAG
 from migrator.model.diff import diff
 from migrator.model.image import EMPTY, Image, Position
 from migrator.node.driver.dual_write import DualWriteActs
-from migrator.node.driver.hand_back import HandBackActs
+from migrator.node.driver.rollback import RollbackActs
 from migrator.node.process.status import driver_status
 from migrator.zk import paths
 from migrator.zk.multi import Multi, SetData
@@ -76,9 +76,9 @@ async def applied(driver: Any, condition: Callable[[], bool]) -> None:
 async def asked_to_go_back(driver: Any) -> Any:
     async def quiet() -> None: ...
 
-    acts = HandBackActs(driver)
+    acts = RollbackActs(driver)
     acts._quiet = quiet  # type: ignore[method-assign]
-    assert await acts.hand_back() is Happened.HAND_BACK_REFUSED
+    assert await acts.rollback() is Happened.ROLLBACK_REFUSED
     return driver.now.finding
 
 
@@ -105,7 +105,7 @@ def test_dual_write_raises_what_lags_in_rounds_and_then_the_way_back_is_free() -
         await DualWriteActs(driver).reconcile()
         driver.now.state = State.DUAL_WRITE
         found = await asked_to_go_back(driver)
-        assert found.code == VERSIONS_LAG.code == driver.now.alarms["hand-back"].code
+        assert found.code == VERSIONS_LAG.code == driver.now.alarms["rollback"].code
         lagging = driver.mirror.lagging
         assert found.values["partitions"] == lagging.partitions
         assert found.values["operations"] == PARTITIONS * EPOCH - RAISES_MAX
@@ -119,7 +119,7 @@ def test_dual_write_raises_what_lags_in_rounds_and_then_the_way_back_is_free() -
         assert not driver.mirror.lagging
         shown = driver_status(driver)["dual_write"]
         assert (shown["lagging_partitions"], shown["lagging_operations"], shown["lagging_s"]) == (0, 0, 0.0)
-        HandBackActs(driver)._refuse_with_lagging_versions()
+        RollbackActs(driver)._refuse_with_lagging_versions()
 
     story(told)
 

@@ -1,4 +1,4 @@
-"""What one leadership leaves to the next: claims, wishes and answers that come late mean nothing to it."""
+"""What one leadership leaves to the next: claims, operations and answers that come late mean nothing to it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, cast
 import pytest
 
 from migrator.controller.contacts import Contacts
-from migrator.driver.claim import NOBODYS, Seen
+from migrator.driver.claim import NOBODYS, ClaimObservation
 from migrator.driver.machine import Happened, State
 from migrator.model.values import Mark, MigrationState
-from migrator.node.driver import claim_watch, hand_back
+from migrator.node.driver import claim_watch, rollback
 from migrator.node.driver.claiming import ClaimActs
 from migrator.node.driver.driver_node import DriverNode
-from migrator.node.driver.hand_back import HandBackActs, Left, last_steps
+from migrator.node.driver.rollback import Left, RollbackActs, last_steps
 from migrator.node.leader.active_controller import ActiveController
 from migrator.node.leader.applied_log import AppliedLog
 from migrator.node.leader.pending_appends import LeadershipLost, PendingAppends
@@ -33,8 +33,10 @@ VOTERS = SimpleNamespace(voter_ids=(3000, 3001, 3002), voters=(1, 2, 3), node_id
 NOBODY_ELSE = MigrationZnode(3000, 5, 10, 1)
 
 
-def found(node: int, kraft_epoch: int, migration: MigrationZnode | None = NOBODY_ELSE, zk_epoch: int = 9) -> Seen:
-    return Seen(
+def found(
+    node: int, kraft_epoch: int, migration: MigrationZnode | None = NOBODY_ELSE, zk_epoch: int = 9
+) -> ClaimObservation:
+    return ClaimObservation(
         epoch=zk_epoch,
         epoch_version=zk_epoch,
         controller=ControllerZnode(node, 2, "1", kraft_epoch),
@@ -56,15 +58,15 @@ def a_voters_driver(state: State, **known: Any) -> DriverNode:
     return driver
 
 
-def zookeeper_says(monkeypatch: pytest.MonkeyPatch, *looks: Seen) -> None:
+def zookeeper_says(monkeypatch: pytest.MonkeyPatch, *looks: ClaimObservation) -> None:
     """One look after the other; the last one stays."""
     waiting = list(looks)
 
-    def read(session: object, watch: object = None) -> Seen:
+    def read(session: object, watch: object = None) -> ClaimObservation:
         return waiting.pop(0) if len(waiting) > 1 else waiting[0]
 
     monkeypatch.setattr(claim_watch, "read_claim", read)
-    monkeypatch.setattr(hand_back, "read_claim", read)
+    monkeypatch.setattr(rollback, "read_claim", read)
 
 
 async def for_ever() -> Happened:
@@ -85,12 +87,12 @@ def test_a_leadership_that_ends_takes_its_claim_and_its_wishes_along() -> None:
         driver = a_voters_driver(State.SYNCING)
         driver.now.claim = a_claim()
         running = asyncio.create_task(driver.run({State.SYNCING: for_ever}))
-        driver.ask_hand_back()
+        driver.request_rollback()
         driver.lost_leadership()
         await settle(driver, lambda: driver.now.state is State.IDLE)
         running.cancel()
         now = driver.now
-        assert (now.state, now.claim, driver.wishes.standing()) == (State.IDLE, None, [])
+        assert (now.state, now.claim, driver.operations.standing()) == (State.IDLE, None, [])
 
     story(told)
 
@@ -119,7 +121,7 @@ def test_a_look_that_began_under_an_earlier_leadership_means_nothing(monkeypatch
         driver = a_voters_driver(State.DUAL_WRITE)
         driver.now.claim = a_claim(kraft_epoch=1)
 
-        def read(session: object, watch: object = None) -> Seen:
+        def read(session: object, watch: object = None) -> ClaimObservation:
             driver.now.claim = a_claim(kraft_epoch=5)  # meanwhile it was elected again, and has claimed
             return found(3001, 2)
 
@@ -137,7 +139,7 @@ def test_a_follower_that_finishes_the_hand_back_first_does_not_fence_the_leader(
     monkeypatch.setattr(claim_watch, "CLAIM_LOOK_S", 0.0)
 
     async def told() -> None:
-        driver = a_voters_driver(State.HANDING_BACK, retired_mark=SimpleNamespace(write=lambda text: None))
+        driver = a_voters_driver(State.ROLLING_BACK, retired_mark=SimpleNamespace(write=lambda text: None))
         driver.now.claim = a_claim()
         zookeeper_says(monkeypatch, found(1, -1, None, zk_epoch=10))
 
@@ -149,7 +151,7 @@ def test_a_follower_that_finishes_the_hand_back_first_does_not_fence_the_leader(
 
         driver.controller.mark = mark  # type: ignore[method-assign]
         driver.quorum = SimpleNamespace(known_to_all=known_to_all)  # type: ignore[assignment]
-        running = asyncio.create_task(driver.run({State.HANDING_BACK: lambda: HandBackActs(driver)._leave(3)}))
+        running = asyncio.create_task(driver.run({State.ROLLING_BACK: lambda: RollbackActs(driver)._leave(3)}))
         await settle(driver, lambda: driver.now.state is State.RETIRED)
         running.cancel()
         assert driver.now.state is State.RETIRED
@@ -179,13 +181,13 @@ def test_an_abort_before_the_latch_is_latched(monkeypatch: pytest.MonkeyPatch) -
         driver = a_voters_driver(State.TAKING_OVER, hooks=Hooks(before=before))
         driver.controller.mark = mark  # type: ignore[method-assign]
         zookeeper_says(monkeypatch, found(1, -1, None))
-        table = {State.TAKING_OVER: ClaimActs(driver).take_over, State.ABORTING: HandBackActs(driver).give_back}
+        table = {State.TAKING_OVER: ClaimActs(driver).take_over, State.ABORTING: RollbackActs(driver).abort_takeover}
         running = asyncio.create_task(driver.run(table))
         await asyncio.sleep(0.01)
-        assert driver.ask_abort("no")
-        await settle(driver, lambda: driver.now.state is State.HELD)
+        assert driver.request_abort("no")
+        await settle(driver, lambda: driver.now.state is State.ABORTED)
         running.cancel()
-        assert (driver.now.state, marks) == (State.HELD, [Mark.TAKEOVER])
+        assert (driver.now.state, marks) == (State.ABORTED, [Mark.TAKEOVER])
 
     story(told)
 
@@ -202,7 +204,7 @@ def test_a_controller_znode_of_ours_is_given_back_whatever_migration_says(monkey
         image = driver.controller.image
         driver.controller.newest = type(image)(marks=image.marks.set(Mark.TAKEOVER, "epoch 5"))
         zookeeper_says(monkeypatch, found(3001, 4, NOBODYS))
-        assert await HandBackActs(driver).give_back() is Happened.GIVEN_BACK
+        assert await RollbackActs(driver).abort_takeover() is Happened.ABORT_DONE
         assert len(sent) == 1
         assert "delete /controller" in sent[0]
 
@@ -260,6 +262,6 @@ def test_no_reply_leaves_for_a_record_whose_append_ended_the_leadership() -> Non
 def test_a_mark_whose_append_ended_the_leadership_is_not_made() -> None:
     async def told() -> None:
         with pytest.raises(LeadershipLost):
-            await a_controller_about_to_resign().mark(Mark.HANDED_BACK, "x")
+            await a_controller_about_to_resign().mark(Mark.RETIRED, "x")
 
     story(told)

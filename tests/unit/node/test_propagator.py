@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from migrator.controller.removals import Removals
+from migrator.driver.broker_updates import BrokerUpdates
 from migrator.driver.guard import Guarded, Survey, logs_by_topic
 from migrator.driver.machine import State
-from migrator.driver.tell import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Kind, Order
-from migrator.driver.teller import Teller
+from migrator.driver.update_requests import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, BrokerUpdate, UpdateKind
 from migrator.model.diff import diff
 from migrator.model.draft import Delta
 from migrator.model.image import Image, Position
@@ -30,9 +30,9 @@ from migrator.node.driver.event_queue import EventQueue
 from migrator.node.driver.propagator import Propagator
 from migrator.node.transport.client_security import PLAINTEXT
 from tests.support.builders import a_broker, a_claim, a_partition, a_topic, an_image
-from tests.support.told_brokers import request_of
+from tests.support.updated_brokers import request_of
 
-Asked = tuple[dict[int, Survey], dict[int, str]]
+Accepted = tuple[dict[int, Survey], dict[int, str]]
 
 CONFIG: Any = SimpleNamespace(node_id=3000, inter_broker_listener="PLAINTEXT")
 REFUSAL = "CLUSTER_AUTHORIZATION_FAILED"
@@ -78,7 +78,7 @@ class Timers:
 class Channels:
     """Queues as those of BrokerChannels, each order with the number of its sending."""
 
-    queues: dict[int, deque[tuple[int, Order]]] = field(default_factory=lambda: defaultdict(deque))
+    queues: dict[int, deque[tuple[int, BrokerUpdate]]] = field(default_factory=lambda: defaultdict(deque))
     newest: dict[int, int] = field(default_factory=dict)
     """By broker, the sending that had the newest full send."""
     unanswered: dict[int, int] = field(default_factory=dict)
@@ -94,12 +94,12 @@ class Channels:
         for broker in self.queues.keys() - reached:
             del self.queues[broker]
 
-    def send(self, orders: Iterable[Order]) -> None:
+    def send(self, updates: Iterable[BrokerUpdate]) -> None:
         self.sends += 1
         full: dict[int, int] = defaultdict(int)
-        for order in orders:
-            self.queues[order.broker].append((self.sends, order))
-            full[order.broker] += order.kind is Kind.FULL
+        for update in updates:
+            self.queues[update.broker].append((self.sends, update))
+            full[update.broker] += update.kind is UpdateKind.FULL
         for broker, count in full.items():
             if count:
                 self.unanswered[broker] = count
@@ -118,7 +118,7 @@ class Story:
         self.propagator = Propagator(
             CONFIG,
             self.controller,
-            DriverState(state=State.TELLING_BROKERS),
+            DriverState(state=State.UPDATING_BROKERS),
             EventQueue(),
             security=PLAINTEXT,
             now_ms=lambda: 0,
@@ -130,10 +130,10 @@ class Story:
         self.begin()
 
     def begin(self) -> None:
-        teller = Teller(a_claim(), "PLAINTEXT", self.image)
-        self.propagator.begin(teller, Guarded(tuple(teller.everything()), ()))
+        broker_updates = BrokerUpdates(a_claim(), "PLAINTEXT", self.image)
+        self.propagator.begin(broker_updates, Guarded(tuple(broker_updates.everything()), ()))
 
-    async def ask(self, broker: int) -> Asked:
+    async def ask(self, broker: int) -> Accepted:
         if broker in self.silent:
             return {}, {broker: "TimeoutError: "}
         mine = ((topic.name, [each.id]) for topic, each in self.image.partitions() if broker in each.replicas)
@@ -156,13 +156,13 @@ class Story:
         self.propagator.full_sends.look()
         await self.settle()
 
-    def answer(self, broker: int, problem: str | None = None) -> Order:
+    def answer(self, broker: int, problem: str | None = None) -> BrokerUpdate:
         """To the oldest order without an answer."""
-        send, order = self.channels.queues[broker].popleft()
-        is_newest = send == self.channels.newest[broker] and order.kind is Kind.FULL
+        send, update = self.channels.queues[broker].popleft()
+        is_newest = send == self.channels.newest[broker] and update.kind is UpdateKind.FULL
         self.channels.unanswered[broker] -= is_newest and problem is None
-        self.propagator._on_answer(order, problem)
-        return order
+        self.propagator._on_answer(update, problem)
+        return update
 
     def answer_all(self, broker: int, problem: str | None = None) -> None:
         for _ in range(len(self.channels.queues[broker])):
@@ -180,7 +180,7 @@ class Story:
         self.register(a_broker(broker, epoch=self.image.brokers[broker].epoch + 100))
 
     def queued(self, broker: int) -> list[tuple[int, int]]:
-        return [(order.broker_epoch, order.api_key) for _, order in self.channels.queues[broker]]
+        return [(update.broker_epoch, update.api_key) for _, update in self.channels.queues[broker]]
 
     def commit(self, image: Image) -> None:
         """A commit with these topics, and the brokers as they are."""
@@ -190,12 +190,12 @@ class Story:
         self.controller.image = after
         self.propagator.published(diff(before, after))
 
-    def not_told(self) -> list[int]:
-        return self.propagator.not_told()
+    def not_updated(self) -> list[int]:
+        return self.propagator.not_updated()
 
 
-def story(told: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(told(), 10))
+def story(updated: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(updated(), 10))
 
 
 # --- a broker that comes back under another epoch ---------------------------------------------------------
@@ -204,7 +204,7 @@ def story(told: Callable[[], Coroutine[Any, Any, None]]) -> None:
 def test_a_broker_that_refuses_after_its_restart_too_is_told_again_though_it_had_refused_before() -> None:
     """The pause of its life before must not be taken for the one of this life, which nobody would have begun."""
 
-    async def told() -> None:
+    async def updated() -> None:
         now = Story()
         now.answer_all(1, REFUSAL)
         now.restart(1)
@@ -214,15 +214,15 @@ def test_a_broker_that_refuses_after_its_restart_too_is_told_again_though_it_had
         await now.settle()
         assert now.queued(1) == [(201, api_key) for api_key in FULL_SEND]
         now.answer_all(1)
-        assert 1 not in now.not_told()
+        assert 1 not in now.not_updated()
 
-    story(told)
+    story(updated)
 
 
 def test_what_a_broker_of_an_earlier_life_would_not_take_is_not_a_refusal_of_this_life() -> None:
     """A broker that restarts at its address answers STALE_BROKER_EPOCH to what was queued before."""
 
-    async def told() -> None:
+    async def updated() -> None:
         now = Story()
         now.restart(1)
         await now.settle()
@@ -230,13 +230,13 @@ def test_what_a_broker_of_an_earlier_life_would_not_take_is_not_a_refusal_of_thi
             assert now.answer(1, refused_whole(77)).broker_epoch == 101
         assert now.timers.running() == []
         now.answer_all(1)
-        assert 1 not in now.not_told()
+        assert 1 not in now.not_updated()
 
-    story(told)
+    story(updated)
 
 
 def test_a_restarted_broker_is_told_again_after_the_shortest_pause() -> None:
-    async def told() -> None:
+    async def updated() -> None:
         now = Story()
         for pause_s in (1.0, 2.0, 4.0):
             now.answer_all(1, REFUSAL)
@@ -248,13 +248,13 @@ def test_a_restarted_broker_is_told_again_after_the_shortest_pause() -> None:
         now.answer_all(1, REFUSAL)
         assert [timer.pause_s for timer in now.timers.running()] == [1.0]
 
-    story(told)
+    story(updated)
 
 
 def test_a_broker_whose_code_fails_in_both_its_lives_is_healed_in_the_second() -> None:
     """The pause of the first one would use up the note that it has to be healed."""
 
-    async def told() -> None:
+    async def updated() -> None:
         now = Story()
         now.extra[1] = {"gone": frozenset({3})}
         now.controller.removals.topic_gone("gone")
@@ -271,7 +271,7 @@ def test_a_broker_whose_code_fails_in_both_its_lives_is_healed_in_the_second() -
         await now.settle()
         assert now.queued(1) == [(201, api_key) for api_key in (STOP_REPLICA, LEADER_AND_ISR, *FULL_SEND)]
 
-    story(told)
+    story(updated)
 
 
 # --- a full send that would drop something ----------------------------------------------------------------
@@ -280,7 +280,7 @@ def test_a_broker_whose_code_fails_in_both_its_lives_is_healed_in_the_second() -
 def test_a_broker_that_comes_back_with_a_log_that_nobody_explains_is_told_nothing_until_that_is_gone() -> None:
     """It would move the log aside (F-31). Before this, a broker that restarted in dual-write was not even asked."""
 
-    async def told() -> None:
+    async def updated() -> None:
         now = Story()
         for broker in (1, 2, 3):
             now.answer_all(broker)
@@ -288,7 +288,7 @@ def test_a_broker_that_comes_back_with_a_log_that_nobody_explains_is_told_nothin
         now.restart(1)
         await now.settle()
         assert now.queued(1) == []
-        assert now.not_told() == [1]
+        assert now.not_updated() == [1]
         (wait,) = now.propagator.full_sends.waits().values()
         assert wait.finding is not None
         assert (wait.finding.code, "precious-0" in wait.reason) == ("Z2K-2010", True)
@@ -296,13 +296,13 @@ def test_a_broker_that_comes_back_with_a_log_that_nobody_explains_is_told_nothin
         await now.ask_again()
         assert now.queued(1) == [(201, api_key) for api_key in FULL_SEND]
 
-    story(told)
+    story(updated)
 
 
 def test_a_broker_rolled_back_from_kraft_mode_is_told_of_the_topics_that_it_has_already() -> None:
     """There it had every committed topic at once; in ZooKeeper the topic is missing still."""
 
-    async def told() -> None:
+    async def updated() -> None:
         now = Story()
         now.answer_all(1)
         now.commit(an_image(a_topic("orders"), a_topic("new")))
@@ -314,14 +314,14 @@ def test_a_broker_rolled_back_from_kraft_mode_is_told_of_the_topics_that_it_has_
         now.propagator.mirrored(now.image.position)
         await now.settle()
         assert now.queued(1) == [(201, api_key) for api_key in FULL_SEND]
-        full = next(order for _, order in now.channels.queues[1] if order.api_key == LEADER_AND_ISR)
+        full = next(update for _, update in now.channels.queues[1] if update.api_key == LEADER_AND_ISR)
         assert {topic.topic_name for topic in request_of(full).topic_states} == {"orders", "new"}
 
-    story(told)
+    story(updated)
 
 
 def test_a_broker_that_does_not_answer_is_named_and_holds_up_nobody_else() -> None:
-    async def told() -> None:
+    async def updated() -> None:
         now = Story()
         for broker in (1, 2, 3):
             now.answer_all(broker)
@@ -337,11 +337,11 @@ def test_a_broker_that_does_not_answer_is_named_and_holds_up_nobody_else() -> No
         await now.ask_again()
         assert now.queued(1) == [(201, api_key) for api_key in FULL_SEND]
 
-    story(told)
+    story(updated)
 
 
 def test_a_full_update_that_cannot_be_built_is_named_and_ends_nothing_for_the_others() -> None:
-    async def told() -> None:
+    async def updated() -> None:
         now = Story()
         for broker in (1, 2, 3):
             now.answer_all(broker)
@@ -365,11 +365,11 @@ def test_a_full_update_that_cannot_be_built_is_named_and_ends_nothing_for_the_ot
         await now.ask_again()
         assert now.queued(1) == [(201, api_key) for api_key in FULL_SEND]
 
-    story(told)
+    story(updated)
 
 
 def test_a_refused_full_send_is_compared_once_more_before_it_is_repeated() -> None:
-    async def told() -> None:
+    async def updated() -> None:
         now = Story()
         now.answer_all(1, REFUSAL)
         now.extra[1] = {"precious": frozenset({0})}
@@ -378,11 +378,11 @@ def test_a_refused_full_send_is_compared_once_more_before_it_is_repeated() -> No
         assert now.queued(1) == []
         assert now.propagator.full_sends.waits()[1].finding is not None
 
-    story(told)
+    story(updated)
 
 
 def test_what_is_committed_while_a_full_send_is_encoded_leaves_behind_it() -> None:
-    async def told() -> None:
+    async def updated() -> None:
         now = Story()
         for broker in (1, 2, 3):
             now.answer_all(broker)
@@ -394,11 +394,11 @@ def test_what_is_committed_while_a_full_send_is_encoded_leaves_behind_it() -> No
         await now.settle()
         assert now.queued(1) == [(201, api_key) for api_key in (*FULL_SEND, LEADER_AND_ISR, UPDATE_METADATA)]
 
-    story(told)
+    story(updated)
 
 
 def test_a_broker_that_restarts_while_its_full_send_is_encoded_gets_only_that_of_its_new_life() -> None:
-    async def told() -> None:
+    async def updated() -> None:
         now = Story()
         for broker in (1, 2, 3):
             now.answer_all(broker)
@@ -409,17 +409,17 @@ def test_a_broker_that_restarts_while_its_full_send_is_encoded_gets_only_that_of
         await now.settle()
         assert now.queued(1) == [(301, api_key) for api_key in FULL_SEND]
 
-    story(told)
+    story(updated)
 
 
 def test_a_full_request_that_was_compared_with_nothing_cannot_be_sent() -> None:
-    async def told() -> None:
+    async def updated() -> None:
         now = Story()
-        assert now.propagator.teller is not None
+        assert now.propagator.broker_updates is not None
         with pytest.raises(AssertionError, match="compared with nothing"):
-            now.propagator._send(now.propagator.teller.everything())
+            now.propagator._send(now.propagator.broker_updates.everything())
 
-    story(told)
+    story(updated)
 
 
 # --- answers of an earlier full send ----------------------------------------------------------------------
@@ -428,7 +428,7 @@ def test_a_full_request_that_was_compared_with_nothing_cannot_be_sent() -> None:
 def test_late_answers_of_an_earlier_full_send_do_not_make_a_broker_told() -> None:
     """The window would be reported closed though the LeaderAndIsr was refused both times."""
 
-    async def told() -> None:
+    async def updated() -> None:
         now = Story()
         now.answer_all(2)
         now.answer_all(3)
@@ -441,18 +441,18 @@ def test_late_answers_of_an_earlier_full_send_do_not_make_a_broker_told() -> Non
         now.answer(1)
         assert now.answer(1, REFUSAL).api_key == LEADER_AND_ISR
         now.answer(1)
-        assert now.not_told() == [1]
+        assert now.not_updated() == [1]
         assert [timer.pause_s for timer in now.timers.running()] == [2.0]
         now.timers.run()
         await now.settle()
         now.answer_all(1)
-        assert now.not_told() == []
+        assert now.not_updated() == []
 
-    story(told)
+    story(updated)
 
 
 def test_a_late_refusal_of_an_earlier_full_send_does_not_cause_a_third_one() -> None:
-    async def told() -> None:
+    async def updated() -> None:
         now = Story()
         now.answer(1, REFUSAL)
         now.timers.run()
@@ -460,16 +460,16 @@ def test_a_late_refusal_of_an_earlier_full_send_does_not_cause_a_third_one() -> 
         now.answer(1, REFUSAL)
         now.answer(1, REFUSAL)
         now.answer_all(1)
-        assert 1 not in now.not_told()
+        assert 1 not in now.not_updated()
         assert now.timers.running() == []
 
-    story(told)
+    story(updated)
 
 
 def test_a_broker_that_came_back_unchanged_is_told_once_and_not_again_for_what_it_refused_before() -> None:
     """Fenced for a moment: its epoch stays, and everything was sent once more already."""
 
-    async def told() -> None:
+    async def updated() -> None:
         now = Story()
         now.answer_all(1, REFUSAL)
         now.register(a_broker(1, fenced=True))
@@ -480,26 +480,26 @@ def test_a_broker_that_came_back_unchanged_is_told_once_and_not_again_for_what_i
         now.timers.run()
         await now.settle()
         assert now.queued(1) == []
-        assert 1 not in now.not_told()
+        assert 1 not in now.not_updated()
 
-    story(told)
+    story(updated)
 
 
 def test_answers_to_what_was_told_under_an_earlier_claim_say_nothing_under_the_next() -> None:
-    async def told() -> None:
+    async def updated() -> None:
         now = Story()
-        late = [order for _, order in now.channels.queues[1]]
+        late = [update for _, update in now.channels.queues[1]]
         now.answer_all(2, REFUSAL)
         await now.propagator.stop()
         assert now.timers.running() == []
         now.begin()
-        for order in late:
-            now.propagator._on_answer(order, None)
-        assert now.not_told() == [1, 2, 3]
+        for update in late:
+            now.propagator._on_answer(update, None)
+        assert now.not_updated() == [1, 2, 3]
         now.propagator._on_answer(late[1], REFUSAL)
         assert now.timers.running() == []
 
-    story(told)
+    story(updated)
 
 
 # --- whatever happens -------------------------------------------------------------------------------------
@@ -512,23 +512,23 @@ TAKE, REFUSE, RESTART, FENCE, WAIT = "take", "refuse", "restart", "fence or unfe
 def test_told_is_who_took_all_of_the_newest_full_send_and_in_the_end_everybody_is(steps: list[str]) -> None:
     """Late answers, refusals, restarts, fences and pauses of one broker in any order; another one stands by."""
 
-    async def told() -> None:
+    async def updated() -> None:
         now = Story(an_image(a_topic("orders"), brokers=(1, 2)))
         now.answer_all(2)
         for step in steps:
             await _take(now, step)
-            is_told = now.image.brokers[1].fenced or not now.channels.unanswered[1]
-            assert now.not_told() == ([] if is_told else [1])
+            is_updated = now.image.brokers[1].fenced or not now.channels.unanswered[1]
+            assert now.not_updated() == ([] if is_updated else [1])
         now.register(msgspec.structs.replace(now.image.brokers[1], fenced=False))
         await now.settle()
         for _ in range(3):
             now.answer_all(1)
             now.timers.run()
             await now.settle()
-        assert now.not_told() == []
+        assert now.not_updated() == []
         assert now.timers.running() == []
 
-    story(told)
+    story(updated)
 
 
 async def _take(now: Story, step: str) -> None:

@@ -14,8 +14,8 @@ import pytest
 from migrator.driver.machine import Happened, State
 from migrator.driver.tree import as_image
 from migrator.model.diff import diff
-from migrator.node.driver.hand_back import HandBackActs
-from migrator.node.tools.release import execute_release, plan_release
+from migrator.node.driver.rollback import RollbackActs
+from migrator.node.tools.without_controllers import execute_without_controllers, plan_without_controllers
 from migrator.node.zookeeper.claims import read_claim
 from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.zk import paths
@@ -24,10 +24,10 @@ from migrator.zk.znodes import topic_data
 from tests.support.builders import a_topic, an_image
 from tests.support.fake_zookeeper import FakeEnsemble
 from tests.unit.node.test_driver_acts import story
-from tests.unit.node.test_release import a_dead_dual_write
-from tests.unit.node.test_release_look import CHANGES, STATE, planned, worn
+from tests.unit.node.test_log_against_zookeeper import CHANGES, STATE, planned, worn
 from tests.unit.node.test_spoiled_trees import BAD, CONFIG, IMAGE, a_successor, reconciled, spoiled
-from tests.unit.node.test_ways_back import a_report, handing_back
+from tests.unit.node.test_ways_back import a_report, rolling_back
+from tests.unit.node.test_without_controllers import a_dead_dual_write
 from tests.unit.node.test_zookeeper_orders import a_driver_in_migration
 
 SMALLEST = 2 * HEADROOM_BYTES
@@ -105,7 +105,7 @@ def test_orders_of_the_last_moment_go_before_the_claim_where_one_request_does_no
     """Left there, the next ZooKeeper controller would carry them out: topics are deleted, with their data."""
 
     async def told() -> None:
-        driver, ensemble = a_driver_in_migration(State.HANDING_BACK)
+        driver, ensemble = a_driver_in_migration(State.ROLLING_BACK)
         on_small_servers(driver, ensemble)
 
         async def mark(*_: Any) -> None:
@@ -116,10 +116,10 @@ def test_orders_of_the_last_moment_go_before_the_claim_where_one_request_does_no
 
         driver.controller.mark = mark
         driver.retired_mark = type("Mark", (), {"write": lambda self, text: None})()
-        acts: HandBackActs = handing_back(driver, a_report())
+        acts: RollbackActs = rolling_back(driver, a_report())
         driver.quorum.known_to_all = known_to_all
         before = len(ensemble.log)
-        assert await acts.hand_back() is Happened.HANDED_BACK
+        assert await acts.rollback() is Happened.ROLLED_BACK
         assert not [path for path in ensemble.nodes if path.startswith(f"{paths.DELETE_TOPICS}/")]
         assert paths.CONTROLLER not in ensemble.nodes
         *first, last = ensemble.log[before:]
@@ -137,7 +137,7 @@ def test_a_rollback_without_controllers_drops_orders_in_requests_that_every_serv
         ensemble.create(f"{paths.DELETE_TOPICS}/{name}")
     ensemble.jute_maxbuffer = SMALLEST
     session = ensemble.session()
-    execute_release(session, plan_release(session, drop_orders=True))
+    execute_without_controllers(session, plan_without_controllers(session, drop_orders=True))
     assert not [path for path in ensemble.nodes if path.startswith(f"{paths.DELETE_TOPICS}/")]
     assert paths.CONTROLLER not in ensemble.nodes
 
@@ -147,11 +147,11 @@ def test_orders_are_dropped_only_while_what_was_read_stands() -> None:
     for name in LONG:
         ensemble.create(f"{paths.DELETE_TOPICS}/{name}")
     session = ensemble.session()
-    plan = plan_release(session, drop_orders=True)
+    plan = plan_without_controllers(session, drop_orders=True)
     assert session.apply(Multi((Delete(paths.CONTROLLER),))).applied
     before = ensemble.tree()
     with pytest.raises(Exception, match="Z2K-2019"):
-        execute_release(session, plan)
+        execute_without_controllers(session, plan)
     assert ensemble.tree() == before
 
 
@@ -160,7 +160,7 @@ def test_a_rollback_without_controllers_raises_versions_in_requests_that_every_s
     version = ensemble.nodes[STATE].version
     plan = planned(ensemble, log)
     ensemble.jute_maxbuffer = SMALLEST
-    execute_release(ensemble.session(), plan)
+    execute_without_controllers(ensemble.session(), plan)
     assert ensemble.nodes[STATE].version == version + CHANGES
     assert read_claim(ensemble.session()).controller is None
 

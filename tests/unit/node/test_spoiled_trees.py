@@ -34,9 +34,9 @@ from migrator.model.values import (
     ScramMechanism,
     Topic,
 )
-from migrator.node.driver import hand_back
+from migrator.node.driver import rollback
 from migrator.node.driver.dual_write import DualWriteActs
-from migrator.node.driver.hand_back import HandBackActs
+from migrator.node.driver.rollback import RollbackActs
 from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.zk import paths
 from migrator.zk.multi import Multi, Outcome
@@ -218,7 +218,7 @@ def test_after_a_fail_over_zookeeper_says_what_the_log_says(oddities: dict[str, 
 def test_what_is_not_mirrored_stays_with_an_alarm_and_bars_the_way_back(
     oddities: dict[str, bytes | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hand_back, "read_directory", lambda directory, records: ())
+    monkeypatch.setattr(rollback, "read_directory", lambda directory, records: ())
 
     async def told() -> None:
         driver, ensemble = a_successor()
@@ -232,11 +232,11 @@ def test_what_is_not_mirrored_stays_with_an_alarm_and_bars_the_way_back(
         async def quiet() -> None: ...
 
         driver.quorum = SimpleNamespace(stock_voters=list, foreign_voters=list)
-        acts = HandBackActs(driver)
+        acts = RollbackActs(driver)
         acts._quiet = quiet  # type: ignore[method-assign]
         acts._refuse_missing_places = lambda: None  # type: ignore[method-assign]
         driver.config.metadata_log_dir = None
-        assert await acts.hand_back() is Happened.HAND_BACK_REFUSED
+        assert await acts.rollback() is Happened.ROLLBACK_REFUSED
         assert next(iter(oddities)) in driver.now.finding.text
 
     story(told)
@@ -295,7 +295,7 @@ def test_brokers_are_told_though_zookeeper_cannot_be_brought_to_the_log() -> Non
         acts = DualWriteActs(driver)
         with pytest.raises(FindingError):
             await acts.reconcile()
-        assert driver.propagator.teller is None, "ZooKeeper comes first"
+        assert driver.propagator.broker_updates is None, "ZooKeeper comes first"
         with pytest.raises(FindingError):
             await acts.reconcile()
         while {order.broker for order in sent} != {1, 2, 3}:
@@ -308,7 +308,7 @@ def test_brokers_are_told_though_zookeeper_cannot_be_brought_to_the_log() -> Non
         driver.session = session
         assert await acts.reconcile() is Happened.RECONCILED
         assert "Z2K-2108" not in driver.now.alarms
-        assert driver.propagator.not_told() == [1, 2, 3], "their answers are still awaited"
+        assert driver.propagator.not_updated() == [1, 2, 3], "their answers are still awaited"
         await driver.propagator.full_sends.stop()
 
     story(told)
@@ -320,7 +320,7 @@ def test_nobody_is_told_first_while_the_copy_is_ours_alone() -> None:
         driver.now.fresh_copy = True
         acts = DualWriteActs(driver)
         await acts._tell_first(FindingError.__new__(FindingError))
-        assert driver.propagator.teller is None
+        assert driver.propagator.broker_updates is None
 
     story(told)
 

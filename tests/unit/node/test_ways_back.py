@@ -1,4 +1,4 @@
-"""The order of the last steps, and what a hand-back does not take for equal: without any network."""
+"""The order of the last steps, and what a rollback does not take for equal: without any network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from migrator.driver.guard import Survey
 from migrator.driver.machine import Happened, State
 from migrator.model.values import Mark
 from migrator.node.driver.dual_write import DualWriteActs
-from migrator.node.driver.hand_back import HandBackActs
+from migrator.node.driver.rollback import RollbackActs
 from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.zk import paths
 from tests.unit.node.test_driver_acts import a_resting_mirror, story
@@ -28,10 +28,10 @@ def a_report(**counts: int) -> Report:
     return Report(same, [FamilyCount("topics", 1, **counts)], found, [], {}, {}, {}, "quick")
 
 
-def handing_back(driver: Any, report: Report) -> HandBackActs:
+def rolling_back(driver: Any, report: Report) -> RollbackActs:
     async def quiet() -> None: ...
 
-    acts = HandBackActs(driver)
+    acts = RollbackActs(driver)
     driver.quorum = SimpleNamespace(stock_voters=list, foreign_voters=list)
     acts._quiet = quiet  # type: ignore[method-assign]
     acts._refuse_missing_places = lambda: None  # type: ignore[method-assign]
@@ -42,12 +42,12 @@ def handing_back(driver: Any, report: Report) -> HandBackActs:
 @pytest.mark.parametrize("counts", [{"not_read": 1}, {"different": 1}])
 def test_what_is_different_or_could_not_be_read_is_not_handed_back(counts: dict[str, int]) -> None:
     async def told() -> None:
-        driver, ensemble = a_driver_in_migration(State.HANDING_BACK)
+        driver, ensemble = a_driver_in_migration(State.ROLLING_BACK)
         before = ensemble.tree()
-        assert await handing_back(driver, a_report(**counts)).hand_back() is Happened.HAND_BACK_REFUSED
+        assert await rolling_back(driver, a_report(**counts)).rollback() is Happened.ROLLBACK_REFUSED
         assert driver.now.finding.code == "Z2K-2014"
         assert "orders" in driver.now.finding.text
-        assert driver.now.alarms["hand-back"] is driver.now.finding, "dual-write goes on and forgets its finding"
+        assert driver.now.alarms["rollback"] is driver.now.finding, "dual-write goes on and forgets its finding"
         assert ensemble.tree() == before
 
     story(told)
@@ -55,11 +55,11 @@ def test_what_is_different_or_could_not_be_read_is_not_handed_back(counts: dict[
 
 def test_the_log_is_retired_for_every_voter_and_on_this_disk_before_the_claim_goes() -> None:
     async def told() -> None:
-        driver, ensemble = a_driver_in_migration(State.HANDING_BACK)
+        driver, ensemble = a_driver_in_migration(State.ROLLING_BACK)
         steps: list[str] = []
 
         async def mark(which: Mark, text: str) -> None:
-            assert (which, bool(text)) == (Mark.HANDED_BACK, True)
+            assert (which, bool(text)) == (Mark.RETIRED, True)
             steps.append(f"log, claim stands: {paths.CONTROLLER in ensemble.nodes}")
 
         async def known_to_all(seconds: float, wait: Any) -> None: ...
@@ -68,9 +68,9 @@ def test_the_log_is_retired_for_every_voter_and_on_this_disk_before_the_claim_go
         driver.retired_mark = SimpleNamespace(
             write=lambda text: steps.append(f"disk, claim stands: {paths.CONTROLLER in ensemble.nodes}")
         )
-        acts = handing_back(driver, a_report())
+        acts = rolling_back(driver, a_report())
         driver.quorum.known_to_all = known_to_all
-        assert await acts.hand_back() is Happened.HANDED_BACK
+        assert await acts.rollback() is Happened.ROLLED_BACK
         assert steps == ["log, claim stands: True", "disk, claim stands: True"]
         assert paths.CONTROLLER not in ensemble.nodes
 
@@ -81,7 +81,7 @@ def test_a_copy_that_a_broker_may_have_heard_of_is_no_fresh_one_any_more() -> No
     """Given up after that, brokers would act on a log that is retired."""
 
     async def told() -> None:
-        driver, _ = a_driver_in_migration(State.TELLING_BROKERS)
+        driver, _ = a_driver_in_migration(State.UPDATING_BROKERS)
         driver.now.fresh_copy = True
         driver.mirror = a_resting_mirror()
         driver.now.surveys = {broker: Survey(broker) for broker in driver.controller.image.brokers}
@@ -89,11 +89,11 @@ def test_a_copy_that_a_broker_may_have_heard_of_is_no_fresh_one_any_more() -> No
         driver.propagator.channels = SimpleNamespace(
             follow=lambda brokers: None, send=lambda orders: sent.append(driver.now.fresh_copy), states=list
         )
-        telling = asyncio.create_task(DualWriteActs(driver).tell_brokers())
+        updating = asyncio.create_task(DualWriteActs(driver).update_brokers())
         while not sent:
             await asyncio.sleep(0)
-        telling.cancel()
-        await asyncio.gather(telling, return_exceptions=True)
+        updating.cancel()
+        await asyncio.gather(updating, return_exceptions=True)
         await driver.propagator.full_sends.stop()
         assert not any(sent)
         assert not driver.now.fresh_copy

@@ -1,4 +1,4 @@
-"""What a reconcile would destroy and what a hand-back would lose is refused by name (Z2K-2013, Z2K-2014)."""
+"""What a reconcile would destroy and what a rollback would lose is refused by name (Z2K-2013, Z2K-2014)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pytest
 from migrator.audit.compare import Comparison, Rules, report
 from migrator.audit.normalise import TOPICS
 from migrator.driver.machine import Happened, State
-from migrator.findings.driver import HAND_BACK_NOT_POSSIBLE, ONLY_IN_ZOOKEEPER
+from migrator.findings.driver import ONLY_IN_ZOOKEEPER, ROLLBACK_NOT_POSSIBLE
 from migrator.findings.finding import FindingError
 from migrator.model.diff import diff
 from migrator.model.draft import Delta
 from migrator.model.values import Mark
 from migrator.node.driver.dual_write import DualWriteActs
-from migrator.node.driver.hand_back import HandBackActs
+from migrator.node.driver.rollback import RollbackActs
 from tests.support.builders import a_topic, an_image
 from tests.unit.driver.test_mirror import a_cluster
 from tests.unit.node.test_driver_acts import a_driver, story
@@ -58,15 +58,15 @@ def test_a_topic_that_only_zookeeper_has_is_not_deleted_before_dual_write_was_en
     story(told)
 
 
-def a_way_back(**quorum: Any) -> tuple[Any, HandBackActs]:
+def a_way_back(**quorum: Any) -> tuple[Any, RollbackActs]:
     """A driver in dual-write, whose brokers and voters would all let it go."""
     _, session, _ = a_cluster()
-    driver = a_driver(State.HANDING_BACK, session=session)
+    driver = a_driver(State.ROLLING_BACK, session=session)
     driver.config.voters = {3000: None, 3001: None, 3002: None}
     facts = {"stock_voters": list, "foreign_voters": list} | quorum
     driver.quorum = SimpleNamespace(**facts)
-    driver.wishes = SimpleNamespace(begun=lambda: None)
-    acts = HandBackActs(driver)
+    driver.operations = SimpleNamespace(begun=lambda: None)
+    acts = RollbackActs(driver)
     acts._quiet = nothing  # type: ignore[method-assign]
     return driver, acts
 
@@ -90,8 +90,8 @@ def test_a_quorum_that_would_not_keep_the_mark_does_not_hand_back(quorum: dict[s
 def refusal_of(quorum: dict[str, Any], words: str) -> Callable[[], Awaitable[None]]:
     async def told() -> None:
         driver, acts = a_way_back(**quorum)
-        assert await acts.hand_back() is Happened.HAND_BACK_REFUSED
-        assert driver.now.finding.code == HAND_BACK_NOT_POSSIBLE.code
+        assert await acts.rollback() is Happened.ROLLBACK_REFUSED
+        assert driver.now.finding.code == ROLLBACK_NOT_POSSIBLE.code
         assert words in driver.now.finding.text
 
     return told
@@ -103,8 +103,8 @@ def test_a_cluster_with_a_broker_in_kraft_mode_is_not_handed_back() -> None:
         image = driver.controller.image
         brokers = image.brokers.set(2, msgspec.structs.replace(image.brokers[2], migrating=False))
         driver.controller.image = msgspec.structs.replace(image, brokers=brokers)
-        assert await acts.hand_back() is Happened.HAND_BACK_REFUSED
-        assert driver.now.finding.code == HAND_BACK_NOT_POSSIBLE.code
+        assert await acts.rollback() is Happened.ROLLBACK_REFUSED
+        assert driver.now.finding.code == ROLLBACK_NOT_POSSIBLE.code
         assert "[2] run in KRaft mode" in driver.now.finding.text
 
     story(told)
@@ -121,8 +121,8 @@ def test_a_hand_back_wants_every_key_read_and_equal(unread: bool) -> None:
             compared.add(TOPICS, "orders", {"id": "a"}, {"id": "b"})
         found = report(compared, seconds={}, zk={}, kraft={}, engine="quick")
         acts._compare = lambda: (found, 7)  # type: ignore[method-assign]
-        assert await acts.hand_back() is Happened.HAND_BACK_REFUSED
-        assert driver.now.finding.code == HAND_BACK_NOT_POSSIBLE.code
+        assert await acts.rollback() is Happened.ROLLBACK_REFUSED
+        assert driver.now.finding.code == ROLLBACK_NOT_POSSIBLE.code
         assert "orders" in driver.now.finding.text
         assert ("not readable: Z2K-1001 no JSON" in driver.now.finding.text) is unread
 

@@ -35,7 +35,7 @@ def leads(image: Image, *, migration_enabled: bool) -> tuple[ActiveController, R
         on_lead=lambda epoch: None,
         on_lost=lambda epoch: None,
         on_refused=lambda error: None,
-        on_handed_back=lambda text: None,
+        on_retired=lambda text: None,
     )
     controller.epoch = EPOCH
     controller.contacts.clear(image.brokers, raft.now)

@@ -23,9 +23,9 @@ from migrator.model.image import EMPTY
 from migrator.model.values import Mark
 from migrator.node.driver import dual_write
 from migrator.node.driver.dual_write import DualWriteActs
-from migrator.node.driver.hand_back import HandBackActs, Left, last_steps
+from migrator.node.driver.rollback import Left, RollbackActs, last_steps
 from migrator.node.process.status import driver_status
-from migrator.node.tools.release import execute_release, plan_release
+from migrator.node.tools.without_controllers import execute_without_controllers, plan_without_controllers
 from migrator.node.zookeeper.claims import read_claim
 from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.node.zookeeper.zookeeper_orders import read_orders
@@ -37,7 +37,7 @@ from tests.support.seeded_tree import SeededTree
 from tests.unit.driver.test_mirror import a_cluster, mirror
 from tests.unit.node.test_driver_acts import a_resting_mirror, story
 from tests.unit.node.test_leaderships import a_voters_driver
-from tests.unit.node.test_release import a_dead_dual_write
+from tests.unit.node.test_without_controllers import a_dead_dual_write
 
 MARK = f"{paths.DELETE_TOPICS}/orders"
 ORDERS = {
@@ -136,16 +136,16 @@ def test_dual_write_looks_for_orders_by_itself(monkeypatch: pytest.MonkeyPatch) 
         driver, ensemble = a_driver_in_migration(State.DUAL_WRITE)
         with_orders(ensemble)
         driver.mirror = a_resting_mirror()
-        seen: list[int] = []
+        observed: list[int] = []
 
         def look(session: Any) -> Any:
-            seen.append(1)
-            driver.ask_hand_back()
+            observed.append(1)
+            driver.request_rollback()
             return read_orders(session)
 
         monkeypatch.setattr(dual_write, "read_orders", look)
-        assert await DualWriteActs(driver).dual_write() is Happened.HAND_BACK_ASKED
-        assert seen == [1]
+        assert await DualWriteActs(driver).dual_write() is Happened.ROLLBACK_REQUESTED
+        assert observed == [1]
         assert "Z2K-2101" in driver.now.alarms
 
     story(told)
@@ -171,7 +171,7 @@ def test_dual_write_names_a_registration_over_which_the_next_broker_ends_at_its_
 
 def test_no_hand_back_while_orders_stand() -> None:
     async def told() -> None:
-        driver, ensemble = a_driver_in_migration(State.HANDING_BACK)
+        driver, ensemble = a_driver_in_migration(State.ROLLING_BACK)
 
         async def settled() -> None: ...
 
@@ -179,9 +179,9 @@ def test_no_hand_back_while_orders_stand() -> None:
         driver.controller.lag = lambda: 0  # type: ignore[method-assign]
         driver.quorum = SimpleNamespace(stock_voters=list, foreign_voters=list)
         driver.mirror = a_resting_mirror()
-        acts = HandBackActs(driver)
+        acts = RollbackActs(driver)
         tree = with_orders(ensemble).tree()
-        assert await acts.hand_back() is Happened.HAND_BACK_REFUSED
+        assert await acts.rollback() is Happened.ROLLBACK_REFUSED
         assert driver.now.finding.code == "Z2K-2102"
         assert ensemble.tree() == tree
 
@@ -204,11 +204,11 @@ def test_a_release_is_refused_while_orders_stand_and_drops_them_with_consent() -
     ensemble = with_orders(a_dead_dual_write())
     tree = ensemble.tree()
     with pytest.raises(FindingError) as refused:
-        plan_release(ensemble.session())
+        plan_without_controllers(ensemble.session())
     assert refused.value.code == "Z2K-2102"
     assert ensemble.tree() == tree
     session = ensemble.session()
-    execute_release(session, plan_release(session, drop_orders=True))
+    execute_without_controllers(session, plan_without_controllers(session, drop_orders=True))
     assert not orders_in(ensemble)
     assert paths.DELETE_TOPICS in ensemble.nodes
     assert paths.CONTROLLER not in ensemble.nodes

@@ -26,8 +26,8 @@ from migrator.model.values import Mark
 from migrator.node.driver import claiming
 from migrator.node.driver.claiming import ClaimActs, settle
 from migrator.node.driver.dual_write import DualWriteActs
-from migrator.node.driver.hand_back import HandBackActs
 from migrator.node.driver.mirror_node import Mirror
+from migrator.node.driver.rollback import RollbackActs
 from migrator.node.log.log_store import LogStore
 from migrator.node.log.storage import LOG_NAME
 from migrator.node.zookeeper.claims import read_claim, refusal
@@ -75,8 +75,8 @@ class Troubled(FakeSession):
 def a_committed_driver(session: Troubled, *, opened_ms: int | None = None) -> Any:
     """In COMMITTING, the copy appended, the claim still of the session."""
     session.ensemble.create(paths.CONTROLLER_EPOCH, b"1")
-    seen = read_claim(session)
-    multi, claim = plan_claim(seen, node=3000, kraft_epoch=5, now_ms=0, ephemeral=True)
+    observed = read_claim(session)
+    multi, claim = plan_claim(observed, node=3000, kraft_epoch=5, now_ms=0, ephemeral=True)
     assert FakeSession.apply(session, multi).applied
     driver = a_voters_driver(State.COMMITTING, session=session, config=SimpleNamespace(**NODES))
     driver.now.claim = claim
@@ -198,11 +198,11 @@ def test_a_claim_that_is_ours_is_made_to_last_whatever_became_of_the_first_try(t
         driver = a_committed_driver(session)
         assert await settle(driver, COMMITTED) is Happened.COMMITTED
         assert not driver.now.claim.ephemeral
-        seen = read_claim(session)
-        assert seen.controller_owner == 0
-        assert seen.migration_version == driver.now.claim.migration_version
-        assert seen.migration is not None
-        assert seen.migration.kraft_metadata_offset == COMMITTED.offset
+        observed = read_claim(session)
+        assert observed.controller_owner == 0
+        assert observed.migration_version == driver.now.claim.migration_version
+        assert observed.migration is not None
+        assert observed.migration.kraft_metadata_offset == COMMITTED.offset
 
     story(told)
 
@@ -210,7 +210,7 @@ def test_a_claim_that_is_ours_is_made_to_last_whatever_became_of_the_first_try(t
 def test_a_claim_that_cannot_be_made_to_last_within_the_limit_is_given_up() -> None:
     async def told() -> None:
         driver = a_committed_driver(Troubled(FakeEnsemble(), lost_before=1), opened_ms=-20_000)
-        assert await settle(driver, COMMITTED) is Happened.MUST_GO_BACK
+        assert await settle(driver, COMMITTED) is Happened.MUST_ROLL_BACK
         assert driver.now.finding.code == "Z2K-2052"
         assert "Z2K-2002" in driver.now.finding.text
 
@@ -222,7 +222,7 @@ def test_a_claim_whose_session_ended_after_the_commit_retires_the_log_and_needs_
         session = Troubled(FakeEnsemble())
         driver = a_committed_driver(session)
         session.ensemble.expire(session.session_id)
-        assert await settle(driver, COMMITTED) is Happened.MUST_GO_BACK
+        assert await settle(driver, COMMITTED) is Happened.MUST_ROLL_BACK
         assert driver.now.finding.code == "Z2K-2051"
 
     story(told)
@@ -248,12 +248,12 @@ def test_no_trouble_after_the_append_begins_the_commit_anew() -> None:
 def test_brokers_are_not_told_of_a_commit_when_the_window_is_over() -> None:
     async def told() -> None:
         driver = a_committed_driver(Troubled(FakeEnsemble()), opened_ms=-20_000)
-        driver.now.state, driver.mirror = State.TELLING_BROKERS, SimpleNamespace()
+        driver.now.state, driver.mirror = State.UPDATING_BROKERS, SimpleNamespace()
         driver.config.inter_broker_listener, driver.to_brokers = "PLAINTEXT", None
         driver.now.surveys = {broker: Survey(broker) for broker in driver.controller.image.brokers}
-        assert await DualWriteActs(driver).tell_brokers() is Happened.MUST_GO_BACK
+        assert await DualWriteActs(driver).update_brokers() is Happened.MUST_ROLL_BACK
         assert driver.now.finding.code == "Z2K-2052"
-        assert driver.propagator.teller is None
+        assert driver.propagator.broker_updates is None
 
     story(told)
 
@@ -349,10 +349,10 @@ def test_dual_write_says_that_zookeeper_is_away_until_it_is_back(monkeypatch: py
             said.append((None if trouble is None else trouble.code, "not connected" in driver.now.reason))
             session.connected = True
             if len(said) == 2:
-                driver.ask_hand_back()
+                driver.request_rollback()
 
         monkeypatch.setattr(driver.events, "changed", changed)
-        assert await DualWriteActs(driver).dual_write() is Happened.HAND_BACK_ASKED
+        assert await DualWriteActs(driver).dual_write() is Happened.ROLLBACK_REQUESTED
         assert said == [("Z2K-2002", True), (None, False)]
 
     story(told)
@@ -376,12 +376,12 @@ def test_a_hand_back_that_cannot_compare_is_refused_and_dual_write_goes_on(tmp_p
         ensemble, _, _ = a_cluster()
         session = Troubled(ensemble)
         session.sync = away  # type: ignore[assignment,method-assign]
-        driver = a_voters_driver(State.HANDING_BACK, session=session)
+        driver = a_voters_driver(State.ROLLING_BACK, session=session)
         driver.config.metadata_log_dir = tmp_path  # type: ignore[misc]
         driver.quorum = SimpleNamespace(stock_voters=tuple, foreign_voters=tuple)  # type: ignore[assignment]
         driver.mirror = a_resting_mirror()
         driver.controller.settled, driver.controller.lag = nothing, lambda: 0  # type: ignore[method-assign]
-        assert await HandBackActs(driver).hand_back() is Happened.HAND_BACK_REFUSED
+        assert await RollbackActs(driver).rollback() is Happened.ROLLBACK_REFUSED
         assert asked == ["/"], "the comparison itself was begun"
         assert driver.now.finding is not None
         assert driver.now.finding.code == "Z2K-2002"
@@ -403,7 +403,7 @@ def test_what_is_committed_while_zookeeper_is_away_is_not_kept_in_memory() -> No
         session.sync = away  # type: ignore[assignment,method-assign]
         driver = a_voters_driver(State.SYNCING, session=session)
         driver.backlog, driver.propagator._untold = ([diff(EMPTY, driver.controller.image)] for _ in range(2))
-        assert (await driver.claim_watch.seen()).epoch == 1
+        assert (await driver.claim_watch.observed()).epoch == 1
         assert (driver.backlog, driver.propagator._untold) == ([], [])
 
     story(told)
@@ -462,7 +462,7 @@ def test_dual_write_looks_for_persistent_znodes_that_vanished_and_no_hand_back_g
         await DualWriteActs(driver)._look_for_places()
         assert broken == ["/config/changes does not exist any more"]
         with pytest.raises(FindingError, match=r"Z2K-2014.*/config/changes does not exist"):
-            HandBackActs(driver)._refuse_missing_places()
+            RollbackActs(driver)._refuse_missing_places()
 
     story(told)
 

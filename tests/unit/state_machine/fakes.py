@@ -20,17 +20,17 @@ from starlette.routing import Route
 
 from migrator.findings.driver import ZOOKEEPER_FALLS_BEHIND
 from migrator.findings.finding import Occurrence
-from migrator.model.verdict import Check, Verdict
+from migrator.model.verdict import Condition, Verdict
 from state_machine.clusters.control import CONTROL_FILE
 from state_machine.clusters.inventory import ControllerEntry
-from state_machine.clusters.observe import ZooKeeperSeen
+from state_machine.clusters.observe import ZooKeeperObservation
 from state_machine.commands import Result
 from state_machine.policy.gates import Holder
 from state_machine.processes import Launched
 
-OPEN = Verdict((Check("everything holds", True, "seen"),))
+OPEN = Verdict((Condition("everything holds", True, "seen"),))
 BEFORE_COMMIT = ("TAKING_OVER", "COPYING", "AUDITING")
-WINDOW = (*BEFORE_COMMIT, "COMMITTING", "SYNCING", "TELLING_BROKERS")
+WINDOW = (*BEFORE_COMMIT, "COMMITTING", "SYNCING", "UPDATING_BROKERS")
 
 
 def diverged(level: str, records: int | None = None, behind_ms: int = 0, blocking_ms: int = 0) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class FakeController:
     deaf:   its process runs and does not answer.
     leads:  only a leader's driver moves. leader: whom a follower follows.
     stands: it is elected once somebody has looked at it, as a process that was just started.
-    wishes: what the driver keeps and has not begun, with the time; an older one does not tell, nor takes any back.
+    operations: what the driver keeps and has not begun, with the time; an older one does not tell, nor takes any back.
     """
 
     entry: ControllerEntry
@@ -70,14 +70,14 @@ class FakeController:
     lagging: tuple[int, int, float] = (0, 0, 0.0)
     divergence: dict[str, Any] = field(default_factory=lambda: diverged("WITHIN"))
     asked: list[str] = field(default_factory=list)
-    wishes: dict[str, float] = field(default_factory=dict)
-    tells_wishes: bool = True
+    operations: dict[str, float] = field(default_factory=dict)
+    tells_operations: bool = True
     refuses: bool = False
     denials: list[dict[str, Any]] = field(default_factory=list)
     brokers: tuple[int, ...] = (0, 1, 2)
     migration: str = "PRE_MIGRATION"
     pid: int = 4711
-    on_ask: Callable[[str], None] = lambda wish: None
+    on_ask: Callable[[str], None] = lambda operation: None
     token: str = "secret"
 
     @property
@@ -87,7 +87,7 @@ class FakeController:
     def start(self, run: str | None = None) -> None:
         """A new process: a new run, an empty history, a new control file; it does not lead yet."""
         self.leads = self.stands = False
-        self.wishes.clear()
+        self.operations.clear()
         self.alive, self.run, self.history = True, run or f"run-{int(self.run[4:]) + bool(self.history)}", []
         self.state, self.reason, self.gate, self.audit = "IDLE", "this node does not lead", None, None
         Path(self.entry.data).mkdir(parents=True, exist_ok=True)
@@ -110,38 +110,38 @@ class FakeController:
 
     def follow(self, leader: int | None) -> None:
         self.leads, self.leader = False, leader
-        self.wishes.clear()
+        self.operations.clear()
         self.state, self.reason = "IDLE", "this node does not lead"
 
     def move(self, *states: str, reason: str = "") -> None:
         for state in states:
             self.leads = state not in ("IDLE", "RETIRED")
-            for wish in [each for each in self.wishes if state in ENDS[each]]:
-                del self.wishes[wish]
+            for operation in [each for each in self.operations if state in ENDS[each]]:
+                del self.operations[operation]
             before, self.state, self.reason = self.state, state, reason or f"entered {state}"
             number = self.history[-1]["number"] + 1 if self.history else 1
             self.history.append(
                 {"number": number, "at": self.clock(), "from": before, "to": state, "reason": self.reason}
             )
 
-    def keep(self, wish: str) -> bool:
+    def keep(self, operation: str) -> bool:
         """Whether the driver keeps it, in the state that it is in."""
-        looks_at_state = self.tells_wishes or wish == "abort"
-        if self.refuses or (looks_at_state and self.state not in KEEPS[wish]):
+        looks_at_state = self.tells_operations or operation == "abort"
+        if self.refuses or (looks_at_state and self.state not in KEEPS[operation]):
             return False
-        if wish != "abort":  # which ends the act of the state at once
-            self.wishes[wish] = self.clock()
+        if operation != "abort":  # which ends the act of the state at once
+            self.operations[operation] = self.clock()
         return True
 
     def _let_go(self) -> None:
         """A takeover is kept for a minute, whatever the gate says meanwhile."""
-        if self.clock() - self.wishes.get("takeover", self.clock()) >= 60:
-            del self.wishes["takeover"]
+        if self.clock() - self.operations.get("takeover", self.clock()) >= 60:
+            del self.operations["takeover"]
 
     def status(self) -> dict[str, Any]:
-        if self.tells_wishes:
+        if self.tells_operations:
             self._let_go()
-        told = {"wishes": list(self.wishes)} if self.tells_wishes else {}
+        told = {"operations": list(self.operations)} if self.tells_operations else {}
         return {
             "node": self.entry.node_id,
             "run": self.run,
@@ -170,8 +170,8 @@ class FakeController:
                 "without_controller_ms": 30 if self.state in WINDOW else None,
                 "window_ms": 80 if self.state == "DUAL_WRITE" else None,
                 "can_abort": self.state in BEFORE_COMMIT,
-                "can_hand_back": self.state == "DUAL_WRITE",
-                "held": self.state == "HELD",
+                "can_roll_back": self.state == "DUAL_WRITE",
+                "aborted": self.state == "ABORTED",
                 "finding": self.finding,
                 "trouble": None,
                 "alarms": [],
@@ -220,7 +220,7 @@ class FakeController:
             "listeners": ["PLAINTEXT://127.0.0.1:9092"],
             "log_dirs": 1,
             "told": self.state == "DUAL_WRITE",
-            "not_told": None,
+            "not_updated": None,
             "requests_waiting": 0,
             "problem": None,
         }
@@ -239,21 +239,21 @@ class FakeController:
             refused = self._authorized(request)
             if refused is not None:
                 return refused
-            wish = request.url.path.rpartition("/")[2]
-            self.asked.append(wish)
-            if not self.keep(wish):
-                return JSONResponse({"detail": f"there is no {wish} possible in {self.state}"}, 409)
-            self.on_ask(wish)
-            return JSONResponse({"asked": wish}, 202)
+            operation = request.url.path.rpartition("/")[2]
+            self.asked.append(operation)
+            if not self.keep(operation):
+                return JSONResponse({"detail": f"there is no {operation} possible in {self.state}"}, 409)
+            self.on_ask(operation)
+            return JSONResponse({"accepted": operation}, 202)
 
         async def withdraw(request: Request) -> Response:
             refused = self._authorized(request)
-            if refused is not None or not self.tells_wishes:
+            if refused is not None or not self.tells_operations:
                 return refused or JSONResponse({"detail": "Not Found"}, 404)
-            return JSONResponse({"withdrawn": self.wishes.pop("takeover", None) is not None})
+            return JSONResponse({"cancelled": self.operations.pop("takeover", None) is not None})
 
         routes = [Route("/v1/status", status, methods=["GET"]), Route(WITHDRAW, withdraw, methods=["POST"])]
-        return Starlette(routes=[*routes, *(Route(f"/v1/{w}", ask, methods=["POST"]) for w in WISHES)])
+        return Starlette(routes=[*routes, *(Route(f"/v1/{w}", ask, methods=["POST"]) for w in OPERATIONS)])
 
     def _authorized(self, request: Request) -> Response | None:
         if request.headers.get("authorization") == f"Bearer {self.token}":
@@ -261,17 +261,17 @@ class FakeController:
         return JSONResponse({"detail": "the token of this controller's control file is needed"}, 401)
 
 
-WISHES = ("takeover", "abort", "hand-back")
-WITHDRAW = "/v1/withdraw"
+OPERATIONS = ("takeover", "abort", "rollback")
+WITHDRAW = "/v1/cancel"
 KEEPS = {
-    "takeover": ("WAIT_QUORUM", "WAIT_BROKERS", "HELD"),
+    "takeover": ("WAIT_QUORUM", "WAIT_BROKERS", "ABORTED"),
     "abort": BEFORE_COMMIT,
-    "hand-back": ("COMMITTING", "RESUMING", "SYNCING", "TELLING_BROKERS", "DUAL_WRITE"),
+    "rollback": ("COMMITTING", "RESUMING", "SYNCING", "UPDATING_BROKERS", "DUAL_WRITE"),
 }
-"""States in which the driver keeps a wish."""
+"""States in which the driver keeps an operation."""
 ENDS = {
     "takeover": ("TAKING_OVER", "ABORTING", "IDLE", "FENCED", "RETIRED"),
-    "hand-back": ("HANDING_BACK", "GIVING_UP", "ABORTING", "IDLE", "FENCED", "RETIRED"),
+    "rollback": ("ROLLING_BACK", "ROLLING_BACK_EARLY", "ABORTING", "IDLE", "FENCED", "RETIRED"),
 }
 """States in which it has begun it, or lets go of it."""
 
@@ -295,10 +295,10 @@ class FakeNetwork(httpx.AsyncBaseTransport):
 class FakeZooKeeper:
     """What the claim looks like."""
 
-    seen: ZooKeeperSeen = field(default_factory=ZooKeeperSeen)
+    observed: ZooKeeperObservation = field(default_factory=ZooKeeperObservation)
 
     def broker_rules(self, broker: int = 0, migration_offset: int | None = None) -> None:
-        self.seen = ZooKeeperSeen(
+        self.observed = ZooKeeperObservation(
             Holder.ZOOKEEPER_BROKER,
             holder_id=broker,
             holder_since_ms=1_000,
@@ -308,7 +308,7 @@ class FakeZooKeeper:
         )
 
     def ours_rules(self, node: int = 3000) -> None:
-        self.seen = ZooKeeperSeen(
+        self.observed = ZooKeeperObservation(
             Holder.OURS,
             holder_id=node,
             holder_since_ms=2_000,
@@ -319,10 +319,10 @@ class FakeZooKeeper:
         )
 
     def nobody_rules(self) -> None:
-        self.seen = ZooKeeperSeen(Holder.NOBODY, controller_epoch=3, brokers=(0, 1, 2))
+        self.observed = ZooKeeperObservation(Holder.NOBODY, controller_epoch=3, brokers=(0, 1, 2))
 
-    async def look(self, ours: tuple[int, ...]) -> ZooKeeperSeen:
-        return self.seen
+    async def look(self, ours: tuple[int, ...]) -> ZooKeeperObservation:
+        return self.observed
 
     async def close(self) -> None:
         return None
@@ -377,12 +377,12 @@ def denied(now: float) -> dict[str, Any]:
     }
 
 
-GREEN_CHECK = {"exit": 0, "topics": 3, "partitions": 12, "brokers": [0, 1, 2], "findings": []}
+PASSED_CHECK = {"exit": 0, "topics": 3, "partitions": 12, "brokers": [0, 1, 2], "findings": []}
 FAMILIES = [
     {"family": "topics", "compared": 3, "equal": 3, "expected": 0, "different": 0, "not_read": 0},
     {"family": "producer ids", "compared": 1, "equal": 0, "expected": 1, "different": 0, "not_read": 0},
 ]
-GREEN_AUDIT: dict[str, Any] = {
+PASSED_AUDIT: dict[str, Any] = {
     "same": True,
     "families": FAMILIES,
     "differences": [],
@@ -409,11 +409,11 @@ def a_difference(key: str = "orders-0", rule: str = "") -> dict[str, Any]:
 
 def red_audit(*keys: str) -> dict[str, Any]:
     families = [{**FAMILIES[0], "equal": 3 - len(keys), "different": len(keys)}]
-    return {**GREEN_AUDIT, "same": False, "families": families, "differences": [a_difference(key) for key in keys]}
+    return {**PASSED_AUDIT, "same": False, "families": families, "differences": [a_difference(key) for key in keys]}
 
 
 def check_that_found(*found: Occurrence) -> Result:
-    return Result(2, {**GREEN_CHECK, "exit": 2, "findings": [each.as_json() for each in found]}, "")
+    return Result(2, {**PASSED_CHECK, "exit": 2, "findings": [each.as_json() for each in found]}, "")
 
 
 @dataclass
@@ -422,9 +422,9 @@ class FakeRunner:
 
     results: dict[str, Result] = field(
         default_factory=lambda: {
-            "check": Result(0, GREEN_CHECK, ""),
+            "check": Result(0, PASSED_CHECK, ""),
             "rehearse": Result(0, REHEARSED, ""),
-            "audit": Result(0, GREEN_AUDIT, ""),
+            "audit": Result(0, PASSED_AUDIT, ""),
         }
     )
     runs: list[tuple[str, ...]] = field(default_factory=list)

@@ -15,12 +15,12 @@ from structlog.testing import capture_logs
 from migrator.findings.finding import FindingError
 from migrator.findings.quorum import DIRECTORY_UNUSABLE
 from state_machine import removal
-from state_machine.clusters.observe import ClusterObserver, Observation, ZooKeeperEnsemble, ZooKeeperSeen
+from state_machine.clusters.observe import ClusterObserver, Observation, ZooKeeperEnsemble, ZooKeeperObservation
 from state_machine.database import open_database
-from state_machine.looks import Look, Told, findings, record_look
+from state_machine.observations import ReportedFinding, RoundObservation, findings, record_observation
 from state_machine.policy.phases import Phase
 from state_machine.policy.rivals import Rival, rival_of
-from state_machine.store import Order, Snapshot
+from state_machine.store import NewOperation, Snapshot
 from state_machine.tables import Base
 from state_machine.trouble import TroubleLog, named
 from tests.unit.state_machine.world import World, a_world
@@ -162,9 +162,13 @@ def test_the_same_trouble_is_logged_once_a_minute() -> None:
 
 def test_a_finding_that_is_told_twice_is_one_row(world: World) -> None:
     """A faulty controller file is told by `check` and by the service's own look at the files."""
-    told = Told.of(DIRECTORY_UNUSABLE.found(directory="/d", reason="gone"))
-    record_look(world.store, world.id, Look(Observation(1.0), {"check": [told, told], "driver": [told, told]}))
-    record_look(world.store, world.id, Look(Observation(2.0), {"check": [told, told], "driver": [told]}))
+    told = ReportedFinding.of(DIRECTORY_UNUSABLE.found(directory="/d", reason="gone"))
+    record_observation(
+        world.store, world.id, RoundObservation(Observation(1.0), {"check": [told, told], "driver": [told, told]})
+    )
+    record_observation(
+        world.store, world.id, RoundObservation(Observation(2.0), {"check": [told, told], "driver": [told]})
+    )
     assert [(each.source, each.code) for each in findings(world.store, world.id)] == [
         ("check", DIRECTORY_UNUSABLE.code),
         ("driver", DIRECTORY_UNUSABLE.code),
@@ -193,9 +197,9 @@ def test_migrations_with_the_same_zookeeper_have_a_session_each(world: World) ->
     made: list[str] = []
 
     class Slow:
-        async def look(self, ours: tuple[int, ...]) -> ZooKeeperSeen:
+        async def look(self, ours: tuple[int, ...]) -> ZooKeeperObservation:
             await asyncio.sleep(0)
-            return ZooKeeperSeen(problem="looked")
+            return ZooKeeperObservation(problem="looked")
 
         async def close(self) -> None:
             made.append("closed")
@@ -215,17 +219,17 @@ def test_migrations_with_the_same_zookeeper_have_a_session_each(world: World) ->
 
 
 def test_what_zookeeper_makes_of_an_address_is_the_reason_and_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(ensemble: ZooKeeperEnsemble, ours: tuple[int, ...]) -> ZooKeeperSeen:
+    def read(ensemble: ZooKeeperEnsemble, ours: tuple[int, ...]) -> ZooKeeperObservation:
         raise UnicodeError("label empty or too long")
 
     monkeypatch.setattr(ZooKeeperEnsemble, "_read", read)
 
-    async def story() -> ZooKeeperSeen:
+    async def story() -> ZooKeeperObservation:
         ensemble = ZooKeeperEnsemble("a..b:2181")
-        seen, also = await ensemble.look(()), await ensemble.look(())
+        observed, also = await ensemble.look(()), await ensemble.look(())
         await ensemble.close()
-        assert seen == also
-        return seen
+        assert observed == also
+        return observed
 
     assert asyncio.run(story()).problem == "a..b:2181: label empty or too long"
 
@@ -249,8 +253,8 @@ def test_who_is_further_has_the_cluster_and_of_two_the_older(mine: str, other: s
 
 
 def test_the_second_migration_of_a_cluster_starts_nothing(world: World) -> None:
-    seen = msgspec.structs.replace(world.zookeeper.seen, cluster_id="one-and-the-same")
-    world.zookeeper.seen = seen
+    observed = msgspec.structs.replace(world.zookeeper.observed, cluster_id="one-and-the-same")
+    world.zookeeper.observed = observed
     second = a_second(world)
 
     async def story() -> None:
@@ -272,7 +276,7 @@ def test_the_second_migration_of_a_cluster_starts_nothing(world: World) -> None:
 def test_the_second_migration_of_a_cluster_takes_no_part_in_what_the_controllers_of_the_first_do(world: World) -> None:
     async def story() -> int:
         await world.to_dual_write()
-        world.zookeeper.seen = msgspec.structs.replace(world.zookeeper.seen, cluster_id="one-and-the-same")
+        world.zookeeper.observed = msgspec.structs.replace(world.zookeeper.observed, cluster_id="one-and-the-same")
         await world.rounds()
         second = a_second(world)
         for _ in range(3):
@@ -289,10 +293,10 @@ def test_the_second_migration_of_a_cluster_adopts_nothing_while_zookeeper_is_awa
     async def story() -> int:
         await world.to_dual_write()
         said = str(world.controller.status()["cluster_id"])
-        world.zookeeper.seen = msgspec.structs.replace(world.zookeeper.seen, cluster_id=said)
+        world.zookeeper.observed = msgspec.structs.replace(world.zookeeper.observed, cluster_id=said)
         await world.rounds()
         second = a_second(world)
-        world.zookeeper.seen = ZooKeeperSeen(problem="zk:2181 has not answered for 2 s")
+        world.zookeeper.observed = ZooKeeperObservation(problem="zk:2181 has not answered for 2 s")
         await world.reconciler.step(second)
         return second
 
@@ -302,11 +306,13 @@ def test_the_second_migration_of_a_cluster_adopts_nothing_while_zookeeper_is_awa
 def test_going_back_with_the_second_migration_of_a_cluster_stops_no_controller_of_the_first(world: World) -> None:
     async def story() -> int:
         await world.to_ready()
-        world.zookeeper.seen = msgspec.structs.replace(world.zookeeper.seen, cluster_id="one-and-the-same")
+        world.zookeeper.observed = msgspec.structs.replace(world.zookeeper.observed, cluster_id="one-and-the-same")
         await world.rounds()
         second = a_second(world)
         await world.reconciler.step(second)
-        world.store.record_wish(second, Order(name="ROLL_BACK", who="Ada", reason="a mistake"), at=world.clock())
+        world.store.record_operation(
+            second, NewOperation(name="ROLL_BACK", who="Ada", reason="a mistake"), at=world.clock()
+        )
         for _ in range(4):
             await world.reconciler.step(second)
             assert world.controller.alive
@@ -329,8 +335,12 @@ def test_a_mistyped_address_is_changed_and_what_was_seen_with_it_is_forgotten(wo
     removal.change(world.store, world.id, {"zookeeper": "zk1:2181"}, who="Ada", reason="typo", at=world.clock())
     assert world.snapshot.inventory.zookeeper == "zk1:2181"
     assert (world.snapshot.observation, world.snapshot.check) == (None, None)
-    wish = world.store.wishes(world.id)[0]
-    assert (wish.name, wish.who, wish.answer) == ("CHANGE", "Ada", "zookeeper: zk:2181/kafka is now zk1:2181")
+    operation = world.store.operations(world.id)[0]
+    assert (operation.name, operation.who, operation.answer) == (
+        "CHANGE",
+        "Ada",
+        "zookeeper: zk:2181/kafka is now zk1:2181",
+    )
 
 
 def test_a_removed_migration_is_gone_and_its_name_and_number_are_not_mixed_up(world: World) -> None:

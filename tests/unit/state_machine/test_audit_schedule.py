@@ -11,16 +11,16 @@ import pytest
 from migrator.findings.service import AUDIT_OVERDUE, AUDITS_DIVERGED
 from state_machine.audits import audit_rows
 from state_machine.commands import Result
-from state_machine.looks import findings
-from state_machine.policy.gates import dual_write_is_proven, hand_back_is_possible
+from state_machine.observations import findings
+from state_machine.policy.gates import dual_write_is_proven, rollback_is_possible
 from state_machine.policy.phases import Phase
 from state_machine.tables import AuditRun
-from tests.unit.state_machine.fakes import GREEN_AUDIT, red_audit
+from tests.unit.state_machine.fakes import PASSED_AUDIT, red_audit
 from tests.unit.state_machine.world import Clock, World, a_world
 
 EVERY_S = 900.0
 RED = Result(1, red_audit("orders-0", "orders-1"), "")
-GREEN = Result(0, GREEN_AUDIT, "")
+PASSED_AUDITS = Result(0, PASSED_AUDIT, "")
 NO_RESULT = Result(2, None, "Z2K-5001 The audit cannot read the log.")
 
 
@@ -47,7 +47,7 @@ def failed(world: World) -> set[str]:
     return {code for check in dual_write_is_proven(world.evidence).failed for code in check.codes}
 
 
-async def an_audit(world: World, result: Result = GREEN) -> None:
+async def an_audit(world: World, result: Result = PASSED_AUDITS) -> None:
     """Time passes until one more has finished."""
     world.runner.results["audit"] = result
     before = len(runs(world))
@@ -97,10 +97,10 @@ def test_one_difference_closes_nothing_two_in_a_row_close_the_way_forward_alone_
         assert AUDITS_DIVERGED.code not in codes(world) | failed(world)
         await an_audit(world, RED)
         assert AUDITS_DIVERGED.code in codes(world) & failed(world)
-        back = hand_back_is_possible(world.evidence)
+        back = rollback_is_possible(world.evidence)
         assert back.holds
-        assert "2 different" in back.checks[-1].seen
-        await an_audit(world, GREEN)
+        assert "2 different" in back.conditions[-1].message
+        await an_audit(world, PASSED_AUDITS)
 
     asyncio.run(story())
     assert results(world) == ["passed", "diverged", "diverged", "passed"]
@@ -127,7 +127,7 @@ def test_no_pass_for_two_intervals_is_a_finding_and_closes_the_way_forward(world
         while world.clock() - passed_at < 2 * EVERY_S + 60:
             await an_audit(world, NO_RESULT)
         assert AUDIT_OVERDUE.code in codes(world) & failed(world)
-        assert hand_back_is_possible(world.evidence).holds
+        assert rollback_is_possible(world.evidence).holds
         await an_audit(world)
 
     asyncio.run(story())
@@ -185,7 +185,7 @@ def test_off_is_said_in_the_gate_and_closes_it(world: World) -> None:
 
     asyncio.run(story())
     assert runs(world) == []
-    assert "off: `audit_every_s` is 0" in [check.seen for check in dual_write_is_proven(world.evidence).failed]
+    assert "off: `audit_every_s` is 0" in [check.message for check in dual_write_is_proven(world.evidence).failed]
 
 
 def test_an_audit_that_ends_after_dual_write_says_nothing_about_it(world: World) -> None:
@@ -203,8 +203,8 @@ def test_an_audit_that_ends_after_dual_write_says_nothing_about_it(world: World)
             await world.reconciler.step(world.id)
             world.clock.pass_by(10.0)
             await asyncio.sleep(0)
-        world.controller.on_ask = lambda wish: world.hand_back()
-        world.wish("ROLL_BACK")
+        world.controller.on_ask = lambda operation: world.rollback()
+        world.operation("ROLL_BACK")
         for _ in range(4):
             await world.reconciler.step(world.id)
         release.set()

@@ -13,17 +13,17 @@ import pytest
 from migrator.findings.service import AUDIT_PROCESS_ENDED, CONFIRMATION_DISAGREES, SPARK_SAID_NOTHING
 from state_machine.audits import audit_rows
 from state_machine.commands import Result
-from state_machine.looks import findings
+from state_machine.observations import findings
 from state_machine.policy.gates import takeover_may_begin
 from state_machine.tables import AuditRun
-from tests.unit.state_machine.fakes import GREEN_AUDIT, REHEARSED, FakeRunner, red_audit
+from tests.unit.state_machine.fakes import PASSED_AUDIT, REHEARSED, FakeRunner, red_audit
 from tests.unit.state_machine.world import World, a_world
 
 
 class TwoEngines(FakeRunner):
     """spark: what the Spark engine answers; None: it is still at it."""
 
-    spark: Result | None = Result(0, GREEN_AUDIT, "")
+    spark: Result | None = Result(0, PASSED_AUDIT, "")
 
     async def run(self, *arguments: str, limit_s: float) -> Result:
         answer = await super().run(*arguments, limit_s=limit_s)
@@ -107,7 +107,7 @@ def test_spark_that_disagrees_closes_the_gate_until_it_agrees(world: World) -> N
         assert not takeover_may_begin(world.evidence).holds
         failed = {code for check in takeover_may_begin(world.evidence).failed for code in check.codes}
         assert CONFIRMATION_DISAGREES.code in failed & codes(world)
-        runner(world).spark = Result(0, GREEN_AUDIT, "")
+        runner(world).spark = Result(0, PASSED_AUDIT, "")
         await world.rounds(6, seconds=60.0)
         await world.rounds(3)
 
@@ -126,13 +126,13 @@ def test_spark_without_a_result_is_said_and_closes_nothing(world: World) -> None
     asyncio.run(story())
     verdict = takeover_may_begin(world.evidence)
     assert verdict.holds
-    assert "Z2K-5003 Spark gave up" in str([check.seen for check in verdict.checks])
+    assert "Z2K-5003 Spark gave up" in str([check.message for check in verdict.conditions])
     assert SPARK_SAID_NOTHING.code in codes(world)
 
 
 def test_an_audit_that_the_warm_process_did_not_answer_counts_and_is_said_until_the_next_one(world: World) -> None:
     note = AUDIT_PROCESS_ENDED.found(reason="it ended")
-    runner(world).spark = Result(0, GREEN_AUDIT, "", note)
+    runner(world).spark = Result(0, PASSED_AUDIT, "", note)
 
     async def story() -> None:
         await world.to_ready()
@@ -140,7 +140,7 @@ def test_an_audit_that_the_warm_process_did_not_answer_counts_and_is_said_until_
         assert confirmation(world).state == "done"
         assert takeover_may_begin(world.evidence).holds, world.waiting
         assert AUDIT_PROCESS_ENDED.code in codes(world)
-        runner(world).spark = Result(0, GREEN_AUDIT, "")
+        runner(world).spark = Result(0, PASSED_AUDIT, "")
         await world.rounds(8, seconds=60.0)
         await world.rounds(3)
 

@@ -20,16 +20,16 @@ from sqlalchemy.orm import Session
 
 from migrator.driver.machine import TRANSITIONS as DRIVER_MOVES
 from migrator.driver.machine import Happened, State
-from state_machine.clusters.observe import ControllerSeen, Observation
+from state_machine.clusters.observe import ControllerObservation, Observation
 from state_machine.driver_history import catch_up, meaning, unread
 from state_machine.evidence import evidence
 from state_machine.policy.gates import Holder, Inspection
-from state_machine.policy.phases import TRANSITIONS, Phase, Signal
+from state_machine.policy.phases import TRANSITIONS, Phase, Trigger
 from state_machine.store import find_migration
 from state_machine.tables import PhaseEvent
 from tests.unit.state_machine.world import a_store, an_inventory
 
-GREEN = Inspection(green=True, age_s=0, said="16 keys compared")
+PASSED_AUDITS = Inspection(passed=True, age_s=0, said="16 keys compared")
 QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40, stateful_step_count=30)
 
 
@@ -77,7 +77,7 @@ class Driver:
         if happened in (Happened.UNLATCHED, Happened.CLAIM_REFUSED):
             self.latched = False
 
-    def seen(self, keep: int = 50) -> Observation:
+    def observed(self, keep: int = 50) -> Observation:
         status = {
             "run": self.run,
             "quorum": {"leader": 3000, "epoch": 1},
@@ -88,11 +88,11 @@ class Driver:
                 "finding": None,
                 "trouble": None,
                 "can_abort": False,
-                "can_hand_back": self.state is State.DUAL_WRITE,
+                "can_roll_back": self.state is State.DUAL_WRITE,
                 "history": self.history[-keep:],
             },
         }
-        return Observation(self.at, (ControllerSeen(3000, 1, status),))
+        return Observation(self.at, (ControllerObservation(3000, 1, status),))
 
 
 class Rows:
@@ -105,8 +105,8 @@ class Rows:
             find_migration(session, 1).phase = phase
 
     def look(self, driver: Driver, keep: int = 50, proven: bool = True) -> None:
-        snapshot = replace(self.store.snapshot(1), observation=driver.seen(keep))
-        known = replace(evidence(snapshot, driver.at), copy_audit=GREEN if proven else None)
+        snapshot = replace(self.store.snapshot(1), observation=driver.observed(keep))
+        known = replace(evidence(snapshot, driver.at), copy_audit=PASSED_AUDITS if proven else None)
         if driver.state is State.RETIRED:
             known = replace(known, holder=Holder.ZOOKEEPER_BROKER, committed_migration=False)
         catch_up(self.store, snapshot, known, now=driver.at)
@@ -128,7 +128,7 @@ def assert_sound(events: list[PhaseEvent], start: Phase = Phase.READY) -> None:
     phase = start
     for number, row in enumerate(events):
         assert row.from_phase == phase
-        assert TRANSITIONS[Phase(row.from_phase), Signal(row.signal)].to == row.to_phase
+        assert TRANSITIONS[Phase(row.from_phase), Trigger(row.trigger)].to == row.to_phase
         assert row.version == number + 2
         phase = Phase(row.to_phase)
     sources = [(row.source_run, row.source_number, row.to_phase) for row in events]
@@ -230,7 +230,7 @@ def a_takeover(driver: Driver, *happened: Happened) -> Driver:
 
 
 TO_COMMIT = (Happened.GATE_OPENED, Happened.CLAIMED, Happened.COPIED, Happened.AUDIT_PASSED, Happened.COMMITTED)
-TO_DUAL_WRITE = (*TO_COMMIT, Happened.RECONCILED, Happened.BROKERS_TOLD)
+TO_DUAL_WRITE = (*TO_COMMIT, Happened.RECONCILED, Happened.BROKERS_UPDATED)
 
 
 def test_a_history_that_was_cut_off_is_walked_along_the_table(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_a_claim_that_was_refused_is_ready_again(tmp_path: Path) -> None:
 
 
 def test_giving_up_after_the_commit_is_a_way_back(tmp_path: Path) -> None:
-    rows, driver = Rows(tmp_path), a_takeover(Driver(), *TO_COMMIT, Happened.MUST_GO_BACK, Happened.HANDED_BACK)
+    rows, driver = Rows(tmp_path), a_takeover(Driver(), *TO_COMMIT, Happened.MUST_ROLL_BACK, Happened.ROLLED_BACK)
     rows.look(driver)
     assert [event.to_phase for event in rows.events][-2:] == ["ROLLING_BACK", "ROLLED_BACK"]
 
@@ -268,7 +268,7 @@ def test_a_log_that_is_found_released_at_a_restart_is_a_way_back(tmp_path: Path)
     rows.look(driver)
     driver.begin()
     driver.move(Happened.LED_IN_MIGRATION)
-    driver.move(Happened.HANDED_BACK)
+    driver.move(Happened.ROLLED_BACK)
     rows.look(driver)
     assert rows.phase is Phase.ROLLED_BACK
 
@@ -285,14 +285,17 @@ def test_dual_write_is_not_written_before_its_proof_and_then_with_the_drivers_ti
 
 
 def test_a_hand_back_is_written_although_dual_write_was_never_proved(tmp_path: Path) -> None:
-    rows, driver = Rows(tmp_path), a_takeover(Driver(), *TO_DUAL_WRITE, Happened.HAND_BACK_ASKED, Happened.HANDED_BACK)
+    rows, driver = (
+        Rows(tmp_path),
+        a_takeover(Driver(), *TO_DUAL_WRITE, Happened.ROLLBACK_REQUESTED, Happened.ROLLED_BACK),
+    )
     rows.look(driver, proven=False)
     assert [event.to_phase for event in rows.events][-3:] == ["AUDIT", "ROLLING_BACK", "ROLLED_BACK"]
 
 
 def test_what_cannot_follow_is_not_written_and_named(tmp_path: Path) -> None:
     rows, driver = Rows(tmp_path, Phase.ROLLED_BACK), a_takeover(Driver(), *TO_DUAL_WRITE)
-    snapshot = replace(rows.store.snapshot(1), observation=driver.seen())
+    snapshot = replace(rows.store.snapshot(1), observation=driver.observed())
     written, disagrees = catch_up(rows.store, snapshot, evidence(snapshot, 1.0), now=1.0)
     assert written == []
     assert disagrees is not None
@@ -306,7 +309,7 @@ def test_entries_of_two_controllers_are_read_in_the_order_of_their_clocks() -> N
     second.move(Happened.LED_BEFORE_MIGRATION)
     first.at += 5
     first.move(Happened.GATE_OPENED)
-    both = Observation(0, (*first.seen().controllers, *second.seen().controllers))
+    both = Observation(0, (*first.observed().controllers, *second.observed().controllers))
     assert [(each.run, each.number) for each in unread(both, {"run-1": 1})] == [
         ("run-1", 2),
         ("run-7", 1),

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from migrator.model.verdict import Check, Verdict
+from migrator.model.verdict import Condition, Verdict
 from state_machine.policy.gates import (
-    BrokerSeen,
+    BrokerObservation,
     Evidence,
     Gate,
     Holder,
@@ -17,46 +17,46 @@ from state_machine.policy.gates import (
     abort_is_possible,
     brokers_have_joined,
     copy_is_proven,
-    hand_back_is_possible,
     nothing_is_claimed,
     preflight_is_clean,
     quorum_has_formed,
+    rollback_is_possible,
     standing,
     takeover_may_begin,
-    zookeeper_rules,
+    zookeeper_is_controller,
 )
 
 NOTHING_KNOWN = Evidence(looked_s=None)
-GREEN = Inspection(green=True, age_s=10, said="16 keys compared")
-OPEN = Verdict((Check("every broker has one log directory", True, "all one"),))
+PASSED_AUDITS = Inspection(passed=True, age_s=10, said="16 keys compared")
+OPEN = Verdict((Condition("every broker has one log directory", True, "all one"),))
 
 READY = Evidence(
     looked_s=0.2,
     controllers=(3000,),
     driver_state="WAIT_BROKERS",
-    driver_reason="the takeover is held",
+    driver_reason="the takeover is paused",
     driver_gate=OPEN,
-    brokers=(BrokerSeen(0), BrokerSeen(1)),
+    brokers=(BrokerObservation(0), BrokerObservation(1)),
     holder=Holder.ZOOKEEPER_BROKER,
     holder_id=0,
     committed_migration=False,
-    check=GREEN,
-    rehearsal=GREEN,
+    check=PASSED_AUDITS,
+    rehearsal=PASSED_AUDITS,
 )
 DUAL_WRITE = replace(
     READY,
     driver_state="DUAL_WRITE",
-    can_hand_back=True,
+    can_roll_back=True,
     lagging=(0, 0, 0.0),
     holder=Holder.OURS,
     holder_id=3000,
     committed_migration=True,
-    copy_audit=GREEN,
+    copy_audit=PASSED_AUDITS,
 )
 
 
 def failed(verdict: Verdict) -> str:
-    return "; ".join(f"{check.name}: {check.seen}" for check in verdict.failed)
+    return "; ".join(f"{check.name}: {check.message}" for check in verdict.failed)
 
 
 @pytest.mark.parametrize(
@@ -68,16 +68,16 @@ def failed(verdict: Verdict) -> str:
         takeover_may_begin,
         abort_is_possible,
         copy_is_proven,
-        hand_back_is_possible,
+        rollback_is_possible,
         nothing_is_claimed,
-        zookeeper_rules,
+        zookeeper_is_controller,
         standing,
     ],
 )
 def test_no_gate_takes_not_known_for_a_yes(gate: Gate) -> None:
     verdict = gate(NOTHING_KNOWN)
     assert not verdict.holds
-    assert all(check.seen for check in verdict.checks), "a check always says what was seen"
+    assert all(check.message for check in verdict.conditions), "a check always says what was seen"
 
 
 def test_a_takeover_may_begin_when_every_line_holds() -> None:
@@ -87,20 +87,20 @@ def test_a_takeover_may_begin_when_every_line_holds() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"held": "held by Ada: lunch"}, "held by Ada: lunch"),
+        ({"paused": "paused by Ada: lunch"}, "paused by Ada: lunch"),
         ({"looked_s": 11.0}, "under 10 s ago: 11.0 s ago"),
         ({"silent": {3000: "nobody listens"}}, "3000: nobody listens"),
-        ({"driver_state": "TELLING_BROKERS"}, "the driver waits for this step"),
+        ({"driver_state": "UPDATING_BROKERS"}, "the driver waits for this step"),
         ({"driver_gate": None}, "the controllers have judged the cluster"),
-        ({"driver_gate": Verdict((Check("no broker is fenced", False, "fenced: [2]"),))}, "fenced: [2]"),
-        ({"brokers": (BrokerSeen(0), BrokerSeen(1, fenced=True))}, "1/2: broker 1 fenced"),
-        ({"brokers": (BrokerSeen(0, heartbeat_age_ms=3100),)}, "last heartbeat 3100 ms ago"),
-        ({"brokers": (BrokerSeen(0, registered=None),)}, "no controller answers"),
-        ({"brokers": (BrokerSeen(0, mode="KRaft"),)}, "in KRaft mode"),
+        ({"driver_gate": Verdict((Condition("no broker is fenced", False, "fenced: [2]"),))}, "fenced: [2]"),
+        ({"brokers": (BrokerObservation(0), BrokerObservation(1, fenced=True))}, "1/2: broker 1 fenced"),
+        ({"brokers": (BrokerObservation(0, heartbeat_age_ms=3100),)}, "last heartbeat 3100 ms ago"),
+        ({"brokers": (BrokerObservation(0, registered=None),)}, "no controller answers"),
+        ({"brokers": (BrokerObservation(0, mode="KRaft"),)}, "in KRaft mode"),
         ({"brokers": ()}, "0/0"),
         ({"rehearsal": None}, "none was finished yet"),
-        ({"rehearsal": replace(GREEN, green=False, said="2 different")}, "2 different"),
-        ({"rehearsal": replace(GREEN, age_s=601)}, "under 10 minutes old: 601 s"),
+        ({"rehearsal": replace(PASSED_AUDITS, passed=False, said="2 different")}, "2 different"),
+        ({"rehearsal": replace(PASSED_AUDITS, age_s=601)}, "under 10 minutes old: 601 s"),
     ],
 )
 def test_a_takeover_waits_for(change: dict[str, Any], reason: str) -> None:
@@ -108,16 +108,16 @@ def test_a_takeover_waits_for(change: dict[str, Any], reason: str) -> None:
 
 
 def test_after_an_abort_the_drivers_old_verdict_is_not_looked_at() -> None:
-    old = Verdict((Check("no broker is fenced", False, "fenced: [2]"),))
-    assert takeover_may_begin(replace(READY, driver_state="HELD", driver_gate=old)).holds
+    old = Verdict((Condition("no broker is fenced", False, "fenced: [2]"),))
+    assert takeover_may_begin(replace(READY, driver_state="ABORTED", driver_gate=old)).holds
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({"check": None}, "it has not been run yet"),
-        ({"check": replace(GREEN, green=False, said="1 block", codes=("Z2K-1002",))}, "1 block"),
-        ({"check": replace(GREEN, age_s=700)}, "700 s"),
+        ({"check": replace(PASSED_AUDITS, passed=False, said="1 block", codes=("Z2K-1002",))}, "1 block"),
+        ({"check": replace(PASSED_AUDITS, age_s=700)}, "700 s"),
         ({"file_faults": {3000: ("Z2K-4011", "zk2kraft.gates=auto")}}, "controller 3000: zk2kraft.gates=auto"),
     ],
 )
@@ -126,52 +126,52 @@ def test_the_controllers_are_not_started_while(change: dict[str, Any], reason: s
 
 
 def test_a_failed_check_names_the_findings_behind_it() -> None:
-    blocked = replace(READY, check=Inspection(green=False, age_s=1, said="1 block", codes=("Z2K-1002",)))
+    blocked = replace(READY, check=Inspection(passed=False, age_s=1, said="1 block", codes=("Z2K-1002",)))
     assert preflight_is_clean(blocked).failed[0].codes == ("Z2K-1002",)
 
 
 def test_joining_waits_for_brokers_of_the_inventory_that_zookeeper_does_not_know() -> None:
-    missing = replace(READY, brokers=(BrokerSeen(0), BrokerSeen(7, registered=False)))
+    missing = replace(READY, brokers=(BrokerObservation(0), BrokerObservation(7, registered=False)))
     assert "missing: [7]" in failed(brokers_have_joined(missing))
 
 
 def test_dual_write_needs_proof() -> None:
     assert copy_is_proven(DUAL_WRITE).holds
     assert "another one is made" in failed(copy_is_proven(replace(DUAL_WRITE, copy_audit=None)))
-    red = replace(GREEN, green=False, said="1 different")
+    red = replace(PASSED_AUDITS, passed=False, said="1 different")
     assert "1 different" in failed(copy_is_proven(replace(DUAL_WRITE, copy_audit=red)))
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"can_hand_back": False},
+        {"can_roll_back": False},
         {"silent": {3000: "gone"}},
-        {"brokers": (BrokerSeen(0), BrokerSeen(1, mode="KRaft"))},
+        {"brokers": (BrokerObservation(0), BrokerObservation(1, mode="KRaft"))},
         {"lagging": (7, 2_100, 0.6)},
         {"lagging": None},
     ],
 )
 def test_a_hand_back_is_refused_when_it_could_not_end_well(change: dict[str, Any]) -> None:
-    assert hand_back_is_possible(DUAL_WRITE).holds
-    assert not hand_back_is_possible(replace(DUAL_WRITE, **change)).holds
+    assert rollback_is_possible(DUAL_WRITE).holds
+    assert not rollback_is_possible(replace(DUAL_WRITE, **change)).holds
 
 
 def test_partition_states_behind_their_epochs_are_shown_with_what_is_left() -> None:
-    verdict = hand_back_is_possible(replace(DUAL_WRITE, lagging=(7, 2_100, 0.6)))
+    verdict = rollback_is_possible(replace(DUAL_WRITE, lagging=(7, 2_100, 0.6)))
     (check,) = verdict.failed
-    assert check.seen == "7 partitions are behind: 2100 writes are left, about 1 s"
+    assert check.message == "7 partitions are behind: 2100 writes are left, about 1 s"
     assert check.codes == ("Z2K-2126",)
 
 
 def test_a_hold_never_closes_the_way_back() -> None:
-    held = "held by Ada"
-    assert hand_back_is_possible(replace(DUAL_WRITE, held=held)).holds
-    assert nothing_is_claimed(replace(READY, held=held)).holds
-    assert abort_is_possible(replace(READY, held=held, driver_state="COPYING", can_abort=True)).holds
+    paused = "paused by Ada"
+    assert rollback_is_possible(replace(DUAL_WRITE, paused=paused)).holds
+    assert nothing_is_claimed(replace(READY, paused=paused)).holds
+    assert abort_is_possible(replace(READY, paused=paused, driver_state="COPYING", can_abort=True)).holds
 
 
-@pytest.mark.parametrize("state", ["TAKING_OVER", "COMMITTING", "DUAL_WRITE", "HANDING_BACK", "FENCED"])
+@pytest.mark.parametrize("state", ["TAKING_OVER", "COMMITTING", "DUAL_WRITE", "ROLLING_BACK", "FENCED"])
 def test_our_controllers_are_not_just_stopped_while_they_rule(state: str) -> None:
     assert not nothing_is_claimed(replace(READY, driver_state=state)).holds
 
@@ -188,11 +188,11 @@ def test_our_controllers_are_not_just_stopped_while_they_rule(state: str) -> Non
 )
 def test_zookeeper_rules_only_when_nothing_says_otherwise(change: dict[str, Any]) -> None:
     back = replace(READY, driver_state="RETIRED")
-    assert zookeeper_rules(back).holds
-    assert not zookeeper_rules(replace(back, **change)).holds
+    assert zookeeper_is_controller(back).holds
+    assert not zookeeper_is_controller(replace(back, **change)).holds
 
 
 def test_a_fenced_driver_blocks_with_its_finding() -> None:
     fenced = replace(DUAL_WRITE, driver_state="FENCED", driver_finding=("Z2K-2003", "/controller was changed"))
     check = standing(fenced).failed[0]
-    assert (check.seen, check.codes) == ("/controller was changed", ("Z2K-2003",))
+    assert (check.message, check.codes) == ("/controller was changed", ("Z2K-2003",))

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from migrator.node.log.storage import RetiredMark
-from state_machine.clusters.observe import ZooKeeperSeen
+from state_machine.clusters.observe import ZooKeeperObservation
 from state_machine.policy.gates import Evidence, Holder, ours_may_rule
 from state_machine.policy.phases import Phase
-from state_machine.store import Order
+from state_machine.store import NewOperation
 from tests.unit.state_machine.world import World, a_world
 
 
@@ -30,10 +30,10 @@ def quorum(tmp_path: Path) -> Iterator[World]:
         yield made
 
 
-async def begin_to_hand_back(world: World) -> None:
+async def begin_rollback(world: World) -> None:
     await world.to_dual_write()
-    world.controller.on_ask = lambda wish: world.controller.move("HANDING_BACK")
-    await world.wished("ROLL_BACK")
+    world.controller.on_ask = lambda operation: world.controller.move("ROLLING_BACK")
+    await world.operationed("ROLL_BACK")
     await world.rounds()
     assert world.phase is Phase.ROLLING_BACK
 
@@ -42,7 +42,7 @@ def test_a_controller_killed_while_it_hands_back_is_started_again_and_left_alone
     """Its claim stands, and it answers IDLE until it leads again."""
 
     async def story() -> None:
-        await begin_to_hand_back(world)
+        await begin_rollback(world)
         world.controller.kill()
         await world.rounds(6)
 
@@ -54,14 +54,14 @@ def test_a_controller_killed_while_it_hands_back_is_started_again_and_left_alone
 
 def test_it_resumes_dual_write_from_where_a_rollback_can_be_asked_for_again(world: World) -> None:
     async def story() -> None:
-        await begin_to_hand_back(world)
+        await begin_rollback(world)
         world.controller.kill()
         await world.rounds(3)
-        world.controller.move("RESUMING", "SYNCING", "TELLING_BROKERS", "DUAL_WRITE")
+        world.controller.move("RESUMING", "SYNCING", "UPDATING_BROKERS", "DUAL_WRITE")
         await world.rounds()
         assert world.phase is Phase.DUAL_WRITE
-        world.controller.on_ask = lambda wish: world.hand_back()
-        await world.wished("ROLL_BACK")
+        world.controller.on_ask = lambda operation: world.rollback()
+        await world.operationed("ROLL_BACK")
         await world.rounds(2)
 
     asyncio.run(story())
@@ -70,7 +70,7 @@ def test_it_resumes_dual_write_from_where_a_rollback_can_be_asked_for_again(worl
 
 def test_followers_are_not_stopped_while_their_leader_misses_a_look(quorum: World) -> None:
     async def story() -> None:
-        await begin_to_hand_back(quorum)
+        await begin_rollback(quorum)
         quorum.controller.alive = False
         await quorum.rounds(2)
         for each in quorum.controllers[1:]:
@@ -86,8 +86,8 @@ def test_nothing_is_stopped_nor_started_while_zookeeper_does_not_answer_and_nobo
     async def story() -> None:
         await world.to_ready()
         world.controller.follow(None)
-        world.zookeeper.seen = ZooKeeperSeen(problem="zk:2181 has not answered for 2 s")
-        await world.wished("ROLL_BACK")
+        world.zookeeper.observed = ZooKeeperObservation(problem="zk:2181 has not answered for 2 s")
+        await world.operationed("ROLL_BACK")
         await world.rounds(3)
         assert world.launcher.stopped == []
         assert "ZooKeeper does not answer" in world.waiting
@@ -102,8 +102,8 @@ def test_nothing_is_stopped_nor_started_while_zookeeper_does_not_answer_and_nobo
 def test_what_claimed_nothing_is_stopped_while_zookeeper_does_not_answer(quorum: World) -> None:
     async def story() -> None:
         await quorum.to_ready()
-        quorum.zookeeper.seen = ZooKeeperSeen(problem="zk:2181 has not answered for 2 s")
-        await quorum.wished("ROLL_BACK")
+        quorum.zookeeper.observed = ZooKeeperObservation(problem="zk:2181 has not answered for 2 s")
+        await quorum.operationed("ROLL_BACK")
         await quorum.rounds(3)
         assert not any(each.alive for each in quorum.controllers)
         assert "controllers are stopped once" not in quorum.waiting, "they are"
@@ -121,9 +121,9 @@ def test_a_leader_that_claimed_nothing_is_not_stopped_beside_a_log_in_migration(
 
     async def story() -> None:
         await quorum.to_ready()
-        quorum.zookeeper.seen = ZooKeeperSeen(problem="gone")
+        quorum.zookeeper.observed = ZooKeeperObservation(problem="gone")
         quorum.controllers[1].migration = "MIGRATION"
-        await quorum.wished("ROLL_BACK")
+        await quorum.operationed("ROLL_BACK")
         await quorum.rounds(3)
 
     asyncio.run(story())
@@ -135,10 +135,10 @@ def test_a_controller_that_died_is_started_while_zookeeper_does_not_answer_and_t
     quorum: World,
 ) -> None:
     async def story() -> None:
-        await begin_to_hand_back(quorum)
+        await begin_rollback(quorum)
         for each in quorum.controllers:
             each.migration = "MIGRATION"
-        quorum.zookeeper.seen = ZooKeeperSeen(problem="gone")
+        quorum.zookeeper.observed = ZooKeeperObservation(problem="gone")
         quorum.controllers[2].kill()
         await quorum.rounds(2)
 
@@ -154,18 +154,18 @@ def mark_and_kill(world: World) -> None:
     RetiredMark(Path(world.controller.entry.data)).write("{}")
     world.controller.kill()
     world.launcher.ends_at_once = True
-    world.launcher.said = "Z2K-2008 the log of this controller was handed back"
+    world.launcher.said = "Z2K-2008 the log of this controller was rolled back"
 
 
 def test_a_hand_back_killed_after_its_mark_is_finished_by_a_start(world: World) -> None:
     async def story() -> None:
-        await begin_to_hand_back(world)
+        await begin_rollback(world)
         mark_and_kill(world)
         await world.rounds()
         assert world.launcher.launched == [3000, 3000]
-        assert world.waiting == "waiting: controller 3000 finishes the hand-back (0 s)"
+        assert world.waiting == "waiting: controller 3000 finishes the rollback (0 s)"
         await world.rounds()  # which looked just before the claim was deleted
-        assert "went to finish the hand-back and ended (Z2K-2008" in world.waiting
+        assert "went to finish the rollback and ended (Z2K-2008" in world.waiting
         world.zookeeper.nobody_rules()
         await world.rounds(2, seconds=0.1)
         world.zookeeper.broker_rules()
@@ -179,14 +179,14 @@ def test_a_hand_back_killed_after_its_mark_is_finished_by_a_start(world: World) 
 
 def test_a_hand_back_is_finished_however_many_starts_it_takes(world: World) -> None:
     async def story() -> None:
-        await begin_to_hand_back(world)
+        await begin_rollback(world)
         mark_and_kill(world)
         world.launcher.said = "Z2K-2001 zk:2181 does not answer"
         await world.rounds(120)
 
     asyncio.run(story())
     assert len(world.launcher.launched) == 1 + 12, "one every five seconds"
-    assert world.waiting.startswith("waiting: controller 3000 went to finish the hand-back and ended (Z2K-2001")
+    assert world.waiting.startswith("waiting: controller 3000 went to finish the rollback and ended (Z2K-2001")
     assert world.snapshot.processes[3000].quick_ends == 0
 
 
@@ -226,8 +226,10 @@ def test_a_rollback_starts_no_controller_that_never_ran(world: World, phase: Pha
             await world.to_preflight()
         world.zookeeper.broker_rules(migration_offset=123)
         if not is_ruled:
-            world.zookeeper.seen = msgspec.structs.replace(world.zookeeper.seen, holder=Holder.NOBODY, holder_id=None)
-        await world.wished("ROLL_BACK")
+            world.zookeeper.observed = msgspec.structs.replace(
+                world.zookeeper.observed, holder=Holder.NOBODY, holder_id=None
+            )
+        await world.operationed("ROLL_BACK")
         await world.rounds(3)
 
     asyncio.run(story())
@@ -236,7 +238,7 @@ def test_a_rollback_starts_no_controller_that_never_ran(world: World, phase: Pha
     assert "/migration names no committed log: it does (Z2K-2006)" in world.waiting
 
 
-@pytest.mark.parametrize("state", ["WAIT_QUORUM", "WAIT_BROKERS", "HELD"])
+@pytest.mark.parametrize("state", ["WAIT_QUORUM", "WAIT_BROKERS", "ABORTED"])
 @pytest.mark.parametrize("holder", [Holder.ZOOKEEPER_BROKER, Holder.ANOTHER])
 def test_controllers_that_claimed_nothing_are_stopped_whatever_migration_says(
     quorum: World, state: str, holder: Holder
@@ -244,9 +246,9 @@ def test_controllers_that_claimed_nothing_are_stopped_whatever_migration_says(
     async def story() -> None:
         await quorum.to_ready()
         quorum.zookeeper.broker_rules(migration_offset=123)
-        quorum.zookeeper.seen = msgspec.structs.replace(quorum.zookeeper.seen, holder=holder)
+        quorum.zookeeper.observed = msgspec.structs.replace(quorum.zookeeper.observed, holder=holder)
         quorum.controller.move(state)
-        await quorum.wished("ROLL_BACK")
+        await quorum.operationed("ROLL_BACK")
         await quorum.rounds(4)
         assert not any(each.alive for each in quorum.controllers)
         assert "Z2K-2006" in quorum.waiting
@@ -266,7 +268,7 @@ async def another_migration(world: World) -> int:
     inventory = msgspec.structs.replace(world.inventory, name="orders again")
     second = world.store.create(inventory, who="Ada", at=world.clock())[0].id
     for _ in range(2):
-        world.store.record_wish(second, Order(name="ADVANCE", who="Ada", reason="again"), at=world.clock())
+        world.store.record_operation(second, NewOperation(name="ADVANCE", who="Ada", reason="again"), at=world.clock())
         for _ in range(4):
             for number in world.store.numbers():
                 await world.reconciler.step(number)
@@ -278,7 +280,7 @@ async def another_migration(world: World) -> int:
 def test_a_migration_that_is_over_leaves_the_controllers_of_the_next_one_alone(world: World) -> None:
     async def story() -> int:
         await world.to_ready()
-        await world.wished("ROLL_BACK")
+        await world.operationed("ROLL_BACK")
         await world.rounds(3)
         assert world.phase is Phase.ROLLED_BACK
         return await another_migration(world)
@@ -295,8 +297,8 @@ def test_a_migration_that_is_over_leaves_the_controllers_of_the_next_one_alone(w
 def test_a_retired_controller_of_ones_own_is_stopped_after_a_restart_of_the_service_too(world: World) -> None:
     async def story() -> None:
         await world.to_dual_write()
-        world.controller.on_ask = lambda wish: world.hand_back()
-        await world.wished("ROLL_BACK")
+        world.controller.on_ask = lambda operation: world.rollback()
+        await world.operationed("ROLL_BACK")
         await world.reconciler.step(world.id)
         world.start_service()
         await world.rounds(3)

@@ -10,21 +10,27 @@ from pathlib import Path
 import httpx
 import pytest
 
-from migrator.driver.claim import Seen
+from migrator.driver.claim import ClaimObservation
 from migrator.findings.finding import FindingError
 from migrator.node.process.control import ControlPort as RealControlPort
 from migrator.node.quorum.metrics import Metrics
 from migrator.zk.znodes import ControllerZnode, MigrationZnode
 from state_machine.clusters.control import CONTROL_FILE, ControlPort
 from state_machine.clusters.inventory import ControllerEntry
-from state_machine.clusters.observe import ControllerSeen, Observation, ZooKeeperSeen, seen_in_zookeeper, summed_up
+from state_machine.clusters.observe import (
+    ControllerObservation,
+    Observation,
+    ZooKeeperObservation,
+    observed_in_zookeeper,
+    summed_up,
+)
 from state_machine.policy.gates import Holder
-from state_machine.policy.phases import Ask
-from tests.unit.state_machine.fakes import WISHES, FakeController, FakeNetwork
+from state_machine.policy.phases import DriverOperation
+from tests.unit.state_machine.fakes import OPERATIONS, FakeController, FakeNetwork
 
 OURS = (3000, 3001)
-BROKER_RULES = ZooKeeperSeen(Holder.ZOOKEEPER_BROKER, holder_id=1)
-OURS_RULES = ZooKeeperSeen(Holder.OURS, holder_id=3000)
+BROKER_RULES = ZooKeeperObservation(Holder.ZOOKEEPER_BROKER, holder_id=1)
+OURS_IS_CONTROLLER = ZooKeeperObservation(Holder.OURS, holder_id=3000)
 
 
 @pytest.mark.parametrize(
@@ -37,35 +43,35 @@ OURS_RULES = ZooKeeperSeen(Holder.OURS, holder_id=3000)
     ],
 )
 def test_the_holder_is_told_by_its_znode(controller: ControllerZnode | None, kind: Holder) -> None:
-    seen = seen_in_zookeeper(Seen(epoch=5, controller=controller), OURS, (0, 1))
-    assert seen.holder is kind
-    assert seen.holder_since_ms == (None if controller is None else 1700000000123)
+    observed = observed_in_zookeeper(ClaimObservation(epoch=5, controller=controller), OURS, (0, 1))
+    assert observed.holder is kind
+    assert observed.holder_since_ms == (None if controller is None else 1700000000123)
 
 
 @pytest.mark.parametrize(
     ("claim", "offset"),
     [
-        (Seen(), None),
-        (Seen(migration_version=0, migration=None), -1),
-        (Seen(migration_version=3, migration=MigrationZnode(3000, 1, 250, 1)), 250),
+        (ClaimObservation(), None),
+        (ClaimObservation(migration_version=0, migration=None), -1),
+        (ClaimObservation(migration_version=3, migration=MigrationZnode(3000, 1, 250, 1)), 250),
     ],
     ids=["absent", "not readable", "committed"],
 )
-def test_the_migration_znode_tells_what_is_mirrored(claim: Seen, offset: int | None) -> None:
-    assert seen_in_zookeeper(claim, OURS, ()).migration_offset == offset
+def test_the_migration_znode_tells_what_is_mirrored(claim: ClaimObservation, offset: int | None) -> None:
+    assert observed_in_zookeeper(claim, OURS, ()).migration_offset == offset
 
 
-def a_driver(without_ms: int | None = None, window_ms: int | None = None) -> ControllerSeen:
+def a_driver(without_ms: int | None = None, window_ms: int | None = None) -> ControllerObservation:
     driver = {"without_controller_ms": without_ms, "window_ms": window_ms}
-    return ControllerSeen(3000, 1, {"quorum": {"leader": 3000, "epoch": 1}, "driver": driver})
+    return ControllerObservation(3000, 1, {"quorum": {"leader": 3000, "epoch": 1}, "driver": driver})
 
 
 def test_nobody_rules_from_the_last_look_that_saw_somebody() -> None:
     first = summed_up(10.0, (), BROKER_RULES, None)
-    second = summed_up(11.0, (a_driver(without_ms=300),), OURS_RULES, first)
-    third = summed_up(12.0, (ControllerSeen(3000, problem="gone"),), OURS_RULES, second)
-    fourth = summed_up(13.5, (a_driver(window_ms=80),), OURS_RULES, third)
-    fifth = summed_up(14.0, (a_driver(window_ms=80),), OURS_RULES, fourth)
+    second = summed_up(11.0, (a_driver(without_ms=300),), OURS_IS_CONTROLLER, first)
+    third = summed_up(12.0, (ControllerObservation(3000, problem="gone"),), OURS_IS_CONTROLLER, second)
+    fourth = summed_up(13.5, (a_driver(window_ms=80),), OURS_IS_CONTROLLER, third)
+    fifth = summed_up(14.0, (a_driver(window_ms=80),), OURS_IS_CONTROLLER, fourth)
     assert [look.ruled_at for look in (first, second, third, fourth, fifth)] == [10.0, 10.0, 10.0, 13.5, 14.0]
     assert [look.gap_s for look in (third, fourth, fifth)] == [None, 3.5, 3.5]
     assert fifth.window_ms == 80
@@ -73,11 +79,11 @@ def test_nobody_rules_from_the_last_look_that_saw_somebody() -> None:
 
 def test_looks_that_could_not_read_zookeeper_are_no_gap() -> None:
     """An outage of ZooKeeper in which ours served was told as "last gap 22 s"."""
-    blind = ZooKeeperSeen(problem="zk:2181 has not answered for 2 s")
-    nobody = ZooKeeperSeen(Holder.NOBODY)
-    first = summed_up(10.0, (a_driver(),), OURS_RULES, None)
+    blind = ZooKeeperObservation(problem="zk:2181 has not answered for 2 s")
+    nobody = ZooKeeperObservation(Holder.NOBODY)
+    first = summed_up(10.0, (a_driver(),), OURS_IS_CONTROLLER, None)
     second = summed_up(21.0, (a_driver(),), blind, first)
-    third = summed_up(32.0, (a_driver(),), OURS_RULES, second)
+    third = summed_up(32.0, (a_driver(),), OURS_IS_CONTROLLER, second)
     assert third.gap_s is None
     fourth = summed_up(33.0, (), nobody, summed_up(32.5, (), blind, third))
     fifth = summed_up(35.0, (), BROKER_RULES, summed_up(34.0, (), blind, fourth))
@@ -85,14 +91,14 @@ def test_looks_that_could_not_read_zookeeper_are_no_gap() -> None:
 
 
 def test_the_last_window_is_remembered_when_its_controller_is_gone() -> None:
-    first = summed_up(10.0, (a_driver(window_ms=80),), OURS_RULES, None)
-    assert summed_up(11.0, (ControllerSeen(3000, problem="gone"),), BROKER_RULES, first).window_ms == 80
+    first = summed_up(10.0, (a_driver(window_ms=80),), OURS_IS_CONTROLLER, None)
+    assert summed_up(11.0, (ControllerObservation(3000, problem="gone"),), BROKER_RULES, first).window_ms == 80
 
 
 def test_the_leader_is_the_one_whose_driver_counts() -> None:
     follower = a_voter(3001, leader=3000)
     leader = a_voter(3000, leader=3000)
-    gone = ControllerSeen(3000, problem="gone")
+    gone = ControllerObservation(3000, problem="gone")
     assert Observation(1.0, (follower, leader)).active is leader
     assert Observation(1.0, (gone, follower)).active is None, "a follower's driver is IDLE whatever goes on"
     assert Observation(1.0, (gone, follower)).answering is follower
@@ -111,14 +117,16 @@ def test_a_controller_that_handed_back_counts_although_it_leads_no_more() -> Non
 
 
 def test_nobody_rules_while_only_followers_answer() -> None:
-    first = summed_up(10.0, (a_driver(), a_voter(3001, leader=3000)), OURS_RULES, None)
-    second = summed_up(11.0, (ControllerSeen(3000, problem="gone"), a_voter(3001, leader=3000)), OURS_RULES, first)
+    first = summed_up(10.0, (a_driver(), a_voter(3001, leader=3000)), OURS_IS_CONTROLLER, None)
+    second = summed_up(
+        11.0, (ControllerObservation(3000, problem="gone"), a_voter(3001, leader=3000)), OURS_IS_CONTROLLER, first
+    )
     assert second.ruled_at == 10.0
 
 
-def a_voter(node: int, *, leader: int | None, epoch: int = 1, state: str = "IDLE") -> ControllerSeen:
+def a_voter(node: int, *, leader: int | None, epoch: int = 1, state: str = "IDLE") -> ControllerObservation:
     driver = {"state": state, "window_ms": None, "without_controller_ms": None}
-    return ControllerSeen(node, node, {"quorum": {"leader": leader, "epoch": epoch}, "driver": driver})
+    return ControllerObservation(node, node, {"quorum": {"leader": leader, "epoch": epoch}, "driver": driver})
 
 
 # --- the control port -------------------------------------------------------------------------------------
@@ -167,7 +175,7 @@ STRANGERS = {
 
 
 @pytest.mark.parametrize("body", STRANGERS.values(), ids=STRANGERS)
-@pytest.mark.parametrize("request_", ["status", "ask", "withdraw"])
+@pytest.mark.parametrize("request_", ["status", "ask", "cancel"])
 def test_a_stranger_on_a_dead_controllers_port_is_no_answer(
     controller: FakeController, body: bytes, request_: str
 ) -> None:
@@ -175,8 +183,8 @@ def test_a_stranger_on_a_dead_controllers_port_is_no_answer(
     port = ControlPort(httpx.AsyncClient(transport=httpx.MockTransport(lambda _: httpx.Response(200, content=body))))
     asks = {
         "status": lambda: port.status(controller.entry),
-        "ask": lambda: port.ask(controller.entry, Ask.TAKE_OVER, "why not"),
-        "withdraw": lambda: port.withdraw(controller.entry, "why not"),
+        "ask": lambda: port.ask(controller.entry, DriverOperation.TAKE_OVER, "why not"),
+        "cancel": lambda: port.cancel(controller.entry, "why not"),
     }
     with pytest.raises(FindingError, match=r"Z2K-4021.*somebody else answers"):
         asyncio.run(asks[request_]())
@@ -203,7 +211,7 @@ def test_a_spoiled_control_file_is_no_answer(controller: FakeController) -> None
 def test_a_refused_wish_is_told_in_the_controllers_words(controller: FakeController) -> None:
     controller.start()
     with pytest.raises(FindingError, match=r"Z2K-6012.*no abort possible in IDLE"):
-        asyncio.run(port(controller).ask(controller.entry, Ask.ABORT, "why not"))
+        asyncio.run(port(controller).ask(controller.entry, DriverOperation.ABORT, "why not"))
 
 
 # --- the fake keeps the contract of the real one ----------------------------------------------------------
@@ -221,7 +229,7 @@ def test_the_fake_has_the_routes_of_the_real_control_port(controller: FakeContro
     paths = set(real._app().openapi()["paths"])
     loop.close()
     assert {route.path for route in controller.app().routes} <= paths  # type: ignore[attr-defined]
-    assert {f"/v1/{ask}" for ask in Ask} == {f"/v1/{wish}" for wish in WISHES}
+    assert {f"/v1/{ask}" for ask in DriverOperation} == {f"/v1/{operation}" for operation in OPERATIONS}
 
 
 def test_the_fake_asks_for_the_token_as_the_real_one_does(controller: FakeController) -> None:
@@ -234,8 +242,8 @@ def test_the_fake_asks_for_the_token_as_the_real_one_does(controller: FakeContro
 
 def test_what_troubles_a_controller_itself_is_among_its_findings_also_without_a_driver() -> None:
     trouble, ended = {"code": "Z2K-3122"}, {"code": "Z2K-2017"}
-    assert ControllerSeen(3000, status={"findings": [trouble]}).findings == [trouble]
+    assert ControllerObservation(3000, status={"findings": [trouble]}).findings == [trouble]
     driver = {"finding": ended, "trouble": None}
     status = {"findings": [trouble], "driver": driver, "dual_write": {"finding": None}}
-    assert ControllerSeen(3000, status=status).findings == [trouble, ended]
-    assert ControllerSeen(3000, status={}).findings == ControllerSeen(3000).findings == []
+    assert ControllerObservation(3000, status=status).findings == [trouble, ended]
+    assert ControllerObservation(3000, status={}).findings == ControllerObservation(3000).findings == []

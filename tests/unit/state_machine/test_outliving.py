@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from state_machine.keeper import Keeper
 from state_machine.processes import process_mark
 from state_machine.settings import read_settings
+from state_machine.supervisor import Supervisor
 from tests.unit.state_machine.world import NODE, World, a_world
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -87,15 +87,15 @@ def test_a_service_that_starts_none_names_what_is_missing_and_adopts_it(tmp_path
 
 async def _adopted(world: World) -> None:
     await world.rounds(1)
-    keeper = Keeper(world.store, world.launcher, clock=world.clock, steady=world.clock_steady, starts=False)
-    waiting = await keeper.keep_running(world.store.snapshot(world.id))
+    supervisor = Supervisor(world.store, world.launcher, clock=world.clock, steady=world.clock_steady, starts=False)
+    waiting = await supervisor.keep_running(world.store.snapshot(world.id))
     assert waiting is not None
     assert [each.code for each in waiting.problems] == ["Z2K-4199"]
     assert f"Controller {NODE} does not answer" in waiting.reason
     assert world.launcher.launched == []
     world.controller.start()
     await world.rounds(1)
-    assert await keeper.keep_running(world.store.snapshot(world.id)) is None
+    assert await supervisor.keep_running(world.store.snapshot(world.id)) is None
 
 
 def test_the_setting_is_a_key_of_the_file(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from state_machine.policy.phases import (
     TRANSITIONS,
     WINDOW,
     Phase,
-    Signal,
+    Trigger,
     draw,
     look_up,
     next_edges,
@@ -25,37 +25,39 @@ from state_machine.policy.undo import UNDO
 REACHABLE = [phase for phase in Phase if phase not in LATER]
 
 
-def refusal(phase: Phase, signal: Signal, to: Phase | None = None) -> str:
+def refusal(phase: Phase, trigger: Trigger, to: Phase | None = None) -> str:
     with pytest.raises(FindingError) as caught:
-        look_up(phase, signal, to)
+        look_up(phase, trigger, to)
     return str(caught.value)
 
 
 def test_an_absent_step_is_refused_by_name_with_what_is_possible() -> None:
-    assert refusal(Phase.COPY, Signal.ROLL_BACK) == ("Z2K-4003 rollback is not possible in COPY; possible here: abort.")
+    assert refusal(Phase.COPY, Trigger.ROLL_BACK) == (
+        "Z2K-4003 rollback is not possible in COPY; possible here: abort."
+    )
 
 
 def test_the_end_of_the_road_allows_nothing() -> None:
-    assert "possible here: nothing" in refusal(Phase.ROLLED_BACK, Signal.ADVANCE)
+    assert "possible here: nothing" in refusal(Phase.ROLLED_BACK, Trigger.ADVANCE)
 
 
 @pytest.mark.parametrize("later", sorted(LATER))
 def test_later_phases_are_refused_by_their_name(later: Phase) -> None:
-    assert refusal(Phase.READY, Signal.ADVANCE, later) == f"Z2K-4008 {later} is not in this release."
+    assert refusal(Phase.READY, Trigger.ADVANCE, later) == f"Z2K-4008 {later} is not in this release."
 
 
 def test_advance_in_dual_write_names_the_phase_that_comes_with_a_later_release() -> None:
-    assert refusal(Phase.DUAL_WRITE, Signal.ADVANCE).startswith("Z2K-4008 HAND_OVER")
+    assert refusal(Phase.DUAL_WRITE, Trigger.ADVANCE).startswith("Z2K-4008 REPLACING_CONTROLLERS")
 
 
 @pytest.mark.parametrize("to", [*WINDOW, Phase.DUAL_WRITE])
 def test_advance_from_ready_may_name_any_phase_that_it_leads_through(to: Phase) -> None:
-    assert look_up(Phase.READY, Signal.ADVANCE, to).to is Phase.TAKEOVER
+    assert look_up(Phase.READY, Trigger.ADVANCE, to).to is Phase.TAKEOVER
 
 
 def test_a_step_that_leads_elsewhere_than_expected_is_refused() -> None:
     assert "advance to DUAL_WRITE is not possible in PREFLIGHT" in refusal(
-        Phase.PREFLIGHT, Signal.ADVANCE, Phase.DUAL_WRITE
+        Phase.PREFLIGHT, Trigger.ADVANCE, Phase.DUAL_WRITE
     )
 
 
@@ -94,26 +96,26 @@ def test_the_drawing_has_every_edge_of_the_table() -> None:
 @pytest.mark.parametrize("start", REACHABLE)
 @pytest.mark.parametrize("end", REACHABLE)
 def test_a_way_is_made_of_edges_and_needs_no_person(start: Phase, end: Phase) -> None:
-    signals = way(start, end)
-    if signals is None:
+    triggers = way(start, end)
+    if triggers is None:
         return
     phase = start
-    for signal in signals:
-        assert signal not in PEOPLE
-        phase = TRANSITIONS[phase, signal].to
+    for trigger in triggers:
+        assert trigger not in PEOPLE
+        phase = TRANSITIONS[phase, trigger].to
     assert phase is end
 
 
 def test_a_takeover_that_nobody_saw_has_one_way() -> None:
     assert way(Phase.READY, Phase.DUAL_WRITE) == (
-        Signal.TAKEOVER_BEGAN,
-        Signal.EPOCH_CLAIMED,
-        Signal.COPIED,
-        Signal.BROKERS_TOLD,
+        Trigger.TAKEOVER_BEGAN,
+        Trigger.EPOCH_CLAIMED,
+        Trigger.COPIED,
+        Trigger.BROKERS_UPDATED,
     )
 
 
 def test_the_road_is_in_the_order_of_the_table() -> None:
-    for (start, signal), edge in TRANSITIONS.items():
-        if signal is Signal.ADVANCE:
+    for (start, trigger), edge in TRANSITIONS.items():
+        if trigger is Trigger.ADVANCE:
             assert ROAD.index(edge.to) == ROAD.index(start) + 1

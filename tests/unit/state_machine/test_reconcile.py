@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from migrator.findings.service import CONTROLLER_DOES_NOT_STAY
-from migrator.model.verdict import Check, Verdict
+from migrator.model.verdict import Condition, Verdict
 from state_machine.audits import audit_rows
 from state_machine.commands import Result
-from state_machine.looks import findings
-from state_machine.policy.phases import TRANSITIONS, Phase, Signal
+from state_machine.observations import findings
+from state_machine.policy.phases import TRANSITIONS, Phase, Trigger
 from state_machine.store import find_migration
-from tests.unit.state_machine.fakes import GREEN_CHECK, OPEN, red_audit
+from tests.unit.state_machine.fakes import OPEN, PASSED_CHECK, red_audit
 from tests.unit.state_machine.world import Clock, World, a_world, properties
 
 
@@ -41,13 +41,13 @@ WAY_TO_DUAL_WRITE = [
 def test_the_whole_way_there_and_back_has_one_row_per_transition(world: World) -> None:
     async def story() -> None:
         await world.to_dual_write()
-        world.controller.on_ask = lambda wish: world.hand_back()
-        await world.wished("ROLL_BACK")
+        world.controller.on_ask = lambda operation: world.rollback()
+        await world.operationed("ROLL_BACK")
         await world.rounds(3)
 
     asyncio.run(story())
     assert world.steps == [*WAY_TO_DUAL_WRITE, "ROLLING_BACK", "ROLLED_BACK"]
-    assert world.controller.asked == ["takeover", "hand-back"]
+    assert world.controller.asked == ["takeover", "rollback"]
     assert world.launcher.launched == [3000]
     assert not world.controller.alive, "a retired controller is stopped"
 
@@ -66,7 +66,7 @@ def test_the_verdict_that_allowed_the_takeover_is_kept_with_its_row(world: World
     asyncio.run(world.to_dual_write())
     verdict = world.events[4].verdict
     assert verdict["holds"]
-    assert "that rehearsal is under 10 minutes old" in [check["name"] for check in verdict["checks"]]
+    assert "that rehearsal is under 10 minutes old" in [check["name"] for check in verdict["conditions"]]
 
 
 def test_nothing_is_started_before_quorum(world: World) -> None:
@@ -78,11 +78,11 @@ def test_nothing_is_started_before_quorum(world: World) -> None:
 
 def test_preflight_waits_for_what_check_finds(world: World) -> None:
     found = {"code": "Z2K-1002", "severity": "blocks", "says": "/brokers/topics/a has no topic_id."}
-    world.runner.results["check"] = Result(2, {**GREEN_CHECK, "exit": 2, "findings": [found]}, "")
+    world.runner.results["check"] = Result(2, {**PASSED_CHECK, "exit": 2, "findings": [found]}, "")
 
     async def story() -> str:
         await world.to_preflight()
-        return (await world.wished("ADVANCE")).state
+        return (await world.operationed("ADVANCE")).state
 
     assert asyncio.run(story()) == "refused"
     assert "no topic_id" in world.waiting
@@ -110,7 +110,7 @@ def test_a_controller_whose_file_does_not_fit_is_not_started(world: World, chang
         await world.to_preflight()
         entry = world.inventory.controllers[0]
         Path(entry.properties).write_text(properties(Path(entry.data), **change))
-        await world.wished("ADVANCE")  # the check was made before the file was changed
+        await world.operationed("ADVANCE")  # the check was made before the file was changed
         await world.rounds(2)
 
     asyncio.run(story())
@@ -123,7 +123,7 @@ def test_a_running_controller_is_adopted_and_never_started_twice(world: World) -
         await world.to_preflight()
         world.controller.start()
         world.controller.move("WAIT_QUORUM", "WAIT_BROKERS")
-        await world.wished("ADVANCE")
+        await world.operationed("ADVANCE")
         await world.rounds(3)
 
     asyncio.run(story())
@@ -134,7 +134,7 @@ def test_a_running_controller_is_adopted_and_never_started_twice(world: World) -
 def test_waiting_for_brokers_gives_the_drivers_reason(world: World) -> None:
     async def story() -> None:
         await world.to_preflight()
-        await world.wished("ADVANCE")
+        await world.operationed("ADVANCE")
         world.controller.brokers = (0, 1)
         await world.rounds(2)
         world.controller.reason = "brokers [2] are not registered and unfenced yet (2/3)"
@@ -187,7 +187,7 @@ def test_a_rehearsal_is_as_old_as_what_it_read(world: World) -> None:
 def test_a_tree_that_still_changes_by_itself_is_not_rehearsed(world: World) -> None:
     async def story() -> tuple[int, int]:
         await world.to_ready()
-        world.controller.gate = Verdict((Check("every replica is in sync", False, "demo-0: in sync (0, 1)"),))
+        world.controller.gate = Verdict((Condition("every replica is in sync", False, "demo-0: in sync (0, 1)"),))
         await world.rounds(2, seconds=400)
         meanwhile = world.runner.count("rehearse")
         assert "every replica is in sync: demo-0: in sync (0, 1)" in world.waiting
@@ -203,7 +203,7 @@ def test_a_rehearsal_whose_audit_is_not_green_closes_the_gate(world: World) -> N
 
     async def story() -> str:
         await world.to_ready()
-        return (await world.wished("ADVANCE")).answer
+        return (await world.operationed("ADVANCE")).answer
 
     assert "both sides say the same" in asyncio.run(story())
     assert world.phase is Phase.READY
@@ -215,23 +215,23 @@ def test_a_rehearsal_whose_audit_is_not_green_closes_the_gate(world: World) -> N
 def test_a_hold_keeps_everybody_from_the_takeover_and_resume_allows_it(world: World) -> None:
     async def story() -> list[str]:
         await world.to_ready()
-        await world.wished("HOLD", reason="lunch")
-        refused = await world.wished("ADVANCE")
-        await world.wished("RESUME")
-        allowed = await world.wished("ADVANCE")
+        await world.operationed("PAUSE", reason="lunch")
+        refused = await world.operationed("ADVANCE")
+        await world.operationed("RESUME")
+        allowed = await world.operationed("ADVANCE")
         return [refused.state, allowed.state]
 
-    assert asyncio.run(story()) == ["refused", "asked"]
+    assert asyncio.run(story()) == ["refused", "accepted"]
 
 
 def test_an_advance_made_up_before_something_moved_is_refused(world: World) -> None:
     async def story() -> str:
         await world.to_preflight()
-        world.wish("ADVANCE")
+        world.operation("ADVANCE")
         with world.store.writing() as session:
             find_migration(session, world.id).version += 1
         await world.rounds()
-        return world.store.wishes(world.id)[0].answer
+        return world.store.operations(world.id)[0].answer
 
     assert "Z2K-4006" in asyncio.run(story())
 
@@ -239,7 +239,7 @@ def test_an_advance_made_up_before_something_moved_is_refused(world: World) -> N
 def test_the_takeover_is_asked_once_however_often_the_loop_goes_round(world: World) -> None:
     async def story() -> None:
         await world.to_ready()
-        await world.wished("ADVANCE")
+        await world.operationed("ADVANCE")
         await world.rounds(5)
 
     asyncio.run(story())
@@ -253,8 +253,8 @@ def test_a_service_restarted_after_asking_asks_the_same_run_again(world: World, 
 
     async def story() -> None:
         await world.to_ready()
-        world.controller.tells_wishes = tells
-        await world.wished("ADVANCE")
+        world.controller.tells_operations = tells
+        await world.operationed("ADVANCE")
         world.start_service()
         await world.rounds(3)
 
@@ -267,29 +267,29 @@ def test_a_wish_is_never_handed_to_a_later_run_of_the_controller(world: World) -
 
     async def story() -> str:
         await world.to_ready()
-        wish = await world.wished("ADVANCE")
+        operation = await world.operationed("ADVANCE")
         world.controller.kill()
         world.controller.start("run-2")
-        world.controller.move("ABORTING", "HELD", reason="an earlier takeover did not end well")
+        world.controller.move("ABORTING", "ABORTED", reason="an earlier takeover did not end well")
         world.start_service()
         await world.rounds(2)
-        return world.store.wish(world.id, wish.id).answer
+        return world.store.operation(world.id, operation.id).answer
 
     assert "restarted after it was asked" in asyncio.run(story())
     assert world.controller.asked == ["takeover"]
 
 
 def test_an_aborted_takeover_is_ready_again_with_its_finding(world: World) -> None:
-    def fail(wish: str) -> None:
+    def fail(operation: str) -> None:
         world.take_over(until="COPYING")
-        world.controller.move("ABORTING", "HELD", reason="The takeover was not finished after 15000 ms.")
+        world.controller.move("ABORTING", "ABORTED", reason="The takeover was not finished after 15000 ms.")
         world.controller.finding = {"code": "Z2K-2015", "says": "The takeover was not finished after 15000 ms."}
         world.zookeeper.broker_rules()
 
     async def story() -> None:
         await world.to_ready()
         world.controller.on_ask = fail
-        await world.wished("ADVANCE")
+        await world.operationed("ADVANCE")
         await world.rounds(2)
 
     asyncio.run(story())
@@ -301,8 +301,8 @@ def test_advance_after_an_abort_asks_the_driver_again(world: World) -> None:
     test_an_aborted_takeover_is_ready_again_with_its_finding(world)
 
     async def story() -> None:
-        world.controller.on_ask = lambda wish: world.take_over()
-        await world.wished("ADVANCE")
+        world.controller.on_ask = lambda operation: world.take_over()
+        await world.operationed("ADVANCE")
         await world.rounds()
 
     asyncio.run(story())
@@ -312,12 +312,14 @@ def test_advance_after_an_abort_asks_the_driver_again(world: World) -> None:
 def test_abort_is_possible_in_every_phase_of_the_window(world: World) -> None:
     async def story() -> None:
         await world.to_ready()
-        world.controller.on_ask = lambda wish: world.take_over(until="COPYING")
-        await world.wished("ADVANCE")
+        world.controller.on_ask = lambda operation: world.take_over(until="COPYING")
+        await world.operationed("ADVANCE")
         await world.rounds()
         assert world.phase is Phase.COPY
-        world.controller.on_ask = lambda wish: world.controller.move("ABORTING", "HELD", reason="abort was asked for")
-        await world.wished("ABORT")
+        world.controller.on_ask = lambda operation: world.controller.move(
+            "ABORTING", "ABORTED", reason="abort was asked for"
+        )
+        await world.operationed("ABORT")
         await world.rounds()
 
     asyncio.run(story())
@@ -328,15 +330,15 @@ def test_abort_is_possible_in_every_phase_of_the_window(world: World) -> None:
 def test_an_abort_that_comes_too_late_is_refused_by_name(world: World) -> None:
     async def story() -> str:
         await world.to_ready()
-        world.controller.on_ask = lambda wish: world.take_over(until="COPYING")
-        await world.wished("ADVANCE")
+        world.controller.on_ask = lambda operation: world.take_over(until="COPYING")
+        await world.operationed("ADVANCE")
         await world.rounds()
-        wish = world.wish("ABORT")
-        for state in ("AUDITING", "COMMITTING", "SYNCING", "TELLING_BROKERS", "DUAL_WRITE"):
+        operation = world.operation("ABORT")
+        for state in ("AUDITING", "COMMITTING", "SYNCING", "UPDATING_BROKERS", "DUAL_WRITE"):
             world.controller.move(state)
         world.controller.audit = {"same": True, "families": []}
         await world.rounds()
-        return world.store.wish(world.id, wish.id).answer
+        return world.store.operation(world.id, operation.id).answer
 
     assert "abort is not possible in DUAL_WRITE; possible here: rollback" in asyncio.run(story())
 
@@ -347,7 +349,7 @@ def test_a_controller_that_died_is_started_again_in_dual_write(world: World) -> 
         world.controller.kill()
         await world.rounds()
         assert world.launcher.launched == [3000, 3000]
-        world.controller.move("RESUMING", "SYNCING", "TELLING_BROKERS", "DUAL_WRITE")
+        world.controller.move("RESUMING", "SYNCING", "UPDATING_BROKERS", "DUAL_WRITE")
         await world.rounds(2)
 
     asyncio.run(story())
@@ -358,7 +360,7 @@ def test_a_controller_that_does_not_stay_is_left_alone_until_resume(world: World
     async def story() -> None:
         await world.to_preflight()
         world.launcher.ends_at_once = True
-        await world.wished("ADVANCE")
+        await world.operationed("ADVANCE")
         await world.rounds(40, seconds=1)
         assert len(world.launcher.launched) == 5
         assert "5 times" in world.waiting
@@ -366,7 +368,7 @@ def test_a_controller_that_does_not_stay_is_left_alone_until_resume(world: World
             CONTROLLER_DOES_NOT_STAY.code
         ]
         assert "Z2K-3012" in world.waiting
-        await world.wished("RESUME")
+        await world.operationed("RESUME")
         await world.rounds(2)
 
     asyncio.run(story())
@@ -376,12 +378,12 @@ def test_a_controller_that_does_not_stay_is_left_alone_until_resume(world: World
 def test_a_restart_between_commit_and_dual_write_is_proved_by_a_new_audit(world: World) -> None:
     async def story() -> None:
         await world.to_ready()
-        world.controller.on_ask = lambda wish: world.take_over(until="COMMITTING")
-        await world.wished("ADVANCE")
+        world.controller.on_ask = lambda operation: world.take_over(until="COMMITTING")
+        await world.operationed("ADVANCE")
         await world.rounds()
         world.controller.kill()
         await world.rounds()
-        world.controller.move("RESUMING", "SYNCING", "TELLING_BROKERS", "DUAL_WRITE")
+        world.controller.move("RESUMING", "SYNCING", "UPDATING_BROKERS", "DUAL_WRITE")
         await world.rounds()
         assert world.phase is Phase.AUDIT, "its audit is lost with the process"
         assert "audited again" in world.waiting
@@ -399,14 +401,14 @@ def test_rollback_is_possible_although_dual_write_could_not_be_proved(world: Wor
 
     async def story() -> None:
         await world.to_preflight()
-        await world.wished("ADVANCE")
+        await world.operationed("ADVANCE")
         await world.rounds(2)
         world.take_over()
         world.controller.audit = None
         await world.rounds(3)
         assert world.phase is Phase.AUDIT
-        world.controller.on_ask = lambda wish: world.hand_back()
-        await world.wished("ROLL_BACK")
+        world.controller.on_ask = lambda operation: world.rollback()
+        await world.operationed("ROLL_BACK")
         await world.rounds(2)
 
     asyncio.run(story())
@@ -416,7 +418,7 @@ def test_rollback_is_possible_although_dual_write_could_not_be_proved(world: Wor
 def test_rollback_before_the_takeover_stops_our_controllers(world: World) -> None:
     async def story() -> None:
         await world.to_ready()
-        await world.wished("ROLL_BACK")
+        await world.operationed("ROLL_BACK")
         await world.rounds(3)
 
     asyncio.run(story())
@@ -428,10 +430,10 @@ def test_rollback_before_the_takeover_stops_our_controllers(world: World) -> Non
 def test_rollback_from_ready_undoes_a_takeover_that_began_meanwhile(world: World) -> None:
     async def story() -> None:
         await world.to_ready()
-        await world.wished("ROLL_BACK")
+        await world.operationed("ROLL_BACK")
         world.controller.start("run-9")
         world.controller.move("WAIT_BROKERS", "TAKING_OVER", "COPYING")
-        world.controller.on_ask = lambda wish: world.controller.move("ABORTING", "HELD")
+        world.controller.on_ask = lambda operation: world.controller.move("ABORTING", "ABORTED")
         await world.rounds(4)
 
     asyncio.run(story())
@@ -440,7 +442,7 @@ def test_rollback_from_ready_undoes_a_takeover_that_began_meanwhile(world: World
     assert not world.controller.alive
 
 
-def test_a_release_with_all_of_ours_dead_is_seen_in_zookeeper(world: World) -> None:
+def test_a_release_with_all_of_ours_dead_is_observed_in_zookeeper(world: World) -> None:
     async def story() -> None:
         await world.to_dual_write()
         world.controller.kill()
@@ -449,15 +451,15 @@ def test_a_release_with_all_of_ours_dead_is_seen_in_zookeeper(world: World) -> N
 
     asyncio.run(story())
     assert world.steps[-1] == "ROLLED_BACK"
-    assert world.events[-1].signal == "RELEASED"
+    assert world.events[-1].trigger == "FOUND_ROLLED_BACK"
     assert world.launcher.launched == [3000], "it is not started again"
 
 
 def test_a_refused_hand_back_is_dual_write_again(world: World) -> None:
     async def story() -> None:
         await world.to_dual_write()
-        world.controller.on_ask = lambda wish: world.controller.move("HANDING_BACK", "DUAL_WRITE")
-        await world.wished("ROLL_BACK")
+        world.controller.on_ask = lambda operation: world.controller.move("ROLLING_BACK", "DUAL_WRITE")
+        await world.operationed("ROLL_BACK")
         await world.rounds()
 
     asyncio.run(story())
@@ -486,7 +488,7 @@ def test_lost_rows_are_made_again_from_controllers_that_are_on_their_way(world: 
 
     asyncio.run(story())
     assert world.steps == WAY_TO_DUAL_WRITE[1:]
-    assert world.events[0].signal == "ADOPTED"
+    assert world.events[0].trigger == "ADOPTED"
 
 
 def test_no_inspection_runs_inside_the_window(world: World) -> None:
@@ -503,7 +505,7 @@ def test_no_inspection_runs_inside_the_window(world: World) -> None:
         audit_rows.ask_audit(world.store, world.id, purpose="demand", engine="quick", who="Ada", at=world.clock())
         await world.reconciler.step(world.id)
         await started.wait()
-        world.wish("ADVANCE")
+        world.operation("ADVANCE")
         await world.reconciler.step(world.id)
 
     asyncio.run(story())
@@ -541,7 +543,7 @@ def test_wake_begins_a_round_at_once(world: World) -> None:
         loop = asyncio.create_task(world.reconciler.run())
         while world.snapshot.observation is None:
             await asyncio.sleep(0.01)
-        world.wish("ADVANCE")
+        world.operation("ADVANCE")
         world.reconciler.wake()
         async with asyncio.timeout(60):
             while world.phase is Phase.CREATED:
@@ -576,9 +578,9 @@ def test_what_is_older_than_a_clock_that_went_back_is_not_fresh(world: World) ->
     asyncio.run(world.to_ready())
     assert world.evidence.rehearsal is not None
     world.clock.pass_by(-3_600)
-    seen = world.evidence
-    assert seen.looked_s == seen.rehearsal.age_s == math.inf  # type: ignore[union-attr]
-    assert not TRANSITIONS[Phase.READY, Signal.ADVANCE].gate(seen).holds
+    observed = world.evidence
+    assert observed.looked_s == observed.rehearsal.age_s == math.inf  # type: ignore[union-attr]
+    assert not TRANSITIONS[Phase.READY, Trigger.ADVANCE].gate(observed).holds
 
 
 def test_a_process_that_is_not_recognised_is_not_told_to_stop_and_that_is_said(world: World) -> None:
@@ -586,7 +588,7 @@ def test_a_process_that_is_not_recognised_is_not_told_to_stop_and_that_is_said(w
 
     async def story() -> None:
         await world.to_ready()
-        await world.wished("ROLL_BACK")
+        await world.operationed("ROLL_BACK")
         await world.rounds(2)
 
     asyncio.run(story())

@@ -1,4 +1,6 @@
-"""Rows: wishes that can be repeated, names that are taken, findings that open and close, one database per service."""
+"""Rows: operations that can be repeated, names that are taken, findings that open and close, one database per
+service.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,23 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import text
 
-from migrator.findings.driver import HANDED_BACK
+from migrator.findings.driver import LOG_RETIRED
 from migrator.findings.finding import FindingError
-from state_machine.clusters.observe import ControllerSeen, Observation
+from state_machine.clusters.observe import ControllerObservation, Observation
 from state_machine.database import open_database
-from state_machine.looks import Look, Outcome, Told, backups, findings, nodes, record_look, record_outcome
+from state_machine.observations import (
+    Outcome,
+    ReportedFinding,
+    RoundObservation,
+    backups,
+    findings,
+    nodes,
+    record_observation,
+    record_outcome,
+)
 from state_machine.service import open_service
 from state_machine.settings import Settings
-from state_machine.store import Order, Store
+from state_machine.store import NewOperation, Store
 from state_machine.tables import Base
 from tests.unit.state_machine.world import a_store, an_inventory
 
@@ -32,7 +43,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
     made.close()
 
 
-ADVANCE = Order(name="ADVANCE", who="Ada", reason="go", key="k1")
+ADVANCE = NewOperation(name="ADVANCE", who="Ada", reason="go", key="k1")
 
 
 def test_the_steps_in_versions_make_the_tables_of_the_code(tmp_path: Path) -> None:
@@ -85,47 +96,47 @@ def test_the_directory_of_the_service_is_for_this_user_only(tmp_path: Path) -> N
     service._lock.close()
 
 
-# --- wishes -----------------------------------------------------------------------------------------------
+# --- operations -----------------------------------------------------------------------------------------------
 
 
 def test_repeating_a_wish_with_its_key_records_it_once(store: Store) -> None:
-    first, new = store.record_wish(1, ADVANCE, at=2.0)
-    again, new_again = store.record_wish(1, ADVANCE, at=3.0)
+    first, new = store.record_operation(1, ADVANCE, at=2.0)
+    again, new_again = store.record_operation(1, ADVANCE, at=3.0)
     assert (new, new_again) == (True, False)
     assert first.id == again.id
-    assert len(store.wishes(1)) == 1
+    assert len(store.operations(1)) == 1
 
 
 def test_a_key_stands_for_one_request_only(store: Store) -> None:
-    store.record_wish(1, ADVANCE, at=2.0)
+    store.record_operation(1, ADVANCE, at=2.0)
     with pytest.raises(FindingError, match="Z2K-4007"):
-        store.record_wish(1, replace(ADVANCE, reason="something else"), at=3.0)
+        store.record_operation(1, replace(ADVANCE, reason="something else"), at=3.0)
 
 
 def test_two_wishes_at_a_time_are_refused_with_the_first_ones_address(store: Store) -> None:
-    store.record_wish(1, ADVANCE, at=2.0)
+    store.record_operation(1, ADVANCE, at=2.0)
     with pytest.raises(FindingError, match="/api/v1/migrations/1/signals/1"):
-        store.record_wish(1, replace(ADVANCE, key="k2"), at=3.0)
+        store.record_operation(1, replace(ADVANCE, key="k2"), at=3.0)
 
 
 def test_an_undo_withdraws_an_advance_that_waits(store: Store) -> None:
-    store.record_wish(1, ADVANCE, at=2.0)
-    store.record_wish(1, Order(name="ROLL_BACK", who="Bob", reason=""), at=3.0)
-    undo, advance = store.wishes(1)
-    assert (advance.state, undo.state) == ("withdrawn", "recorded")
+    store.record_operation(1, ADVANCE, at=2.0)
+    store.record_operation(1, NewOperation(name="ROLL_BACK", who="Bob", reason=""), at=3.0)
+    undo, advance = store.operations(1)
+    assert (advance.state, undo.state) == ("cancelled", "recorded")
     assert "Bob asked for rollback instead" in advance.answer
 
 
 def test_hold_can_be_asked_for_at_any_time(store: Store) -> None:
-    store.record_wish(1, ADVANCE, at=2.0)
-    store.record_wish(1, Order(name="HOLD", who="Bob", reason="lunch"), at=3.0)
-    store.hold(store.wishes(1)[0], at=4.0)
-    assert store.snapshot(1).migration.held == "held by Bob: lunch"
+    store.record_operation(1, ADVANCE, at=2.0)
+    store.record_operation(1, NewOperation(name="PAUSE", who="Bob", reason="lunch"), at=3.0)
+    store.pause(store.operations(1)[0], at=4.0)
+    assert store.snapshot(1).migration.paused == "paused by Bob: lunch"
 
 
 def test_a_wish_for_another_version_is_refused(store: Store) -> None:
     with pytest.raises(FindingError, match="is at version 1; the request expected 2"):
-        store.record_wish(1, replace(ADVANCE, expected_version=2), at=2.0)
+        store.record_operation(1, replace(ADVANCE, expected_version=2), at=2.0)
 
 
 def test_a_migration_has_its_name_for_itself(store: Store, tmp_path: Path) -> None:
@@ -142,7 +153,7 @@ def test_creating_with_the_same_key_gives_the_same_migration(store: Store, tmp_p
         store.create(an_inventory(tmp_path, name="clicks"), who="test", at=4.0, key="k")
 
 
-@pytest.mark.parametrize("look", [lambda s: s.snapshot(7), lambda s: s.events(7), lambda s: s.wish(1, 7)])
+@pytest.mark.parametrize("look", [lambda s: s.snapshot(7), lambda s: s.events(7), lambda s: s.operation(1, 7)])
 def test_what_does_not_exist_is_refused_by_name(store: Store, look: object) -> None:
     assert callable(look)
     with pytest.raises(FindingError, match="Z2K-4004"):
@@ -152,26 +163,28 @@ def test_what_does_not_exist_is_refused_by_name(store: Store, look: object) -> N
 # --- looks ------------------------------------------------------------------------------------------------
 
 
-def told(code: str = "Z2K-1002", says: str = "/brokers/topics/a has no topic_id.") -> Told:
-    return Told.of_json({"code": code, "says": says})
+def told(code: str = "Z2K-1002", says: str = "/brokers/topics/a has no topic_id.") -> ReportedFinding:
+    return ReportedFinding.of_json({"code": code, "says": says})
 
 
 def test_a_finding_is_open_as_long_as_it_is_told(store: Store) -> None:
-    record_look(store, 1, Look(Observation(10.0), {"check": [told()]}))
-    record_look(store, 1, Look(Observation(11.0), {"check": [told()], "driver": [told("Z2K-2003", "fenced")]}))
+    record_observation(store, 1, RoundObservation(Observation(10.0), {"check": [told()]}))
+    record_observation(
+        store, 1, RoundObservation(Observation(11.0), {"check": [told()], "driver": [told("Z2K-2003", "fenced")]})
+    )
     assert [(row.code, row.first_seen) for row in findings(store, 1)] == [("Z2K-1002", 10.0), ("Z2K-2003", 11.0)]
-    record_look(store, 1, Look(Observation(12.0), {"check": []}))
+    record_observation(store, 1, RoundObservation(Observation(12.0), {"check": []}))
     assert [(row.code, row.open) for row in findings(store, 1)] == [("Z2K-2003", True), ("Z2K-1002", False)]
     assert [row.code for row in findings(store, 1, only_open=True)] == ["Z2K-2003"], "the driver was not asked anew"
 
 
 def test_a_finding_of_an_unknown_code_keeps_its_words(store: Store) -> None:
-    record_look(store, 1, Look(Observation(10.0), {"driver": [told("Z2K-2999", "something new")]}))
+    record_observation(store, 1, RoundObservation(Observation(10.0), {"driver": [told("Z2K-2999", "something new")]}))
     assert findings(store, 1)[0].says == "something new"
 
 
 def test_the_services_own_findings_close_with_the_outcome(store: Store) -> None:
-    record_outcome(store, 1, Outcome("blocked", (HANDED_BACK.found(controller="broker 1"),)), at=10.0)
+    record_outcome(store, 1, Outcome("blocked", (LOG_RETIRED.found(controller="broker 1"),)), at=10.0)
     record_outcome(store, 1, Outcome("waiting"), at=11.0)
     assert [row.open for row in findings(store, 1)] == [False]
 
@@ -184,14 +197,14 @@ def test_nodes_and_exports_are_kept_when_the_controller_is_gone(store: Store) ->
         "driver": {"state": "WAIT_BROKERS"},
         "brokers": [{"id": 1, "fenced": False}],
     }
-    record_look(store, 1, Look(Observation(10.0, (ControllerSeen(3000, 1, status),))))
-    record_look(store, 1, Look(Observation(11.0, (ControllerSeen(3000, problem="gone"),))))
+    record_observation(store, 1, RoundObservation(Observation(10.0, (ControllerObservation(3000, 1, status),))))
+    record_observation(store, 1, RoundObservation(Observation(11.0, (ControllerObservation(3000, problem="gone"),))))
     assert [(node.node_id, node.seen_at) for node in nodes(store, 1, "broker")] == [(1, 10.0)]
     assert [each.file for each in backups(store, 1)] == ["/exports/zookeeper.jsonl.gz"]
 
 
 def test_an_observation_comes_back_from_the_rows_as_it_was(store: Store) -> None:
-    seen = Observation(10.0, (ControllerSeen(3000, problem="gone"),), ruled_at=9.0, window_ms=80, gap_s=1.5)
-    record_look(store, 1, Look(seen))
-    assert store.snapshot(1).observation == seen
-    assert msgspec.to_builtins(seen)["zookeeper"]["holder"].startswith("not known")
+    observed = Observation(10.0, (ControllerObservation(3000, problem="gone"),), ruled_at=9.0, window_ms=80, gap_s=1.5)
+    record_observation(store, 1, RoundObservation(observed))
+    assert store.snapshot(1).observation == observed
+    assert msgspec.to_builtins(observed)["zookeeper"]["holder"].startswith("not known")

@@ -12,10 +12,10 @@ from sqlalchemy.orm import Session
 from sqlalchemy.orm.exc import StaleDataError
 
 from migrator.findings.finding import FindingError
-from state_machine.looks import Outcome, record_outcome
+from state_machine.observations import Outcome, record_outcome
 from state_machine.policy.gates import Evidence
-from state_machine.policy.phases import Phase, Signal
-from state_machine.store import Order, Store, find_migration, move_cursor
+from state_machine.policy.phases import Phase, Trigger
+from state_machine.store import NewOperation, Store, find_migration, move_cursor
 from state_machine.tables import DriverCursor, Migration, PhaseEvent
 from state_machine.transition import SERVICE, GateClosed, Source, Step, take
 from tests.unit.state_machine.world import a_store, an_inventory
@@ -36,8 +36,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
     made.close()
 
 
-def a_step(signal: Signal = Signal.ADVANCE, source: Source | None = None, **changes: Any) -> Step:
-    fields = {"signal": signal, "source": source or Source(SERVICE, 1), "at": 5.0, "who": "Ada", "reason": "why not"}
+def a_step(trigger: Trigger = Trigger.ADVANCE, source: Source | None = None, **changes: Any) -> Step:
+    fields = {"trigger": trigger, "source": source or Source(SERVICE, 1), "at": 5.0, "who": "Ada", "reason": "why not"}
     return Step(**{**fields, **changes})
 
 
@@ -65,7 +65,7 @@ def crash_at(moment: str) -> Callable[[], None]:
 def test_a_crash_at_any_moment_leaves_exactly_one_row_when_the_step_is_repeated(store: Store, moment: str) -> None:
     source = Source("run-1", 7, ends_entry=True)
     in_phase(store, Phase.READY)
-    made = a_step(Signal.TAKEOVER_BEGAN, source)
+    made = a_step(Trigger.TAKEOVER_BEGAN, source)
     live_on = crash_at(moment)
     with pytest.raises(Crashed):
         step(store, made)
@@ -82,15 +82,15 @@ def test_a_crash_at_any_moment_leaves_exactly_one_row_when_the_step_is_repeated(
 
 
 def test_a_step_settles_its_wish_in_the_same_transaction(store: Store) -> None:
-    wish, _ = store.record_wish(1, Order(name="ADVANCE", who="Ada", reason=""), at=4.0)
+    operation, _ = store.record_operation(1, NewOperation(name="ADVANCE", who="Ada", reason=""), at=4.0)
     live_on = crash_at("before_commit")
     with pytest.raises(Crashed):
-        step(store, a_step(wish_id=wish.id))
+        step(store, a_step(operation_id=operation.id))
     live_on()
-    assert store.wish(1, wish.id).state == "recorded"
-    step(store, a_step(wish_id=wish.id))
-    assert store.wish(1, wish.id).state == "done"
-    assert [event.version for event in store.events(1, wish_id=wish.id)] == [2]
+    assert store.operation(1, operation.id).state == "recorded"
+    step(store, a_step(operation_id=operation.id))
+    assert store.operation(1, operation.id).state == "succeeded"
+    assert [event.version for event in store.events(1, operation_id=operation.id)] == [2]
 
 
 def test_a_version_that_moved_is_refused(store: Store) -> None:
@@ -117,10 +117,10 @@ def test_one_entry_of_a_history_is_written_once_even_without_the_version(store: 
     """The second unique of the table; the first (the version) would be passed by a confused caller."""
     in_phase(store, Phase.READY)
     source = Source("run-1", 7)
-    step(store, a_step(Signal.TAKEOVER_BEGAN, source))
+    step(store, a_step(Trigger.TAKEOVER_BEGAN, source))
     in_phase(store, Phase.READY)
     with pytest.raises(FindingError, match="Z2K-4006"):
-        step(store, a_step(Signal.TAKEOVER_BEGAN, source), version=2)
+        step(store, a_step(Trigger.TAKEOVER_BEGAN, source), version=2)
     assert len(store.events(1)) == 1
 
 
@@ -135,7 +135,7 @@ def test_a_closed_gate_writes_nothing_and_says_every_failed_check(store: Store) 
 
 def test_a_step_outside_the_table_is_refused_by_name(store: Store) -> None:
     with pytest.raises(FindingError, match="possible here: advance, rollback"):
-        step(store, a_step(Signal.ABORT))
+        step(store, a_step(Trigger.ABORT))
 
 
 def test_a_step_that_asks_the_driver_is_never_written_when_it_is_asked(store: Store) -> None:

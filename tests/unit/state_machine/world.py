@@ -18,14 +18,14 @@ from state_machine.clusters.inventory import BrokerEntry, ControllerEntry, Inven
 from state_machine.clusters.observe import ClusterObserver
 from state_machine.database import WRITES, make_engine
 from state_machine.evidence import evidence
-from state_machine.keeper import Keeper
+from state_machine.operations import Operations
 from state_machine.policy.gates import Evidence
 from state_machine.policy.phases import Phase
 from state_machine.reconcile import Reconciler
 from state_machine.settings import Settings
-from state_machine.store import Order, Snapshot, Store
-from state_machine.tables import Base, PhaseEvent, Wish
-from state_machine.wishes import Wishes
+from state_machine.store import NewOperation, Snapshot, Store
+from state_machine.supervisor import Supervisor
+from state_machine.tables import Base, Operation, PhaseEvent
 from tests.unit.state_machine.fakes import (
     OPEN,
     FakeController,
@@ -36,7 +36,7 @@ from tests.unit.state_machine.fakes import (
 )
 
 NODE = 3000
-ROAD_OF_A_TAKEOVER = ("TAKING_OVER", "COPYING", "AUDITING", "COMMITTING", "SYNCING", "TELLING_BROKERS", "DUAL_WRITE")
+ROAD_OF_A_TAKEOVER = ("TAKING_OVER", "COPYING", "AUDITING", "COMMITTING", "SYNCING", "UPDATING_BROKERS", "DUAL_WRITE")
 COPY_AUDIT = {"same": True, "families": [{"compared": 16, "different": 0, "not_read": 0}]}
 
 
@@ -86,7 +86,7 @@ def an_inventory(directory: Path, *, voters: int = 1, **changes: Any) -> Invento
 
 
 def properties(
-    data: Path, gates: str = "hold", zookeeper: str = "zk:2181/kafka", node: int = NODE, voters: int = 1
+    data: Path, gates: str = "pause", zookeeper: str = "zk:2181/kafka", node: int = NODE, voters: int = 1
 ) -> str:
     named = [NODE + each for each in range(voters)] if voters > 1 else [node]
     quorum = ",".join(f"{each}@127.0.0.1:9093" for each in named)
@@ -131,11 +131,11 @@ class World:
         control = ControlPort(http)
         observer = ClusterObserver(control, self.clock, lambda connect: self.zookeeper)
         self.inspections = Inspections(self.store, self.runner, self.settings, self.clock)
-        keeper = Keeper(self.store, self.launcher, clock=self.clock, steady=self.clock_steady)
-        acts = Acts(self.store, control, keeper, self.inspections, self.settings, self.clock, self.clock_steady)
-        wishes = Wishes(self.store, control, self.inspections, self.clock)
+        supervisor = Supervisor(self.store, self.launcher, clock=self.clock, steady=self.clock_steady)
+        acts = Acts(self.store, control, supervisor, self.inspections, self.settings, self.clock, self.clock_steady)
+        operations = Operations(self.store, control, self.inspections, self.clock)
         self.reconciler = Reconciler(
-            self.store, observer, wishes, acts, self.inspections, pause_s=0.5, clock=self.clock
+            self.store, observer, operations, acts, self.inspections, pause_s=0.5, clock=self.clock
         )
 
     async def rounds(self, count: int = 1, seconds: float = 0.5) -> None:
@@ -150,15 +150,15 @@ class World:
         await asyncio.gather(*tasks, return_exceptions=True)
         self.inspections.reap()
 
-    def wish(self, name: str, **fields: Any) -> Wish:
-        order = Order(**{"name": name, "who": "Ada", "reason": "it is time", **fields})
-        return self.store.record_wish(self.id, order, at=self.clock())[0]
+    def operation(self, name: str, **fields: Any) -> Operation:
+        order = NewOperation(**{"name": name, "who": "Ada", "reason": "it is time", **fields})
+        return self.store.record_operation(self.id, order, at=self.clock())[0]
 
-    async def wished(self, name: str, **fields: Any) -> Wish:
-        """A wish, and the round that looks at it."""
-        wish = self.wish(name, **fields)
+    async def operationed(self, name: str, **fields: Any) -> Operation:
+        """An operation, and the round that looks at it."""
+        operation = self.operation(name, **fields)
         await self.rounds()
-        return self.store.wish(self.id, wish.id)
+        return self.store.operation(self.id, operation.id)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -187,12 +187,12 @@ class World:
     # --- ways to a phase -----------------------------------------------------------------------------------
 
     async def to_preflight(self) -> None:
-        await self.wished("ADVANCE")
+        await self.operationed("ADVANCE")
         await self.rounds(2)
 
     async def to_ready(self) -> None:
         await self.to_preflight()
-        await self.wished("ADVANCE")
+        await self.operationed("ADVANCE")
         await self.rounds(2)
         if len(self.controllers) > 1:
             self.elect()
@@ -209,7 +209,7 @@ class World:
 
     def brokers_join(self) -> None:
         self.controller.gate = OPEN
-        self.controller.reason = "the takeover is held"
+        self.controller.reason = "the takeover is paused"
 
     def take_over(self, *, until: str = "DUAL_WRITE") -> None:
         """The driver does it, faster than any look."""
@@ -218,20 +218,20 @@ class World:
             self.clock.pass_by(0.01)
         if until not in ("TAKING_OVER", "COPYING"):
             self.controller.audit = COPY_AUDIT
-        if until in ("COMMITTING", "SYNCING", "TELLING_BROKERS", "DUAL_WRITE"):
+        if until in ("COMMITTING", "SYNCING", "UPDATING_BROKERS", "DUAL_WRITE"):
             self.controller.migration = "MIGRATION"
         self.zookeeper.ours_rules()
 
     async def to_dual_write(self) -> None:
         await self.to_ready()
-        self.controller.on_ask = lambda wish: self.take_over()
-        await self.wished("ADVANCE")
+        self.controller.on_ask = lambda operation: self.take_over()
+        await self.operationed("ADVANCE")
         await self.rounds()
-        self.controller.on_ask = lambda wish: None
+        self.controller.on_ask = lambda operation: None
         assert self.phase is Phase.DUAL_WRITE, self.waiting
 
-    def hand_back(self) -> None:
-        self.controller.move("HANDING_BACK", "RETIRED")
+    def rollback(self) -> None:
+        self.controller.move("ROLLING_BACK", "RETIRED")
         self.zookeeper.broker_rules()
 
 

@@ -1,0 +1,90 @@
+"""What a person asked the driver for, and for how long that counts.
+
+In:   what is asked at the control port, and the driver's state at that moment.
+Out:  whether it is kept; what is still wished for, for the act that carries it out and for the status.
+Rules: an operation that cannot be kept is refused at once, so that nobody waits for it. The operation for a takeover
+ends by itself when the gate stays closed: it would be carried out when nobody means it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from migrator.driver.machine import State, in_window
+from migrator.node.driver.driver_state import DriverState
+
+log = structlog.get_logger()
+
+TAKEOVER: Final = "takeover"
+ROLLBACK: Final = "rollback"
+
+TAKEOVER_CAN_BE_REQUESTED: Final = frozenset({State.WAIT_QUORUM, State.WAIT_BROKERS, State.ABORTED})
+ROLLBACK_CAN_BE_REQUESTED: Final = frozenset(
+    {State.COMMITTING, State.RESUMING, State.SYNCING, State.UPDATING_BROKERS, State.DUAL_WRITE}
+)
+GOING_BACK: Final = frozenset({State.ROLLING_BACK, State.ROLLING_BACK_EARLY, State.RETIRED})
+
+TAKEOVER_KEPT_MS: Final = 60_000
+"""A gate that opens later is a matter for another look at the evidence."""
+
+
+class Operations:
+    """Of one driver, on its loop."""
+
+    def __init__(self, now: DriverState, now_ms: Callable[[], int]) -> None:
+        self._now = now
+        self._now_ms = now_ms
+        self._takeover_ends_ms: int | None = None
+        self._rollback = False
+
+    # --- asked ---------------------------------------------------------------------------------------------
+
+    def request_takeover(self) -> bool:
+        """Whether it is kept. Asked once more when it is under way or done, this is true and changes nothing."""
+        if self._now.state in TAKEOVER_CAN_BE_REQUESTED:
+            self._takeover_ends_ms = self._now_ms() + TAKEOVER_KEPT_MS
+            return True
+        return in_window(self._now.state) or self._now.state is State.DUAL_WRITE
+
+    def cancel_takeover(self) -> bool:
+        """Whether there was one that had not begun."""
+        stood = self.takeover
+        self._takeover_ends_ms = None
+        return stood
+
+    def request_rollback(self) -> bool:
+        """Whether it is kept. Asked once more when it is under way or done, this is true and changes nothing."""
+        self._rollback = self._now.state in ROLLBACK_CAN_BE_REQUESTED
+        return self._rollback or self._now.state in GOING_BACK
+
+    def wait_longer(self, ms: int) -> None:
+        """So long was worked on the way to it: the export of a large tree takes its time."""
+        if self._takeover_ends_ms is not None:
+            self._takeover_ends_ms += ms
+
+    # --- carried out, or not -------------------------------------------------------------------------------
+
+    @property
+    def takeover(self) -> bool:
+        """Whether a takeover is wished for, still."""
+        ends_ms = self._takeover_ends_ms
+        if ends_ms is not None and self._now_ms() >= ends_ms:
+            log.warning("takeover.operation_expired", after_ms=TAKEOVER_KEPT_MS, reason=self._now.reason)
+            self._takeover_ends_ms = None
+        return self._takeover_ends_ms is not None
+
+    @property
+    def rollback(self) -> bool:
+        return self._rollback
+
+    def begun(self) -> None:
+        """What was wished for is being done, or has become impossible."""
+        self._takeover_ends_ms = None
+        self._rollback = False
+
+    def standing(self) -> list[str]:
+        """What was asked for and has not begun."""
+        return [TAKEOVER] * self.takeover + [ROLLBACK] * self._rollback

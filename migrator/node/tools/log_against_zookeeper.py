@@ -1,0 +1,157 @@
+"""What a log on disk and ZooKeeper say differently, for a rollback without controllers.
+
+In:   a ZooKeeper session, the metadata log directory of a controller that does not run, the claim as read.
+Out:  partition states whose versions are behind their partition epochs, and how many things differ otherwise; the
+      writes that raise those versions.
+Elsewhere: records that ZooKeeper never got (unmirrored.py), the rollback itself (without_controllers.py), the same
+while a controller lives (driver.lagging, rollback.py).
+Why: brokers keep the partition epochs that our controllers told them. A ZooKeeper controller refuses ISR changes of a
+partition whose state znode is at a lower version. Nobody is left to raise it, so the command does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from migrator.audit.compare import VERSION_LAGS, Comparison, Difference, Kind, Rules
+from migrator.audit.log_source import CommittedRecords, read_directory
+from migrator.audit.normalise import ORDERS, PRODUCER_IDS, LogFacts
+from migrator.audit.quick import compare_sides
+from migrator.driver.chained import guarded
+from migrator.driver.claim import ClaimObservation
+from migrator.findings.audit import LOG_INCONSISTENT
+from migrator.findings.driver import WITHOUT_CONTROLLERS_REFUSED
+from migrator.findings.finding import FindingError
+from migrator.zk import paths
+from migrator.zk.multi import JUTE_MAXBUFFER_MIN, Check, Operation, SetData
+from migrator.zk.pipeline import CONSIDERATE
+from migrator.zk.session import ZkSession
+
+OPERATIONS_AT_ONCE: Final = 10_000
+"""In flight together, in as many multis as any server takes: nobody tells this command how they are set."""
+STATES_AT_ONCE: Final = 1_000
+RAISES_PER_S: Final = 5_000
+"""About, for a person who reads the plan (docs/performance.md)."""
+
+SETTLED_OTHERWISE: Final = frozenset({ORDERS, PRODUCER_IDS})
+"""Orders are dropped by consent or refuse the rollback, and producer ids go on far behind all of them."""
+
+
+class Behind(NamedTuple):
+    """A state znode: the version that it has, and the partition epoch that brokers were told."""
+
+    path: str
+    version: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogAgainstZooKeeper:
+    """differing: what is not the same, by name. not_compared: why some of it, or all, could not be compared."""
+
+    behind: tuple[Behind, ...] = ()
+    differing: tuple[str, ...] = ()
+    not_compared: str = ""
+
+    @property
+    def writes(self) -> int:
+        return sum(each.epoch - each.version for each in self.behind)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """For a person."""
+        found = []
+        if self.behind:
+            seconds = max(1, round(self.writes / RAISES_PER_S))
+            found.append(
+                f"{len(self.behind)} partition states are behind their partition epochs; {self.writes} writes raise "
+                f"them first, about {seconds} s"
+            )
+        if self.differing:
+            found.append(f"{len(self.differing)} things differ, and ZooKeeper's stay; the first is {self.differing[0]}")
+        if self.not_compared:
+            found.append(f"not verified: {self.not_compared}")
+        return tuple(found) or ("partition states are at their partition epochs, and nothing differs",)
+
+
+NOT_LOOKED: Final = LogAgainstZooKeeper(
+    not_compared="whether partition states are at their partition epochs (--log DIR compares, and raises them)"
+)
+
+
+def look_at_both(session: ZkSession, directory: Path) -> LogAgainstZooKeeper:
+    """Raises Z2K-5001 when the log cannot be read."""
+    facts, records = LogFacts(), CommittedRecords()
+    try:
+        for record in read_directory(directory, records):
+            facts.apply(record)
+    except FindingError as error:
+        if error.code != LOG_INCONSISTENT.code:
+            raise
+        return LogAgainstZooKeeper(
+            not_compared=f"whether ZooKeeper says what the log says ({error.code} {error.occurrence.text})"
+        )
+    return _looked(compare_sides(session, facts, Rules(in_dual_write=True), CONSIDERATE))
+
+
+def _looked(compared: Comparison) -> LogAgainstZooKeeper:
+    behind = tuple(map(_behind, (each for each in compared.expected if each.rule == VERSION_LAGS)))
+    differing, unread = [], 0
+    for each in compared.differences:
+        if each.family in SETTLED_OTHERWISE:
+            continue
+        if each.kind == Kind.NOT_READ:
+            unread += 1
+        else:
+            differing.append(" ".join(filter(None, (each.family, each.key, each.field_))))
+    return LogAgainstZooKeeper(behind, tuple(differing), f"{unread} things that cannot be read" if unread else "")
+
+
+def _behind(each: Difference) -> Behind:
+    topic, _, partition = each.key.rpartition("-")
+    return Behind(paths.state(topic, int(partition)), each.zookeeper, each.log)
+
+
+def guards(observed: ClaimObservation) -> tuple[Operation, ...]:
+    """What was read still stands: nobody else claims the cluster meanwhile."""
+    stands = (
+        (paths.CONTROLLER_EPOCH, observed.epoch_version),
+        (paths.MIGRATION, observed.migration_version),
+        (paths.CONTROLLER, observed.controller_version),
+    )
+    return tuple(Check(path, version) for path, version in stands if version >= 0)
+
+
+def raise_versions(session: ZkSession, behind: Sequence[Behind], stands: tuple[Operation, ...]) -> None:
+    """Write what stands in each of them again, until its version is the partition epoch.
+
+    Raises Z2K-2019 when ZooKeeper moved meanwhile; what was raised stays, and the next look finds the rest.
+    """
+    waiting: list[Operation] = []
+    for at in range(0, len(behind), STATES_AT_ONCE):
+        piece = behind[at : at + STATES_AT_ONCE]
+        for each, znode in zip(piece, session.get_many([each.path for each in piece]), strict=True):
+            if znode is None:
+                raise WITHOUT_CONTROLLERS_REFUSED.error(
+                    reason=f"ZooKeeper moved meanwhile: {each.path} does not exist any more"
+                )
+            waiting += [SetData(each.path, znode.data or b"", version) for version in range(each.version, each.epoch)]
+            while len(waiting) >= OPERATIONS_AT_ONCE:
+                waiting = _send(session, waiting, stands)
+    while waiting:
+        waiting = _send(session, waiting, stands)
+
+
+def _send(session: ZkSession, waiting: list[Operation], stands: tuple[Operation, ...]) -> list[Operation]:
+    """Some of them, in flight together; the others are returned."""
+    now, later = waiting[:OPERATIONS_AT_ONCE], waiting[OPERATIONS_AT_ONCE:]
+    multis = guarded(stands, now, JUTE_MAXBUFFER_MIN)
+    for multi, pending in [(multi, session.send(multi)) for multi in multis]:
+        outcome = pending.outcome()
+        if not outcome.applied:
+            refused = multi.describe()[outcome.failed_at]
+            raise WITHOUT_CONTROLLERS_REFUSED.error(reason=f"ZooKeeper moved meanwhile ({outcome.error} at: {refused})")
+    return later

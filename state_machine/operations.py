@@ -1,0 +1,124 @@
+"""Carry out what people asked for: look the step up, ask its gate, take it or ask the driver for it.
+
+In:   a recorded operation, a fresh snapshot with its evidence.
+Out:  a step taken, a driver asked, or a refusal with its verdict, written beside the operation.
+Elsewhere: recording operations (api), what became of an operation that a driver was asked (accepted.py), the rows of
+steps that a driver takes (driver_history.py).
+Rules: a handler already asked the gate, but the cluster may have moved: the verdict here is the one that counts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import structlog
+
+from migrator.findings.finding import FindingError
+from migrator.findings.service import NOT_POSSIBLE_HERE, VERSION_MOVED
+from state_machine.accepted import Accepted
+from state_machine.audits.inspections import Inspections
+from state_machine.clusters.control import ControlPort
+from state_machine.policy.gates import Evidence
+from state_machine.policy.phases import PAUSE, PEOPLE, RESUME, WINDOW, Phase, Trigger, look_up
+from state_machine.store import UNDOES, Snapshot, Store
+from state_machine.tables import Operation
+from state_machine.transition import SERVICE, GateClosed, Source, Step, ask_gate, take
+
+log = structlog.get_logger()
+
+
+class Operations:
+    """Settles one operation after the other."""
+
+    def __init__(
+        self, store: Store, control: ControlPort, inspections: Inspections, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._accepted = Accepted(store, control, inspections, clock)
+
+    async def settle(self, snapshot: Snapshot, operation: Operation, evidence: Evidence) -> None:
+        """Do what is possible now; an operation that waits for the driver stays pending."""
+        if operation.name in (PAUSE, RESUME):
+            said = await self._what_goes_on(snapshot, operation) if operation.name == PAUSE else ""
+            await self._store.away(self._store.pause, operation, at=self._clock(), said=said)
+            return
+        try:
+            if operation.state == "accepted":
+                await self._accepted.follow(snapshot, operation, evidence)
+            else:
+                await self._begin(snapshot, operation, evidence)
+        except GateClosed as closed:
+            await self._refuse(operation, closed)
+        except FindingError as error:
+            await self._refuse(operation, error)
+
+    async def _begin(self, snapshot: Snapshot, operation: Operation, evidence: Evidence) -> None:
+        trigger = Trigger(operation.name)
+        if (snapshot.phase, trigger) == (Phase.READY, Trigger.ABORT):
+            await self._abort_before(snapshot, operation)
+            return
+        if trigger in UNDOES:
+            await self._accepted.take_back_replaced(snapshot, f"{operation.who} asked for {PEOPLE[trigger]}")
+        version = snapshot.migration.version
+        if trigger is not Trigger.ABORT and operation.expected_version != version:
+            raise VERSION_MOVED.error(found=version, expected=operation.expected_version)
+        edge = look_up(snapshot.phase, trigger, None if operation.to_phase is None else Phase(operation.to_phase))
+        if edge.asks is not None:
+            await self._accepted.begin(snapshot, operation, edge, evidence)
+            return
+        ask_gate(edge, trigger, evidence)
+        step = Step(
+            trigger=trigger,
+            source=Source(SERVICE, version),
+            at=self._clock(),
+            who=operation.who,
+            reason=operation.reason or "no reason given",
+            operation_id=operation.id,
+        )
+        await self._store.away(
+            take, self._store, snapshot.id, step, expected_version=version, evidence=evidence, now=self._clock()
+        )
+
+    async def _abort_before(self, snapshot: Snapshot, operation: Operation) -> None:
+        """In READY: take back the takeover that was asked for. One that has begun is aborted when the phase shows it.
+
+        Raises Z2K-4021 when a controller that may keep it does not answer, Z2K-4003 when nobody asked for any.
+        """
+        why = f"{operation.who} asked for abort"
+        replaced = await self._store.away(self._store.replaced_by, operation)
+        kept = await self._accepted.take_back_replaced(snapshot, why)
+        if replaced is None and not kept:
+            raise NOT_POSSIBLE_HERE.error(operation="abort", phase=snapshot.phase, possible="advance, rollback")
+        asked = replaced is not None and replaced.controller_run is not None
+        if asked and replaced is not None and not await self._accepted.take_back(snapshot, replaced, why):
+            return
+        answer = "the takeover that was asked for is taken back: nothing will begin"
+        await self._store.away(self._store.end_operation, operation.id, "succeeded", answer, at=self._clock())
+
+    async def _what_goes_on(self, snapshot: Snapshot, operation: Operation) -> str:
+        """A hold keeps steps from beginning: one that a driver was asked for is taken back, one that began goes on."""
+        if snapshot.phase in WINDOW:
+            return BEGUN
+        advance = next(
+            (each for each in snapshot.operations if (each.name, each.state) == (Trigger.ADVANCE, "accepted")), None
+        )
+        if advance is None:
+            return ""
+        try:
+            if await self._accepted.take_back(snapshot, advance, f"{operation.who} holds"):
+                return f"the takeover that {advance.who} asked for is taken back: nothing will begin"
+        except FindingError as error:
+            return f"BUT the takeover that {advance.who} asked for may still begin, it could not be taken back: {error}"
+        return BEGUN
+
+    async def _refuse(self, operation: Operation, error: FindingError) -> None:
+        verdict = error.verdict if isinstance(error, GateClosed) else None
+        log.warning("operation.refused", operation=operation.name, who=operation.who, reason=str(error))
+        await self._store.away(
+            self._store.end_operation, operation.id, "refused", str(error), at=self._clock(), verdict=verdict
+        )
+
+
+BEGUN = "BUT the takeover has begun, which a hold does not stop; `zk2kraft abort` takes it back until the commit"

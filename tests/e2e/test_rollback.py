@@ -1,0 +1,232 @@
+"""The way back from dual-write, with real brokers: none is restarted, nothing acknowledged is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from migrator.lab.cluster import Cluster
+from migrator.lab.ours import OurController, our_controller
+from migrator.lab.servers.broker import SESSION_TIMEOUT_MS, Broker
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.takeover import wait_sessions_ended
+from migrator.zk import paths
+from migrator.zk.session import ZkSession
+from migrator.zk.znodes import ProducerIdBlock, parse_producer_ids
+from tests.adversarial.producer_ids import Handed, ProducerIdClient
+from tests.e2e.support import (
+    controller_of,
+    produce,
+    ready_cluster,
+    wait_for,
+    wait_zookeeper_rules,
+)
+
+pytestmark = pytest.mark.lab
+
+TOPICS = [f"topic-{number}" for number in range(5)]
+LONGER_THAN_A_SESSION_S = SESSION_TIMEOUT_MS / 1000 + 2
+"""Whatever a broker's absence ends by time-out has ended then."""
+
+
+def isr_changes(cluster: Cluster, rounds: int) -> None:
+    """Stop and return brokers: each time every partition's ISR shrinks and grows."""
+    for number in range(rounds):
+        broker = cluster.brokers[number % len(cluster.brokers)]
+        broker.stop()
+        broker.start()
+        broker.wait_ready()
+        cluster.wait_isr_whole(TOPICS)
+
+
+def partition_epochs(cluster: Cluster) -> int:
+    """Changes of all partitions so far: the sum of the state znodes' versions."""
+    states = [paths.state(topic, p) for topic in TOPICS for p in range(4)]
+    with ZkSession(cluster.zookeeper_connect) as session:
+        return sum(znode.version for znode in session.get_many(states) if znode is not None)
+
+
+def processes(cluster: Cluster) -> list[int]:
+    return [broker.process.pid for broker in cluster.brokers]
+
+
+def assert_zookeeper_goes_on(cluster: Cluster, stopped_s: float) -> None:
+    """Each broker in turn is away for a while: every partition gets a leader, and the ISR is whole again."""
+    for broker in cluster.brokers:
+        broker.stop()
+        produce(cluster, TOPICS[0], 50)
+        time.sleep(stopped_s)
+
+        def led(away: int = broker.broker_id) -> str | None:
+            states = [cluster.partition_state(topic, p) for topic in TOPICS for p in range(4)]
+            bad = [state for state in states if state is None or state["leader"] in (-1, away)]
+            return f"{len(bad)} partitions are badly led" if bad else None
+
+        wait_for(led, 30, "every partition has a leader")
+        broker.start()
+        broker.wait_ready()
+        cluster.wait_isr_whole(TOPICS)
+
+
+def assert_refuses_to_start(cluster: Cluster, controller: OurController) -> None:
+    """The old controller, restarted unchanged, ends with a finding and touches nothing."""
+    before = {path: cluster.zk.read(path) for path in ("/controller", "/controller_epoch", "/migration")}
+    cluster.create_topics(f"under-zookeeper-{number}" for number in range(5))
+    controller.launch()
+    wait_for(lambda: None if not controller.is_running else "still running", 30, "it ends")
+    assert controller.process.exit_code not in (0, None)
+    assert "Z2K-2008" in controller.process.log_text()
+    assert {path: cluster.zk.read(path) for path in before} == before
+    assert cluster.zk.exists("/brokers/topics/under-zookeeper-4")
+
+
+def test_the_cluster_goes_back_after_200_isr_changes(laboratory: Laboratory) -> None:
+    with ready_cluster(laboratory, topics=len(TOPICS)) as (cluster, controller):
+        produce(cluster, TOPICS[0], 500)
+        controller.start()
+        controller.wait_dual_write(30)
+        before = partition_epochs(cluster)
+        isr_changes(cluster, rounds=6)
+        assert partition_epochs(cluster) - before >= 200
+        pids = processes(cluster)
+
+        controller.ask("rollback")
+        controller.wait_state("RETIRED", deadline_s=40)
+        assert wait_zookeeper_rules(cluster, deadline_s=5) < 5
+        assert processes(cluster) == pids
+        assert all(broker.is_running for broker in cluster.brokers)
+        assert cluster.zk.read("/migration") is None
+        assert_zookeeper_goes_on(cluster, stopped_s=LONGER_THAN_A_SESSION_S)
+        controller.stop()
+        assert_refuses_to_start(cluster, controller)
+
+
+def without_controllers(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [
+        sys.executable,
+        "-m",
+        "api",
+        "rollback",
+        "--without-controllers",
+        "-z",
+        cluster.zookeeper_connect,
+        *words,
+    ]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def why_not_mirrored(controller: OurController) -> str | None:
+    lag = controller.status()["dual_write"]["lag_records"]
+    return f"{lag} records behind" if lag else None
+
+
+def newest_block(cluster: Cluster) -> ProducerIdBlock:
+    block = parse_producer_ids(paths.PRODUCER_IDS, cluster.zk.read(paths.PRODUCER_IDS))
+    assert block is not None
+    return block
+
+
+def hand_out_ids(broker: Broker, handed: Handed, beyond: int) -> None:
+    """Use producer ids up at one broker until it gives one above `beyond`; it asks for blocks on the way."""
+
+    async def ask() -> None:
+        client = ProducerIdClient(broker.spec.port)
+        for _ in range(300):
+            for error, producer_id in await client.ask([None] * 500, timeout_s=10):
+                if not error:
+                    handed.note(producer_id, broker.broker_id)
+            if handed.highest > beyond:
+                client.close()
+                return
+            await asyncio.sleep(0.1)
+        raise AssertionError(f"broker {broker.broker_id} gave none above {beyond}; the highest was {handed.highest}")
+
+    asyncio.run(ask())
+
+
+def test_release_gives_back_with_none_of_ours_alive(laboratory: Laboratory) -> None:
+    """Also with a log at hand, which tells first that ZooKeeper lacks nothing, and then that it lacks producer ids."""
+    extra = {"zookeeper.session.timeout.ms": 6_000}
+    with ready_cluster(laboratory, topics=len(TOPICS), extra=extra) as (cluster, controller):
+        log, handed = ("--log", str(controller.data)), Handed()
+        controller.start()
+        controller.wait_dual_write(30)
+        isr_changes(cluster, rounds=1)
+        pids = processes(cluster)
+        for words in ((), log):
+            refused = without_controllers(cluster, *words, "--execute")
+            assert (refused.returncode, "Z2K-1118" in refused.stderr) == (2, True), refused.stdout + refused.stderr
+            assert f"controller 3000, process {controller.process.pid}" in refused.stderr
+        assert controller_of(cluster)["kraftControllerEpoch"] > 0
+        wait_for(lambda: why_not_mirrored(controller), 10, "everything is mirrored")
+        controller.kill()
+        level = without_controllers(cluster, *log)
+        assert "ZooKeeper lacks nothing of it" in level.stdout, level.stdout + level.stderr
+        controller.start()
+        controller.wait_dual_write(30)
+
+        mirrored = int(newest_block(cluster).block_end)
+        cluster.zookeeper.stop()
+        hand_out_ids(cluster.brokers[0], handed, beyond=mirrored)
+        controller.kill()
+        cluster.zookeeper.start()
+        assert int(newest_block(cluster).block_end) == mirrored
+        lost = without_controllers(cluster, *log)
+        assert lost.returncode == 2
+        assert "Z2K-2070" in lost.stderr
+        planned = without_controllers(cluster)
+        assert planned.returncode == 0, planned.stderr
+        assert "not verified" in planned.stdout
+        assert "nothing was changed" in planned.stdout
+        assert controller_of(cluster)["kraftControllerEpoch"] > 0
+
+        wait_sessions_ended(cluster)
+        done = without_controllers(cluster, *log, "--accept-loss", "--execute")
+        assert done.returncode == 0, done.stderr
+        assert "this loss was accepted" in done.stdout
+        assert re.search(r"after\s+/controller: (absent|ZooKeeper-mode broker)", done.stdout), done.stdout
+        assert wait_zookeeper_rules(cluster, deadline_s=5) < 5
+        assert processes(cluster) == pids
+        released = newest_block(cluster)
+        assert int(released.block_start) > handed.highest
+        assert_zookeeper_goes_on(cluster, stopped_s=2)
+        hand_out_ids(cluster.brokers[1], handed, beyond=int(released.block_end))
+        assert newest_block(cluster).broker >= 0, "handed out by a ZooKeeper controller"
+        assert not handed.violations
+        assert_refuses_to_start(cluster, controller)
+
+        again = without_controllers(cluster)
+        assert again.returncode == 2
+        assert "Z2K-2019" in again.stderr
+
+
+def test_a_second_migration_after_a_hand_back_needs_a_fresh_quorum_and_restarted_brokers(
+    laboratory: Laboratory,
+) -> None:
+    with ready_cluster(laboratory, topics=len(TOPICS)) as (cluster, controller):
+        controller.start()
+        controller.wait_dual_write(30)
+        entry = ConfigEntry("retention.ms", "3600002", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, TOPICS[0], incremental_configs=[entry])
+        for future in cluster.admin().incremental_alter_configs([resource]).values():
+            future.result(30)
+        controller.ask("rollback")
+        controller.wait_state("RETIRED", deadline_s=40)
+        controller.stop()
+        wait_zookeeper_rules(cluster)
+        assert json.loads(cluster.zk.read(f"/config/topics/{TOPICS[0]}"))["config"] == {"retention.ms": "3600002"}
+
+        controller.directory.rename(controller.directory.with_name("retired"))
+        fresh = our_controller(cluster)
+        cluster.restart_as(lambda spec: spec.as_migrating(fresh.voters))
+        cluster.wait_isr_whole(TOPICS)
+        fresh.start()
+        fresh.wait_dual_write(30)
+        cluster.create_topics(["second-migration"])

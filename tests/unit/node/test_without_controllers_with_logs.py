@@ -1,0 +1,243 @@
+"""`zk2kraft rollback --without-controllers --log`: what the disk holds and ZooKeeper lacks is found before it is
+lost.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from migrator.findings.finding import FindingError
+from migrator.model.image import Position
+from migrator.node.log.log_store import LogStore
+from migrator.node.log.storage import CONTROL_FILE, LOG_NAME, MetaProperties, write_meta_properties
+from migrator.node.tools.unmirrored import look_into
+from migrator.node.tools.who_runs import who_runs
+from migrator.node.tools.without_controllers import WithoutControllersPlan, plan_without_controllers
+from migrator.wire.batch import build_batch, build_control_batch
+from migrator.wire.messages.control_records import (
+    LeaderChangeMessage,
+    LeaderChangeVoter,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+)
+from migrator.wire.messages.metadata import (
+    ConfigRecord,
+    FenceBrokerRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    ProducerIdsRecord,
+    RegisterControllerRecord,
+)
+from migrator.wire.schema import Message
+from migrator.zk import paths
+from migrator.zk.znodes import MigrationZnode, controller_data, migration_data
+from tests.support.builders import an_id
+from tests.support.fake_zookeeper import FakeEnsemble
+from tests.support.kept_logs import values_of
+from tests.support.seeded_tree import SeededTree
+
+CLUSTER = "AAAAAAAAQAqAAAAAAAAAAA"
+ISR_SHRINKS = PartitionChangeRecord(partition_id=0, topic_id=an_id("t000000"), isr=(1, 2), leader=2)
+IDS = ProducerIdsRecord(broker_id=1, broker_epoch=9, next_producer_id=7_000)
+ELSEWHERE = ConfigRecord(resource_type=16, resource_name="clients", name="interval.ms", value="1000")
+"""Of client metrics, which ZooKeeper has no form of."""
+
+
+def a_log(
+    place: Path,
+    *batches: Sequence[Message],
+    node: int = 3000,
+    voters: Sequence[int] = (3000,),
+    epoch: int = 5,
+    cluster: str = CLUSTER,
+) -> Path:
+    """A directory whose log has a leader's first record at offset 0 and then these, of one epoch."""
+    place.mkdir()
+    write_meta_properties(place, MetaProperties(cluster, node))
+    store = LogStore.open(place / LOG_NAME, 1 << 20)
+    change = LeaderChangeMessage(leader_id=node, voters=[LeaderChangeVoter(voter_id=each) for each in voters])
+    where = {"base_offset": 0, "leader_epoch": epoch, "timestamp_ms": 0}
+    store.append(0, epoch, [build_control_batch(records=[change], **where)])
+    for records in batches:
+        store.append(store.end, epoch, [build_batch(values=values_of(records), **where)])
+    store.close()
+    return place
+
+
+def released(logs: Sequence[Path], *, mirrored: int, accept_loss: bool = False) -> WithoutControllersPlan:
+    """The plan for a cluster of which ZooKeeper has everything up to offset `mirrored` of epoch 5."""
+    ensemble = FakeEnsemble()
+    SeededTree(topics=2, partitions=2).plant(ensemble)
+    ensemble.create(paths.CONTROLLER, controller_data(3000, 5, 1))
+    ensemble.create(paths.MIGRATION, migration_data(MigrationZnode(3000, 5, mirrored, 5)))
+    return plan_without_controllers(ensemble.session(), logs, accept_loss=accept_loss)
+
+
+def refusal(logs: Sequence[Path], *, mirrored: int) -> FindingError:
+    with pytest.raises(FindingError) as raised:
+        released(logs, mirrored=mirrored)
+    return raised.value
+
+
+def test_a_log_that_ends_with_what_zookeeper_has_no_form_of_is_no_loss(tmp_path: Path) -> None:
+    tail = [NoOpRecord(), FenceBrokerRecord(id=1, epoch=9), RegisterControllerRecord(), ELSEWHERE, NoOpRecord()]
+    log = a_log(tmp_path / "log", [ISR_SHRINKS], tail)
+    assert released([log], mirrored=1).mirrored == (
+        "everything up to offset 1 of epoch 5; a change committed after it is lost by a release",
+        f"{log} (node 3000) ends at offset 6 of epoch 5: ZooKeeper lacks nothing of it",
+    )
+
+
+def test_a_loss_is_refused_with_how_many_records_and_the_remedy(tmp_path: Path) -> None:
+    log = a_log(tmp_path / "log", [ISR_SHRINKS], [NoOpRecord(), ISR_SHRINKS, IDS], [NoOpRecord()])
+    error = refusal([log], mirrored=1)
+    assert error.code == "Z2K-2070"
+    assert f"lacks 2 records of the metadata log in {log}" in str(error)
+    assert "up to offset 1," in str(error)
+    assert "at offset 4" in str(error)
+    assert "Start the controllers" in error.occurrence.finding.remedy
+
+
+def test_a_batch_of_which_zookeeper_has_the_first_half_counts_from_there(tmp_path: Path) -> None:
+    log = a_log(tmp_path / "log", [ISR_SHRINKS, ISR_SHRINKS, ISR_SHRINKS])
+    assert look_into(log, 3000, Position(5, 1)).lacking == 2
+    assert look_into(log, 3000, Position(5, 3)).lacking == 0
+
+
+def test_a_loss_that_is_accepted_is_named_in_the_plan(tmp_path: Path) -> None:
+    log = a_log(tmp_path / "log", [ISR_SHRINKS], [ISR_SHRINKS])
+    plan = released([log], mirrored=1, accept_loss=True)
+    assert "lacks 1 records, the last at offset 2; this loss was accepted" in plan.mirrored[1]
+    assert [len(each) for each in plan.multis] == [4]
+
+
+def test_the_log_that_is_ahead_decides_among_several(tmp_path: Path) -> None:
+    voters = (3000, 3001, 3002)
+    level = a_log(tmp_path / "a", [ISR_SHRINKS], voters=voters)
+    ahead = a_log(tmp_path / "b", [ISR_SHRINKS], [IDS], node=3001, voters=voters)
+    error = refusal([level, ahead], mirrored=1)
+    assert (error.code, error.occurrence.values["directory"]) == ("Z2K-2070", str(ahead))
+
+
+def test_a_minority_of_the_voters_says_what_it_cannot_know(tmp_path: Path) -> None:
+    voters = (3000, 3001, 3002)
+    one = a_log(tmp_path / "a", [ISR_SHRINKS], voters=voters)
+    two = a_log(tmp_path / "b", node=3001, voters=voters)
+    alone = released([one], mirrored=1).mirrored
+    assert alone[-1].startswith("not verified: what the other voters may have committed")
+    assert "logs of 1 of 3 voters" in alone[-1]
+    assert released([one, two], mirrored=1).mirrored[1:] == (
+        f"{one} (node 3000) ends at offset 1 of epoch 5: ZooKeeper lacks nothing of it",
+        f"{two} (node 3001) ends at offset 0 of epoch 5: it is behind ZooKeeper",
+    )
+
+
+@pytest.mark.parametrize("epoch", [4, 6])
+def test_a_log_with_another_epoch_at_that_offset_proves_nothing(tmp_path: Path, epoch: int) -> None:
+    log = a_log(tmp_path / "log", [ISR_SHRINKS], [ISR_SHRINKS], epoch=epoch)
+    error = refusal([log], mirrored=1)
+    assert error.code == "Z2K-2019"
+    assert "none of the logs given has offset 1 of epoch 5" in str(error)
+
+
+def test_a_log_of_another_cluster_proves_nothing(tmp_path: Path) -> None:
+    log = a_log(tmp_path / "log", [ISR_SHRINKS], cluster="BBBBBBBBQAqBBBBBBBBBBB")
+    assert "belongs to cluster BBBBBBBBQAqBBBBBBBBBBB" in str(refusal([log], mirrored=1))
+
+
+def test_without_a_readable_migration_znode_no_log_can_be_compared(tmp_path: Path) -> None:
+    log = a_log(tmp_path / "log", [ISR_SHRINKS])
+    ensemble = FakeEnsemble()
+    SeededTree().plant(ensemble)
+    ensemble.create(paths.CONTROLLER, controller_data(3000, 5, 1))
+    with pytest.raises(FindingError, match="/migration is absent; leave --log out"):
+        plan_without_controllers(ensemble.session(), [log])
+    assert plan_without_controllers(ensemble.session()).mirrored[0] == "not known: /migration is absent"
+
+
+def test_a_controller_that_runs_on_the_log_forbids_the_release(tmp_path: Path) -> None:
+    log = a_log(tmp_path / "log", [ISR_SHRINKS])
+    hold = "import fcntl, sys; f = open(sys.argv[1], 'ab'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", hold, str(log / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        error = refusal([log], mirrored=1)
+        holder.communicate(b"\n")
+    assert error.code == "Z2K-1118"
+    assert f"controller 3000, a process, which runs on {log}" in str(error)
+    assert released([log], mirrored=1).mirrored[1].endswith("lacks nothing of it")
+
+
+@pytest.mark.parametrize(("token", "is_ours"), [("right", True), ("of somebody else", False)])
+def test_a_control_port_that_answers_to_its_token_forbids_the_release(
+    tmp_path: Path, token: str, is_ours: bool
+) -> None:
+    """A copy of the directory has no lock."""
+    log = a_log(tmp_path / "log", [ISR_SHRINKS])
+
+    class Port(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.headers["authorization"] == "Bearer right" else 401)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Port) as port:
+        thread = Thread(target=port.serve_forever)
+        thread.start()
+        url = f"http://127.0.0.1:{port.server_address[1]}"
+        (log / CONTROL_FILE).write_text(json.dumps({"url": url, "token": token, "pid": 77}))
+        runs = who_runs(None, [log])
+        port.shutdown()
+        thread.join()
+    assert (runs is not None) == is_ours
+    if runs is not None:
+        assert "controller 3000, process 77, which runs on" in runs.text
+        assert released([log], mirrored=1).runs is None
+
+
+# --- a log that was cut behind a snapshot -----------------------------------------------------------------
+
+
+def a_snapshot(log: Path, end: int) -> None:
+    where = {"leader_epoch": 5, "timestamp_ms": 0}
+    data = build_control_batch(base_offset=0, records=[SnapshotHeaderRecord()], **where)
+    data += build_control_batch(base_offset=1, records=[SnapshotFooterRecord()], **where)
+    (log / LOG_NAME / f"{end:020d}-0000000005.checkpoint").write_bytes(data)
+
+
+def cut_to(log: Path, base: int, records: Sequence[Message]) -> None:
+    for old in (log / LOG_NAME).glob("0*.*"):
+        if old.suffix != ".checkpoint":
+            old.unlink()
+    data = build_batch(base_offset=base, leader_epoch=5, timestamp_ms=0, values=values_of(records))
+    (log / LOG_NAME / f"{base:020d}.log").write_bytes(data)
+
+
+def test_a_later_snapshot_does_not_hide_that_only_noops_came(tmp_path: Path) -> None:
+    log = a_log(tmp_path / "log", [ISR_SHRINKS])
+    cut_to(log, 10, [ISR_SHRINKS, *[NoOpRecord()] * 9])
+    a_snapshot(log, 10)
+    a_snapshot(log, 15)
+    look = look_into(log, 3000, Position(5, 10))
+    assert (look.holds, look.lacking, look.unseen) == (True, 0, 0)
+    assert look_into(log, 3000, Position(5, 9)).records == "1 records"
+
+
+def test_what_only_a_snapshot_knows_counts_as_lacking(tmp_path: Path) -> None:
+    log = a_log(tmp_path / "log", [ISR_SHRINKS])
+    cut_to(log, 15, [NoOpRecord()])
+    a_snapshot(log, 15)
+    look = look_into(log, 3000, Position(5, 10))
+    assert (look.is_ahead, look.records, look.last) == (True, "up to 4 records that are in a snapshot only", 14)
