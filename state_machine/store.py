@@ -560,5 +560,5 @@ def _make_way(session: Session, migration_id: int, order: NewOperation, at: floa
             operation.state, operation.ended_at = "cancelled", at
             operation.answer = f"{order.who} asked for {order.word} {'again' if again else 'instead'}"
         else:
-            link = f"/api/v1/migrations/{migration_id}/signals/{operation.id}"
+            link = f"/api/v1/migrations/{migration_id}/operations/{operation.id}"
             raise OPERATION_PENDING.error(operation=PEOPLE[Trigger(operation.name)], who=operation.who, link=link)

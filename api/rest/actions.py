@@ -133,6 +133,6 @@ def _step(
 
 def _accepted(parts: Parts, response: Response, operation: Operation) -> Accepted:
     base = f"/api/v1/migrations/{operation.migration_id}"
-    link = f"{base}/signals/{operation.id}"
+    link = f"{base}/operations/{operation.id}"
     response.headers["Location"] = link
     return Accepted(operation=operation_view(operation), link=link, event=f"{base}/events?signal={operation.id}")

@@ -162,7 +162,7 @@ def get_events(
     return Page(items=[event_view(row) for row in parts.store.events(number, operation_id=trigger)])
 
 
-@router.get("/{number}/signals/{operation}", responses=described(404, 422))
+@router.get("/{number}/operations/{operation}", responses=described(404, 422))
 def get_signal(parts: ServiceParts, number: Number, operation: Number) -> OperationView:
     """One operation, and what became of it."""
     return operation_view(parts.store.operation(number, operation))

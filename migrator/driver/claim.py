@@ -244,6 +244,28 @@ def recognise(observed: ClaimObservation, planned: Claim) -> bool:
     )
 
 
+def is_successor(observed: ClaimObservation, claim: Claim, voters: Collection[int], epoch: int) -> bool:
+    """Another voter of this quorum was elected and has claimed; this node, in `epoch`, has not heard of it yet."""
+    held = observed.controller
+    return (
+        held is not None
+        and held.brokerid in voters
+        and held.brokerid != claim.node
+        and held.kraft_epoch > max(claim.kraft_epoch, epoch)
+    )
+
+
+def stands_alone(observed: ClaimObservation, claim: Claim | None) -> bool:
+    """`/migration` was deleted beside a claim that is ours: the claim can be taken away all the same."""
+    held = observed.controller
+    return (
+        claim is not None
+        and held is not None
+        and (held.brokerid, held.kraft_epoch, observed.epoch) == (claim.node, claim.kraft_epoch, claim.zk_epoch)
+        and observed.migration_version < 0
+    )
+
+
 def plan_persist(claim: Claim, at: Position, now_ms: int) -> tuple[Multi, Claim]:
     """After the commit, before any broker hears of us: note the offset, and make the claim outlive our session."""
     operations: list[Operation] = [

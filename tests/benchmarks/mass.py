@@ -140,7 +140,7 @@ class Stage:
 
 def is_quiet(status: dict[str, Any]) -> bool:
     """In dual-write, with nothing on its way to ZooKeeper or a broker."""
-    told = all(each["fenced"] or (each["told"] and not each["requests_waiting"]) for each in status["brokers"])
+    told = all(each["fenced"] or (each["updated"] and not each["requests_waiting"]) for each in status["brokers"])
     lag = status["dual_write"]
     return status["driver"]["state"] == "DUAL_WRITE" and told and not lag["lag_records"] and not lag["multis_waiting"]
 

@@ -225,7 +225,7 @@ def test_replicas_with_data_move_leaders_are_elected_and_the_cluster_goes_back(l
         assert_all_there(cluster, MOVED, 2)
 
 
-def test_a_move_to_a_broker_that_is_away_can_be_seen_taken_back_and_outlives_controllers_and_the_hand_back(
+def test_a_move_to_a_broker_that_is_away_can_be_seen_taken_back_and_outlives_controllers_and_the_rollback(
     laboratory: Laboratory,
 ) -> None:
     with ready_cluster(laboratory) as (cluster, controller):

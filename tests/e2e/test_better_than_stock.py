@@ -353,7 +353,7 @@ def test_k25_no_duration_that_was_told_is_negative(stage: Stage) -> None:
     assert not [(name, value) for name, value in stage.controller.metrics().items() if "_seconds" in name and value < 0]
 
 
-def test_an_operator_who_deletes_migration_stops_our_writes_and_release_gives_the_cluster_back(stage: Stage) -> None:
+def test_an_operator_who_deletes_migration_stops_our_writes_and_release_rolls_the_cluster_back(stage: Stage) -> None:
     stage.cluster.zk.delete("/migration")
     stage.controller.wait_state("FENCED", deadline_s=20)
     assert stage.driver()["finding"]["code"] == "Z2K-2003"

@@ -81,7 +81,7 @@ def test_a_controller_killed_in_dual_write_while_a_broker_dies_heals_the_partiti
         assert_same(cluster, controller.data)
 
 
-def test_a_hand_back_that_was_killed_before_its_last_step_is_finished_by_the_next_start(
+def test_a_rollback_that_was_killed_before_its_last_step_is_finished_by_the_next_start(
     laboratory: Laboratory, tmp_path: Path
 ) -> None:
     """The log is marked as retired, and the claim still stands: nobody would be controller until somebody looked."""

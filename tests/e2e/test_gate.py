@@ -212,7 +212,7 @@ def test_brokers_with_an_authorizer_that_the_controllers_lack_block(laboratory: 
             each for each in controller.status()["gate"]["conditions"] if each["status"] != "True" and each["codes"]
         )
         assert failed["codes"] == ["Z2K-1050"]
-        assert "Broker 0 runs with delegation.token.secret.key=(hidden)" in failed["seen"]
+        assert "Broker 0 runs with delegation.token.secret.key=(hidden)" in failed["message"]
         assert "a secret of" not in json.dumps(controller.status())
 
 

@@ -105,7 +105,7 @@ def test_moves_that_run_at_the_takeover_are_copied_and_ended(laboratory: Laborat
         assert_all_there(cluster, MOVED, 3, RECORDS)
 
 
-def test_moves_outlive_the_takeover_and_the_hand_back(laboratory: Laboratory) -> None:
+def test_moves_outlive_the_takeover_and_the_rollback(laboratory: Laboratory) -> None:
     with ready_cluster(laboratory, topics=1) as (cluster, controller):
         begin_to_move(cluster)
         controller.start()

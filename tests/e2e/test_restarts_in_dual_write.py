@@ -46,7 +46,7 @@ def broker_in_status(ours: OurController, broker: int) -> dict[str, Any]:
 def wait_told(ours: OurController, broker: int, epoch_before: int) -> None:
     def why_not() -> str | None:
         now = broker_in_status(ours, broker)
-        return None if now["told"] and now["epoch"] > epoch_before else str(now)
+        return None if now["updated"] and now["epoch"] > epoch_before else str(now)
 
     wait_for(why_not, 60, f"broker {broker} is told everything")
 

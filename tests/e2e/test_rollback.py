@@ -151,7 +151,7 @@ def hand_out_ids(broker: Broker, handed: Handed, beyond: int) -> None:
     asyncio.run(ask())
 
 
-def test_release_gives_back_with_none_of_ours_alive(laboratory: Laboratory) -> None:
+def test_release_rolls_back_with_none_of_ours_alive(laboratory: Laboratory) -> None:
     """Also with a log at hand, which tells first that ZooKeeper lacks nothing, and then that it lacks producer ids."""
     extra = {"zookeeper.session.timeout.ms": 6_000}
     with ready_cluster(laboratory, topics=len(TOPICS), extra=extra) as (cluster, controller):
@@ -207,7 +207,7 @@ def test_release_gives_back_with_none_of_ours_alive(laboratory: Laboratory) -> N
         assert "Z2K-2019" in again.stderr
 
 
-def test_a_second_migration_after_a_hand_back_needs_a_fresh_quorum_and_restarted_brokers(
+def test_a_second_migration_after_a_rollback_needs_a_fresh_quorum_and_restarted_brokers(
     laboratory: Laboratory,
 ) -> None:
     with ready_cluster(laboratory, topics=len(TOPICS)) as (cluster, controller):

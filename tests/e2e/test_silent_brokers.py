@@ -74,7 +74,7 @@ def test_a_fail_over_does_not_wait_for_a_broker_that_hangs(laboratory: Laborator
 
         def why_not() -> str | None:
             seen = brokers_of(rest)
-            told = seen and all(seen[broker]["told"] for broker in (0, 1))
+            told = seen and all(seen[broker]["updated"] for broker in (0, 1))
             return None if told else str({broker: each["not_updated"] for broker, each in seen.items()})
 
         told_s = wait_for(why_not, 60, "the other brokers are told")
@@ -89,12 +89,12 @@ def test_a_fail_over_does_not_wait_for_a_broker_that_hangs(laboratory: Laborator
         print(f"an admin change is in ZooKeeper after {time.monotonic() - began:.1f} s")
 
         silent.resume()
-        wait_for(lambda: None if brokers_of(rest)[SILENT]["told"] else "not told", 60, "the silent broker is told")
+        wait_for(lambda: None if brokers_of(rest)[SILENT]["updated"] else "not told", 60, "the silent broker is told")
         assert wait_ruling(rest) in rest
 
 
 def not_updated(controllers: list[OurController]) -> list[int]:
-    return [broker for broker, each in brokers_of(controllers).items() if not each["told"]]
+    return [broker for broker, each in brokers_of(controllers).items() if not each["updated"]]
 
 
 def test_a_fail_over_does_not_wait_for_brokers_that_open_their_logs(laboratory: Laboratory) -> None:

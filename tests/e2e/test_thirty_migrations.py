@@ -238,7 +238,7 @@ def _not_updated(served: Served, broken: dict[str, int]) -> str | None:
         if "Z2K-4102" not in lines[broken[how]]["waiting"]:
             return f"{how}: {lines[broken[how]]['waiting']}"
     for how in BROKEN[:4]:
-        says = served.get(f"/migrations/{broken[how]}")["ruler"]["says"]
+        says = served.get(f"/migrations/{broken[how]}")["active_controller"]["says"]
         if how != BROKEN[3] and "not" not in says.lower():
             return f"{how}: {says}"
     for how in BROKEN[4:6]:

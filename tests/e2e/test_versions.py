@@ -55,7 +55,7 @@ def assert_records_fit(text: str, level: int) -> None:
 
 
 @pytest.mark.parametrize(("kafka", "ibp"), VERSIONS, ids=[f"{kafka}-at-{ibp}" for kafka, ibp in VERSIONS])
-def test_abort_takeover_fail_over_and_hand_back_at_each_version(
+def test_abort_takeover_fail_over_and_rollback_at_each_version(
     of_version: Laboratory, tmp_path: Path, kafka: str, ibp: str
 ) -> None:
     assert of_version.artifacts.version == kafka

@@ -33,7 +33,7 @@ def stalled(mark: Path) -> None:
     wait_for(lambda: None if mark.exists() else "not stalled yet", 60, "the controller stalls")
 
 
-def test_a_stalled_copy_is_given_back_at_the_deadline_and_not_tried_again(
+def test_a_stalled_copy_is_rolled_back_at_the_deadline_and_not_tried_again(
     laboratory: Laboratory, tmp_path: Path
 ) -> None:
     mark, limit_s = tmp_path / "mark", 3
@@ -78,7 +78,7 @@ def test_a_broker_that_dies_in_the_window_ends_it_and_nothing_is_lost(laboratory
         assert_all_good(prove(cluster, traffic.ledger))
 
 
-def test_a_write_between_copy_and_audit_makes_the_migration_hand_back_by_itself(
+def test_a_write_between_copy_and_audit_makes_the_migration_rollback_by_itself(
     laboratory: Laboratory, tmp_path: Path
 ) -> None:
     mark, go = tmp_path / "mark", tmp_path / "go"

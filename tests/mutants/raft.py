@@ -36,7 +36,7 @@ FAULTS: Final = (
         RAFT + "elections.py",
         "    if voter not in q.others:\n        return Error.INVALID_VOTER_KEY\n",
         "",
-        "a stranger leads the quorum",
+        "a node that is no voter leads the quorum",
         UNIT,
     ),
     Fault(

@@ -417,7 +417,7 @@ class _Demo:
         return view
 
     def _tell_row(self, row: Mapping[str, Any]) -> None:
-        self.progress.say(row["to_phase"], f"{row['reason'] or row['signal']}  {self._counters()}")
+        self.progress.say(row["to_phase"], f"{row['reason'] or row['trigger']}  {self._counters()}")
 
     def _counters(self) -> str:
         with suppress(FileNotFoundError):

@@ -15,7 +15,7 @@ from typing import Final
 
 import structlog
 
-from migrator.driver.claim import Claim, ClaimObservation, still_ours
+from migrator.driver.claim import Claim, ClaimObservation, is_successor, stands_alone, still_ours
 from migrator.driver.machine import LOG_IS_TRUTH, Happened
 from migrator.findings.driver import CLAIM_EXPIRED, FENCED
 from migrator.findings.finding import FindingError
@@ -152,7 +152,7 @@ class ClaimWatch:
     def touched(self, observed: ClaimObservation) -> Happened:
         """What that means, also for an act that noticed it itself."""
         now, claim = self._now, self._now.claim
-        if claim is not None and self._is_our_successor(observed, claim):
+        if claim is not None and is_successor(observed, claim, self._voters, self._controller.epoch or 0):
             log.warning("claim.succeeded", by=observed.controller.brokerid if observed.controller else -1)
             self._controller.resign()
             return self._interrupted(Happened.LEADERSHIP_LOST)
@@ -169,30 +169,9 @@ class ClaimWatch:
         if now.may_abort:
             now.abandoned = True  # at once: the append may be the next step of the act
             return self._interrupted(Happened.WINDOW_FAILED)
-        can_go_back = now.fresh_copy and (is_gone or _stands_alone(observed, claim))  # and no broker knows
+        can_go_back = now.fresh_copy and (is_gone or stands_alone(observed, claim))  # and no broker knows
         return self._interrupted(Happened.MUST_ROLL_BACK if can_go_back else Happened.CLAIM_TOUCHED)
 
     def _interrupted(self, happened: Happened) -> Happened:
         self._events.interrupt(happened)
         return happened
-
-    def _is_our_successor(self, observed: ClaimObservation, claim: Claim) -> bool:
-        """Another voter of this quorum was elected and has claimed; this node has not heard of it yet."""
-        held = observed.controller
-        return (
-            held is not None
-            and held.brokerid in self._voters
-            and held.brokerid != claim.node
-            and held.kraft_epoch > max(claim.kraft_epoch, self._controller.epoch or 0)
-        )
-
-
-def _stands_alone(observed: ClaimObservation, claim: Claim | None) -> bool:
-    """`/migration` was deleted beside a claim that is ours: the claim can be taken away all the same."""
-    held = observed.controller
-    return (
-        claim is not None
-        and held is not None
-        and (held.brokerid, held.kraft_epoch, observed.epoch) == (claim.node, claim.kraft_epoch, claim.zk_epoch)
-        and observed.migration_version < 0
-    )

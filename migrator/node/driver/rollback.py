@@ -24,18 +24,9 @@ from migrator.audit.log_source import CommittedRecords, read_directory
 from migrator.audit.normalise import LogFacts
 from migrator.audit.passwords import PasswordReader
 from migrator.audit.quick import compare_sides
-from migrator.driver.claim import (
-    Claim,
-    ClaimObservation,
-    left_controller,
-    plan_abort,
-    plan_fence,
-    plan_leave_controller,
-    plan_rollback,
-    refuse_claim,
-)
 from migrator.driver.machine import Happened
-from migrator.driver.orders import NO_ORDERS, Orders, in_the_way, with_orders
+from migrator.driver.orders import NO_ORDERS, in_the_way
+from migrator.driver.way_back import Left, last_steps, way_back
 from migrator.findings.driver import ROLLBACK_NOT_POSSIBLE
 from migrator.findings.finding import FindingError
 from migrator.findings.zookeeper import ZOOKEEPER_LOST
@@ -48,7 +39,7 @@ from migrator.node.zookeeper.claims import read_claim
 from migrator.node.zookeeper.tree_reader import missing_places, read_tree
 from migrator.node.zookeeper.zookeeper_orders import read_orders
 from migrator.zk import paths
-from migrator.zk.multi import JUTE_MAXBUFFER, Check, Multi
+from migrator.zk.multi import Multi
 from migrator.zk.session import ZkSession
 
 log = structlog.get_logger()
@@ -66,55 +57,6 @@ QUIET_MAX_S = 30.0
 
 SPREAD_S = 2.0
 """How long a rollback waits for voters that lag: a majority has the mark in any case."""
-
-
-class Left(msgspec.Struct, frozen=True):
-    """The mark of a log that was rolled back: which claim stood, and what the next controller has to outrank.
-
-    With it the last step can be done by a later life of this process, when the one that began it did not come to it.
-    """
-
-    at: float
-    node: int
-    kraft_epoch: int
-    zk_epoch: int
-    highest_state_epoch: int
-    leaves_orders: bool = False
-    """Given up before any broker was told: orders in ZooKeeper are its own affair, as if we had not come."""
-
-
-def last_steps(
-    observed: ClaimObservation, left: Left, orders: Orders = NO_ORDERS, jute_maxbuffer: int = JUTE_MAXBUFFER
-) -> tuple[Multi, ...]:
-    """Delete the claim of this log; none when it does not stand any more.
-
-    orders: what came after the rollback had found none; it goes before anybody can carry it out.
-    """
-    held = observed.controller
-    if held is None or (held.brokerid, held.kraft_epoch) != (left.node, left.kraft_epoch):
-        return ()
-    if observed.epoch != left.zk_epoch:
-        return ()  # the claim of another migration, by a node of the same id in an epoch of the same number
-    is_deleted = (
-        observed.migration_version < 0
-    )  # by hand: the claim stands all the same, and no broker can be controller
-    if not is_deleted and (observed.migration is None or observed.migration.kraft_controller_epoch != left.kraft_epoch):
-        return ()
-    claim = Claim(
-        node=left.node,
-        kraft_epoch=left.kraft_epoch,
-        zk_epoch=left.zk_epoch,
-        epoch_version=observed.epoch_version,
-        controller_version=observed.controller_version,
-        migration_version=observed.migration_version,
-        ephemeral=bool(observed.controller_owner),
-    )
-    returned = plan_rollback(claim, left.highest_state_epoch)
-    stands = (
-        Check(paths.CONTROLLER_EPOCH, observed.epoch_version),
-        Check(paths.CONTROLLER, observed.controller_version),
-    )
-    return with_orders(returned, NO_ORDERS if left.leaves_orders else orders, stands, jute_maxbuffer)
 
 
 def finish(config: NodeConfig, mark: str) -> None:
@@ -136,7 +78,7 @@ def finish(config: NodeConfig, mark: str) -> None:
             steps = last_steps(read_claim(session), left, orders, config.jute_maxbuffer)
             if all(session.apply(each).applied for each in steps):
                 return
-        raise ZOOKEEPER_LOST.error(path=paths.CONTROLLER, reason="the claim changes while it is given back")
+        raise ZOOKEEPER_LOST.error(path=paths.CONTROLLER, reason="the claim changes while it is deleted")
 
 
 async def retire_log(driver: DriverNode, text: str) -> None:
@@ -163,7 +105,7 @@ class RollbackActs:
         await d.hooks.before("abandon")
         while True:
             observed = await d.claim_watch.observed()
-            multi, is_claimed = self._way_back(observed)
+            multi, is_claimed = way_back(observed, d.config.voter_ids, d.epoch)
             if multi is None:
                 break
             if await self._apply(multi):
@@ -176,35 +118,6 @@ class RollbackActs:
         d.now.window = None
         d.ephemeral.end()
         return Happened.ABORT_DONE
-
-    def _way_back(self, observed: ClaimObservation) -> tuple[Multi | None, bool]:
-        """The next multi on the way back, and whether something of this quorum stands that it takes away."""
-        claim = self._left_claim(observed)
-        if claim is not None:
-            return plan_abort(claim), True
-        if left_controller(observed, self.d.config.voter_ids, self.d.epoch):
-            return plan_leave_controller(observed), True
-        if refuse_claim(observed, self.d.config.voter_ids, self.d.epoch) is not None:
-            return None, False  # no claim of this quorum is possible here, of whatever epoch
-        return plan_fence(observed), False
-
-    def _left_claim(self, observed: ClaimObservation) -> Claim | None:
-        """The claim that stands, if a voter of this quorum made it and nothing was committed under it."""
-        held, migration = observed.controller, observed.migration
-        voters = self.d.config.voter_ids
-        if held is None or held.kraft_epoch <= 0 or held.brokerid not in voters or held.kraft_epoch > self.d.epoch:
-            return None
-        if migration is None or migration.kraft_controller_id not in voters or migration.kraft_metadata_offset >= 0:
-            return None
-        return Claim(
-            node=held.brokerid,
-            kraft_epoch=held.kraft_epoch,
-            zk_epoch=observed.epoch,
-            epoch_version=observed.epoch_version,
-            controller_version=observed.controller_version,
-            migration_version=observed.migration_version,
-            ephemeral=bool(observed.controller_owner),
-        )
 
     # --- rollback -----------------------------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ def document(runner: CliRunner, *words: str) -> tuple[int, Any]:
     return result.exit_code, json.loads(result.stdout)
 
 
-def test_advance_follows_its_wish_to_the_row(runner: CliRunner, served: Served) -> None:
+def test_advance_follows_its_operation_to_the_row(runner: CliRunner, served: Served) -> None:
     code, output = run(runner, "advance", "--to", "PREFLIGHT", "--reason", "first look")
     assert code == 0
     assert "advance: succeeded CREATED to PREFLIGHT" in output
@@ -83,7 +83,7 @@ def test_a_step_that_the_table_does_not_have_is_exit_4(runner: CliRunner) -> Non
     assert (code, found["code"]) == (4, "Z2K-4003")
 
 
-def test_a_wish_that_the_loop_refuses_is_exit_4_with_its_checks(runner: CliRunner, served: Served) -> None:
+def test_an_operation_that_the_loop_refuses_is_exit_4_with_its_checks(runner: CliRunner, served: Served) -> None:
     """The last look allowed it, the cluster moved meanwhile."""
     served.run(served.world.to_ready())
     served.world.controller.brokers = (0, 1)

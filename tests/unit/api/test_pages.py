@@ -126,7 +126,7 @@ def _fields(served: Served) -> dict[str, object]:
     return {name: getattr(inventory, name) for name in inventory.__struct_fields__}
 
 
-def test_a_stranger_gets_an_empty_list_with_a_hint(served: Served) -> None:
+def test_a_foreign_one_gets_an_empty_list_with_a_hint(served: Served) -> None:
     served.world.store.migrations = list  # type: ignore[method-assign]
     assert "None yet" in read(served, "/")
 
@@ -153,7 +153,7 @@ def test_the_form_of_an_undo_says_what_is_lost(served: Served) -> None:
     assert "Lost: records that only KRaft knows" in text
 
 
-def test_a_form_records_the_same_wish_as_rest(served: Served) -> None:
+def test_a_form_records_the_same_operation_as_rest(served: Served) -> None:
     status, location, _ = form(served, to="PREFLIGHT", expected_version="1", who="Ada", reason="go", key="k1")
     assert (status, location) == (303, "/migrations/1#operations")
     assert form(served, to="PREFLIGHT", expected_version="1", who="Ada", reason="go", key="k1")[0] == 303

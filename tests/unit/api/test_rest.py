@@ -91,7 +91,7 @@ def test_an_inventory_that_cannot_be_is_refused_with_its_field(
 
 
 @pytest.mark.parametrize(
-    "path", ["/migrations/9", "/migrations/9/gates", "/audits/9", "/migrations/1/signals/9", "/nix"]
+    "path", ["/migrations/9", "/migrations/9/gates", "/audits/9", "/migrations/1/operations/9", "/nix"]
 )
 def test_what_does_not_exist_is_a_problem_too(served: Served, path: str) -> None:
     assert_problem(served.http.get("/api/v1" + path), 404, "Z2K-4004")
@@ -111,7 +111,7 @@ def test_a_fault_of_ours_has_the_same_shape(served: Served, monkeypatch: pytest.
 # --- steps ------------------------------------------------------------------------------------------------
 
 
-def test_an_accepted_wish_has_an_address_and_becomes_a_row(served: Served) -> None:
+def test_an_accepted_operation_has_an_address_and_becomes_a_row(served: Served) -> None:
     answer = served.post("/migrations/1/advance", {"to": "PREFLIGHT", "expected_version": 1, "reason": "go"})
     assert answer.status_code == 202
     accepted = answer.json()
@@ -124,7 +124,7 @@ def test_an_accepted_wish_has_an_address_and_becomes_a_row(served: Served) -> No
     assert (event["from_phase"], event["to_phase"], event["reason"]) == ("CREATED", "PREFLIGHT", "go")
 
 
-def test_repeating_a_wish_with_its_key_is_safe_even_after_it_is_done(served: Served) -> None:
+def test_repeating_an_operation_with_its_key_is_safe_even_after_it_is_done(served: Served) -> None:
     key = {"Idempotency-Key": "k1"}
     first = served.post("/migrations/1/advance", {"to": "PREFLIGHT"}, **key)
     served.rounds()
@@ -135,7 +135,7 @@ def test_repeating_a_wish_with_its_key_is_safe_even_after_it_is_done(served: Ser
     assert len(served.get("/migrations/1/events")["items"]) == 1
 
 
-def test_a_key_for_another_wish_is_refused(served: Served) -> None:
+def test_a_key_for_another_operation_is_refused(served: Served) -> None:
     served.post("/migrations/1/advance", **{"Idempotency-Key": "k1"})
     other = served.post("/migrations/1/rollback", **{"Idempotency-Key": "k1"})
     assert_problem(other, 422, "Z2K-4007")
@@ -168,10 +168,10 @@ def test_a_version_that_moved_is_409(served: Served) -> None:
     assert_problem(served.post("/migrations/1/advance", {"expected_version": 7}), 409, "Z2K-4006")
 
 
-def test_a_second_wish_before_the_first_is_settled_is_409(served: Served) -> None:
+def test_a_second_operation_before_the_first_is_settled_is_409(served: Served) -> None:
     served.post("/migrations/1/advance")
     found = assert_problem(served.post("/migrations/1/advance"), 409, "Z2K-4009")
-    assert "/api/v1/migrations/1/signals/1" in found["detail"]
+    assert "/api/v1/migrations/1/operations/1" in found["detail"]
 
 
 def test_a_dry_run_shows_the_gate_and_records_nothing(served: Served) -> None:
@@ -194,7 +194,7 @@ def test_a_dry_run_of_a_closed_gate_is_refused_the_same_way(served: Served) -> N
     assert found["conditions"][0]["message"].endswith("s ago"), "a service that does not look lets nobody go on"
 
 
-def test_hold_and_resume_are_wishes_without_a_transition(served: Served) -> None:
+def test_hold_and_resume_are_operations_without_a_transition(served: Served) -> None:
     assert served.post("/migrations/1/pause", {"reason": "lunch", "who": "Ada"}).status_code == 202
     served.rounds()
     assert served.get("/migrations/1")["paused"] == "paused by Ada: lunch"

@@ -125,7 +125,7 @@ def test_every_request_of_a_client_gets_an_answer_of_its_own_kind(key: int) -> N
     assert decode(api.response, api.declared.highest, encode(decision.reply, api.declared.highest)) is not None
 
 
-def test_names_of_requests_are_known_and_strangers_are_numbered() -> None:
+def test_names_of_requests_are_known_and_foreign_ones_are_numbered() -> None:
     assert (api_name(19), api_name(999)) == ("CreateTopics", "request 999")
 
 
@@ -184,7 +184,7 @@ def test_an_envelope_is_checked_in_the_order_of_stock() -> None:
     assert refused(request_data=whole[:-1]) is Error.UNSUPPORTED_VERSION  # cut short
 
 
-def test_the_answer_for_the_client_is_sealed_as_the_client_will_read_it() -> None:
+def test_the_answer_for_the_client_is_encrypted_as_the_client_will_read_it() -> None:
     reply = refuse(CREATE, Error.INVALID_REQUEST, "why")
     fingerprinted = wrap_envelope(reply, 7, 77)
     assert fingerprinted.error_code == Error.NONE

@@ -130,7 +130,7 @@ def test_k27_whoever_dies_between_the_two_steps_leaves_a_cluster_that_elects() -
     assert not ensemble.session().apply(plan_raise(displaced)[0]).applied
 
 
-def test_k27_a_displaced_controllers_place_is_given_back_with_the_epoch_as_it_was() -> None:
+def test_k27_a_displaced_controllers_place_is_rolled_back_with_the_epoch_as_it_was() -> None:
     ensemble = a_zookeeper_cluster()
     session = ensemble.session()
     displaced = displace(session)
@@ -149,7 +149,7 @@ def test_the_epoch_claimed_is_above_both_worlds(zookeeper: int, kraft: int, clai
     assert ensemble.nodes[paths.CONTROLLER_EPOCH].data == str(claimed).encode()
 
 
-def test_a_controller_that_dies_before_the_commit_gives_the_cluster_back_with_nobody_awake() -> None:
+def test_a_controller_that_dies_before_the_commit_rolls_the_cluster_back_with_nobody_awake() -> None:
     ensemble = a_zookeeper_cluster()
     session = ensemble.session()
     claim_it(session)

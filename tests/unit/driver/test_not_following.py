@@ -35,7 +35,7 @@ def test_who_follows_in_between_begins_anew() -> None:
     assert foreign.look({1, 2}, alone, SETTLED_MS) is None
 
 
-def test_a_broker_that_left_zookeeper_is_nobodys_stranger() -> None:
+def test_a_broker_that_left_zookeeper_is_nobodys_foreign_one() -> None:
     """It is fenced, or follows in KRaft mode."""
     foreign = NotFollowing()
     for now_ms in range(0, 4 * SETTLED_MS, SETTLED_MS):

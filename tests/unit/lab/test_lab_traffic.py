@@ -55,7 +55,7 @@ EVERY_KIND: list[Entry] = [
 # --- the ledger -----------------------------------------------------------------------------------------------
 
 
-def test_the_ledger_gives_back_what_was_written(tmp_path: Path) -> None:
+def test_the_ledger_rolls_back_what_was_written(tmp_path: Path) -> None:
     ledger = LedgerWriter(tmp_path / "ledger")
     ledger.write(*EVERY_KIND)
     ledger.close()

@@ -40,7 +40,7 @@ ITS_REIGNS = [
 ]
 
 
-def test_a_takeover_and_a_hand_back_are_four_reigns() -> None:
+def test_a_takeover_and_a_rollback_are_four_reigns() -> None:
     assert reigns(A_TAKEOVER) == ITS_REIGNS
 
 

@@ -90,7 +90,7 @@ def test_every_state_has_an_act_but_those_that_wait_to_be_told() -> None:
     story(told)
 
 
-def test_a_mirror_that_broke_during_a_refused_hand_back_is_made_again() -> None:
+def test_a_mirror_that_broke_during_a_refused_rollback_is_made_again() -> None:
     """Its break meant nothing in ROLLING_BACK; dual-write without a mirror would never write again."""
 
     async def told() -> None:
@@ -202,7 +202,7 @@ def test_the_first_takeover_waits_for_every_broker_also_under_the_next_leader() 
     story(told)
 
 
-def test_a_hand_back_is_refused_by_the_name_of_the_broker_that_is_not_updated() -> None:
+def test_a_rollback_is_refused_by_the_name_of_the_broker_that_is_not_updated() -> None:
     async def told() -> None:
         driver, act, sent, clock = await resumed(silent=3)
         clock[0] = SILENT_AFTER_MS
@@ -282,7 +282,7 @@ def test_a_broker_whose_code_fails_at_a_full_request_is_healed_before_the_next_o
 
 
 @pytest.mark.parametrize(("state", "kept"), [(State.ABORTED, True), (State.COPYING, False), (State.DUAL_WRITE, False)])
-def test_a_takeover_is_not_wished_for_later(state: State, *, kept: bool) -> None:
+def test_a_takeover_is_not_operationed_for_later(state: State, *, kept: bool) -> None:
     """An operation kept in the window would undo the latch after the abort."""
 
     async def told() -> None:
@@ -294,7 +294,7 @@ def test_a_takeover_is_not_wished_for_later(state: State, *, kept: bool) -> None
 
 
 @pytest.mark.parametrize(("state", "kept"), [(State.WAIT_BROKERS, False), (State.SYNCING, True)])
-def test_a_hand_back_is_not_wished_for_before_there_is_anything_to_hand_back(state: State, *, kept: bool) -> None:
+def test_a_rollback_is_not_operationed_for_before_there_is_anything_to_rollback(state: State, *, kept: bool) -> None:
     async def told() -> None:
         driver = a_driver(state)
         assert driver.request_rollback() is driver.operations.rollback is kept

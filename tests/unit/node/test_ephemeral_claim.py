@@ -15,6 +15,7 @@ from migrator.driver.claim import ClaimObservation
 from migrator.driver.copy import Copy
 from migrator.driver.machine import Happened, Window, move
 from migrator.driver.tree import Tree
+from migrator.driver.way_back import Left, last_steps
 from migrator.findings.zookeeper import ZOOKEEPER_LOST
 from migrator.model.values import MigrationState
 from migrator.node.driver import ephemeral_claim
@@ -22,7 +23,6 @@ from migrator.node.driver.copy_audit import CopyAudit
 from migrator.node.driver.copying import CopyActs
 from migrator.node.driver.driver_state import DriverState
 from migrator.node.driver.ephemeral_claim import EphemeralClaim
-from migrator.node.driver.rollback import Left, last_steps
 from migrator.zk import paths
 from migrator.zk.multi import Delete, SetData
 from tests.support.builders import a_claim, an_image
@@ -97,7 +97,7 @@ def test_without_leadership_the_session_ends_at_the_limit_and_not_before(looks: 
     story(told)
 
 
-def test_a_claim_that_was_settled_or_given_back_is_left_alone(looks: Looks) -> None:
+def test_a_claim_that_was_settled_or_rolled_back_is_left_alone(looks: Looks) -> None:
     """Nobody looks any more, so nothing can come of the limit."""
 
     async def told() -> None:

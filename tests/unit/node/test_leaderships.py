@@ -83,7 +83,7 @@ async def settle(driver: DriverNode, condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.005)
 
 
-def test_a_leadership_that_ends_takes_its_claim_and_its_wishes_along() -> None:
+def test_a_leadership_that_ends_takes_its_claim_and_its_operations_along() -> None:
     async def told() -> None:
         driver = a_voters_driver(State.SYNCING)
         driver.now.claim = a_claim()
@@ -133,7 +133,7 @@ def test_a_look_that_began_under_an_earlier_leadership_means_nothing(monkeypatch
     story(told)
 
 
-def test_a_follower_that_finishes_the_hand_back_first_does_not_fence_the_leader(
+def test_a_follower_that_finishes_the_rollback_first_does_not_fence_the_leader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One voter is down, so the leader still waits for it while another one, which knows the mark, goes ahead."""
@@ -193,7 +193,7 @@ def test_an_abort_before_the_latch_is_latched(monkeypatch: pytest.MonkeyPatch) -
     story(told)
 
 
-def test_a_controller_znode_of_ours_is_given_back_whatever_migration_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_controller_znode_of_ours_is_rolled_back_whatever_migration_says(monkeypatch: pytest.MonkeyPatch) -> None:
     async def told() -> None:
         sent: list[str] = []
 

@@ -30,7 +30,7 @@ def some(state: State, clock: Clock | None = None) -> Operations:
     return Operations(DriverState(state=state), clock or Clock())
 
 
-def test_a_takeover_is_wished_for_no_longer_than_its_evidence_is_fresh() -> None:
+def test_a_takeover_is_operationed_for_no_longer_than_its_evidence_is_fresh() -> None:
     clock = Clock()
     operations = some(State.WAIT_BROKERS, clock)
     assert operations.request_takeover()
@@ -93,7 +93,7 @@ def test_the_control_port_refuses_what_the_driver_does_not_keep(tmp_path: Path) 
     story(told)
 
 
-def test_a_controller_without_a_migration_refuses_every_wish(tmp_path: Path) -> None:
+def test_a_controller_without_a_migration_refuses_every_operation(tmp_path: Path) -> None:
     async def told() -> None:
         port = ControlPort(SimpleNamespace(), tmp_path, status=a_status, metrics=Metrics(), driver=None)  # type: ignore[arg-type]
         port._on_loop = lambda function: function()  # type: ignore[method-assign]

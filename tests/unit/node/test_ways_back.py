@@ -41,7 +41,7 @@ def rolling_back(driver: Any, report: Report) -> RollbackActs:
 
 
 @pytest.mark.parametrize("counts", [{"not_read": 1}, {"different": 1}])
-def test_what_is_different_or_could_not_be_read_is_not_handed_back(counts: dict[str, int]) -> None:
+def test_what_is_different_or_could_not_be_read_is_not_rolled_back(counts: dict[str, int]) -> None:
     async def told() -> None:
         driver, ensemble = a_driver_in_migration(State.ROLLING_BACK)
         before = ensemble.tree()

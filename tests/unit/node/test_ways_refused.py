@@ -84,7 +84,7 @@ async def nothing() -> None:
     ],
     ids=["a stock voter", "a minority of ours"],
 )
-def test_a_quorum_that_would_not_keep_the_mark_does_not_hand_back(quorum: dict[str, Any], words: str) -> None:
+def test_a_quorum_that_would_not_keep_the_mark_does_not_rollback(quorum: dict[str, Any], words: str) -> None:
     story(refusal_of(quorum, words))
 
 
@@ -98,7 +98,7 @@ def refusal_of(quorum: dict[str, Any], words: str) -> Callable[[], Awaitable[Non
     return told
 
 
-def test_a_cluster_with_a_broker_in_kraft_mode_is_not_handed_back() -> None:
+def test_a_cluster_with_a_broker_in_kraft_mode_is_not_rolled_back() -> None:
     async def told() -> None:
         driver, acts = a_way_back()
         image = driver.controller.image
@@ -112,7 +112,7 @@ def test_a_cluster_with_a_broker_in_kraft_mode_is_not_handed_back() -> None:
 
 
 @pytest.mark.parametrize("unread", [True, False], ids=["a key that was not read", "a key that differs"])
-def test_a_hand_back_wants_every_key_read_and_equal(unread: bool) -> None:
+def test_a_rollback_wants_every_key_read_and_equal(unread: bool) -> None:
     async def told() -> None:
         driver, acts = a_way_back()
         compared = Comparison(Rules())

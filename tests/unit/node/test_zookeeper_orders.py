@@ -18,13 +18,14 @@ from migrator.driver.copy import make_copy
 from migrator.driver.machine import Happened
 from migrator.driver.mirror import Shape
 from migrator.driver.orders import orders_of, plan_orders_removed
+from migrator.driver.way_back import Left, last_steps
 from migrator.findings.finding import FindingError
 from migrator.model.diff import diff
 from migrator.model.image import EMPTY
 from migrator.model.values import Mark
 from migrator.node.driver import dual_write
 from migrator.node.driver.dual_write import DualWriteActs
-from migrator.node.driver.rollback import Left, RollbackActs, last_steps
+from migrator.node.driver.rollback import RollbackActs
 from migrator.node.tools.without_controllers import execute_without_controllers, plan_without_controllers
 from migrator.node.zookeeper.claims import read_claim
 from migrator.node.zookeeper.tree_reader import read_tree
@@ -170,7 +171,7 @@ def test_dual_write_names_a_registration_over_which_the_next_broker_ends_at_its_
 # --- the way back -----------------------------------------------------------------------------------------
 
 
-def test_no_hand_back_while_orders_stand() -> None:
+def test_no_rollback_while_orders_stand() -> None:
     async def told() -> None:
         driver, ensemble = a_driver_in_migration(State.ROLLING_BACK)
 

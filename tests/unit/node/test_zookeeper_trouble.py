@@ -362,7 +362,7 @@ def test_dual_write_says_that_zookeeper_is_away_until_it_is_back(monkeypatch: py
 async def nothing() -> None: ...
 
 
-def test_a_hand_back_that_cannot_compare_is_refused_and_dual_write_goes_on(tmp_path: Path) -> None:
+def test_a_rollback_that_cannot_compare_is_refused_and_dual_write_goes_on(tmp_path: Path) -> None:
     """Everything is quiet, the log can be read, and ZooKeeper falls silent at the first look into it."""
 
     async def told() -> None:
@@ -451,7 +451,7 @@ def test_a_persistent_znode_that_vanished_after_the_takeover_is_created_again_fr
     story(told)
 
 
-def test_dual_write_looks_for_persistent_znodes_that_vanished_and_no_hand_back_goes_on_without_them() -> None:
+def test_dual_write_looks_for_persistent_znodes_that_vanished_and_no_rollback_goes_on_without_them() -> None:
     async def told() -> None:
         image = an_image(a_topic("orders"))
         ensemble, session, claim = a_cluster()

@@ -102,7 +102,7 @@ def test_a_directory_that_nobody_formatted_is_refused(tmp_path: Path) -> None:
     assert "Z2K-3012" in fault(inventory)
 
 
-def test_a_log_that_was_handed_back_is_refused(tmp_path: Path) -> None:
+def test_a_log_that_was_rolled_back_is_refused(tmp_path: Path) -> None:
     inventory = an_inventory(tmp_path)
     (Path(inventory.controllers[0].data) / "zk2kraft-handed-back").write_text("{}")
     assert "Z2K-2008" in fault(inventory)

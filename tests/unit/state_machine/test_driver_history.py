@@ -256,7 +256,7 @@ def test_a_claim_that_was_refused_is_ready_again(tmp_path: Path) -> None:
     assert [event.to_phase for event in rows.events] == ["TAKEOVER", "READY"]
 
 
-def test_giving_up_after_the_commit_is_a_way_back(tmp_path: Path) -> None:
+def test_rolling_back_early_after_the_commit_is_a_way_back(tmp_path: Path) -> None:
     rows, driver = Rows(tmp_path), a_takeover(Driver(), *TO_COMMIT, Happened.MUST_ROLL_BACK, Happened.ROLLED_BACK)
     rows.look(driver)
     assert [event.to_phase for event in rows.events][-2:] == ["ROLLING_BACK", "ROLLED_BACK"]
@@ -283,7 +283,7 @@ def test_dual_write_is_not_written_before_its_proof_and_then_with_the_drivers_ti
     assert rows.events[-1].at == pytest.approx(entered)
 
 
-def test_a_hand_back_is_written_although_dual_write_was_never_proved(tmp_path: Path) -> None:
+def test_a_rollback_is_written_although_dual_write_was_never_proved(tmp_path: Path) -> None:
     rows, driver = (
         Rows(tmp_path),
         a_takeover(Driver(), *TO_DUAL_WRITE, Happened.ROLLBACK_REQUESTED, Happened.ROLLED_BACK),

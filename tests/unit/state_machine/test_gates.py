@@ -152,7 +152,7 @@ def test_dual_write_needs_proof() -> None:
         {"lagging": None},
     ],
 )
-def test_a_hand_back_is_refused_when_it_could_not_end_well(change: dict[str, Any]) -> None:
+def test_a_rollback_is_refused_when_it_could_not_end_well(change: dict[str, Any]) -> None:
     assert rollback_is_possible(DUAL_WRITE).holds
     assert not rollback_is_possible(replace(DUAL_WRITE, **change)).holds
 

@@ -157,7 +157,7 @@ def mark_and_kill(world: World) -> None:
     world.launcher.said = "Z2K-2008 the log of this controller was rolled back"
 
 
-def test_a_hand_back_killed_after_its_mark_is_finished_by_a_start(world: World) -> None:
+def test_a_rollback_killed_after_its_mark_is_finished_by_a_start(world: World) -> None:
     async def story() -> None:
         await begin_rollback(world)
         mark_and_kill(world)
@@ -177,7 +177,7 @@ def test_a_hand_back_killed_after_its_mark_is_finished_by_a_start(world: World) 
     assert world.snapshot.processes[3000].quick_ends == 0
 
 
-def test_a_hand_back_is_finished_however_many_starts_it_takes(world: World) -> None:
+def test_a_rollback_is_finished_however_many_starts_it_takes(world: World) -> None:
     async def story() -> None:
         await begin_rollback(world)
         mark_and_kill(world)
@@ -190,7 +190,7 @@ def test_a_hand_back_is_finished_however_many_starts_it_takes(world: World) -> N
     assert world.snapshot.processes[3000].quick_ends == 0
 
 
-def test_one_that_died_before_the_service_saw_it_hand_back_finishes_it_too(world: World) -> None:
+def test_one_that_died_before_the_service_saw_it_rollback_finishes_it_too(world: World) -> None:
     async def story() -> None:
         await world.to_dual_write()
         mark_and_kill(world)
@@ -203,7 +203,7 @@ def test_one_that_died_before_the_service_saw_it_hand_back_finishes_it_too(world
     assert world.phase is Phase.ROLLED_BACK
 
 
-def test_a_log_that_was_handed_back_is_not_started_where_the_claim_is_not_ours(world: World) -> None:
+def test_a_log_that_was_rolled_back_is_not_started_where_the_claim_is_not_ours(world: World) -> None:
     async def story() -> None:
         await world.to_dual_write()
         mark_and_kill(world)

@@ -113,7 +113,7 @@ def test_of_two_that_say_they_lead_the_later_one_counts() -> None:
     assert Observation(1.0, (cut_off, later)).active is later
 
 
-def test_a_controller_that_handed_back_counts_although_it_leads_no_more() -> None:
+def test_a_controller_that_rolled_back_counts_although_it_leads_no_more() -> None:
     retired, follower = a_voter(3001, leader=None, state="RETIRED"), a_voter(3000, leader=None)
     assert Observation(1.0, (follower, retired)).active is retired
 
@@ -178,7 +178,7 @@ STRANGERS = {
 
 @pytest.mark.parametrize("body", STRANGERS.values(), ids=STRANGERS)
 @pytest.mark.parametrize("request_", ["status", "ask", "cancel"])
-def test_a_stranger_on_a_dead_controllers_port_is_no_answer(
+def test_a_foreign_one_on_a_dead_controllers_port_is_no_answer(
     controller: FakeController, body: bytes, request_: str
 ) -> None:
     controller.start()
@@ -210,7 +210,7 @@ def test_a_spoiled_control_file_is_no_answer(controller: FakeController) -> None
     assert CONTROL_FILE in why_silent(controller)
 
 
-def test_a_refused_wish_is_told_in_the_controllers_words(controller: FakeController) -> None:
+def test_a_refused_operation_is_told_in_the_controllers_words(controller: FakeController) -> None:
     controller.start()
     with pytest.raises(FindingError, match=r"Z2K-6012.*no abort possible in IDLE"):
         asyncio.run(port(controller).ask(controller.entry, DriverOperation.ABORT, "why not"))

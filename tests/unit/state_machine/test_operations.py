@@ -53,7 +53,7 @@ def lose_the_lead(world: World) -> None:
 
 
 @pytest.mark.parametrize("loses", [restart, lose_the_lead])
-def test_a_hand_back_that_the_driver_forgot_is_refused_and_can_be_asked_for_again(
+def test_a_rollback_that_the_driver_forgot_is_refused_and_can_be_asked_for_again(
     world: World, loses: Callable[[World], None]
 ) -> None:
     async def story() -> Operation:
@@ -87,7 +87,7 @@ def test_a_takeover_that_the_driver_let_go_of_is_refused_and_rehearsals_go_on(wo
     assert world.controller.asked == ["takeover"]
 
 
-def test_a_wish_that_the_driver_keeps_stays_asked(world: World) -> None:
+def test_an_operation_that_the_driver_keeps_stays_asked(world: World) -> None:
     async def story() -> Operation:
         operation = await asked_in_dual_write(world)
         await world.rounds(10, seconds=60)
@@ -96,7 +96,7 @@ def test_a_wish_that_the_driver_keeps_stays_asked(world: World) -> None:
     assert asyncio.run(story()).state == "accepted"
 
 
-def test_a_wish_of_a_controller_that_does_not_tell_stays_asked(world: World) -> None:
+def test_an_operation_of_a_controller_that_does_not_tell_stays_asked(world: World) -> None:
     async def story() -> Operation:
         await world.to_dual_write()
         world.controller.tells_operations = False
@@ -129,7 +129,7 @@ def test_an_abort_that_the_commit_overtook_is_refused_and_a_rollback_can_be_aske
     assert rollback.state == "accepted"
 
 
-def test_a_driver_that_does_not_keep_a_wish_refuses_it(world: World) -> None:
+def test_a_driver_that_does_not_keep_an_operation_refuses_it(world: World) -> None:
     async def story() -> Operation:
         await world.to_dual_write()
         operation = world.operation("ROLL_BACK")
@@ -382,7 +382,7 @@ def test_a_hold_that_cannot_reach_the_controller_says_so_and_tries_again(world: 
     assert world.controller.operations == {}
 
 
-def test_a_hold_says_when_an_older_controller_cannot_take_a_wish_back(world: World) -> None:
+def test_a_hold_says_when_an_older_controller_cannot_take_an_operation_back(world: World) -> None:
     async def story() -> Operation:
         await world.to_ready()
         world.controller.tells_operations = False

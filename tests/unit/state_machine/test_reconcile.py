@@ -262,7 +262,7 @@ def test_a_service_restarted_after_asking_asks_the_same_run_again(world: World, 
     assert world.controller.asked == ["takeover"] * times
 
 
-def test_a_wish_is_never_handed_to_a_later_run_of_the_controller(world: World) -> None:
+def test_an_operation_is_never_handed_to_a_later_run_of_the_controller(world: World) -> None:
     """It could be the one that was tried, aborted and latched."""
 
     async def story() -> str:
@@ -455,7 +455,7 @@ def test_a_release_with_all_of_ours_dead_is_observed_in_zookeeper(world: World) 
     assert world.launcher.launched == [3000], "it is not started again"
 
 
-def test_a_refused_hand_back_is_dual_write_again(world: World) -> None:
+def test_a_refused_rollback_is_dual_write_again(world: World) -> None:
     async def story() -> None:
         await world.to_dual_write()
         world.controller.on_ask = lambda operation: world.controller.move("ROLLING_BACK", "DUAL_WRITE")

@@ -100,7 +100,7 @@ def test_the_directory_of_the_service_is_for_this_user_only(tmp_path: Path) -> N
 # --- operations -----------------------------------------------------------------------------------------------
 
 
-def test_repeating_a_wish_with_its_key_records_it_once(store: Store) -> None:
+def test_repeating_an_operation_with_its_key_records_it_once(store: Store) -> None:
     first, new = store.record_operation(1, ADVANCE, at=2.0)
     again, new_again = store.record_operation(1, ADVANCE, at=3.0)
     assert (new, new_again) == (True, False)
@@ -114,9 +114,9 @@ def test_a_key_stands_for_one_request_only(store: Store) -> None:
         store.record_operation(1, replace(ADVANCE, reason="something else"), at=3.0)
 
 
-def test_two_wishes_at_a_time_are_refused_with_the_first_ones_address(store: Store) -> None:
+def test_two_operations_at_a_time_are_refused_with_the_first_ones_address(store: Store) -> None:
     store.record_operation(1, ADVANCE, at=2.0)
-    with pytest.raises(FindingError, match="/api/v1/migrations/1/signals/1"):
+    with pytest.raises(FindingError, match="/api/v1/migrations/1/operations/1"):
         store.record_operation(1, replace(ADVANCE, key="k2"), at=3.0)
 
 
@@ -135,7 +135,7 @@ def test_hold_can_be_asked_for_at_any_time(store: Store) -> None:
     assert store.snapshot(1).migration.paused == "paused by Bob: lunch"
 
 
-def test_a_wish_for_another_version_is_refused(store: Store) -> None:
+def test_an_operation_for_another_version_is_refused(store: Store) -> None:
     with pytest.raises(FindingError, match="is at version 1; the request expected 2"):
         store.record_operation(1, replace(ADVANCE, expected_version=2), at=2.0)
 

@@ -81,7 +81,7 @@ def test_a_crash_at_any_moment_leaves_exactly_one_row_when_the_step_is_repeated(
     assert [event.to_phase for event in store.events(1)] == ["TAKEOVER"]
 
 
-def test_a_step_settles_its_wish_in_the_same_transaction(store: Store) -> None:
+def test_a_step_settles_its_operation_in_the_same_transaction(store: Store) -> None:
     operation, _ = store.record_operation(1, NewOperation(name="ADVANCE", who="Ada", reason=""), at=4.0)
     live_on = crash_at("before_commit")
     with pytest.raises(Crashed):
