@@ -11,7 +11,7 @@ TWO_FILES_AT_A_TIME = -n 2 --dist loadfile --no-loadscope-reorder --durations 40
 # what it imports: a controller then answers after 4.6 s in place of 1.2 s, on two cores.
 KEEP_BYTECODE = PYTHONDONTWRITEBYTECODE=
 
-.PHONY: setup check test sim model adversarial poison mutants lab demo takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-mass
+.PHONY: setup check test docs sim model adversarial poison mutants lab demo takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-mass
 
 setup:  ## make .venv what uv.lock says
 	$(SETUP)
@@ -26,6 +26,11 @@ check:  ## lint, types, unit tests and simulation; no network, no Java
 test:  ## everything, the laboratory included; TESTS says which
 	$(SETUP) --with-java
 	$(KEEP_BYTECODE) $(BIN)/pytest $(TWO_FILES_AT_A_TIME) $(or $(TESTS),tests)
+
+docs:  ## the documentation as a site in site/; strict: a link or an anchor that leads nowhere fails, and so does a stale reference
+	$(SETUP)
+	$(BIN)/python -m tests.reference
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean
 
 sim:  ## the quorum in bad weather; FIRST and SEEDS say which
 	$(SETUP)

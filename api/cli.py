@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode=None,  # [/chroot] is no markup
     pretty_exceptions_enable=False,  # locals may hold secrets
     help="Move an Apache Kafka cluster from ZooKeeper to KRaft.",
@@ -50,6 +50,23 @@ Controller = Annotated[
     typer.Option(help="a controller's properties file: its password.encoder.* decode brokers' passwords"),
 ]
 ConfigFile = Annotated[Path, typer.Option("-c", "--config", help="the controller's properties file")]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version  # only now: it takes longer than the rest of `--help`
+
+        print(f"zk2kraft {version('zk2kraft')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="show the version and end", is_eager=True, callback=_show_version)
+    ] = False,
+) -> None:
+    pass
 
 
 @app.command()

@@ -34,6 +34,7 @@ from api.models import (
     VerdictView,
 )
 from migrator.findings.finding import Occurrence
+from migrator.model.values import MigrationState
 from migrator.model.verdict import Verdict
 from state_machine.audits.audit_rows import audits, result_of
 from state_machine.clusters.observe import Observation, ZooKeeperObservation
@@ -236,12 +237,17 @@ def _who_rules(observed: ZooKeeperObservation, look: Observation | None) -> str:
 
 def without_controller_s(look: Observation | None, now: float) -> float:
     """0 while somebody rules; else since somebody was last seen to. The driver's own figure, inside its window."""
-    if look is None or look.zookeeper.holder is Holder.UNKNOWN or look.ruled_at is None or look.ruled_at == look.at:
+    if (
+        look is None
+        or look.zookeeper.holder is Holder.UNKNOWN
+        or look.controlled_at is None
+        or look.controlled_at == look.at
+    ):
         return 0.0
     driver = None if look.active is None else look.active.driver
-    if driver is not None and driver["without_controller_ms"] is not None:
-        return round(float(driver["without_controller_ms"]) / 1000 + now - look.at, 1)
-    return round(max(0.0, now - look.ruled_at), 1)
+    if driver is not None and driver.without_controller_ms is not None:
+        return round(driver.without_controller_ms / 1000 + now - look.at, 1)
+    return round(max(0.0, now - look.controlled_at), 1)
 
 
 def broker_views(store: Store, snapshot: Snapshot, now: float) -> list[BrokerView]:
@@ -289,22 +295,22 @@ def controller_views(snapshot: Snapshot) -> list[ControllerView]:
     for entry in snapshot.inventory.controllers:
         controller, process = observed.get(entry.node_id), snapshot.processes.get(entry.node_id)
         status = None if controller is None else controller.status
-        quorum = {} if status is None else status["quorum"]
+        quorum = None if status is None else status.quorum
         driver = None if controller is None else controller.driver
         found.append(
             ControllerView(
                 node_id=entry.node_id,
                 answers=status is not None,
                 leads=controller is not None and controller.leads,
-                driver="" if driver is None else f"{driver['state']}: {driver['reason']}",
-                epoch=quorum.get("epoch"),
-                high_watermark=quorum.get("high_watermark"),
-                log_end=quorum.get("log_end"),
-                observers=quorum.get("observers", {}),
-                loop_delay_ms=None if status is None else status["loop_delay_ms"],
+                driver="" if driver is None else f"{driver.state}: {driver.reason}",
+                epoch=None if quorum is None else quorum.epoch,
+                high_watermark=None if quorum is None else quorum.high_watermark,
+                log_end=None if quorum is None else quorum.log_end,
+                observers={} if quorum is None else quorum.observers,
+                loop_delay_ms=None if status is None else status.loop_delay_ms,
                 pid=None if controller is None else controller.pid,
                 problem="not looked at yet" if controller is None else controller.problem,
-                denials=[DenialView(**each) for each in (status or {}).get("denials", [])],
+                denials=[] if status is None else [DenialView(**msgspec.to_builtins(each)) for each in status.denials],
                 log="" if process is None or process.log is None else process.log,
             )
         )
@@ -313,19 +319,21 @@ def controller_views(snapshot: Snapshot) -> list[ControllerView]:
 
 def dual_write_view(look: Observation | None) -> DualWriteView | None:
     status = None if look is None or look.answering is None else look.answering.status
-    if status is None or status["log"]["migration"] != "MIGRATION":
+    if status is None or status.log is None or status.dual_write is None:
         return None
-    observed = status["dual_write"]
+    if status.log.migration != MigrationState.MIGRATION.name:
+        return None
+    observed = status.dual_write
     return DualWriteView(
-        offset=observed["offset"],
-        log_offset=status["log"]["offset"],
-        lag_records=observed["lag_records"],
-        behind_ms=observed["behind_ms"],
-        blocking_ms=observed["blocking_ms"],
-        divergence=observed["divergence"],
-        lag_ms=observed["lag_ms"],
-        multis_waiting=observed["multis_waiting"],
-        reconciled_writes=observed["reconciled_writes"],
+        offset=observed.offset,
+        log_offset=status.log.offset,
+        lag_records=observed.lag_records,
+        behind_ms=observed.behind_ms,
+        blocking_ms=observed.blocking_ms,
+        divergence=observed.divergence,
+        lag_ms=observed.lag_ms,
+        multis_waiting=observed.multis_waiting,
+        reconciled_writes=observed.reconciled_writes,
     )
 
 

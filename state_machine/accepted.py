@@ -16,6 +16,8 @@ from typing import Final
 
 import structlog
 
+from migrator.control_api.operations import NOT_BEGUN_IN, TAKEOVER_KEPT_S, DriverOperation
+from migrator.control_api.states import WAITS, State
 from migrator.findings.finding import FindingError
 from migrator.findings.laboratory import CONTROL_REFUSED
 from migrator.findings.service import CONTROLLER_SILENT, OPERATION_EXPIRED, OPERATION_FORGOTTEN
@@ -23,33 +25,20 @@ from state_machine.audits.inspections import Inspections
 from state_machine.clusters.control import ControlPort
 from state_machine.clusters.inventory import ControllerEntry
 from state_machine.clusters.observe import ControllerObservation
-from state_machine.policy.gates import BEFORE_BROKERS, UNCLAIMED, WAITS, Evidence
-from state_machine.policy.phases import TRANSITIONS, DriverOperation, Edge, Trigger, look_up
+from state_machine.policy.gates import BEFORE_BROKERS, Evidence
+from state_machine.policy.phases import TRANSITIONS, Edge, Trigger, look_up
 from state_machine.store import Snapshot, Store
 from state_machine.tables import Operation
 from state_machine.transition import ask_gate
 
 log = structlog.get_logger()
 
-TAKEOVER_KEPT_S: Final = 60.0
-"""Later, whoever asked may not be there any more. A driver keeps the operation as long, from when it received it."""
 LOOKS_WITHOUT_MAX: Final = 3
 """A driver lets go of an operation a moment before its history shows that it began."""
 
 DRIVER_OPERATIONS: Final[Mapping[Trigger, DriverOperation]] = {
     trigger: edge.asks for (_, trigger), edge in TRANSITIONS.items() if edge.asks is not None
 }
-NOT_BEGUN: Final[Mapping[DriverOperation, frozenset[str]]] = {
-    DriverOperation.TAKE_OVER: UNCLAIMED,
-    DriverOperation.ABORT: frozenset({"COMMITTING", "SYNCING", "UPDATING_BROKERS"}),
-    DriverOperation.ROLL_BACK: frozenset(
-        {"COMMITTING", "RESUMING", "SYNCING", "UPDATING_BROKERS", "DUAL_WRITE", "FENCED"}
-    ),
-}
-"""States in which a driver without the operation has not begun the step and will not. An abort is never kept; it comes
-in
-time or too late. Any other state is left for the history to tell.
-"""
 
 
 class Accepted:
@@ -74,7 +63,7 @@ class Accepted:
         active = _active(snapshot)
         assert active is not None, "the gate held, so a controller answered"
         if await self._store.away(self._store.accept_operation, operation.id, verdict, active.run):
-            await self._hand_over(snapshot, active, operation, edge.asks)
+            await self._deliver(snapshot, active, operation, edge.asks)
 
     async def follow(self, snapshot: Snapshot, operation: Operation, evidence: Evidence) -> None:
         """Asked before, not fulfilled yet. Raises what refuses it: `GateClosed`, Z2K-4060, 4061, 6012."""
@@ -83,7 +72,7 @@ class Accepted:
         if edge.asks is not asks:
             raise OPERATION_FORGOTTEN.error(operation=asks, reason=f"the migration is in {snapshot.phase} now")
         active = _active(snapshot)
-        if active is None or evidence.driver_state == "IDLE":
+        if active is None or evidence.driver_state == State.IDLE:
             return  # who leads next will tell
         if active.run != operation.controller_run:
             reason = "the controller was restarted after it was asked, or another one leads now"
@@ -92,7 +81,7 @@ class Accepted:
             await self._kept(snapshot, operation, asks)
         elif operation.id not in self._delivered:
             await self.begin(snapshot, operation, edge, evidence)
-        elif active.operations is not None and evidence.driver_state in NOT_BEGUN[asks]:
+        elif active.operations is not None and evidence.driver_state in NOT_BEGUN_IN[asks]:
             self._count_without(operation, asks, evidence)
 
     async def take_back(self, snapshot: Snapshot, operation: Operation, why: str, outcome: str = "cancelled") -> bool:
@@ -104,9 +93,11 @@ class Accepted:
         asked = self._whom(snapshot, operation)
         if asked is not None and not await self._control.cancel(asked, why):
             _, status = await self._control.status(asked)
-            driver = status["driver"]
-            gone = driver["state"] in BEFORE_BROKERS | WAITS and DriverOperation.TAKE_OVER not in driver.get(
-                "operations", ()
+            driver = status.driver
+            gone = (
+                driver is not None
+                and driver.state in BEFORE_BROKERS | WAITS
+                and DriverOperation.TAKE_OVER not in (driver.operations or ())
             )
             if not gone:
                 return False
@@ -174,7 +165,7 @@ class Accepted:
             raise CONTROLLER_SILENT.error(node=node, reason=reason)
         return None
 
-    async def _hand_over(
+    async def _deliver(
         self, snapshot: Snapshot, active: ControllerObservation, operation: Operation, asks: DriverOperation
     ) -> None:
         """Nothing of ours reads ZooKeeper while the cluster has no controller. A silent controller is asked again."""

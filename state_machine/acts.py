@@ -13,6 +13,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from migrator.control_api.operations import DriverOperation
+from migrator.control_api.states import State
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.service import CONFIRMATION_DISAGREES, SPARK_SAID_NOTHING
 from state_machine.audit_queries import CONFIRMATION, SCHEDULE
@@ -32,7 +34,7 @@ from state_machine.policy.gates import (
     worth_rehearsing,
     zookeeper_is_controller,
 )
-from state_machine.policy.phases import TRANSITIONS, DriverOperation, Phase, Trigger
+from state_machine.policy.phases import TRANSITIONS, Phase, Trigger
 from state_machine.policy.rivals import Rival
 from state_machine.settings import Settings
 from state_machine.store import Snapshot, Store
@@ -142,7 +144,7 @@ class Acts:
             self._inspections.rehearse(snapshot)
         if asked is not None:
             return Outcome(f"the driver was asked for the takeover by {asked.who}; {evidence.driver_reason}")
-        if evidence.driver_finding is not None and evidence.driver_state == "ABORTED":
+        if evidence.driver_finding is not None and evidence.driver_state == State.ABORTED:
             code, text = evidence.driver_finding
             return Outcome(f"held after an abort: {code} {text}")
         running = self._inspections.running_s(snapshot.id, "rehearsal")
@@ -168,7 +170,9 @@ class Acts:
         released = await self._released(snapshot, evidence)
         if released is not None:
             return released
-        if evidence.driver_state == "DUAL_WRITE" and (evidence.copy_audit is None or not evidence.copy_audit.passed):
+        if evidence.driver_state == State.DUAL_WRITE and (
+            evidence.copy_audit is None or not evidence.copy_audit.passed
+        ):
             await self._prove_copy(snapshot, evidence)
             said = "its result is not known" if evidence.copy_audit is None else evidence.copy_audit.said
             return Outcome(f"waiting: the copy is audited again before dual-write counts ({said})")
@@ -197,10 +201,10 @@ class Acts:
         kept = await self._supervisor.keep_running(snapshot)
         if kept is not None:
             return kept
-        if evidence.driver_state == "FENCED" and evidence.driver_finding is not None:
+        if evidence.driver_state == State.FENCED and evidence.driver_finding is not None:
             code, text = evidence.driver_finding
             return Outcome(f"blocked: {code} {text}")
-        said = evidence.driver_reason if evidence.driver_state == "DUAL_WRITE" else driver_text(evidence)
+        said = evidence.driver_reason if evidence.driver_state == State.DUAL_WRITE else driver_text(evidence)
         return Outcome(f"dual-write: {said}")
 
     async def _released(self, snapshot: Snapshot, evidence: Evidence) -> Outcome | None:
@@ -244,9 +248,9 @@ class Acts:
 
     async def _rolled_back(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         """A retired controller has nothing left to do; one in any other state is not touched, nor what came later."""
-        if evidence.driver_state == "RETIRED" or evidence.driver_state in NOTHING_CLAIMED:
+        if evidence.driver_state == State.RETIRED or evidence.driver_state in NOTHING_CLAIMED:
             await self._supervisor.stop_all(snapshot)
-        return Outcome("done: the cluster is ruled by ZooKeeper, as it was before")
+        return Outcome("done: a broker is the active controller, as it was before")
 
     # --- shared --------------------------------------------------------------------------------------------
 

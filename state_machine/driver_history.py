@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from migrator.control_api.states import COMMITTED_NOT_ENTERED, State
 from migrator.findings.finding import Occurrence
 from migrator.findings.service import CLUSTER_DISAGREES
 from state_machine.clusters.observe import Observation
@@ -42,7 +43,7 @@ ASKED_BY: Final = {
 }
 """Whose operation a driver's step fulfils."""
 
-_ON_THE_WAY: Final = ("COMMITTING", "SYNCING", "UPDATING_BROKERS", "RESUMING")
+_ON_THE_WAY: Final = (*COMMITTED_NOT_ENTERED, State.RESUMING)
 """After the copy these belong to AUDIT until dual-write was entered; later they are repairs inside dual-write."""
 
 _BEFORE_AUDIT: Final = (Phase.QUORUM, Phase.BROKERS_JOINING, Phase.READY, Phase.TAKEOVER, Phase.COPY, Phase.ABORTING)
@@ -51,23 +52,23 @@ _BEFORE_AUDIT: Final = (Phase.QUORUM, Phase.BROKERS_JOINING, Phase.READY, Phase.
 def meaning(phase: Phase, state: str) -> Phase:
     """The phase of a migration in `phase` once its driver is in `state`; the same one when that changes nothing."""
     match state:
-        case "TAKING_OVER":
+        case State.TAKING_OVER:
             return Phase.TAKEOVER
-        case "COPYING":
+        case State.COPYING:
             return Phase.COPY
-        case "AUDITING":
+        case State.AUDITING:
             return Phase.AUDIT
-        case "DUAL_WRITE":
+        case State.DUAL_WRITE:
             return Phase.DUAL_WRITE
-        case "ROLLING_BACK" | "ROLLING_BACK_EARLY":
+        case State.ROLLING_BACK | State.ROLLING_BACK_EARLY:
             return Phase.ROLLING_BACK
-        case "RETIRED":
+        case State.RETIRED:
             return Phase.ROLLED_BACK
-        case "ABORTING":
+        case State.ABORTING:
             return Phase.ABORTING if phase in WINDOW else phase
-        case "ABORTED":
+        case State.ABORTED:
             return Phase.READY if phase in (*_BEFORE_AUDIT, Phase.AUDIT) else phase
-        case "WAIT_QUORUM" | "WAIT_BROKERS":
+        case State.WAIT_QUORUM | State.WAIT_BROKERS:
             return Phase.READY if phase in (*WINDOW, Phase.ABORTING) else phase
         case state if state in _ON_THE_WAY:
             return Phase.AUDIT if phase in _BEFORE_AUDIT else phase
@@ -81,15 +82,11 @@ def unread(observation: Observation, cursors: Mapping[str, int]) -> list[Entry]:
     for observed in observation.controllers:
         if observed.status is None or observed.driver is None:
             continue
-        run = str(observed.status["run"])
+        run = observed.status.run
         after = cursors.get(run, 0)
-        moves = sorted(observed.driver["history"], key=lambda move: int(move["number"]))
-        runs.append([_entry(run, move) for move in moves if move["number"] > after])
+        moves = sorted(observed.driver.history, key=lambda move: move.number)
+        runs.append([Entry(run, each.number, each.at, each.to, each.reason) for each in moves if each.number > after])
     return list(heapq.merge(*runs, key=lambda entry: entry.at))
-
-
-def _entry(run: str, move: Mapping[str, object]) -> Entry:
-    return Entry(run, int(str(move["number"])), float(str(move["at"])), str(move["to"]), str(move["reason"]))
 
 
 def catch_up(
@@ -155,4 +152,4 @@ def _fulfilled(trigger: Trigger, operations: Sequence[Operation]) -> Operation |
 
 def _leaves_dual_write(later: Sequence[Entry]) -> bool:
     """Whether the driver went on to where the gate of dual-write does not matter any more."""
-    return any(entry.state in ("ROLLING_BACK", "ROLLING_BACK_EARLY", "RETIRED") for entry in later)
+    return any(entry.state in (State.ROLLING_BACK, State.ROLLING_BACK_EARLY, State.RETIRED) for entry in later)

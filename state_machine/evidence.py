@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
+from migrator.control_api.operations import DriverOperation
+from migrator.control_api.status import BrokerStatus, ControllerStatus, DriverStatus, DualWriteStatus
 from migrator.findings.audit import AUDIT_CANNOT_READ
 from migrator.findings.service import INSPECTION_FAILED, REHEARSAL_NOT_PASSED
 from migrator.model.verdict import Condition, Verdict
 from state_machine.audits.audit_schedule import scheduled_audits
 from state_machine.clusters.observe import Observation
 from state_machine.policy.gates import BrokerObservation, Evidence, Holder, Inspection
-from state_machine.policy.phases import DriverOperation, Phase, Trigger
+from state_machine.policy.phases import Phase, Trigger
 from state_machine.store import Snapshot
 from state_machine.tables import AuditRun
 
@@ -58,9 +60,9 @@ def evidence(snapshot: Snapshot, now: float) -> Evidence:
         log_in_migration=look.log_in_migration,
     )
     status = None if look.active is None else look.active.status
-    if status is None:
+    if status is None or status.driver is None:
         return known if look.answering is None else replace(known, driver_reason="no controller that answers leads")
-    return _with_driver(known, status)
+    return _with_driver(known, status, status.driver)
 
 
 def _age(now: float, then: float) -> float:
@@ -68,27 +70,24 @@ def _age(now: float, then: float) -> float:
     return now - then if now >= then else math.inf
 
 
-def _with_driver(known: Evidence, status: dict[str, Any]) -> Evidence:
-    driver, gate = status["driver"], status.get("gate")
-    finding = driver["finding"]
+def _with_driver(known: Evidence, status: ControllerStatus, driver: DriverStatus) -> Evidence:
+    finding, gate = driver.finding, status.gate
     return replace(
         known,
-        driver_state=driver["state"],
-        driver_reason=driver["reason"],
+        driver_state=driver.state,
+        driver_reason=driver.reason,
         driver_finding=None if finding is None else (finding["code"], finding["says"]),
         driver_gate=None if gate is None else Verdict(tuple(map(Condition.of_json, gate["conditions"]))),
-        can_abort=driver["can_abort"],
-        can_roll_back=driver["can_roll_back"],
-        lagging=_lagging(status.get("dual_write", {})),
+        can_abort=driver.can_abort,
+        can_roll_back=driver.can_roll_back,
+        lagging=None if status.dual_write is None else _lagging(status.dual_write),
     )
 
 
-def _lagging(dual_write: dict[str, Any]) -> tuple[int, int, float] | None:
-    """Versions of ours before this key never leave a state behind. None: the mirror is made anew just now."""
-    if "lagging_partitions" not in dual_write:
-        return 0, 0, 0.0
-    partitions = dual_write["lagging_partitions"]
-    return None if partitions is None else (partitions, dual_write["lagging_operations"], dual_write["lagging_s"])
+def _lagging(dual_write: DualWriteStatus) -> tuple[int, int, float] | None:
+    """None: the mirror is made anew just now."""
+    partitions = dual_write.lagging_partitions
+    return None if partitions is None else (partitions, dual_write.lagging_operations or 0, dual_write.lagging_s or 0.0)
 
 
 def file_faults_seen(snapshot: Snapshot) -> dict[int, tuple[str, str]]:
@@ -101,23 +100,23 @@ def brokers_seen(snapshot: Snapshot) -> tuple[BrokerObservation, ...]:
     """Everybody who should be there: brokers of the inventory, of ZooKeeper, and of the controllers."""
     look = snapshot.observation
     status = None if look is None or look.answering is None else look.answering.status
-    registered = {} if status is None else {each["id"]: each for each in status.get("brokers", [])}
+    registered = {} if status is None else {each.id: each for each in status.brokers}
     live = () if look is None else look.zookeeper.brokers
     wanted = {each.id for each in snapshot.inventory.brokers} | set(live) | set(registered)
     absent = None if status is None else False
     return tuple(_broker(broker, registered.get(broker), absent) for broker in sorted(wanted))
 
 
-def _broker(broker: int, evidence: dict[str, Any] | None, absent: bool | None) -> BrokerObservation:
-    if evidence is None:
+def _broker(broker: int, status: BrokerStatus | None, absent: bool | None) -> BrokerObservation:
+    if status is None:
         return BrokerObservation(broker, registered=absent)
-    not_told = evidence.get("not_updated")  # versions of ours before this key say nothing
+    why = status.not_updated
     return BrokerObservation(
         broker,
-        mode=evidence["mode"],
-        fenced=evidence["fenced"],
-        heartbeat_age_ms=evidence["heartbeat_age_ms"],
-        not_told=f"{not_told['reason']} (for {not_told['since_ms'] / 1000:.0f} s)" if not_told else "",
+        mode=status.mode,
+        fenced=status.fenced,
+        heartbeat_age_ms=status.heartbeat_age_ms,
+        not_updated=f"{why.reason} (for {why.since_ms / 1000:.0f} s)" if why else "",
     )
 
 
@@ -193,7 +192,7 @@ def _copy_audit(snapshot: Snapshot, now: float) -> Inspection | None:
     """The driver's own audit before the commit; after a restart, one that was made since this phase began."""
     look = snapshot.observation
     status = None if look is None or look.active is None else look.active.status
-    report = None if status is None else status.get("audit")
+    report = None if status is None else status.audit
     if report is not None:
         compared, different, not_read = (sum(each[key] for each in report["families"]) for key in _COUNTS)
         said = f"{compared} keys compared by the driver, {different} different, {not_read} not read"

@@ -142,18 +142,19 @@ def backups(store: Store, migration_id: int) -> list[Backup]:
 
 def _record_nodes(session: Session, migration_id: int, observed: Observation) -> None:
     """Nodes that are not seen now keep their last observation, with its time."""
-    teller = observed.answering
-    for broker in [] if teller is None or teller.status is None else teller.status.get("brokers", []):
-        node = a_node(session, migration_id, "broker", broker["id"])
-        node.seen_at, node.document = observed.at, broker
+    answering = observed.answering
+    for broker in () if answering is None or answering.status is None else answering.status.brokers:
+        node = a_node(session, migration_id, "broker", broker.id)
+        node.seen_at, node.document = observed.at, msgspec.to_builtins(broker)
     for controller in observed.controllers:
         if controller.status is None:
             continue
-        a_cursor(session, migration_id, str(controller.status["run"]))
+        a_cursor(session, migration_id, controller.status.run)
         node = a_node(session, migration_id, "controller", controller.node_id)
         node.seen_at = observed.at
-        node.document = {"pid": controller.pid, "quorum": controller.status["quorum"], "run": controller.status["run"]}
-        _record_export(session, migration_id, controller.status.get("export"), observed.at)
+        quorum = msgspec.to_builtins(controller.status.quorum)
+        node.document = {"pid": controller.pid, "quorum": quorum, "run": controller.status.run}
+        _record_export(session, migration_id, controller.status.export, observed.at)
 
 
 def _record_export(session: Session, migration_id: int, file: str | None, at: float) -> None:

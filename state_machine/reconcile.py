@@ -260,7 +260,7 @@ async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
 
 def cluster_of(observed: Observation) -> str | None:
     """The cluster's id; while ZooKeeper is away, as the controllers say it."""
-    said = (str(each.status["cluster_id"]) for each in observed.controllers if each.status is not None)
+    said = (each.status.cluster_id for each in observed.controllers if each.status is not None)
     return observed.zookeeper.cluster_id or next(said, None)
 
 
@@ -268,7 +268,7 @@ def without_foreign_controllers(observed: Observation, runs: Container[str]) -> 
     """Once a migration is over, what answers at its addresses may belong to the next one: only its own runs count."""
 
     def own(each: ControllerObservation) -> ControllerObservation:
-        known = each.status is None or str(each.status["run"]) in runs
+        known = each.status is None or each.status.run in runs
         return each if known else ControllerObservation(each.node_id, problem=NOT_OURS)
 
     return msgspec.structs.replace(observed, controllers=tuple(map(own, observed.controllers)))

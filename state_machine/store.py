@@ -243,7 +243,7 @@ class Store:
         """Raises the same."""
         with _understood(migration_id), self.reading() as session:
             row = find_migration(session, migration_id)
-            look, check = _sights(session, migration_id)
+            look, check = _rows(session, migration_id)
             return Before(
                 migration_id,
                 Phase(row.phase),
@@ -263,7 +263,7 @@ class Store:
         with self.reading() as session:
             row = find_migration(session, migration_id)
             Phase(row.phase)
-            look, check = _sights(session, migration_id)
+            look, check = _rows(session, migration_id)
             plan = session.get(ObservationRow, (migration_id, PLAN))
             nodes = session.scalars(select(Node).where(Node.migration_id == migration_id, Node.kind == "controller"))
             return Snapshot(
@@ -444,10 +444,10 @@ def _understood(migration_id: int) -> Iterator[None]:
         raise MIGRATION_UNREADABLE.error(migration=migration_id, reason=words) from error
 
 
-def _sights(session: Session, migration_id: int) -> tuple[ObservationRow | None, ObservationRow | None]:
+def _rows(session: Session, migration_id: int) -> tuple[ObservationRow | None, ObservationRow | None]:
     """The last look and the last check."""
     found = session.scalars(select(ObservationRow).where(ObservationRow.migration_id == migration_id))
-    by_kind = {sight.kind: sight for sight in found}
+    by_kind = {row.kind: row for row in found}
     return by_kind.get(OBSERVATION), by_kind.get(CHECK)
 
 

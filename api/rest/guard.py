@@ -55,9 +55,9 @@ class Guard:
             await send(message)
 
         headers = Headers(scope=scope)
-        stranger = foreign(scope["method"], headers)
-        if stranger is not None:
-            found = problem(FOREIGN_REQUEST.error(origin=stranger), scope["path"])
+        foreign_request = foreign(scope["method"], headers)
+        if foreign_request is not None:
+            found = problem(FOREIGN_REQUEST.error(origin=foreign_request), scope["path"])
             await answer(found)(scope, receive, send_with_headers)
             return
         missing = None if scope["path"] in OPEN else why_closed(headers, self._token)

@@ -89,7 +89,7 @@ class SecretFingerprints:
         return self._key.hex()
 
     def __repr__(self) -> str:
-        return "Seal(...)"
+        return "SecretFingerprints(...)"
 
     def value(self, name: str, value: Any) -> Any:
         """The value of one configuration key; None (no value) stays None."""

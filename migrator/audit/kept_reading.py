@@ -74,7 +74,7 @@ class KeptReading:
 
     def __init__(self, passwords: PasswordReader | None = None) -> None:
         self._passwords = passwords
-        self._seal = SecretFingerprints()
+        self._fingerprints = SecretFingerprints()
         self._topics: dict[str, bytes | None] = {}
         self._assigned: tuple[str, dict[int, Facts]] = ("", {})
         self._found: dict[bytes, bytes] = {}
@@ -86,7 +86,7 @@ class KeptReading:
     def note(self, path: str, znode: Znode) -> None:
         try:
             for family, key, facts in self._facts(path, znode):
-                self._found[_place(family, key)] = _hash(facts_text(_fingerprinted(self._seal, family, facts)))
+                self._found[_place(family, key)] = _hash(facts_text(_fingerprinted(self._fingerprints, family, facts)))
         except FindingError:
             return
 
@@ -119,7 +119,9 @@ class KeptReading:
         yield PARTITIONS, partition_key(name, partition), {**self._assigned[1].get(partition, {}), **state}
 
     def content(self) -> bytes:
-        return bytes.fromhex(self._seal.key_hex) + b"".join(place + self._found[place] for place in sorted(self._found))
+        return bytes.fromhex(self._fingerprints.key_hex) + b"".join(
+            place + self._found[place] for place in sorted(self._found)
+        )
 
 
 def _told(family: str, key: str, facts: Facts) -> Iterator[tuple[str, str, Facts]]:

@@ -296,7 +296,7 @@ def host_of(address: bytes) -> str:
     return ":".join(f"{int.from_bytes(address[at : at + 2], 'big'):x}" for at in range(0, 16, 2))
 
 
-def seal_envelope(reply: Message, version: int, correlation_id: int) -> EnvelopeResponse:
+def wrap_envelope(reply: Message, version: int, correlation_id: int) -> EnvelopeResponse:
     """The answer for the client inside the answer for its broker; NOT_CONTROLLER makes the broker ask again."""
     if says_not_controller(reply):
         return EnvelopeResponse(error_code=Error.NOT_CONTROLLER)

@@ -86,10 +86,10 @@ class _Amending:
             case ["brokers", "topics", name, "partitions", partition, "state"]:
                 self._state(name, int(partition), path, is_missing=problem.code == STATE_MISSING.code)
             case ["config", "topics", name]:
-                self._config(path, ConfigKey(ConfigType.TOPIC, name), stranger=name not in self._target.topic_ids)
+                self._config(path, ConfigKey(ConfigType.TOPIC, name), foreign_one=name not in self._target.topic_ids)
             case ["config", "brokers", name]:
                 key = ConfigKey(ConfigType.BROKER, "" if name == paths.DEFAULT_ENTITY else name)
-                self._config(path, key, stranger=False)
+                self._config(path, key, foreign_one=False)
             case ["config", "users" | "clients" | "ips", *_]:
                 self._entity(path)
             case ["latest_producer_id_block"]:
@@ -136,10 +136,10 @@ class _Amending:
         for topic_id, of_id in names.items():
             known = self._target.topics.get(topic_id)
             if known is not None:
-                strangers = [name for name in of_id if name != known.name]
+                foreign = [name for name in of_id if name != known.name]
             else:
-                strangers = of_id if len(of_id) > 1 else []  # one alone is deleted by the difference
-            for name in strangers:
+                foreign = of_id if len(of_id) > 1 else []  # one alone is deleted by the difference
+            for name in foreign:
                 self._topic(name)
 
     def odd_brokers(self) -> None:
@@ -148,12 +148,12 @@ class _Amending:
         """
         for name in self._tree.broker_configs:
             if name and not BROKER_ID.fullmatch(name):
-                self._config(paths.broker_config(name), ConfigKey(ConfigType.BROKER, name), stranger=True)
+                self._config(paths.broker_config(name), ConfigKey(ConfigType.BROKER, name), foreign_one=True)
 
     # --- the other families --------------------------------------------------------------------------------
 
-    def _config(self, path: str, key: ConfigKey, *, stranger: bool) -> None:
-        if stranger and not self._target.configs.get(key, NO_CONFIG):
+    def _config(self, path: str, key: ConfigKey, *, foreign_one: bool) -> None:
+        if foreign_one and not self._target.configs.get(key, NO_CONFIG):
             self.made.remove.add(path)
         elif not self._target.configs.get(key, NO_CONFIG):
             self.made.rewrite[path] = config_data({})

@@ -1,16 +1,36 @@
-"""Who is controller: the multis that take the claim, make it last, give it back, and how to recognise it.
+"""Who is controller: the multis that take the claim, persist it and give it back, and how to recognise it.
 
 In:   what the znodes `/controller_epoch`, `/controller` and `/migration` held, with their versions.
 Out:  one conditional multi per step, and the `Claim` that holds when it was applied.
-Elsewhere: sending them (node.claiming, node.hand_back), when (machine.py), `zk2kraft rollback --without-controllers`
-(api).
-Rules: the claim is one multi that moves `/controller_epoch`, so nothing of the old controller can be written after
-it (R-866-01). A ZooKeeper-mode controller is displaced before that, with the epoch that it has, so that it ends what it
-is about and steps down in order: one that is fenced in the middle of a change keeps half a batch of requests, and can
-do nothing any more should it ever be elected again (K-27). The claim is ephemeral until the copy is committed: a
-controller that dies before that rolls the cluster back at session expiry with nobody awake. The epoch claimed is above
-both worlds' (R-866-05), so no partition state that we write can outrank a later ZooKeeper controller (F-40).
+Elsewhere: sending them (node.driver.claiming, node.driver.rollback), when (machine.py), with no controller alive
+(node.tools.without_controllers).
 Source: Kafka 3.9 `KafkaZkClient.tryRegisterKRaftControllerAsActiveController`.
+
+What can happen. Between a read and a write, another process can change any of the three znodes. An answer can be lost
+after the write took effect. The session can expire at any moment. This process can stand still for a minute and then
+send a write that it decided on long ago. An operator can delete a znode by hand.
+
+Why it is safe. Every write names the versions that were read.
+
+* The claim is one multi that raises `/controller_epoch`. Every conditional write of the old controller names the old
+  version of that znode, so after the claim none of them can succeed (R-866-01). A stale leader of this quorum is fenced
+  by the same rule.
+* A ZooKeeper-mode controller is displaced first, with its epoch unchanged: it sees that `/controller` is another's,
+  finishes what it is about and steps down. A controller that is fenced in the middle of a change keeps half a batch of
+  requests and can do nothing if it is ever elected again (K-27).
+* The claim is ephemeral until the copy is committed. If this process dies before that, the session's end deletes
+  `/controller`, and a broker takes over with nobody awake. After the commit, and before any broker is updated, one more
+  multi persists it: a fail-over must not depend on a session.
+* After a lost answer the znodes tell: a claim with our node, our epoch and the versions that we planned is ours (K-01).
+  Anything else is foreign, and the driver stops writing.
+* The epoch claimed is above the epoch of both worlds (R-866-05). Partition states that we write carry that epoch, so a
+  later ZooKeeper controller, whose epoch is higher still, is accepted by every broker (F-40).
+* `/migration` is checked or set in every multi of dual-write. Its version counts the writes, so two writers cannot both
+  go on.
+
+Where it differs from Kafka. Stock claims persistently at once, does not displace, and writes its KRaft epoch into
+partition states. It takes over a `/migration` of any origin; here one that names another quorum, or a log that this one
+does not have, is refused (F-42, K-03).
 """
 
 from __future__ import annotations
@@ -74,7 +94,7 @@ def refuse_claim(observed: ClaimObservation, voters: Collection[int], kraft_epoc
     """
     if observed.epoch_version < 0:
         return CLAIM_NOT_POSSIBLE.found(
-            reason=f"{paths.CONTROLLER_EPOCH} does not exist: no controller ever ruled here"
+            reason=f"{paths.CONTROLLER_EPOCH} does not exist: this cluster never had a controller"
         )
     found = observed.migration
     if (

@@ -1,43 +1,48 @@
 """What the driver does next: its states, what can happen in them, and where that leads.
 
 In:   a state and what happened. Out: the next state, or None when nothing changes.
-Elsewhere: what is done in a state (node.driver_node runs one act per state and reports how it ended), the gate
-before TAKING_OVER (gate.py), the operator's phases (state_machine).
-Two rules carry the table. Before the append in COMMITTING every trouble leads to ABORTING: nothing was appended, and
-the claim is given back. From the append on the log is the truth, and only a rollback ends it; one that the driver
-begins by itself (ROLLING_BACK_EARLY) is possible only until the first broker is updated.
+Elsewhere: the names of the states (control_api.states), what is done in a state (node.driver.driver_node runs one act
+per state and reports how it ended), the gate before TAKING_OVER (gate.py), the operator's phases (state_machine).
 Source: KIP-866; design of the driver in `docs/architecture.md`.
+
+What can happen. An act of a state ends well, ends badly, or is interrupted. A ZooKeeper session expires. A broker dies.
+An operator asks for an abort or a rollback. Another process changes the claim. This node loses the leadership. Each of
+these is one `Happened`, and each pair of state and `Happened` has at most one edge in `TRANSITIONS`. A report that
+arrives after its state was left has no edge there and changes nothing.
+
+Why it is safe. One moment divides the table: the append of the copy, inside COMMITTING.
+
+* Before the append, every trouble leads to ABORTING. Nothing of the copy is in the log, and no broker has heard of this
+  quorum. Deleting the claim is the whole undo, and the ZooKeeper session does the same when this process dies, because
+  the claim is ephemeral until then. A takeover that began and did not end is remembered by a mark in the log. Whichever
+  voter leads next finds the mark, finishes the abort, and waits in ABORTED until an operator asks again.
+* From the append on, the log is the truth. A transaction that lacks its end counts as never appended. A leader that
+  dies in the middle leaves the log before the migration. Once it is committed, only a rollback ends it.
+* Between the commit and the first broker update there is a third way. The driver can still leave without any broker
+  noticing. ROLLING_BACK_EARLY is that way; it retires the log, and it is closed as soon as one broker is updated.
+* FENCED is reached when another process owns the claim. No edge leads from FENCED to a state that writes.
+* RETIRED has no way out. A quorum that rolled back never leads this cluster again, because brokers and ZooKeeper have
+  moved on without its log.
+
+A state is not a phase: after a fail-over the next leader's driver goes IDLE, RESUMING, SYNCING, DUAL_WRITE while the
+operator's phase stays DUAL_WRITE.
+
+Where it differs from Kafka. Stock's `KRaftMigrationDriver` copies straight into the log and has no state for a copy
+that was proven and not committed, so it cannot abort. It has no way back while brokers run. It goes from ZooKeeper to
+dual-write without a gate, and waits for the brokers in one state for both the first takeover and a fail-over. Here a
+fail-over enters DUAL_WRITE as soon as the update has left for every broker that answers; the first
+takeover waits for all of them. Stock leaves the claim persistent from its first moment, so that a
+controller that dies during the copy leaves the cluster without any controller.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum, StrEnum
+from enum import Enum
 from typing import Final
 
+from migrator.control_api.states import State
 from migrator.model.values import MigrationState
-
-
-class State(StrEnum):
-    IDLE = "IDLE"
-    WAIT_QUORUM = "WAIT_QUORUM"
-    WAIT_BROKERS = "WAIT_BROKERS"
-    TAKING_OVER = "TAKING_OVER"
-    COPYING = "COPYING"
-    AUDITING = "AUDITING"
-    COMMITTING = "COMMITTING"
-    SYNCING = "SYNCING"
-    UPDATING_BROKERS = "UPDATING_BROKERS"
-    DUAL_WRITE = "DUAL_WRITE"
-    ABORTING = "ABORTING"
-    ABORTED = "ABORTED"
-    RESUMING = "RESUMING"
-    ROLLING_BACK = "ROLLING_BACK"
-    ROLLING_BACK_EARLY = "ROLLING_BACK_EARLY"
-    RETIRED = "RETIRED"
-    FENCED = "FENCED"
-    DONE = "DONE"
-
 
 LOG_IS_TRUTH = frozenset({State.RESUMING, State.SYNCING, State.UPDATING_BROKERS, State.DUAL_WRITE})
 """The copy is committed, and this node goes on with it."""

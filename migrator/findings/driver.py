@@ -6,108 +6,110 @@ from migrator.findings.finding import Finding, Severity
 
 FENCED = Finding(
     code="Z2K-2003",
-    says="/migration or /controller was changed by somebody else: found {found}; this node expected {expected}.",
-    means="Another controller, or a person, touched the claim. This node has stopped writing to ZooKeeper and answers "
+    says="Another controller or program changed /migration or /controller: found {found}; this node expected "
+    "{expected}.",
+    means="Another controller, or an operator, changed the claim. This node has stopped writing to ZooKeeper and tells "
     "brokers that it is not the controller.",
-    remedy="Find out who holds the claim now: `zk2kraft rollback --without-controllers -z ...` without --execute "
-    "tells it and changes "
-    "nothing. This node does not go on by itself; what to do then is on this code's page.",
+    remedy="Find out who holds the claim now: `zk2kraft rollback --without-controllers -z ...` without --execute shows "
+    "it and changes nothing. This node does not continue by itself; this code's runbook has the next steps.",
     cases=("F-43",),
 )
 
 CLAIM_NOT_POSSIBLE = Finding(
     code="Z2K-2005",
     says="The controllership cannot be claimed: {reason}.",
-    means="Nothing was changed. The ZooKeeper controller, if there is one, goes on.",
-    remedy="Read the reason. `zk2kraft rollback --without-controllers -z ...` without --execute tells who holds the "
-    "claim and changes "
-    "nothing; if that is another quorum, its migration has to be ended first.",
+    means="Nothing was changed. The ZooKeeper controller, if there is one, stays active.",
+    remedy="Read the reason. `zk2kraft rollback --without-controllers -z ...` without --execute shows who holds the "
+    "claim and changes nothing. If another quorum holds it, end that quorum's migration first.",
 )
 
 FOREIGN_MIGRATION = Finding(
     code="Z2K-2006",
-    says="/migration exists and is not from this quorum's log: {found}.",
-    means="It is left from another migration, or a stock controller with migration enabled was started against this "
-    "ZooKeeper. Going on could delete topics from ZooKeeper.",
-    remedy="If a migration of yours is in dual-write, this is its mark: leave it. Otherwise make sure that no KRaft "
-    "controller runs against this ZooKeeper and that a broker is controller; then keep what /migration holds in your "
-    "notes, delete it, and run `zk2kraft check` again.",
+    says="/migration exists and does not come from this quorum's log: {found}.",
+    means="Another migration left it, or a stock controller with migration enabled was started against this ZooKeeper. "
+    "To continue could delete topics from ZooKeeper.",
+    remedy="If another migration of yours is in dual-write, this znode belongs to it: leave it. Otherwise make sure "
+    "that no KRaft controller runs against this ZooKeeper and that a broker is the controller. Then keep a note of the "
+    "content of /migration, delete it, and run `zk2kraft check` again.",
     cases=("F-05", "F-42"),
 )
 
 LOG_RETIRED = Finding(
     code="Z2K-2008",
     says="This metadata log was rolled back: the controller in ZooKeeper is {controller}.",
-    means="The cluster is ruled by ZooKeeper again. This log does not know what was decided since, and may never be "
-    "used again. Nothing was written.",
-    remedy="Leave this controller stopped; `zk2kraft rollback --without-controllers` tells whether anything of ours "
-    "still stands. To migrate "
-    "again: format a fresh quorum (new directories), and restart every broker before the takeover.",
+    means="ZooKeeper controls the cluster again. This log does not have the changes since then, so it is retired and "
+    "may never be used again. Nothing was written.",
+    remedy="Leave this controller stopped; `zk2kraft rollback --without-controllers` shows whether a claim of our "
+    "controllers is left. To migrate again, format a fresh quorum (new directories), and restart every broker before "
+    "the takeover.",
     cases=("F-42",),
 )
 
 LOG_BEHIND_ZOOKEEPER = Finding(
     code="Z2K-2009",
     says="/migration says that offset {mirrored} is mirrored, but this log ends at {log}.",
-    means="The metadata log lost records that ZooKeeper and brokers already have. Going on would undo them.",
-    remedy="Start the controller whose directory is complete; if there is none, roll back with `zk2kraft rollback "
+    means="The metadata log lost records that ZooKeeper and brokers already have. To continue would undo those "
+    "records.",
+    remedy="Start the controller with the complete directory. If there is none, roll back with `zk2kraft rollback "
     "--without-controllers`.",
 )
 
 FULL_SEND_INCOMPLETE = Finding(
     code="Z2K-2010",
     says="The full send to broker {broker} would drop {what}: {reason}.",
-    means="A broker moves aside every log, and forgets the committed offsets of every topic, that a full request does "
-    "not name. Nothing was sent to this broker, and at the first full send to no other.",
-    remedy="Run `zk2kraft audit`; it names what ZooKeeper and the log do not agree on. A leftover log is moved aside "
-    "while its broker is stopped. If the driver is RETIRED, the next takeover needs a fresh quorum and restarted "
-    "brokers.",
+    means="A full request must name everything: a broker moves aside every log that it does not name, and forgets the "
+    "committed offsets of every topic that it does not name. Nothing was sent to this broker. If this is the first "
+    "full send, no broker got it.",
+    remedy="Run `zk2kraft audit`; it names the differences between ZooKeeper and the log. To remove a leftover log, "
+    "stop its broker and move the log aside. If the driver is RETIRED, the next takeover needs a fresh quorum and "
+    "restarted brokers.",
     cases=("F-31",),
 )
 
 SURVEY_FAILED = Finding(
     code="Z2K-2141",
-    says="Broker {broker} does not say which logs it has: {reason}.",
-    means="The broker gets no full update before it was asked: it would move aside every log that the update does not "
-    "name. It leads and follows what it led and followed before. The other brokers are not affected.",
-    remedy="Look at the broker: is it running, and does its inter-broker listener answer? It is asked again by itself, "
-    "at the latest every 10 s. The rollback waits for it.",
+    says="Broker {broker} does not report its logs: {reason}.",
+    means="The broker would move aside every log that a full update does not name, so it gets no full update before it "
+    "reports its logs. It keeps its leaders and followers as before. The other brokers are not affected.",
+    remedy="Check the broker: is it running, and does its inter-broker listener answer? The controller asks again by "
+    "itself at least every 10 s. The rollback waits for it.",
 )
 
 FULL_UPDATE_NOT_BUILT = Finding(
     code="Z2K-2142",
     says="The full update for broker {broker} cannot be built: {reason}.",
-    means="Something in the metadata or in the broker's answer is not as this controller expects. This broker alone "
+    means="Something in the metadata or in the broker's answer is not as this controller expects. Only this broker "
     "gets no update; the other brokers are not affected.",
-    remedy="Keep the controller's log and report the fault. Restart the broker if its own answer is at fault. The "
-    "update is tried again by itself, at the latest every 10 s. The rollback waits for it.",
+    remedy="Keep the controller's log and report the fault. If the broker's answer is wrong, restart the broker. The "
+    "controller tries again by itself at least every 10 s. The rollback waits for it.",
 )
 
 COPY_DIFFERS = Finding(
     code="Z2K-2011",
     says="The audit of the copy found {different} differences before the commit, the first is {first}.",
-    means="ZooKeeper was changed while it was copied, or the copy is wrong. Nothing was appended; the controllership "
-    "was given back.",
-    remedy="Find out who wrote to ZooKeeper (tools that bypass Kafka are the usual cause) and stop it, then allow "
-    "another takeover with `zk2kraft advance`.",
+    means="ZooKeeper was changed during the copy, or the copy is wrong. Nothing was appended, and the takeover was "
+    "aborted.",
+    remedy="Find out who wrote to ZooKeeper (usually a tool that bypasses Kafka) and stop it. Then allow another "
+    "takeover with `zk2kraft advance`.",
     cases=("F-34", "F-57"),
 )
 
 MOVED_WHILE_COPIED = Finding(
     code="Z2K-2012",
-    says="{count} places in ZooKeeper moved while they were copied, the first is {first}.",
-    means="Somebody writes to ZooKeeper without asking the controller. Nothing was appended; the controllership was "
-    "given back.",
-    remedy="Stop administrative changes and tools that write to ZooKeeper for the seconds of the takeover, then allow "
+    says="{count} places in ZooKeeper changed while they were copied, the first is {first}.",
+    means="Another program writes to ZooKeeper directly, not through the controller. Nothing was appended, and the "
+    "takeover was aborted.",
+    remedy="Stop administrative changes and tools that write to ZooKeeper for the seconds of the takeover. Then allow "
     "another one with `zk2kraft advance`.",
 )
 
 ONLY_IN_ZOOKEEPER = Finding(
     code="Z2K-2013",
-    says="After the commit {count} entries in ZooKeeper are not as they were copied, the first is {first}.",
-    means="Somebody changed them after the audit. Nothing of that is set back: no broker was told yet, so the cluster "
-    "is given back to ZooKeeper, and this log is retired.",
-    remedy="Stop what writes to ZooKeeper, format a fresh quorum, restart the brokers, and take over again.",
+    says="After the commit, {count} entries in ZooKeeper differ from what was copied, the first is {first}.",
+    means="They were changed after the audit. The changes stay as they are. No broker was updated yet, so the cluster "
+    "is rolled back to ZooKeeper and this log is retired.",
+    remedy="Stop the program that writes to ZooKeeper, format a fresh quorum, restart the brokers, and take over "
+    "again.",
 )
 
 ROLLBACK_NOT_POSSIBLE = Finding(
@@ -115,21 +117,22 @@ ROLLBACK_NOT_POSSIBLE = Finding(
     says="The cluster cannot be rolled back now: {reason}.",
     means="The rollback needs every broker in ZooKeeper mode, everything mirrored, and both sides equal. Dual-write "
     "goes on.",
-    remedy="Read the reason, mend it (bring brokers back, wait for ZooKeeper), and ask again with `zk2kraft rollback`.",
+    remedy="Read the reason and remove it (bring brokers back, wait for ZooKeeper). Then repeat `zk2kraft rollback`.",
 )
 
 WINDOW_OVERDUE = Finding(
     code="Z2K-2015",
     says="The takeover was not finished after {limit_ms} ms (zk2kraft.takeover.max.ms).",
-    means="The cluster must not stay without a controller, so the controllership was given back; nothing was appended.",
-    remedy="Look at the driver's history for the slow step; a busy ensemble is the usual cause. Then allow another "
+    means="The cluster must not stay without a controller, so the takeover was aborted. Nothing was appended.",
+    remedy="Find the slow step in the driver's history; a busy ensemble is the usual cause. Then allow another "
     "takeover with `zk2kraft advance`.",
 )
 
 BROKER_LOST_IN_WINDOW = Finding(
     code="Z2K-2016",
     says="Broker {broker} {what} while the cluster had no controller.",
-    means="Nobody could replace its leaders, so the controllership was given back at once; nothing was appended.",
+    means="Its leaders could not be replaced during that time, so the takeover was aborted at once. Nothing was "
+    "appended.",
     remedy="Bring the broker back and wait until every partition is in sync, then allow another takeover with "
     "`zk2kraft advance`.",
 )
@@ -137,17 +140,18 @@ BROKER_LOST_IN_WINDOW = Finding(
 NOT_STEPPED_DOWN = Finding(
     code="Z2K-2060",
     says="Broker {broker} did not step down as controller within {limit_ms} ms ({reason}).",
-    means="It was displaced and still worked on something, or did not answer. The place was given back. A controller "
-    "that is cut off in the middle of a change is of no use when it is elected again, until it is restarted.",
-    remedy="Restart that broker if its log says 'batch is not empty'. Wait until no topic is created, deleted or "
+    means="The broker was displaced, but it still worked on a change or did not answer. The takeover was aborted. A "
+    "controller that is interrupted in the middle of a change cannot work as controller again until it is restarted.",
+    remedy="Restart that broker if its log says 'batch is not empty'. Wait until no topic is being created, deleted or "
     "moved, then allow another takeover with `zk2kraft advance`.",
 )
 
 LATCHED = Finding(
     code="Z2K-2017",
     says="An earlier takeover of this log was begun and not committed ({mark}).",
-    means="No second attempt is made by itself. The cluster is ruled by ZooKeeper.",
-    remedy="Find out why the first one ended (the log of that time), then allow another with `zk2kraft advance`.",
+    means="The driver makes no second attempt by itself. ZooKeeper controls the cluster.",
+    remedy="Find out why the first takeover ended (read the log of that time), then allow another one with `zk2kraft "
+    "advance`.",
     severity=Severity.WARNS,
 )
 
@@ -160,86 +164,88 @@ BACKUP_UNUSABLE = Finding(
 
 WITHOUT_CONTROLLERS_REFUSED = Finding(
     code="Z2K-2019",
-    says="The controllership in ZooKeeper is not released: {reason}.",
-    means="Nothing was changed. Releasing now could leave partitions without a controller that knows them.",
-    remedy="Mend what the reason names; a living controller of ours hands back with `zk2kraft rollback`.",
+    says="The rollback without controllers is refused: {reason}.",
+    means="Nothing was changed. A rollback now could leave partitions with a controller that does not know them.",
+    remedy="Remove the reason. While one of our controllers is alive, roll back with `zk2kraft rollback`.",
 )
 
 ORDERS_STAND = Finding(
     code="Z2K-2101",
-    says="ZooKeeper holds {count} orders that nobody carries out, the first is {first}.",
-    means="Somebody wrote them for a ZooKeeper controller: an old tool, or a script that knows ZooKeeper. The KRaft "
-    "controller does not read them. A ZooKeeper controller would carry them out after a way back, so none is possible "
-    "while they stand.",
-    remedy="Find out who writes them and stop that. Give the order once more with Kafka's own tools and "
-    "--bootstrap-server. Then remove the znodes (the page says how), or restart the leading controller: the next one "
-    "removes them.",
+    says="ZooKeeper holds {count} orders that no controller carries out, the first is {first}.",
+    means="Another program wrote them for a ZooKeeper controller: an old tool, or a script that knows ZooKeeper. The "
+    "KRaft controller does not read them. After a rollback a ZooKeeper controller would carry them out, so no rollback "
+    "is possible while they exist.",
+    remedy="Find out who writes them and stop that. Repeat the change with Kafka's own tools and --bootstrap-server. "
+    "Then remove the znodes (the runbook says how), or restart the active controller: the next one removes them.",
     severity=Severity.WARNS,
 )
 
 ORDERS_IN_THE_WAY = Finding(
     code="Z2K-2102",
-    says="There is no way back now: ZooKeeper holds {count} orders for a ZooKeeper controller, the first is {first}.",
-    means="The next ZooKeeper controller would carry them out: a topic named in /admin/delete_topics would be deleted "
-    "with its data. Nothing was changed.",
-    remedy="Remove the znodes of the orders (the page says how), and ask again. With no controller alive, "
-    "`zk2kraft rollback --without-controllers --drop-orders` removes them in the same transaction.",
+    says="A rollback is not possible now: ZooKeeper holds {count} orders for a ZooKeeper controller, the first is "
+    "{first}.",
+    means="The next ZooKeeper controller would carry them out: it would delete a topic that is named in "
+    "/admin/delete_topics, with its data. Nothing was changed.",
+    remedy="Remove the znodes of the orders (the runbook says how), and repeat the rollback. If no controller is "
+    "alive, `zk2kraft rollback --without-controllers --drop-orders` removes them in the same transaction.",
 )
 
 ORDERS_REMOVED = Finding(
     code="Z2K-2103",
-    says="{count} orders were removed from ZooKeeper and not carried out, the first is {first}.",
-    means="They were written for a ZooKeeper controller. The controllers bring ZooKeeper to what the log says, and the "
-    "log has no such order.",
-    remedy="If the order is still wanted, give it with Kafka's own tools and --bootstrap-server.",
+    says="{count} orders were removed from ZooKeeper without being carried out, the first is {first}.",
+    means="They were written for a ZooKeeper controller. Our controllers make ZooKeeper equal to the log, and the log "
+    "has no such order.",
+    remedy="If the change is still needed, make it with Kafka's own tools and --bootstrap-server.",
     severity=Severity.WARNS,
 )
 
 NOT_MIRRORED = Finding(
     code="Z2K-2104",
-    says="{count} things of the metadata log cannot be written to ZooKeeper, the first is {first}: {reason}.",
-    means="Everything else is written. The log is the truth, and brokers act on it; a ZooKeeper controller would not "
-    "know these things, so no rollback is possible.",
-    remedy="Change or delete what is named, with Kafka's own tools and --bootstrap-server: it is planned anew then. A "
-    "name that ZooKeeper does not take (`.` or `..`) has to be deleted.",
+    says="{count} entries of the metadata log cannot be written to ZooKeeper, the first is {first}: {reason}.",
+    means="Everything else is written. The log is the truth, and brokers follow it. A ZooKeeper controller would not "
+    "know these entries, so no rollback is possible.",
+    remedy="Change or delete the named entries with Kafka's own tools and --bootstrap-server; the controller then "
+    "tries again. A name that ZooKeeper does not accept (`.` or `..`) must be deleted.",
     severity=Severity.WARNS,
 )
 
 UNEXPECTED = Finding(
     code="Z2K-2105",
-    says="The driver met a fault that it does not know ({where}): {reason}.",
-    means="This is a fault of zk2kraft. The quorum goes on; the same step is tried again. A takeover that is not "
-    "committed ends, and the cluster goes back.",
-    remedy="Keep the controller's log, which has the whole fault, and report it. Changes of the cluster that are "
-    "named there can often be taken back with Kafka's own tools.",
+    says="The driver met an unknown fault ({where}): {reason}.",
+    means="This is a fault of zk2kraft. The quorum goes on, and the driver repeats the same step. A takeover that is "
+    "not committed is aborted.",
+    remedy="Keep the controller's log, which has the whole fault, and report it. If it names a change of the cluster, "
+    "you can often undo that change with Kafka's own tools.",
     severity=Severity.WARNS,
 )
 
 ODD_ZNODES_AMENDED = Finding(
     code="Z2K-2106",
-    says="{count} znodes were not as Kafka writes them and were put right, the first is {first}.",
-    means="Somebody wrote into ZooKeeper after the takeover. The log is the truth: znodes of what it has were "
-    "rewritten from it, others of the mirrored families were removed.",
-    remedy="Find out who writes to ZooKeeper, and stop that. Changes are made with Kafka's own tools and "
+    says="{count} znodes were not in Kafka's format and were corrected, the first is {first}.",
+    means="Another program wrote to ZooKeeper after the takeover. The log is the truth: znodes that the log has were "
+    "written again from it, and other znodes of the mirrored families were removed.",
+    remedy="Find out who writes to ZooKeeper, and stop that. Make changes with Kafka's own tools and "
     "--bootstrap-server.",
     severity=Severity.WARNS,
 )
 
 ODD_ZNODES_LEFT = Finding(
     code="Z2K-2107",
-    says="{count} znodes that are not mirrored are not as Kafka writes them, the first: {first}",
-    means="They are left as they are, and hold up no controller of ours. A broker in ZooKeeper mode ends at its next "
-    "start over a registration that it cannot read, and so does a ZooKeeper controller: no rollback while they stand.",
+    says="{count} znodes outside the mirrored families are not in Kafka's format, the first: {first}",
+    means="They stay as they are and do not stop our controllers. A ZooKeeper-mode broker that cannot read a "
+    "registration fails at its next start, and so does a ZooKeeper controller. No rollback is possible while they "
+    "exist.",
     remedy="Find out who wrote them, and remove or repair them with ZooKeeper's shell.",
     severity=Severity.WARNS,
 )
 
 UPDATED_FIRST = Finding(
     code="Z2K-2108",
-    says="Brokers were told what the log says before ZooKeeper could be brought to it: {reason}.",
-    means="After a fail-over ZooKeeper is compared and written first. That failed again and again, and brokers need "
-    "their leaders, so they were told. New and moved replicas wait until ZooKeeper has them. No rollback until then.",
-    remedy="Mend what the reason names; the comparison is tried again by itself.",
+    says="Brokers were updated from the log before ZooKeeper could be made equal to it: {reason}.",
+    means="After a fail-over, ZooKeeper is normally compared and written first. That failed several times, and brokers "
+    "need their leaders, so brokers were updated first. New and moved replicas wait until ZooKeeper has them. No "
+    "rollback is possible until then.",
+    remedy="Remove the reason; the controller repeats the comparison by itself.",
     severity=Severity.WARNS,
 )
 
@@ -247,75 +253,77 @@ WITHOUT_CONTROLLERS_WOULD_LOSE = Finding(
     code="Z2K-2070",
     says="ZooKeeper lacks {records} of the metadata log in {directory}: it has everything up to offset {mirrored}, and "
     "the last that it lacks is at offset {last}.",
-    means="They were committed, or may have been, while ZooKeeper was behind, and brokers acted on them. Released now, "
-    "they are lost: leaders and in-sync replicas go back to older ones, and with them data that was acknowledged may "
-    "go. Nothing was changed.",
-    remedy="Start the controllers: they bring ZooKeeper up to date; then `zk2kraft rollback`, or stop them and release "
-    "again. If they can never be started: look at what is lost, and consent with `--accept-loss`.",
+    means="They were committed, or may have been, while ZooKeeper was behind, and brokers acted on them. A rollback "
+    "now loses them: leaders and in-sync replicas become older ones, and acknowledged data may be lost with them. "
+    "Nothing was changed.",
+    remedy="Start the controllers: they bring ZooKeeper up to date. Then run `zk2kraft rollback`, or stop them and "
+    "repeat the rollback without controllers. If they can never start again, read what would be lost and consent with "
+    "`--accept-loss`.",
 )
 
 VERSIONS_LAG = Finding(
     code="Z2K-2126",
     says="The state znodes of {partitions} partitions are behind their partition epochs: {operations} writes are left, "
     "about {seconds} s.",
-    means="The data in them is right, and producers, consumers and brokers notice nothing. A ZooKeeper controller "
-    "would refuse ISR changes of these partitions until their leaders change, so a rollback is refused meanwhile.",
-    remedy="Wait: while nothing else is to be written, the active controller raises them. `zk2kraft status` shows how "
-    "many are left. Then ask for the rollback again.",
+    means="The data in them is right. Producers, consumers and brokers notice nothing. A ZooKeeper controller would "
+    "refuse ISR changes of these partitions until their leaders change, so a rollback is refused meanwhile.",
+    remedy="Wait: the active controller raises the versions while it has nothing else to write. `zk2kraft status` "
+    "shows how many are left. Then repeat the rollback.",
     severity=Severity.WARNS,
 )
 
 WITHOUT_CONTROLLERS_WOULD_DIFFER = Finding(
     code="Z2K-2127",
-    says="ZooKeeper and the metadata log in {directory} differ in {count} things, the first is {first}.",
-    means="ZooKeeper was told of every record, and yet it says something else: it could not be written there, or "
-    "somebody changed it. After a rollback what ZooKeeper says counts. Nothing was changed.",
-    remedy="`zk2kraft audit -z ZK --kraft DIR` shows what differs, by value. Start the controllers and roll back while "
-    "they run; they put it right or name it. If they can never be started: consent with `--accept-loss`.",
+    says="ZooKeeper and the metadata log in {directory} have {count} differences, the first is {first}.",
+    means="Every record was sent to ZooKeeper, and yet ZooKeeper differs: a write was impossible, or another program "
+    "changed it. After a rollback, what ZooKeeper holds counts. Nothing was changed.",
+    remedy="`zk2kraft audit -z ZK --kraft DIR` shows the differences by value. Start the controllers and roll back "
+    "while they run; they correct the differences or name them. If they can never start again, consent with "
+    "`--accept-loss`.",
 )
 
 REQUEST_TOO_LARGE = Finding(
     code="Z2K-2135",
-    says="The request asks for what the metadata log does not take in one piece: {reason}.",
-    means="What one request asks for is written whole or not at all. Nothing was changed.",
-    remedy="Ask for it in several requests: fewer topics, partitions or settings in each. One setting "
-    "that is too long has to be shorter.",
+    says="The request is too large for the metadata log in one piece: {reason}.",
+    means="The log takes a request whole or not at all. Nothing was changed.",
+    remedy="Split it into several requests with fewer topics, partitions or settings in each. A single setting that is "
+    "too long must become shorter.",
 )
 
 TAKEOVER_ABORTED = Finding(
     code="Z2K-2020",
-    says="The takeover was aborted by a person: {reason}.",
-    means="The controllership was given back; nothing was appended. No second attempt is made by itself.",
-    remedy="Allow another takeover with `zk2kraft advance` when the reason is gone.",
+    says="An operator aborted the takeover: {reason}.",
+    means="The claim was removed from ZooKeeper; nothing was appended. The driver makes no second attempt by itself.",
+    remedy="When the reason is gone, allow another takeover with `zk2kraft advance`.",
     severity=Severity.WARNS,
 )
 
 CLAIM_EXPIRED = Finding(
     code="Z2K-2051",
-    says="The claim in ZooKeeper ended before any broker was told of it: the controller is {controller} now.",
+    says="The claim in ZooKeeper ended before any broker was updated: the controller is {controller} now.",
     means="The session that held the claim ended, so a ZooKeeper-mode broker is controller again. Nothing is lost. "
-    "Before the commit the driver is HELD; after it this log may not be used any more, and the driver is RETIRED.",
-    remedy="Find out what ended the session (an ensemble without a leader, a controller that stood still). HELD: "
-    "allow another takeover with `zk2kraft advance`. RETIRED: format a fresh quorum, restart the brokers, take over.",
+    "Before the commit, the driver becomes ABORTED. After the commit, the driver becomes RETIRED and this log may not "
+    "be used any more.",
+    remedy="Find out what ended the session (an ensemble without a leader, a controller that stopped for seconds). "
+    "ABORTED: allow another takeover with `zk2kraft advance`. RETIRED: format a fresh quorum, restart the brokers, "
+    "take over again.",
 )
 
 UPDATED_TOO_LATE = Finding(
     code="Z2K-2052",
-    says="The copy was committed, but after {limit_ms} ms (zk2kraft.takeover.max.ms) no broker had been told of it: "
-    "{reason}",
-    means="The cluster must not stay without a controller, so it was given back to ZooKeeper. Nothing is lost; this "
+    says="The copy was committed, but after {limit_ms} ms (zk2kraft.takeover.max.ms) no broker was updated: {reason}",
+    means="The cluster must not stay without a controller, so it was rolled back to ZooKeeper. Nothing is lost. This "
     "log may not be used any more, and the driver ends in RETIRED.",
-    remedy="Mend what the reason names (usually ZooKeeper), format a fresh quorum, restart the brokers, and take over "
-    "again.",
+    remedy="Remove the reason (usually ZooKeeper), format a fresh quorum, restart the brokers, and take over again.",
 )
 
 BROKER_DOES_NOT_FOLLOW = Finding(
     code="Z2K-2040",
     says="Broker {broker} is in /brokers/ids and does not follow the controllers: {known} ({count} such brokers).",
-    means="It is told nothing: it leads no partition, and its metadata is what it knew before. Usually it was started "
-    "without the migration enabled, or with another quorum's voters.",
-    remedy="Start it with `zookeeper.metadata.migration.enable=true` and this quorum's `controller.quorum.voters`; "
-    "what else it may be is on this code's page.",
+    means="The broker gets no updates: it leads no partition, and its metadata is old. Usually it was started without "
+    "the migration enabled, or with the voters of another quorum.",
+    remedy="Start it with `zookeeper.metadata.migration.enable=true` and this quorum's `controller.quorum.voters`. "
+    "This code's runbook lists other causes.",
     severity=Severity.WARNS,
 )
 
@@ -323,20 +331,21 @@ ZOOKEEPER_FALLS_BEHIND = Finding(
     code="Z2K-2041",
     says="ZooKeeper lacks {records} records, the oldest for {seconds} s; the limits are {max_records} records and "
     "{max_seconds} s.",
-    means="Writes to ZooKeeper do not get through, or not fast enough. Nothing is lost: the log has everything, and "
-    "ZooKeeper is caught up as soon as it takes writes. Until then a rollback has to wait.",
-    remedy="Look why ZooKeeper does not take writes (`zk2kraft status` names the reason). At a limit, changes of "
-    "administrators are refused when `zk2kraft.divergence.policy` is block.",
+    means="Writes to ZooKeeper fail or are too slow. Nothing is lost: the log has everything, and ZooKeeper catches up "
+    "as soon as it accepts writes. Until then a rollback must wait.",
+    remedy="Find out why ZooKeeper does not accept writes (`zk2kraft status` names the reason). At a limit, "
+    "administrators' changes are refused when `zk2kraft.divergence.policy` is block.",
     severity=Severity.WARNS,
 )
 
 FULL_SEND_IS_LARGE = Finding(
     code="Z2K-2042",
-    says="The full UpdateMetadata would take about {bytes} bytes; every broker needs socket.request.max.bytes={needed} "
-    "at least (Kafka's default is {default}).",
-    means="A takeover tells every broker everything in one request. What the brokers are set to is asked by the "
-    "takeover gate only (Z2K-1012).",
-    remedy="Raise socket.request.max.bytes in every broker's file before the restart that gets them ready to migrate.",
+    says="The full UpdateMetadata takes about {bytes} bytes; every broker needs at least "
+    "socket.request.max.bytes={needed} (Kafka's default is {default}).",
+    means="A takeover sends all metadata to every broker in one request. Only the takeover gate reads the brokers' own "
+    "settings (Z2K-1012).",
+    remedy="Raise socket.request.max.bytes in every broker's file before the restart that prepares the brokers for the "
+    "migration.",
     severity=Severity.WARNS,
     cases=("F-54",),
 )

@@ -7,130 +7,132 @@ from migrator.findings.finding import Finding, Severity
 PATH_MISSING = Finding(
     code="Z2K-1111",
     says="{path} does not exist in ZooKeeper: {lost}.",
-    means="Every broker creates this znode at its start, so somebody deleted it. The takeover writes into or below it "
-    "and would fail after the commit. Nothing is claimed before it exists again.",
-    remedy="Follow this code's page for the path: most are created again by restarting the brokers one by one; "
+    means="Every broker creates this znode at its start, so it was deleted later. The takeover writes into it or below "
+    "it and would fail after the commit. The takeover waits until the znode exists.",
+    remedy="Follow this code's runbook for the path. A restart of the brokers, one by one, creates most paths again; "
     "/latest_producer_id_block needs a value first.",
 )
 
 PATH_WILL_BE_CREATED = Finding(
     code="Z2K-1112",
-    says="{path} does not exist in ZooKeeper; the takeover creates it, empty, before it claims anything.",
-    means="Every broker creates this znode at its start, so somebody deleted it, with all that was below it.",
-    remedy="Find out who deleted it and whether configuration below it was lost; an export tells what there was.",
+    says="{path} does not exist in ZooKeeper; the takeover creates it, empty, before the claim.",
+    means="Every broker creates this znode at its start, so it was deleted later, with everything below it.",
+    remedy="Find out who deleted it and whether configuration below it was lost. An earlier export shows what was "
+    "there.",
     severity=Severity.WARNS,
 )
 
 PERMISSION_MISSING = Finding(
     code="Z2K-1113",
     says="Broker {broker} denies this controller's principal {operations} on the cluster.",
-    means="With an authorizer, brokers take UpdateMetadata, LeaderAndIsr and StopReplica only from a principal with "
-    "ClusterAction, and show what they have and how they are set only with Describe and DescribeConfigs.",
-    remedy="Grant the operations to the principal of the controllers with kafka-acls.sh, or name it in the brokers' "
-    "super.users. Follow this code's page.",
+    means="With an authorizer, brokers accept UpdateMetadata, LeaderAndIsr and StopReplica only from a principal with "
+    "ClusterAction. They show their logs and settings only with Describe and DescribeConfigs.",
+    remedy="Grant the operations to the controllers' principal with kafka-acls.sh, or add it to the brokers' "
+    "super.users. Follow this code's runbook.",
 )
 
 ZOOKEEPER_TAKES_LESS = Finding(
     code="Z2K-1115",
-    says="ZooKeeper server {server} takes requests of up to {passed} bytes, and the controllers may send {limit}.",
+    says="ZooKeeper server {server} accepts requests of up to {passed} bytes, and the controllers may send {limit}.",
     means="A server closes the connection at a request above its jute.maxbuffer. After a takeover such a change would "
-    "be committed and would never reach ZooKeeper.",
+    "be committed but never reach ZooKeeper.",
     remedy="Set `zk2kraft.zookeeper.jute.maxbuffer` in every controller's file to the smallest size that a server "
-    "takes, and restart the controllers one by one; or raise that server's jute.maxbuffer.",
+    "accepts, and restart the controllers one by one. Or raise that server's jute.maxbuffer.",
 )
 
 ZOOKEEPER_LIMIT_UNKNOWN = Finding(
     code="Z2K-1116",
-    says="It is not known how large a request ZooKeeper server {server} takes: {reason}.",
-    means="Every server of zookeeper.connect is asked. One that takes less than the others would close the connection "
-    "at a large write as soon as the controllers' session moves there.",
-    remedy="Bring the server back, or take it out of `zookeeper.connect`, then look again.",
+    says="The largest request that ZooKeeper server {server} accepts is unknown: {reason}.",
+    means="Every server of zookeeper.connect is tested. A server with a smaller limit would close the connection at a "
+    "large write as soon as the controllers' session moves there.",
+    remedy="Bring the server back, or remove it from `zookeeper.connect`, then check again.",
     severity=Severity.WARNS,
 )
 
 CONTROLLERS_RUN = Finding(
     code="Z2K-1118",
-    says="Controllers of ours run: {controllers}.",
-    means="They lead the cluster. A rollback without controllers would take it away from them while they answer "
-    "brokers, and what they have not written to ZooKeeper yet would be lost. Nothing was changed.",
-    remedy="Better: go back with them, by `zk2kraft rollback`. Otherwise stop the processes that are named, and keep "
-    "their supervisor (systemd, the service) from starting them again. A session of a killed process ends within its "
-    "time-out (zookeeper.session.timeout.ms, 18 s unless set); then run the command again.",
+    says="Our controllers are running: {controllers}.",
+    means="They are the cluster's controllers. A rollback without controllers would remove their claim while they "
+    "answer brokers, and what they have not yet written to ZooKeeper would be lost. Nothing was changed.",
+    remedy="Better: use them and run `zk2kraft rollback`. Otherwise stop the named processes, and keep their "
+    "supervisor (systemd, the service) from starting them again. A session of a killed process ends within its "
+    "time-out (zookeeper.session.timeout.ms, default 18 s). Then run the command again.",
 )
 
 PEER_DENIED = Finding(
     code="Z2K-1119",
     says="Controllers deny requests of {principal}: it lacks {operation} on the cluster.",
-    means="Only brokers and controllers ask for this. A controller that is denied elects no leader and follows none; a "
-    "broker that is denied is not registered, or is fenced.",
-    remedy="Add the principal to super.users in the properties file of every controller and restart them one by one, "
-    "or grant the operation with kafka-acls.sh where ACLs are known already. Follow this code's page.",
+    means="Only brokers and controllers need this operation. A denied controller elects no leader and follows none. A "
+    "denied broker is not registered, or is fenced.",
+    remedy="Add the principal to super.users in every controller's properties file and restart the controllers one by "
+    "one. Or, where ACLs are already copied, grant the operation with kafka-acls.sh. Follow this code's runbook.",
     severity=Severity.WARNS,
 )
 
 WAIVED = Finding(
     code="Z2K-1120",
     says="The waiver {waiver} lifts Z2K-1008 from {count} partitions, the first {first}.",
-    means="They are not whole, and the controllers' files accept it. Their leaders cannot be replaced in the seconds "
-    "of the takeover.",
-    remedy="None needed. When the replicas are in sync again, take the waiver out of the files (zk2kraft.waive).",
+    means="They are not fully in sync, and the controllers' files accept that. Their leaders cannot be replaced during "
+    "the seconds of the takeover.",
+    remedy="None needed. When the replicas are in sync again, remove the waiver from the files (zk2kraft.waive).",
     severity=Severity.WARNS,
 )
 
 WAIVER_EXCEEDED = Finding(
     code="Z2K-1121",
-    says="The waiver {waiver} lifts nothing: {count} of the {total} partitions that it matches are not whole.",
-    means="That is more than its share, so each of these partitions blocks as if there were no waiver.",
-    remedy="Find out why there are more of them than was accepted; bring replicas back into sync, or accept a larger "
-    "share in the controllers' files (zk2kraft.waive).",
+    says="The waiver {waiver} lifts nothing: {count} of the {total} partitions that it matches are not fully in sync.",
+    means="That is more than the waiver's share, so each of these partitions blocks as if there were no waiver.",
+    remedy="Find out why more partitions than accepted are out of sync. Bring replicas back into sync, or accept a "
+    "larger share in the controllers' files (zk2kraft.waive).",
     severity=Severity.WARNS,
 )
 
 BROKER_SETTING_FORBIDS = Finding(
     code="Z2K-1050",
     says="Broker {broker} runs with {key}={value}: {reason}.",
-    means="The broker's own setting and the controllers' do not go together; in dual-write or after it requests would "
-    "be judged, sent or stored differently from now.",
-    remedy="Follow this code's page for the key: change the broker's file and restart it, or the controllers' files.",
+    means="The settings of the broker and of the controllers do not fit. In dual-write or later, requests would be "
+    "authorized, sent or stored differently than now.",
+    remedy="Follow this code's runbook for the key: change the broker's file and restart the broker, or change the "
+    "controllers' files.",
     cases=("F-09", "F-18", "F-37", "F-38", "F-39", "F-50"),
 )
 
 BROKER_SETTING_FOR_LATER = Finding(
     code="Z2K-1051",
     says="Broker {broker} runs with {key}={value}: {reason}.",
-    means="It does no harm now. It has to be changed before this broker is restarted in KRaft mode.",
-    remedy="Follow this code's page for the key when the broker's file for KRaft mode is written.",
+    means="It does no harm now. Change it before you restart this broker in KRaft mode.",
+    remedy="Follow this code's runbook for the key when you write the broker's file for KRaft mode.",
     severity=Severity.WARNS,
     cases=("F-37", "F-53"),
 )
 
 IBP_DIFFERS = Finding(
     code="Z2K-1090",
-    says="Broker {broker} runs at inter.broker.protocol.version {ibp}; this quorum began with metadata.version "
+    says="Broker {broker} runs at inter.broker.protocol.version {ibp}; this quorum was formatted with metadata.version "
     "{level}.",
-    means="A broker is registered at exactly the level of the quorum, or not at all, so this one stays outside and the "
-    "takeover stays closed. The level of a log cannot be changed during a migration.",
-    remedy="If every broker runs at that inter.broker.protocol.version: format the controllers anew with it (`zk2kraft "
-    "storage format -r`). If only this one does: give it the others' and restart it.",
+    means="The quorum registers a broker only at exactly its own level, so this broker is not registered and the "
+    "takeover gate stays closed. The level of a log cannot change during a migration.",
+    remedy="If every broker runs at that inter.broker.protocol.version, format the controllers again with it "
+    "(`zk2kraft storage format -r`). If only this broker does, give it the version of the others and restart it.",
     cases=("F-12",),
 )
 
 LEVEL_WITHOUT_TOKENS = Finding(
     code="Z2K-1091",
-    says="{count} delegation tokens are in ZooKeeper, and metadata.version {level} has none; 3.6-IV2 has.",
-    means="In dual-write tokens could not be made, renewed or ended, and a snapshot of Kafka's own controllers would "
-    "leave them out. Below that level ZooKeeper serves them and KRaft does not.",
+    says="{count} delegation tokens are in ZooKeeper; metadata.version {level} has no tokens, 3.6-IV2 has.",
+    means="In dual-write, tokens could not be created, renewed or expired, and a snapshot of stock controllers would "
+    "omit them. Below that level ZooKeeper serves tokens and KRaft does not.",
     remedy="Raise the brokers' inter.broker.protocol.version to 3.6-IV2 or later and format the controllers with the "
-    "same, or end the tokens with kafka-delegation-tokens.",
+    "same level, or expire the tokens with kafka-delegation-tokens.",
     cases=("F-38",),
 )
 
 ZOOKEEPER_LOGIN_UNUSABLE = Finding(
     code="Z2K-1092",
     says="The login for ZooKeeper in {file} cannot be used: {reason}.",
-    means="KAFKA_OPTS names a JAAS file, as for Kafka's own processes, and without the login in it this process would "
-    "be nobody for ZooKeeper. It does not begin.",
-    remedy="Correct the file (section Client, ZooKeeper's DigestLoginModule, username and password as the brokers have "
-    "them), or take -Djava.security.auth.login.config from KAFKA_OPTS where ZooKeeper wants no login.",
+    means="KAFKA_OPTS names a JAAS file, as for Kafka's own processes. Without a login from it, ZooKeeper would treat "
+    "this process as anonymous. The process does not start.",
+    remedy="Correct the file (section Client, ZooKeeper's DigestLoginModule, the brokers' username and password), or "
+    "remove -Djava.security.auth.login.config from KAFKA_OPTS if ZooKeeper needs no login.",
     cases=("F-18",),
 )

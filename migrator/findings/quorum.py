@@ -7,30 +7,31 @@ from migrator.findings.finding import Finding, Severity
 MALFORMED_BYTES = Finding(
     code="Z2K-3001",
     says="{what} is not well formed at byte {position}: {reason}.",
-    means="Bytes from a peer or a file do not follow Kafka's format. Nothing of them was used.",
-    remedy="From a peer: look at its version and log, the connection was closed. From a file: keep a copy and follow "
-    "this code's page; never edit it.",
+    means="Bytes from a peer or a file do not follow Kafka's format. None of them were used.",
+    remedy="From a peer: check its version and log; the connection was closed. From a file: keep a copy and follow "
+    "this code's runbook; never edit the file.",
 )
 
 UNSUPPORTED_IN_VERSION = Finding(
     code="Z2K-3002",
     says="{message} version {version} has no field {field}, but it holds {value}.",
-    means="Writing this message at this version would lose a value that must not be lost.",
-    remedy="This is a fault of the program: report it with this line. Nothing was sent.",
+    means="This message in this version cannot carry a value that must not be lost.",
+    remedy="This is a fault of zk2kraft: report it with this line. Nothing was sent.",
 )
 
 RECORD_NOT_SUPPORTED = Finding(
     code="Z2K-3003",
     says="The metadata log holds a {record}, which this release does not support.",
-    means="Leading this log would lose what that record says. The controller stops; nothing was written.",
-    remedy="Run a stock controller on this directory (with zookeeper.metadata.migration.enable as it was: without it "
-    "stock finalizes), or a release of this program that supports the record.",
+    means="A controller that led this log would lose the content of that record. The controller stops; nothing was "
+    "written.",
+    remedy="Run a stock controller on this directory, or a release of zk2kraft that supports the record. Keep "
+    "zookeeper.metadata.migration.enable as it was: without it a stock controller finalizes the migration.",
 )
 
 CANNOT_ACTIVATE = Finding(
     code="Z2K-3004",
     says="This controller may not become active: {reason}.",
-    means="Its configuration does not fit what the metadata log says. It stopped before writing anything.",
+    means="Its configuration does not fit the metadata log. It stopped before it wrote anything.",
     remedy="Read the reason: correct zookeeper.metadata.migration.enable in the file, give the directory to a stock "
     "controller, or format a fresh quorum.",
     cases=("F-04", "F-11", "F-48"),
@@ -39,7 +40,7 @@ CANNOT_ACTIVATE = Finding(
 CONFIG_NOT_HONOURED = Finding(
     code="Z2K-3010",
     says="{file}: {key}={value} cannot be honoured: {reason}.",
-    means="The controller would run differently from what the file says, so it does not start.",
+    means="The controller would run differently from its file, so it does not start.",
     remedy="Change or remove the key, or run a stock controller where the key is needed; see docs/drop-in.md.",
     cases=("F-21",),
 )
@@ -54,16 +55,16 @@ CONFIG_MISSING = Finding(
 CONFIG_UNREADABLE = Finding(
     code="Z2K-3017",
     says="{file} cannot be read: {reason}.",
-    means="What a controller would do is not known, so nothing is started with it.",
-    remedy="Name the properties file of a controller that exists and that this user may read.",
+    means="The configuration of the controller is unknown, so no controller starts with it.",
+    remedy="Name an existing properties file of a controller that this user may read.",
 )
 
 DIRECTORY_UNUSABLE = Finding(
     code="Z2K-3012",
     says="{directory} cannot be used: {reason}.",
-    means="The directory is not formatted, belongs to another node or cluster, or was damaged. Nothing was changed.",
-    remedy="Check log.dirs, metadata.log.dir and node.id. A new node is formatted with `zk2kraft storage format` or "
-    "Kafka's own tool; a directory that is in the way is moved aside, never deleted.",
+    means="The directory is not formatted, belongs to another node or cluster, or is damaged. Nothing was changed.",
+    remedy="Check log.dirs, metadata.log.dir and node.id. Format a new node with `zk2kraft storage format` or Kafka's "
+    "own tool. If another directory is in the way, move it aside and never delete it.",
     cases=("F-14", "F-15"),
 )
 
@@ -71,47 +72,48 @@ DIRECTORY_LOCKED = Finding(
     code="Z2K-3013",
     says="{directory} is in use by another process.",
     means="Two controllers on one directory would destroy the metadata log.",
-    remedy="Find the other process (a stock controller or a second one of ours) and stop it first.",
+    remedy="Find the other process (a stock controller or another zk2kraft controller) and stop it first.",
 )
 
 LOG_DAMAGED = Finding(
     code="Z2K-3014",
     says="{file} is damaged at byte {position}: {reason}.",
-    means="Records that were acknowledged may be lost. A torn end would have been cut off by itself; this is not one.",
+    means="Acknowledged records may be lost. (A torn end of the log is cut off by itself; this damage is not a torn "
+    "end.)",
     remedy="Keep a copy of the directory. Before a takeover: format a fresh one. In dual-write: roll back with "
     "`zk2kraft rollback --without-controllers` while all brokers are in ZooKeeper mode.",
 )
 
 DYNAMIC_VOTERS = Finding(
     code="Z2K-3020",
-    says="The quorum of this directory has dynamic voters (kraft.version 1), as {file} says: {what}.",
-    means="Its voters are those that its log lists, not those of controller.quorum.voters. This release knows static "
-    "voters only and would count other majorities than the rest of the quorum. Nothing was changed.",
-    remedy="A new quorum: format it without --standalone and --initial-controllers. One that holds data: run stock "
-    "controllers on it; it cannot be made static again.",
+    says="The quorum of this directory has dynamic voters (kraft.version 1), as {file} shows: {what}.",
+    means="Its voters are those in its log, not those of controller.quorum.voters. This release supports static voters "
+    "only and would count other majorities than the rest of the quorum. Nothing was changed.",
+    remedy="A new quorum: format it without --standalone and --initial-controllers. A quorum that holds data: run "
+    "stock controllers on it, because it cannot become static again.",
 )
 
 TLS_NOT_USABLE = Finding(
     code="Z2K-3021",
     says="{file}: {key} cannot be used: {reason}.",
-    means="A listener needs TLS, and what the file says of it cannot be honoured. Nothing was started or changed.",
-    remedy="Keys and certificates are read in PEM (ssl.keystore.type=PEM, ssl.truststore.type=PEM), which Kafka reads "
-    "as well; the runbook page has the commands that convert JKS and PKCS12.",
+    means="A listener needs TLS, and this setting of the file cannot be honoured. Nothing was started or changed.",
+    remedy="Use keys and certificates in PEM (ssl.keystore.type=PEM, ssl.truststore.type=PEM), which Kafka reads as "
+    "well. The runbook has the commands that convert JKS and PKCS12.",
     cases=("F-16",),
 )
 
 SASL_NOT_USABLE = Finding(
     code="Z2K-3022",
     says="{file}: {key} cannot be used: {reason}.",
-    means="A listener needs SASL, and what the file says of it cannot be honoured. Nothing was started or changed.",
+    means="A listener needs SASL, and this setting of the file cannot be honoured. Nothing was started or changed.",
     remedy="Use PLAIN over TLS, or TLS client certificates, on the controller listener, with the login in the file; "
-    "see the runbook page. GSSAPI and OAUTHBEARER need stock controllers.",
+    "see the runbook. GSSAPI and OAUTHBEARER need stock controllers.",
     cases=("F-16",),
 )
 
 UNKNOWN_RELEASE = Finding(
     code="Z2K-3016",
-    says="{release} is not a release whose metadata.version is known here (known: {known}).",
+    says="{release} is not a release with a known metadata.version (known: {known}).",
     means="The directory was not formatted.",
     remedy="Use the brokers' inter.broker.protocol.version, for instance 3.9.",
 )
@@ -119,34 +121,35 @@ UNKNOWN_RELEASE = Finding(
 LOG_NOT_ON_DISK = Finding(
     code="Z2K-3121",
     says="Controller {node} cannot write its metadata log: {reason}.",
-    means="A voter promises only what is on its disk. This process ends; the other voters elect a leader and go on.",
-    remedy="Repair what the reason names (disk full, disk error, no file descriptor, no thread), then start this "
-    "controller again. It reads from the others what it lacks.",
+    means="A voter acknowledges only what is on its disk. This process ends; the other voters elect a leader and go "
+    "on.",
+    remedy="Repair the reason (disk full, disk error, no file descriptor, no thread), then start this controller "
+    "again. It reads missing records from the others.",
 )
 
 LOG_FLUSH_SILENT = Finding(
     code="Z2K-3122",
     says="The disk of controller {node} has not confirmed a flush of the metadata log for {seconds} s.",
     means="This controller acknowledges nothing and does not lead until the disk answers. The other voters go on.",
-    remedy="Look at the disk of metadata.log.dir (kernel log, storage, iostat). When it answers, this controller "
-    "catches up by itself; a process that stays stuck has to be ended and started again.",
+    remedy="Check the disk of metadata.log.dir (kernel log, storage, iostat). When the disk answers, this controller "
+    "catches up by itself. If the process stays stuck, end it and start it again.",
 )
 
 CONNECTIONS_FULL = Finding(
     code="Z2K-3123",
-    says="All {most} places for connections are taken: {refused} were refused and {closed} were closed for others.",
-    means="More connections are open than max.connections or the process's file descriptors allow. The connections "
-    "that were silent for the longest time make room, so voters and brokers still get in.",
-    remedy="Find who opens them (ss -tn), raise the limit of open files of this process, and start it again.",
+    says="All {most} connections are in use: {refused} were refused and {closed} were closed for others.",
+    means="More connections are open than max.connections or the process's file descriptors allow. The controller "
+    "closes the connections that were silent longest, so voters and brokers still get in.",
+    remedy="Find out who opens them (ss -tn), raise the limit of open files of this process, and start it again.",
     severity=Severity.WARNS,
 )
 
 SNAPSHOT_NOT_WRITTEN = Finding(
     code="Z2K-3124",
-    says="Controller {node} cannot write the snapshot of the metadata that ends at offset {end}: {reason}.",
-    means="The log still has every record, and the quorum goes on. It grows until a snapshot can be written, and a "
-    "controller that starts has more to read.",
-    remedy="Repair what the reason names (disk full, permissions); the next snapshot is tried after the next "
+    says="Controller {node} cannot write the metadata snapshot that ends at offset {end}: {reason}.",
+    means="The log still has every record, and the quorum goes on. The log grows until a snapshot can be written, and "
+    "a starting controller must read more.",
+    remedy="Repair the reason (disk full, permissions). The controller tries the next snapshot after "
     "metadata.log.max.record.bytes.between.snapshots or metadata.log.max.snapshot.interval.ms.",
     severity=Severity.WARNS,
 )

@@ -66,7 +66,7 @@ def measure(laboratory: Laboratory, topics: int) -> Measured:
     first.wait_state("RETIRED")
     first.stop()
 
-    first.directory.rename(first.directory.with_name("controller-that-handed-back"))
+    first.directory.rename(first.directory.with_name("controller-that-rolled-back"))
     second = our_controller(cluster)
     cluster.restart_as(lambda spec: spec.as_migrating(second.voters))
     cluster.wait_isr_whole(names)

@@ -92,34 +92,34 @@ class Reign(msgspec.Struct, frozen=True):
 # --- reading what was seen ------------------------------------------------------------------------------------
 
 
-def read_sights(file: Path) -> list[Observation]:
+def read_observations(file: Path) -> list[Observation]:
     """What a watcher wrote, also while it runs. Raises Z2K-6014."""
     decoder = msgspec.json.Decoder(Observation)
-    sights = []
+    observations = []
     for number, line in enumerate(file.read_bytes().splitlines(keepends=True), start=1):
         if not line.endswith(b"\n"):
             break
         try:
-            sights.append(decoder.decode(line))
+            observations.append(decoder.decode(line))
         except msgspec.DecodeError as error:
             raise LEDGER_DAMAGED.error(file=file, line=number, reason=error) from error
-    return sights
+    return observations
 
 
-def reigns(sights: Iterable[Observation]) -> list[Reign]:
+def reigns(observations: Iterable[Observation]) -> list[Reign]:
     """Who was controller when: neighbouring sights of the same registration are one reign, in order, without gaps."""
-    return list(_reigns(list(sights)))
+    return list(_reigns(list(observations)))
 
 
-def _reigns(sights: list[Observation]) -> Iterator[Reign]:
-    start = sights[0] if sights else None
-    for before, after in pairwise(sights):
+def _reigns(observations: list[Observation]) -> Iterator[Reign]:
+    start = observations[0] if observations else None
+    for before, after in pairwise(observations):
         assert start is not None
         if (after.kind, after.node, after.created_zxid) != (before.kind, before.node, before.created_zxid):
             yield Reign(start.at, after.at, start.kind, start.node)
             start = after
-    if start is not None and sights[-1].at > start.at:
-        yield Reign(start.at, sights[-1].at, start.kind, start.node)
+    if start is not None and observations[-1].at > start.at:
+        yield Reign(start.at, observations[-1].at, start.kind, start.node)
 
 
 def longest_absence_s(known: Iterable[Reign], start: float | None = None, end: float | None = None) -> float:
@@ -246,7 +246,7 @@ def start_watcher(laboratory: Laboratory, zookeeper: str, name: str = "watcher")
 
     Answers the process, to be stopped with `stop`, and its file.
     """
-    out = laboratory.directory / name / "sights.jsonl"
+    out = laboratory.directory / name / "observations.jsonl"
     command = [sys.executable, "-m", "migrator.lab.watcher", "--zookeeper", zookeeper, "--out", str(out)]
     process = laboratory.processes.start(name, command)
     laboratory.wait(

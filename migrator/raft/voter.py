@@ -5,6 +5,37 @@ Out:  effects in the order in which they must take place (effects.py says what e
 Elsewhere: sockets, files and timers (node), what the records mean (controller); the decisions are in elections.py,
 leading.py, following.py and snapshots.py, the roles and moves in roles.py and quorum.py.
 Source: KIP-595, KIP-630, R-595-01..13; Kafka 3.9 `KafkaRaftClient`.
+
+What can happen. Requests of other nodes arrive, late, twice, or in another order. Answers do the same, or never come.
+Timers fire. The disk reports that it wrote something. The controller above asks for an append, a snapshot or a
+resignation. Every one of these is an event; `receive` handles one event to its end and answers with effects. Nothing
+here waits, so two events never interleave.
+
+Why it is safe. Four rules carry it, and the simulator (tests/sim) checks each after every step.
+
+* A promise leaves after it is on disk. A vote, a new epoch and a new leader are a `Persist`, and it stands before every
+  effect that another node can see. A follower's fetch offset is what its disk has. A leader counts its own log end only
+  after `LogFlushed`. So a power cut takes back nothing that another node relies on.
+* One leader per epoch. A node votes once per epoch, and a candidate needs a majority of the voters. Two majorities
+  share a voter.
+* A leader has every committed record. A voter refuses a candidate whose log ends before its own, by epoch first and
+  offset second. A record is committed when a majority has it, so any winner has it too.
+* The high watermark counts records of the leader's own epoch only. A record of an earlier epoch can be on a majority
+  and still be replaced; it becomes committed when a record of the present epoch after it does. Every leader therefore
+  begins with a LeaderChange record.
+
+Truncation follows from these: a follower that diverges is told the last offset of an epoch that both know, cuts its
+log there, and has cut nothing committed. A follower that needs records which were already snapshotted downloads the
+snapshot, and its log begins there.
+
+Liveness has its own rules. A leader that no majority fetches from resigns after the check-quorum time, so a
+partitioned leader stops answering clients. A node whose disk hangs resigns as well. A leader that leaves names its
+successors in the order of their logs, so the next election needs no timeout.
+
+Where it differs from Kafka 3.9. A voter asks before it stands (KIP-996, Vote v2 of Kafka 4.0; decision 0009); against
+peers that do not know Vote v2 it behaves as 3.9 does. Flushes are batched: an append waits for the disk once, together
+with what came meanwhile. A leader steps down when its own disk fails, where stock halts the process. A log with
+dynamic voters (KIP-853) is refused at the start (Z2K-3020).
 """
 
 from __future__ import annotations

@@ -139,8 +139,8 @@ class CipherName:
     def encrypt(self, key: bytes, vector: bytes, clear: bytes, chance: Callable[[int], bytes]) -> bytes:
         """key and vector: of the sizes that this cipher takes."""
         if self.is_authenticated:
-            sealing = Cipher(self.block.make(key), modes.GCM(vector)).encryptor()
-            return bytes(sealing.update(clear) + sealing.finalize() + sealing.tag)
+            encrypting = Cipher(self.block.make(key), modes.GCM(vector)).encryptor()
+            return bytes(encrypting.update(clear) + encrypting.finalize() + encrypting.tag)
         encryptor = self._begin(Cipher(self.block.make(key), _MODES[self.mode](vector)).encryptor)
         return encryptor.update(self._padded(clear, chance)) + encryptor.finalize()
 

@@ -186,8 +186,8 @@ class Inspections:
     async def _audit(self, snapshot: Snapshot, run: AuditRun) -> None:
         async with _Recorded(self._store, run, self._clock):
             await self._prune(snapshot)
-            teller = None if snapshot.observation is None else snapshot.observation.answering
-            node = snapshot.inventory.node_ids[0] if teller is None else teller.node_id
+            answering = None if snapshot.observation is None else snapshot.observation.answering
+            node = snapshot.inventory.node_ids[0] if answering is None else answering.node_id
             data = next(each.data for each in snapshot.inventory.controllers if each.node_id == node)
             kraft = Path(run.kraft if run.purpose == CONFIRMATION and run.kraft else data)
             await self._compare(snapshot.inventory, run, kraft, self._home(snapshot) / "audits" / str(run.id))

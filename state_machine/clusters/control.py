@@ -10,107 +10,24 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import httpx
 import msgspec
 
+from migrator.control_api.control_file import CONTROL_FILE, CONTROL_FILE_MAX_BYTES, ControlFile
+from migrator.control_api.operations import CANCEL, Accepted, Cancelled, DriverOperation, Refusal
+from migrator.control_api.status import ControllerStatus
 from migrator.findings.finding import words_of
 from migrator.findings.laboratory import CONTROL_REFUSED
 from migrator.findings.service import CONTROLLER_SILENT
 from state_machine.clusters.bounds import Bounds
 from state_machine.clusters.inventory import ControllerEntry
 from state_machine.clusters.private_files import read_regular
-from state_machine.policy.phases import DriverOperation
 
-CONTROL_FILE: Final = "zk2kraft-control.json"
-CONTROL_FILE_MAX_BYTES: Final = 16_384
 DETAIL_MAX: Final = 300
 ANSWER_TIMEOUT_S: Final = 3.0
 """A controller answers within milliseconds; its loop is late by 500 ms at the worst."""
-
-
-class ControlFile(msgspec.Struct, frozen=True):
-    """Written by the controller at its start, readable by this user only."""
-
-    url: str
-    token: str
-    pid: int
-
-
-class Move(msgspec.Struct, frozen=True):
-    """An entry of a driver's history. at: wall time in seconds."""
-
-    number: int
-    at: float
-    to: str
-    reason: str
-
-
-class Driver(msgspec.Struct, frozen=True):
-    state: str
-    reason: str
-    can_abort: bool
-    can_roll_back: bool
-    window_ms: int | None
-    without_controller_ms: int | None
-    finding: dict[str, Any] | None
-    trouble: dict[str, Any] | None
-    history: tuple[Move, ...]
-    operations: tuple[str, ...] = ()
-
-
-class Quorum(msgspec.Struct, frozen=True):
-    leader: int | None
-    epoch: int
-
-
-class Log(msgspec.Struct, frozen=True):
-    migration: str
-    offset: int
-
-
-class DualWrite(msgspec.Struct, frozen=True):
-    divergence: str
-    finding: dict[str, Any] | None
-
-
-class Broker(msgspec.Struct, frozen=True):
-    id: int
-    mode: str
-    fenced: bool
-    heartbeat_age_ms: int | None
-
-
-class ReportedFinding(msgspec.Struct, frozen=True):
-    """What a status has to have for the service to go by it; it has more (migrator.node.process.status)."""
-
-    node: int
-    run: str
-    quorum: Quorum
-    loop_delay_ms: float
-    driver: Driver | None = None
-    log: Log | None = None
-    dual_write: DualWrite | None = None
-    brokers: tuple[Broker, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.driver is not None and (self.log is None or self.dual_write is None):
-            raise ValueError("a driver without its log")
-
-
-class Accepted(msgspec.Struct, frozen=True):
-    accepted: str
-
-
-class Cancelled(msgspec.Struct, frozen=True):
-    """False: there was no operation for a takeover that had not begun."""
-
-    cancelled: bool
-
-
-class _Refusal(msgspec.Struct, frozen=True):
-    detail: str
 
 
 _Shape = TypeVar("_Shape", bound=msgspec.Struct)
@@ -141,14 +58,13 @@ class ControlPort:
         self._http = http
         self._bounds = bounds or Bounds()
 
-    async def status(self, entry: ControllerEntry) -> tuple[int, dict[str, Any]]:
+    async def status(self, entry: ControllerEntry) -> tuple[int, ControllerStatus]:
         """The process id and what it says of itself. The file may be left by a dead one: only an answer counts."""
         control = await asyncio.to_thread(read_control_file, entry, self._bounds)
         answer = await self._request(entry, control, "GET", "/v1/status")
-        told = _decoded(entry, answer, ReportedFinding)
-        if told.node != entry.node_id:
-            raise CONTROLLER_SILENT.error(node=entry.node_id, reason=f"node {told.node} answers in its place")
-        status: dict[str, Any] = msgspec.json.decode(answer.content)
+        status = _decoded(entry, answer, ControllerStatus)
+        if status.node != entry.node_id:
+            raise CONTROLLER_SILENT.error(node=entry.node_id, reason=f"node {status.node} answers in its place")
         return control.pid, status
 
     async def ask(self, entry: ControllerEntry, operation: DriverOperation, reason: str) -> None:
@@ -159,7 +75,7 @@ class ControlPort:
     async def cancel(self, entry: ControllerEntry, reason: str) -> bool:
         """Take a takeover back; False when the driver keeps no such operation: it has begun, or was given up before."""
         control = await asyncio.to_thread(read_control_file, entry, self._bounds)
-        answer = await self._request(entry, control, "POST", "/v1/cancel", {"reason": reason})
+        answer = await self._request(entry, control, "POST", f"/v1/{CANCEL}", {"reason": reason})
         return _decoded(entry, answer, Cancelled).cancelled
 
     async def _request(
@@ -204,7 +120,7 @@ def _why_silent(error: httpx.HTTPError | httpx.InvalidURL) -> str:
 def _detail(answer: httpx.Response) -> str:
     """The words of a controller's refusal; nothing of what anybody else answers there."""
     try:
-        detail = msgspec.json.decode(answer.content, type=_Refusal).detail
+        detail = msgspec.json.decode(answer.content, type=Refusal).detail
     except (msgspec.DecodeError, UnicodeDecodeError):
         return "somebody else answers there, or another release"
     return detail[:DETAIL_MAX]

@@ -12,12 +12,15 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
+from migrator.control_api.states import State
+from migrator.control_api.status import ControllerStatus, DriverStatus, FindingJson
 from migrator.driver.claim import ClaimObservation
 from migrator.findings.finding import FindingError, words_of
+from migrator.model.values import MigrationState
 from migrator.node.zookeeper.claims import read_claim
 from migrator.zk import paths
 from migrator.zk.session import ZkSession
@@ -36,46 +39,44 @@ class ControllerObservation(msgspec.Struct, frozen=True):
 
     node_id: int
     pid: int | None = None
-    status: dict[str, Any] | None = None
+    status: ControllerStatus | None = None
     problem: str = ""
 
     @property
-    def driver(self) -> dict[str, Any] | None:
-        return None if self.status is None else self.status.get("driver")
+    def driver(self) -> DriverStatus | None:
+        return None if self.status is None else self.status.driver
 
     @property
-    def findings(self) -> list[dict[str, Any]]:
+    def findings(self) -> list[FindingJson]:
         """What troubles the node, how a state of its driver ended, what holds one up, how far ZooKeeper is behind."""
         if self.status is None:
             return []
-        own: list[dict[str, Any]] = self.status.get("findings", [])
-        if self.driver is None:
-            return own
-        driver, behind = self.driver, self.status["dual_write"]["finding"]
-        said = (driver["finding"], driver["trouble"], behind, *driver.get("alarms", ()))
-        return own + [each for each in said if each is not None]
+        if self.driver is None or self.status.dual_write is None:
+            return list(self.status.findings)
+        driver = self.driver
+        said = (driver.finding, driver.trouble, self.status.dual_write.finding, *driver.alarms)
+        return [*self.status.findings, *(each for each in said if each is not None)]
 
     @property
     def leads(self) -> bool:
-        return self.status is not None and self.status["quorum"]["leader"] == self.node_id
+        return self.status is not None and self.status.quorum.leader == self.node_id
 
     @property
     def epoch(self) -> int:
-        return 0 if self.status is None else int(self.status["quorum"]["epoch"])
+        return 0 if self.status is None else self.status.quorum.epoch
 
     @property
     def run(self) -> str:
-        return "" if self.status is None else str(self.status["run"])
+        return "" if self.status is None else self.status.run
 
     @property
     def operations(self) -> tuple[str, ...] | None:
         """What its driver was asked for and has not begun; None when it does not say (an older controller)."""
-        told = None if self.driver is None else self.driver.get("operations")
-        return None if told is None else tuple(told)
+        return None if self.driver is None else self.driver.operations
 
     @property
     def retired(self) -> bool:
-        return self.driver is not None and self.driver["state"] == "RETIRED"
+        return self.driver is not None and self.driver.state == State.RETIRED
 
 
 class ZooKeeperObservation(msgspec.Struct, frozen=True):
@@ -104,7 +105,7 @@ class Observation(msgspec.Struct, frozen=True):
     at: float
     controllers: tuple[ControllerObservation, ...] = ()
     zookeeper: ZooKeeperObservation = ZooKeeperObservation()
-    ruled_at: float | None = None
+    controlled_at: float | None = None
     window_ms: int | None = None
     gap_s: float | None = None
 
@@ -127,8 +128,8 @@ class Observation(msgspec.Struct, frozen=True):
     @property
     def log_in_migration(self) -> bool:
         """Whether some controller has the migration committed, whatever its driver is about."""
-        logs = [each.status["log"] for each in self.controllers if each.status is not None and each.driver is not None]
-        return any(log["migration"] == "MIGRATION" for log in logs)
+        logs = [each.status.log for each in self.controllers if each.status is not None]
+        return any(log is not None and log.migration == MigrationState.MIGRATION.name for log in logs)
 
     def silent(self) -> dict[int, str]:
         return {each.node_id: each.problem for each in self.controllers if each.status is None}
@@ -205,26 +206,26 @@ def summed_up(
     observed = Observation(now, controllers, zookeeper)
     earlier = before or Observation(now)
     driver = None if observed.active is None else observed.active.driver
-    window = None if driver is None else driver["window_ms"]
-    was_ruled = earlier.ruled_at is not None and earlier.ruled_at == earlier.at
-    ruled = _is_ruled(observed) or (was_ruled and zookeeper.holder is Holder.UNKNOWN)
-    ended = ruled and earlier.ruled_at is not None and earlier.ruled_at < earlier.at
+    window = None if driver is None else driver.window_ms
+    had_controller = earlier.controlled_at is not None and earlier.controlled_at == earlier.at
+    has_controller = _has_controller(observed) or (had_controller and zookeeper.holder is Holder.UNKNOWN)
+    ended = has_controller and earlier.controlled_at is not None and earlier.controlled_at < earlier.at
     return msgspec.structs.replace(
         observed,
-        ruled_at=now if ruled else earlier.ruled_at,
+        controlled_at=now if has_controller else earlier.controlled_at,
         window_ms=earlier.window_ms if window is None else window,
-        gap_s=round(now - earlier.ruled_at, 1) if ended and earlier.ruled_at is not None else earlier.gap_s,
+        gap_s=round(now - earlier.controlled_at, 1) if ended and earlier.controlled_at is not None else earlier.gap_s,
     )
 
 
-def _is_ruled(observed: Observation) -> bool:
+def _has_controller(observed: Observation) -> bool:
     """Somebody rules when the holder of `/controller` is known to live, and every broker knows of it."""
     match observed.zookeeper.holder:
         case Holder.ZOOKEEPER_BROKER | Holder.ANOTHER:
             return True
         case Holder.OURS:
             driver = observed.active.driver if observed.active is not None and observed.active.leads else None
-            return driver is not None and driver["without_controller_ms"] is None
+            return driver is not None and driver.without_controller_ms is None
         case Holder.NOBODY | Holder.UNKNOWN:
             return False
 

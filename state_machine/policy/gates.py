@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, TypeAlias
 
+from migrator.control_api.states import UNCLAIMED, WAITS, State
 from migrator.findings.driver import FOREIGN_MIGRATION, VERSIONS_LAG
 from migrator.findings.service import (
     CLUSTER_DISAGREES,
@@ -35,12 +36,8 @@ REHEARSAL_FRESH_S: Final = 600.0
 HEARTBEAT_FRESH_MS: Final = 3_000
 """As in the driver's own gate: a broker sends one every two seconds."""
 
-WAITS: Final = frozenset({"WAIT_BROKERS", "ABORTED"})
-"""States in which the driver can be asked for a takeover."""
-UNCLAIMED: Final = frozenset({"WAIT_QUORUM", *WAITS})
-"""States of a leader's driver whose log is in no migration and that has begun no takeover."""
-NOTHING_CLAIMED: Final = frozenset({None, "IDLE", "WAIT_QUORUM", "WAIT_BROKERS", "ABORTED"})
-BEFORE_BROKERS: Final = frozenset({None, "IDLE", "WAIT_QUORUM"})
+NOTHING_CLAIMED: Final = frozenset({None, State.IDLE, *UNCLAIMED})
+BEFORE_BROKERS: Final = frozenset({None, State.IDLE, State.WAIT_QUORUM})
 
 
 class Holder(StrEnum):
@@ -58,7 +55,7 @@ class BrokerObservation:
     """A broker as the active controller knows it.
 
     registered: False when only ZooKeeper or the inventory has it; None while no controller answers.
-    not_told:   why it has not acknowledged everything that it has to hear; empty when it has, or has nothing to hear.
+    not_updated:   why it has not acknowledged everything it has to hear; empty when it has, or there is nothing.
     """
 
     id: int
@@ -66,7 +63,7 @@ class BrokerObservation:
     mode: str = "ZooKeeper"
     fenced: bool = False
     heartbeat_age_ms: int | None = 0
-    not_told: str = ""
+    not_updated: str = ""
 
     @property
     def why_unfit(self) -> str:
@@ -81,7 +78,7 @@ class BrokerObservation:
             return f"in {self.mode} mode"
         if self.heartbeat_age_ms is None or self.heartbeat_age_ms >= HEARTBEAT_FRESH_MS:
             return f"last heartbeat {self.heartbeat_age_ms} ms ago"
-        return f"not updated: {self.not_told}" if self.not_told else ""
+        return f"not updated: {self.not_updated}" if self.not_updated else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +237,7 @@ def quorum_has_formed(evidence: Evidence) -> Verdict:
 
 def brokers_have_joined(evidence: Evidence) -> Verdict:
     """Nothing but their presence; whether the cluster is healthy is asked before the takeover."""
-    waiting = evidence.driver_state == "WAIT_BROKERS" and evidence.driver_gate is None
+    waiting = evidence.driver_state == State.WAIT_BROKERS and evidence.driver_gate is None
     early = evidence.driver_state in BEFORE_BROKERS
     missing = [broker.id for broker in evidence.brokers if not broker.registered]
     return Verdict(
@@ -285,7 +282,7 @@ def worth_rehearsing(evidence: Evidence) -> Verdict:
 
 def _drivers_own_checks(evidence: Evidence) -> tuple[Condition, ...]:
     """Line by line what the controllers judged; after an abort they judge again before they claim anything."""
-    if evidence.driver_state == "ABORTED":
+    if evidence.driver_state == State.ABORTED:
         return (Condition("the controllers judge the cluster again before the claim", True, evidence.driver_reason),)
     if evidence.driver_gate is None:
         return (Condition("the controllers have judged the cluster", False, evidence.driver_reason),)
@@ -330,7 +327,7 @@ def copy_is_proven(evidence: Evidence) -> Verdict:
     audit = evidence.copy_audit
     return Verdict(
         (
-            Condition("the driver is in dual-write", evidence.driver_state == "DUAL_WRITE", driver_text(evidence)),
+            Condition("the driver is in dual-write", evidence.driver_state == State.DUAL_WRITE, driver_text(evidence)),
             Condition(
                 "an audit of the copy found no difference",
                 audit is not None and audit.passed,
@@ -358,7 +355,7 @@ def dual_write_is_proven(evidence: Evidence) -> Verdict:
 def rollback_is_possible(evidence: Evidence) -> Verdict:
     """Without restarting a broker: all of them in ZooKeeper mode, our controller alive and in dual-write."""
     kraft = [broker.id for broker in evidence.brokers if broker.registered and broker.mode != "ZooKeeper"]
-    silent = "; ".join(f"broker {broker.id}: {broker.not_told}" for broker in evidence.brokers if broker.not_told)
+    silent = "; ".join(f"broker {broker.id}: {broker.not_updated}" for broker in evidence.brokers if broker.not_updated)
     return Verdict(
         (
             observed_at(evidence),
@@ -427,7 +424,7 @@ def ours_may_rule(evidence: Evidence) -> bool:
 def zookeeper_is_controller(evidence: Evidence) -> Verdict:
     """The cluster is back where it came from, and nothing of ours says otherwise."""
     talking = [node for node in evidence.controllers if node not in evidence.silent]
-    quiet = not talking or evidence.driver_state == "RETIRED"
+    quiet = not talking or evidence.driver_state == State.RETIRED
     return Verdict(
         (
             Condition(
@@ -451,7 +448,7 @@ def zookeeper_is_controller(evidence: Evidence) -> Verdict:
 def standing(evidence: Evidence) -> Verdict:
     """What has to hold in every phase; when it does not, the migration is blocked, with the cause named."""
     finding = evidence.driver_finding
-    fenced = evidence.driver_state == "FENCED"
+    fenced = evidence.driver_state == State.FENCED
     return Verdict(
         (
             observed_at(evidence),

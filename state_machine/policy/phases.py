@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from migrator.control_api.operations import DriverOperation
 from migrator.findings.service import NOT_IN_THIS_RELEASE, NOT_POSSIBLE_HERE
 from state_machine.policy.gates import (
     Gate,
@@ -116,14 +117,6 @@ CHANGE: Final = "CHANGE"
 PAUSE: Final = "PAUSE"
 RESUME: Final = "RESUME"
 """Orders that change no phase: steps forward are not begun, or may begin again."""
-
-
-class DriverOperation(StrEnum):
-    """What a step asks of the driver; the last word of the control port's address."""
-
-    TAKE_OVER = "takeover"
-    ABORT = "abort"
-    ROLL_BACK = "rollback"
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,16 +67,16 @@ class Outside:
 
     def violations(self) -> Iterator[str]:
         before = self.load.snapshot()
-        sights = [self._zookeeper(), *asyncio.run(self._brokers())]
+        observations = [self._zookeeper(), *asyncio.run(self._brokers())]
         after = self.load.snapshot()
         topics, acls = settled(before.topics, after.topics), settled(before.acls, after.acls)
-        for observation in sights:
+        for observation in observations:
             for name, count, entry in wrong(topics, observation.partitions):
                 yield f"{observation.where}: topic {name} has {count} partitions, and clients were told {entry}"
             for acl, here, entry in wrong(acls, dict.fromkeys(observation.acls, 1)):
                 yield f"{observation.where}: of ACL {acl} there is {here}, and clients were told {entry}"
             yield from self._not_following(observation, after)
-        yield from self._other_ids(sights[0], topics)
+        yield from self._other_ids(observations[0], topics)
         yield from self.load.producers.violations
         yield from map(repr, self.load.faults())
 

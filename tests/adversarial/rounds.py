@@ -33,7 +33,7 @@ BEFORE_THE_COMMIT: Final = ("latch", "claim", "raise epoch", "read", "encode", "
 CAN_BE_ABORTED: Final = BEFORE_THE_COMMIT[:-1]
 UNDER_THE_LIMIT: Final = ("read", "encode", "audit")
 """Where the limit of the window ends a takeover that stands still: from the claim until the commit has begun."""
-AFTER_THE_COMMIT: Final = ("settle", "reconcile", "tell", "enter dual-write")
+AFTER_THE_COMMIT: Final = ("persist", "reconcile", "update", "enter dual-write")
 WHOLE: Final = (End.ROLLBACK, End.RELEASE, End.ROLLBACK_AFTER_KILL)
 WHOLE_EVERY: Final = 18
 STANDS_S: Final = (0.0, 1.5)

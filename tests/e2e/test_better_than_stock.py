@@ -67,7 +67,7 @@ def test_k03_an_empty_quorum_refuses_a_migration_that_another_log_began(stage: S
     topics = stage.written([f"/brokers/topics/{topic}" for topic in TOPICS])
     stage.change(Create("/migration", migration_data(MigrationZnode(controller.spec.node_id, 1, 500, 1))))
     stage.block(lambda: stage.cluster.zk.delete("/migration"))
-    spoil(controller, stage.stalled, stall_before="settle", lose_answer=str(stage.lost))
+    spoil(controller, stage.stalled, stall_before="persist", lose_answer=str(stage.lost))
     controller.start()
     stage.wait_gate_names("Z2K-2006")
     assert controller_of(stage.cluster) == zookeepers

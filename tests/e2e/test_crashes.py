@@ -29,7 +29,7 @@ def stalled(mark: Path) -> None:
     wait_for(lambda: None if mark.exists() else "not stalled yet", 60, "the controller stalls")
 
 
-@pytest.mark.parametrize("effect", ["settle", "reconcile", "tell", "enter dual-write"])
+@pytest.mark.parametrize("effect", ["persist", "reconcile", "update", "enter dual-write"])
 def test_a_controller_killed_after_the_commit_goes_on_without_a_second_copy(
     laboratory: Laboratory, tmp_path: Path, effect: str
 ) -> None:

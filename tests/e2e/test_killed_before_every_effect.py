@@ -30,8 +30,8 @@ from tests.e2e.support import (
 pytestmark = pytest.mark.lab
 
 BEFORE_THE_COMMIT = ("latch", "claim", "raise epoch", "read", "encode", "audit", "append")
-AFTER_THE_COMMIT = ("settle", "reconcile", "tell", "enter dual-write")
-GIVING_BACK = ("give back",)
+AFTER_THE_COMMIT = ("persist", "reconcile", "update", "enter dual-write")
+GIVING_BACK = ("abandon",)
 GOING_BACK = ("mark rolled back", "close listener", "roll back")
 SETTINGS = {"zookeeper.session.timeout.ms": 6000, "zk2kraft.gates": "pause"}
 TOPICS = [f"topic-{number}" for number in range(3)]
@@ -93,13 +93,13 @@ def test_whoever_comes_after_a_kill_finishes_or_backs_out(laboratory: Laboratory
             assert copies(controller) == 0
 
         # The next life gives back what the last one may have claimed, and dies before it does.
-        victim.die_before("give back")
+        victim.die_before("abandon")
         wait_zookeeper_rules(cluster, deadline_s=20)
         assert copies(controller) == 0
 
         # The claim lives as long as the session until it is settled: long enough for the next life to come.
         controller.spec = replace(controller.spec, extra={**SETTINGS, "zookeeper.session.timeout.ms": 60_000})
-        victim.die_before("settle", "takeover", restart=False)
+        victim.die_before("persist", "takeover", restart=False)
         for effect in AFTER_THE_COMMIT[1:]:
             victim.die_before(effect)
             assert controller_of(cluster)["kraftControllerEpoch"] > 0, "the cluster stays with whom it was committed"  # type: ignore[index]

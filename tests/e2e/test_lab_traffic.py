@@ -21,7 +21,7 @@ from migrator.lab.traffic.figures import figures_between
 from migrator.lab.traffic.ledger import Acknowledged, read_ledger
 from migrator.lab.traffic.proof import ReaderReport, prove
 from migrator.lab.traffic.status import TrafficStatus
-from migrator.lab.watcher import Kind, longest_absence_s, read_sights, reigns, start_watcher, unseen_s
+from migrator.lab.watcher import Kind, longest_absence_s, read_observations, reigns, start_watcher, unseen_s
 
 pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
@@ -153,7 +153,7 @@ def test_nothing_is_lost_when_our_controller_takes_over_and_hands_back(
     cluster.start()
     cluster.create_topics(TOPICS)
     controller = ready_to_migrate(cluster, TOPICS)
-    watcher, sights = start_watcher(laboratory, cluster.zookeeper_connect)
+    watcher, observations = start_watcher(laboratory, cluster.zookeeper_connect)
     traffic = Traffic(laboratory, cluster.bootstrap_servers)
     traffic.start(TOPICS)
     traffic.wait_flowing()
@@ -172,7 +172,7 @@ def test_nothing_is_lost_when_our_controller_takes_over_and_hands_back(
     assert_nothing_lost(status)
     assert_all_good(prove(cluster, traffic.ledger))
     assert watcher.exit_code == 0
-    seen = reigns(read_sights(sights))
+    seen = reigns(read_observations(observations))
     assert unseen_s(seen) == 0
     kinds = [reign.kind for reign in seen if reign.kind is not Kind.ABSENT]
     assert [kind for index, kind in enumerate(kinds) if kinds[:index][-1:] != [kind]] == [

@@ -53,13 +53,13 @@ def test_a_leader_paused_in_the_window_or_while_aborting_changes_nothing_afterwa
         def die() -> None:
             first.kill()
 
-        paused = quorum.pause_before("give back", die)
+        paused = quorum.pause_before("abandon", die)
         first.start()
         quorum.nothing_of_it_is_accepted(paused, quorum.wait_held)
 
         # After the commit, before the claim is made to last.
         leader = quorum.leader()
-        paused = quorum.pause_before("settle", lambda: leader.ask("takeover"))
+        paused = quorum.pause_before("persist", lambda: leader.ask("takeover"))
         quorum.nothing_of_it_is_accepted(paused, quorum.wait_ruling)
         assert sum(map(copies, ours)) == 1
         assert_same(cluster, quorum.leader().data)

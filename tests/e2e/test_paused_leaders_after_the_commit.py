@@ -13,7 +13,7 @@ from tests.e2e.support import assert_same, wait_zookeeper_rules
 
 pytestmark = pytest.mark.lab
 
-AFTER_A_FAIL_OVER = ("claim", "reconcile", "tell", "enter dual-write")
+AFTER_A_FAIL_OVER = ("claim", "reconcile", "update", "enter dual-write")
 
 
 def test_a_leader_paused_after_the_commit_changes_nothing_afterwards(laboratory: Laboratory, tmp_path: Path) -> None:

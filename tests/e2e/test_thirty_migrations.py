@@ -19,13 +19,13 @@ from typing import Any
 import httpx
 import pytest
 
+from migrator.control_api.control_file import CONTROL_FILE
 from migrator.lab.servers.artifacts import Artifacts
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.processes import Process
 from migrator.lab.servers.zookeeper import ZooKeeper
 from migrator.zk.multi import Create, Multi
 from migrator.zk.session import ZkSession
-from state_machine.clusters.control import CONTROL_FILE
 from tests.e2e.support import wait_for
 
 pytestmark = [pytest.mark.lab, pytest.mark.alone]

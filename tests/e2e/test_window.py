@@ -123,7 +123,7 @@ def test_a_full_send_that_lacks_one_partition_is_never_sent(laboratory: Laborato
         controller.wait_ready()
         controller.wait_state("RETIRED", deadline_s=60)
         wait_zookeeper_rules(cluster, deadline_s=10)
-        refused = [event for event in controller.events() if event.get("event") == "brokers.not_told"]
+        refused = [event for event in controller.events() if event.get("event") == "brokers.not_updated"]
         assert refused
         assert any("topic-1-2" in text for text in refused[0]["findings"])
         assert not [event for event in controller.events() if event.get("event") == "brokers.updated"]

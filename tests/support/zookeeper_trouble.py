@@ -21,7 +21,7 @@ class Phase(StrEnum):
     AUDITING = "about to compare in the window"
     COMMITTED = "committed, the claim not made to last"
     SYNCING = "about to bring ZooKeeper up to the log"
-    TELLING = "about to tell the brokers"
+    UPDATING = "about to tell the brokers"
     DUAL_WRITE = "dual-write"
     ROLLING_BACK = "rolling back, both sides compared"
     LEAVING = "rolling back, the log retired"
@@ -31,9 +31,9 @@ EFFECTS: Final = {
     Phase.CLAIMING: "claim",
     Phase.COPYING: "read",
     Phase.AUDITING: "audit",
-    Phase.COMMITTED: "settle",
+    Phase.COMMITTED: "persist",
     Phase.SYNCING: "reconcile",
-    Phase.TELLING: "tell",
+    Phase.UPDATING: "update",
     Phase.ROLLING_BACK: "mark rolled back",
     Phase.LEAVING: "roll back",
 }
@@ -71,7 +71,7 @@ _SHORT: Final = {
     Phase.AUDITING: CATCHES_UP,
     Phase.COMMITTED: CATCHES_UP,
     Phase.SYNCING: CATCHES_UP,
-    Phase.TELLING: CATCHES_UP,
+    Phase.UPDATING: CATCHES_UP,
     Phase.DUAL_WRITE: CATCHES_UP,
     Phase.ROLLING_BACK: RETIRES,
     Phase.LEAVING: RETIRES,
@@ -86,7 +86,7 @@ _BY_TROUBLE: Final = {
     Trouble.RESTART: _SHORT,
     Trouble.LEADER_LOST: _SHORT
     | dict.fromkeys((Phase.COPYING, Phase.AUDITING, Phase.COMMITTED, Phase.SYNCING), GOES_ON)
-    | {Phase.WAITING: Ending(("WAIT_BROKERS",)), Phase.CLAIMING: EITHER, Phase.TELLING: GOES_ON}
+    | {Phase.WAITING: Ending(("WAIT_BROKERS",)), Phase.CLAIMING: EITHER, Phase.UPDATING: GOES_ON}
     | {Phase.DUAL_WRITE: GOES_ON},
     Trouble.EXPIRED: {
         Phase.WAITING: Ending(("WAIT_BROKERS",)),
@@ -95,7 +95,7 @@ _BY_TROUBLE: Final = {
         Phase.AUDITING: Ending(("ABORTED",), "Z2K-2051"),
         Phase.COMMITTED: Ending(("RETIRED",), "Z2K-2051"),
         Phase.SYNCING: GOES_ON,
-        Phase.TELLING: GOES_ON,
+        Phase.UPDATING: GOES_ON,
         Phase.DUAL_WRITE: GOES_ON,
         Phase.ROLLING_BACK: RETIRES,
         Phase.LEAVING: RETIRES,
@@ -109,7 +109,7 @@ _BY_TROUBLE: Final = {
         Phase.AUDITING: Ending(("ABORTED",), "Z2K-2004"),
         Phase.COMMITTED: Ending(("RETIRED",), "Z2K-2052"),
         Phase.SYNCING: Ending(("RETIRED",), "Z2K-2052"),
-        Phase.TELLING: GOES_ON,
+        Phase.UPDATING: GOES_ON,
         Phase.DUAL_WRITE: Ending(("DUAL_WRITE",), "Z2K-2004"),
         Phase.ROLLING_BACK: RETIRES,
         Phase.LEAVING: RETIRES,

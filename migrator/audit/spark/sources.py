@@ -145,7 +145,7 @@ class ZkReading(msgspec.Struct, frozen=True):
     """How tasks read ZooKeeper. Each takes its share of the limits. passwords: what decodes those of brokers."""
 
     connect: str
-    seal_hex: str
+    fingerprint_key_hex: str
     in_flight: int
     per_second: int
     passwords: Secrets | None = None
@@ -163,7 +163,10 @@ class ZkReading(msgspec.Struct, frozen=True):
     def rows(self, what: str, rows: Rows) -> Iterator[InputRow]:
         """What `rows` reads from a session; `what` names it should that fail."""
         logging.getLogger("kazoo").setLevel(logging.CRITICAL)
-        limits, fingerprints = ReadLimits(self.in_flight, self.per_second), SecretFingerprints.from_hex(self.seal_hex)
+        limits, fingerprints = (
+            ReadLimits(self.in_flight, self.per_second),
+            SecretFingerprints.from_hex(self.fingerprint_key_hex),
+        )
         encoder = None if self.passwords is None else PasswordReader(self.passwords)
         try:
             with ZkSession(self.connect) as session:
@@ -226,7 +229,7 @@ class PartReader:
 
     def _rows(self, part: ZkPart | LogSplit) -> Iterator[InputRow]:
         if isinstance(part, LogSplit):
-            return _rows_of_split(part, SecretFingerprints.from_hex(self._reading.seal_hex))
+            return _rows_of_split(part, SecretFingerprints.from_hex(self._reading.fingerprint_key_hex))
         return self._reading.rows(str(part), partial(_rows_of_part, part))
 
 

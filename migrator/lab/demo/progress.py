@@ -41,7 +41,7 @@ class ProgressReporter:
         self._reminded = self._began
         self._lock = threading.Lock()
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._refresh, name="voice", daemon=True)
+        self._thread = threading.Thread(target=self._refresh, name="progress", daemon=True)
 
     def __enter__(self) -> Self:
         if self._live:

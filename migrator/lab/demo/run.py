@@ -55,7 +55,15 @@ from migrator.lab.traffic.control import Traffic
 from migrator.lab.traffic.figures import WINDOW_S, figures_between
 from migrator.lab.traffic.ledger import read_ledger
 from migrator.lab.traffic.proof import ReaderReport, prove
-from migrator.lab.watcher import Kind, first_reign, longest_absence_s, read_sights, reigns, start_watcher, unseen_s
+from migrator.lab.watcher import (
+    Kind,
+    first_reign,
+    longest_absence_s,
+    read_observations,
+    reigns,
+    start_watcher,
+    unseen_s,
+)
 
 MARKER: Final = ".zk2kraft-demo"
 REPORT: Final = "report.json"
@@ -65,7 +73,7 @@ ASTRAY: Final = ("READY", "ABORTING", "ROLLED_BACK")
 """Where no step forward of the demo ends: somebody or something went back."""
 
 BROKER_AWAY_S: Final = 20.0
-AFTER_HAND_BACK_S: Final = 5.0
+AFTER_ROLLBACK_S: Final = 5.0
 ACKNOWLEDGED_LEAST: Final = 50_000
 TRAFFIC_DEADLINE_S: Final = 300.0
 PERSON_DEADLINE_S: Final = 24 * 3600.0
@@ -210,7 +218,7 @@ class _Demo:
             f"{options.brokers} brokers of Kafka {self.artifacts.version} in ZooKeeper mode, {options.topics} topics "
             f"x {options.partitions} partitions",
         )
-        self.watcher, self.sights = start_watcher(self.laboratory, self.cluster.zookeeper_connect)
+        self.watcher, self.observations = start_watcher(self.laboratory, self.cluster.zookeeper_connect)
         self.traffic.start(self.topics)
         self.traffic.wait_flowing()
         self.progress.counters = self._counters
@@ -384,9 +392,9 @@ class _Demo:
         self.service.wait_gate(self.migration, "ROLLING_BACK")
         self._go_on("ROLLING_BACK", "the demo goes back", through="ROLLED_BACK", word="rollback")
         began = self._entered("ROLLING_BACK")
-        self._pause(AFTER_HAND_BACK_S, "clients go on under the ZooKeeper controller")
+        self._pause(AFTER_ROLLBACK_S, "clients go on under the ZooKeeper controller")
         self.watcher.stop()  # its last sight ends the last reign
-        known = reigns(read_sights(self.sights))
+        known = reigns(read_observations(self.observations))
         reign = first_reign(known, Kind.ZOOKEEPER, after=began)
         if reign is None:
             raise DEMO_STOPPED.error(phase="ROLLED_BACK", reason="no broker was seen as controller")
@@ -421,7 +429,7 @@ class _Demo:
         report = self.service.get(f"/migrations/{self.migration}/report")
         start, end = self._entered("TAKEOVER"), self._entered("DUAL_WRITE")
         figures = figures_between(list(read_ledger(self.traffic.ledger)), int(start * 1e6), int(end * 1e6))
-        known = reigns(read_sights(self.sights))
+        known = reigns(read_observations(self.observations))
         return Window(
             without_controller_s=round(longest_absence_s(known, start, end), 3),
             driver_ms=report["window_ms"],
@@ -437,7 +445,7 @@ class _Demo:
             self._entered(phase) for phase in ("READY", "TAKEOVER", "DUAL_WRITE", "ROLLING_BACK", "ROLLED_BACK")
         )
         return Moments(
-            max(ready, self._calm_at - WINDOW_S), takeover, dual_write, rolling_back, rolled_back + AFTER_HAND_BACK_S
+            max(ready, self._calm_at - WINDOW_S), takeover, dual_write, rolling_back, rolled_back + AFTER_ROLLBACK_S
         )
 
     def _read_from_outside(self) -> ReaderReport:

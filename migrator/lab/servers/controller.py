@@ -150,10 +150,10 @@ class Quorum:
 
     @property
     def log(self) -> Path:
-        return self._telling.process.log
+        return self._answering.process.log
 
     def log_tail(self) -> str:
-        return self._telling.process.log_tail()
+        return self._answering.process.log_tail()
 
     def stop(self) -> None:
         for controller in self.controllers:
@@ -175,7 +175,7 @@ class Quorum:
         return "drivers: " + ", ".join(f"{name} {state or 'silent'}" for name, state in states.items())
 
     @property
-    def _telling(self) -> Controller:
+    def _answering(self) -> Controller:
         """The controller whose log explains most: one that ended, else the first."""
         return next((controller for controller in self.controllers if not controller.is_running), self.controllers[0])
 

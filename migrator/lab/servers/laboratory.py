@@ -19,7 +19,7 @@ from migrator.findings.laboratory import TOOL_FAILED
 from migrator.lab.servers.artifacts import Artifacts
 from migrator.lab.servers.java import Jvm, java_command
 from migrator.lab.servers.ports import PortBook
-from migrator.lab.servers.processes import Process, Processes, telling_lines
+from migrator.lab.servers.processes import Process, Processes, named_lines
 from migrator.lab.servers.properties import Value, write
 from migrator.lab.servers.waiting import POLL_EVERY_S, Say, Watched, say_on_stderr, wait_until
 
@@ -116,7 +116,7 @@ class Laboratory:
         process.kill()
         text = stdout.read_text(errors="replace")
         if exit_code != 0:
-            said = telling_lines(text + process.log_text())
+            said = named_lines(text + process.log_text())
             raise TOOL_FAILED.error(tool=tool, exit_code=exit_code, output=" | ".join(dict.fromkeys(said)))
         return text
 

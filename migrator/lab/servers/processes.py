@@ -106,7 +106,7 @@ class Process:
 
     def log_tail(self) -> str:
         """The last lines of this run that are not the inside of a stack trace, on one line, for a finding."""
-        return " | ".join(telling_lines(self.log_text()[-LOG_TAIL_BYTES:])[-4:]) or "no output"
+        return " | ".join(named_lines(self.log_text()[-LOG_TAIL_BYTES:])[-4:]) or "no output"
 
     def _signal(self, number: signal.Signals) -> None:
         if self.alive:
@@ -223,7 +223,7 @@ class Processes:
             self._guard.stdin.flush()
 
 
-def telling_lines(output: str) -> list[str]:
+def named_lines(output: str) -> list[str]:
     """The lines of a program's output without the inside of stack traces."""
     lines = [line.strip() for line in output.splitlines()]
     return [line for line in lines if line and not line.startswith(("at ", "... "))]

@@ -110,5 +110,5 @@ class CopyActs:
         healed = await d.controller.heal()
         if healed:
             log.info("leaders.healed", partitions=healed)
-        await d.hooks.before("settle")
+        await d.hooks.before("persist")
         return await settle(d, position)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from migrator.driver.machine import Happened, State
+from migrator.control_api.states import State
+from migrator.driver.machine import Happened
 from migrator.node.driver.claiming import ClaimActs
 from migrator.node.driver.copy_audit import CopyAudit
 from migrator.node.driver.copying import CopyActs

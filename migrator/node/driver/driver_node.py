@@ -16,11 +16,11 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
+from migrator.control_api.states import State
 from migrator.driver.claim import Claim, still_ours
 from migrator.driver.machine import (
     LOG_IS_TRUTH,
     Happened,
-    State,
     entry,
     in_copy,
     in_window,
@@ -242,7 +242,7 @@ class DriverNode:
         try:
             self.propagator.published(delta)
         except Exception as error:  # a commit reaches every voter: none of them may end of it
-            self._not_updated("telling brokers of a change", delta.after.position.offset, error)
+            self._not_updated("updating brokers", delta.after.position.offset, error)
 
     def _not_updated(self, where: str, offset: int, error: Exception) -> None:
         """They are told anew, everything, after the reconcile."""
@@ -276,7 +276,7 @@ class DriverNode:
         try:
             self.propagator.mirrored(position)
         except Exception as error:  # as of a commit
-            self._not_updated("telling brokers of what is in ZooKeeper now", position.offset, error)
+            self._not_updated("updating brokers from what ZooKeeper has now", position.offset, error)
         self.events.wake()
 
     def on_claim(self, claim: Claim) -> None:

@@ -10,15 +10,16 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import structlog
 
 from migrator.audit.compare import Report
+from migrator.control_api.states import State
+from migrator.control_api.status import Move
 from migrator.driver.claim import Claim
 from migrator.driver.copy import Copy
 from migrator.driver.guard import Survey
-from migrator.driver.machine import Happened, State, Window, in_window, may_abort
+from migrator.driver.machine import Happened, Window, in_window, may_abort
 from migrator.driver.orders import NO_ORDERS, Orders
 from migrator.driver.tree import Tree
 from migrator.driver.unmirrored import Unmirrored
@@ -69,7 +70,7 @@ class DriverState:
     alarms: dict[str, Occurrence] = field(default_factory=dict)
     """By code, or by another name: what stands and wants somebody to look, whatever the state."""
     moves: int = 0
-    history: list[dict[str, Any]] = field(default_factory=list)
+    history: list[Move] = field(default_factory=list)
 
     @property
     def may_abort(self) -> bool:
@@ -86,9 +87,7 @@ class DriverState:
         reason = self.reason if keeps_reason else happened.value
         self.reason = reason
         self.moves += 1
-        self.history.append(
-            {"number": self.moves, "at": time.time(), "from": before.value, "to": state.value, "reason": reason}
-        )
+        self.history.append(Move(number=self.moves, at=time.time(), left=before.value, to=state.value, reason=reason))
         log.info("driver.state", **{"from": before.value, "to": state.value, "reason": reason})
 
     def wait_because(self, reason: str) -> None:

@@ -345,7 +345,7 @@ class DualWriteActs:
             silent = await self._survey_missing()
             if d.mirror is None:
                 return Happened.MIRROR_BROKEN
-            await d.hooks.before("tell")
+            await d.hooks.before("update")
             d.propagator.forget_commits()
             claim = d.now.claim
             assert claim is not None
@@ -370,7 +370,7 @@ class DualWriteActs:
     async def _begin_updating(self) -> BrokerUpdates:
         """Every broker waits for its own full send, and for nobody else's."""
         d = self.d
-        await d.hooks.before("tell")
+        await d.hooks.before("update")
         d.propagator.forget_commits()
         claim = d.now.claim
         assert claim is not None
@@ -442,7 +442,7 @@ class DualWriteActs:
             await d.controller.mark(Mark.TAKEOVER, "")
         d.now.fresh_copy = False
         d.now.finding = next(iter(d.now.unreadable.values()), None)
-        strangers, looked_ms = NotFollowing(), 0
+        foreign, looked_ms = NotFollowing(), 0
         while True:
             if d.mirror is None:  # it broke where nobody was listening, as during a rollback that was refused
                 return Happened.MIRROR_BROKEN
@@ -451,7 +451,7 @@ class DualWriteActs:
             came_or_went = is_away(d.now.trouble) == d.session.connected
             if d.now_ms() - looked_ms >= NOT_FOLLOWING_EVERY_MS or came_or_went:
                 looked_ms = d.now_ms()
-                d.now.trouble = await self._look_for(strangers)
+                d.now.trouble = await self._look_for(foreign)
                 await self._look_for_places()
                 await self._look_for_orders()
                 await self._look_for_odd_registrations()
@@ -488,7 +488,7 @@ class DualWriteActs:
         found = ODD_ZNODES_LEFT.found(count=len(odd), first=odd[0].text) if odd else None
         self.d.now.alarm(ODD_REGISTRATIONS, found)
 
-    async def _look_for(self, strangers: NotFollowing) -> Occurrence | None:
+    async def _look_for(self, foreign: NotFollowing) -> Occurrence | None:
         """Brokers in ZooKeeper that do not follow us, or that it does not answer."""
         d = self.d
         try:
@@ -496,7 +496,7 @@ class DualWriteActs:
         except FindingError as error:
             return error.occurrence
         live = {int(name) for name in names or () if name.isdecimal()}
-        return strangers.look(live, d.controller.image, d.now_ms())
+        return foreign.look(live, d.controller.image, d.now_ms())
 
     async def _look_for_places(self) -> None:
         """A persistent znode that was deleted breaks the mirror: the comparison that follows creates it again."""

@@ -17,7 +17,8 @@ from typing import Final
 
 import structlog
 
-from migrator.driver.machine import State, Window
+from migrator.control_api.states import State
+from migrator.driver.machine import Window
 from migrator.findings.finding import FindingError
 from migrator.node.driver.driver_state import DriverState
 
@@ -47,7 +48,7 @@ class EphemeralClaim:
     def begin(self, window: Window) -> None:
         """A claim of ours may stand from now on."""
         self.end()
-        self._task = asyncio.create_task(self._watch(window), name="unsettled-claim")
+        self._task = asyncio.create_task(self._watch(window), name="ephemeral-claim")
         self._task.add_done_callback(self._watch_task)
 
     def end(self) -> None:

@@ -13,22 +13,16 @@ from typing import Final
 
 import structlog
 
-from migrator.driver.machine import State, in_window
+from migrator.control_api.operations import KEPT_IN, TAKEOVER_KEPT_S, DriverOperation
+from migrator.control_api.states import State
+from migrator.driver.machine import in_window
 from migrator.node.driver.driver_state import DriverState
 
 log = structlog.get_logger()
 
-TAKEOVER: Final = "takeover"
-ROLLBACK: Final = "rollback"
-
-TAKEOVER_CAN_BE_REQUESTED: Final = frozenset({State.WAIT_QUORUM, State.WAIT_BROKERS, State.ABORTED})
-ROLLBACK_CAN_BE_REQUESTED: Final = frozenset(
-    {State.COMMITTING, State.RESUMING, State.SYNCING, State.UPDATING_BROKERS, State.DUAL_WRITE}
-)
 GOING_BACK: Final = frozenset({State.ROLLING_BACK, State.ROLLING_BACK_EARLY, State.RETIRED})
 
-TAKEOVER_KEPT_MS: Final = 60_000
-"""A gate that opens later is a matter for another look at the evidence."""
+TAKEOVER_KEPT_MS: Final = round(1000 * TAKEOVER_KEPT_S)
 
 
 class Operations:
@@ -44,7 +38,7 @@ class Operations:
 
     def request_takeover(self) -> bool:
         """Whether it is kept. Asked once more when it is under way or done, this is true and changes nothing."""
-        if self._now.state in TAKEOVER_CAN_BE_REQUESTED:
+        if self._now.state in KEPT_IN[DriverOperation.TAKE_OVER]:
             self._takeover_ends_ms = self._now_ms() + TAKEOVER_KEPT_MS
             return True
         return in_window(self._now.state) or self._now.state is State.DUAL_WRITE
@@ -57,7 +51,7 @@ class Operations:
 
     def request_rollback(self) -> bool:
         """Whether it is kept. Asked once more when it is under way or done, this is true and changes nothing."""
-        self._rollback = self._now.state in ROLLBACK_CAN_BE_REQUESTED
+        self._rollback = self._now.state in KEPT_IN[DriverOperation.ROLL_BACK]
         return self._rollback or self._now.state in GOING_BACK
 
     def wait_longer(self, ms: int) -> None:
@@ -85,6 +79,6 @@ class Operations:
         self._takeover_ends_ms = None
         self._rollback = False
 
-    def standing(self) -> list[str]:
+    def standing(self) -> list[DriverOperation]:
         """What was asked for and has not begun."""
-        return [TAKEOVER] * self.takeover + [ROLLBACK] * self._rollback
+        return [DriverOperation.TAKE_OVER] * self.takeover + [DriverOperation.ROLL_BACK] * self._rollback

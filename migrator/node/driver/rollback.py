@@ -160,7 +160,7 @@ class RollbackActs:
         d.now.claim = None
         if Mark.TAKEOVER not in d.controller.newest.marks:  # aborted before it was latched: HELD has to outlive us
             await d.controller.mark(Mark.TAKEOVER, "aborted before the claim")
-        await d.hooks.before("give back")
+        await d.hooks.before("abandon")
         while True:
             observed = await d.claim_watch.observed()
             multi, is_claimed = self._way_back(observed)

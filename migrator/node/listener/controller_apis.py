@@ -19,7 +19,7 @@ from migrator.controller.decision import Error
 from migrator.controller.describe_configs import describe_configs
 from migrator.controller.features import api_versions, describe_cluster
 from migrator.controller.refusals import is_refusable, refuse
-from migrator.controller.requests import EnvelopeRefused, open_envelope, seal_envelope
+from migrator.controller.requests import EnvelopeRefused, open_envelope, wrap_envelope
 from migrator.controller.security.permissions import ON_CLUSTER
 from migrator.findings.finding import FindingError
 from migrator.model.values import ScramCredential, ScramKey
@@ -162,7 +162,7 @@ class ControllerApis:
         except EnvelopeRefused as refused:
             return refused.response()
         reply = await self._route(inner.version, inner.request, inner.asker)
-        return seal_envelope(reply, inner.version, inner.correlation_id)
+        return wrap_envelope(reply, inner.version, inner.correlation_id)
 
 
 def _denied(request: Message) -> Message:

@@ -30,7 +30,6 @@ LOG_NAME: Final = "__cluster_metadata-0"
 META_PROPERTIES: Final = "meta.properties"
 BOOTSTRAP: Final = "bootstrap.checkpoint"
 QUORUM_STATE: Final = "quorum-state"
-CONTROL_FILE: Final = "zk2kraft-control.json"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ Runs on a thread with a loop of its own: nothing of it is on the loop of the quo
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import secrets
 import threading
@@ -17,19 +16,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import uvicorn
 from fastapi import Depends, FastAPI, HTTPException, Request
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import PlainTextResponse, Response
 from pydantic import BaseModel
 
+from migrator.control_api.control_file import CONTROL_FILE, ControlFile
+from migrator.control_api.operations import CANCEL, Accepted, Cancelled, DriverOperation
+from migrator.control_api.status import ControllerStatus
 from migrator.node.driver.driver_node import DriverNode
-from migrator.node.log.storage import CONTROL_FILE
 from migrator.node.quorum.metrics import Metrics
 
 ASK_TIMEOUT_S = 5.0
 
 
-class Operation(BaseModel):
+class Body(BaseModel):
+    """Of every operation."""
+
     reason: str = ""
 
 
@@ -41,7 +45,7 @@ class ControlPort:
         loop: asyncio.AbstractEventLoop,
         directory: Path,
         *,
-        status: Callable[[], dict[str, Any]],
+        status: Callable[[], ControllerStatus],
         metrics: Metrics,
         driver: DriverNode | None,
     ) -> None:
@@ -69,7 +73,7 @@ class ControlPort:
         self._thread.start()
         descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as file:
-            json.dump({"url": self.url, "token": self._token, "pid": os.getpid()}, file)
+            file.write(msgspec.json.encode(ControlFile(self.url, self._token, os.getpid())).decode())
 
     def stop(self) -> None:
         self._file.unlink(missing_ok=True)
@@ -111,31 +115,34 @@ class ControlPort:
 
         @app.get("/metrics", response_class=PlainTextResponse)
         def metrics() -> str:
-            return self._metrics.text(self._on_loop(self._status))
+            return self._metrics.text(msgspec.to_builtins(self._on_loop(self._status)))
 
         @app.get("/v1/status", dependencies=[Depends(authorized)])
-        def status() -> dict[str, Any]:
-            found: dict[str, Any] = self._on_loop(self._status)
-            return found
+        def status() -> Response:
+            return _json(self._on_loop(self._status))
 
-        @app.post("/v1/takeover", dependencies=[Depends(authorized)], status_code=202)
-        def take_over(operation: Operation) -> dict[str, str]:
+        @app.post(f"/v1/{DriverOperation.TAKE_OVER}", dependencies=[Depends(authorized)])
+        def take_over(body: Body) -> Response:
             self._ask("a takeover cannot be asked for now", DriverNode.request_takeover)
-            return {"accepted": "takeover"}
+            return _json(Accepted(DriverOperation.TAKE_OVER), 202)
 
-        @app.post("/v1/cancel", dependencies=[Depends(authorized)])
-        def cancel(operation: Operation) -> dict[str, bool]:
+        @app.post(f"/v1/{CANCEL}", dependencies=[Depends(authorized)])
+        def cancel(body: Body) -> Response:
             """Take the operation for a takeover back. Not withdrawn: there is none, or it has begun."""
-            return {"cancelled": self._on_loop(lambda: self._driver is not None and self._driver.cancel_takeover())}
+            return _json(Cancelled(self._on_loop(lambda: self._driver is not None and self._driver.cancel_takeover())))
 
-        @app.post("/v1/abort", dependencies=[Depends(authorized)], status_code=202)
-        def abort(operation: Operation) -> dict[str, str]:
-            self._ask("there is no takeover to abort now", lambda driver: driver.request_abort(operation.reason))
-            return {"accepted": "abort"}
+        @app.post(f"/v1/{DriverOperation.ABORT}", dependencies=[Depends(authorized)])
+        def abort(body: Body) -> Response:
+            self._ask("there is no takeover to abort now", lambda driver: driver.request_abort(body.reason))
+            return _json(Accepted(DriverOperation.ABORT), 202)
 
-        @app.post("/v1/rollback", dependencies=[Depends(authorized)], status_code=202)
-        def rollback(operation: Operation) -> dict[str, str]:
+        @app.post(f"/v1/{DriverOperation.ROLL_BACK}", dependencies=[Depends(authorized)])
+        def rollback(body: Body) -> Response:
             self._ask("a rollback cannot be asked for now", DriverNode.request_rollback)
-            return {"accepted": "rollback"}
+            return _json(Accepted(DriverOperation.ROLL_BACK), 202)
 
         return app
+
+
+def _json(document: msgspec.Struct, code: int = 200) -> Response:
+    return Response(msgspec.json.encode(document), code, media_type="application/json")

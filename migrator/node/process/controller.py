@@ -20,7 +20,8 @@ from typing import Final
 
 import structlog
 
-from migrator.driver.machine import Happened, State
+from migrator.control_api.states import State
+from migrator.driver.machine import Happened
 from migrator.findings.driver import LOG_RETIRED
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.quorum import CONFIG_NOT_HONOURED

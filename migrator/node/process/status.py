@@ -1,16 +1,27 @@
 """What a controller says of itself: for the service, the dashboard, and `zk2kraft status`.
 
 In:   the running parts of the process.
-Out:  one plain dictionary; its keys are read by the service and must not change lightly.
+Out:  one `ControllerStatus`, the contract with the service (migrator/control_api/status.py).
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from migrator.driver.machine import State
+from migrator.control_api.states import State
+from migrator.control_api.status import (
+    BrokerStatus,
+    ConnectionsStatus,
+    ControllerStatus,
+    Denial,
+    DriverStatus,
+    DualWriteStatus,
+    LogStatus,
+    NotUpdated,
+    QuorumStatus,
+)
 from migrator.model.image import METADATA_VERSION
 from migrator.model.values import Broker
 from migrator.node.brokers.denials import Denials
@@ -20,6 +31,7 @@ from migrator.node.quorum.raft_node import RaftNode
 from migrator.node.transport.connections import Connections
 
 SHOWN: Final = 100
+HISTORY_SHOWN: Final = 50
 
 
 def status(
@@ -31,94 +43,109 @@ def status(
     loop_delay_ms: float,
     connections: Connections,
     denials: Denials,
-) -> dict[str, Any]:
+) -> ControllerStatus:
     """run: the incarnation of this process; moves in the driver's history are numbered within it."""
-    voter = raft.voter
-    found: dict[str, Any] = {
-        "node": voter.node_id,
-        "run": run,
-        "cluster_id": cluster_id,
-        "quorum": {
-            "leader": voter.leader,
-            "epoch": voter.epoch,
-            "role": voter.standing.value,
-            "voters": list(voter.voters),
-            "high_watermark": voter.high_watermark,
-            "log_start": voter.log.start,
-            "log_end": voter.log.end,
-            "snapshot": max((each.end_offset for each in voter.log.snapshots), default=0),
-            "fetches_waiting": 0 if voter.leadership is None else len(voter.leadership.parked),
-            "flush_waiting_ms": round(raft.flusher.waiting_s * 1000),
-            "observers": {str(each): progress.end for each, progress in voter.observers(raft.now_ms()).items()},
-        },
-        "loop_delay_ms": round(loop_delay_ms, 1),
-        "connections": {
-            "open": connections.open,
-            "most": connections.most,
-            "without_place": connections.refused + connections.closed_for_others,
-        },
-        "denials": denials.as_json(),
-        "findings": [
+    found = ControllerStatus(
+        node=raft.voter.node_id,
+        run=run,
+        cluster_id=cluster_id,
+        quorum=_quorum(raft),
+        loop_delay_ms=round(loop_delay_ms, 1),
+        connections=ConnectionsStatus(
+            open=connections.open,
+            most=connections.most,
+            without_place=connections.refused + connections.closed_for_others,
+        ),
+        denials=msgspec.convert(denials.as_json(), tuple[Denial, ...]),
+        findings=tuple(
             each.as_json() for each in (*raft.findings, connections.finding, *denials.findings) if each is not None
-        ],
-    }
-    if driver is not None:
-        found |= driver_status(driver)
-    return found
+        ),
+    )
+    return found if driver is None else with_driver(found, driver)
 
 
-def driver_status(driver: DriverNode) -> dict[str, Any]:
+def with_driver(found: ControllerStatus, driver: DriverNode) -> ControllerStatus:
+    """The same, with what a controller of a migration has beside it."""
     now, image = driver.now, driver.controller.image
-    mirror, behind, too_far = driver.mirror, driver.divergence.look(), driver.divergence.finding
-    return {
-        "driver": {
-            "state": now.state.value,
-            "reason": now.reason,
-            "since_ms": driver.now_ms() - now.since_ms,
-            "without_controller_ms": now.without_controller_ms(driver.now_ms()),
-            "window_ms": now.window_ms,
-            "can_abort": now.may_abort,
-            "can_roll_back": now.state is State.DUAL_WRITE,
-            "aborted": now.state is State.ABORTED,
-            "operations": driver.operations.standing(),
-            "finding": None if now.finding is None else now.finding.as_json(),
-            "trouble": None if now.trouble is None else now.trouble.as_json(),
-            "alarms": [each.as_json() for each in now.alarms.values()],
-            "history": now.history[-50:],
-        },
-        "log": {
-            "migration": image.migration.name,
-            "offset": image.position.offset,
-            "epoch": image.position.epoch,
-            "metadata_version": image.metadata_version,
-            "topics": len(image.topics),
-            "next_producer_id": image.next_producer_id,
-        },
-        "claim": None if now.claim is None else msgspec.to_builtins(now.claim),
-        "dual_write": {
-            "offset": now.dual_write_at.offset,
-            "multis_waiting": 0 if mirror is None else mirror.behind,
-            "lag_ms": None if mirror is None else round(mirror.lag_ms, 1),
-            "lag_records": max(0, image.position.offset - now.dual_write_at.offset) if _mirrors(now) else None,
-            "behind_ms": behind.behind_ms,
-            "blocking_ms": behind.blocking_ms,
-            "divergence": behind.level.name,
-            "finding": None if too_far is None else too_far.as_json(),
-            "reconciled_writes": now.reconciled_writes,
-            "lagging_partitions": None if mirror is None else mirror.lagging.partitions,
-            "lagging_operations": None if mirror is None else mirror.lagging.operations,
-            "lagging_s": None if mirror is None else round(mirror.lagging_s, 1),
-            "unmirrored": [f"{each.family} {each.key}: {each.reason}" for each in now.unmirrored[:SHOWN]],
-            "unmirrored_count": len(now.unmirrored),
-            "orders": list(now.orders.given[:SHOWN]),
-            "orders_count": len(now.orders.given),
-        },
-        "gate": None if now.verdict is None else now.verdict.as_json(),
-        "export": now.exported,
-        "audit": None if now.audit is None else msgspec.to_builtins(now.audit),
-        "brokers": _brokers(driver),
-        "registrations_refused": [each.as_json() for each in driver.controller.contacts.odd_hosts.values()],
-    }
+    return msgspec.structs.replace(
+        found,
+        driver=_driver(driver),
+        log=LogStatus(
+            migration=image.migration.name,
+            offset=image.position.offset,
+            epoch=image.position.epoch,
+            metadata_version=image.metadata_version,
+            topics=len(image.topics),
+            next_producer_id=image.next_producer_id,
+        ),
+        claim=None if now.claim is None else msgspec.to_builtins(now.claim),
+        dual_write=_dual_write(driver),
+        gate=None if now.verdict is None else now.verdict.as_json(),
+        export=now.exported,
+        audit=None if now.audit is None else msgspec.to_builtins(now.audit),
+        brokers=_brokers(driver),
+        registrations_refused=tuple(each.as_json() for each in driver.controller.contacts.odd_hosts.values()),
+    )
+
+
+def _quorum(raft: RaftNode) -> QuorumStatus:
+    voter = raft.voter
+    return QuorumStatus(
+        leader=voter.leader,
+        epoch=voter.epoch,
+        role=voter.standing.value,
+        voters=tuple(voter.voters),
+        high_watermark=voter.high_watermark,
+        log_start=voter.log.start,
+        log_end=voter.log.end,
+        snapshot=max((each.end_offset for each in voter.log.snapshots), default=0),
+        fetches_waiting=0 if voter.leadership is None else len(voter.leadership.parked),
+        flush_waiting_ms=round(raft.flusher.waiting_s * 1000),
+        observers={str(each): progress.end for each, progress in voter.observers(raft.now_ms()).items()},
+    )
+
+
+def _driver(driver: DriverNode) -> DriverStatus:
+    now = driver.now
+    return DriverStatus(
+        state=now.state.value,
+        reason=now.reason,
+        since_ms=driver.now_ms() - now.since_ms,
+        without_controller_ms=now.without_controller_ms(driver.now_ms()),
+        window_ms=now.window_ms,
+        can_abort=now.may_abort,
+        can_roll_back=now.state is State.DUAL_WRITE,
+        aborted=now.state is State.ABORTED,
+        operations=tuple(driver.operations.standing()),
+        finding=None if now.finding is None else now.finding.as_json(),
+        trouble=None if now.trouble is None else now.trouble.as_json(),
+        alarms=tuple(each.as_json() for each in now.alarms.values()),
+        history=tuple(now.history[-HISTORY_SHOWN:]),
+    )
+
+
+def _dual_write(driver: DriverNode) -> DualWriteStatus:
+    now, mirror = driver.now, driver.mirror
+    behind, too_far = driver.divergence.look(), driver.divergence.finding
+    lacking = max(0, driver.controller.image.position.offset - now.dual_write_at.offset)
+    return DualWriteStatus(
+        offset=now.dual_write_at.offset,
+        multis_waiting=0 if mirror is None else mirror.behind,
+        lag_ms=None if mirror is None else round(mirror.lag_ms, 1),
+        lag_records=lacking if _mirrors(now) else None,
+        behind_ms=behind.behind_ms,
+        blocking_ms=behind.blocking_ms,
+        divergence=behind.level.name,
+        finding=None if too_far is None else too_far.as_json(),
+        reconciled_writes=now.reconciled_writes,
+        lagging_partitions=None if mirror is None else mirror.lagging.partitions,
+        lagging_operations=None if mirror is None else mirror.lagging.operations,
+        lagging_s=None if mirror is None else round(mirror.lagging_s, 1),
+        unmirrored=tuple(f"{each.family} {each.key}: {each.reason}" for each in now.unmirrored[:SHOWN]),
+        unmirrored_count=len(now.unmirrored),
+        orders=tuple(now.orders.given[:SHOWN]),
+        orders_count=len(now.orders.given),
+    )
 
 
 def _mirrors(now: DriverState) -> bool:
@@ -126,33 +153,33 @@ def _mirrors(now: DriverState) -> bool:
     return now.claim is not None and now.dual_write_at.offset >= 0
 
 
-def _brokers(driver: DriverNode) -> list[dict[str, Any]]:
+def _brokers(driver: DriverNode) -> tuple[BrokerStatus, ...]:
     ages = driver.controller.heartbeat_ages_ms()
     channels = {state.broker: state for state in driver.propagator.channels.states()}
     updated, not_updated = driver.propagator.updated(), driver.propagator.why_not_updated()
     found = []
     for broker in sorted(driver.controller.image.brokers.values(), key=lambda each: each.id):
-        channel = channels.get(broker.id)
+        channel, why = channels.get(broker.id), not_updated.get(broker.id)
         found.append(
-            {
-                "id": broker.id,
-                "mode": "ZooKeeper" if broker.migrating else "KRaft",
-                "epoch": broker.epoch,
-                "fenced": broker.fenced,
-                "in_controlled_shutdown": broker.in_controlled_shutdown,
-                "heartbeat_age_ms": ages.get(broker.id),
-                "metadata_version": _level(broker),
-                "listeners": [f"{each.name}://{each.host}:{each.port}" for each in broker.listeners],
-                "log_dirs": len(broker.log_dirs),
-                "updated": updated[broker.id],
-                "not_updated": not_updated.get(broker.id),
-                "requests_waiting": 0 if channel is None else channel.waiting,
-                "problem": None if channel is None else channel.problem,
-            }
+            BrokerStatus(
+                id=broker.id,
+                mode="ZooKeeper" if broker.migrating else "KRaft",
+                epoch=broker.epoch,
+                fenced=broker.fenced,
+                in_controlled_shutdown=broker.in_controlled_shutdown,
+                heartbeat_age_ms=ages.get(broker.id),
+                metadata_version=_levels(broker),
+                listeners=tuple(f"{each.name}://{each.host}:{each.port}" for each in broker.listeners),
+                log_dirs=len(broker.log_dirs),
+                updated=updated[broker.id],
+                not_updated=None if why is None else msgspec.convert(why, NotUpdated),
+                requests_waiting=0 if channel is None else channel.waiting,
+                problem=None if channel is None else channel.problem,
+            )
         )
-    return found
+    return tuple(found)
 
 
-def _level(broker: Broker) -> list[int]:
+def _levels(broker: Broker) -> tuple[int, int]:
     found = next((each for each in broker.features if each.name == METADATA_VERSION), None)
-    return [1, 1] if found is None else [found.lowest, found.highest]
+    return (1, 1) if found is None else (found.lowest, found.highest)

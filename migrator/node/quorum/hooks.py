@@ -30,13 +30,13 @@ EFFECTS = (
     "encode",
     "audit",
     "append",
-    "settle",
+    "persist",
     "reconcile",
-    "tell",
+    "update",
     "enter dual-write",
     "mark rolled back",
     "close listener",
     "roll back",
-    "give back",
+    "abandon",
 )
 """In the order of a migration: what a crash may come before."""

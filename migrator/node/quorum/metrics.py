@@ -167,7 +167,7 @@ class Metrics:
             yield counter.family()
         yield _role(self._status)
         yield _findings(self._status)
-        if "driver" in self._status:
+        if self._status.get("driver") is not None:
             yield from _driver(self._status["driver"], self._status["dual_write"])
         for name, (help_text, read) in GAUGES.items():
             value = read(self._status)
@@ -224,7 +224,7 @@ def _loop_delay(status: Mapping[str, Any]) -> float | None:
 
 def _of_driver(read: Callable[[Mapping[str, Any]], float | None]) -> Callable[[Mapping[str, Any]], float | None]:
     """Nothing where there is no driver: a controller without the migration."""
-    return lambda status: read(status) if "driver" in status else None
+    return lambda status: read(status) if status.get("driver") is not None else None
 
 
 def _refusing(status: Mapping[str, Any]) -> float:

@@ -16,10 +16,11 @@ from typing import Final
 
 import msgspec
 
+from migrator.control_api.control_file import CONTROL_FILE
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.preflight import CONTROLLERS_RUN
 from migrator.findings.quorum import DIRECTORY_LOCKED
-from migrator.node.log.storage import CONTROL_FILE, DirectoryLock, read_meta_properties
+from migrator.node.log.storage import DirectoryLock, read_meta_properties
 from migrator.node.zookeeper.presence import Presence
 from migrator.zk import paths
 from migrator.zk.session import ZkSession

@@ -61,7 +61,7 @@ class Served:
         )
         self.app = make_app(parts, TOKEN)
         self.http = InProcess(guarded(self.app, TOKEN))
-        self.stranger = InProcess(guarded(self.app, TOKEN), token="")
+        self.foreign_request = InProcess(guarded(self.app, TOKEN), token="")
 
     def _reach(self, connect: str) -> None:
         """unreachable: by connect string, why nobody listens there."""

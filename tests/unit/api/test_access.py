@@ -58,7 +58,7 @@ def test_without_the_token_nothing_is_told_or_done(
     served: Served, method: str, path: str, headers: dict[str, str]
 ) -> None:
     encoded = {key: value.encode("latin-1") for key, value in headers.items()}
-    answer = served.stranger.request(method, path, headers=encoded)
+    answer = served.foreign_request.request(method, path, headers=encoded)
     assert (answer.status_code, answer.json()["code"]) == (401, "Z2K-4111")
     assert answer.headers["www-authenticate"] == "Bearer"
     assert "orders" not in answer.text
@@ -68,27 +68,27 @@ def test_without_the_token_nothing_is_told_or_done(
 
 @pytest.mark.parametrize("path", ["/healthz", "/style.css"])
 def test_what_tells_nothing_of_a_cluster_is_open(served: Served, path: str) -> None:
-    assert served.stranger.get(path).status_code == 200
+    assert served.foreign_request.get(path).status_code == 200
 
 
 def test_a_browser_types_the_token_once_and_then_has_a_cookie(served: Served) -> None:
-    page = served.stranger.get("/migrations/1", headers={"Accept": "text/html"})
+    page = served.foreign_request.get("/migrations/1", headers={"Accept": "text/html"})
     assert (page.status_code, 'type="password"' in page.text) == (401, True)
-    assert served.stranger.post("/login", data={"token": "a guess"}).status_code == 401
-    let_in = served.stranger.post("/login", data={"token": TOKEN})
+    assert served.foreign_request.post("/login", data={"token": "a guess"}).status_code == 401
+    let_in = served.foreign_request.post("/login", data={"token": TOKEN})
     assert (let_in.status_code, let_in.headers["location"]) == (303, "/")
     cookie = let_in.headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
     assert TOKEN not in cookie
-    shown = served.stranger.get("/migrations/1", headers={"Cookie": cookie.partition(";")[0]})
+    shown = served.foreign_request.get("/migrations/1", headers={"Cookie": cookie.partition(";")[0]})
     assert shown.status_code == 200
 
 
 def test_a_link_with_the_token_opens_the_page(served: Served) -> None:
-    assert served.stranger.get(f"/login?token={TOKEN}").status_code == 303
-    assert served.stranger.get("/login?token=wrong").status_code == 401
-    assert served.stranger.get("/login").status_code == 200
+    assert served.foreign_request.get(f"/login?token={TOKEN}").status_code == 303
+    assert served.foreign_request.get("/login?token=wrong").status_code == 401
+    assert served.foreign_request.get("/login").status_code == 200
 
 
 def test_a_form_with_too_many_fields_is_refused_and_no_fault_of_ours(served: Served) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from importlib.metadata import version
 
 import click
 import pytest
@@ -27,3 +29,17 @@ def test_a_command_has_help(words: tuple[str, ...]) -> None:
 
 def test_brackets_of_an_address_are_printed() -> None:
     assert "HOST:PORT[,HOST:PORT][/chroot]" in CliRunner().invoke(app, ["check", "--help"], terminal_width=200).output
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.output) == (0, f"zk2kraft {version('zk2kraft')}\n")
+
+
+def test_a_shell_can_complete_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = CliRunner().invoke(app, ["--help"], terminal_width=200).output
+    assert "--install-completion" in shown
+    assert "--show-completion" in shown
+    asked = {"_ZK2KRAFT_COMPLETE": "complete_bash", "COMP_WORDS": "zk2kraft roll", "COMP_CWORD": "1"}
+    result = CliRunner().invoke(app, [], prog_name="zk2kraft", env=asked)
+    assert re.findall(r"\w+", result.output) == ["rollback"]

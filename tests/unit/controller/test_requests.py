@@ -17,7 +17,7 @@ from migrator.controller.requests import (
     decide,
     open_envelope,
     says_not_controller,
-    seal_envelope,
+    wrap_envelope,
 )
 from migrator.model.values import MigrationState
 from migrator.wire.codec import decode, encode
@@ -186,7 +186,7 @@ def test_an_envelope_is_checked_in_the_order_of_stock() -> None:
 
 def test_the_answer_for_the_client_is_sealed_as_the_client_will_read_it() -> None:
     reply = refuse(CREATE, Error.INVALID_REQUEST, "why")
-    fingerprinted = seal_envelope(reply, 7, 77)
+    fingerprinted = wrap_envelope(reply, 7, 77)
     assert fingerprinted.error_code == Error.NONE
     assert fingerprinted.response_data is not None
     assert decode_response(CreateTopicsResponse, 7, fingerprinted.response_data) == (77, reply)
@@ -196,5 +196,5 @@ def test_the_answer_for_the_client_is_sealed_as_the_client_will_read_it() -> Non
 def test_a_client_never_hears_that_a_controller_is_not_the_controller(request_: Message) -> None:
     """The broker does, and asks again."""
     version = 5 if isinstance(request_, DeleteTopicsRequest) else declaration_of(request_).highest
-    fingerprinted = seal_envelope(refuse(request_, Error.NOT_CONTROLLER), version, 77)
+    fingerprinted = wrap_envelope(refuse(request_, Error.NOT_CONTROLLER), version, 77)
     assert (fingerprinted.error_code, fingerprinted.response_data) == (Error.NOT_CONTROLLER, None)

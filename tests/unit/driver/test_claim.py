@@ -312,7 +312,7 @@ def test_k27_the_epoch_is_raised_only_where_the_place_is_still_ours(change: Chan
 
 
 @pytest.mark.parametrize("change", AFTER_CLAIM, ids=named)
-@pytest.mark.parametrize("step", ["settle", "give back", "roll back"])
+@pytest.mark.parametrize("step", ["persist", "abandon", "roll back"])
 def test_no_step_is_taken_on_a_claim_that_somebody_touched(change: Change, step: str) -> None:
     """F-43: the multi fails whole, and the watcher's question says so too."""
     ensemble = a_zookeeper_cluster()
@@ -321,8 +321,8 @@ def test_no_step_is_taken_on_a_claim_that_somebody_touched(change: Change, step:
     change(ensemble.session())
     before = ensemble.tree()
     multi = {
-        "settle": plan_persist(claim, COMMITTED, now_ms=3)[0],
-        "give back": plan_abort(claim),
+        "persist": plan_persist(claim, COMMITTED, now_ms=3)[0],
+        "abandon": plan_abort(claim),
         "roll back": plan_rollback(claim, 0),
     }[step]
     assert not session.apply(multi).applied

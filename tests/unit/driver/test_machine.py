@@ -6,17 +6,8 @@ from itertools import product
 
 import pytest
 
-from migrator.driver.machine import (
-    TRANSITIONS,
-    Happened,
-    State,
-    Window,
-    entry,
-    in_window,
-    may_abort,
-    move,
-    writes_allowed,
-)
+from migrator.control_api.states import State
+from migrator.driver.machine import TRANSITIONS, Happened, Window, entry, in_window, may_abort, move, writes_allowed
 from migrator.model.values import MigrationState
 
 TABLE = """

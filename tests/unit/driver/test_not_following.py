@@ -19,24 +19,24 @@ FOLLOWING = an_image(brokers=[1, 2, 3])
     ],
 )
 def test_a_broker_that_does_not_follow_is_named_after_a_while(image: Image, known: str) -> None:
-    strangers = NotFollowing()
-    assert strangers.look({1, 2, 3}, image, 1_000) is None
-    assert strangers.look({1, 2, 3}, image, 999 + SETTLED_MS) is None
-    found = strangers.look({1, 2, 3}, image, 1_000 + SETTLED_MS)
+    foreign = NotFollowing()
+    assert foreign.look({1, 2, 3}, image, 1_000) is None
+    assert foreign.look({1, 2, 3}, image, 999 + SETTLED_MS) is None
+    found = foreign.look({1, 2, 3}, image, 1_000 + SETTLED_MS)
     assert found is not None
     assert (found.code, found.values["broker"]) == ("Z2K-2040", 3)
     assert known in found.text
 
 
 def test_who_follows_in_between_begins_anew() -> None:
-    strangers, alone = NotFollowing(), an_image(brokers=[1])
-    strangers.look({1, 2}, alone, 0)
-    assert strangers.look({1, 2}, FOLLOWING, SETTLED_MS // 2) is None
-    assert strangers.look({1, 2}, alone, SETTLED_MS) is None
+    foreign, alone = NotFollowing(), an_image(brokers=[1])
+    foreign.look({1, 2}, alone, 0)
+    assert foreign.look({1, 2}, FOLLOWING, SETTLED_MS // 2) is None
+    assert foreign.look({1, 2}, alone, SETTLED_MS) is None
 
 
 def test_a_broker_that_left_zookeeper_is_nobodys_stranger() -> None:
     """It is fenced, or follows in KRaft mode."""
-    strangers = NotFollowing()
+    foreign = NotFollowing()
     for now_ms in range(0, 4 * SETTLED_MS, SETTLED_MS):
-        assert strangers.look({1}, an_image(brokers=[1, a_broker(2, fenced=True)]), now_ms) is None
+        assert foreign.look({1}, an_image(brokers=[1, a_broker(2, fenced=True)]), now_ms) is None

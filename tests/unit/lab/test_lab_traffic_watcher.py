@@ -19,7 +19,7 @@ from migrator.lab.watcher import (
     first_reign,
     longest_absence_s,
     observation_of,
-    read_sights,
+    read_observations,
     reigns,
     unseen_s,
 )
@@ -60,12 +60,12 @@ def test_a_controller_that_registers_anew_begins_a_new_reign() -> None:
 
 
 def test_time_without_zookeeper_is_unknown_and_not_absence() -> None:
-    sights = [
+    observations = [
         Observation(1.0, Kind.ZOOKEEPER, node=1),
         Observation(2.0, Kind.UNKNOWN),
         Observation(5.0, Kind.ZOOKEEPER, node=1),
     ]
-    known = reigns(sights)
+    known = reigns(observations)
     assert unseen_s(known) == 3.0
     assert longest_absence_s(known) == 0.0
 
@@ -81,14 +81,14 @@ kinds = st.sampled_from(list(Kind))
 
 @given(st.lists(st.tuples(st.integers(1, 9), kinds, st.integers(0, 2)), max_size=30))
 def test_reigns_cover_the_whole_time_and_each_moment_is_what_was_seen(steps: list[tuple[int, Kind, int]]) -> None:
-    sights, now = [], 0.0
+    observations, now = [], 0.0
     for pause, kind, node in steps:
         now += pause
-        sights.append(Observation(now, kind, node=node))
-    known = reigns(sights)
+        observations.append(Observation(now, kind, node=node))
+    known = reigns(observations)
     assert all(one.end == other.start for one, other in pairwise(known))
-    assert sum(reign.seconds for reign in known) == (sights[-1].at - sights[0].at if sights else 0.0)
-    for observation, later in pairwise(sights):
+    assert sum(reign.seconds for reign in known) == (observations[-1].at - observations[0].at if observations else 0.0)
+    for observation, later in pairwise(observations):
         middle = (observation.at + later.at) / 2
         (reign,) = [reign for reign in known if reign.start <= middle < reign.end]
         assert (reign.kind, reign.node) == (observation.kind, observation.node)
@@ -121,8 +121,8 @@ def test_an_absence_between_two_looks_is_seen_and_a_transaction_is_none() -> Non
 def test_what_was_seen_is_read_back_without_a_torn_last_line(tmp_path: Path) -> None:
     file = tmp_path / "sights"
     file.write_text('{"at":1.0,"kind":"kraft","node":3000}\n{"at":2.0,"kind":"absent"}\n{"at":3.0,"ki')
-    assert read_sights(file) == [Observation(1.0, Kind.KRAFT, node=3000), Observation(2.0, Kind.ABSENT)]
+    assert read_observations(file) == [Observation(1.0, Kind.KRAFT, node=3000), Observation(2.0, Kind.ABSENT)]
     file.write_text('{"at":1.0,"kind":"king"}\n')
     with pytest.raises(FindingError, match="line 1") as caught:
-        read_sights(file)
+        read_observations(file)
     assert caught.value.code == "Z2K-6014"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from migrator.driver.machine import State
+from migrator.control_api.states import State
 from migrator.driver.update_requests import UPDATE_METADATA, BrokerUpdate, UpdateKind
 from migrator.findings.finding import Occurrence
 from migrator.model.values import Listener, Mark

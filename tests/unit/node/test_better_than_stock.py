@@ -19,8 +19,9 @@ from kazoo import exceptions
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KeeperState
 
+from migrator.control_api.states import State
 from migrator.driver.copy import Copy
-from migrator.driver.machine import Happened, State
+from migrator.driver.machine import Happened
 from migrator.driver.mirror import Shape
 from migrator.driver.tree import Tree
 from migrator.findings.finding import FindingError

@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from migrator.control_api.states import State
 from migrator.controller.decision import Error
 from migrator.controller.requests import decide
-from migrator.driver.machine import State, serves_brokers
+from migrator.driver.machine import serves_brokers
 from migrator.model.values import MigrationState
 from migrator.node.leader.periodic_tasks import fence_silent
 from migrator.wire.messages.brokers import BrokerHeartbeatRequest

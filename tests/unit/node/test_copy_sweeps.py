@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from migrator.driver.machine import Happened, State
+from migrator.control_api.states import State
+from migrator.driver.machine import Happened
 from migrator.findings.driver import MOVED_WHILE_COPIED
 from migrator.findings.finding import FindingError
 from migrator.node.driver import copying

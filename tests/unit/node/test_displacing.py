@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from migrator.driver.machine import Happened, State
+from migrator.control_api.states import State
+from migrator.driver.machine import Happened
 from migrator.findings.driver import NOT_STEPPED_DOWN
 from migrator.findings.finding import FindingError
 from migrator.model.values import Mark

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from migrator.control_api.states import State
 from migrator.controller.removals import Removals
 from migrator.driver.broker_updates import BrokerUpdates
 from migrator.driver.divergence import Level, Limits
 from migrator.driver.guard import Guarded, Survey
 from migrator.driver.lagging import NOTHING_LAGS
-from migrator.driver.machine import Happened, State, Window
+from migrator.driver.machine import Happened, Window
 from migrator.driver.update_requests import LEADER_AND_ISR, STOP_REPLICA, BrokerUpdate, UpdateKind
 from migrator.findings.finding import FindingError
 from migrator.model.draft import Draft

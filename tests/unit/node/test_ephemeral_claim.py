@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from migrator.control_api.states import State
 from migrator.driver.claim import ClaimObservation
 from migrator.driver.copy import Copy
-from migrator.driver.machine import Happened, State, Window, move
+from migrator.driver.machine import Happened, Window, move
 from migrator.driver.tree import Tree
 from migrator.findings.zookeeper import ZOOKEEPER_LOST
 from migrator.model.values import MigrationState
@@ -103,7 +104,7 @@ def test_a_claim_that_was_settled_or_given_back_is_left_alone(looks: Looks) -> N
         now, clock, session = DriverState(state=State.IDLE), [0], Session()
         watching = watched(now, clock, session)
         watching.begin(Window(0, 1000))
-        (task,) = (each for each in asyncio.all_tasks() if each.get_name() == "unsettled-claim")
+        (task,) = (each for each in asyncio.all_tasks() if each.get_name() == "ephemeral-claim")
         await looks.two_more()
         watching.end()
         clock[0] = 2000

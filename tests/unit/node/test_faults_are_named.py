@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from migrator.driver.machine import Happened, State
+from migrator.control_api.states import State
+from migrator.driver.machine import Happened
 from migrator.driver.mirror import Shape
 from migrator.driver.update_requests import UPDATE_METADATA, BrokerUpdate, UpdateKind
 from migrator.model.diff import diff
@@ -21,9 +22,9 @@ from migrator.node.driver import mirror_node
 from migrator.node.driver.dual_write import DualWriteActs
 from migrator.node.driver.mirror_node import Mirror
 from migrator.node.driver.rollback import RollbackActs
-from migrator.node.process.status import driver_status
 from migrator.node.transport.client_security import PLAINTEXT
 from tests.support.builders import a_broker, a_topic, an_image
+from tests.support.statuses import driver_status
 from tests.unit.driver.test_mirror import a_cluster, mirror
 from tests.unit.node.test_driver_acts import story
 from tests.unit.node.test_leaderships import a_voters_driver
@@ -175,7 +176,7 @@ def test_brokers_that_cannot_be_told_what_is_in_zookeeper_now_are_told_everythin
         driver.mirror = SimpleNamespace(break_off=broken.append)
         driver.propagator.broker_updates = SimpleNamespace(mirrored=lambda position: 1 / 0)
         driver.on_applied(Position(1, 1001))
-        assert "what is in ZooKeeper" in driver.now.alarms["Z2K-2105"].text
+        assert "what ZooKeeper has now" in driver.now.alarms["Z2K-2105"].text
         assert (driver.propagator.broker_updates, len(broken)) == (None, 1)
 
     story(told)

@@ -12,20 +12,21 @@ from typing import Any
 
 import msgspec
 
+from migrator.control_api.states import State
 from migrator.driver.guard import Survey
 from migrator.driver.lagging import RAISES_MAX
-from migrator.driver.machine import Happened, State
+from migrator.driver.machine import Happened
 from migrator.driver.mirror import Shape, plan
 from migrator.findings.driver import VERSIONS_LAG
 from migrator.model.diff import diff
 from migrator.model.image import EMPTY, Image, Position
 from migrator.node.driver.dual_write import DualWriteActs
 from migrator.node.driver.rollback import RollbackActs
-from migrator.node.process.status import driver_status
 from migrator.zk import paths
 from migrator.zk.multi import Multi, SetData
 from tests.support.builders import a_partition, a_topic, an_image
 from tests.support.fake_zookeeper import FakeEnsemble
+from tests.support.statuses import driver_status
 from tests.unit.driver.test_mirror import AT, a_cluster
 from tests.unit.node.test_driver_acts import story
 from tests.unit.node.test_leaderships import a_voters_driver

@@ -9,9 +9,10 @@ from typing import Any, cast
 
 import pytest
 
+from migrator.control_api.states import State
 from migrator.controller.contacts import Contacts
 from migrator.driver.claim import NOBODYS, ClaimObservation
-from migrator.driver.machine import Happened, State
+from migrator.driver.machine import Happened
 from migrator.model.values import Mark, MigrationState
 from migrator.node.driver import claim_watch, rollback
 from migrator.node.driver.claiming import ClaimActs

@@ -181,13 +181,13 @@ API_VERSIONS_ANSWER = struct.pack(">ih", 1, 0)
 
 
 def test_a_client_certificate_is_wanted_and_must_be_of_the_authority(authority: Authority, node: Signed) -> None:
-    stranger = Authority(node.pem.parent / "strangers").sign("stranger")
+    foreign_one = Authority(node.pem.parent / "strangers").sign("stranger")
     wants = a_listener(a_tls(authority, node, client_auth=ClientAuth.REQUIRED))
 
     async def test() -> None:
         async with serving(wants) as port:
             assert await describe(port, client_security(a_listener(a_tls(authority, authority.sign("peer"))))) == "c"
-            for shown in (None, stranger):
+            for shown in (None, foreign_one):
                 with pytest.raises((OSError, EOFError)):
                     await describe(port, client_security(a_listener(a_tls(authority, shown))))
 
@@ -196,7 +196,7 @@ def test_a_client_certificate_is_wanted_and_must_be_of_the_authority(authority: 
 
 def test_a_server_must_be_who_was_asked_for_and_of_the_authority(authority: Authority) -> None:
     elsewhere = authority.sign("elsewhere", "DNS:elsewhere")
-    strangers = Authority(elsewhere.pem.parent / "others")
+    foreign = Authority(elsewhere.pem.parent / "others")
 
     async def test() -> None:
         async with serving(a_listener(a_tls(authority, elsewhere))) as port:
@@ -205,7 +205,7 @@ def test_a_server_must_be_who_was_asked_for_and_of_the_authority(authority: Auth
             unnamed = a_tls(authority, None, verify_names=False)
             assert await describe(port, client_security(a_listener(unnamed))) == "c"
             with pytest.raises(OSError, match="certificate verify failed"):
-                await describe(port, client_security(a_listener(a_tls(strangers, None, verify_names=False))))
+                await describe(port, client_security(a_listener(a_tls(foreign, None, verify_names=False))))
 
     run(test)
 

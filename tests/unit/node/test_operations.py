@@ -10,11 +10,12 @@ from typing import Any
 import httpx
 import pytest
 
-from migrator.driver.machine import State
+from migrator.control_api.states import State
 from migrator.node.driver.driver_state import DriverState
 from migrator.node.driver.operations import TAKEOVER_KEPT_MS, Operations
 from migrator.node.process.control import ControlPort
 from migrator.node.quorum.metrics import Metrics
+from tests.support.statuses import a_status
 from tests.unit.node.test_driver_acts import a_driver, story
 
 
@@ -72,7 +73,7 @@ def test_what_is_not_kept_is_refused_and_what_is_under_way_is_not_asked_twice(st
 def test_the_control_port_refuses_what_the_driver_does_not_keep(tmp_path: Path) -> None:
     async def told() -> None:
         driver = a_driver(State.WAIT_BROKERS, config=SimpleNamespace(gates="pause"))
-        port = ControlPort(asyncio.get_running_loop(), tmp_path, status=dict, metrics=Metrics(), driver=driver)
+        port = ControlPort(asyncio.get_running_loop(), tmp_path, status=a_status, metrics=Metrics(), driver=driver)
         headers = {"authorization": f"Bearer {port._token}"}
         transport = httpx.ASGITransport(port._app())
 
@@ -94,7 +95,7 @@ def test_the_control_port_refuses_what_the_driver_does_not_keep(tmp_path: Path) 
 
 def test_a_controller_without_a_migration_refuses_every_wish(tmp_path: Path) -> None:
     async def told() -> None:
-        port = ControlPort(SimpleNamespace(), tmp_path, status=dict, metrics=Metrics(), driver=None)  # type: ignore[arg-type]
+        port = ControlPort(SimpleNamespace(), tmp_path, status=a_status, metrics=Metrics(), driver=None)  # type: ignore[arg-type]
         port._on_loop = lambda function: function()  # type: ignore[method-assign]
         transport = httpx.ASGITransport(port._app())
         headers = {"authorization": f"Bearer {port._token}"}

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from migrator.control_api.states import State
 from migrator.controller.removals import Removals
 from migrator.driver.broker_updates import BrokerUpdates
 from migrator.driver.guard import Guarded, Survey, logs_by_topic
-from migrator.driver.machine import State
 from migrator.driver.update_requests import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, BrokerUpdate, UpdateKind
 from migrator.model.diff import diff
 from migrator.model.draft import Delta

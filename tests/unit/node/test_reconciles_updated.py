@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from migrator.driver.machine import State
+from migrator.control_api.states import State
 from migrator.findings.driver import ORDERS_REMOVED
 from migrator.findings.finding import FindingError
 from migrator.findings.zookeeper import MIRROR_BROKE, ZOOKEEPER_LOST

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from migrator.driver.machine import Happened, State
+from migrator.control_api.states import State
+from migrator.driver.machine import Happened
 from migrator.driver.tree import as_image
 from migrator.model.diff import diff
 from migrator.node.driver.rollback import RollbackActs

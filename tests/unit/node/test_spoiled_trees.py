@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from kazoo.exceptions import NodeExistsError
 
+from migrator.control_api.states import State
 from migrator.driver.guard import Survey
-from migrator.driver.machine import Happened, State
+from migrator.driver.machine import Happened
 from migrator.driver.mirror import Shape, plan
 from migrator.driver.tree import as_image
 from migrator.findings.finding import FindingError

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from migrator.control_api.states import State
 from migrator.controller.removals import Removals
 from migrator.driver.gate import takeover_verdict
-from migrator.driver.machine import State
 from migrator.driver.settings import ControllerSettings
 from migrator.node.driver import takeover_gate
 from migrator.node.driver.takeover_gate import GateActs

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from migrator.audit.compare import Difference, FamilyCount, Kind, Report
+from migrator.control_api.states import State
 from migrator.driver.guard import Survey
-from migrator.driver.machine import Happened, State
+from migrator.driver.machine import Happened
 from migrator.model.values import Mark
 from migrator.node.driver.dual_write import DualWriteActs
 from migrator.node.driver.rollback import RollbackActs

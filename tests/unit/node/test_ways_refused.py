@@ -11,7 +11,8 @@ import pytest
 
 from migrator.audit.compare import Comparison, Rules, report
 from migrator.audit.normalise import TOPICS
-from migrator.driver.machine import Happened, State
+from migrator.control_api.states import State
+from migrator.driver.machine import Happened
 from migrator.findings.driver import ONLY_IN_ZOOKEEPER, ROLLBACK_NOT_POSSIBLE
 from migrator.findings.finding import FindingError
 from migrator.model.diff import diff

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from migrator.driver.machine import State, Window
+from migrator.control_api.states import State
+from migrator.driver.machine import Window
 from migrator.findings.finding import Occurrence
 from migrator.findings.zookeeper import ZOOKEEPER_LOST
 from migrator.node.driver import window_guard

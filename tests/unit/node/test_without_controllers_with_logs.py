@@ -14,10 +14,11 @@ from threading import Thread
 
 import pytest
 
+from migrator.control_api.control_file import CONTROL_FILE
 from migrator.findings.finding import FindingError
 from migrator.model.image import Position
 from migrator.node.log.log_store import LogStore
-from migrator.node.log.storage import CONTROL_FILE, LOG_NAME, MetaProperties, write_meta_properties
+from migrator.node.log.storage import LOG_NAME, MetaProperties, write_meta_properties
 from migrator.node.tools.unmirrored import look_into
 from migrator.node.tools.who_runs import who_runs
 from migrator.node.tools.without_controllers import WithoutControllersPlan, plan_without_controllers

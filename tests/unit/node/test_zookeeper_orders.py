@@ -11,10 +11,11 @@ import pytest
 
 from migrator.audit.compare import Rules
 from migrator.audit.quick import compare_sides, facts_of_values
+from migrator.control_api.states import State
 from migrator.controller.contacts import Contacts
 from migrator.driver.chained import OPERATIONS_MAX
 from migrator.driver.copy import make_copy
-from migrator.driver.machine import Happened, State
+from migrator.driver.machine import Happened
 from migrator.driver.mirror import Shape
 from migrator.driver.orders import orders_of, plan_orders_removed
 from migrator.findings.finding import FindingError
@@ -24,7 +25,6 @@ from migrator.model.values import Mark
 from migrator.node.driver import dual_write
 from migrator.node.driver.dual_write import DualWriteActs
 from migrator.node.driver.rollback import Left, RollbackActs, last_steps
-from migrator.node.process.status import driver_status
 from migrator.node.tools.without_controllers import execute_without_controllers, plan_without_controllers
 from migrator.node.zookeeper.claims import read_claim
 from migrator.node.zookeeper.tree_reader import read_tree
@@ -34,6 +34,7 @@ from migrator.zk.multi import Multi, Outcome
 from tests.support.builders import a_topic, an_image
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
 from tests.support.seeded_tree import SeededTree
+from tests.support.statuses import driver_status
 from tests.unit.driver.test_mirror import a_cluster, mirror
 from tests.unit.node.test_driver_acts import a_resting_mirror, story
 from tests.unit.node.test_leaderships import a_voters_driver

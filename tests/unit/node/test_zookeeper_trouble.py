@@ -13,9 +13,10 @@ from unittest.mock import AsyncMock
 
 import pytest
 
+from migrator.control_api.states import State
 from migrator.driver.claim import plan_claim
 from migrator.driver.guard import Survey
-from migrator.driver.machine import Happened, State, Window
+from migrator.driver.machine import Happened, Window
 from migrator.driver.mirror import Shape
 from migrator.driver.places import PLACE_PATHS
 from migrator.findings.finding import Finding, FindingError

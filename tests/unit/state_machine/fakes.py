@@ -18,10 +18,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from migrator.control_api.control_file import CONTROL_FILE
 from migrator.findings.driver import ZOOKEEPER_FALLS_BEHIND
 from migrator.findings.finding import Occurrence
 from migrator.model.verdict import Condition, Verdict
-from state_machine.clusters.control import CONTROL_FILE
 from state_machine.clusters.inventory import ControllerEntry
 from state_machine.clusters.observe import ZooKeeperObservation
 from state_machine.commands import Result
@@ -219,7 +219,7 @@ class FakeController:
             "metadata_version": [21, 21],
             "listeners": ["PLAINTEXT://127.0.0.1:9092"],
             "log_dirs": 1,
-            "told": self.state == "DUAL_WRITE",
+            "updated": self.state == "DUAL_WRITE",
             "not_updated": None,
             "requests_waiting": 0,
             "problem": None,

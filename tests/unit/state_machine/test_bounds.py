@@ -10,9 +10,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from migrator.control_api.control_file import CONTROL_FILE
 from migrator.findings.finding import FindingError
 from state_machine.clusters.bounds import Bounds
-from state_machine.clusters.control import CONTROL_FILE, ControlPort
+from state_machine.clusters.control import ControlPort
 from state_machine.clusters.inventory import ControllerEntry, Inventory, file_faults
 
 TOLD = b'{"node": 3000, "run": "r", "quorum": {"leader": null, "epoch": 0}, "loop_delay_ms": 1.0}'

@@ -18,8 +18,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from sqlalchemy import event
 from sqlalchemy.orm import Session
 
+from migrator.control_api.states import State
 from migrator.driver.machine import TRANSITIONS as DRIVER_MOVES
-from migrator.driver.machine import Happened, State
+from migrator.driver.machine import Happened
 from state_machine.clusters.observe import ControllerObservation, Observation
 from state_machine.driver_history import catch_up, meaning, unread
 from state_machine.evidence import evidence
@@ -27,6 +28,7 @@ from state_machine.policy.gates import Holder, Inspection
 from state_machine.policy.phases import TRANSITIONS, Phase, Trigger
 from state_machine.store import find_migration
 from state_machine.tables import PhaseEvent
+from tests.support.statuses import a_status
 from tests.unit.state_machine.world import a_store, an_inventory
 
 PASSED_AUDITS = Inspection(passed=True, age_s=0, said="16 keys compared")
@@ -78,20 +80,17 @@ class Driver:
             self.latched = False
 
     def observed(self, keep: int = 50) -> Observation:
-        status = {
-            "run": self.run,
-            "quorum": {"leader": 3000, "epoch": 1},
-            "log": {"migration": "MIGRATION" if self.committed else "PRE_MIGRATION"},
-            "driver": {
+        status = a_status(
+            run=self.run,
+            quorum={"leader": 3000, "epoch": 1},
+            log={"migration": "MIGRATION" if self.committed else "PRE_MIGRATION", "offset": 1},
+            driver={
                 "state": self.state.value,
                 "reason": "as it is",
-                "finding": None,
-                "trouble": None,
-                "can_abort": False,
                 "can_roll_back": self.state is State.DUAL_WRITE,
                 "history": self.history[-keep:],
             },
-        }
+        )
         return Observation(self.at, (ControllerObservation(3000, 1, status),))
 
 

@@ -220,12 +220,12 @@ def test_a_log_that_was_handed_back_is_not_started_where_the_claim_is_not_ours(w
 
 @pytest.mark.parametrize("phase", [Phase.CREATED, Phase.PREFLIGHT])
 @pytest.mark.parametrize("is_ruled", [True, False])
-def test_a_rollback_starts_no_controller_that_never_ran(world: World, phase: Phase, is_ruled: bool) -> None:
+def test_a_rollback_starts_no_controller_that_never_ran(world: World, phase: Phase, has_controller: bool) -> None:
     async def story() -> None:
         if phase is Phase.PREFLIGHT:
             await world.to_preflight()
         world.zookeeper.broker_rules(migration_offset=123)
-        if not is_ruled:
+        if not has_controller:
             world.zookeeper.observed = msgspec.structs.replace(
                 world.zookeeper.observed, holder=Holder.NOBODY, holder_id=None
             )

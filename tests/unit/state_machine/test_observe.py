@@ -10,12 +10,14 @@ from pathlib import Path
 import httpx
 import pytest
 
+from migrator.control_api.control_file import CONTROL_FILE
+from migrator.control_api.operations import DriverOperation
 from migrator.driver.claim import ClaimObservation
 from migrator.findings.finding import FindingError
 from migrator.node.process.control import ControlPort as RealControlPort
 from migrator.node.quorum.metrics import Metrics
 from migrator.zk.znodes import ControllerZnode, MigrationZnode
-from state_machine.clusters.control import CONTROL_FILE, ControlPort
+from state_machine.clusters.control import ControlPort
 from state_machine.clusters.inventory import ControllerEntry
 from state_machine.clusters.observe import (
     ControllerObservation,
@@ -25,7 +27,7 @@ from state_machine.clusters.observe import (
     summed_up,
 )
 from state_machine.policy.gates import Holder
-from state_machine.policy.phases import DriverOperation
+from tests.support.statuses import a_status
 from tests.unit.state_machine.fakes import OPERATIONS, FakeController, FakeNetwork
 
 OURS = (3000, 3001)
@@ -63,7 +65,7 @@ def test_the_migration_znode_tells_what_is_mirrored(claim: ClaimObservation, off
 
 def a_driver(without_ms: int | None = None, window_ms: int | None = None) -> ControllerObservation:
     driver = {"without_controller_ms": without_ms, "window_ms": window_ms}
-    return ControllerObservation(3000, 1, {"quorum": {"leader": 3000, "epoch": 1}, "driver": driver})
+    return ControllerObservation(3000, 1, a_status(quorum={"leader": 3000, "epoch": 1}, driver=driver))
 
 
 def test_nobody_rules_from_the_last_look_that_saw_somebody() -> None:
@@ -72,7 +74,7 @@ def test_nobody_rules_from_the_last_look_that_saw_somebody() -> None:
     third = summed_up(12.0, (ControllerObservation(3000, problem="gone"),), OURS_IS_CONTROLLER, second)
     fourth = summed_up(13.5, (a_driver(window_ms=80),), OURS_IS_CONTROLLER, third)
     fifth = summed_up(14.0, (a_driver(window_ms=80),), OURS_IS_CONTROLLER, fourth)
-    assert [look.ruled_at for look in (first, second, third, fourth, fifth)] == [10.0, 10.0, 10.0, 13.5, 14.0]
+    assert [look.controlled_at for look in (first, second, third, fourth, fifth)] == [10.0, 10.0, 10.0, 13.5, 14.0]
     assert [look.gap_s for look in (third, fourth, fifth)] == [None, 3.5, 3.5]
     assert fifth.window_ms == 80
 
@@ -121,12 +123,12 @@ def test_nobody_rules_while_only_followers_answer() -> None:
     second = summed_up(
         11.0, (ControllerObservation(3000, problem="gone"), a_voter(3001, leader=3000)), OURS_IS_CONTROLLER, first
     )
-    assert second.ruled_at == 10.0
+    assert second.controlled_at == 10.0
 
 
 def a_voter(node: int, *, leader: int | None, epoch: int = 1, state: str = "IDLE") -> ControllerObservation:
     driver = {"state": state, "window_ms": None, "without_controller_ms": None}
-    return ControllerObservation(node, node, {"quorum": {"leader": leader, "epoch": epoch}, "driver": driver})
+    return ControllerObservation(node, node, a_status(quorum={"leader": leader, "epoch": epoch}, driver=driver))
 
 
 # --- the control port -------------------------------------------------------------------------------------
@@ -222,7 +224,7 @@ def test_the_fake_has_the_routes_of_the_real_control_port(controller: FakeContro
     real = RealControlPort(
         loop,
         tmp_path,
-        status=dict,
+        status=a_status,
         metrics=Metrics(),
         driver=None,
     )
@@ -242,8 +244,8 @@ def test_the_fake_asks_for_the_token_as_the_real_one_does(controller: FakeContro
 
 def test_what_troubles_a_controller_itself_is_among_its_findings_also_without_a_driver() -> None:
     trouble, ended = {"code": "Z2K-3122"}, {"code": "Z2K-2017"}
-    assert ControllerObservation(3000, status={"findings": [trouble]}).findings == [trouble]
+    assert ControllerObservation(3000, status=a_status(findings=[trouble])).findings == [trouble]
     driver = {"finding": ended, "trouble": None}
-    status = {"findings": [trouble], "driver": driver, "dual_write": {"finding": None}}
+    status = a_status(findings=[trouble], driver=driver)
     assert ControllerObservation(3000, status=status).findings == [trouble, ended]
-    assert ControllerObservation(3000, status={}).findings == ControllerObservation(3000).findings == []
+    assert ControllerObservation(3000, status=a_status()).findings == ControllerObservation(3000).findings == []

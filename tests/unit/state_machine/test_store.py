@@ -32,6 +32,7 @@ from state_machine.service import open_service
 from state_machine.settings import Settings
 from state_machine.store import NewOperation, Store
 from state_machine.tables import Base
+from tests.support.statuses import a_status
 from tests.unit.state_machine.world import a_store, an_inventory
 
 
@@ -190,13 +191,12 @@ def test_the_services_own_findings_close_with_the_outcome(store: Store) -> None:
 
 
 def test_nodes_and_exports_are_kept_when_the_controller_is_gone(store: Store) -> None:
-    status = {
-        "run": "run-1",
-        "export": "/exports/zookeeper.jsonl.gz",
-        "quorum": {"leader": 3000, "epoch": 1},
-        "driver": {"state": "WAIT_BROKERS"},
-        "brokers": [{"id": 1, "fenced": False}],
-    }
+    status = a_status(
+        export="/exports/zookeeper.jsonl.gz",
+        quorum={"leader": 3000, "epoch": 1},
+        driver={"state": "WAIT_BROKERS"},
+        brokers=[{"id": 1, "mode": "ZooKeeper", "fenced": False, "heartbeat_age_ms": None}],
+    )
     record_observation(store, 1, RoundObservation(Observation(10.0, (ControllerObservation(3000, 1, status),))))
     record_observation(store, 1, RoundObservation(Observation(11.0, (ControllerObservation(3000, problem="gone"),))))
     assert [(node.node_id, node.seen_at) for node in nodes(store, 1, "broker")] == [(1, 10.0)]
@@ -204,7 +204,9 @@ def test_nodes_and_exports_are_kept_when_the_controller_is_gone(store: Store) ->
 
 
 def test_an_observation_comes_back_from_the_rows_as_it_was(store: Store) -> None:
-    observed = Observation(10.0, (ControllerObservation(3000, problem="gone"),), ruled_at=9.0, window_ms=80, gap_s=1.5)
+    observed = Observation(
+        10.0, (ControllerObservation(3000, problem="gone"),), controlled_at=9.0, window_ms=80, gap_s=1.5
+    )
     record_observation(store, 1, RoundObservation(observed))
     assert store.snapshot(1).observation == observed
     assert msgspec.to_builtins(observed)["zookeeper"]["holder"].startswith("not known")

@@ -1,0 +1,1 @@
+"""Pages of docs/reference, made from the code that they describe: `python -m tests.reference --save`."""

@@ -1,0 +1,14 @@
+"""The map of the packages is the one that the imports draw."""
+
+from __future__ import annotations
+
+from tests.map import PAGE, reduced, renewed
+
+
+def test_the_map_in_the_architecture_page_is_what_the_imports_draw() -> None:
+    page = PAGE.read_text()
+    assert renewed(page) == page, "the map is old: python -m tests.map --save"
+
+
+def test_an_arrow_that_follows_from_others_is_left_out() -> None:
+    assert reduced({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == {"a": {"b"}, "b": {"c"}, "c": set()}
