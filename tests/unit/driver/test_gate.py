@@ -96,7 +96,7 @@ def the_evidence(ensemble: FakeEnsemble | None = None, **changes: Any) -> Eviden
 def test_a_healthy_cluster_passes_and_every_check_says_what_it_saw() -> None:
     verdict = takeover_verdict(the_evidence())
     assert verdict.holds, verdict.reason()
-    assert verdict.reason() == "every condition holds"
+    assert verdict.reason() == "every condition is True"
     assert all(check.message for check in verdict.conditions)
     assert len({check.name for check in verdict.conditions}) == len(verdict.conditions) == 23
 
@@ -124,7 +124,8 @@ def test_a_zookeeper_server_that_takes_less_than_we_send_closes_the_gate_and_is_
     (failed,) = takeover_verdict(the_evidence(limits={"zk1:2181": JUTE_MAXBUFFER, "zk2:2181": 200_000})).failed
     assert failed.codes == ("Z2K-1115",)
     assert failed.message == (
-        "1 found: ZooKeeper server zk2:2181 takes requests of up to 200000 bytes, and the controllers may send 1048575."
+        "1 found: ZooKeeper server zk2:2181 accepts requests of up to 200000 bytes, "
+        "and the controllers may send 1048575."
     )
     configured = the_evidence(limits={"zk1:2181": 200_000, "zk2:2181": 200_000}, jute_maxbuffer=200_000)
     assert takeover_verdict(configured).holds
@@ -135,7 +136,8 @@ def test_a_zookeeper_server_that_could_not_be_asked_is_named_and_bars_nothing() 
     assert verdict.holds
     (observed,) = [each.message for each in verdict.conditions if each.name.startswith("every ZooKeeper server takes")]
     assert observed == (
-        "1048575 bytes passed at 1 servers. It is not known how large a request ZooKeeper server zk2:2181 takes: down."
+        "1048575 bytes passed at 1 servers. "
+        "The largest request that ZooKeeper server zk2:2181 accepts is unknown: down."
     )
 
 
@@ -152,8 +154,8 @@ def with_broker_2(**changes: Any) -> Image:
         ({"voters": (3000,), "image": a_quorum(voters=(3000,))}, "at least 3 voters", "1 voters"),
         (
             {"foreign_voters": ("3001 (silent)",)},
-            "every voter runs this program",
-            "not known to be ours: 3001 (silent)",
+            "every voter runs zk2kraft",
+            "not known to run zk2kraft: 3001 (silent)",
         ),
         ({"image": a_quorum(voters=(3000, 3002))}, "voter is known", "not known: [3001]"),  # F-03
         ({"image": a_quorum(ready=False)}, "voter is known", "not enabled: [3000, 3001, 3002]"),
@@ -237,7 +239,7 @@ def test_a_broker_that_was_refused_for_its_ibp_is_named_with_both_levels() -> No
     found = ibp_differs({2: (20, 20), 1: (1, 21)}, a_quorum())
     assert found is not None
     assert found.text == (
-        "Broker 2 runs at inter.broker.protocol.version 3.8-IV0 (20); this quorum began with metadata.version "
+        "Broker 2 runs at inter.broker.protocol.version 3.8-IV0 (20); this quorum was formatted with metadata.version "
         "3.9-IV0 (21)."
     )
     assert ibp_differs({1: (1, 21)}, a_quorum()) is None

@@ -177,12 +177,12 @@ def test_what_changes_in_a_topic_that_is_not_whole_in_zookeeper_breaks_no_multi(
     planned = plan(diff(EMPTY, before), claim, AT, Shape())
     assert planned.multis == ()
     (item,) = planned.unmirrored
-    assert item.reason.startswith("Z2K-2124 /brokers/topics/huge would be")
+    assert item.reason.startswith("Z2K-2124 /brokers/topics/huge would have")
     (topic,) = before.topics.values()
     first = a_partition(0, range(40), isr=(0,), partition_epoch=1)
     after = an_image(a_topic("huge", [first, *topic.partitions[1:]]))
     again = plan(diff(before, after), claim, AT, Shape(unmirrored=frozenset({item.subject})))
     assert again.multis == ()
     assert [each.reason for each in again.unmirrored] == [
-        "Z2K-2125 Topic huge is not whole in ZooKeeper, so its later changes are not written there one by one."
+        "Z2K-2125 Topic huge is incomplete in ZooKeeper, so its later changes are not written there one by one."
     ]
