@@ -158,7 +158,7 @@ def test_acls_that_fill_more_than_a_znode_are_named_and_written_once_they_fit() 
     planned = plan(diff(EMPTY, large), claim, AT, Shape())
     ((family, reason),) = [(each.family, each.reason) for each in planned.unmirrored]
     assert family == "ACLs"
-    assert reason.startswith("Z2K-2124 /kafka-acl/Topic/orders would be")
+    assert reason.startswith("Z2K-2124 /kafka-acl/Topic/orders would have")
     assert all(session.apply(multi).applied for multi in planned.multis)
     assert paths.topic("orders") in ensemble.nodes
     small = an_image(a_topic("orders"), acls=acls(3))
