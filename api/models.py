@@ -138,7 +138,7 @@ class ConditionView(BaseModel):
 
 
 class VerdictView(BaseModel):
-    holds: bool = Field(description="whether every condition holds")
+    holds: bool = Field(description="whether every condition is True")
     conditions: list[ConditionView] = Field(description="every condition, with its message")
 
 

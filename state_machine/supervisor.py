@@ -92,7 +92,7 @@ class Supervisor:
         if unknown:
             problem = PROCESS_NOT_KNOWN.found(nodes=unknown)
             return Outcome(f"blocked: {problem.text}", (problem,))
-        return Outcome(f"waiting: controllers {stopping} are stopping" if stopping else "no controller of ours runs")
+        return Outcome(f"waiting: controllers {stopping} are stopping" if stopping else "none of our controllers runs")
 
     async def _see_to(self, snapshot: Snapshot, entry: ControllerEntry, node: Node | None) -> Outcome:
         """A controller that does not answer: starting, hanging, ended, or never started."""

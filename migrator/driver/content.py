@@ -104,7 +104,7 @@ def _topics(tree: Tree) -> Iterator[Occurrence]:
 
 def refuse_topic_name(name: str) -> str | None:
     if name == METADATA_TOPIC:
-        return "it is that of the metadata log"
+        return "it is the name of the metadata log"
     if name in (".", "..") or not _TOPIC_NAME.fullmatch(name):
         return "a name has 1 to 249 of the letters a-z, A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'"
     return None

@@ -129,9 +129,13 @@ def takeover_verdict(evidence: Evidence) -> Verdict:
                 (CLUSTER_ID_DIFFERS.code,),
             ),
             _request_limits(evidence),
-            Condition("a ZooKeeper export is taken", evidence.exported is not None, evidence.exported or "not yet"),
             Condition(
-                "the window fits into half of its limit",
+                "a ZooKeeper export is taken",
+                evidence.exported is not None,
+                evidence.exported or "no export is taken yet",
+            ),
+            Condition(
+                "the time without controller fits into half of its limit",
                 evidence.estimated_ms <= half,
                 f"about {evidence.estimated_ms} ms of {half} ms",
             ),
@@ -173,7 +177,7 @@ def _by_severity(found: Iterable[Occurrence]) -> tuple[list[Occurrence], list[Oc
 
 
 def _warned(count: int) -> str:
-    return f"none blocks; `zk2kraft check` names {count} that warn" if count else "none found"
+    return f"nothing blocks; `zk2kraft check` shows {count} warnings" if count else "none found"
 
 
 def _listed(texts: list[str], shown: int = 2) -> str:
@@ -196,14 +200,16 @@ def settings_checks(evidence: Evidence) -> tuple[Condition, ...]:
     unread = {broker: evidence.settings_unread[broker] for broker in sorted(evidence.settings_unread)}
     held = f"{len(families.acls)} resources with ACLs, {len(families.tokens)} tokens"
     return (
-        Condition("every broker said how it is set", not unread, _reasons(unread) or "all did"),
+        Condition("the settings of every broker are known", not unread, _reasons(unread) or "all did"),
         Condition(
-            "what is set on brokers and controllers goes together",
+            "the settings of brokers and controllers fit each other",
             not blocking,
             _listed([each.text for each in blocking]) if blocking else held,
             tuple(sorted({each.code for each in blocking})),
         ),
-        Condition("what brokers need for KRaft mode is known", True, _listed([each.text for each in warning])),
+        Condition(
+            "the changes that brokers need for KRaft mode are known", True, _listed([each.text for each in warning])
+        ),
     )
 
 
@@ -230,9 +236,11 @@ def quorum_checks(evidence: Evidence) -> tuple[Condition, ...]:
     return (
         Condition("there are at least 3 voters", enough, f"{len(evidence.voters)} voters"),
         Condition(
-            "every voter runs this program",
+            "every voter runs zk2kraft",
             not evidence.foreign_voters,
-            f"not known to be ours: {', '.join(evidence.foreign_voters)}" if evidence.foreign_voters else "all ours",
+            f"not known to run zk2kraft: {', '.join(evidence.foreign_voters)}"
+            if evidence.foreign_voters
+            else "all voters do",
         ),
         Condition(
             "every voter is known and has the migration enabled",
@@ -266,7 +274,8 @@ def broker_checks(evidence: Evidence) -> tuple[Condition, ...]:
         Condition(
             "every broker is registered in migration mode",
             wanted <= ready,
-            f"{len(ready)}/{len(wanted)}" + (f", missing {sorted(wanted - ready)}" if wanted - ready else ""),
+            f"{len(ready)} of {len(wanted)} brokers are registered"
+            + (f", missing {sorted(wanted - ready)}" if wanted - ready else ""),
         ),
         Condition("no broker is fenced", not fenced, f"fenced: {fenced}" if fenced else "none"),
         Condition("every heartbeat is under 3 s old", not stale, f"older: {stale}" if stale else "all fresh"),
@@ -281,9 +290,9 @@ def broker_checks(evidence: Evidence) -> tuple[Condition, ...]:
             f"not: {deaf}" if deaf else "all do",
         ),
         _permissions(evidence),
-        Condition("every broker said what it has on its disks", not unasked, _reasons(unasked) or "all did"),
+        Condition("every broker reported its logs", not unasked, _reasons(unasked) or "all did"),
         Condition(
-            "what every broker has on its disks is what ZooKeeper says",
+            "the logs of every broker agree with ZooKeeper",
             not evidence.unexplained,
             _listed([found.text for found in evidence.unexplained]),
             tuple(sorted({found.code for found in evidence.unexplained})),
@@ -309,7 +318,7 @@ def _permissions(evidence: Evidence) -> Condition:
     ]
     unknown = _reasons(evidence.denials_unknown)
     return Condition(
-        "every broker lets this controller do what it has to",
+        "every broker grants this controller the operations that it needs",
         not denied and not unknown,
         _listed([*denied, *filter(None, [unknown])]) if denied or unknown else "all do",
         (PERMISSION_MISSING.code,) if denied else (),

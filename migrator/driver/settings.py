@@ -97,14 +97,14 @@ def _forbidding(settings: Mapping[str, str], ours: ControllerSettings) -> Iterat
     if connect is not None and paths.chroot_of(connect) != ours.chroot:
         yield "zookeeper.connect", f"the controllers use the chroot {ours.chroot or '/'}"
     if settings.get("zookeeper.set.acl") == "true" and not ours.set_acl:
-        yield "zookeeper.set.acl", f"what it creates has access lists, and {ours.file} does not set the same"
+        yield "zookeeper.set.acl", f"the broker creates znodes with access lists, and {ours.file} does not set the same"
     if settings.get("zookeeper.set.acl", "false") == "false" and ours.set_acl:
         yield "zookeeper.set.acl", f"{ours.file} sets it, and this broker could not change what the controllers create"
     authorizer = settings.get(_AUTHORIZER)
     if authorizer and authorizer != ACL_AUTHORIZER:
-        yield _AUTHORIZER, "nobody knows where this class keeps its ACLs and what becomes of them in KRaft mode"
+        yield _AUTHORIZER, "it is unknown where this class keeps its ACLs and what KRaft mode makes of them"
     elif authorizer and not ours.authorizer:
-        yield _AUTHORIZER, f"{ours.file} sets no authorizer, so in dual-write everybody could change the cluster"
+        yield _AUTHORIZER, f"{ours.file} sets no authorizer, so in dual-write every client could change the cluster"
     for key in _POLICIES:
         if settings.get(key):
             yield key, "in dual-write controllers decide on such requests, and this release runs no policy class"
@@ -112,7 +112,7 @@ def _forbidding(settings: Mapping[str, str], ours: ControllerSettings) -> Iterat
         if settings.get(key) and ours.level < levels.TOKENS:
             yield key, f"metadata.version {levels.level_name(ours.level)} has no tokens; 3.6-IV2 has"
         elif settings.get(key) and not ours.token_key:
-            yield key, f"{ours.file} sets no key, so in dual-write tokens could not be made, renewed or ended"
+            yield key, f"{ours.file} sets no key, so in dual-write tokens could not be created, renewed or expired"
     if "," in settings.get("log.dirs", "") and ours.level < levels.DIRECTORIES:
         yield "log.dirs", f"metadata.version {levels.level_name(ours.level)} knows no directories; 3.7-IV2 does"
     if settings.get("principal.builder.class", DEFAULT_PRINCIPALS) != DEFAULT_PRINCIPALS:

@@ -14,38 +14,38 @@ JAVA_MISSING = Finding(
 
 ARTIFACTS_UNAVAILABLE = Finding(
     code="Z2K-6002",
-    says="Could not bring {artifact}: {reason}.",
+    says="{artifact} could not be downloaded: {reason}.",
     means="The laboratory needs Kafka's and ZooKeeper's jars, and neither the cache nor the network has them.",
     remedy="Set KAFKA_HOME to an installed Kafka, or ZK2KRAFT_MAVEN_MIRROR to a reachable repository, then run the "
-    "command again; what was already downloaded is kept.",
+    "command again. Earlier downloads are kept.",
 )
 
 PROCESS_NOT_READY = Finding(
     code="Z2K-6003",
     says="{name} was not ready after {seconds} s: {reason}. Its log: {log}",
     means="A laboratory process started but did not answer its protocol, or it ended early.",
-    remedy="Read the end of the log named here; most often memory or a port was taken by something else.",
+    remedy="Read the end of the named log; the usual cause is too little memory or a port that another process uses.",
 )
 
 PYTHON_TOO_OLD = Finding(
     code="Z2K-6004",
     says="Python 3.11 or later is needed; found {found}.",
-    means="This program is written for Python 3.11 and later; nothing was set up.",
+    means="zk2kraft needs Python 3.11 or later; nothing was set up.",
     remedy="Install Python 3.11 or later and run the command again with it (`make PYTHON=python3.11 setup`).",
 )
 
 SETUP_FAILED = Finding(
     code="Z2K-6005",
     says="Set-up stopped at `{command}` (exit code {exit_code}).",
-    means="The environment in .venv is not complete. The next run starts again; what was downloaded is kept.",
-    remedy="Read the lines above this one. Without direct access to PyPI set HTTPS_PROXY, or ZK2KRAFT_PYPI_MIRROR to "
-    "an index that can be reached; then run the command again.",
+    means="The environment in .venv is not complete. The next run starts again and keeps earlier downloads.",
+    remedy="Read the lines above this one. Without direct access to PyPI, set HTTPS_PROXY, or set ZK2KRAFT_PYPI_MIRROR "
+    "to a reachable index; then run the command again.",
 )
 
 NO_FREE_PORT = Finding(
     code="Z2K-6006",
     says="No free port on {host} between {first} and {last}: {reason}.",
-    means="The laboratory listens on loopback only and found no place to do so.",
+    means="The laboratory listens on loopback only and found no free port there.",
     remedy="Stop other laboratories on this machine (`make lab` in another terminal), or allow this user to listen "
     "on loopback; then run the command again.",
 )
@@ -54,7 +54,7 @@ TOOL_FAILED = Finding(
     code="Z2K-6007",
     says="{tool} ended with exit code {exit_code}: {output}",
     means="One of Kafka's own tools refused its input. The laboratory did not go on.",
-    remedy="Read the tool's words above; most often a directory was formatted before or belongs to another cluster.",
+    remedy="Read the tool's output above; most often a directory was formatted before or belongs to another cluster.",
 )
 
 GUARD_LOST = Finding(
@@ -67,57 +67,57 @@ GUARD_LOST = Finding(
 CONTROL_REFUSED = Finding(
     code="Z2K-6012",
     says="The controller refused {operation}: {reason}.",
-    means="What was asked of it is not possible in its present state.",
-    remedy="Look at its status (`zk2kraft status`), which says what it waits for and what may be asked of it.",
+    means="The controller cannot do this in its present state.",
+    remedy="Read its status (`zk2kraft status`), which shows what it waits for and which operations are possible.",
 )
 
 TRAFFIC_FAILED = Finding(
     code="Z2K-6013",
     says="The traffic {name} ended with exit code {exit_code}: {output}",
-    means="The clients of the laboratory did not end in order. What the ledger holds up to its end is still true.",
-    remedy="Read the traffic's own log; the last status file tells what was outstanding. Then run the test again.",
+    means="The laboratory's clients did not end properly. The ledger is still true up to its end.",
+    remedy="Read the traffic's own log; the last status file shows what was outstanding. Then run the test again.",
 )
 
 LEDGER_DAMAGED = Finding(
     code="Z2K-6014",
     says="{file}, line {line}, is not well formed: {reason}.",
-    means="A file of evidence was written by something else or edited. Nothing is concluded from it.",
-    remedy="Do not repair it by hand: run again with a fresh directory. A torn last line is no damage and is left out.",
+    means="A file of evidence was edited, or another program wrote it. No conclusion is drawn from it.",
+    remedy="Do not repair it by hand: run again with a new directory. A torn last line is no damage and is ignored.",
 )
 
 MARK_UNKNOWN = Finding(
     code="Z2K-6015",
     says="The ledger has no mark {mark} (known: {known}).",
-    means="The moment that was asked for was never marked in this run, so there is no figure for it.",
-    remedy="Use a known mark, or give the moment as seconds of the wall clock.",
+    means="The requested moment was never marked in this run, so there is no figure for it.",
+    remedy="Use a known mark, or give the moment in seconds of the wall clock.",
 )
 
 READER_FAILED = Finding(
     code="Z2K-6016",
     says="The outside reader gave no report (exit code {exit_code}): {output}",
-    means="Nothing was checked, so nobody can say that nothing was lost; this is not the same as a loss.",
-    remedy="Read its words; most often ZooKeeper or a broker does not run. Start it, then run the reader again.",
+    means="Nothing was checked, so it is unknown whether anything was lost.",
+    remedy="Read its output; most often ZooKeeper or a broker does not run. Start it, then run the reader again.",
 )
 
 DEMO_NOT_POSSIBLE = Finding(
     code="Z2K-6017",
     says="The demo cannot run: {reason}.",
-    means="Nothing was started and nothing was changed.",
-    remedy="Change what is named and run it again; `zk2kraft demo --help` shows what it can do.",
+    means="Nothing was started or changed.",
+    remedy="Correct the named cause and run it again; `zk2kraft demo --help` shows the options.",
 )
 
 DEMO_STOPPED = Finding(
     code="Z2K-6018",
     says="The demo stopped in {phase}: {reason}.",
-    means="The migration did not go on as the demo expected. Its clusters and controllers were stopped; the directory "
-    "with every log was kept.",
-    remedy="Read the reason, then service/server.log and the broker's logs in the directory. Run the demo again with "
+    means="The migration did not go on as the demo expected. Its clusters and controllers were stopped. The directory "
+    "with all logs was kept.",
+    remedy="Read the reason, then service/server.log and the brokers' logs in the directory. Run the demo again with "
     "another directory to compare.",
 )
 
 REHEARSAL_OUT_UNUSABLE = Finding(
     code="Z2K-6019",
     says="{directory} cannot be used for a rehearsal: {reason}.",
-    means="Nothing was read or copied. What is in that place is never written over.",
+    means="Nothing was read or copied. Existing content there is never overwritten.",
     remedy="Name a directory with --out that does not exist or is empty.",
 )

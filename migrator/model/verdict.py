@@ -46,7 +46,7 @@ class Verdict(msgspec.Struct, frozen=True):
         """One line for a log or a page: why it does not hold, the first two causes named."""
         failed = self.failed
         if not failed:
-            return "every condition holds"
+            return "every condition is True"
         shown = "; ".join(f"{each.name}: {each.message}" for each in failed[:2])
         more = f" (and {len(failed) - 2} more)" if len(failed) > 2 else ""
         return shown + more

@@ -121,7 +121,7 @@ class Evidence:
     silent: Mapping[int, str] = field(default_factory=dict)
     file_faults: Mapping[int, tuple[str, str]] = field(default_factory=dict)
     driver_state: str | None = None
-    driver_reason: str = "no controller has said anything yet"
+    driver_reason: str = "no controller has reported yet"
     driver_finding: tuple[str, str] | None = None
     driver_gate: Verdict | None = None
     can_abort: bool = False
@@ -147,7 +147,7 @@ Gate: TypeAlias = Callable[[Evidence], Verdict]
 
 
 def observed_at(evidence: Evidence) -> Condition:
-    age = "never" if evidence.looked_s is None else f"{evidence.looked_s:.1f} s ago"
+    age = "never observed" if evidence.looked_s is None else f"last observed {evidence.looked_s:.1f} s ago"
     fresh = evidence.looked_s is not None and evidence.looked_s < OBSERVATION_FRESH_S
     return Condition("the cluster was observed under 10 s ago", fresh, age, (NOT_OBSERVED.code,))
 
@@ -158,13 +158,13 @@ def not_paused(evidence: Evidence) -> Condition:
 
 def cluster_is_free(evidence: Evidence) -> Condition:
     shown = evidence.rival or "none"
-    return Condition("No other migration is about this cluster", evidence.rival is None, shown, (CLUSTER_TAKEN.code,))
+    return Condition("no other migration belongs to this cluster", evidence.rival is None, shown, (CLUSTER_TAKEN.code,))
 
 
 def controllers_answer(evidence: Evidence) -> Condition:
     silent = "; ".join(f"{node}: {why}" for node, why in sorted(evidence.silent.items()))
     answering = len(evidence.controllers) - len(evidence.silent)
-    seen_text = silent or f"{answering}/{len(evidence.controllers)}"
+    seen_text = silent or f"{answering} of {len(evidence.controllers)} controllers answer"
     return Condition("every controller answers", not evidence.silent, seen_text, (CONTROLLER_SILENT.code,))
 
 
@@ -172,9 +172,9 @@ def brokers_are_fit(evidence: Evidence) -> Condition:
     unfit = [f"broker {broker.id} {broker.why_unfit}" for broker in evidence.brokers if broker.why_unfit]
     fit = len(evidence.brokers) - len(unfit)
     return Condition(
-        "every broker is registered, unfenced and heard of in the last 3 s",
+        "every broker is registered, unfenced and sent a heartbeat in the last 3 s",
         bool(evidence.brokers) and not unfit,
-        f"{fit}/{len(evidence.brokers)}" + (f": {', '.join(unfit)}" if unfit else ""),
+        f"{fit} of {len(evidence.brokers)} brokers are ready" + (f": {', '.join(unfit)}" if unfit else ""),
     )
 
 
@@ -183,7 +183,7 @@ def brokers_are_fit(evidence: Evidence) -> Condition:
 
 def always(evidence: Evidence) -> Verdict:
     """The cluster did it already; there is nothing left to refuse."""
-    return Verdict((Condition("the cluster shows it", True, evidence.driver_reason),))
+    return Verdict((Condition("the cluster has already made this step", True, evidence.driver_reason),))
 
 
 def may_begin(evidence: Evidence) -> Verdict:
@@ -204,18 +204,18 @@ def preflight_is_clean(evidence: Evidence) -> Verdict:
             Condition(
                 "`check` finds nothing that blocks",
                 check is not None and check.passed,
-                "it has not been run yet" if check is None else check.said,
+                "no check has run yet" if check is None else check.said,
                 (INSPECTION_FAILED.code,) if check is None else check.codes,
             ),
             Condition(
                 "that check is under 10 minutes old",
                 check is not None and check.age_s < CHECK_FRESH_S,
-                "none" if check is None else f"{check.age_s:.0f} s",
+                "no check has run yet" if check is None else f"the last check ran {check.age_s:.0f} s ago",
             ),
             Condition(
                 "every controller's file fits the service",
                 check is not None and not faults,
-                faults or ("not looked at yet" if check is None else "all do"),
+                faults or ("the files were not read yet" if check is None else "all files do"),
                 fault_codes,
             ),
         )
@@ -283,22 +283,29 @@ def worth_rehearsing(evidence: Evidence) -> Verdict:
 def _drivers_own_checks(evidence: Evidence) -> tuple[Condition, ...]:
     """Line by line what the controllers judged; after an abort they judge again before they claim anything."""
     if evidence.driver_state == State.ABORTED:
-        return (Condition("the controllers judge the cluster again before the claim", True, evidence.driver_reason),)
+        return (
+            Condition(
+                "the controllers evaluate the takeover gate again before the claim", True, evidence.driver_reason
+            ),
+        )
     if evidence.driver_gate is None:
-        return (Condition("the controllers have judged the cluster", False, evidence.driver_reason),)
+        return (Condition("the controllers have evaluated the takeover gate", False, evidence.driver_reason),)
     return evidence.driver_gate.conditions
 
 
 def _rehearsal_checks(rehearsal: Inspection | None) -> tuple[Condition, ...]:
     codes = (REHEARSAL_NOT_PASSED.code,)
     if rehearsal is None:
-        return (
-            Condition("a rehearsal was audited, and both sides say the same", False, "none was finished yet", codes),
-        )
+        return (Condition("the audit of the last rehearsal passed", False, "no rehearsal has finished yet", codes),)
     fresh = rehearsal.age_s < REHEARSAL_FRESH_S
     return (
-        Condition("a rehearsal was audited, and both sides say the same", rehearsal.passed, rehearsal.said, codes),
-        Condition("that rehearsal is under 10 minutes old", fresh, f"{rehearsal.age_s:.0f} s", codes),
+        Condition("the audit of the last rehearsal passed", rehearsal.passed, rehearsal.said, codes),
+        Condition(
+            "that rehearsal is under 10 minutes old",
+            fresh,
+            f"the last rehearsal began {rehearsal.age_s:.0f} s ago",
+            codes,
+        ),
     )
 
 
@@ -308,7 +315,7 @@ def _confirmation_checks(confirmation: Inspection | None) -> tuple[Condition, ..
         return ()
     said = confirmation.said if confirmation.passed or confirmation.disagrees else f"not confirmed: {confirmation.said}"
     codes = (CONFIRMATION_DISAGREES.code,)
-    return (Condition("Spark does not disagree with the rehearsal's audit", not confirmation.disagrees, said, codes),)
+    return (Condition("Spark found no difference in the rehearsal", not confirmation.disagrees, said, codes),)
 
 
 def abort_is_possible(evidence: Evidence) -> Verdict:
@@ -318,8 +325,8 @@ def abort_is_possible(evidence: Evidence) -> Verdict:
 
 def takeover_is_asked(evidence: Evidence) -> Verdict:
     """Before it begins there is nothing to undo, but an operation to take back."""
-    said = evidence.takeover_asked or "nobody asked for one"
-    return Verdict((Condition("a takeover was asked for and can be taken back", bool(evidence.takeover_asked), said),))
+    said = evidence.takeover_asked or "no takeover was requested"
+    return Verdict((Condition("a takeover was requested and can be cancelled", bool(evidence.takeover_asked), said),))
 
 
 def copy_is_proven(evidence: Evidence) -> Verdict:
@@ -365,7 +372,7 @@ def rollback_is_possible(evidence: Evidence) -> Verdict:
             versions_follow(evidence),
             Condition("every broker is in ZooKeeper mode", not kraft, f"KRaft: {kraft}" if kraft else "all are"),
             Condition(
-                "the last audit is for your information; the rollback compares by itself",
+                "the last audit is for information; the rollback makes its own comparison",
                 True,
                 last_audit(evidence.audits),
             ),
@@ -393,7 +400,9 @@ def nothing_is_claimed(evidence: Evidence) -> Verdict:
             observed_at(evidence),
             Condition("the driver holds no claim", evidence.driver_state in NOTHING_CLAIMED, driver_text(evidence)),
             Condition(
-                "/controller is not known to be ours", evidence.holder is not Holder.OURS, _holder_text(evidence)
+                "/controller is not known to belong to our controllers",
+                evidence.holder is not Holder.OURS,
+                _holder_text(evidence),
             ),
         )
     )
@@ -435,12 +444,12 @@ def zookeeper_is_controller(evidence: Evidence) -> Verdict:
             Condition(
                 "/migration names no committed log",
                 evidence.committed_migration is False,
-                {None: "not known", True: f"it does ({FOREIGN_MIGRATION.code})", False: "it does not"}[
+                {None: "not known", True: f"it names one ({FOREIGN_MIGRATION.code})", False: "it names none"}[
                     evidence.committed_migration
                 ],
                 (FOREIGN_MIGRATION.code,),
             ),
-            Condition("no controller of ours runs", quiet, f"running: {talking}" if talking else "none runs"),
+            Condition("none of our controllers runs", quiet, f"running: {talking}" if talking else "none runs"),
         )
     )
 
@@ -460,9 +469,9 @@ def standing(evidence: Evidence) -> Verdict:
             ),
             controllers_answer(evidence),
             Condition(
-                "nobody else touched the claim",
+                "the claim is unchanged",
                 not fenced,
-                finding[1] if fenced and finding is not None else "untouched",
+                finding[1] if fenced and finding is not None else "it is unchanged",
                 (finding[0],) if finding is not None else (CLUSTER_DISAGREES.code,),
             ),
         )

@@ -27,20 +27,20 @@ class Undo:
 _BEFORE: Final = Undo("zk2kraft rollback", "our controllers are stopped", "none", "nothing", "0 s")
 _WINDOW: Final = Undo(
     "zk2kraft abort",
-    "the controllership is given back; it happens by itself at the deadline, or when a session ends",
+    "the takeover is aborted; this also happens by itself at the deadline, or when the session ends",
     "none",
     "nothing",
-    "the window until then",
+    "from the takeover until then",
 )
 _DUAL_WRITE: Final = Undo(
     "zk2kraft rollback",
-    "the cluster is rolled back (with none of ours alive: `zk2kraft rollback --without-controllers`)",
+    "the cluster is rolled back (if none of our controllers is alive: `zk2kraft rollback --without-controllers`)",
     "none",
-    "records that only KRaft knows (this release writes none); the metadata log is retired: another migration needs a "
-    "fresh quorum, and every broker restarted first",
+    "records that only KRaft has (this release writes none); the metadata log is retired: another migration needs a "
+    "fresh quorum and a restart of every broker first",
     "under 1 s",
 )
-_UNDER_WAY: Final = Undo("", "the way back is under way", "none", "nothing", "under 1 s")
+_UNDER_WAY: Final = Undo("", "the rollback or abort is running", "none", "nothing", "under 1 s")
 _NOTHING: Final = Undo("", "there is nothing to undo", "none", "nothing", "0 s")
 
 UNDO: Final[Mapping[Phase, Undo]] = {

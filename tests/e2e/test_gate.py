@@ -247,7 +247,7 @@ def test_a_zookeeper_server_that_takes_less_than_the_controllers_may_send_blocks
     with ready_cluster(laboratory, topics=1, brokers=1, extra={bound: 2_000_000}) as (cluster, controller):
         zookeepers = controller_of(cluster)
         controller.start()
-        says = f"ZooKeeper server {cluster.zookeeper.hosts} takes requests of up to {JUTE_MAXBUFFER} bytes"
+        says = f"ZooKeeper server {cluster.zookeeper.hosts} accepts requests of up to {JUTE_MAXBUFFER} bytes"
         blocked(controller, cluster, Plant("small requests", says, lambda _: [], lambda _, __: []), zookeepers)
         (failed,) = (
             each for each in controller.status()["gate"]["conditions"] if each["status"] != "True" and each["codes"]

@@ -207,7 +207,7 @@ def test_ours_does_not_take_over_beside_a_stock_voter(laboratory: Laboratory) ->
             reason = str(leader.status()["driver"]["reason"])
             return (
                 None
-                if re.search(rf"not known to be ours: {stock.spec.node_id} \(apache-kafka-java\)", reason)
+                if re.search(rf"not known to run zk2kraft: {stock.spec.node_id} \(apache-kafka-java\)", reason)
                 else reason
             )
 

@@ -28,6 +28,7 @@ STOP_DEADLINE_S: Final = 30.0
 """A broker that cannot reach a controller gives up its controlled shutdown after about 15 s."""
 
 GONE_DEADLINE_S: Final = 10.0
+PAUSED_WITHIN_S: Final = 5.0
 """After SIGKILL the kernel only has to take the memory back."""
 
 WAIT_THEN_RUN: Final = 'read -r go && exec "$@" </dev/null'
@@ -86,8 +87,14 @@ class Process:
         self._book.forget(self)
 
     def pause(self) -> None:
-        """SIGSTOP: alive, connected, and silent, like a long garbage collection."""
+        """SIGSTOP: alive, connected, and silent, like a long garbage collection.
+
+        Returns when every thread stands still: on a busy machine one of many may still answer for a moment.
+        """
         self._signal(signal.SIGSTOP)
+        ends = time.monotonic() + PAUSED_WITHIN_S
+        while time.monotonic() < ends and not all(state in "tTZX" for state in _thread_states(self._child.pid)):
+            time.sleep(0.005)
 
     def resume(self) -> None:
         self._signal(signal.SIGCONT)
@@ -231,3 +238,12 @@ def named_lines(output: str) -> list[str]:
 
 def _pid_file(process: Process) -> Path:
     return process.directory / "pid"
+
+
+def _thread_states(pid: int) -> list[str]:
+    """One letter per thread, as `/proc` has them; a thread that ended meanwhile is left out."""
+    states = []
+    for path in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with suppress(OSError):
+            states.append(path.read_text().rpartition(")")[2].split()[0])
+    return states

@@ -74,7 +74,7 @@ def test_a_closed_gate_is_exit_4_and_prints_each_failed_check(runner: CliRunner,
     code, output = run(runner, "advance")
     assert code == 4
     assert "Z2K-4005" in output
-    assert "False   a rehearsal was audited, and both sides say the same: 3 keys compared" in output
+    assert "False   the audit of the last rehearsal passed: 3 keys compared" in output
     assert "[Z2K-4020]" in output
 
 

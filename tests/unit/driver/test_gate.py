@@ -96,7 +96,7 @@ def the_evidence(ensemble: FakeEnsemble | None = None, **changes: Any) -> Eviden
 def test_a_healthy_cluster_passes_and_every_check_says_what_it_saw() -> None:
     verdict = takeover_verdict(the_evidence())
     assert verdict.holds, verdict.reason()
-    assert verdict.reason() == "every condition holds"
+    assert verdict.reason() == "every condition is True"
     assert all(check.message for check in verdict.conditions)
     assert len({check.name for check in verdict.conditions}) == len(verdict.conditions) == 23
 
@@ -124,7 +124,8 @@ def test_a_zookeeper_server_that_takes_less_than_we_send_closes_the_gate_and_is_
     (failed,) = takeover_verdict(the_evidence(limits={"zk1:2181": JUTE_MAXBUFFER, "zk2:2181": 200_000})).failed
     assert failed.codes == ("Z2K-1115",)
     assert failed.message == (
-        "1 found: ZooKeeper server zk2:2181 takes requests of up to 200000 bytes, and the controllers may send 1048575."
+        "1 found: ZooKeeper server zk2:2181 accepts requests of up to 200000 bytes, "
+        "and the controllers may send 1048575."
     )
     configured = the_evidence(limits={"zk1:2181": 200_000, "zk2:2181": 200_000}, jute_maxbuffer=200_000)
     assert takeover_verdict(configured).holds
@@ -135,7 +136,8 @@ def test_a_zookeeper_server_that_could_not_be_asked_is_named_and_bars_nothing() 
     assert verdict.holds
     (observed,) = [each.message for each in verdict.conditions if each.name.startswith("every ZooKeeper server takes")]
     assert observed == (
-        "1048575 bytes passed at 1 servers. It is not known how large a request ZooKeeper server zk2:2181 takes: down."
+        "1048575 bytes passed at 1 servers. "
+        "The largest request that ZooKeeper server zk2:2181 accepts is unknown: down."
     )
 
 
@@ -152,12 +154,12 @@ def with_broker_2(**changes: Any) -> Image:
         ({"voters": (3000,), "image": a_quorum(voters=(3000,))}, "at least 3 voters", "1 voters"),
         (
             {"foreign_voters": ("3001 (silent)",)},
-            "every voter runs this program",
-            "not known to be ours: 3001 (silent)",
+            "every voter runs zk2kraft",
+            "not known to run zk2kraft: 3001 (silent)",
         ),
         ({"image": a_quorum(voters=(3000, 3002))}, "voter is known", "not known: [3001]"),  # F-03
         ({"image": a_quorum(ready=False)}, "voter is known", "not enabled: [3000, 3001, 3002]"),
-        ({"image": a_quorum(brokers=(a_broker(1), a_broker(3)))}, "in migration mode", "2/3, missing [2]"),  # F-02
+        ({"image": a_quorum(brokers=(a_broker(1), a_broker(3)))}, "in migration mode", "2 of 3 brokers are registered, missing [2]"),  # F-02
         ({"image": with_broker_2(fenced=True)}, "no broker is fenced", "fenced: [2]"),
         ({"heartbeat_age_ms": {1: 0, 2: 0, 3: 3_000}}, "heartbeat", "older: [3]"),
         ({"heartbeat_age_ms": {1: 0, 2: 0}}, "heartbeat", "older: [3]"),
@@ -168,16 +170,16 @@ def with_broker_2(**changes: Any) -> Image:
         ),  # F-12
         ({"image": with_broker_2(features=())}, "every broker's IBP", "differing: {2: (1, 1)}"),
         ({"image": with_broker_2(listeners=(Listener("EXTERNAL", "h", 1),))}, "listens on PLAINTEXT", "not: [2]"),
-        ({"unasked": {2: "no answer"}}, "said what it has", "broker 2: no answer"),
+        ({"unasked": {2: "no answer"}}, "reported its logs", "broker 2: no answer"),
         (
             {"denied": {2: ("ClusterAction",)}},
-            "lets this controller",
+            "grants this controller",
             "1 found: Broker 2 denies this controller's principal ClusterAction on the cluster.",
         ),
-        ({"denials_unknown": {2: "no answer"}}, "lets this controller", "broker 2: no answer"),
+        ({"denials_unknown": {2: "no answer"}}, "grants this controller", "broker 2: no answer"),
         (
             {"unexplained": [FULL_SEND_INCOMPLETE.found(broker=2, what="the logs of orders", reason="no id")]},
-            "on its disks is what ZooKeeper says",
+            "agree with ZooKeeper",
             "1 found: The full send to broker 2 would drop the logs of orders: no id.",
         ),
         (
@@ -186,7 +188,7 @@ def with_broker_2(**changes: Any) -> Image:
             "KRaft: [4]",
         ),
         ({"cluster_id": "another"}, "of one cluster", "controllers: another"),  # F-15
-        ({"exported": None}, "export is taken", "not yet"),
+        ({"exported": None}, "export is taken", "no export is taken yet"),
         ({"estimated_ms": 7_501}, "half of its limit", "about 7501 ms of 7500 ms"),
         ({"observed": ClaimObservation()}, "may be claimed", "does not exist"),
     ],
@@ -237,7 +239,7 @@ def test_a_broker_that_was_refused_for_its_ibp_is_named_with_both_levels() -> No
     found = ibp_differs({2: (20, 20), 1: (1, 21)}, a_quorum())
     assert found is not None
     assert found.text == (
-        "Broker 2 runs at inter.broker.protocol.version 3.8-IV0 (20); this quorum began with metadata.version "
+        "Broker 2 runs at inter.broker.protocol.version 3.8-IV0 (20); this quorum was formatted with metadata.version "
         "3.9-IV0 (21)."
     )
     assert ibp_differs({1: (1, 21)}, a_quorum()) is None
@@ -254,7 +256,7 @@ def test_a_cluster_without_brokers_is_not_taken_over() -> None:
 
 def test_a_broker_registered_in_kraft_mode_is_not_a_broker_in_migration_mode() -> None:
     verdict = takeover_verdict(the_evidence(image=with_broker_2(migrating=False)))
-    assert [each.message for each in verdict.failed] == ["2/3, missing [2]", "KRaft: [2]"]
+    assert [each.message for each in verdict.failed] == ["2 of 3 brokers are registered, missing [2]", "KRaft: [2]"]
 
 
 def test_the_laboratory_lifts_the_rule_of_three_voters_and_nothing_else() -> None:
@@ -336,7 +338,7 @@ def test_one_finding_in_the_content_closes_the_gate(plant: Plant, code: str, say
     assert set(check.codes) == {code}
     assert says in check.message
     # An absent broker is missing among the registered ones as well.
-    assert [each.message for each in failed.values()] == (["2/3, missing [3]"] if code == "Z2K-1007" else [])
+    assert [each.message for each in failed.values()] == (["2 of 3 brokers are registered, missing [3]"] if code == "Z2K-1007" else [])
 
 
 PASSWORDS: list[tuple[str, PasswordEncoder, set[str]]] = [
@@ -496,7 +498,7 @@ def test_warnings_are_counted_where_nothing_blocks() -> None:
     ensemble.create("/consumers/old-app")
     (check,) = (each for each in takeover_verdict(the_evidence(ensemble)).conditions if "content blocks" in each.name)
     assert (check.holds, check.codes) == (True, ())
-    assert check.message == "none blocks; `zk2kraft check` names 2 that warn"
+    assert check.message == "nothing blocks; `zk2kraft check` shows 2 warnings"
 
 
 def test_a_waiver_lifts_the_named_partition_and_no_other() -> None:

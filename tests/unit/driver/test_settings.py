@@ -114,9 +114,13 @@ def test_a_setting_that_forbids_closes_the_gate_and_one_for_later_is_told() -> N
     settings = {1: {"zookeeper.set.acl": "true"}, 2: {"control.plane.listener.name": "CONTROL"}}
     verdict = takeover_verdict(the_evidence(broker_settings=settings))
     (failed,) = verdict.failed
-    assert (failed.name, failed.codes) == ("what is set on brokers and controllers goes together", ("Z2K-1050",))
+    assert (failed.name, failed.codes) == ("the settings of brokers and controllers fit each other", ("Z2K-1050",))
     assert "Broker 1 runs with zookeeper.set.acl=true" in failed.message
-    (later,) = [each.message for each in verdict.conditions if each.name == "what brokers need for KRaft mode is known"]
+    (later,) = [
+        each.message
+        for each in verdict.conditions
+        if each.name == "the changes that brokers need for KRaft mode are known"
+    ]
     assert "Broker 2 runs with control.plane.listener.name=CONTROL" in later
 
 
@@ -126,7 +130,7 @@ def test_a_broker_that_would_not_take_the_full_request_closes_the_gate(limit: st
     verdict = takeover_verdict(the_evidence(broker_settings={3: {"socket.request.max.bytes": limit}}))
     assert verdict.holds == holds
     assert holds or verdict.failed[0].codes == ("Z2K-1012",)
-    assert holds or "broker 3 accepts 100, and needs socket.request.max.bytes=" in verdict.failed[0].message
+    assert holds or "broker 3 accepts 100 and needs at least socket.request.max.bytes=" in verdict.failed[0].message
 
 
 def test_a_broker_is_judged_by_its_own_limit_and_by_kafkas_where_it_has_none() -> None:

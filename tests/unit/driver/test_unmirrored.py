@@ -158,7 +158,7 @@ def test_acls_that_fill_more_than_a_znode_are_named_and_written_once_they_fit() 
     planned = plan(diff(EMPTY, large), claim, AT, Shape())
     ((family, reason),) = [(each.family, each.reason) for each in planned.unmirrored]
     assert family == "ACLs"
-    assert reason.startswith("Z2K-2124 /kafka-acl/Topic/orders would be")
+    assert reason.startswith("Z2K-2124 /kafka-acl/Topic/orders would have")
     assert all(session.apply(multi).applied for multi in planned.multis)
     assert paths.topic("orders") in ensemble.nodes
     small = an_image(a_topic("orders"), acls=acls(3))
@@ -177,12 +177,12 @@ def test_what_changes_in_a_topic_that_is_not_whole_in_zookeeper_breaks_no_multi(
     planned = plan(diff(EMPTY, before), claim, AT, Shape())
     assert planned.multis == ()
     (item,) = planned.unmirrored
-    assert item.reason.startswith("Z2K-2124 /brokers/topics/huge would be")
+    assert item.reason.startswith("Z2K-2124 /brokers/topics/huge would have")
     (topic,) = before.topics.values()
     first = a_partition(0, range(40), isr=(0,), partition_epoch=1)
     after = an_image(a_topic("huge", [first, *topic.partitions[1:]]))
     again = plan(diff(before, after), claim, AT, Shape(unmirrored=frozenset({item.subject})))
     assert again.multis == ()
     assert [each.reason for each in again.unmirrored] == [
-        "Z2K-2125 Topic huge is not whole in ZooKeeper, so its later changes are not written there one by one."
+        "Z2K-2125 Topic huge is incomplete in ZooKeeper, so its later changes are not written there one by one."
     ]

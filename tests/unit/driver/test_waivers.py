@@ -45,7 +45,7 @@ def test_a_waiver_lifts_what_it_matches_unless_that_is_more_than_its_share(
 def test_what_a_waiver_lifts_or_does_not_is_said() -> None:
     _, found = said("orders-*:5%", "payments-*", "audit-*")
     assert found == [
-        "Z2K-1121 The waiver orders-*:5% lifts nothing: 2 of the 20 partitions that it matches are not whole.",
+        "Z2K-1121 The waiver orders-*:5% lifts nothing: 2 of the 20 partitions that it matches are not fully in sync.",
         "Z2K-1120 The waiver payments-* lifts Z2K-1008 from 1 partitions, the first payments-1.",
     ]
     assert (WAIVED.code, WAIVER_EXCEEDED.code) == ("Z2K-1120", "Z2K-1121")

@@ -13,7 +13,7 @@ def failing(number: int) -> Condition:
 
 def test_one_failing_check_closes_the_gate_and_is_named() -> None:
     assert Verdict((FINE,)).holds
-    assert Verdict((FINE,)).reason() == "every condition holds"
+    assert Verdict((FINE,)).reason() == "every condition is True"
     verdict = Verdict((failing(1), FINE))
     assert not verdict.holds
     assert verdict.failed == (failing(1),)

@@ -88,19 +88,22 @@ def test_a_takeover_may_begin_when_every_line_holds() -> None:
     ("change", "reason"),
     [
         ({"paused": "paused by Ada: lunch"}, "paused by Ada: lunch"),
-        ({"looked_s": 11.0}, "under 10 s ago: 11.0 s ago"),
+        ({"looked_s": 11.0}, "under 10 s ago: last observed 11.0 s ago"),
         ({"silent": {3000: "nobody listens"}}, "3000: nobody listens"),
         ({"driver_state": "UPDATING_BROKERS"}, "the driver waits for this step"),
-        ({"driver_gate": None}, "the controllers have judged the cluster"),
+        ({"driver_gate": None}, "the controllers have evaluated the takeover gate"),
         ({"driver_gate": Verdict((Condition("no broker is fenced", False, "fenced: [2]"),))}, "fenced: [2]"),
-        ({"brokers": (BrokerObservation(0), BrokerObservation(1, fenced=True))}, "1/2: broker 1 fenced"),
+        (
+            {"brokers": (BrokerObservation(0), BrokerObservation(1, fenced=True))},
+            "1 of 2 brokers are ready: broker 1 fenced",
+        ),
         ({"brokers": (BrokerObservation(0, heartbeat_age_ms=3100),)}, "last heartbeat 3100 ms ago"),
         ({"brokers": (BrokerObservation(0, registered=None),)}, "no controller answers"),
         ({"brokers": (BrokerObservation(0, mode="KRaft"),)}, "in KRaft mode"),
-        ({"brokers": ()}, "0/0"),
-        ({"rehearsal": None}, "none was finished yet"),
+        ({"brokers": ()}, "0 of 0 brokers are ready"),
+        ({"rehearsal": None}, "no rehearsal has finished yet"),
         ({"rehearsal": replace(PASSED_AUDITS, passed=False, said="2 different")}, "2 different"),
-        ({"rehearsal": replace(PASSED_AUDITS, age_s=601)}, "under 10 minutes old: 601 s"),
+        ({"rehearsal": replace(PASSED_AUDITS, age_s=601)}, "under 10 minutes old: the last rehearsal began 601 s ago"),
     ],
 )
 def test_a_takeover_waits_for(change: dict[str, Any], reason: str) -> None:
@@ -115,7 +118,7 @@ def test_after_an_abort_the_drivers_old_verdict_is_not_looked_at() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"check": None}, "it has not been run yet"),
+        ({"check": None}, "no check has run yet"),
         ({"check": replace(PASSED_AUDITS, passed=False, said="1 block", codes=("Z2K-1002",))}, "1 block"),
         ({"check": replace(PASSED_AUDITS, age_s=700)}, "700 s"),
         ({"file_faults": {3000: ("Z2K-4011", "zk2kraft.gates=auto")}}, "controller 3000: zk2kraft.gates=auto"),
