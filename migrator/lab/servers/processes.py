@@ -28,8 +28,10 @@ STOP_DEADLINE_S: Final = 30.0
 """A broker that cannot reach a controller gives up its controlled shutdown after about 15 s."""
 
 GONE_DEADLINE_S: Final = 10.0
-PAUSED_WITHIN_S: Final = 5.0
 """After SIGKILL the kernel only has to take the memory back."""
+
+PAUSED_WITHIN_S: Final = 5.0
+"""After SIGSTOP every thread has to leave its processor once."""
 
 WAIT_THEN_RUN: Final = 'read -r go && exec "$@" </dev/null'
 """The child waits for one line, sent once the guard knows it; it ends if that line never comes."""
