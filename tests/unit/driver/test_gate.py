@@ -159,7 +159,11 @@ def with_broker_2(**changes: Any) -> Image:
         ),
         ({"image": a_quorum(voters=(3000, 3002))}, "voter is known", "not known: [3001]"),  # F-03
         ({"image": a_quorum(ready=False)}, "voter is known", "not enabled: [3000, 3001, 3002]"),
-        ({"image": a_quorum(brokers=(a_broker(1), a_broker(3)))}, "in migration mode", "2 of 3 brokers are registered, missing [2]"),  # F-02
+        (
+            {"image": a_quorum(brokers=(a_broker(1), a_broker(3)))},
+            "in migration mode",
+            "2 of 3 brokers are registered, missing [2]",
+        ),  # F-02
         ({"image": with_broker_2(fenced=True)}, "no broker is fenced", "fenced: [2]"),
         ({"heartbeat_age_ms": {1: 0, 2: 0, 3: 3_000}}, "heartbeat", "older: [3]"),
         ({"heartbeat_age_ms": {1: 0, 2: 0}}, "heartbeat", "older: [3]"),
@@ -338,7 +342,9 @@ def test_one_finding_in_the_content_closes_the_gate(plant: Plant, code: str, say
     assert set(check.codes) == {code}
     assert says in check.message
     # An absent broker is missing among the registered ones as well.
-    assert [each.message for each in failed.values()] == (["2 of 3 brokers are registered, missing [3]"] if code == "Z2K-1007" else [])
+    assert [each.message for each in failed.values()] == (
+        ["2 of 3 brokers are registered, missing [3]"] if code == "Z2K-1007" else []
+    )
 
 
 PASSWORDS: list[tuple[str, PasswordEncoder, set[str]]] = [
