@@ -45,7 +45,7 @@ def test_a_stalled_copy_is_rolled_back_at_the_deadline_and_not_tried_again(
         controller.wait_state("ABORTED", deadline_s=10)
         status = controller.status()["driver"]
         assert status["finding"]["code"] == "Z2K-2015"
-        assert status["window_ms"] >= limit_s * 1000, "given back at the limit, and not for another reason before it"
+        assert status["window_ms"] >= limit_s * 1000, "aborted at the limit, and not for another reason before it"
         cluster.create_topics(["decided-by-zookeeper"])
         assert cluster.zk.read("/migration") is None
         assert copies(controller) == 0
@@ -154,7 +154,7 @@ def test_a_leader_that_loses_its_majority_in_the_window_lets_the_claim_go_in_tim
         for each in others:
             each.start()
         wait_for(
-            lambda: None if any(each.state() == "ABORTED" for each in ours) else "nobody is HELD",
+            lambda: None if any(each.state() == "ABORTED" for each in ours) else "no driver is ABORTED",
             40,
             "the next leader does not try again by itself",
         )
