@@ -146,7 +146,7 @@ def with_a_short_copy(cluster: Cluster) -> list[Path]:
     return [copy, *others]
 
 
-def test_nothing_is_lost_when_our_controller_takes_over_and_hands_back(
+def test_nothing_is_lost_when_our_controller_takes_over_and_rolls_back(
     laboratory: Laboratory, record_property: Callable[[str, object], None]
 ) -> None:
     cluster = Cluster(laboratory, chroot="/kafka")

@@ -38,7 +38,7 @@ async def begin_rollback(world: World) -> None:
     assert world.phase is Phase.ROLLING_BACK
 
 
-def test_a_controller_killed_while_it_hands_back_is_started_again_and_left_alone(world: World) -> None:
+def test_a_controller_killed_while_it_rolls_back_is_started_again_and_left_alone(world: World) -> None:
     """Its claim stands, and it answers IDLE until it leads again."""
 
     async def story() -> None:
