@@ -98,7 +98,7 @@ def test_paths_outside_the_roots_are_neither_asked_nor_read(tmp_path: Path) -> N
     inside, outside = tmp_path / "inside", tmp_path / "outside"
     entry = an_entry(outside)
     bounds = Bounds((inside,))
-    with pytest.raises(FindingError, match="lies outside"):
+    with pytest.raises(FindingError, match="is outside"):
         ask(entry, bounds)
     barred = bounds.outside(an_inventory(entry))
     assert file_faults(an_inventory(entry), barred)[3000].code == "Z2K-4112"

@@ -175,7 +175,7 @@ def test_a_rehearsal_is_as_old_as_what_it_read(world: World) -> None:
         assert audit("rehearse") == 2
         world.runner.run = ask  # type: ignore[method-assign]
         await world.rounds()
-        assert "that rehearsal is under 10 minutes old: 70" in world.waiting
+        assert "that rehearsal is under 10 minutes old: the last rehearsal began 70" in world.waiting
         await world.rounds(2, seconds=21)
         assert audit("rehearse") == 3, "repeated once it has rested a little"
         await world.rounds()
