@@ -72,8 +72,8 @@ OPERATION_PENDING = Finding(
 BEYOND_LOOPBACK = Finding(
     code="Z2K-4010",
     says="The service may not listen on {host}: it is not a loopback address.",
-    means="Without tokens and TLS, everybody who reaches the port could control the migration. This release has "
-    "neither.",
+    means="The service has a token and no TLS. Whoever can read the connection could take the token and control the "
+    "migration.",
     remedy="Listen on 127.0.0.1 and reach it through an SSH tunnel (`ssh -L 8085:127.0.0.1:8085 HOST`).",
 )
 

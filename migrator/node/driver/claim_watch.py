@@ -106,7 +106,7 @@ class ClaimWatch:
         except Exception as fault:
             if self._now.state not in LOG_IS_TRUTH or self._now.fresh_copy:
                 raise
-            log.exception("claim.look_failed")
+            log.exception("claim.observation_failed")
             self._now.alarm(alarm_name("the look at the claim"), unexpected("the look at the claim", fault))
             self._timer = self._loop.call_later(self._again_s, self._begin_look)
             self._again_s = min(2 * self._again_s, AGAIN_MAX_S)

@@ -246,7 +246,7 @@ class DriverNode:
 
     def _not_updated(self, where: str, offset: int, error: Exception) -> None:
         """They are told anew, everything, after the reconcile."""
-        log.error("brokers.not_told", offset=offset, exc_info=error)
+        log.error("brokers.not_updated", offset=offset, exc_info=error)
         self.now.alarm(UNEXPECTED.code, unexpected(where, error))
         self.propagator.broker_updates = None
         if self.mirror is not None:

@@ -359,7 +359,7 @@ class DualWriteActs:
                 d.propagator.begin(broker_updates, guarded)
                 return await self._updated(broker_updates, started)
             tries += 1
-            log.error("brokers.not_told", findings=[found.text for found in findings[:5]], tries=tries)
+            log.error("brokers.not_updated", findings=[found.text for found in findings[:5]], tries=tries)
             d.now.finding = findings[0]
             d.now.wait_because(findings[0].text)
             if d.must_go_back() or tries >= GUARD_TRIES:
