@@ -219,7 +219,7 @@ def test_a_log_that_was_rolled_back_is_not_started_where_the_claim_is_not_ours(w
 
 
 @pytest.mark.parametrize("phase", [Phase.CREATED, Phase.PREFLIGHT])
-@pytest.mark.parametrize("is_ruled", [True, False])
+@pytest.mark.parametrize("has_controller", [True, False])
 def test_a_rollback_starts_no_controller_that_never_ran(world: World, phase: Phase, has_controller: bool) -> None:
     async def story() -> None:
         if phase is Phase.PREFLIGHT:
@@ -235,7 +235,7 @@ def test_a_rollback_starts_no_controller_that_never_ran(world: World, phase: Pha
     asyncio.run(story())
     assert world.launcher.launched == []
     assert world.phase is Phase.ROLLING_BACK
-    assert "/migration names no committed log: it does (Z2K-2006)" in world.waiting
+    assert "/migration names no committed log: it names one (Z2K-2006)" in world.waiting
 
 
 @pytest.mark.parametrize("state", ["WAIT_QUORUM", "WAIT_BROKERS", "ABORTED"])
