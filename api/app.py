@@ -26,9 +26,8 @@ def make_app(parts: Parts, token: str) -> FastAPI:
         title="zk2kraft",
         version="1",
         summary="Moves Kafka clusters from ZooKeeper to KRaft, and back.",
-        description="Addresses show what the service saw last, or record an operation. The service's loop looks, "
-        "checks the "
-        "gate, and acts.",
+        description="Addresses show the last observation, or record an operation. The service then evaluates its gate "
+        "and acts.",
         docs_url=None,
         redoc_url=None,
         openapi_url=f"{BASE}/openapi.json",

@@ -31,8 +31,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # locals may hold secrets
     help="Move an Apache Kafka cluster from ZooKeeper to KRaft.",
 )
-storage = typer.Typer(no_args_is_help=True, help="Directories of controllers, as Kafka's storage tool.")
-log = typer.Typer(no_args_is_help=True, help="The metadata log.")
+storage = typer.Typer(
+    no_args_is_help=True, help="Format and show the directories of controllers, like Kafka's storage tool."
+)
+log = typer.Typer(no_args_is_help=True, help="Read metadata logs.")
 app.add_typer(storage, name="storage")
 app.add_typer(log, name="log")
 
@@ -81,8 +83,13 @@ def controller(file: Properties) -> None:
 def storage_format(
     config: ConfigFile,
     cluster_id: Annotated[str, typer.Option("-t", "--cluster-id", help="the cluster's id, as in /cluster/id")],
-    release_version: Annotated[str | None, typer.Option("-r", "--release-version", help="such as 3.9")] = None,
-    ignore_formatted: Annotated[bool, typer.Option("-g", "--ignore-formatted")] = False,
+    release_version: Annotated[
+        str | None,
+        typer.Option("-r", "--release-version", help="the brokers' inter.broker.protocol.version, such as 3.9"),
+    ] = None,
+    ignore_formatted: Annotated[
+        bool, typer.Option("-g", "--ignore-formatted", help="leave formatted directories as they are")
+    ] = False,
 ) -> None:
     """Format the directories of a new controller."""
     from api.commands import controllers
@@ -92,7 +99,7 @@ def storage_format(
 
 @storage.command("info")
 def storage_info(config: ConfigFile) -> None:
-    """Show whom the directories belong to."""
+    """Show the cluster id and the node id of the directories."""
     from api.commands import controllers
 
     raise typer.Exit(controllers.storage_info(config))
@@ -109,12 +116,14 @@ def log_dump(path: Path, as_json: AsJson = False) -> None:
 @app.command()
 def check(
     zookeeper: ZooKeeper,
-    controllers: Annotated[list[Path] | None, typer.Option(help="properties files of the controllers to be")] = None,
-    clients: Annotated[bool, typer.Option(help="also look who else has a session of ZooKeeper (cons)")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="every finding, not only the first of each code")] = False,
+    controllers: Annotated[list[Path] | None, typer.Option(help="a controller's properties file; repeatable")] = None,
+    clients: Annotated[bool, typer.Option(help="also list ZooKeeper's other clients (its command `cons`)")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="every finding, not only the first three of each code")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Read the cluster and say what stands in the way of a migration. Exit: 0 go, 1 warnings, 2 blocked."""
+    """Read the cluster and list what blocks a migration. Exit: 0 go, 1 warnings, 2 blocked, 3 could not check."""
     from api.commands import clusters
 
     raise typer.Exit(
@@ -144,12 +153,12 @@ def audit(
     master: Annotated[str, typer.Option(help="the Spark master")] = "local[*]",
     out: Annotated[Path | None, typer.Option(help="where the audit keeps its inputs and its result")] = None,
     allow_moved: Annotated[
-        bool, typer.Option("--allow-moved", help="a rehearsal: what ZooKeeper changed after it was read is expected")
+        bool, typer.Option("--allow-moved", help="for a rehearsal: changes in ZooKeeper since then are expected")
     ] = False,
     controller: Controller = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare ZooKeeper with the metadata log. Exit: 0 same, 1 diverged, 2 could not read all."""
+    """Compare ZooKeeper with the metadata log. Exit: 0 passed, 1 diverged, 2 incomplete."""
     from api.commands import audits
 
     code = audits.audit(
@@ -175,17 +184,17 @@ def audit_process(
 
 @app.command()
 def demo(
-    brokers: Annotated[int, typer.Option(help="brokers, in ZooKeeper mode")] = 3,
-    controllers: Annotated[int, typer.Option(help="controllers of ours: 1, 3 or 5")] = 1,
-    topics: Annotated[int, typer.Option(help="topics that the migration finds")] = 30,
+    brokers: Annotated[int, typer.Option(help="number of brokers, 2 to 9")] = 3,
+    controllers: Annotated[int, typer.Option(help="number of controllers: 1, 3 or 5")] = 1,
+    topics: Annotated[int, typer.Option(help="number of topics, 3 or more")] = 30,
     partitions: Annotated[int, typer.Option(help="partitions of each topic")] = 4,
-    directory: Annotated[Path, typer.Option("--dir", help="everything is kept here, nothing elsewhere")] = DEMO_DIR,
+    directory: Annotated[Path, typer.Option("--dir", help="the directory for all files of the demo")] = DEMO_DIR,
     report: Annotated[Path | None, typer.Option(help="a second copy of the report, as JSON")] = None,
-    step: Annotated[bool, typer.Option("--step", help="stop at each gate and say what to type")] = False,
+    step: Annotated[bool, typer.Option("--step", help="stop at each gate and print the next command")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="leave data and logs of every process in the directory")] = False,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="do not open the page")] = False,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="do not open the page in a browser")] = False,
 ) -> None:
-    """A whole migration on this machine, with clients at work. Exit: 0 when all evidence passed."""
+    """Run a whole migration on this machine, with clients at work. Exit: 0 passed, 1 failed."""
     from api.commands import laboratory
 
     raise typer.Exit(
@@ -222,27 +231,32 @@ def import_(file: Path, zookeeper: ZooKeeper) -> None:
 # --- the service, and its REST client ---------------------------------------------------------------------
 
 Url = Annotated[str, typer.Option("--url", envvar="ZK2KRAFT_URL", help="address of the service")]
-Number = Annotated[int | None, typer.Option("-m", "--migration", help="its number; not needed when there is only one")]
+Number = Annotated[
+    int | None, typer.Option("-m", "--migration", help="number of the migration; not needed when there is only one")
+]
 Reason = Annotated[str, typer.Option("--reason", help="why; kept in the history")]
-To = Annotated[str | None, typer.Option("--to", help="where you expect to arrive; refused when it leads elsewhere")]
-Version = Annotated[int | None, typer.Option("--expected-version", help="refused when the migration moved on since")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="ask the gate and do nothing")]
+To = Annotated[str | None, typer.Option("--to", help="the phase you expect; refused if the step leads elsewhere")]
+Version = Annotated[
+    int | None, typer.Option("--expected-version", help="refused if the migration has another version now")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="only evaluate the gate")]
 Wait = Annotated[float, typer.Option("--wait", help="seconds to wait for the outcome")]
-NoWait = Annotated[bool, typer.Option("--no-wait", help="end as soon as it is recorded")]
+NoWait = Annotated[bool, typer.Option("--no-wait", help="end as soon as the operation is recorded")]
 LOCAL: Final = "http://127.0.0.1:8085"
 
 
 @app.command()
 def serve(
-    config: Annotated[Path | None, typer.Option(help="a TOML file with the keys below")] = None,
+    config: Annotated[Path | None, typer.Option(help="a TOML file with the keys named above")] = None,
 ) -> None:
     """Run the service: phases, gates, history, REST and the page, on loopback.
 
     Keys of the file, all optional: host, port (0: a free one, named in serve.json), directory (database,
     rehearsals, logs), database (an SQLAlchemy URL), observe_every_s, audit_engine (spark or quick), spark_master,
     rehearsal_every_s, audit_every_s (audits of dual-write; 0: none), audit_process_idle_s (0: no warm audit
-    process), audits_max_bytes, command_limit_s, roots (where files of controllers lie), control_hosts,
-    start_controllers. A variable ZK2KRAFT_SERVE_<KEY> wins over the file. Controllers go on when the service ends.
+    process), audits_max_bytes, command_limit_s, roots (directories that may hold controllers' files),
+    control_hosts, start_controllers. docs/service.md explains them. A variable ZK2KRAFT_SERVE_<KEY> wins over the
+    file. Controllers go on when the service ends.
     """
     from api.commands import service
 
@@ -257,13 +271,13 @@ def migrations(url: Url = LOCAL, as_json: AsJson = False) -> None:
 
 @app.command()
 def status(migration: Number = None, url: Url = LOCAL, as_json: AsJson = False) -> None:
-    """Where a migration is and why, who is controller, and how to go back."""
+    """Show the phase of a migration and its reason, the active controller, and the undo."""
     _ask(url, as_json, lambda client: client.status(migration))
 
 
 @app.command()
 def gates(migration: Number = None, url: Url = LOCAL, as_json: AsJson = False) -> None:
-    """Every step from here with each of its checks. Exit: 4 when the step forward is closed."""
+    """Show every possible step with its conditions. Exit: 0, or 4 if the step forward is closed."""
     _ask(url, as_json, lambda client: client.gates(migration))
 
 
@@ -279,7 +293,7 @@ def advance(
     url: Url = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """Go one step on. Exit: 1 it ended elsewhere, 5 not done yet, 4 refused, with every failed check."""
+    """Take the next step. Exit: 0 done, 1 ended in another phase, 4 refused by a gate, 5 not done yet."""
     _step("advance", migration, to, reason, expected_version, dry_run, None if no_wait else wait, url, as_json)
 
 
@@ -293,7 +307,7 @@ def abort(
     url: Url = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """Abort the takeover before its commit. Exit: 1 it ended elsewhere, 5 not done yet, 4 refused."""
+    """Abort the takeover before its commit. Exit: 0 done, 1 ended in another phase, 4 refused, 5 not done yet."""
     _step("abort", migration, None, reason, None, dry_run, None if no_wait else wait, url, as_json)
 
 
@@ -306,28 +320,30 @@ def rollback(
     wait: Wait = 300.0,
     no_wait: NoWait = False,
     without_controllers: Annotated[
-        bool, typer.Option("--without-controllers", help="with only ZooKeeper alive; prints the plan unless --execute")
+        bool, typer.Option("--without-controllers", help="use this when no controller of ours can run")
     ] = False,
     zookeeper: Annotated[
-        str | None, typer.Option("-z", "--zookeeper", help="with --without-controllers: HOST:PORT[,HOST:PORT][/chroot]")
+        str | None,
+        typer.Option("-z", "--zookeeper", help="only with --without-controllers: HOST:PORT[,HOST:PORT][/chroot]"),
     ] = None,
     logs: Annotated[
         list[Path] | None,
-        typer.Option("--log", metavar="DIR", help="the same: a controller's metadata log directory; repeatable"),
+        typer.Option("--log", metavar="DIR", help="only with it: a controller's metadata log directory; repeatable"),
     ] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="the same: apply the plan")] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="only with it: apply the plan")] = False,
     accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="the same: go on although a given log holds what ZooKeeper lacks")
+        bool, typer.Option("--accept-loss", help="only with it: lose what a given log has and ZooKeeper lacks")
     ] = False,
     drop_orders: Annotated[
-        bool, typer.Option("--drop-orders", help="the same: delete orders below /admin that nobody shall carry out")
+        bool, typer.Option("--drop-orders", help="only with it: delete orders below /admin without carrying them out")
     ] = False,
     url: Url = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """Go back to ZooKeeper. Exit: 1 it ended elsewhere, 5 not done yet, 4 refused, with every condition that failed.
+    """Roll back to ZooKeeper. Exit: 0 done, 1 ended in another phase, 4 refused by a gate, 5 not done yet.
 
-    With --without-controllers: no service and no controller is needed, ZooKeeper is enough. Exit: 0, 2 refused.
+    With --without-controllers the command needs only ZooKeeper, no service and no controller. Without --execute it
+    only prints its plan. Exit: 0 done, 2 refused.
     """
     if without_controllers != (zookeeper is not None):
         raise typer.BadParameter("--without-controllers and -z are given together or not at all")
@@ -351,7 +367,7 @@ def change(
     url: Url = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """Change the inventory of a migration that has started nothing. Exit: 4 refused."""
+    """Change the inventory of a migration before it starts controllers. Exit: 0, or 4 refused."""
     given = {"zookeeper": zookeeper, "bootstrap_servers": bootstrap_servers, "reason": reason}
     fields = _json_of(file) | {key: value for key, value in given.items() if value} | {"who": getpass.getuser()}
     _ask(url, as_json, lambda client: client.change(migration, fields))
@@ -363,38 +379,38 @@ def delete(
     url: Url = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """Remove a migration that holds no claim and runs no controller. Exit: 4 refused."""
+    """Remove a migration that holds no claim and runs no controller. Exit: 0, or 4 refused."""
     _ask(url, as_json, lambda client: client.delete(migration, getpass.getuser()))
 
 
 @app.command()
 def pause(migration: Number = None, reason: Reason = "", url: Url = LOCAL, as_json: AsJson = False) -> None:
-    """Let no step forward begin; undoing stays possible."""
+    """Stop new steps forward; abort and rollback stay possible."""
     _step("pause", migration, None, reason, None, False, 10.0, url, as_json)
 
 
 @app.command()
 def resume(migration: Number = None, reason: Reason = "", url: Url = LOCAL, as_json: AsJson = False) -> None:
-    """Let steps forward begin again."""
+    """Allow steps forward again."""
     _step("resume", migration, None, reason, None, False, 10.0, url, as_json)
 
 
 @app.command()
 def audits(
     migration: Number = None,
-    ask: Annotated[bool, typer.Option("--ask", help="ask for an audit of the log, and wait for its result")] = False,
+    ask: Annotated[bool, typer.Option("--ask", help="request an audit, and wait for its result")] = False,
     engine: Annotated[str | None, typer.Option(help="spark or quick")] = None,
     wait: Wait = 900.0,
     url: Url = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """Show audits, or ask for one. Exit: 1 when the one that was asked for did not pass."""
+    """Show audits, or request one. Exit: 0, or 1 if the requested audit did not pass."""
     _ask(url, as_json, lambda client: client.audits(migration, ask=ask, engine=engine, wait_s=wait))
 
 
 @app.command()
 def report(migration: Number = None, url: Url = LOCAL, as_json: AsJson = False) -> None:
-    """A migration in figures: phases, window, audits, and what was not verified."""
+    """Show a migration in figures: phases, time without controller, audits, and what was not verified."""
     _ask(url, as_json, lambda client: client.report(migration))
 
 
@@ -407,7 +423,7 @@ def _json_of(file: Path | None) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise INVENTORY_FILE_UNUSABLE.error(file=file, reason=words_of(error)) from error
     if not isinstance(document, dict):
-        raise INVENTORY_FILE_UNUSABLE.error(file=file, reason="it holds no JSON object")
+        raise INVENTORY_FILE_UNUSABLE.error(file=file, reason="it contains no JSON object")
     return document
 
 
@@ -455,7 +471,7 @@ def main(arguments: list[str] | None = None) -> Any:
         traceback.print_exception(error)
         said = f"{type(error).__name__}: {error}".splitlines()[0]
         print(
-            f"zk2kraft: a fault of ours ended the command, and it says nothing about the cluster. {said}",
+            f"zk2kraft: the command ended by a fault of zk2kraft; this says nothing about the cluster. {said}",
             file=sys.stderr,
         )
         sys.exit(UNEXPECTED)

@@ -254,7 +254,7 @@ def migration_line(line: dict[str, Any]) -> str:
 
 
 def broker_line(broker: dict[str, Any]) -> str:
-    return f"broker {broker['id']}  {broker['problem'] or ('ready' if broker['registered'] else 'not asked yet')}"
+    return f"broker {broker['id']}  {broker['problem'] or ('ready' if broker['registered'] else 'not observed yet')}"
 
 
 def gate_lines(edge: dict[str, Any]) -> list[str]:
@@ -280,13 +280,13 @@ def status_lines(view: dict[str, Any]) -> list[str]:
     now, active_controller, undo = view["now"], view["active_controller"], view["undo"]
     since = "" if active_controller["since"] is None else f", for {span(now - active_controller['since'])}"
     without = view["without_controller_s"]
-    gap = "" if not view["last_gap_s"] else f"; last gap seen {view['last_gap_s']} s"
+    gap = "" if not view["last_gap_s"] else f"; last observed gap: {view['last_gap_s']} s"
     window = "none yet" if view["last_window_ms"] is None else f"{view['last_window_ms']} ms"
     lines = [
         f"{view['name']}  {view['phase']} for {span(now - view['since'])}  (version {view['version']})",
         f"  {view['waiting']}",
         f"controller  {active_controller['says']}{since}",
-        f"without controller  {span(without) if without else 'not now'}; last window {window}{gap}",
+        f"without controller  {span(without) if without else 'not now'}; last takeover: {window}{gap}",
     ]
     lines += [f"paused  {view['paused']}"] if view["paused"] else []
     lines += [
@@ -345,7 +345,7 @@ def audit_line(observed: dict[str, Any], now: float) -> str:
 
 
 def audit_lines(audit: dict[str, Any]) -> list[str]:
-    state = {True: "passed", False: "NOT PASSED", None: audit["state"]}[audit["passed"]]
+    state = {True: "passed", False: "not passed", None: audit["state"]}[audit["passed"]]
     lines = [f"{audit['id']:>3}  {audit['purpose']} by {audit['engine']}: {state} {audit['problem']}".rstrip()]
     counts = ("compared", "equal", "expected", "different", "not_read")
     for family in audit["families"]:

@@ -18,7 +18,7 @@ Name = Annotated[
     str,
     Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
-        description="name of the cluster; asked for again before a step that matters",
+        description="name of the cluster; a form asks for it before each step",
         examples=["orders-prod"],
     ),
 ]
@@ -41,8 +41,8 @@ class ControllerIn(Request):
 
 class BrokerIn(Request):
     id: NodeId = Field(description="broker.id")
-    host: str = Field(default="", max_length=255, description="where it runs; shown beside it")
-    note: str = Field(default="", max_length=500, description="anything worth knowing; shown beside it")
+    host: str = Field(default="", max_length=255, description="where it runs; only shown")
+    note: str = Field(default="", max_length=500, description="a note for people; only shown")
 
 
 def _controllers_differ(controllers: list[ControllerIn]) -> list[ControllerIn]:
@@ -75,28 +75,28 @@ BootstrapServers = Annotated[
 Controllers = Annotated[
     list[ControllerIn],
     AfterValidator(_controllers_differ),
-    Field(min_length=1, max_length=5, description="the voters, all of them ours"),
+    Field(min_length=1, max_length=5, description="the voters; every one is a zk2kraft controller"),
 ]
 Brokers = Annotated[
     list[BrokerIn],
     AfterValidator(_brokers_differ),
-    Field(max_length=1000, description="brokers that have to be there"),
+    Field(max_length=1000, description="brokers that must be registered"),
 ]
 
 
 class InventoryIn(Request):
-    """A cluster that shall move, and the controllers that take it over."""
+    """The cluster to migrate, and the controllers that take it over."""
 
     name: Name
     zookeeper: ZooKeeperConnect
     bootstrap_servers: BootstrapServers
     controllers: Controllers
     brokers: Brokers = []
-    audit_engine: Engine | None = Field(default=None, description="for rehearsals; absent: what the service has")
+    audit_engine: Engine | None = Field(default=None, description="for rehearsals; absent: the service's setting")
 
 
 class ChangeIn(Request):
-    """Another inventory, in part: what is left out stays. Possible until controllers are started."""
+    """A change of the inventory; absent fields stay. Possible until controllers are started."""
 
     name: Name | None = None
     zookeeper: ZooKeeperConnect | None = None
@@ -104,37 +104,46 @@ class ChangeIn(Request):
     controllers: Controllers | None = None
     brokers: Brokers | None = None
     audit_engine: Engine | None = Field(default=None, description="for rehearsals")
-    expected_version: int | None = Field(default=None, ge=1, le=2**31 - 1, description="refused when it moved")
+    expected_version: int | None = Field(
+        default=None, ge=1, le=2**31 - 1, description="refused if the migration has another version"
+    )
     reason: str = Field(default="", max_length=1000, description="why; kept in the history")
-    who: str = Field(default="operator", min_length=1, max_length=100, description="who asks; kept in the history")
+    who: str = Field(
+        default="operator", min_length=1, max_length=100, description="who requests it; kept in the history"
+    )
 
 
 class ActionIn(Request):
-    """An operation. All fields may be left out; the more is said, the less can be misunderstood."""
+    """An operation. All fields are optional; each one given protects against a misunderstanding."""
 
-    to: Phase | None = Field(
-        default=None, description="where you expect to arrive; refused when the step leads elsewhere"
-    )
+    to: Phase | None = Field(default=None, description="the phase you expect; refused if the step leads elsewhere")
     expected_version: int | None = Field(
-        default=None, ge=1, le=2**31 - 1, description="version of the migration you looked at; refused when it moved"
+        default=None,
+        ge=1,
+        le=2**31 - 1,
+        description="the version that you saw; refused if the migration has another version now",
     )
     reason: str = Field(default="", max_length=1000, description="why; kept in the history")
-    who: str = Field(default="operator", min_length=1, max_length=100, description="who asks; kept in the history")
+    who: str = Field(
+        default="operator", min_length=1, max_length=100, description="who requests it; kept in the history"
+    )
 
 
 class AuditIn(Request):
     engine: Engine | None = Field(default=None, description="absent: the migration's own engine")
-    who: str = Field(default="operator", min_length=1, max_length=100, description="who asks; kept beside the audit")
+    who: str = Field(
+        default="operator", min_length=1, max_length=100, description="who requests it; kept with the audit"
+    )
 
 
 # --- answers ----------------------------------------------------------------------------------------------
 
 
 class ConditionView(BaseModel):
-    name: str = Field(description="what has to hold")
-    status: Literal["True", "False", "Unknown"] = Field(description="whether it holds now")
+    name: str = Field(description="what must be true")
+    status: Literal["True", "False", "Unknown"] = Field(description="whether it is true now")
     message: str = Field(description="what is true now")
-    codes: list[str] = Field(description="findings behind a failure; each has a page in runbooks/")
+    codes: list[str] = Field(description="findings behind it; each has a runbook")
 
 
 class VerdictView(BaseModel):
@@ -149,22 +158,22 @@ class Problem(BaseModel):
     title: str = Field(description="what it means")
     status: int = Field(description="the HTTP status")
     detail: str = Field(description="what happened, with values")
-    instance: str = Field(description="the address that was asked")
+    instance: str = Field(description="the address of the request")
     code: str = Field(description="the finding's code")
     remedy: str = Field(description="what to do")
     runbook: str = Field(description="its page")
-    conditions: list[ConditionView] = Field(default=[], description="every condition that does not hold")
-    possible: list[str] = Field(default=[], description="what may be asked for instead")
+    conditions: list[ConditionView] = Field(default=[], description="every condition that is not True")
+    possible: list[str] = Field(default=[], description="operations that are possible instead")
     errors: list[dict[str, Any]] = Field(default=[], description="what was wrong with the request, field by field")
 
 
 class EdgeView(BaseModel):
     trigger: str = Field(description="the step, in the words of the command line")
-    by: Literal["a person", "the service", "the driver"] = Field(description="who lets it happen")
+    by: Literal["a person", "the service", "the driver"] = Field(description="who takes the step")
     to: Phase = Field(description="where it leads")
     holds: bool = Field(description="whether its gate is open")
     conditions: list[ConditionView] = Field(description="every condition of its gate, with its message")
-    command: str = Field(description="what a person types; empty when nobody has to")
+    command: str = Field(description="what an operator types; empty when the step comes by itself")
 
 
 class StepView(BaseModel):
@@ -175,12 +184,12 @@ class StepView(BaseModel):
 
 
 class ActiveControllerView(BaseModel):
-    kind: str = Field(description="who holds /controller in ZooKeeper")
+    kind: str = Field(description="what holds /controller in ZooKeeper")
     node_id: int | None = Field(description="its node id")
-    since: float | None = Field(description="since when, by its own word")
+    since: float | None = Field(description="since when, as /controller says")
     controller_epoch: int | None = Field(description="/controller_epoch")
     kraft_epoch: int | None = Field(description="leader epoch of a KRaft controller; none for a broker")
-    says: str = Field(description="the same in words")
+    says: str = Field(description="the same for people")
 
 
 class BrokerView(BaseModel):
@@ -194,8 +203,8 @@ class BrokerView(BaseModel):
     listeners: list[str] = Field(description="where it listens")
     log_dirs: int | None = Field(description="number of log directories")
     updated: bool | None = Field(description="it acknowledged the full update of its present epoch")
-    requests_waiting: int | None = Field(description="requests of ours that it has not answered")
-    problem: str = Field(description="what keeps it from being ready; empty when nothing does")
+    requests_waiting: int | None = Field(description="our requests that it has not answered")
+    problem: str = Field(description="why it is not ready; empty when it is")
     note: str = Field(description="host and note of the inventory")
 
 
@@ -223,7 +232,7 @@ class ControllerView(BaseModel):
     loop_delay_ms: float | None = Field(description="how late its loop was at worst in the last ten seconds")
     pid: int | None = Field(description="its process")
     problem: str = Field(description="why it does not answer")
-    denials: list[DenialView] = Field(description="whom it denies requests, and for want of what")
+    denials: list[DenialView] = Field(description="principals whose requests it denies, and the missing operation")
     log: str = Field(description="the log file of the process that the service started")
 
 
@@ -241,10 +250,10 @@ class DualWriteView(BaseModel):
 
 class FamilyView(BaseModel):
     family: str = Field(description="kind of metadata")
-    compared: int = Field(description="keys looked at")
-    equal: int = Field(description="the same on both sides")
-    expected: int = Field(description="different by a named rule")
-    different: int = Field(description="different without one")
+    compared: int = Field(description="keys compared")
+    equal: int = Field(description="equal on both sides")
+    expected: int = Field(description="expected differences")
+    different: int = Field(description="differences that no rule expects")
     not_read: int = Field(description="could not be read; never passed")
 
 
@@ -258,8 +267,8 @@ class AuditView(BaseModel):
     state: Literal["asked", "running", "done", "failed", "stopped"] = Field(description="how far it is")
     result: Literal["passed", "diverged", "incomplete"] | None = Field(description="none while it has not ended")
     passed: bool | None = Field(description="both sides are equal and all was read; none while it has not ended")
-    who: str = Field(description="who asked for it")
-    asked_at: float = Field(description="when it was asked for")
+    who: str = Field(description="who requested it")
+    asked_at: float = Field(description="when it was requested")
     finished_at: float | None = Field(description="when it ended")
     families: list[FamilyView] = Field(description="one line per kind of metadata")
     seconds: dict[str, float] = Field(description="how long its parts took")
@@ -290,9 +299,9 @@ class DifferenceView(BaseModel):
     key: str = Field(description="which topic, partition or broker")
     field: str = Field(description="which field; empty: the whole key")
     kind: str = Field(description="changed, missing in zookeeper, missing in log, or not read")
-    zookeeper: Any = Field(description="what ZooKeeper says")
-    log: Any = Field(description="what the log says")
-    rule: str = Field(description="why it is meant; empty when it is not")
+    zookeeper: Any = Field(description="the value in ZooKeeper")
+    log: Any = Field(description="the value in the log")
+    rule: str = Field(description="the rule that expects it; empty when none does")
 
 
 class EventView(BaseModel):
@@ -305,27 +314,27 @@ class EventView(BaseModel):
     at: float = Field(description="when it happened; for a driver's step by the driver's clock")
     recorded_at: float = Field(description="when the service wrote it down")
     source: str = Field(description="run and number of the driver's history, or the service's version")
-    verdict: VerdictView = Field(description="what its gate saw")
+    verdict: VerdictView = Field(description="the conditions of its gate at that moment")
 
 
 class OperationView(BaseModel):
     id: int = Field(description="number of the operation")
     operation: str = Field(description="in the words of the command line")
-    to: Phase | None = Field(description="where the asker expected to arrive")
-    who: str = Field(description="who asked")
+    to: Phase | None = Field(description="the phase that was expected")
+    who: str = Field(description="who requested it")
     reason: str = Field(description="why")
     at: float = Field(description="when")
     state: Literal["recorded", "accepted", "succeeded", "refused", "expired", "cancelled"] = Field(
-        description="what became of it"
+        description="its state"
     )
     answer: str = Field(description="in words")
-    ended_at: float | None = Field(description="when that was settled")
-    verdict: VerdictView | None = Field(description="what its gate saw when the loop looked")
+    ended_at: float | None = Field(description="when it ended")
+    verdict: VerdictView | None = Field(description="the conditions of its gate at that moment")
 
 
 class FindingView(BaseModel):
     code: str = Field(description="the finding's code")
-    severity: Literal["blocks", "warns"] = Field(description="what it does to a gate")
+    severity: Literal["blocks", "warns"] = Field(description="whether it closes a gate")
     says: str = Field(description="what was found, with values")
     means: str = Field(description="what that means")
     remedy: str = Field(description="what to do")
@@ -340,7 +349,7 @@ class FindingGroupView(BaseModel):
     """Open findings of one code: 200 partitions that are not whole are one problem, not 200."""
 
     code: str = Field(description="the findings' code")
-    severity: Literal["blocks", "warns"] = Field(description="what they do to a gate")
+    severity: Literal["blocks", "warns"] = Field(description="whether they close a gate")
     count: int = Field(description="how many there are")
     first: list[FindingView] = Field(description="the first few of them")
     remedies: list[str] = Field(description="what to do")
@@ -365,14 +374,16 @@ class MigrationView(BaseModel):
     phase: Phase = Field(description="where the migration is")
     since: float = Field(description="since when")
     waiting: str = Field(description="why nothing happens now, or what is happening")
-    paused: str | None = Field(description="who holds steps forward, and why; none when nobody does")
-    observed_at: float | None = Field(description="when the cluster was last looked at")
+    paused: str | None = Field(description="who paused steps forward, and why; none when it is not paused")
+    observed_at: float | None = Field(description="time of the last observation")
     now: float = Field(description="when this was put together")
     active_controller: ActiveControllerView = Field(description="who is controller of the cluster")
     without_controller_s: float = Field(description="seconds without a controller up to now; 0 while there is one")
-    last_window_ms: int | None = Field(description="the last window that a driver measured, from its claim to the end")
-    last_gap_s: float | None = Field(description="the last stretch in which looks found nobody to rule")
-    standing: VerdictView = Field(description="what has to hold in every phase; not holding means blocked")
+    last_window_ms: int | None = Field(
+        description="time without controller at the last takeover, measured by the driver"
+    )
+    last_gap_s: float | None = Field(description="the last time in which observations found no controller, in seconds")
+    standing: VerdictView = Field(description="conditions of every phase; one that is not True means blocked")
     steps: list[StepView] = Field(description="the way forward, and where the migration is on it")
     gates: list[EdgeView] = Field(description="every step from here with its conditions")
     undo: UndoView = Field(description="how to go back from here, and what it costs")
@@ -384,7 +395,7 @@ class MigrationView(BaseModel):
     audits: list[AuditView] = Field(description="the last audits, newest first")
     audit_schedule: AuditScheduleView | None = Field(description="audits by a schedule; none outside dual-write")
     events: list[EventView] = Field(description="every transition, oldest first")
-    operations: list[OperationView] = Field(description="what people asked for, newest first")
+    operations: list[OperationView] = Field(description="operations, newest first")
     backups: list[str] = Field(description="ZooKeeper exports taken before a claim")
     zookeeper: str = Field(description="connect string")
     bootstrap_servers: str = Field(description="addresses of brokers")
@@ -405,11 +416,11 @@ class MigrationLine(BaseModel):
 
 
 class Accepted(BaseModel):
-    """An operation was recorded; the loop looks at it within a moment."""
+    """The operation is recorded; the service carries it out."""
 
     operation: OperationView = Field(description="the operation, as it is now")
-    link: str = Field(description="address of the operation; ask it until its state is done or refused")
-    event: str = Field(description="address of the history rows that come of it")
+    link: str = Field(description="address of the operation; poll it until its state is final")
+    event: str = Field(description="address of the history")
 
 
 class DryRun(BaseModel):
@@ -423,11 +434,11 @@ class Report(BaseModel):
     """A migration in figures, for a file or a ticket."""
 
     migration: MigrationView = Field(description="everything that is known now")
-    window_ms: int | None = Field(description="the last window without a controller, as a driver measured it")
+    window_ms: int | None = Field(description="time without controller at the last takeover, measured by the driver")
     takeover_s: float | None = Field(description="from entering TAKEOVER to DUAL_WRITE, by the driver's clock")
     phases: list[dict[str, Any]] = Field(description="seconds spent in each phase, in order")
     audits: list[AuditView] = Field(description="all audits that were kept")
-    not_verified: list[str] = Field(description="what nobody looked at, or what did not end passed")
+    not_verified: list[str] = Field(description="what was not checked or did not pass")
 
 
 class Page(BaseModel, Generic[Item]):

@@ -57,7 +57,7 @@ def _not_verified(view: MigrationView, kept: list[AuditView]) -> list[str]:
     found = [f"{check.name}: {check.message}" for check in view.standing.conditions if check.status != "True"]
     found += [f"audit {each.id} ({each.purpose}) did not pass" for each in kept if each.passed is False]
     if view.phase not in BEFORE_TAKEOVER and not any(each.passed and each.purpose == "demand" for each in kept):
-        found.append("no audit was asked for since the takeover; the driver's own was made before its commit")
+        found.append("no audit was requested since the takeover; the driver audited its copy before the commit")
     if view.undo.command:
-        found.append(f"the way back from here was not tried: {view.undo.command}")
+        found.append(f"the undo from here was not tried: {view.undo.command}")
     return found

@@ -226,13 +226,15 @@ def _who_rules(observed: ZooKeeperObservation, look: Observation | None) -> str:
             return f"broker {observed.holder_id} (ZooKeeper mode)"
         case Holder.OURS:
             silent = look is not None and observed.holder_id in look.silent()
-            return f"controller {observed.holder_id} (ours, KRaft)" + (", which does not answer" if silent else "")
+            return f"controller {observed.holder_id} (zk2kraft, KRaft mode)" + (
+                ", which does not answer" if silent else ""
+            )
         case Holder.ANOTHER:
             return f"KRaft controller {observed.holder_id} of another quorum"
         case Holder.NOBODY:
-            return "nobody"
+            return "none: /controller does not exist"
         case Holder.UNKNOWN:
-            return "not known: ZooKeeper does not answer"
+            return "unknown: ZooKeeper does not answer"
 
 
 def without_controller_s(look: Observation | None, now: float) -> float:
@@ -309,7 +311,7 @@ def controller_views(snapshot: Snapshot) -> list[ControllerView]:
                 observers={} if quorum is None else quorum.observers,
                 loop_delay_ms=None if status is None else status.loop_delay_ms,
                 pid=None if controller is None else controller.pid,
-                problem="not looked at yet" if controller is None else controller.problem,
+                problem="not observed yet" if controller is None else controller.problem,
                 denials=[] if status is None else [DenialView(**msgspec.to_builtins(each)) for each in status.denials],
                 log="" if process is None or process.log is None else process.log,
             )

@@ -75,7 +75,7 @@ class Accepted:
         if active is None or evidence.driver_state == State.IDLE:
             return  # who leads next will tell
         if active.run != operation.controller_run:
-            reason = "the controller was restarted after it was asked, or another one leads now"
+            reason = "the controller was restarted after the request, or another one is active now"
             raise OPERATION_FORGOTTEN.error(operation=asks, reason=reason)
         if active.operations is not None and asks in active.operations:
             await self._kept(snapshot, operation, asks)

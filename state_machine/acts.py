@@ -143,10 +143,10 @@ class Acts:
         if asked is None and self._is_due(rehearsal) and worth_rehearsing(evidence).holds:
             self._inspections.rehearse(snapshot)
         if asked is not None:
-            return Outcome(f"the driver was asked for the takeover by {asked.who}; {evidence.driver_reason}")
+            return Outcome(f"waiting: the driver has the takeover that {asked.who} requested; {evidence.driver_reason}")
         if evidence.driver_finding is not None and evidence.driver_state == State.ABORTED:
             code, text = evidence.driver_finding
-            return Outcome(f"held after an abort: {code} {text}")
+            return Outcome(f"the takeover was aborted: {code} {text}")
         running = self._inspections.running_s(snapshot.id, "rehearsal")
         if running is not None and (rehearsal is None or not rehearsal.passed):
             return Outcome(f"waiting: a rehearsal is made and audited ({running:.0f} s)")
@@ -232,10 +232,10 @@ class Acts:
             if not snapshot.cursors:
                 return Outcome(f"waiting: {zookeeper_is_controller(evidence).reason()}")
             kept = await self._supervisor.keep_running(snapshot)
-            return kept or Outcome(f"waiting: controllers of ours may rule; {driver_text(evidence)}")
+            return kept or Outcome(f"waiting: the cluster may depend on our controllers; {driver_text(evidence)}")
         if evidence.holder is Holder.UNKNOWN and len(evidence.silent) < len(evidence.controllers):
             return Outcome(
-                f"waiting: controllers are stopped once it is seen that none of them rules; {evidence.holder}"
+                f"waiting: our controllers are stopped when none of them is the active controller; {evidence.holder}"
             )
         if evidence.driver_state not in NOTHING_CLAIMED:
             return Outcome(driver_text(evidence))

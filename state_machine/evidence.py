@@ -36,7 +36,7 @@ def evidence(snapshot: Snapshot, now: float) -> Evidence:
         looked_s=None,
         paused=snapshot.migration.paused,
         controllers=snapshot.inventory.node_ids,
-        silent=dict.fromkeys(snapshot.inventory.node_ids, "not looked at yet"),
+        silent=dict.fromkeys(snapshot.inventory.node_ids, "not observed yet"),
         file_faults=file_faults_seen(snapshot),
         brokers=brokers_seen(snapshot),
         check=_check(snapshot, now),
@@ -124,7 +124,7 @@ def _takeover_asked(snapshot: Snapshot) -> str:
     """By the rows, or because a driver keeps it."""
     advance = next((operation for operation in snapshot.operations if operation.name == Trigger.ADVANCE), None)
     if snapshot.phase is Phase.READY and advance is not None:
-        return f"{advance.who} asked for it"
+        return f"{advance.who} requested it"
     look = snapshot.observation
     kept = [
         each.node_id

@@ -60,7 +60,7 @@ class Operations:
             await self._abort_before(snapshot, operation)
             return
         if trigger in UNDOES:
-            await self._accepted.take_back_replaced(snapshot, f"{operation.who} asked for {PEOPLE[trigger]}")
+            await self._accepted.take_back_replaced(snapshot, f"{operation.who} requested {PEOPLE[trigger]}")
         version = snapshot.migration.version
         if trigger is not Trigger.ABORT and operation.expected_version != version:
             raise VERSION_MOVED.error(found=version, expected=operation.expected_version)
@@ -86,7 +86,7 @@ class Operations:
 
         Raises Z2K-4021 when a controller that may keep it does not answer, Z2K-4003 when nobody asked for any.
         """
-        why = f"{operation.who} asked for abort"
+        why = f"{operation.who} requested abort"
         replaced = await self._store.away(self._store.replaced_by, operation)
         kept = await self._accepted.take_back_replaced(snapshot, why)
         if replaced is None and not kept:
@@ -94,7 +94,7 @@ class Operations:
         asked = replaced is not None and replaced.controller_run is not None
         if asked and replaced is not None and not await self._accepted.take_back(snapshot, replaced, why):
             return
-        answer = "the takeover that was asked for is taken back: nothing will begin"
+        answer = "the requested takeover is cancelled; nothing begins"
         await self._store.away(self._store.end_operation, operation.id, "succeeded", answer, at=self._clock())
 
     async def _what_goes_on(self, snapshot: Snapshot, operation: Operation) -> str:
@@ -107,10 +107,10 @@ class Operations:
         if advance is None:
             return ""
         try:
-            if await self._accepted.take_back(snapshot, advance, f"{operation.who} holds"):
-                return f"the takeover that {advance.who} asked for is taken back: nothing will begin"
+            if await self._accepted.take_back(snapshot, advance, f"{operation.who} paused the migration"):
+                return f"the takeover that {advance.who} requested is cancelled; nothing begins"
         except FindingError as error:
-            return f"BUT the takeover that {advance.who} asked for may still begin, it could not be taken back: {error}"
+            return f"the takeover that {advance.who} requested may still begin; it was not cancelled: {error}"
         return BEGUN
 
     async def _refuse(self, operation: Operation, error: FindingError) -> None:
@@ -121,4 +121,4 @@ class Operations:
         )
 
 
-BEGUN = "BUT the takeover has begun, which a hold does not stop; `zk2kraft abort` takes it back until the commit"
+BEGUN = "the takeover has begun, and a pause does not stop it; `zk2kraft abort` ends it until the commit"

@@ -558,7 +558,7 @@ def _make_way(session: Session, migration_id: int, order: NewOperation, at: floa
         again = order.name == Trigger.ROLL_BACK == operation.name and operation.state == "accepted"
         if again or (operation.name == Trigger.ADVANCE and order.name in UNDOES):
             operation.state, operation.ended_at = "cancelled", at
-            operation.answer = f"{order.who} asked for {order.word} {'again' if again else 'instead'}"
+            operation.answer = f"{order.who} requested {order.word} {'again' if again else 'instead'}"
         else:
             link = f"/api/v1/migrations/{migration_id}/operations/{operation.id}"
             raise OPERATION_PENDING.error(operation=PEOPLE[Trigger(operation.name)], who=operation.who, link=link)

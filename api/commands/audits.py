@@ -54,7 +54,7 @@ def audit(
         print(table(report.families))
         for each in report.differences:
             print(_difference_line(each))
-        print("same" if report.same else "not the same")
+        print("passed: both sides are equal" if report.same else "not passed")
     return report.exit_code
 
 

@@ -43,8 +43,8 @@ def check(zookeeper: str, controllers: list[Path], *, clients: bool, as_json: bo
         return code
     print(f"{observed['topics']} topics, {observed['partitions']} partitions, brokers {observed['brokers']}")
     print("\n".join(finding_lines(found, everything=everything)), end="\n" if found else "")
-    print("not looked at:", *unknown, sep="\n  ")
-    print({0: "go: nothing stands in the way", 1: "go, with warnings", 2: "blocked"}[code])
+    print("not checked:", *unknown, sep="\n  ")
+    print({0: "go: no finding", 1: "go, with warnings", 2: "blocked"}[code])
     return code
 
 

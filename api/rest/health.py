@@ -28,13 +28,13 @@ READY_WITHIN_S: Final = 15.0
 """A round takes seconds at worst, when ZooKeeper does not answer."""
 GAUGES: Final = {
     "zk2kraft_phase": "1 for the phase that the migration is in",
-    "zk2kraft_blocked": "1 when something that has to hold in every phase does not",
+    "zk2kraft_blocked": "1 while a condition of every phase is not True",
     "zk2kraft_without_controller_seconds": "time without a controller up to now",
     "zk2kraft_last_window_seconds": "the last time without a controller",
     "zk2kraft_dual_write_lag_records": "records that ZooKeeper does not have yet",
     "zk2kraft_brokers_not_ready": "brokers with a problem",
-    "zk2kraft_round_failed": "1 while the service cannot look after this migration; its list says why",
-    "zk2kraft_look_age_seconds": "how old the last look is",
+    "zk2kraft_round_failed": "1 while the service cannot work for this migration; `zk2kraft migrations` says why",
+    "zk2kraft_look_age_seconds": "age of the last observation",
     "zk2kraft_audit_differences": "what the last audit of dual-write found different",
     "zk2kraft_audit_passed": "1 when the last audit of dual-write passed",
     "zk2kraft_audit_passed_age_seconds": "time since an audit of dual-write passed",

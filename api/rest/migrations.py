@@ -45,7 +45,7 @@ from state_machine.clusters.inventory import Inventory
 from state_machine.evidence import evidence
 from state_machine.observations import findings
 
-Who = Annotated[str, Query(min_length=1, max_length=100, description="who asks; kept in the history")]
+Who = Annotated[str, Query(min_length=1, max_length=100, description="who requests it; kept in the history")]
 router = APIRouter(prefix="/migrations", tags=["migrations"])
 
 

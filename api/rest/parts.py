@@ -61,6 +61,6 @@ Key = Annotated[
         description="repeating a request with the same key is safe",
     ),
 ]
-DryRunFlag = Annotated[bool, Query(description="ask the gate and record nothing")]
+DryRunFlag = Annotated[bool, Query(description="only evaluate the gate; record nothing")]
 Cursor = Annotated[int, Query(ge=0, le=2**31 - 1, description="number of the first item")]
 Limit = Annotated[int, Query(ge=1, le=500, description="how many at most")]

@@ -130,7 +130,7 @@ def described(*statuses: int) -> dict[int | str, dict[str, Any]]:
         404: "there is no such thing",
         409: "refused: by the table, by a gate (each failed condition is named), or because something moved",
         422: "the request was not understood",
-        503: "the service does not look at clusters now",
+        503: "the service does not observe clusters now",
     }
     reference = {"$ref": "#/components/schemas/Problem"}
     return {

@@ -200,7 +200,7 @@ def settings_checks(evidence: Evidence) -> tuple[Condition, ...]:
     unread = {broker: evidence.settings_unread[broker] for broker in sorted(evidence.settings_unread)}
     held = f"{len(families.acls)} resources with ACLs, {len(families.tokens)} tokens"
     return (
-        Condition("the settings of every broker are known", not unread, _reasons(unread) or "all did"),
+        Condition("the settings of every broker are known", not unread, _reasons(unread) or "all are known"),
         Condition(
             "the settings of brokers and controllers fit each other",
             not blocking,
@@ -245,7 +245,7 @@ def quorum_checks(evidence: Evidence) -> tuple[Condition, ...]:
         Condition(
             "every voter is known and has the migration enabled",
             not missing and not unready,
-            f"not known: {missing}, not enabled: {unready}" if missing or unready else "all ready",
+            f"not known: {missing}, not enabled: {unready}" if missing or unready else "all voters are ready",
         ),
         Condition(
             "this release migrates at the quorum's metadata.version",
@@ -277,8 +277,8 @@ def broker_checks(evidence: Evidence) -> tuple[Condition, ...]:
             f"{len(ready)} of {len(wanted)} brokers are registered"
             + (f", missing {sorted(wanted - ready)}" if wanted - ready else ""),
         ),
-        Condition("no broker is fenced", not fenced, f"fenced: {fenced}" if fenced else "none"),
-        Condition("every heartbeat is under 3 s old", not stale, f"older: {stale}" if stale else "all fresh"),
+        Condition("no broker is fenced", not fenced, f"fenced: brokers {fenced}" if fenced else "none is"),
+        Condition("every heartbeat is under 3 s old", not stale, f"older: brokers {stale}" if stale else "all are"),
         Condition(
             "every broker's IBP is the quorum's metadata.version",
             not other_levels,
@@ -287,17 +287,19 @@ def broker_checks(evidence: Evidence) -> tuple[Condition, ...]:
         Condition(
             f"every broker listens on {evidence.inter_broker_listener}",
             not deaf,
-            f"not: {deaf}" if deaf else "all do",
+            f"brokers {deaf} do not" if deaf else "all brokers do",
         ),
         _permissions(evidence),
-        Condition("every broker reported its logs", not unasked, _reasons(unasked) or "all did"),
+        Condition("every broker reported its logs", not unasked, _reasons(unasked) or "all brokers did"),
         Condition(
             "the logs of every broker agree with ZooKeeper",
             not evidence.unexplained,
             _listed([found.text for found in evidence.unexplained]),
             tuple(sorted({found.code for found in evidence.unexplained})),
         ),
-        Condition("no broker runs in KRaft mode yet", not kraft, f"KRaft: {kraft}" if kraft else "none"),
+        Condition(
+            "no broker runs in KRaft mode yet", not kraft, f"in KRaft mode: brokers {kraft}" if kraft else "none does"
+        ),
     )
 
 
@@ -320,7 +322,7 @@ def _permissions(evidence: Evidence) -> Condition:
     return Condition(
         "every broker grants this controller the operations that it needs",
         not denied and not unknown,
-        _listed([*denied, *filter(None, [unknown])]) if denied or unknown else "all do",
+        _listed([*denied, *filter(None, [unknown])]) if denied or unknown else "all brokers do",
         (PERMISSION_MISSING.code,) if denied else (),
     )
 

@@ -103,7 +103,7 @@ def _decoded(entry: ControllerEntry, answer: httpx.Response, shape: type[_Shape]
     try:
         return msgspec.json.decode(answer.content, type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        reason = f"somebody else answers on its port, or another release ({error})"
+        reason = f"another program, or another release, answers on its port ({error})"
         raise CONTROLLER_SILENT.error(node=entry.node_id, reason=reason) from error
 
 
@@ -112,7 +112,7 @@ def _why_silent(error: httpx.HTTPError | httpx.InvalidURL) -> str:
         case httpx.TimeoutException():
             return f"no answer within {ANSWER_TIMEOUT_S:.0f} s"
         case httpx.ConnectError():
-            return "nobody listens on its control port"
+            return "nothing listens on its control port"
         case _:
             return words_of(error)
 
@@ -122,7 +122,7 @@ def _detail(answer: httpx.Response) -> str:
     try:
         detail = msgspec.json.decode(answer.content, type=Refusal).detail
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return "somebody else answers there, or another release"
+        return "another program, or another release, answers there"
     return detail[:DETAIL_MAX]
 
 

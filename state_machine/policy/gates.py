@@ -1,4 +1,4 @@
-"""What has to hold before a step: each gate looks at the evidence and answers with every condition and what was seen.
+"""The preconditions of steps: a gate reads the evidence and answers with every condition and its message.
 
 In:   `Evidence`: what the service knows at the moment of the question, ages in seconds.
 Out:  a `Verdict`; the same one is stored with the transition, printed by the command line and shown on the page.
@@ -30,7 +30,7 @@ from migrator.model.verdict import Condition, Verdict
 from state_machine.policy.audit_observations import ScheduledAudits, last_audit, schedule_checks
 
 OBSERVATION_FRESH_S: Final = 10.0
-"""The loop looks twice a second; ten seconds without a look is a service that does not look any more."""
+"""The loop observes twice a second; after ten seconds without an observation the service is stuck."""
 CHECK_FRESH_S: Final = 600.0
 REHEARSAL_FRESH_S: Final = 600.0
 HEARTBEAT_FRESH_MS: Final = 3_000
@@ -46,8 +46,8 @@ class Holder(StrEnum):
     ZOOKEEPER_BROKER = "a ZooKeeper-mode broker"
     OURS = "a controller of this migration"
     ANOTHER = "a KRaft controller of another quorum"
-    NOBODY = "nobody"
-    UNKNOWN = "not known: ZooKeeper does not answer"
+    NOBODY = "no controller"
+    UNKNOWN = "unknown: ZooKeeper does not answer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class BrokerObservation:
     def why_unfit(self) -> str:
         """Empty when it is ready for a takeover."""
         if self.registered is None:
-            return "not known: no controller answers"
+            return "unknown: no controller answers"
         if not self.registered:
             return "not registered"
         if self.fenced:
@@ -85,8 +85,8 @@ class BrokerObservation:
 class Inspection:
     """The last result of `check`, of a rehearsal's audit, or of the audit of the copy.
 
-    passed:   nothing blocks, or both sides say the same. said: what it found, in one line.
-    age_s:   of what it says; a rehearsal's counts from before its reading began, since that is what it knows.
+    passed:   nothing blocks, or both sides are equal. said: what it found, in one line.
+    age_s:   of what it read; a rehearsal's counts from the moment before its reading began.
     disagrees: it compared everything and found a difference; not passed alone may be no result.
     ended_s: since a rehearsal ended.
     """
@@ -101,16 +101,16 @@ class Inspection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What the service knows. `None` is "not known", which no gate takes for a yes.
+    """What the service knows. `None` is "unknown"; a gate never takes it for True.
 
-    looked_s:    seconds since the cluster was last looked at.
-    held:        who holds steps forward, and why.
+    looked_s:    seconds since the last observation of the cluster.
+    paused:      who paused steps forward, and why.
     silent:      controllers of the inventory that do not answer, with the reason.
     file_faults: controllers' files that do not fit the service, with finding code and words.
     driver_state: of the controller that leads, or of one that rolled back; a follower's says nothing.
     lagging:     partition states whose version is behind the partition epoch, writes that are left, and about how many
                  seconds they will take.
-    takeover_asked: who asked for a takeover that has not begun; empty when nobody did.
+    takeover_asked: who requested a takeover that has not begun; empty when there is none.
     rival:       the other migration to which this cluster belongs.
     log_in_migration: some controller that answers has the migration in its log, whatever ZooKeeper says.
     """
@@ -192,7 +192,7 @@ def may_begin(evidence: Evidence) -> Verdict:
 
 
 def preflight_is_clean(evidence: Evidence) -> Verdict:
-    """QUORUM starts processes, so the cluster and the controllers' files must have been looked at."""
+    """QUORUM starts processes, so the cluster and the controllers' files must be checked before."""
     check = evidence.check
     faults = "; ".join(f"controller {node}: {text}" for node, (_, text) in sorted(evidence.file_faults.items()))
     fault_codes = tuple(sorted({code for code, _ in evidence.file_faults.values()}))
@@ -215,7 +215,7 @@ def preflight_is_clean(evidence: Evidence) -> Verdict:
             Condition(
                 "every controller's file fits the service",
                 check is not None and not faults,
-                faults or ("the files were not read yet" if check is None else "all files do"),
+                faults or ("the service has not read the files yet" if check is None else "all files fit"),
                 fault_codes,
             ),
         )
@@ -236,7 +236,7 @@ def quorum_has_formed(evidence: Evidence) -> Verdict:
 
 
 def brokers_have_joined(evidence: Evidence) -> Verdict:
-    """Nothing but their presence; whether the cluster is healthy is asked before the takeover."""
+    """Only their presence; the gate of the takeover requires a healthy cluster."""
     waiting = evidence.driver_state == State.WAIT_BROKERS and evidence.driver_gate is None
     early = evidence.driver_state in BEFORE_BROKERS
     missing = [broker.id for broker in evidence.brokers if not broker.registered]
@@ -248,14 +248,14 @@ def brokers_have_joined(evidence: Evidence) -> Verdict:
             Condition(
                 "every broker of the inventory is registered",
                 not missing,
-                f"missing: {missing}" if missing else f"{len(evidence.brokers)} registered",
+                f"not registered: brokers {missing}" if missing else f"{len(evidence.brokers)} brokers are registered",
             ),
         )
     )
 
 
 def takeover_may_begin(evidence: Evidence) -> Verdict:
-    """The window without a controller begins with this step; inside it nothing waits for a person."""
+    """The time without controller begins with this step; during it nothing waits for a person."""
     return Verdict(
         (
             not_paused(evidence),
@@ -273,7 +273,7 @@ def worth_rehearsing(evidence: Evidence) -> Verdict:
         (
             observed_at(evidence),
             controllers_answer(evidence),
-            Condition("the driver waits for this step", evidence.driver_state in WAITS, driver_text(evidence)),
+            Condition("the driver is ready for a takeover", evidence.driver_state in WAITS, driver_text(evidence)),
             brokers_are_fit(evidence),
             *_drivers_own_checks(evidence),
         )
@@ -281,7 +281,7 @@ def worth_rehearsing(evidence: Evidence) -> Verdict:
 
 
 def _drivers_own_checks(evidence: Evidence) -> tuple[Condition, ...]:
-    """Line by line what the controllers judged; after an abort they judge again before they claim anything."""
+    """The conditions of the controllers' own gate; after an abort they evaluate it again before a claim."""
     if evidence.driver_state == State.ABORTED:
         return (
             Condition(
@@ -338,7 +338,7 @@ def copy_is_proven(evidence: Evidence) -> Verdict:
             Condition(
                 "an audit of the copy found no difference",
                 audit is not None and audit.passed,
-                "the audit's result is not known; another one is made" if audit is None else audit.said,
+                "the result of the audit is unknown; the service runs another audit" if audit is None else audit.said,
                 () if audit is None else audit.codes,
             ),
         )
@@ -368,9 +368,13 @@ def rollback_is_possible(evidence: Evidence) -> Verdict:
             observed_at(evidence),
             controllers_answer(evidence),
             Condition("the driver can roll back", evidence.can_roll_back, driver_text(evidence)),
-            Condition("every broker has acknowledged its updates", not silent, silent or "all have"),
+            Condition("every broker has acknowledged its updates", not silent, silent or "all brokers have"),
             versions_follow(evidence),
-            Condition("every broker is in ZooKeeper mode", not kraft, f"KRaft: {kraft}" if kraft else "all are"),
+            Condition(
+                "every broker is in ZooKeeper mode",
+                not kraft,
+                f"in KRaft mode: brokers {kraft}" if kraft else "all brokers are",
+            ),
             Condition(
                 "the last audit is for information; the rollback makes its own comparison",
                 True,
@@ -384,23 +388,23 @@ def versions_follow(evidence: Evidence) -> Condition:
     """A ZooKeeper controller refuses ISR changes of a partition whose state znode is behind its partition epoch."""
     match evidence.lagging:
         case None:
-            shown = "not known"
+            shown = "unknown: the driver has not reported it"
         case (0, _, _):
-            shown = "all are"
+            shown = "all partition states are"
         case (partitions, operations, seconds):
-            shown = f"{partitions} partitions are behind: {operations} writes are left, about {seconds:.0f} s"
+            shown = f"{partitions} partitions are behind; {operations} writes are left, about {seconds:.0f} s"
     ok = evidence.lagging is not None and not evidence.lagging[0]
     return Condition("every partition state is at its partition epoch", ok, shown, (VERSIONS_LAG.code,))
 
 
 def nothing_is_claimed(evidence: Evidence) -> Verdict:
-    """Going back before the takeover only stops our controllers; that is safe only while they rule nothing."""
+    """A rollback before the takeover only stops our controllers; that is safe only while none of them is active."""
     return Verdict(
         (
             observed_at(evidence),
             Condition("the driver holds no claim", evidence.driver_state in NOTHING_CLAIMED, driver_text(evidence)),
             Condition(
-                "/controller is not known to belong to our controllers",
+                "no controller of this migration is known to hold /controller",
                 evidence.holder is not Holder.OURS,
                 _holder_text(evidence),
             ),
@@ -431,7 +435,7 @@ def ours_may_rule(evidence: Evidence) -> bool:
 
 
 def zookeeper_is_controller(evidence: Evidence) -> Verdict:
-    """The cluster is back where it came from, and nothing of ours says otherwise."""
+    """A ZooKeeper-mode broker is controller again, and neither a log nor a controller of ours contradicts that."""
     talking = [node for node in evidence.controllers if node not in evidence.silent]
     quiet = not talking or evidence.driver_state == State.RETIRED
     return Verdict(
@@ -444,18 +448,20 @@ def zookeeper_is_controller(evidence: Evidence) -> Verdict:
             Condition(
                 "/migration names no committed log",
                 evidence.committed_migration is False,
-                {None: "not known", True: f"it names one ({FOREIGN_MIGRATION.code})", False: "it names none"}[
+                {None: "unknown", True: f"it names one ({FOREIGN_MIGRATION.code})", False: "it names no committed log"}[
                     evidence.committed_migration
                 ],
                 (FOREIGN_MIGRATION.code,),
             ),
-            Condition("none of our controllers runs", quiet, f"running: {talking}" if talking else "none runs"),
+            Condition(
+                "none of our controllers runs", quiet, f"controllers {talking} run" if talking else "none of them runs"
+            ),
         )
     )
 
 
 def standing(evidence: Evidence) -> Verdict:
-    """What has to hold in every phase; when it does not, the migration is blocked, with the cause named."""
+    """The conditions of every phase; while one of them is not True, the migration is blocked and the cause is named."""
     finding = evidence.driver_finding
     fenced = evidence.driver_state == State.FENCED
     return Verdict(

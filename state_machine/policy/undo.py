@@ -1,6 +1,6 @@
-"""What undoing costs, phase by phase: the command, the brokers that restart, what is lost.
+"""What undo costs in each phase: the command, the brokers that restart, what is lost.
 
-In:   a phase. Out: one row of the table that every operator wants to see before a step.
+In:   a phase. Out: its row, as `zk2kraft status`, the page and the report show it.
 Elsewhere: the steps themselves (phases.py). Kept true by the end-to-end tests of the rollback and the abort.
 """
 
@@ -27,14 +27,15 @@ class Undo:
 _BEFORE: Final = Undo("zk2kraft rollback", "our controllers are stopped", "none", "nothing", "0 s")
 _WINDOW: Final = Undo(
     "zk2kraft abort",
-    "the takeover is aborted; this also happens by itself at the deadline, or when the session ends",
+    "the takeover is aborted; it also aborts by itself at its time limit, or when the ZooKeeper session ends",
     "none",
     "nothing",
-    "from the takeover until then",
+    "from the begin of the takeover to the end of the abort",
 )
 _DUAL_WRITE: Final = Undo(
     "zk2kraft rollback",
-    "the cluster is rolled back (if none of our controllers is alive: `zk2kraft rollback --without-controllers`)",
+    "a ZooKeeper-mode broker becomes controller (if none of our controllers runs: "
+    "`zk2kraft rollback --without-controllers`)",
     "none",
     "records that only KRaft has (this release writes none); the metadata log is retired: another migration needs a "
     "fresh quorum and a restart of every broker first",

@@ -125,9 +125,9 @@ def a_controller_file(directory: Path, node: int = 3000, **changes: str) -> Path
 def test_a_clean_cluster_may_go(cluster: Place) -> None:
     file = a_controller_file(cluster.directory, zookeeper__connect=cluster.connect)
     said = cluster.run("check", "-z", cluster.connect, "--controllers", str(file)).stdout
-    assert said.startswith("4 topics, 8 partitions, brokers [1, 2, 3]\nnot looked at:\n")
+    assert said.startswith("4 topics, 8 partitions, brokers [1, 2, 3]\nnot checked:\n")
     assert "not formatted, or on another machine" in said
-    assert said.endswith("\ngo: nothing stands in the way\n")
+    assert said.endswith("\ngo: no finding\n")
     ran = cluster.run("check", "-z", cluster.connect, "--json")
     document = json.loads(ran.stdout)
     assert "the controllers' files (--controllers FILE)" in document.pop("not_looked_at")

@@ -199,7 +199,7 @@ def test_a_cluster_goes_to_dual_write_and_back_through_rest(laboratory: Laborato
         assert service.http.get(service.url + audit).json()["passed"] is True
         assert_the_fake_has_the_real_keys(controller)
         page = service.http.get(f"{service.url}/migrations/1").text
-        assert f"controller {controller.spec.node_id} (ours, KRaft)" in page
+        assert f"controller {controller.spec.node_id} (zk2kraft, KRaft mode)" in page
 
         service.step("rollback", "ROLLED_BACK", reason="and back")
         wait_zookeeper_rules(cluster)

@@ -83,7 +83,7 @@ def why_slow(pace: Pace, stretch: Stretch) -> str | None:
     return (
         f"{stretch.name}: the slowest acknowledgement took {slowest:,} ms; before the takeover the median was "
         f"{before.p50_ms} ms and the slowest {before.max_ms} ms; this machine woke a sleeping thread up to "
-        f"{stretch.wake_up.max_ms} ms late. Nothing was lost by it."
+        f"{stretch.wake_up.max_ms} ms late. No record was lost by it."
     )
 
 

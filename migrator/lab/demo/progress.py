@@ -82,7 +82,7 @@ class ProgressReporter:
             if not self._live and now - self._reminded >= QUIET_REMINDER_S:
                 self._reminded = now
                 self._write(
-                    f"{_clock(self.seconds)}  {'':<{LABEL_WIDTH}}waits for {reason}  {self.counters()}".rstrip() + "\n"
+                    f"{_clock(self.seconds)}  {'':<{LABEL_WIDTH}}waiting: {reason}  {self.counters()}".rstrip() + "\n"
                 )
 
     def _refresh(self) -> None:

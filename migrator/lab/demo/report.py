@@ -30,7 +30,7 @@ CONFIRMATION: Final = "confirmation"
 
 ONE_CONTROLLER: Final = "fail-over of the controller: the quorum has one voter (`--controllers 3` has three)"
 LIMITS: Final = (
-    "listeners with TLS or SASL: here all are PLAINTEXT; an authorizer, ACLs, quotas, SCRAM users, tokens: none here",
+    "listeners with TLS or SASL, an authorizer, ACLs, quotas, SCRAM users, tokens: the demo has none of them",
     "brokers in KRaft mode, replacement by stock controllers, finalize: not in this release",
     "clocks, disks and networks of more than one machine: everything ran on loopback",
 )
@@ -154,7 +154,7 @@ def problems(report: DemoReport, *, acknowledged_least: int) -> list[str]:
     if report.traffic.acknowledged < acknowledged_least:
         found.append(f"{report.traffic.acknowledged} of {acknowledged_least} records were acknowledged")
     if report.traffic.lost:
-        found.append(f"{report.traffic.lost} records were given up by the producers")
+        found.append(f"{report.traffic.lost} records were abandoned by the producers")
     found += [stalled for each in report.stretches if (stalled := why_stalled(report.pace, each)) is not None]
     if report.rollback.brokers_restarted:
         found.append(f"{report.rollback.brokers_restarted} brokers were restarted by the rollback")
@@ -177,7 +177,7 @@ def not_measured(window: Window) -> list[str]:
     """What the outside watcher could not know."""
     if not window.zookeeper_unseen_s:
         return []
-    return [f"time without controller: the watcher did not reach ZooKeeper for {window.zookeeper_unseen_s} s of it"]
+    return [f"time without controller: for {window.zookeeper_unseen_s} s of it the watcher did not reach ZooKeeper"]
 
 
 def _audits_left_out(audits: list[dict[str, Any]]) -> list[str]:

@@ -130,10 +130,12 @@ def _check(options: Options) -> None:
     if not 2 <= options.brokers <= 9:
         raise DEMO_NOT_POSSIBLE.error(reason=f"{options.brokers} brokers are not between 2 and 9")
     if options.topics < 3 or options.partitions < 1:
-        raise DEMO_NOT_POSSIBLE.error(reason="it needs 3 topics or more (one grows, one goes, one comes back)")
+        raise DEMO_NOT_POSSIBLE.error(
+            reason="it needs 3 topics or more (one gets partitions, one is deleted, one is created again)"
+        )
     directory = options.directory
     if directory.exists() and any(directory.iterdir()) and not (directory / MARKER).exists():
-        raise DEMO_NOT_POSSIBLE.error(reason=f"{directory} holds something that no demo left")
+        raise DEMO_NOT_POSSIBLE.error(reason=f"{directory} contains files that are not of a demo")
 
 
 def _clean(directory: Path) -> None:
@@ -176,13 +178,13 @@ class _Demo:
     def run(self) -> DemoReport:
         self._open_the_page()
         controller = self._build()
-        self._go_on("PREFLIGHT", "a look at the cluster")
+        self._go_on("PREFLIGHT", "the cluster is checked")
         self.service.wait_gate(self.migration, "QUORUM")
-        self._go_on("QUORUM", "nothing stands in the way")
+        self._go_on("QUORUM", "the check found nothing that blocks")
         self._join(controller)
         self._rehearsed()
         self._wait_until_calm()
-        self._go_on("TAKEOVER", "rehearsed and proven", through="DUAL_WRITE")
+        self._go_on("TAKEOVER", "the rehearsal passed", through="DUAL_WRITE")
         self._tell_window()
         self._audit()
         for change in self.changes.run():
@@ -272,7 +274,9 @@ class _Demo:
         self.service.wait_view(self.migration, why_not, deadline_s=FAIL_OVER_DEADLINE_S)
         took = round(time.monotonic() - began, 2)
         self.fail_overs.append(FailOver(active["node_id"], successor[-1], took))
-        self.progress.say("controller", f"{active['node_id']} killed; {successor[-1]} rules after {took} s")
+        self.progress.say(
+            "controller", f"{active['node_id']} killed; {successor[-1]} is the active controller after {took} s"
+        )
         self._pause(AFTER_KILL_S, "the killed controller is started again")
 
     def _present_topics(self) -> list[str]:
@@ -326,7 +330,7 @@ class _Demo:
         token = self.service.token_file
         body = json.dumps({"to": to, "who": "me"})
         self.progress.plain(
-            f"\n  the gate to {to} is open. Look at {url}/migrations/{number}, then in a second terminal:\n"
+            f"\n  the gate to {to} is open. Check {url}/migrations/{number}, then type in a second terminal:\n"
             f"    export ZK2KRAFT_TOKEN_FILE={token}\n"
             f"    zk2kraft {word} --url {url} --migration {number}{' --to ' + to if word == 'advance' else ''}\n"
             f'    curl -X POST {step} -H "Authorization: Bearer $(cat {token})" '
@@ -341,7 +345,7 @@ class _Demo:
         expected = sum(family["expected"] for family in audit["families"])
         self.progress.say(
             "rehearsal",
-            f"copied and compared by {audit['engine']}: {equal:,} keys equal, {expected} different as expected",
+            f"audited by {audit['engine']}: {equal:,} keys are equal, {expected} expected differences",
         )
         if audit["engine"] != ENGINE:
             self.service.wait_view(self.migration, unconfirmed, deadline_s=INSPECTION_DEADLINE_S)
@@ -367,7 +371,7 @@ class _Demo:
         window = self._window()
         slowest = window.acknowledgement.max_ms
         self.progress.say(
-            "window", f"no controller for {window.driver_ms / 1000:.2f} s; slowest acknowledgement {slowest} ms"
+            "no controller", f"for {window.driver_ms / 1000:.2f} s; the slowest acknowledgement took {slowest} ms"
         )
         undo = self._view()["undo"]
         self.progress.say(
@@ -377,7 +381,7 @@ class _Demo:
     def _audit(self) -> dict[str, Any]:
         audit = self.service.audit(self.migration, ENGINE)
         compared = sum(family["compared"] for family in audit["families"])
-        verdict = "both sides say the same" if audit["passed"] else f"NOT PASSED {audit['problem']}"
+        verdict = "both sides are equal" if audit["passed"] else f"the audit did not pass: {audit['problem']}"
         self.progress.say("audit", f"by {audit['engine']}: {compared:,} keys, {verdict}")
         return audit
 
@@ -390,14 +394,14 @@ class _Demo:
     def _rollback(self) -> Rollback:
         pids = [broker.process.pid for broker in self.cluster.brokers]
         self.service.wait_gate(self.migration, "ROLLING_BACK")
-        self._go_on("ROLLING_BACK", "the demo goes back", through="ROLLED_BACK", word="rollback")
+        self._go_on("ROLLING_BACK", "the demo ends with a rollback", through="ROLLED_BACK", word="rollback")
         began = self._entered("ROLLING_BACK")
         self._pause(AFTER_ROLLBACK_S, "clients go on under the ZooKeeper controller")
         self.watcher.stop()  # its last sight ends the last reign
         known = reigns(read_observations(self.observations))
         reign = first_reign(known, Kind.ZOOKEEPER, after=began)
         if reign is None:
-            raise DEMO_STOPPED.error(phase="ROLLED_BACK", reason="no broker was seen as controller")
+            raise DEMO_STOPPED.error(phase="ROLLED_BACK", reason="no broker became controller")
         restarted = sum(broker.process.pid != pid for broker, pid in zip(self.cluster.brokers, pids, strict=True))
         self.progress.say("rolled back", f"broker {reign.node} is controller; {restarted} brokers were restarted")
         absent = longest_absence_s(known, start=began)
@@ -450,7 +454,7 @@ class _Demo:
 
     def _read_from_outside(self) -> ReaderReport:
         self.traffic.stop()
-        self.progress.say("traffic", f"stopped, everything answered  {self._counters()}")
+        self.progress.say("traffic", f"stopped; every request was answered  {self._counters()}")
         reader = prove(
             self.cluster,
             self.traffic.ledger,
@@ -458,7 +462,7 @@ class _Demo:
             recreated={self.changes.recreated: RECREATED_MARK},
         )
         checked = sum(check.compared for check in reader.checks)
-        verdict = "all as promised" if not reader.bad else f"BAD: {reader.bad}"
+        verdict = "all correct" if not reader.bad else f"wrong: {reader.bad}"
         self.progress.say("outside reader", f"{checked:,} facts in {len(reader.checks)} checks, {verdict}")
         return reader
 
@@ -524,11 +528,11 @@ def _tell_end(progress: ProgressReporter, report: DemoReport, options: Options) 
         progress.plain(line)
     progress.plain()
     for problem in report.problems:
-        progress.plain(f"NOT PASSED  {problem}")
+        progress.plain(f"failed  {problem}")
     for note in report.notes:
         progress.plain(f"slow  {note}")
     for each in report.not_verified:
         progress.plain(f"not verified  {each}")
     progress.plain(f"report  {options.report or options.directory / REPORT}")
     undo = report.undo["ROLLED_BACK"]
-    progress.plain(f"undo from here: {undo['command'] or 'none needed'}: {undo['does']}; lost: {undo['lost']}")
+    progress.plain(f"undo from here: {undo['command'] or 'none needed'}; {undo['does']}; lost: {undo['lost']}")

@@ -271,11 +271,11 @@ GAUGES: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], float | None
         _of_driver(lambda status: status["dual_write"]["lag_records"]),
     ),
     "zk2kraft_zk_unmirrored": (
-        "things of the log that ZooKeeper cannot be told; each bars the way back",
+        "entries of the log that cannot be written to ZooKeeper; each blocks the rollback",
         _of_driver(lambda status: float(status["dual_write"]["unmirrored_count"])),
     ),
     "zk2kraft_zk_lagging_partitions": (
-        "partition states whose version is behind the partition epoch; each bars a rollback until it is raised",
+        "partition states whose version is behind the partition epoch; each blocks the rollback until it is raised",
         _of_driver(lambda status: status["dual_write"]["lagging_partitions"]),
     ),
     "zk2kraft_zk_lagging_operations": (
@@ -283,7 +283,7 @@ GAUGES: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], float | None
         _of_driver(lambda status: status["dual_write"]["lagging_operations"]),
     ),
     "zk2kraft_zk_orders": (
-        "orders for a ZooKeeper controller that stand in ZooKeeper; each bars the way back",
+        "orders for a ZooKeeper controller in ZooKeeper; each blocks the rollback",
         _of_driver(lambda status: float(status["dual_write"]["orders_count"])),
     ),
     "zk2kraft_zk_behind_seconds": (
@@ -299,7 +299,7 @@ GAUGES: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], float | None
         _of_driver(lambda status: float(status["dual_write"]["blocking_ms"])),
     ),
     "zk2kraft_without_controller_seconds": (
-        "how long nobody has answered for the cluster, by this node's takeover; 0: somebody does",
+        "time without controller since this node's takeover began; 0: there is a controller",
         _of_driver(_without_controller),
     ),
     "zk2kraft_driver_state_seconds": (
@@ -307,7 +307,7 @@ GAUGES: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], float | None
         _of_driver(lambda status: status["driver"]["since_ms"] / 1000),
     ),
     "zk2kraft_brokers_refusing": (
-        "brokers whose last answer to what they were told was an error, or who do not answer",
+        "brokers that answered their last update with an error, or do not answer",
         _of_driver(_refusing),
     ),
     "zk2kraft_migrating_brokers": (

@@ -113,8 +113,8 @@ def test_status_says_where_it_is_who_rules_and_how_to_go_back(runner: CliRunner,
     served.run(served.world.to_dual_write())
     _, output = run(runner, "status")
     assert output.startswith("orders  DUAL_WRITE for")
-    assert "controller  controller 3000 (ours, KRaft)" in output
-    assert "without controller  not now; last window 80 ms" in output
+    assert "controller  controller 3000 (zk2kraft, KRaft mode)" in output
+    assert "without controller  not now; last takeover: 80 ms" in output
     assert "controller 3000  driver=DUAL_WRITE" in output
     assert "broker 0  ready" in output
     assert "undo from here  zk2kraft rollback" in output
@@ -162,7 +162,7 @@ def test_an_audit_that_was_asked_for_is_waited_for(runner: CliRunner, served: Se
     assert (code, "demand by quick: passed" in output) == (0, True)
     served.world.runner.results["audit"] = Result(1, red_audit("a-0"), "")
     assert run(runner, "audits", "--ask")[0] == 1
-    assert "NOT PASSED" in run(runner, "audits")[1]
+    assert "not passed" in run(runner, "audits")[1]
 
 
 def test_the_report_ends_with_what_was_not_verified(runner: CliRunner, served: Served) -> None:

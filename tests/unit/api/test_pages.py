@@ -71,8 +71,8 @@ def test_the_first_screen_answers_what_one_is_woken_for(served: Served) -> None:
     first_screen = text[: text.index("Steps from here")]
     for words_ in (
         "orders is in DUAL_WRITE",
-        "controller 3000 (ours, KRaft)",
-        "not now; last window 80 ms",
+        "controller 3000 (zk2kraft, KRaft mode)",
+        "not now; last takeover: 80 ms",
         "zk2kraft rollback : the cluster is rolled back",
         "Lost:",
     ):

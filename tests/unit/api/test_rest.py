@@ -228,7 +228,7 @@ def test_the_parts_of_a_migration_are_those_of_the_whole(served: Served) -> None
     for part in ("gates", "brokers", "quorum", "events"):
         assert served.get(f"/migrations/1/{part}")["items"] == whole[part]
     assert [each["phase"] for each in whole["steps"] if each["state"] == "now"] == ["DUAL_WRITE"]
-    assert whole["active_controller"]["says"] == "controller 3000 (ours, KRaft)"
+    assert whole["active_controller"]["says"] == "controller 3000 (zk2kraft, KRaft mode)"
     assert whole["dual_write"]["offset"] == 9
     assert whole["undo"]["command"] == "zk2kraft rollback"
 
@@ -243,7 +243,7 @@ def test_while_no_controller_answers_brokers_are_shown_as_they_were(served: Serv
     assert "no controller answers; last seen" in whole["brokers"][0]["problem"]
     assert whole["brokers"][0]["listeners"] == ["PLAINTEXT://127.0.0.1:9092"]
     assert whole["without_controller_s"] > 1
-    assert whole["active_controller"]["says"] == "controller 3000 (ours, KRaft), which does not answer"
+    assert whole["active_controller"]["says"] == "controller 3000 (zk2kraft, KRaft mode), which does not answer"
     assert not whole["standing"]["holds"]
 
 
@@ -256,7 +256,7 @@ def test_the_report_has_times_and_what_was_not_verified(served: Served) -> None:
     ]  # fmt: skip
     assert report["takeover_s"] == 0.06
     assert report["window_ms"] == 80
-    assert any("no audit was asked for since the takeover" in each for each in report["not_verified"])
+    assert any("no audit was requested since the takeover" in each for each in report["not_verified"])
 
 
 # --- audits -----------------------------------------------------------------------------------------------

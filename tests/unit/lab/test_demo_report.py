@@ -154,7 +154,7 @@ REDS: dict[str, tuple[dict[str, Any], str]] = {
         {"outside_reader": a_reader(NOT_READ)},
         "outside reader: acknowledged records: no answer",
     ),
-    "a record given up": ({"traffic": a_traffic(lost=1)}, "1 records were given up by the producers"),
+    "a record given up": ({"traffic": a_traffic(lost=1)}, "1 records were abandoned by the producers"),
     "too little traffic": (
         {"traffic": a_traffic(acknowledged=LEAST - 1)},
         f"{LEAST - 1} of {LEAST} records were acknowledged",

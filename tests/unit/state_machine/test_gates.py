@@ -89,8 +89,8 @@ def test_a_takeover_may_begin_when_every_line_holds() -> None:
     [
         ({"paused": "paused by Ada: lunch"}, "paused by Ada: lunch"),
         ({"looked_s": 11.0}, "under 10 s ago: last observed 11.0 s ago"),
-        ({"silent": {3000: "nobody listens"}}, "3000: nobody listens"),
-        ({"driver_state": "UPDATING_BROKERS"}, "the driver waits for this step"),
+        ({"silent": {3000: "nothing listens"}}, "3000: nothing listens"),
+        ({"driver_state": "UPDATING_BROKERS"}, "the driver is ready for a takeover"),
         ({"driver_gate": None}, "the controllers have evaluated the takeover gate"),
         ({"driver_gate": Verdict((Condition("no broker is fenced", False, "fenced: [2]"),))}, "fenced: [2]"),
         (
@@ -135,12 +135,12 @@ def test_a_failed_check_names_the_findings_behind_it() -> None:
 
 def test_joining_waits_for_brokers_of_the_inventory_that_zookeeper_does_not_know() -> None:
     missing = replace(READY, brokers=(BrokerObservation(0), BrokerObservation(7, registered=False)))
-    assert "missing: [7]" in failed(brokers_have_joined(missing))
+    assert "not registered: brokers [7]" in failed(brokers_have_joined(missing))
 
 
 def test_dual_write_needs_proof() -> None:
     assert copy_is_proven(DUAL_WRITE).holds
-    assert "another one is made" in failed(copy_is_proven(replace(DUAL_WRITE, copy_audit=None)))
+    assert "the service runs another audit" in failed(copy_is_proven(replace(DUAL_WRITE, copy_audit=None)))
     red = replace(PASSED_AUDITS, passed=False, said="1 different")
     assert "1 different" in failed(copy_is_proven(replace(DUAL_WRITE, copy_audit=red)))
 
@@ -163,7 +163,7 @@ def test_a_rollback_is_refused_when_it_could_not_end_well(change: dict[str, Any]
 def test_partition_states_behind_their_epochs_are_shown_with_what_is_left() -> None:
     verdict = rollback_is_possible(replace(DUAL_WRITE, lagging=(7, 2_100, 0.6)))
     (check,) = verdict.failed
-    assert check.message == "7 partitions are behind: 2100 writes are left, about 1 s"
+    assert check.message == "7 partitions are behind; 2100 writes are left, about 1 s"
     assert check.codes == ("Z2K-2126",)
 
 

@@ -49,7 +49,7 @@ def test_a_controller_killed_while_it_rolls_back_is_started_again_and_left_alone
     asyncio.run(story())
     assert world.launcher.launched == [3000, 3000]
     assert world.launcher.stopped == []
-    assert "controllers of ours may rule" in world.waiting
+    assert "the cluster may depend on our controllers" in world.waiting
 
 
 def test_it_resumes_dual_write_from_where_a_rollback_can_be_asked_for_again(world: World) -> None:

@@ -182,7 +182,7 @@ def test_an_abort_before_the_takeover_takes_it_back_and_the_migration_stays_read
 
     advance, abort = asyncio.run(story())
     assert (advance.state, abort.state) == ("cancelled", "succeeded")
-    assert abort.answer == "the takeover that was asked for is taken back: nothing will begin"
+    assert abort.answer == "the requested takeover is cancelled; nothing begins"
     assert world.controller.operations == {}
     assert world.phase is Phase.READY
     assert not abort_is_offered(world)
@@ -339,7 +339,7 @@ def test_a_hold_takes_back_a_takeover_that_has_not_begun(world: World) -> None:
     assert world.controller.operations == {}
     assert advance.state == "cancelled"
     assert pause.state == "succeeded"
-    assert pause.answer.endswith("the takeover that Ada asked for is taken back: nothing will begin")
+    assert pause.answer.endswith("the takeover that Ada requested is cancelled; nothing begins")
 
 
 def test_a_hold_that_comes_too_late_says_that_the_takeover_has_begun(world: World) -> None:

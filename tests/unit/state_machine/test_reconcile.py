@@ -244,7 +244,7 @@ def test_the_takeover_is_asked_once_however_often_the_loop_goes_round(world: Wor
 
     asyncio.run(story())
     assert world.controller.asked == ["takeover"]
-    assert "asked for the takeover by Ada" in world.waiting
+    assert "the takeover that Ada requested" in world.waiting
 
 
 @pytest.mark.parametrize(("tells", "times"), [(True, 1), (False, 2)], ids=["the driver tells", "an older one"])
@@ -275,7 +275,7 @@ def test_an_operation_is_never_handed_to_a_later_run_of_the_controller(world: Wo
         await world.rounds(2)
         return world.store.operation(world.id, operation.id).answer
 
-    assert "restarted after it was asked" in asyncio.run(story())
+    assert "restarted after the request" in asyncio.run(story())
     assert world.controller.asked == ["takeover"]
 
 
