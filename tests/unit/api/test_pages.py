@@ -73,7 +73,7 @@ def test_the_first_screen_answers_what_one_is_woken_for(served: Served) -> None:
         "orders is in DUAL_WRITE",
         "controller 3000 (zk2kraft, KRaft mode)",
         "not now; last takeover: 80 ms",
-        "zk2kraft rollback : the cluster is rolled back",
+        "zk2kraft rollback : a ZooKeeper-mode broker becomes controller",
         "Lost:",
     ):
         assert words_ in first_screen

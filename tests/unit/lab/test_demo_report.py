@@ -206,7 +206,7 @@ def test_time_in_which_the_machine_stood_still_is_not_the_stall_of_anybody() -> 
 def test_a_window_that_the_watcher_did_not_see_is_said_to_be_unmeasured() -> None:
     assert not_measured(a_window()) == []
     assert not_measured(a_window(1.2)) == [
-        "time without controller: the watcher did not reach ZooKeeper for 1.2 s of it"
+        "time without controller: for 1.2 s of it the watcher did not reach ZooKeeper"
     ]
 
 

@@ -148,7 +148,7 @@ def test_a_rollback_takes_the_place_of_one_that_does_not_begin(world: World) -> 
         return again(world, first), second
 
     first, second = asyncio.run(story())
-    assert (first.state, first.answer) == ("cancelled", "Ada asked for rollback again")
+    assert (first.state, first.answer) == ("cancelled", "Ada requested rollback again")
     assert second.state == "accepted"
 
 
@@ -362,7 +362,7 @@ def test_a_hold_inside_the_window_says_that_it_does_not_stop_it(world: World) ->
         await world.rounds()
         return await world.operationed("PAUSE")
 
-    assert "`zk2kraft abort` takes it back" in asyncio.run(story()).answer
+    assert "`zk2kraft abort` ends it" in asyncio.run(story()).answer
 
 
 def test_a_hold_that_cannot_reach_the_controller_says_so_and_tries_again(world: World) -> None:

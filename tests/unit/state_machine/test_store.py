@@ -125,7 +125,7 @@ def test_an_undo_withdraws_an_advance_that_waits(store: Store) -> None:
     store.record_operation(1, NewOperation(name="ROLL_BACK", who="Bob", reason=""), at=3.0)
     undo, advance = store.operations(1)
     assert (advance.state, undo.state) == ("cancelled", "recorded")
-    assert "Bob asked for rollback instead" in advance.answer
+    assert "Bob requested rollback instead" in advance.answer
 
 
 def test_hold_can_be_asked_for_at_any_time(store: Store) -> None:
@@ -209,4 +209,4 @@ def test_an_observation_comes_back_from_the_rows_as_it_was(store: Store) -> None
     )
     record_observation(store, 1, RoundObservation(observed))
     assert store.snapshot(1).observation == observed
-    assert msgspec.to_builtins(observed)["zookeeper"]["holder"].startswith("not known")
+    assert msgspec.to_builtins(observed)["zookeeper"]["holder"].startswith("unknown")
