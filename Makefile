@@ -16,12 +16,12 @@ KEEP_BYTECODE = PYTHONDONTWRITEBYTECODE=
 setup:  ## make .venv what uv.lock says
 	$(SETUP)
 
-check:  ## lint, types, unit tests and simulation; no network, no Java
+check:  ## lint, types, unit tests, simulation and scenarios; no network, no Java
 	$(SETUP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(KEEP_BYTECODE) $(BIN)/pytest $(TWO_FILES_AT_A_TIME) tests/unit $(wildcard tests/sim)
+	$(KEEP_BYTECODE) $(BIN)/pytest $(TWO_FILES_AT_A_TIME) tests/unit $(wildcard tests/sim tests/scenarios)
 
 test:  ## everything, the laboratory included; TESTS says which
 	$(SETUP) --with-java

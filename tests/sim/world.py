@@ -23,6 +23,8 @@ HEAL_UNITS = 200
 
 
 class World:
+    node_type: type[SimNode] = SimNode
+
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.rng = random.Random(plan.seed ^ 0x5EED)
@@ -42,7 +44,7 @@ class World:
         self._delivered: dict[tuple[int, int], int] = {}
         skew = plan.weather.skew
         self.nodes = {
-            node: SimNode(node, self, 1 + skew * (2 * self.rng.random() - 1), self.rng.randint(0, 10**6))
+            node: self.node_type(node, self, 1 + skew * (2 * self.rng.random() - 1), self.rng.randint(0, 10**6))
             for node in plan.node_ids
         }
         self.voters = [self.nodes[node] for node in plan.voter_ids]

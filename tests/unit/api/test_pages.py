@@ -180,7 +180,7 @@ def test_a_form_that_is_too_old_is_refused(served: Served) -> None:
 
 
 def test_a_form_for_a_closed_gate_shows_every_failed_check(served: Served) -> None:
-    served.run(served.world.operationed("PAUSE", reason="lunch"))
+    served.run(served.world.run_operation("PAUSE", reason="lunch"))
     status, _, page = form(served)
     assert status == 409
     assert "False the migration is not paused paused by Ada: lunch" in text_of(page)

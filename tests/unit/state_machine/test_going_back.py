@@ -33,7 +33,7 @@ def quorum(tmp_path: Path) -> Iterator[World]:
 async def begin_rollback(world: World) -> None:
     await world.to_dual_write()
     world.controller.on_ask = lambda operation: world.controller.move("ROLLING_BACK")
-    await world.operationed("ROLL_BACK")
+    await world.run_operation("ROLL_BACK")
     await world.rounds()
     assert world.phase is Phase.ROLLING_BACK
 
@@ -61,7 +61,7 @@ def test_it_resumes_dual_write_from_where_a_rollback_can_be_asked_for_again(worl
         await world.rounds()
         assert world.phase is Phase.DUAL_WRITE
         world.controller.on_ask = lambda operation: world.rollback()
-        await world.operationed("ROLL_BACK")
+        await world.run_operation("ROLL_BACK")
         await world.rounds(2)
 
     asyncio.run(story())
@@ -87,7 +87,7 @@ def test_nothing_is_stopped_nor_started_while_zookeeper_does_not_answer_and_nobo
         await world.to_ready()
         world.controller.follow(None)
         world.zookeeper.observed = ZooKeeperObservation(problem="zk:2181 has not answered for 2 s")
-        await world.operationed("ROLL_BACK")
+        await world.run_operation("ROLL_BACK")
         await world.rounds(3)
         assert world.launcher.stopped == []
         assert "ZooKeeper does not answer" in world.waiting
@@ -103,7 +103,7 @@ def test_what_claimed_nothing_is_stopped_while_zookeeper_does_not_answer(quorum:
     async def story() -> None:
         await quorum.to_ready()
         quorum.zookeeper.observed = ZooKeeperObservation(problem="zk:2181 has not answered for 2 s")
-        await quorum.operationed("ROLL_BACK")
+        await quorum.run_operation("ROLL_BACK")
         await quorum.rounds(3)
         assert not any(each.alive for each in quorum.controllers)
         assert "controllers are stopped once" not in quorum.waiting, "they are"
@@ -123,7 +123,7 @@ def test_a_leader_that_claimed_nothing_is_not_stopped_beside_a_log_in_migration(
         await quorum.to_ready()
         quorum.zookeeper.observed = ZooKeeperObservation(problem="gone")
         quorum.controllers[1].migration = "MIGRATION"
-        await quorum.operationed("ROLL_BACK")
+        await quorum.run_operation("ROLL_BACK")
         await quorum.rounds(3)
 
     asyncio.run(story())
@@ -229,7 +229,7 @@ def test_a_rollback_starts_no_controller_that_never_ran(world: World, phase: Pha
             world.zookeeper.observed = msgspec.structs.replace(
                 world.zookeeper.observed, holder=Holder.NOBODY, holder_id=None
             )
-        await world.operationed("ROLL_BACK")
+        await world.run_operation("ROLL_BACK")
         await world.rounds(3)
 
     asyncio.run(story())
@@ -248,7 +248,7 @@ def test_controllers_that_claimed_nothing_are_stopped_whatever_migration_says(
         quorum.zookeeper.broker_rules(migration_offset=123)
         quorum.zookeeper.observed = msgspec.structs.replace(quorum.zookeeper.observed, holder=holder)
         quorum.controller.move(state)
-        await quorum.operationed("ROLL_BACK")
+        await quorum.run_operation("ROLL_BACK")
         await quorum.rounds(4)
         assert not any(each.alive for each in quorum.controllers)
         assert "Z2K-2006" in quorum.waiting
@@ -280,7 +280,7 @@ async def another_migration(world: World) -> int:
 def test_a_migration_that_is_over_leaves_the_controllers_of_the_next_one_alone(world: World) -> None:
     async def story() -> int:
         await world.to_ready()
-        await world.operationed("ROLL_BACK")
+        await world.run_operation("ROLL_BACK")
         await world.rounds(3)
         assert world.phase is Phase.ROLLED_BACK
         return await another_migration(world)
@@ -298,7 +298,7 @@ def test_a_retired_controller_of_ones_own_is_stopped_after_a_restart_of_the_serv
     async def story() -> None:
         await world.to_dual_write()
         world.controller.on_ask = lambda operation: world.rollback()
-        await world.operationed("ROLL_BACK")
+        await world.run_operation("ROLL_BACK")
         await world.reconciler.step(world.id)
         world.start_service()
         await world.rounds(3)

@@ -33,7 +33,7 @@ def again(world: World, operation: Operation) -> Operation:
 
 async def asked_in_dual_write(world: World) -> Operation:
     await world.to_dual_write()
-    operation = await world.operationed("ROLL_BACK")
+    operation = await world.run_operation("ROLL_BACK")
     assert operation.state == "accepted"
     return operation
 
@@ -62,7 +62,7 @@ def test_a_rollback_that_the_driver_forgot_is_refused_and_can_be_asked_for_again
         await world.rounds(6)
         assert world.controller.asked.count("rollback") == 1, "nothing is handed on by itself"
         world.controller.on_ask = lambda _: world.rollback()
-        await world.operationed("ROLL_BACK")
+        await world.run_operation("ROLL_BACK")
         await world.rounds(2)
         return again(world, operation)
 
@@ -74,7 +74,7 @@ def test_a_rollback_that_the_driver_forgot_is_refused_and_can_be_asked_for_again
 def test_a_takeover_that_the_driver_let_go_of_is_refused_and_rehearsals_go_on(world: World) -> None:
     async def story() -> Operation:
         await world.to_ready()
-        operation = await world.operationed("ADVANCE")
+        operation = await world.run_operation("ADVANCE")
         world.controller.move("IDLE", "WAIT_QUORUM", "WAIT_BROKERS")
         await world.rounds(6)
         before = world.runner.count("rehearse")
@@ -100,7 +100,7 @@ def test_an_operation_of_a_controller_that_does_not_tell_stays_asked(world: Worl
     async def story() -> Operation:
         await world.to_dual_write()
         world.controller.tells_operations = False
-        operation = await world.operationed("ROLL_BACK")
+        operation = await world.run_operation("ROLL_BACK")
         await world.rounds(10)
         return again(world, operation)
 
@@ -111,10 +111,10 @@ def test_an_abort_that_the_commit_overtook_is_refused_and_a_rollback_can_be_aske
     async def story() -> tuple[Operation, Operation]:
         await world.to_ready()
         world.controller.on_ask = lambda _: world.take_over(until="AUDITING")
-        await world.operationed("ADVANCE")
+        await world.run_operation("ADVANCE")
         world.controller.on_ask = lambda _: None
         await world.rounds()
-        abort = await world.operationed("ABORT")
+        abort = await world.run_operation("ABORT")
         await world.rounds(6, seconds=0.1)
         assert again(world, abort).state == "accepted", "it may still come in time"
         world.controller.move("COMMITTING", "SYNCING", "UPDATING_BROKERS")
@@ -122,7 +122,7 @@ def test_an_abort_that_the_commit_overtook_is_refused_and_a_rollback_can_be_aske
         world.controller.audit = None
         world.controller.move("DUAL_WRITE")
         await world.rounds()
-        return again(world, abort), await world.operationed("ROLL_BACK")
+        return again(world, abort), await world.run_operation("ROLL_BACK")
 
     abort, rollback = asyncio.run(story())
     assert (abort.state, abort.answer[:8]) == ("refused", "Z2K-4060")
@@ -144,7 +144,7 @@ def test_a_driver_that_does_not_keep_an_operation_refuses_it(world: World) -> No
 def test_a_rollback_takes_the_place_of_one_that_does_not_begin(world: World) -> None:
     async def story() -> tuple[Operation, Operation]:
         first = await asked_in_dual_write(world)
-        second = await world.operationed("ROLL_BACK")
+        second = await world.run_operation("ROLL_BACK")
         return again(world, first), second
 
     first, second = asyncio.run(story())
@@ -158,11 +158,11 @@ def test_an_undo_takes_the_takeover_that_it_replaces_back_from_the_driver(world:
 
     async def story() -> Operation:
         await world.to_ready()
-        advance = await world.operationed("ADVANCE")
+        advance = await world.run_operation("ADVANCE")
         assert list(world.controller.operations) == ["takeover"]
         world.zookeeper.observed = ZooKeeperObservation(problem="zk:2181 has not answered for 2 s")
         world.controller.migration = "MIGRATION"  # nothing is stopped
-        await world.operationed(undo)
+        await world.run_operation(undo)
         return again(world, advance)
 
     assert asyncio.run(story()).state == "cancelled"
@@ -173,10 +173,10 @@ def test_an_undo_takes_the_takeover_that_it_replaces_back_from_the_driver(world:
 def test_an_abort_before_the_takeover_takes_it_back_and_the_migration_stays_ready(world: World) -> None:
     async def story() -> tuple[Operation, Operation]:
         await world.to_ready()
-        advance = await world.operationed("ADVANCE")
+        advance = await world.run_operation("ADVANCE")
         assert list(world.controller.operations) == ["takeover"]
         assert abort_is_offered(world)
-        abort = await world.operationed("ABORT")
+        abort = await world.run_operation("ABORT")
         await world.rounds(3)
         return again(world, advance), abort
 
@@ -193,7 +193,7 @@ def test_an_abort_that_comes_as_the_takeover_begins_aborts_it(world: World) -> N
 
     async def story() -> Operation:
         await world.to_ready()
-        await world.operationed("ADVANCE")
+        await world.run_operation("ADVANCE")
         abort = world.operation("ABORT")
         world.controller.operations.clear()
         world.controller.move("TAKING_OVER")
@@ -208,9 +208,9 @@ def test_an_abort_that_comes_as_the_takeover_begins_aborts_it(world: World) -> N
 def test_an_abort_says_so_when_the_controller_that_keeps_the_takeover_is_silent(world: World) -> None:
     async def story() -> Operation:
         await world.to_ready()
-        await world.operationed("ADVANCE")
+        await world.run_operation("ADVANCE")
         world.controller.app = unreachable_for_operations(world.controller.app)  # type: ignore[method-assign]
-        return await world.operationed("ABORT")
+        return await world.run_operation("ABORT")
 
     abort = asyncio.run(story())
     assert abort.state == "refused"
@@ -220,7 +220,7 @@ def test_an_abort_says_so_when_the_controller_that_keeps_the_takeover_is_silent(
 def test_an_abort_in_ready_is_refused_where_nobody_asked_for_a_takeover(world: World) -> None:
     async def story() -> Operation:
         await world.to_ready()
-        return await world.operationed("ABORT")
+        return await world.run_operation("ABORT")
 
     abort = asyncio.run(story())
     assert abort.state == "refused"
@@ -234,9 +234,9 @@ def abort_is_offered(world: World) -> bool:
 def test_a_rollback_goes_on_beside_a_controller_that_takes_nothing_back(world: World) -> None:
     async def story() -> None:
         await world.to_ready()
-        await world.operationed("ADVANCE")
+        await world.run_operation("ADVANCE")
         world.controller.app = unreachable_for_operations(world.controller.app)  # type: ignore[method-assign]
-        await world.operationed("ROLL_BACK")
+        await world.run_operation("ROLL_BACK")
         await world.rounds(2)
 
     asyncio.run(story())
@@ -291,7 +291,7 @@ def test_a_takeover_that_did_not_arrive_is_asked_again_only_on_a_gate_that_holds
         await world.to_ready()
         ask = world.controller.app
         world.controller.app = unreachable_for_operations(ask)  # type: ignore[method-assign]
-        operation = await world.operationed("ADVANCE")
+        operation = await world.run_operation("ADVANCE")
         assert (operation.state, world.controller.asked) == ("accepted", [])
         world.controller.app = ask  # type: ignore[method-assign]
         world.controller.gate = gate
@@ -326,13 +326,13 @@ async def held_after_an_abort(world: World) -> Operation:
     await world.to_ready()
     world.controller.move("ABORTED", reason="an earlier takeover did not end well")
     await world.rounds()
-    return await world.operationed("ADVANCE")
+    return await world.run_operation("ADVANCE")
 
 
 def test_a_hold_takes_back_a_takeover_that_has_not_begun(world: World) -> None:
     async def story() -> tuple[Operation, Operation]:
         advance = await held_after_an_abort(world)
-        pause = await world.operationed("PAUSE", reason="lunch")
+        pause = await world.run_operation("PAUSE", reason="lunch")
         return again(world, advance), pause
 
     advance, pause = asyncio.run(story())
@@ -347,7 +347,7 @@ def test_a_hold_that_comes_too_late_says_that_the_takeover_has_begun(world: Worl
         await world.to_ready()
         world.controller.on_ask = lambda _: world.take_over(until="COPYING")
         world.operation("ADVANCE")
-        return await world.operationed("PAUSE")
+        return await world.run_operation("PAUSE")
 
     operation = asyncio.run(story())
     assert "has begun" in operation.answer
@@ -358,9 +358,9 @@ def test_a_hold_inside_the_window_says_that_it_does_not_stop_it(world: World) ->
     async def story() -> Operation:
         await world.to_ready()
         world.controller.on_ask = lambda _: world.take_over(until="COPYING")
-        await world.operationed("ADVANCE")
+        await world.run_operation("ADVANCE")
         await world.rounds()
-        return await world.operationed("PAUSE")
+        return await world.run_operation("PAUSE")
 
     assert "`zk2kraft abort` ends it" in asyncio.run(story()).answer
 
@@ -369,7 +369,7 @@ def test_a_hold_that_cannot_reach_the_controller_says_so_and_tries_again(world: 
     async def story() -> tuple[Operation, Operation]:
         advance = await held_after_an_abort(world)
         world.controller.deaf = True
-        pause = await world.operationed("PAUSE")
+        pause = await world.run_operation("PAUSE")
         assert again(world, advance).state == "accepted"
         world.controller.deaf = False
         await world.rounds()
@@ -386,8 +386,8 @@ def test_a_hold_says_when_an_older_controller_cannot_take_an_operation_back(worl
     async def story() -> Operation:
         await world.to_ready()
         world.controller.tells_operations = False
-        await world.operationed("ADVANCE")
-        return await world.operationed("PAUSE")
+        await world.run_operation("ADVANCE")
+        return await world.run_operation("PAUSE")
 
     assert "may still begin" in asyncio.run(story()).answer
 
@@ -395,6 +395,6 @@ def test_a_hold_says_when_an_older_controller_cannot_take_an_operation_back(worl
 def test_a_hold_with_nothing_under_way_only_holds(world: World) -> None:
     async def story() -> Operation:
         await world.to_ready()
-        return await world.operationed("PAUSE", reason="lunch")
+        return await world.run_operation("PAUSE", reason="lunch")
 
     assert asyncio.run(story()).answer == "paused by Ada: lunch"

@@ -42,7 +42,7 @@ def test_the_whole_way_there_and_back_has_one_row_per_transition(world: World) -
     async def story() -> None:
         await world.to_dual_write()
         world.controller.on_ask = lambda operation: world.rollback()
-        await world.operationed("ROLL_BACK")
+        await world.run_operation("ROLL_BACK")
         await world.rounds(3)
 
     asyncio.run(story())
@@ -82,7 +82,7 @@ def test_preflight_waits_for_what_check_finds(world: World) -> None:
 
     async def story() -> str:
         await world.to_preflight()
-        return (await world.operationed("ADVANCE")).state
+        return (await world.run_operation("ADVANCE")).state
 
     assert asyncio.run(story()) == "refused"
     assert "no topic_id" in world.waiting
@@ -110,7 +110,7 @@ def test_a_controller_whose_file_does_not_fit_is_not_started(world: World, chang
         await world.to_preflight()
         entry = world.inventory.controllers[0]
         Path(entry.properties).write_text(properties(Path(entry.data), **change))
-        await world.operationed("ADVANCE")  # the check was made before the file was changed
+        await world.run_operation("ADVANCE")  # the check was made before the file was changed
         await world.rounds(2)
 
     asyncio.run(story())
@@ -123,7 +123,7 @@ def test_a_running_controller_is_adopted_and_never_started_twice(world: World) -
         await world.to_preflight()
         world.controller.start()
         world.controller.move("WAIT_QUORUM", "WAIT_BROKERS")
-        await world.operationed("ADVANCE")
+        await world.run_operation("ADVANCE")
         await world.rounds(3)
 
     asyncio.run(story())
@@ -134,7 +134,7 @@ def test_a_running_controller_is_adopted_and_never_started_twice(world: World) -
 def test_waiting_for_brokers_gives_the_drivers_reason(world: World) -> None:
     async def story() -> None:
         await world.to_preflight()
-        await world.operationed("ADVANCE")
+        await world.run_operation("ADVANCE")
         world.controller.brokers = (0, 1)
         await world.rounds(2)
         world.controller.reason = "brokers [2] are not registered and unfenced yet (2/3)"
@@ -203,7 +203,7 @@ def test_a_rehearsal_whose_audit_is_not_green_closes_the_gate(world: World) -> N
 
     async def story() -> str:
         await world.to_ready()
-        return (await world.operationed("ADVANCE")).answer
+        return (await world.run_operation("ADVANCE")).answer
 
     assert "the audit of the last rehearsal passed" in asyncio.run(story())
     assert world.phase is Phase.READY
@@ -215,10 +215,10 @@ def test_a_rehearsal_whose_audit_is_not_green_closes_the_gate(world: World) -> N
 def test_a_hold_keeps_everybody_from_the_takeover_and_resume_allows_it(world: World) -> None:
     async def story() -> list[str]:
         await world.to_ready()
-        await world.operationed("PAUSE", reason="lunch")
-        refused = await world.operationed("ADVANCE")
-        await world.operationed("RESUME")
-        allowed = await world.operationed("ADVANCE")
+        await world.run_operation("PAUSE", reason="lunch")
+        refused = await world.run_operation("ADVANCE")
+        await world.run_operation("RESUME")
+        allowed = await world.run_operation("ADVANCE")
         return [refused.state, allowed.state]
 
     assert asyncio.run(story()) == ["refused", "accepted"]
@@ -239,7 +239,7 @@ def test_an_advance_made_up_before_something_moved_is_refused(world: World) -> N
 def test_the_takeover_is_asked_once_however_often_the_loop_goes_round(world: World) -> None:
     async def story() -> None:
         await world.to_ready()
-        await world.operationed("ADVANCE")
+        await world.run_operation("ADVANCE")
         await world.rounds(5)
 
     asyncio.run(story())
@@ -254,7 +254,7 @@ def test_a_service_restarted_after_asking_asks_the_same_run_again(world: World, 
     async def story() -> None:
         await world.to_ready()
         world.controller.tells_operations = tells
-        await world.operationed("ADVANCE")
+        await world.run_operation("ADVANCE")
         world.start_service()
         await world.rounds(3)
 
@@ -267,7 +267,7 @@ def test_an_operation_is_never_handed_to_a_later_run_of_the_controller(world: Wo
 
     async def story() -> str:
         await world.to_ready()
-        operation = await world.operationed("ADVANCE")
+        operation = await world.run_operation("ADVANCE")
         world.controller.kill()
         world.controller.start("run-2")
         world.controller.move("ABORTING", "ABORTED", reason="an earlier takeover did not end well")
@@ -289,7 +289,7 @@ def test_an_aborted_takeover_is_ready_again_with_its_finding(world: World) -> No
     async def story() -> None:
         await world.to_ready()
         world.controller.on_ask = fail
-        await world.operationed("ADVANCE")
+        await world.run_operation("ADVANCE")
         await world.rounds(2)
 
     asyncio.run(story())
@@ -302,7 +302,7 @@ def test_advance_after_an_abort_asks_the_driver_again(world: World) -> None:
 
     async def story() -> None:
         world.controller.on_ask = lambda operation: world.take_over()
-        await world.operationed("ADVANCE")
+        await world.run_operation("ADVANCE")
         await world.rounds()
 
     asyncio.run(story())
@@ -313,13 +313,13 @@ def test_abort_is_possible_in_every_phase_of_the_window(world: World) -> None:
     async def story() -> None:
         await world.to_ready()
         world.controller.on_ask = lambda operation: world.take_over(until="COPYING")
-        await world.operationed("ADVANCE")
+        await world.run_operation("ADVANCE")
         await world.rounds()
         assert world.phase is Phase.COPY
         world.controller.on_ask = lambda operation: world.controller.move(
             "ABORTING", "ABORTED", reason="abort was asked for"
         )
-        await world.operationed("ABORT")
+        await world.run_operation("ABORT")
         await world.rounds()
 
     asyncio.run(story())
@@ -331,7 +331,7 @@ def test_an_abort_that_comes_too_late_is_refused_by_name(world: World) -> None:
     async def story() -> str:
         await world.to_ready()
         world.controller.on_ask = lambda operation: world.take_over(until="COPYING")
-        await world.operationed("ADVANCE")
+        await world.run_operation("ADVANCE")
         await world.rounds()
         operation = world.operation("ABORT")
         for state in ("AUDITING", "COMMITTING", "SYNCING", "UPDATING_BROKERS", "DUAL_WRITE"):
@@ -360,7 +360,7 @@ def test_a_controller_that_does_not_stay_is_left_alone_until_resume(world: World
     async def story() -> None:
         await world.to_preflight()
         world.launcher.ends_at_once = True
-        await world.operationed("ADVANCE")
+        await world.run_operation("ADVANCE")
         await world.rounds(40, seconds=1)
         assert len(world.launcher.launched) == 5
         assert "5 times" in world.waiting
@@ -368,7 +368,7 @@ def test_a_controller_that_does_not_stay_is_left_alone_until_resume(world: World
             CONTROLLER_DOES_NOT_STAY.code
         ]
         assert "Z2K-3012" in world.waiting
-        await world.operationed("RESUME")
+        await world.run_operation("RESUME")
         await world.rounds(2)
 
     asyncio.run(story())
@@ -379,7 +379,7 @@ def test_a_restart_between_commit_and_dual_write_is_proved_by_a_new_audit(world:
     async def story() -> None:
         await world.to_ready()
         world.controller.on_ask = lambda operation: world.take_over(until="COMMITTING")
-        await world.operationed("ADVANCE")
+        await world.run_operation("ADVANCE")
         await world.rounds()
         world.controller.kill()
         await world.rounds()
@@ -401,14 +401,14 @@ def test_rollback_is_possible_although_dual_write_could_not_be_proved(world: Wor
 
     async def story() -> None:
         await world.to_preflight()
-        await world.operationed("ADVANCE")
+        await world.run_operation("ADVANCE")
         await world.rounds(2)
         world.take_over()
         world.controller.audit = None
         await world.rounds(3)
         assert world.phase is Phase.AUDIT
         world.controller.on_ask = lambda operation: world.rollback()
-        await world.operationed("ROLL_BACK")
+        await world.run_operation("ROLL_BACK")
         await world.rounds(2)
 
     asyncio.run(story())
@@ -418,7 +418,7 @@ def test_rollback_is_possible_although_dual_write_could_not_be_proved(world: Wor
 def test_rollback_before_the_takeover_stops_our_controllers(world: World) -> None:
     async def story() -> None:
         await world.to_ready()
-        await world.operationed("ROLL_BACK")
+        await world.run_operation("ROLL_BACK")
         await world.rounds(3)
 
     asyncio.run(story())
@@ -430,7 +430,7 @@ def test_rollback_before_the_takeover_stops_our_controllers(world: World) -> Non
 def test_rollback_from_ready_undoes_a_takeover_that_began_meanwhile(world: World) -> None:
     async def story() -> None:
         await world.to_ready()
-        await world.operationed("ROLL_BACK")
+        await world.run_operation("ROLL_BACK")
         world.controller.start("run-9")
         world.controller.move("WAIT_BROKERS", "TAKING_OVER", "COPYING")
         world.controller.on_ask = lambda operation: world.controller.move("ABORTING", "ABORTED")
@@ -459,7 +459,7 @@ def test_a_refused_rollback_is_dual_write_again(world: World) -> None:
     async def story() -> None:
         await world.to_dual_write()
         world.controller.on_ask = lambda operation: world.controller.move("ROLLING_BACK", "DUAL_WRITE")
-        await world.operationed("ROLL_BACK")
+        await world.run_operation("ROLL_BACK")
         await world.rounds()
 
     asyncio.run(story())
@@ -588,7 +588,7 @@ def test_a_process_that_is_not_recognised_is_not_told_to_stop_and_that_is_said(w
 
     async def story() -> None:
         await world.to_ready()
-        await world.operationed("ROLL_BACK")
+        await world.run_operation("ROLL_BACK")
         await world.rounds(2)
 
     asyncio.run(story())

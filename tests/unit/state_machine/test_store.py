@@ -164,14 +164,16 @@ def test_what_does_not_exist_is_refused_by_name(store: Store, look: object) -> N
 # --- looks ------------------------------------------------------------------------------------------------
 
 
-def told(code: str = "Z2K-1002", says: str = "/brokers/topics/a has no topic_id.") -> ReportedFinding:
+def reported(code: str = "Z2K-1002", says: str = "/brokers/topics/a has no topic_id.") -> ReportedFinding:
     return ReportedFinding.of_json({"code": code, "says": says})
 
 
 def test_a_finding_is_open_as_long_as_it_is_told(store: Store) -> None:
-    record_observation(store, 1, RoundObservation(Observation(10.0), {"check": [told()]}))
+    record_observation(store, 1, RoundObservation(Observation(10.0), {"check": [reported()]}))
     record_observation(
-        store, 1, RoundObservation(Observation(11.0), {"check": [told()], "driver": [told("Z2K-2003", "fenced")]})
+        store,
+        1,
+        RoundObservation(Observation(11.0), {"check": [reported()], "driver": [reported("Z2K-2003", "fenced")]}),
     )
     assert [(row.code, row.first_seen) for row in findings(store, 1)] == [("Z2K-1002", 10.0), ("Z2K-2003", 11.0)]
     record_observation(store, 1, RoundObservation(Observation(12.0), {"check": []}))
@@ -180,7 +182,9 @@ def test_a_finding_is_open_as_long_as_it_is_told(store: Store) -> None:
 
 
 def test_a_finding_of_an_unknown_code_keeps_its_words(store: Store) -> None:
-    record_observation(store, 1, RoundObservation(Observation(10.0), {"driver": [told("Z2K-2999", "something new")]}))
+    record_observation(
+        store, 1, RoundObservation(Observation(10.0), {"driver": [reported("Z2K-2999", "something new")]})
+    )
     assert findings(store, 1)[0].says == "something new"
 
 

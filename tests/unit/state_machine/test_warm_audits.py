@@ -128,7 +128,7 @@ def stage(tmp_path: Path) -> Stage:
     return Stage(tmp_path)
 
 
-def told(stage: Stage, story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def play(stage: Stage, story: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """The story, and the end of the service."""
 
     async def whole() -> None:
@@ -154,7 +154,7 @@ def test_audits_one_after_the_other_are_answered_by_one_process_of_low_priority(
         assert stage.fresh.runs == []
         assert (stage.directory / SCRATCH).stat().st_mode & 0o777 == 0o700
 
-    told(stage, story)
+    play(stage, story)
 
 
 def test_two_audits_at_once_wait_for_each_other(stage: Stage) -> None:
@@ -164,7 +164,7 @@ def test_two_audits_at_once_wait_for_each_other(stage: Stage) -> None:
         assert all(end < begin for end, begin in zip(ended, asked[1:], strict=False))
         assert len(ended) == 3
 
-    told(stage, story)
+    play(stage, story)
 
 
 def test_a_process_that_dies_in_an_audit_is_started_again_and_begins_anew(stage: Stage) -> None:
@@ -177,7 +177,7 @@ def test_a_process_that_dies_in_an_audit_is_started_again_and_begins_anew(stage:
         assert [each.name for each in out.iterdir()] == ["look-1"]
         assert stage.fresh.runs == []
 
-    told(stage, story)
+    play(stage, story)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_an_audit_without_answer_twice_runs_in_a_fresh_process_and_says_so(
         assert len(stage.fresh.runs) == 1
         assert (await stage.audit("a")).note is None, "the next audit tries the warm process again"
 
-    told(stage, story)
+    play(stage, story)
 
 
 def test_a_process_that_was_killed_while_nothing_was_asked_is_no_failure(stage: Stage) -> None:
@@ -217,7 +217,7 @@ def test_a_process_that_was_killed_while_nothing_was_asked_is_no_failure(stage: 
         second = await stage.audit("b")
         assert (second.document["start"], second.note) == (2, None)
 
-    told(stage, story)
+    play(stage, story)
 
 
 def test_without_an_audit_for_a_while_the_process_ends_and_leaves_nothing(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_without_an_audit_for_a_while_the_process_ends_and_leaves_nothing(tmp_pa
         await asyncio.to_thread(wait_until, lambda: not (tmp_path / SCRATCH).exists())
         assert (await stage.audit("b")).document["start"] == 2
 
-    told(stage, story)
+    play(stage, story)
 
 
 def test_a_cancelled_audit_ends_the_process_and_one_that_waits_does_not(stage: Stage) -> None:
@@ -249,7 +249,7 @@ def test_a_cancelled_audit_ends_the_process_and_one_that_waits_does_not(stage: S
         assert len(stage.moments("asked")) == 2
         assert not set(before) & set(living(str(stage.directory / SCRATCH)))
 
-    told(stage, story)
+    play(stage, story)
 
 
 def test_an_audit_that_takes_too_long_is_ended_and_not_tried_again(stage: Stage) -> None:
@@ -260,7 +260,7 @@ def test_an_audit_that_takes_too_long_is_ended_and_not_tried_again(stage: Stage)
         assert stage.fresh.runs == []
         assert (await stage.audit("b")).document["start"] == 2
 
-    told(stage, story)
+    play(stage, story)
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_whatever_is_no_spark_audit_of_its_own_runs_in_a_fresh_process(words: tu
         assert not (stage.directory / SCRATCH).exists()
         assert (stage.directory / "kept").exists()
 
-    told(stage, story)
+    play(stage, story)
 
 
 def test_with_an_idle_time_of_zero_there_is_no_process(tmp_path: Path) -> None:
@@ -293,7 +293,7 @@ def test_with_an_idle_time_of_zero_there_is_no_process(tmp_path: Path) -> None:
         assert (await stage.audit("a")).document == {"fresh": True}
         assert not (tmp_path / SCRATCH).exists()
 
-    told(stage, story)
+    play(stage, story)
 
 
 def test_warming_up_does_not_wait_for_the_process(stage: Stage) -> None:
@@ -302,7 +302,7 @@ def test_warming_up_does_not_wait_for_the_process(stage: Stage) -> None:
         assert (stage.directory / LOG).stat().st_mode & 0o777 == 0o600
         assert (await stage.audit("a")).document["start"] == 1
 
-    told(stage, story)
+    play(stage, story)
 
 
 @pytest.mark.parametrize(("engine", "starts"), [("quick", False), ("spark", True)])
@@ -373,4 +373,4 @@ def test_the_next_service_ends_what_a_killed_process_has_left(stage: Stage) -> N
         assert (await stage.audit("a")).document["start"] == 1
         assert left.wait(10) == -signal.SIGKILL
 
-    told(stage, story)
+    play(stage, story)

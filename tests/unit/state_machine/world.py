@@ -154,7 +154,7 @@ class World:
         order = NewOperation(**{"name": name, "who": "Ada", "reason": "it is time", **fields})
         return self.store.record_operation(self.id, order, at=self.clock())[0]
 
-    async def operationed(self, name: str, **fields: Any) -> Operation:
+    async def run_operation(self, name: str, **fields: Any) -> Operation:
         """An operation, and the round that looks at it."""
         operation = self.operation(name, **fields)
         await self.rounds()
@@ -187,12 +187,12 @@ class World:
     # --- ways to a phase -----------------------------------------------------------------------------------
 
     async def to_preflight(self) -> None:
-        await self.operationed("ADVANCE")
+        await self.run_operation("ADVANCE")
         await self.rounds(2)
 
     async def to_ready(self) -> None:
         await self.to_preflight()
-        await self.operationed("ADVANCE")
+        await self.run_operation("ADVANCE")
         await self.rounds(2)
         if len(self.controllers) > 1:
             self.elect()
@@ -225,7 +225,7 @@ class World:
     async def to_dual_write(self) -> None:
         await self.to_ready()
         self.controller.on_ask = lambda operation: self.take_over()
-        await self.operationed("ADVANCE")
+        await self.run_operation("ADVANCE")
         await self.rounds()
         self.controller.on_ask = lambda operation: None
         assert self.phase is Phase.DUAL_WRITE, self.waiting
