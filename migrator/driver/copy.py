@@ -15,7 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from migrator.driver.families import acl_values, quota_and_scram_values, token_values
-from migrator.driver.tree import TopicReading, Tree, clear_broker_configs
+from migrator.driver.tree import TopicReading, Tree, changed_since, clear_broker_configs
+from migrator.findings.driver import ONLY_IN_ZOOKEEPER
+from migrator.findings.finding import Occurrence
 from migrator.model.draft import Delta, Draft
 from migrator.model.image import Image, Position
 from migrator.model.values import ConfigKey, ConfigType, MigrationState
@@ -182,3 +184,14 @@ def copied(copy: Copy, base: Image, position: Position) -> Delta:
     draft.set_next_producer_id(copy.next_producer_id)
     draft.set_migration(MigrationState.MIGRATION)
     return draft.finish(position)
+
+
+def foreign_since_copy(copy: Copy, tree: Tree, log: Image) -> Occurrence | None:
+    """What another program changed in ZooKeeper after it was copied, or why that cannot be known.
+
+    tree: as it is right after the commit, before any broker has an update.
+    """
+    if tree.problems:
+        return tree.problems[0]
+    moved = changed_since(copy.tree, tree, log)
+    return ONLY_IN_ZOOKEEPER.found(count=len(moved), first=moved[0]) if moved else None

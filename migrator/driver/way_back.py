@@ -1,14 +1,15 @@
-"""The last writes on the way back: what stands of a claim, and the multis that take it away.
+"""The way back: what bars it, what stands of a claim, and the multis that delete it.
 
-In:   what the claim's znodes hold now; the voters and the epoch of this quorum; the mark of a retired log.
-Out:  the next multi of an abort; the last steps of a rollback. None or nothing when no claim of this quorum stands.
+In:   what the claim's znodes hold now; brokers, voters and the epoch of this quorum; the mark of a retired log.
+Out:  why a rollback is refused; the next multi of an abort; the last steps of a rollback. None or nothing when no claim
+      of this quorum stands.
 Elsewhere: the multis themselves (claim.py), sending them (node.driver.rollback), orders below /admin (orders.py).
 Rule: every multi names the versions that were observed, so a claim that moved meanwhile is left alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
@@ -23,8 +24,32 @@ from migrator.driver.claim import (
     refuse_claim,
 )
 from migrator.driver.orders import NO_ORDERS, Orders, with_orders
+from migrator.findings.driver import ROLLBACK_NOT_POSSIBLE
+from migrator.findings.finding import Occurrence
+from migrator.model.values import Broker
 from migrator.zk import paths
 from migrator.zk.multi import JUTE_MAXBUFFER, Check, Multi
+
+
+def refuse_rollback(
+    brokers: Iterable[Broker], voters: int, stock_voters: Sequence[int], foreign_voters: Sequence[str]
+) -> Occurrence | None:
+    """Why a rollback is not possible with these brokers and voters.
+
+    voters: how many the quorum has. stock_voters: ids of Kafka's own; with this log they would take the cluster over
+    again, because they do not know our marks. foreign_voters: those not known to be ours, each with the reason.
+    """
+    kraft = sorted(broker.id for broker in brokers if not broker.migrating)
+    if kraft:
+        return ROLLBACK_NOT_POSSIBLE.found(reason=f"brokers {kraft} run in KRaft mode; roll them back first")
+    if stock_voters:
+        reason = f"voters {stock_voters} are Kafka's; put ours in their place first"
+        return ROLLBACK_NOT_POSSIBLE.found(reason=reason)
+    ours = voters - len(foreign_voters)
+    if ours <= voters // 2:
+        reason = f"{ours} of {voters} voters are there; {', '.join(foreign_voters)}"
+        return ROLLBACK_NOT_POSSIBLE.found(reason=reason)
+    return None
 
 
 def way_back(observed: ClaimObservation, voters: Collection[int], epoch: int) -> tuple[Multi | None, bool]:
@@ -67,7 +92,7 @@ def _standing(observed: ClaimObservation, node: int, kraft_epoch: int) -> Claim:
 class Left(msgspec.Struct, frozen=True):
     """The mark of a log that was rolled back: which claim stood, and what the next controller has to outrank.
 
-    With it the last step can be done by a later life of this process, when the one that began it did not come to it.
+    With it a later run of this process can do the last step, when the one that began it did not reach it.
     """
 
     at: float
@@ -76,7 +101,7 @@ class Left(msgspec.Struct, frozen=True):
     zk_epoch: int
     highest_state_epoch: int
     leaves_orders: bool = False
-    """Given up before any broker was told: orders in ZooKeeper are its own affair, as if we had not come."""
+    """Rolled back before the first broker update: orders in ZooKeeper stay, as if no takeover had been."""
 
 
 def last_steps(

@@ -37,6 +37,7 @@ from migrator.wire.batch import build_batch, build_control_batch
 from migrator.wire.messages.control_records import LeaderChangeMessage
 from migrator.wire.records import encode_record
 from migrator.wire.schema import Message
+from tests.support.gatekeepers import Allows
 from tests.support.quorum_nodes import CLUSTER, ME, VOTERS
 from tests.support.situations import the_settings
 
@@ -88,12 +89,14 @@ class VoterOnDisk:
         )
         self.raft = RaftNode(voter, self.store, on_fatal=self.fatal.append, now_ms=lambda: self.now_ms, disk=disk)
         self.raft.peers = SimpleNamespace(send=self.sent.append, close=_nothing)  # type: ignore[assignment]
+        self.gatekeeper = Allows(writes=False)
         self.controller = ActiveController(
             self.raft,
             the_settings(),
             replay_stored(self.store),
             [],
             chance=Random(1),
+            gatekeeper=self.gatekeeper,
             on_publish=lambda delta: None,
             on_lead=self.led.append,
             on_lost=lambda epoch: None,

@@ -1,9 +1,10 @@
-"""Whether the claim is still ours: looked at when something moved, and what it means when it is not.
+"""Whether the claim still stands: observed when something changed.
 
-In:   watches on the three znodes of the claim, and whoever has a reason to look.
+In:   watches on the three znodes of the claim, and every part that has a reason to look.
 Out:  `Happened.CLAIM_TOUCHED`, `MUST_ROLL_BACK` or `LEADERSHIP_LOST`, once to the act that noticed and once as an
-      interrupt; and `Mark.MIGRATION` in the log, by which a later life knows its own `/migration`.
-Elsewhere: how the znodes are read (claims.py), taking the claim (claiming.py), giving it back (rollback.py).
+      interrupt; and `Mark.MIGRATION` in the log, by which a later process knows its own `/migration`.
+Elsewhere: how the znodes are read (claims.py), what a change means (driver.touched), taking the claim (claiming.py),
+deleting it (rollback.py).
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from typing import Final
 
 import structlog
 
-from migrator.driver.claim import Claim, ClaimObservation, is_successor, stands_alone, still_ours
+from migrator.driver.claim import Claim, ClaimObservation, still_ours
 from migrator.driver.machine import LOG_IS_TRUTH, Happened
-from migrator.findings.driver import CLAIM_EXPIRED, FENCED
+from migrator.driver.touched import touched
 from migrator.findings.finding import FindingError
 from migrator.model.values import Mark, MigrationState
 from migrator.node.background import AGAIN_MAX_S, AGAIN_S, alarm_name, unexpected
-from migrator.node.driver.driver_state import DriverState
+from migrator.node.driver.act import Concluded, DriverView, Progress, WindowAbandoned
 from migrator.node.driver.event_queue import LOOK_S, EventQueue
 from migrator.node.leader.active_controller import ActiveController
 from migrator.node.leader.pending_appends import LeadershipLost
@@ -40,7 +41,8 @@ class ClaimWatch:
 
     def __init__(
         self,
-        now: DriverState,
+        now: DriverView,
+        progress: Progress,
         controller: ActiveController,
         session: ZkSession,
         voters: Collection[int],
@@ -49,9 +51,11 @@ class ClaimWatch:
         on_outage: Callable[[], None],
         shown: Shown,
     ) -> None:
-        """shown: what tells others that this process leads.
-        on_outage: called before each pause of `seen`; what is committed until it answers is read afresh then."""
+        """shown: the znode by which others see that this process leads.
+        on_outage: called before each pause of `observed`; what is committed until ZooKeeper answers is read again.
+        """
         self._now = now
+        self._progress = progress
         self._controller = controller
         self._session = session
         self._voters = voters
@@ -71,8 +75,8 @@ class ClaimWatch:
             try:
                 return await asyncio.to_thread(self._read_claim_of_now)
             except FindingError as error:
-                self._now.wait_because(f"ZooKeeper has to answer before the claim is known: {error}")
-                self._now.trouble = error.occurrence
+                self._progress.waiting(f"ZooKeeper has to answer before the claim is known: {error}")
+                self._progress.trouble(error.occurrence)
                 self._on_outage()
                 await asyncio.sleep(LOOK_S)
 
@@ -107,11 +111,11 @@ class ClaimWatch:
             if self._now.state not in LOG_IS_TRUTH or self._now.fresh_copy:
                 raise
             log.exception("claim.observation_failed")
-            self._now.alarm(alarm_name("the look at the claim"), unexpected("the look at the claim", fault))
+            self._progress.alarm(alarm_name("the look at the claim"), unexpected("the look at the claim", fault))
             self._timer = self._loop.call_later(self._again_s, self._begin_look)
             self._again_s = min(2 * self._again_s, AGAIN_MAX_S)
         else:
-            self._now.alarm(alarm_name("the look at the claim"), None)
+            self._progress.alarm(alarm_name("the look at the claim"), None)
             self._again_s = AGAIN_S
 
     async def _check(self) -> None:
@@ -122,7 +126,7 @@ class ClaimWatch:
             observed = await asyncio.to_thread(self._look_twice, claim)
         except FindingError as error:
             log.info("claim.not_seen", reason=str(error))
-            return  # the session tells when it is connected again
+            return  # the session reports when it is connected again
         now = self._now.claim
         if now is None or now.kraft_epoch != claim.kraft_epoch:
             return  # what was seen says nothing about a later leadership
@@ -130,7 +134,7 @@ class ClaimWatch:
             self.touched(observed)
         elif self._controller.image.migration is MigrationState.MIGRATION:
             await self._mark_migration(str(observed.migration_born))
-            with suppress(FindingError):  # the session tells when it is connected again
+            with suppress(FindingError):  # the session reports when it is connected again
                 await asyncio.to_thread(self._shown.show)
 
     def _look_twice(self, claim: Claim) -> ClaimObservation:
@@ -147,31 +151,26 @@ class ClaimWatch:
             with suppress(LeadershipLost):  # then the next leader looks
                 await self._controller.mark(Mark.MIGRATION, born)
 
-    # --- somebody else touched it --------------------------------------------------------------------------
+    # --- it changed ----------------------------------------------------------------------------------------
 
     def touched(self, observed: ClaimObservation) -> Happened:
-        """What that means, also for an act that noticed it itself."""
-        now, claim = self._now, self._now.claim
-        if claim is not None and is_successor(observed, claim, self._voters, self._controller.epoch or 0):
+        """Report what a change means, as an interrupt, and to the act that noticed it."""
+        now = self._now
+        means = touched(
+            observed,
+            now.claim,
+            self._voters,
+            self._controller.epoch or 0,
+            may_abort=now.may_abort,
+            fresh_copy=now.fresh_copy,
+        )
+        if means.finding is None:
             log.warning("claim.succeeded", by=observed.controller.brokerid if observed.controller else -1)
             self._controller.resign()
-            return self._interrupted(Happened.LEADERSHIP_LOST)
-        holder = "nobody" if observed.controller is None else f"node {observed.controller.brokerid}"
-        expected = "nobody" if claim is None else f"node {claim.node}, epoch {claim.zk_epoch}"
-        log.error("claim.touched", found=holder, controller_epoch=observed.epoch, expected=expected)
-        is_gone = observed.controller is None or observed.controller.kraft_epoch <= 0
-        is_way_back = now.may_abort or now.fresh_copy
-        if is_gone and is_way_back and claim is not None and claim.ephemeral:
-            now.finding = CLAIM_EXPIRED.found(controller=holder)
         else:
-            now.finding = FENCED.found(found=f"{holder}, epoch {observed.epoch}", expected=expected)
-        now.reason = now.finding.text
-        if now.may_abort:
-            now.abandoned = True  # at once: the append may be the next step of the act
-            return self._interrupted(Happened.WINDOW_FAILED)
-        can_go_back = now.fresh_copy and (is_gone or stands_alone(observed, claim))  # and no broker knows
-        return self._interrupted(Happened.MUST_ROLL_BACK if can_go_back else Happened.CLAIM_TOUCHED)
-
-    def _interrupted(self, happened: Happened) -> Happened:
-        self._events.interrupt(happened)
-        return happened
+            log.error("claim.touched", found=means.holder, controller_epoch=observed.epoch, expected=means.expected)
+            self._progress.changed(Concluded(means.finding))
+        if means.happened is Happened.WINDOW_FAILED:
+            self._progress.changed(WindowAbandoned())  # at once: the append may be the next step of the act
+        self._events.interrupt(means.happened)
+        return means.happened

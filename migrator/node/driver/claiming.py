@@ -1,12 +1,13 @@
-"""The acts that claim the controllership, and what makes the claim last once the copy is committed.
+"""The acts that claim the controllership.
 
-In:   a `DriverNode` whose gate opened, or whose log is in migration after a restart or a fail-over.
-Out:  how the act ended (`Happened`); the claim in `driver.now`, and the window open.
-Elsewhere: the multis (driver.claim), whether it stays ours (claim_watch.py), giving it back (rollback.py).
-A first claim takes two steps where a ZooKeeper-mode broker is controller: it is displaced and asked until it stepped
-down, and only then fenced (docs/decisions/0010-displace-before-fencing.md). The claim ends with our session until
-`settle`. The window without a controller begins here and ends when every broker answered; inside it nothing waits for a
-person.
+In:   an open gate, or a log that is in migration after a restart or a fail-over.
+Out:  how the act ended; the claim, and the window open.
+Elsewhere: the multis (driver.claim), whether the claim stays (claim_watch.py), making it persistent (persisting.py),
+deleting it (rollback.py).
+A first claim takes two steps where a ZooKeeper-mode broker is controller. It is displaced, and asked until it stepped
+down; only then it is fenced (docs/decisions/0010-displace-before-fencing.md). The claim is ephemeral until it is
+persisted. The time without a controller begins here and ends when every broker answered; inside it nothing waits for an
+operator.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import structlog
 
@@ -22,12 +25,10 @@ from migrator.driver.claim import (
     ClaimObservation,
     plan_claim,
     plan_displace,
-    plan_persist,
     plan_raise,
     recognise,
     refuse_claim,
     refuse_resume,
-    still_ours,
 )
 from migrator.driver.machine import Happened, Window
 from migrator.driver.places import plan_places
@@ -38,99 +39,126 @@ from migrator.findings.zookeeper import WRITE_REFUSED, ZOOKEEPER_LOST
 from migrator.model.image import Position
 from migrator.model.values import Mark
 from migrator.node.brokers.step_down import wait_stepped_down
-from migrator.node.driver.driver_node import DriverNode
-from migrator.node.driver.rollback import retire_log
+from migrator.node.config.properties import NodeConfig
+from migrator.node.driver.act import (
+    ClaimHeld,
+    ClaimRefused,
+    Concluded,
+    CopyShared,
+    DriverView,
+    Ended,
+    Found,
+    Progress,
+    WindowOpened,
+)
+from migrator.node.driver.claim_watch import ClaimWatch
+from migrator.node.driver.ephemeral_claim import EphemeralClaim
+from migrator.node.driver.persisting import refused
+from migrator.node.driver.retiring import Retirement
 from migrator.node.driver.window_guard import WindowGuard
+from migrator.node.leader.active_controller import ActiveController
+from migrator.node.quorum.hooks import Hooks
+from migrator.node.transport.client_security import ClientSecurity
 from migrator.node.zookeeper.claims import read_claim, refusal
 from migrator.zk.multi import Multi, Outcome
+from migrator.zk.session import ZkSession
 from migrator.zk.znodes import ControllerZnode
 
 log = structlog.get_logger()
 
-SETTLE_AGAIN_S = 0.2
 STEP_DOWN_SHARE = 0.5
 """Of the window's limit: while the old controller still works, the cluster is not without one."""
 
 
+@dataclass(kw_only=True)
 class ClaimActs:
-    """The acts of one driver."""
+    """The acts of one driver. to_brokers: how brokers are reached."""
 
-    def __init__(self, driver: DriverNode) -> None:
-        self.d = driver
-        self._guard = WindowGuard(driver)
+    now: DriverView
+    progress: Progress
+    config: NodeConfig
+    controller: ActiveController
+    session: ZkSession
+    hooks: Hooks
+    claim_watch: ClaimWatch
+    ephemeral: EphemeralClaim
+    guard: WindowGuard
+    retirement: Retirement
+    to_brokers: ClientSecurity
+    now_ms: Callable[[], int]
+    wall_ms: Callable[[], int]
 
     # --- the first claim -----------------------------------------------------------------------------------
 
-    async def take_over(self) -> Happened:
-        """Latch, then claim. Every voter keeps the latch: no second attempt happens by itself, whoever leads then."""
-        d = self.d
-        d.now.finding = None
-        await d.hooks.before("latch")
-        await d.controller.mark(Mark.TAKEOVER, json.dumps({"epoch": d.epoch, "at": time.time()}))
+    async def take_over(self) -> Ended:
+        """Latch, then claim. Every voter keeps the latch: no second attempt happens by itself."""
+        self.progress.changed(Found(None))
+        await self.hooks.before("latch")
+        await self.controller.mark(Mark.TAKEOVER, json.dumps({"epoch": self.now.epoch, "at": time.time()}))
         try:
-            observed = await asyncio.to_thread(read_claim, d.session)
+            observed = await asyncio.to_thread(read_claim, self.session)
         except FindingError as error:
             return await self._not_claimed(error.occurrence)
-        refused = refuse_claim(observed, d.config.voter_ids, d.epoch)
-        if refused is not None:
-            return await self._not_claimed(refused)
-        missing = [] if d.now.tree is None else d.now.tree.missing
+        barred = refuse_claim(observed, self.config.voter_ids, self.now.epoch)
+        if barred is not None:
+            return await self._not_claimed(barred)
+        missing = [] if self.now.tree is None else self.now.tree.missing
         if missing:
-            refused = await _refused(d, plan_places(missing, observed.epoch_version))
-            if refused is not None:
-                return await self._not_claimed(refused)
+            not_made = await refused(self.session, plan_places(missing, observed.epoch_version))
+            if not_made is not None:
+                return await self._not_claimed(not_made)
             log.warning("zk.paths_created", code=PATH_WILL_BE_CREATED.code, paths=missing)
-        await d.hooks.before("claim")
-        d.now.window = Window(d.now_ms(), d.config.takeover_max_ms)
-        d.ephemeral.begin(d.now.window)
+        await self.hooks.before("claim")
+        window = Window(self.now_ms(), self.config.takeover_max_ms)
+        self.progress.changed(WindowOpened(window))
+        self.ephemeral.begin(window)
         held = observed.controller
         claim = await (
             self._claim_vacant(observed) if held is None or held.kraft_epoch > 0 else self._displace(observed, held)
         )
         if claim is None:
-            return await self._not_claimed(d.now.trouble)
-        self._hold_claim(claim)
-        self._guard.watch()
-        return Happened.CLAIMED
+            return await self._not_claimed(self.now.trouble)
+        self.progress.changed(ClaimHeld(claim))  # before it is watched
+        self.claim_watch.look()
+        self.guard.watch()
+        return Ended(Happened.CLAIMED)
 
-    async def _not_claimed(self, found: Occurrence | None) -> Happened:
-        """Nothing of it stands in ZooKeeper, so nothing has to be given back."""
-        d = self.d
-        d.now.window = None
-        d.ephemeral.end()
-        await d.controller.mark(Mark.TAKEOVER, "")
-        d.now.finding = found
-        return Happened.CLAIM_REFUSED
+    async def _not_claimed(self, found: Occurrence | None) -> Ended:
+        """Nothing of the claim stands in ZooKeeper, so nothing has to be deleted."""
+        self.progress.changed(ClaimRefused(found))  # before the mark: the window's guard has nothing to end any more
+        self.ephemeral.end()
+        await self.controller.mark(Mark.TAKEOVER, "")
+        return Ended(Happened.CLAIM_REFUSED)
 
     async def _claim_vacant(self, observed: ClaimObservation) -> Claim | None:
         """No ZooKeeper-mode broker is controller: one multi."""
-        d = self.d
         multi, claim = plan_claim(
-            observed, node=d.config.node_id, kraft_epoch=d.epoch, now_ms=d.wall_ms(), ephemeral=True
+            observed, node=self.config.node_id, kraft_epoch=self.now.epoch, now_ms=self.wall_ms(), ephemeral=True
         )
         return claim if await self._claimed(multi, claim) else None
 
     async def _displace(self, observed: ClaimObservation, held: ControllerZnode) -> Claim | None:
         """Take the place of a ZooKeeper-mode controller, wait until it stepped down, then claim (K-27)."""
-        d = self.d
-        broker = d.controller.image.brokers.get(held.brokerid)
+        broker = self.controller.image.brokers.get(held.brokerid)
         if broker is None:
             reason = f"broker {held.brokerid} is controller and not registered here"
-            d.now.trouble = CLAIM_NOT_POSSIBLE.found(reason=reason)
+            self.progress.trouble(CLAIM_NOT_POSSIBLE.found(reason=reason))
             log.warning("zk.takeover_refused", reason=reason)
             return None
-        multi, displaced = plan_displace(observed, node=d.config.node_id, kraft_epoch=d.epoch, now_ms=d.wall_ms())
-        started = d.now_ms()
-        applied, refused = await self._applied(multi, displaced)
+        multi, displaced = plan_displace(
+            observed, node=self.config.node_id, kraft_epoch=self.now.epoch, now_ms=self.wall_ms()
+        )
+        started = self.now_ms()
+        applied, reason = await self._applied(multi, displaced)
         if not applied:
-            log.warning("zk.takeover_refused", reason=refused, took_ms=d.now_ms() - started)
+            log.warning("zk.takeover_refused", reason=reason, took_ms=self.now_ms() - started)
             return None
-        self._guard.watch()
-        limit_s = d.config.takeover_max_ms * STEP_DOWN_SHARE / 1000
-        whom = (broker, d.config.inter_broker_listener, d.config.node_id, d.to_brokers)
+        self.guard.watch()
+        limit_s = self.config.takeover_max_ms * STEP_DOWN_SHARE / 1000
+        whom = (broker, self.config.inter_broker_listener, self.config.node_id, self.to_brokers)
         await wait_stepped_down(*whom, limit_s=limit_s)
-        log.info("zk.controller_stepped_down", broker=held.brokerid, took_ms=d.now_ms() - started)
-        await d.hooks.before("raise epoch")
+        log.info("zk.controller_stepped_down", broker=held.brokerid, took_ms=self.now_ms() - started)
+        await self.hooks.before("raise epoch")
         multi, claim = plan_raise(displaced)
         if not await self._claimed(multi, claim):
             raise CLAIM_NOT_POSSIBLE.error(reason=f"it was changed while broker {held.brokerid} stepped down")
@@ -138,107 +166,66 @@ class ClaimActs:
 
     # --- after a restart -----------------------------------------------------------------------------------
 
-    async def resume(self) -> Happened:
+    async def resume(self) -> Ended:
         """A log in MIGRATION goes on only while `/controller` still carries this quorum (K-02, F-42)."""
-        d = self.d
-        observed = await d.claim_watch.observed()
-        at = d.controller.image.position
-        born = d.controller.image.marks.get(Mark.MIGRATION)
-        refused = refuse_resume(observed, d.config.voter_ids, d.epoch, at, None if born is None else int(born))
-        if refused is not None:
-            d.now.finding = refused
-            d.now.reason = refused.text
-            if refused.code != LOG_RETIRED.code:
-                return Happened.CLAIM_TOUCHED
+        observed = await self.claim_watch.observed()
+        at = self.controller.image.position
+        born = self.controller.image.marks.get(Mark.MIGRATION)
+        barred = refuse_resume(observed, self.config.voter_ids, self.now.epoch, at, None if born is None else int(born))
+        if barred is not None:
+            if barred.code != LOG_RETIRED.code:
+                return Ended(Happened.CLAIM_TOUCHED, (Concluded(barred),))
             # Whatever comes later (another migration by nodes of the same ids), this log has no part in it.
-            await retire_log(d, json.dumps({"at": time.time(), "found": refused.text}))
-            return Happened.ROLLED_BACK
+            self.progress.changed(Concluded(barred))
+            await self.retirement.retire(json.dumps({"at": time.time(), "found": barred.text}))
+            return Ended(Happened.ROLLED_BACK)
         assert observed.migration is not None
         mirrored = Position(observed.migration.kraft_metadata_epoch, observed.migration.kraft_metadata_offset)
-        await d.hooks.before("claim")
+        await self.hooks.before("claim")
         multi, claim = plan_claim(
             observed,
-            node=d.config.node_id,
-            kraft_epoch=d.epoch,
-            now_ms=d.wall_ms(),
+            node=self.config.node_id,
+            kraft_epoch=self.now.epoch,
+            now_ms=self.wall_ms(),
             ephemeral=False,
             at=at if mirrored.offset < 0 else mirrored,
         )
-        d.now.window = Window(d.now_ms(), d.config.takeover_max_ms)
+        self.progress.changed(WindowOpened(Window(self.now_ms(), self.config.takeover_max_ms)))
         if not await self._claimed(multi, claim):
-            assert d.now.trouble is not None
-            raise FindingError(d.now.trouble)
-        d.now.fresh_copy = False
-        d.ephemeral.end()
-        self._hold_claim(claim)
-        return Happened.CLAIM_RESUMED
+            assert self.now.trouble is not None
+            raise FindingError(self.now.trouble)
+        self.ephemeral.end()
+        self.progress.changed(CopyShared(), ClaimHeld(claim))  # before it is watched
+        self.claim_watch.look()
+        return Ended(Happened.CLAIM_RESUMED)
 
     # --- what both need ------------------------------------------------------------------------------------
 
     async def _claimed(self, multi: Multi, claim: Claim) -> bool:
         """Send the claim; when its answer is lost, what stands in ZooKeeper decides (K-01)."""
-        started = self.d.now_ms()
-        applied, refused = await self._applied(multi, claim)
-        took = self.d.now_ms() - started
+        started = self.now_ms()
+        applied, reason = await self._applied(multi, claim)
+        took = self.now_ms() - started
         if applied:
             log.info("zk.takeover", controller_epoch=claim.zk_epoch, zk_version=claim.epoch_version, took_ms=took)
         else:
-            log.warning("zk.takeover_refused", reason=refused, took_ms=took)
+            log.warning("zk.takeover_refused", reason=reason, took_ms=took)
         return applied
 
     async def _applied(self, multi: Multi, claim: Claim) -> tuple[bool, str]:
-        """Whether it stands, and why not."""
+        """Whether the claim stands, and why not."""
         try:
-            outcome = await asyncio.to_thread(self.d.session.apply, multi)
+            outcome = await asyncio.to_thread(self.session.apply, multi)
         except FindingError as error:
             if error.code != ZOOKEEPER_LOST.code:
                 raise
-            self.d.now.trouble = error.occurrence
-            return recognise(await self.d.claim_watch.observed(), claim), "its answer was lost, and it was not applied"
-        self.d.now.trouble = None if outcome.applied else _not_possible(multi, outcome)
+            self.progress.trouble(error.occurrence)
+            return recognise(await self.claim_watch.observed(), claim), "its answer was lost, and it was not applied"
+        self.progress.trouble(None if outcome.applied else _not_possible(multi, outcome))
         return outcome.applied, outcome.error
 
-    def _hold_claim(self, claim: Claim) -> None:
-        self.d.now.claim = claim
-        self.d.claim_watch.look()
-
     def close(self) -> None:
-        self._guard.stop()
-
-
-async def settle(driver: DriverNode, position: Position) -> Happened:
-    """Make the claim outlive our session: again and again, while it is ours and the window has time. Until then it ends
-    with our session, and while that lives nobody else can be controller.
-    """
-    claim = driver.now.claim
-    assert claim is not None
-    while True:
-        multi, settled = plan_persist(claim, position, driver.wall_ms())
-        refused = await _refused(driver, multi)
-        if refused is None:
-            break
-        observed = await driver.claim_watch.observed()
-        if not still_ours(observed, claim):
-            return driver.claim_watch.touched(observed)
-        if observed.migration_version == settled.migration_version:
-            break  # applied, and the answer lost
-        driver.now.trouble = refused
-        driver.now.wait_because(refused.text)
-        if driver.must_go_back():
-            return driver.too_late()
-        await asyncio.sleep(SETTLE_AGAIN_S)
-    driver.now.claim = settled
-    driver.ephemeral.end()
-    return Happened.COMMITTED
-
-
-async def _refused(driver: DriverNode, multi: Multi) -> Occurrence | None:
-    """Why it was not applied, or may not have been; None when it was."""
-    try:
-        outcome = await asyncio.to_thread(driver.session.apply, multi)
-    except FindingError as error:
-        return error.occurrence
-    return None if outcome.applied else refusal(multi, outcome)
+        self.guard.stop()
 
 
 def _not_possible(multi: Multi, outcome: Outcome) -> Occurrence:

@@ -1,14 +1,17 @@
-"""The acts from the claim to a committed copy: read and encode what moved, compare it with ZooKeeper, append it.
+"""The acts from the claim to a committed copy: read and encode what changed, compare it with ZooKeeper, append it.
 
-In:   a `DriverNode` that holds the claim; the tree and its records as they were read ahead.
-Out:  how the act ended (`Happened`); the copy and the audit of it in `driver.now`, the transaction in the log.
-Elsewhere: the records (driver.copy), the comparison (copy_audit.py), what follows (dual_write.py).
+In:   the claim; the tree and its records as they were read ahead.
+Out:  how the act ended; the copy and the audit of it, the transaction in the log, the claim persistent.
+Elsewhere: the records (driver.copy), the comparison (copy_audit.py), the persistent claim (persisting.py), what follows
+(reconciling.py).
 Reading, encoding, comparing and the like run on threads, the loop only waits for them.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import structlog
 
@@ -20,95 +23,107 @@ from migrator.driver.tree import replicas_gone
 from migrator.findings.driver import COPY_DIFFERS, MOVED_WHILE_COPIED
 from migrator.findings.finding import FindingError, Severity
 from migrator.model.image import Position
-from migrator.node.driver.claiming import settle
+from migrator.node.config.properties import NodeConfig
+from migrator.node.driver.act import Audited, CopyAppended, CopyMade, DriverView, Ended, Progress, TreeRead
+from migrator.node.driver.claim_watch import ClaimWatch
 from migrator.node.driver.copy_audit import CopyAudit
-from migrator.node.driver.driver_node import DriverNode
+from migrator.node.driver.persisting import ClaimPersistence
+from migrator.node.leader.active_controller import ActiveController
+from migrator.node.quorum.hooks import Hooks
 from migrator.node.zookeeper.tree_reader import moved_since, read_tree
+from migrator.zk.passwords import PasswordEncoder
 from migrator.zk.pipeline import UNLIMITED
+from migrator.zk.session import ZkSession
 
 log = structlog.get_logger()
 
 SWEEPS_MAX = 3
 
 
+@dataclass(kw_only=True)
 class CopyActs:
-    """The acts of one driver."""
+    """The acts of one driver. claim_audit: the audit under the claim; passwords: of broker configurations."""
 
-    def __init__(self, driver: DriverNode, audit: CopyAudit) -> None:
-        self.d = driver
-        self._audit = audit
+    now: DriverView
+    progress: Progress
+    config: NodeConfig
+    controller: ActiveController
+    session: ZkSession
+    hooks: Hooks
+    claim_watch: ClaimWatch
+    persistence: ClaimPersistence
+    claim_audit: CopyAudit
+    passwords: PasswordEncoder | None
+    now_ms: Callable[[], int]
+    wall_ms: Callable[[], int]
 
-    async def copy(self) -> Happened:
-        """Read again what moved, encode it, and make sure that nothing moves any more."""
-        d = self.d
-        started = d.now_ms()
-        await d.hooks.before("read")
-        tree = await asyncio.to_thread(read_tree, d.session, UNLIMITED, d.now.tree)
+    async def copy(self) -> Ended:
+        """Read again what changed, encode it, and make sure that nothing changes any more."""
+        started = self.now_ms()
+        await self.hooks.before("read")
+        tree = await asyncio.to_thread(read_tree, self.session, UNLIMITED, self.now.tree)
         for _ in range(SWEEPS_MAX):
-            moved = await asyncio.to_thread(moved_since, d.session, tree)
+            moved = await asyncio.to_thread(moved_since, self.session, tree)
             if not moved:
                 break
-            tree = await asyncio.to_thread(read_tree, d.session, UNLIMITED, tree)
+            tree = await asyncio.to_thread(read_tree, self.session, UNLIMITED, tree)
         else:
             raise MOVED_WHILE_COPIED.error(count=len(moved), first=moved[0])
-        found = await asyncio.to_thread(content_findings, tree, d.config.waived, d.passwords)
+        found = await asyncio.to_thread(content_findings, tree, self.config.waived, self.passwords)
         blocking = [each for each in found if each.finding.severity is Severity.BLOCKS]
         if blocking:
             raise FindingError(blocking[0])
-        read = d.now_ms()
-        await d.hooks.before("encode")
-        copy = await asyncio.to_thread(make_copy, tree, d.now.copy, d.passwords)
-        d.controller.removals.take_places(replicas_gone(d.now.tree, tree))
-        d.now.tree, d.now.copy = tree, copy
+        read = self.now_ms()
+        await self.hooks.before("encode")
+        copy = await asyncio.to_thread(make_copy, tree, self.now.copy, self.passwords)
+        self.controller.removals.take_places(replicas_gone(self.now.tree, tree))
         log.info(
             "copy.finished",
             topics=len(tree.topics),
             partitions=tree.partition_count(),
             records=copy.record_count(),
             read_ms=read - started,
-            encode_ms=d.now_ms() - read,
-            total_ms=d.now_ms() - started,
+            encode_ms=self.now_ms() - read,
+            total_ms=self.now_ms() - started,
         )
-        return Happened.COPIED
+        return Ended(Happened.COPIED, (TreeRead(tree), CopyMade(copy)))
 
-    async def audit(self) -> Happened:
+    async def audit(self) -> Ended:
         """Compare what would be committed with ZooKeeper, read by another session after our epoch was seen there."""
-        d = self.d
-        await d.hooks.before("audit")
-        copy, claim = d.now.copy, d.now.claim
+        await self.hooks.before("audit")
+        copy, claim = self.now.copy, self.now.claim
         assert copy is not None
         assert claim is not None
-        report = await asyncio.to_thread(self._audit.under, claim, copy)
-        d.now.audit = report
+        report = await asyncio.to_thread(self.claim_audit.under, claim, copy)
         log.info("copy.audited", different=report.different, took_ms=int(report.seconds["total"] * 1000))
         if not report.same:
+            self.progress.changed(Audited(report))
             first = report.differences[0]
             raise COPY_DIFFERS.error(different=len(report.differences), first=f"{first.family} {first.key}")
-        return Happened.AUDIT_PASSED
+        return Ended(Happened.AUDIT_PASSED, (Audited(report),))
 
-    async def commit(self) -> Happened:
-        """Append the transaction in one run, wait for its commit, heal leaderships, make the claim last."""
-        d = self.d
-        copy = d.now.copy
+    async def commit(self) -> Ended:
+        """Append the transaction in one run, wait for its commit, heal leaderships, persist the claim."""
+        copy = self.now.copy
         assert copy is not None
-        await d.hooks.before("append")
-        started = d.now_ms()
-        batches = await asyncio.to_thread(lambda: list(transaction_batches(copy, d.wall_ms())))
-        async with d.controller.paused():
-            base = d.controller.newest
-            last = Position(d.epoch, d.controller.next_offset() + sum(count for count, _ in batches) - 1)
-            delta = await asyncio.to_thread(copied, copy, base, last)
-            observed, claim = await d.claim_watch.observed(), d.now.claim
+        await self.hooks.before("append")
+        started = self.now_ms()
+        batches = await asyncio.to_thread(lambda: list(transaction_batches(copy, self.wall_ms())))
+        async with self.controller.paused():
+            base = self.controller.newest
+            end = self.controller.next_offset() + sum(count for count, _ in batches) - 1
+            delta = await asyncio.to_thread(copied, copy, base, Position(self.now.epoch, end))
+            observed, claim = await self.claim_watch.observed(), self.now.claim
             assert claim is not None
             if not still_ours(observed, claim):
-                return d.claim_watch.touched(observed)
-            if d.now.abandoned:
-                return Happened.WINDOW_FAILED
-            d.now.fresh_copy = True  # in one step with the append; no broker knows of it yet
-            position = await d.controller.append_copy(batches, delta)
-        log.info("copy.committed", offset=position.offset, epoch=position.epoch, took_ms=d.now_ms() - started)
-        healed = await d.controller.heal()
+                return Ended(self.claim_watch.touched(observed))
+            if self.now.abandoned:
+                return Ended(Happened.WINDOW_FAILED)
+            self.progress.changed(CopyAppended())  # in one step with the append; no broker has an update from it yet
+            position = await self.controller.append_copy(batches, delta)
+        log.info("copy.committed", offset=position.offset, epoch=position.epoch, took_ms=self.now_ms() - started)
+        healed = await self.controller.heal()
         if healed:
             log.info("leaders.healed", partitions=healed)
-        await d.hooks.before("persist")
-        return await settle(d, position)
+        await self.hooks.before("persist")
+        return await self.persistence.persist(position)

@@ -1,8 +1,8 @@
-"""Looks at how far ZooKeeper is behind, says so, and has the words with which administrators are refused at a limit.
+"""Observes how far ZooKeeper is behind, reports it, and says why administrators are refused at a limit.
 
 In:   what was committed and what ZooKeeper has, from the driver; the declared limits (driver.divergence).
-Out:  `finding` for status and metrics while a limit is near or reached; `refusal` for whoever asks for a change; and
-      `Mark.BEHIND` in the log, so that the next leader goes on counting where this one stopped.
+Out:  `finding` for status and metrics while a limit is near or reached; `refusal` for a request that changes
+      something; and `Mark.BEHIND` in the log, so that the next leader goes on counting where this one stopped.
 Source: R-866-12.
 """
 
@@ -19,6 +19,7 @@ import structlog
 from migrator.driver.divergence import Divergence, Level, Limits
 from migrator.findings.driver import ZOOKEEPER_FALLS_BEHIND
 from migrator.findings.finding import Occurrence
+from migrator.model.image import Image
 from migrator.model.values import Mark
 from migrator.node.leader.active_controller import ActiveController
 from migrator.node.leader.pending_appends import LeadershipLost
@@ -34,19 +35,17 @@ class DivergenceWatch:
     def __init__(
         self,
         limits: Limits,
-        controller: ActiveController,
         *,
         now_ms: Callable[[], int],
         wall_ms: Callable[[], int],
         may_mark: Callable[[], bool],
     ) -> None:
         self._divergence = Divergence(limits)
-        self._controller = controller
         self._now_ms = now_ms
         self._wall_ms = wall_ms
         self._may_mark = may_mark
 
-    # --- what the driver tells -----------------------------------------------------------------------------
+    # --- what the driver reports ---------------------------------------------------------------------------
 
     def committed(self, offset: int) -> None:
         self._divergence.committed(offset, self._now_ms())
@@ -57,9 +56,9 @@ class DivergenceWatch:
     def forget(self) -> None:
         self._divergence.forget()
 
-    def resume(self) -> None:
+    def resume(self, image: Image) -> None:
         """This node leads now: what ZooKeeper lacked under the leader before is in the log."""
-        text = self._controller.image.marks.get(Mark.BEHIND)
+        text = image.marks.get(Mark.BEHIND)
         if text is None:
             return
         try:
@@ -67,7 +66,7 @@ class DivergenceWatch:
             offset, age_ms = int(mark["offset"]), max(0, self._wall_ms() - int(mark["since_ms"]))
         except (ValueError, TypeError, KeyError):  # every leader reads the same: counted from now on
             log.exception("zk.mark_not_read", mark=text)
-            offset, age_ms = self._controller.image.position.offset, 0
+            offset, age_ms = image.position.offset, 0
         self._divergence.lacked(offset, self._now_ms() - age_ms)
 
     # --- what others see -----------------------------------------------------------------------------------
@@ -100,20 +99,20 @@ class DivergenceWatch:
 
     # --- on the clock --------------------------------------------------------------------------------------
 
-    async def run(self) -> None:
+    async def run(self, controller: ActiveController) -> None:
         """For ever."""
         while True:
             self.look()
-            await self.keep_mark()
+            await self.keep_mark(controller)
             await asyncio.sleep(LOOK_S)
 
-    async def keep_mark(self) -> None:
+    async def keep_mark(self, controller: ActiveController) -> None:
         """Note in the log that ZooKeeper is behind, or that it is no longer."""
         observed = self._divergence
-        is_behind, is_marked = observed.level is not Level.WITHIN, Mark.BEHIND in self._controller.newest.marks
+        is_behind, is_marked = observed.level is not Level.WITHIN, Mark.BEHIND in controller.newest.marks
         if is_behind == is_marked or not self._may_mark():
             return
         since_ms = self._wall_ms() - observed.behind_ms
         text = json.dumps({"offset": observed.first_lacking, "since_ms": since_ms}) if is_behind else ""
         with suppress(LeadershipLost):
-            await self._controller.mark(Mark.BEHIND, text)
+            await controller.mark(Mark.BEHIND, text)

@@ -1,17 +1,17 @@
-"""The driver at work: one act per state, and what interrupts it.
+"""The driver's loop: one act per state, and what interrupts it.
 
-In:   leadership and commits of this node, changes of the session with ZooKeeper, what a person asks for.
-Out:  the takeover, the copy, dual-write, the way back; `now` tells where it is and why it waits (status.py shows it).
-Elsewhere: which state follows (driver.machine), what is read, written and told (driver, tree_reader, mirror_node,
-propagator), whether the claim is still ours (claim_watch), the acts (driver_acts.py and what it puts together).
-Rules: an act reports how it ended and never decides what comes next. Every wait has a reason that can be read.
+In:   leadership and commits of this node, changes of the session with ZooKeeper, operations.
+Out:  the takeover, the copy, dual-write, the rollback; `now` shows where the driver is and why it waits.
+Elsewhere: which state follows (driver.machine), the contract with the acts (act.py), the acts (driver_acts.py puts them
+together), writing to ZooKeeper (mirror_node.py), broker updates (propagator.py), the claim (claim_watch.py).
+Rules: the loop alone assigns the driver's state. An act returns how it ended and what it changed, and never decides
+what comes next. Every wait has a reason that can be read.
 Source: KIP-866; R-866-01, 06, 11, 15.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
@@ -25,27 +25,25 @@ from migrator.driver.machine import (
     in_copy,
     in_window,
     move,
-    serves_brokers,
-    writes_allowed,
 )
 from migrator.driver.unmirrored import Unmirrored
-from migrator.findings.driver import NOT_MIRRORED, TAKEOVER_ABORTED, UNEXPECTED, UPDATED_TOO_LATE
+from migrator.driver.window import is_late, too_late
+from migrator.findings.driver import NOT_MIRRORED, TAKEOVER_ABORTED, UNEXPECTED
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.zookeeper import ZOOKEEPER_LOST
 from migrator.model.draft import Delta
 from migrator.model.image import Position
 from migrator.model.values import Mark, MigrationState
 from migrator.node.background import unexpected
-from migrator.node.config.encoder_config import encoder_of
 from migrator.node.config.properties import NodeConfig
+from migrator.node.driver.act import Act, Concluded, Ended
 from migrator.node.driver.claim_watch import ClaimWatch
 from migrator.node.driver.divergence_watch import DivergenceWatch
-from migrator.node.driver.driver_state import DriverState, not_mirrored
+from migrator.node.driver.driver_state import DriverState, StateReporter, not_mirrored
 from migrator.node.driver.ephemeral_claim import EphemeralClaim
 from migrator.node.driver.event_queue import EventQueue
-from migrator.node.driver.mirror_node import Mirror
+from migrator.node.driver.mirror_node import Mirror, Mirroring
 from migrator.node.driver.operations import Operations
-from migrator.node.driver.password_writes import unmirrored
 from migrator.node.driver.propagator import Propagator
 from migrator.node.leader.active_controller import ActiveController
 from migrator.node.leader.pending_appends import LeadershipLost
@@ -55,18 +53,18 @@ from migrator.node.quorum.hooks import Hooks
 from migrator.node.quorum.quiet_time import QuietTime
 from migrator.node.transport.client_security import client_security
 from migrator.node.zookeeper.presence import Shown
-from migrator.wire.schema import Message
+from migrator.zk.passwords import PasswordEncoder
 from migrator.zk.session import ZkSession
 
 log = structlog.get_logger()
 
 MIRRORS = frozenset({State.SYNCING, State.UPDATING_BROKERS, State.DUAL_WRITE, State.ROLLING_BACK})
-"""Where ZooKeeper is brought to what the log says."""
+"""Where ZooKeeper is brought to what the log has."""
 
 RIDE_AGAIN_S = 0.2
 """Pause before something is read again within the window."""
 FAULTS_NAMED = LOG_IS_TRUTH | {State.WAIT_QUORUM, State.WAIT_BROKERS}
-"""Where an act that met a fault of ours is tried again."""
+"""Where an act that met an unexpected fault is tried again."""
 AGAIN_S = 1.0
 AGAIN_MAX_S = 10.0
 """Pause before an act that met trouble is tried again: doubled with each time, unless a window is open."""
@@ -83,100 +81,80 @@ class DriverNode:
         retired_mark: RetiredMark,
         quorum: QuorumView,
         *,
+        now: DriverState,
+        divergence: DivergenceWatch,
+        passwords: PasswordEncoder | None,
         laboratory: bool,
         on_retired: Callable[[Occurrence | None], None],
         close_listener: Callable[[], Awaitable[None]],
         hooks: Hooks,
         calm: QuietTime,
+        now_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
     ) -> None:
+        """now, divergence, passwords: what the gatekeeper of the active controller reads too; they are made before it.
+
+        on_retired: called with the finding once the log is retired. calm: when cycles of objects are not collected.
+        """
         self.config = config
         self.controller = controller
         self.session = session
         self.retired_mark = retired_mark
         self.quorum = quorum
+        self.now = now
+        self.divergence = divergence
+        self.passwords = passwords
         self.laboratory = laboratory
         self.hooks = hooks
         self.close_listener = close_listener
-        self.now = DriverState()
+        self.now_ms = now_ms
+        self.wall_ms = wall_ms
+        self.progress = StateReporter(now)
         self.events = EventQueue()
-        self.passwords = encoder_of(config.passwords)
         self.to_brokers = client_security(config.security.get(config.inter_broker_listener))
-        self.mirror: Mirror | None = None
-        self.backlog: list[Delta] = []
-        """Commits since the reconcile's target that no mirror has seen yet."""
+        self.mirroring = Mirroring(session, passwords, self)
         self._quiet_time = calm
         self._on_retired = on_retired
-        self._epoch: int | None = None
         self._loop = asyncio.get_running_loop()
-        self._make_parts()
-        controller.writes_allowed = self._may_write
-        controller.brokers_served = self._serves_brokers
-        controller.blocked = self.divergence.refusal
-        controller.unmirrored = self._unmirrored
-
-    def _make_parts(self) -> None:
-        """The parts that work beside the acts."""
-        config, controller, now, events = self.config, self.controller, self.now, self.events
-        self.operations = Operations(now, self.now_ms)
-        self.ephemeral = EphemeralClaim(now, self.now_ms, lambda: self.session.renew(), events.watch_task)
+        self.operations = Operations(now, now_ms)
+        self.ephemeral = EphemeralClaim(now, self.progress, now_ms, lambda: session.renew(), self.events.watch_task)
         self.claim_watch = ClaimWatch(
             now,
+            self.progress,
             controller,
-            self.session,
+            session,
             config.voter_ids,
-            events,
+            self.events,
             on_outage=self._forget_commits,
-            shown=Shown(self.session, config.node_id),
+            shown=Shown(session, config.node_id),
         )
         self.propagator = Propagator(
             config,
             controller,
-            now,
-            events,
+            self.progress,
+            self.events,
             security=self.to_brokers,
-            now_ms=self.now_ms,
+            now_ms=now_ms,
             look_at_claim=self.claim_watch.look,
-            full_updates=self.hooks.full_updates,
-        )
-        self.divergence = DivergenceWatch(
-            config.divergence, controller, now_ms=self.now_ms, wall_ms=self.wall_ms, may_mark=self._may_write
+            full_updates=hooks.full_updates,
         )
 
-    @staticmethod
-    def now_ms() -> int:
-        return int(time.monotonic() * 1000)
-
-    @staticmethod
-    def wall_ms() -> int:
-        return int(time.time() * 1000)
-
-    # --- for the active controller -------------------------------------------------------------------------
-
-    def _may_write(self) -> bool:
-        return writes_allowed(self.now.state)
-
-    def _serves_brokers(self) -> bool:
-        return serves_brokers(self.now.state, zookeeper_answers=self.session.connected)
-
-    async def _unmirrored(self, request: Message) -> Mapping[str, Occurrence]:
-        return await unmirrored(request, self.controller.newest, self.passwords, self.now.unreadable)
+    @property
+    def mirror(self) -> Mirror | None:
+        """What writes commits to ZooKeeper now."""
+        return self.mirroring.mirror
 
     # --- what happens from outside -------------------------------------------------------------------------
 
     def led(self, epoch: int) -> None:
         """This node leads and its first records are committed."""
-        self._epoch = epoch
+        self.now.led_epoch = epoch
         image = self.controller.image
         self.events.interrupt(entry(image.migration, latched=Mark.TAKEOVER in image.marks))
 
     def lost_leadership(self) -> None:
-        """An act that still runs keeps the old epoch, with which nobody takes anything from it any more."""
+        """An act that still runs keeps the old epoch: nothing that it sends in that epoch is accepted any more."""
         self.events.interrupt(Happened.LEADERSHIP_LOST)
-
-    @property
-    def epoch(self) -> int:
-        assert self._epoch is not None, "the driver acts only while this node leads"
-        return self._epoch
 
     def session_changed(self, what: str) -> None:
         """Called from the session's thread. After a reconnect every watch is gone, so look at once.
@@ -191,20 +169,17 @@ class DriverNode:
             self._loop.call_soon_threadsafe(self._session_ended)
 
     def _session_ended(self) -> None:
-        if self.mirror is not None:
-            self.mirror.break_off("the session with ZooKeeper ended")
+        self.mirroring.break_off("the session with ZooKeeper ended")
 
-    # --- what a person asks for ----------------------------------------------------------------------------
+    # --- operations ----------------------------------------------------------------------------------------
 
     def request_takeover(self) -> bool:
-        """A person wants the takeover; False when the operation is not kept."""
+        """An operator requests the takeover; False when the operation is refused."""
         self.events.wake()
         return self.operations.request_takeover()
 
     def cancel_takeover(self) -> bool:
-        """Nobody wants the takeover any more; False when there was no such operation, it has begun, or begins by
-        itself.
-        """
+        """An operator cancels the takeover; False when there was no operation, it has begun, or begins by itself."""
         withdrawn = self.operations.cancel_takeover()
         return withdrawn and (self.config.gates != "auto" or self.now.state is State.ABORTED)
 
@@ -217,7 +192,7 @@ class DriverNode:
         return True
 
     def request_rollback(self) -> bool:
-        """A person wants the cluster to go back; False when the operation is not kept."""
+        """An operator requests the rollback; False when the operation is refused."""
         kept = self.operations.request_rollback()
         if self.operations.rollback:
             self.events.interrupt(Happened.ROLLBACK_REQUESTED)
@@ -226,34 +201,30 @@ class DriverNode:
     # --- commits -------------------------------------------------------------------------------------------
 
     def published(self, delta: Delta) -> None:
-        """A commit became visible: mirror it, tell brokers."""
+        """A commit became visible: write it to ZooKeeper, and update brokers."""
         self.events.wake()
         self._note_what_surveys_miss(delta)
         if self.now.claim is None or self.controller.image.migration is not MigrationState.MIGRATION:
             return
         if self.now.state is State.FENCED:
-            return  # somebody else rules: neither ZooKeeper nor brokers hear of it from here
+            return  # another process is the active controller: nothing is sent to ZooKeeper or to brokers from here
         if self.now.state in MIRRORS and not self.now.fresh_copy:  # a copy came from ZooKeeper
             self.divergence.committed(delta.after.position.offset)
-        if self.mirror is not None:
-            self.mirror.publish(delta)
-        else:
-            self.backlog.append(delta)
+        self.mirroring.published(delta)
         try:
             self.propagator.published(delta)
-        except Exception as error:  # a commit reaches every voter: none of them may end of it
+        except Exception as error:  # a commit reaches every voter: it may end none of them
             self._not_updated("updating brokers", delta.after.position.offset, error)
 
     def _not_updated(self, where: str, offset: int, error: Exception) -> None:
-        """They are told anew, everything, after the reconcile."""
+        """Brokers get a full update again, after the reconcile."""
         log.error("brokers.not_updated", offset=offset, exc_info=error)
         self.now.alarm(UNEXPECTED.code, unexpected(where, error))
         self.propagator.broker_updates = None
-        if self.mirror is not None:
-            self.mirror.break_off(f"brokers could not be told: {error}")
+        self.mirroring.break_off(f"brokers could not be told: {error}")
 
     def _note_what_surveys_miss(self, delta: Delta) -> None:
-        """Brokers that came back have to be asked again what they have."""
+        """Brokers that registered again have to be asked again what they have."""
         for broker in delta.brokers:
             old, new = delta.before.brokers.get(broker), delta.after.brokers.get(broker)
             if old is None or new is None or old.epoch != new.epoch:
@@ -261,41 +232,38 @@ class DriverNode:
 
     def _forget_commits(self) -> None:
         """The comparison and the full send begin with what is committed when ZooKeeper answers again."""
-        self.backlog.clear()
+        self.mirroring.forget_commits()
         self.propagator.forget_commits()
 
-    # --- the mirror ----------------------------------------------------------------------------------------
+    # --- what the mirror reports (mirror_node.MirrorListener) ----------------------------------------------
 
-    def wrote(self, position: Position) -> None:
-        """ZooKeeper has everything up to here."""
+    def on_claim(self, claim: Claim) -> None:
+        self.now.claim = claim
+
+    def on_started(self, position: Position) -> None:
         self.now.dual_write_at = position
         self.divergence.written(position.offset)
 
     def on_applied(self, position: Position) -> None:
-        self.wrote(position)
+        self.on_started(position)
         try:
             self.propagator.mirrored(position)
         except Exception as error:  # as of a commit
             self._not_updated("updating brokers from what ZooKeeper has now", position.offset, error)
         self.events.wake()
 
-    def on_claim(self, claim: Claim) -> None:
-        self.now.claim = claim
-
     def on_unmirrored(self, found: tuple[Unmirrored, ...]) -> None:
-        """What ZooKeeper cannot be told, from now on; nothing any more when there is none."""
         self.now.unmirrored = found
         self.now.alarm(NOT_MIRRORED.code, not_mirrored(found))
 
     def on_broken(self, reason: str) -> None:
-        self.mirror = None
         self.now.broken = reason
         self.now.wait_because(f"ZooKeeper did not take a write ({reason}); reading and comparing again")
         self.events.interrupt(Happened.MIRROR_BROKEN)
 
     # --- the loop ------------------------------------------------------------------------------------------
 
-    async def run(self, acts: Mapping[State, Callable[[], Awaitable[Happened]]]) -> None:
+    async def run(self, acts: Mapping[State, Act]) -> None:
         """Run one act after the other, for ever. An act that raises a finding before the commit fails the window."""
         while True:
             happened = await self._next(acts.get(self.now.state))
@@ -304,7 +272,7 @@ class DriverNode:
                 continue
             await self._enter(following, happened)
 
-    async def _next(self, act: Callable[[], Awaitable[Happened]] | None) -> Happened:
+    async def _next(self, act: Act | None) -> Happened:
         """The act's own end, or an interrupt that means something in this state."""
         task = None if act is None else asyncio.create_task(self._guarded(act), name=f"act-{self.now.state}")
         try:
@@ -318,7 +286,8 @@ class DriverNode:
                     happened = interrupt.result()
                     if isinstance(happened, BaseException):
                         raise happened
-                    if move(self.now.state, happened) is not None and not self._is_late(happened):
+                    late = is_late(happened, fresh_copy=self.now.fresh_copy)
+                    if move(self.now.state, happened) is not None and not late:
                         return happened
                 else:
                     interrupt.cancel()
@@ -329,18 +298,16 @@ class DriverNode:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
 
-    def _is_late(self, happened: Happened) -> bool:
-        """The end of a window whose copy is appended already."""
-        return happened is Happened.WINDOW_FAILED and self.now.fresh_copy
+    async def _guarded(self, act: Act) -> Happened:
+        """How the act ended; what it changed is assigned in the same step.
 
-    async def _guarded(self, act: Callable[[], Awaitable[Happened]]) -> Happened:
-        """Expected trouble inside the window ends the window, or the window's guard does when ZooKeeper is away;
+        Expected trouble inside the window ends the window, or the window's guard does when ZooKeeper is away;
         elsewhere the act is tried again.
         """
         pause_s = AGAIN_S
         while True:
             try:
-                return await act()
+                return self._take(await act())
             except LeadershipLost:
                 return Happened.LEADERSHIP_LOST
             except Exception as fault:
@@ -357,15 +324,20 @@ class DriverNode:
                     return Happened.WINDOW_FAILED
                 self.now.wait_because(str(error))
                 self.now.trouble = error.occurrence
-                if self.must_go_back():
-                    return self.too_late()
+                late = too_late(self.now.window, self.now_ms(), error.occurrence, fresh_copy=self.now.fresh_copy)
+                if late is not None:
+                    return self._take(Ended(Happened.MUST_ROLL_BACK, (Concluded(late),)))
                 await asyncio.sleep(pause_s)
                 pause_s = AGAIN_S if self.now.window is not None else min(2 * pause_s, AGAIN_MAX_S)
 
+    def _take(self, ended: Ended) -> Happened:
+        self.progress.changed(*ended.changed)
+        return ended.happened
+
     def _named(self, error: Exception) -> FindingError:
-        """A fault that nobody thought of is named: of the next leader's acts it would come too. Before the claim and
-        once the log is the truth the act is tried again; in between it ends the takeover. While the claim is being
-        given back it ends the process, and with it the claim.
+        """An unexpected fault is named: the acts of the next leader would meet it too. Before the claim and once the
+        log is the truth the act is tried again; in between it ends the takeover. While the claim is being deleted it
+        ends the process, and with it the claim.
         """
         if isinstance(error, FindingError):
             return error
@@ -404,47 +376,33 @@ class DriverNode:
         if state is State.IDLE:
             self.now.forget_leadership()
         if state is State.RESUMING:
-            self.divergence.resume()
+            self.divergence.resume(self.controller.image)
         if state is State.ABORTING:
             self.now.exported = None
+        if state is State.ABORTED:
+            self._close_window()
         if state is State.DUAL_WRITE and self.now.window is not None:
             self._close_window()
+            log.info("dual_write.entered", window_ms=self.now.window_ms)
         if state is State.RETIRED:
             self._on_retired(self.now.finding)
 
     async def _stop_updating(self) -> None:
-        if self.mirror is not None:
-            self.mirror.stop()
-            self.mirror = None
+        self.mirroring.stop()
         self.divergence.forget()
-        self.backlog.clear()
         await self.propagator.stop()
 
     # --- the window ----------------------------------------------------------------------------------------
 
     def fail_window(self, reason: str, finding: Occurrence | None = None) -> None:
+        """End the takeover: nothing is appended any more."""
         log.warning("window.failed", state=self.now.state.value, reason=reason)
         self.now.reason = reason
         self.now.finding = finding
         self.now.abandoned = True
         self.events.interrupt(Happened.WINDOW_FAILED)
 
-    def must_go_back(self) -> bool:
-        """Committed, no broker was told, and the cluster has been without a controller for as long as is allowed."""
-        window = self.now.window
-        return self.now.fresh_copy and window is not None and window.overdue(self.now_ms())
-
-    def too_late(self) -> Happened:
-        """No broker was told within the limit, because of what is or was in the way."""
-        trouble, limit_ms = self.now.trouble, self.config.takeover_max_ms
-        reason = "no trouble was met; it only took long" if trouble is None else f"{trouble.code} {trouble.text}"
-        self.now.finding = UPDATED_TOO_LATE.found(limit_ms=limit_ms, reason=reason)
-        self.now.reason = self.now.finding.text
-        return Happened.MUST_ROLL_BACK
-
     def _close_window(self) -> None:
         window = self.now.window
-        assert window is not None
-        self.now.window_ms = self.now_ms() - window.opened_ms
+        self.now.window_ms = None if window is None else self.now_ms() - window.opened_ms
         self.now.window = None
-        log.info("dual_write.entered", window_ms=self.now.window_ms)

@@ -1,8 +1,9 @@
 """What the driver knows and shows: its state, why it waits, the claim, the window, the copy, findings.
 
-In:   changes by the driver and by the act that runs, one at a time.
-Out:  the same, for status and metrics.
-Elsewhere: which states there are (driver.machine), what is shown of it (status.py).
+In:   what the loop assigns, and the changes that acts report or return; the loop takes them, one at a time.
+Out:  the same, for status and metrics; a `DriverView` for the acts.
+Elsewhere: which states there are (driver.machine), which changes (act.py, with the table of fields), what is shown
+(status.py).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import assert_never
 
 import structlog
 
@@ -27,6 +29,27 @@ from migrator.findings.driver import NOT_MIRRORED
 from migrator.findings.finding import Occurrence
 from migrator.model.image import NOWHERE, Position
 from migrator.model.verdict import Verdict
+from migrator.node.driver.act import (
+    Audited,
+    BrokersSurveyed,
+    Change,
+    ClaimDropped,
+    ClaimHeld,
+    ClaimRefused,
+    Concluded,
+    ConfigsUnreadable,
+    CopyAppended,
+    CopyMade,
+    CopyShared,
+    Exported,
+    Found,
+    GateAsked,
+    OrdersObserved,
+    Reconciled,
+    TreeRead,
+    WindowAbandoned,
+    WindowOpened,
+)
 
 log = structlog.get_logger()
 
@@ -35,13 +58,14 @@ log = structlog.get_logger()
 class DriverState:
     """Of one driver.
 
-    trouble: what holds up the act of this state, or what somebody should look at meanwhile; `finding` is about how
-        states ended.
+    trouble: what holds up the act of this state, or wants attention meanwhile; `finding` is about how states ended.
     """
 
     state: State = State.IDLE
     reason: str = "this node does not lead"
     since_ms: int = 0
+    led_epoch: int | None = None
+    """Epoch of the newest leadership of this node."""
     claim: Claim | None = None
     window: Window | None = None
     window_ms: int | None = None
@@ -54,7 +78,7 @@ class DriverState:
     finding: Occurrence | None = None
     trouble: Occurrence | None = None
     fresh_copy: bool = False
-    """The copy is appended, or about to be in this very step, and no broker knows of it."""
+    """The copy is appended, or about to be in this very step, and no broker has an update from it."""
     abandoned: bool = False
     """This takeover may not append any more: its end was reported."""
     dual_write_at: Position = NOWHERE
@@ -62,19 +86,24 @@ class DriverState:
     unreadable: Mapping[str, Occurrence] = field(default_factory=dict)
     """Brokers with a password in ZooKeeper that cannot be decoded: their configuration is not written there."""
     unmirrored: tuple[Unmirrored, ...] = ()
-    """What the log says and ZooKeeper cannot be told, at the last plan."""
+    """What the log has and cannot be written to ZooKeeper, at the last plan."""
     broken: str = ""
     """Why the mirror broke last."""
     orders: Orders = NO_ORDERS
-    """What others ordered through ZooKeeper, at the last look."""
+    """What others ordered through ZooKeeper, at the last observation."""
     alarms: dict[str, Occurrence] = field(default_factory=dict)
-    """By code, or by another name: what stands and wants somebody to look, whatever the state."""
+    """By code, or by another name: what wants attention, whatever the state."""
     moves: int = 0
     history: list[Move] = field(default_factory=list)
 
     @property
+    def epoch(self) -> int:
+        assert self.led_epoch is not None, "the driver acts only while this node leads"
+        return self.led_epoch
+
+    @property
     def may_abort(self) -> bool:
-        """Nothing is appended, so the window can be ended and the cluster given back."""
+        """Nothing is appended, so the takeover can be aborted."""
         return may_abort(self.state) or (self.state is State.COMMITTING and not self.fresh_copy)
 
     def enter(self, state: State, happened: Happened, now_ms: int) -> None:
@@ -97,7 +126,7 @@ class DriverState:
             log.info("driver.waits", state=self.state.value, reason=reason)
 
     def alarm(self, name: str, found: Occurrence | None) -> None:
-        """What is said under this name now, None for nothing any more; logged when it changes."""
+        """What wants attention under this name; None when it is over. Logged when it changes."""
         before = self.alarms.get(name)
         if found is None:
             self.alarms.pop(name, None)
@@ -107,6 +136,48 @@ class DriverState:
         if text != (None if before is None else before.text):
             code = name if found is None else found.code
             log.warning("driver.alarm", code=code, says=text or "it is over")
+
+    def take(self, change: Change) -> None:
+        """Assign what an act changed."""
+        match change:
+            case ClaimHeld(claim):
+                self.claim = claim
+            case ClaimDropped():
+                self.claim = None
+            case ClaimRefused(finding):
+                self.window, self.finding = None, finding
+            case WindowOpened(window):
+                self.window = window
+            case WindowAbandoned():
+                self.abandoned = True
+            case TreeRead(tree):
+                self.tree = tree
+            case CopyMade(copy):
+                self.copy = copy
+            case BrokersSurveyed(surveys):
+                self.surveys = dict(surveys)
+            case GateAsked(verdict):
+                self.verdict = verdict
+            case Exported(file):
+                self.exported = file
+            case Audited(report):
+                self.audit = report
+            case CopyAppended():
+                self.fresh_copy = True
+            case CopyShared():
+                self.fresh_copy = False
+            case Reconciled(writes):
+                self.reconciled_writes = writes
+            case ConfigsUnreadable(unreadable):
+                self.unreadable = unreadable
+            case OrdersObserved(orders):
+                self.orders = orders
+            case Found(found):
+                self.finding = found
+            case Concluded(concluded):
+                self.finding, self.reason = concluded, concluded.text
+            case _:
+                assert_never(change)
 
     def forget_leadership(self) -> None:
         """What this node held or learned as a leader means nothing when it leads again."""
@@ -124,6 +195,29 @@ class DriverState:
         if self.window is None or not in_window(self.state):
             return None
         return now_ms - self.window.opened_ms
+
+
+class StateReporter:
+    """What acts and parts of one driver report (`act.Progress`), assigned to its state. The loop makes it."""
+
+    def __init__(self, now: DriverState) -> None:
+        self._now = now
+
+    def waiting(self, reason: str) -> None:
+        self._now.wait_because(reason)
+
+    def status(self, reason: str) -> None:
+        self._now.reason = reason
+
+    def trouble(self, found: Occurrence | None) -> None:
+        self._now.trouble = found
+
+    def alarm(self, name: str, found: Occurrence | None) -> None:
+        self._now.alarm(name, found)
+
+    def changed(self, *changes: Change) -> None:
+        for each in changes:
+            self._now.take(each)
 
 
 def not_mirrored(found: Sequence[Unmirrored]) -> Occurrence | None:

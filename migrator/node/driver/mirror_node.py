@@ -2,8 +2,8 @@
 
 In:   deltas in commit order, from the loop's thread.
 Out:  `on_applied(position)` when ZooKeeper has everything up to it, `on_broken(reason)` once when a write was refused
-      or its answer was lost; then nothing more is sent, and what came since is kept for the reconcile.
-Elsewhere: what is written (driver.mirror), what happens after a break (dual_write.py: read, diff, write differences).
+      or its answer was lost; then nothing more is sent, and later commits wait for the reconcile (`Mirroring`).
+Elsewhere: what is written (driver.mirror), what happens after a break (reconciling.py: read, diff, write differences).
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class Mirror:
         self._break(reason)
 
     def stop(self) -> None:
-        """Send nothing more and report nothing more (the claim is being given up)."""
+        """Send nothing more and report nothing more (the claim is being deleted)."""
         self._broken = True
         self._sent.clear()
 
@@ -249,6 +249,89 @@ class Mirror:
             self._sent.clear()
             log.warning("dual_write.broken", reason=reason)
             self._on_broken(reason)
+
+
+class MirrorListener(Protocol):
+    """What the mirror reports, on the loop's thread."""
+
+    def on_claim(self, claim: Claim) -> None:
+        """The claim as it stands after a write."""
+
+    def on_started(self, position: Position) -> None:
+        """ZooKeeper has everything up to here: a reconcile found or wrote it."""
+
+    def on_applied(self, position: Position) -> None:
+        """ZooKeeper has everything up to here: a commit was written."""
+
+    def on_unmirrored(self, found: tuple[Unmirrored, ...]) -> None:
+        """What cannot be written to ZooKeeper, from now on; empty when there is nothing."""
+
+    def on_broken(self, reason: str) -> None:
+        """Nothing more is written before the next reconcile."""
+
+
+class Mirroring:
+    """The mirror of one driver, if there is one, and the commits that came while there was none."""
+
+    def __init__(self, session: Writer, passwords: PasswordEncoder | None, listener: MirrorListener) -> None:
+        self.mirror: Mirror | None = None
+        self.backlog: list[Delta] = []
+        """Commits since the reconcile's target that no mirror has received yet."""
+        self._session = session
+        self._passwords = passwords
+        self._listener = listener
+
+    def begin(
+        self, claim: Claim, image: Image, shape: Shape, session_id: int, unmirrored: tuple[Unmirrored, ...]
+    ) -> None:
+        """Write from here on. image: what ZooKeeper has now. It may break at once: then `mirror` is None."""
+        self._listener.on_claim(claim)
+        self._listener.on_started(image.position)
+        self._listener.on_unmirrored(unmirrored)
+        self.mirror = Mirror(
+            self._session,
+            claim,
+            image,
+            shape,
+            session_id=session_id,
+            passwords=self._passwords,
+            on_applied=self._listener.on_applied,
+            on_broken=self._on_broken,
+            on_claim=self._listener.on_claim,
+            on_unmirrored=self._listener.on_unmirrored,
+            unmirrored=unmirrored,
+        )
+        waiting, self.backlog = self.backlog, []
+        for delta in waiting:
+            if self.mirror is not None:
+                self.mirror.publish(delta)
+
+    def published(self, delta: Delta) -> None:
+        """A commit became visible."""
+        if self.mirror is not None:
+            self.mirror.publish(delta)
+        else:
+            self.backlog.append(delta)
+
+    def break_off(self, reason: str) -> None:
+        """What is on its way may be lost: nothing more is sent, and that is reported."""
+        if self.mirror is not None:
+            self.mirror.break_off(reason)
+
+    def forget_commits(self) -> None:
+        """What is committed until now will be in the target of the next reconcile."""
+        self.backlog.clear()
+
+    def stop(self) -> None:
+        """Write nothing more, and report nothing more."""
+        if self.mirror is not None:
+            self.mirror.stop()
+            self.mirror = None
+        self.backlog.clear()
+
+    def _on_broken(self, reason: str) -> None:
+        self.mirror = None
+        self._listener.on_broken(reason)
 
 
 def versions_lag(mirror: Mirror | None) -> Occurrence | None:

@@ -30,7 +30,7 @@ from migrator.node.brokers.broker_channels import UNKNOWN_SERVER_ERROR, BrokerCh
 from migrator.node.brokers.full_sends import FullSends
 from migrator.node.brokers.survey import survey_brokers
 from migrator.node.config.properties import NodeConfig
-from migrator.node.driver.driver_state import DriverState
+from migrator.node.driver.act import Progress
 from migrator.node.driver.event_queue import EventQueue
 from migrator.node.leader.active_controller import ActiveController
 from migrator.node.transport.client_security import ClientSecurity
@@ -65,7 +65,7 @@ class Propagator:
         self,
         config: NodeConfig,
         controller: ActiveController,
-        now: DriverState,
+        progress: Progress,
         events: EventQueue,
         *,
         security: ClientSecurity,
@@ -83,7 +83,7 @@ class Propagator:
             config.inter_broker_listener,
             security=security,
             on_answer=self._on_answer,
-            alarm=now.alarm,
+            alarm=progress.alarm,
             now_ms=now_ms,
         )
         self.full_sends = FullSends(
@@ -91,13 +91,13 @@ class Propagator:
             lambda: controller.removals,
             queue=self._queue,
             full_updates=full_updates,
-            alarm=now.alarm,
+            alarm=progress.alarm,
             on_change=events.wake,
             now_ms=now_ms,
         )
         self._config = config
         self._controller = controller
-        self._now = now
+        self._progress = progress
         self._events = events
         self._security = security
         self._look_at_claim = look_at_claim
@@ -241,7 +241,7 @@ class Propagator:
                     updating.refusals = 0
             self._events.wake()
             return
-        self._now.wait_because(f"broker {update.broker} refused a request: {problem}")
+        self._progress.waiting(f"broker {update.broker} refused a request: {problem}")
         self._look_at_claim()
         if updating is not None:
             self._refused(updating, update, problem)
@@ -264,7 +264,7 @@ class Propagator:
     def _tell_again(self, updating: _Updating) -> None:
         if updating.is_ill:
             name = f"heal-{updating.full_send.broker}"
-            healing = kept(name, lambda: self._heal(updating.full_send), self._now.alarm)
+            healing = kept(name, lambda: self._heal(updating.full_send), self._progress.alarm)
             self._healing = self._loop.create_task(healing, name=name)
         else:
             self._tell_everything(updating.full_send)

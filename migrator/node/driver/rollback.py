@@ -1,18 +1,20 @@
-"""The acts of going back: abort inside the window, rollback from dual-write, giving up before brokers were told.
+"""The acts of the way back: abort inside the window, rollback from dual-write, rollback before the first broker update.
 
-In:   a `DriverNode` that holds (or may still hold) the claim.
+In:   a claim that stands, or that may still stand.
 Out:  how the act ended; after it a ZooKeeper-mode broker is controller, and none was restarted.
-Elsewhere: the multis (driver.claim), `zk2kraft rollback --without-controllers` for when none of ours is alive
-(without_controllers.py). Order of the rollback: no more changes; everything committed, mirrored and answered; both
-sides equal; the mark, in the log for every voter and beside it on this disk, that retires it for ever; the listener
-closed; the claim deleted.
+Elsewhere: the multis (driver.claim), what bars a rollback (driver.way_back), `zk2kraft rollback --without-controllers`
+for when no controller of this quorum runs (without_controllers.py). Order of the rollback: no more changes; everything
+committed, mirrored and answered; both sides equal; the mark that retires the log for ever, in the log for every voter
+and beside it on this disk; the listener closed; the claim deleted.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import count
 
 import msgspec
@@ -26,15 +28,24 @@ from migrator.audit.passwords import PasswordReader
 from migrator.audit.quick import compare_sides
 from migrator.driver.machine import Happened
 from migrator.driver.orders import NO_ORDERS, in_the_way
-from migrator.driver.way_back import Left, last_steps, way_back
+from migrator.driver.way_back import Left, last_steps, refuse_rollback, way_back
 from migrator.findings.driver import ROLLBACK_NOT_POSSIBLE
 from migrator.findings.finding import FindingError
 from migrator.findings.zookeeper import ZOOKEEPER_LOST
 from migrator.model.values import Mark
 from migrator.node.config.properties import NodeConfig
-from migrator.node.driver.driver_node import DriverNode
+from migrator.node.driver.act import Audited, ClaimDropped, DriverView, Ended, Found, Progress
+from migrator.node.driver.claim_watch import ClaimWatch
 from migrator.node.driver.driver_state import not_mirrored
-from migrator.node.driver.mirror_node import versions_lag
+from migrator.node.driver.ephemeral_claim import EphemeralClaim
+from migrator.node.driver.event_queue import EventQueue
+from migrator.node.driver.mirror_node import Mirroring, versions_lag
+from migrator.node.driver.operations import Operations
+from migrator.node.driver.propagator import Propagator
+from migrator.node.driver.retiring import Retirement
+from migrator.node.leader.active_controller import ActiveController
+from migrator.node.leader.voter_observations import QuorumView
+from migrator.node.quorum.hooks import Hooks
 from migrator.node.zookeeper.claims import read_claim
 from migrator.node.zookeeper.tree_reader import missing_places, read_tree
 from migrator.node.zookeeper.zookeeper_orders import read_orders
@@ -47,7 +58,7 @@ log = structlog.get_logger()
 AGAIN_S = 0.2
 FINISH_TRIES = 5
 REFUSED = "rollback"
-"""Under this stands why the last one was refused, until the next one begins."""
+"""The name of the alarm: why the last rollback was refused, until the next one begins."""
 
 ORDER_TRIES = 3
 """Then orders that cannot be deleted stay: a cluster without a controller is worse."""
@@ -55,19 +66,16 @@ ORDER_TRIES = 3
 QUIET_MAX_S = 30.0
 """How long a rollback waits for everything to be mirrored and answered before it is refused."""
 
-SPREAD_S = 2.0
-"""How long a rollback waits for voters that lag: a majority has the mark in any case."""
-
 
 def finish(config: NodeConfig, mark: str) -> None:
-    """At the start of a process whose log carries the mark: if the claim still stands, the step after it was missed.
+    """At the start of a process whose log carries the mark: if the claim still stands, delete it now.
 
-    Raises Z2K-2001 or Z2K-2002 when ZooKeeper does not answer: then nobody knows, and the next start asks again.
+    Raises Z2K-2001 or Z2K-2002 when ZooKeeper does not answer: then it is not known, and the next start asks again.
     """
     try:
         left = msgspec.json.decode(mark, type=Left)
     except msgspec.DecodeError:
-        return  # found rolled back by somebody else: nothing of ours stands
+        return  # another process rolled back: no claim of this log stands
     if config.zookeeper_connect is None:
         return
     timeout_s = config.zookeeper_connection_timeout_ms / 1000
@@ -81,141 +89,133 @@ def finish(config: NodeConfig, mark: str) -> None:
         raise ZOOKEEPER_LOST.error(path=paths.CONTROLLER, reason="the claim changes while it is deleted")
 
 
-async def retire_log(driver: DriverNode, text: str) -> None:
-    """Write into the log, for every voter, that it is never used again; then wait a moment for them to know it."""
-    await driver.controller.mark(Mark.RETIRED, text)
-    await asyncio.to_thread(driver.retired_mark.write, text)
-    await driver.quorum.known_to_all(SPREAD_S, driver.now.wait_because)
-
-
+@dataclass(kw_only=True)
 class RollbackActs:
-    """The acts of one driver."""
+    """The acts of one driver. close_listener: brokers reach this node no more."""
 
-    def __init__(self, driver: DriverNode) -> None:
-        self.d = driver
+    now: DriverView
+    progress: Progress
+    config: NodeConfig
+    controller: ActiveController
+    session: ZkSession
+    quorum: QuorumView
+    hooks: Hooks
+    claim_watch: ClaimWatch
+    ephemeral: EphemeralClaim
+    mirroring: Mirroring
+    propagator: Propagator
+    operations: Operations
+    retirement: Retirement
+    events: EventQueue
+    close_listener: Callable[[], Awaitable[None]]
+    now_ms: Callable[[], int]
 
     # --- abort ---------------------------------------------------------------------------------------------
 
-    async def abort_takeover(self) -> Happened:
-        """Before the commit: delete what is ours of the claim, also one that an earlier leader left or still sends."""
-        d = self.d
-        d.now.claim = None
-        if Mark.TAKEOVER not in d.controller.newest.marks:  # aborted before it was latched: HELD has to outlive us
-            await d.controller.mark(Mark.TAKEOVER, "aborted before the claim")
-        await d.hooks.before("abandon")
+    async def abort_takeover(self) -> Ended:
+        """Before the commit: delete the claim of this quorum, also one that an earlier leader left or still sends."""
+        self.progress.changed(ClaimDropped())
+        if Mark.TAKEOVER not in self.controller.newest.marks:  # ABORTED has to outlive this node
+            await self.controller.mark(Mark.TAKEOVER, "aborted before the claim")
+        await self.hooks.before("abandon")
         while True:
-            observed = await d.claim_watch.observed()
-            multi, is_claimed = way_back(observed, d.config.voter_ids, d.epoch)
+            observed = await self.claim_watch.observed()
+            multi, is_claimed = way_back(observed, self.config.voter_ids, self.now.epoch)
             if multi is None:
                 break
             if await self._apply(multi):
                 if is_claimed:
                     log.info("zk.aborted", controller_epoch=observed.epoch)
                 break
-            d.now.wait_because("ZooKeeper did not take the claim back; reading it again")
+            self.progress.waiting("ZooKeeper did not take the claim back; reading it again")
             await asyncio.sleep(AGAIN_S)
-        d.now.window_ms = None if d.now.window is None else d.now_ms() - d.now.window.opened_ms
-        d.now.window = None
-        d.ephemeral.end()
-        return Happened.ABORT_DONE
+        self.ephemeral.end()
+        return Ended(Happened.ABORT_DONE)
 
     # --- rollback -----------------------------------------------------------------------------------------
 
-    async def rollback(self) -> Happened:
+    async def rollback(self) -> Ended:
         """From dual-write, with every broker in ZooKeeper mode."""
-        d = self.d
-        d.operations.begun()
-        d.now.alarm(REFUSED, None)
+        self.operations.begun()
+        self.progress.alarm(REFUSED, None)
         try:
-            self._refuse_with_kraft_brokers()
-            self._refuse_beside_stock()
+            self._refuse_with_brokers_or_voters()
             await self._quiet()
             self._refuse_with_unmirrored()
             self._refuse_with_lagging_versions()
             await asyncio.to_thread(self._refuse_missing_places)
             await self._refuse_with_orders()
             report, highest = await asyncio.to_thread(self._compare)
-            d.now.audit = report
+            self.progress.changed(Audited(report))
             if not report.same:
                 first = report.differences[0]
                 what = f"not readable: {first.rule}" if first.kind == Kind.NOT_READ else "different"
                 raise ROLLBACK_NOT_POSSIBLE.error(reason=f"the audit found {first.family} {first.key} {what}")
         except FindingError as error:
-            d.now.finding = error.occurrence
-            d.now.alarm(REFUSED, error.occurrence)
-            d.now.wait_because(str(error))
-            return Happened.ROLLBACK_REFUSED
+            self.progress.alarm(REFUSED, error.occurrence)
+            self.progress.waiting(str(error))
+            return Ended(Happened.ROLLBACK_REFUSED, (Found(error.occurrence),))
         return await self._leave(highest)
 
-    async def give_up(self) -> Happened:
-        """After the commit, but before any broker heard of us: leave at once; this log is retired."""
+    async def roll_back_early(self) -> Ended:
+        """After the commit, but before the first broker update: leave at once; this log is retired."""
         return await self._leave(-1, leaves_orders=True)
 
-    def _refuse_with_kraft_brokers(self) -> None:
-        kraft = sorted(broker.id for broker in self.d.controller.image.brokers.values() if not broker.migrating)
-        if kraft:
-            raise ROLLBACK_NOT_POSSIBLE.error(reason=f"brokers {kraft} run in KRaft mode; roll them back first")
-
-    def _refuse_beside_stock(self) -> None:
-        """A stock voter does not know our marks: with this log it would take the cluster over again."""
-        quorum, voters = self.d.quorum, len(self.d.config.voters)
-        stock, foreign = quorum.stock_voters(), quorum.foreign_voters()
-        if stock:
-            raise ROLLBACK_NOT_POSSIBLE.error(reason=f"voters {stock} are Kafka's; put ours in their place first")
-        ours = voters - len(foreign)
-        if ours <= voters // 2:
-            reason = f"{ours} of {voters} voters are there; {', '.join(foreign)}"
-            raise ROLLBACK_NOT_POSSIBLE.error(reason=reason)
+    def _refuse_with_brokers_or_voters(self) -> None:
+        stock, foreign = self.quorum.stock_voters(), self.quorum.foreign_voters()
+        found = refuse_rollback(self.controller.image.brokers.values(), len(self.config.voters), stock, foreign)
+        if found is not None:
+            raise FindingError(found)
 
     def _refuse_with_unmirrored(self) -> None:
-        found = not_mirrored(self.d.now.unmirrored)
+        found = not_mirrored(self.now.unmirrored)
         if found is not None:
             raise ROLLBACK_NOT_POSSIBLE.error(reason=f"{found.code} {found.text}")
 
     def _refuse_with_lagging_versions(self) -> None:
         """The ZooKeeper controller answers AlterPartition by them, and brokers keep the partition epochs they have."""
-        found = versions_lag(self.d.mirror)
+        found = versions_lag(self.mirroring.mirror)
         if found is not None:
             raise FindingError(found)
 
     def _refuse_missing_places(self) -> None:
-        """On a thread. What somebody deleted is created again first, from the log, which is retired afterwards."""
-        missing = missing_places(self.d.session)
+        """On a thread. A deleted znode is created again first, from the log, which is retired afterwards."""
+        missing = missing_places(self.session)
         if missing:
             raise ROLLBACK_NOT_POSSIBLE.error(reason=f"{missing[0]} does not exist; dual-write creates it again")
 
     async def _refuse_with_orders(self) -> None:
         """The next ZooKeeper controller would carry them out, days after they were given."""
-        orders = await asyncio.to_thread(read_orders, self.d.session)
+        orders = await asyncio.to_thread(read_orders, self.session)
         found = in_the_way(orders)
         if found is not None:
             raise FindingError(found)
 
     async def _quiet(self) -> None:
         """Everything committed, mirrored, and answered by every broker."""
-        d = self.d
-        await d.controller.settled()
-        deadline = d.now_ms() + int(QUIET_MAX_S * 1000)
+        await self.controller.settled()
+        deadline = self.now_ms() + int(QUIET_MAX_S * 1000)
         while True:
-            behind = 0 if d.mirror is None else d.mirror.behind
-            unanswered = d.propagator.channels.waiting()
-            silence = d.propagator.silence()
-            if d.mirror is not None and not behind and not unanswered and not silence and not d.controller.lag():
+            behind = 0 if self.mirroring.mirror is None else self.mirroring.mirror.behind
+            unanswered = self.propagator.channels.waiting()
+            silence = self.propagator.silence()
+            is_quiet = not behind and not unanswered and not silence and not self.controller.lag()
+            if self.mirroring.mirror is not None and is_quiet:
                 return
             reason = silence or f"{behind} writes to ZooKeeper and {unanswered} requests to brokers are not answered"
-            if d.mirror is None or d.now_ms() > deadline:
+            if self.mirroring.mirror is None or self.now_ms() > deadline:
                 raise ROLLBACK_NOT_POSSIBLE.error(reason=reason)
-            d.now.wait_because(reason)
-            await d.events.changed(0.1)
+            self.progress.waiting(reason)
+            await self.events.changed(0.1)
 
     def _compare(self) -> tuple[Report, int]:
         """On a thread: the log as it is on disk against ZooKeeper, and the highest epoch in any state."""
         started = time.monotonic()
         records, facts = CommittedRecords(), LogFacts()
-        for record in read_directory(self.d.config.metadata_log_dir, records):
+        for record in read_directory(self.config.metadata_log_dir, records):
             facts.apply(record)
-        comparison = compare_sides(self.d.session, facts, Rules(), passwords=PasswordReader.of(self.d.config.passwords))
-        tree = read_tree(self.d.session, before=self.d.now.tree)
+        comparison = compare_sides(self.session, facts, Rules(), passwords=PasswordReader.of(self.config.passwords))
+        tree = read_tree(self.session, before=self.now.tree)
         if tree.problems:  # the next ZooKeeper controller would read it too, and may end of it
             raise ROLLBACK_NOT_POSSIBLE.error(reason=f"{tree.problems[0].code} {tree.problems[0].text}")
         report = make_report(
@@ -227,34 +227,33 @@ class RollbackActs:
         )
         return report, tree.highest_controller_epoch()
 
-    async def _leave(self, highest_state_epoch: int, *, leaves_orders: bool = False) -> Happened:
+    async def _leave(self, highest_state_epoch: int, *, leaves_orders: bool = False) -> Ended:
         """The mark first: from then on this log is never used again, whatever happens next."""
-        d = self.d
-        claim = d.now.claim
+        claim = self.now.claim
         assert claim is not None
-        await d.hooks.before("mark rolled back")
+        await self.hooks.before("mark rolled back")
         left = Left(time.time(), claim.node, claim.kraft_epoch, claim.zk_epoch, highest_state_epoch, leaves_orders)
-        d.now.claim = None  # from here on a change of the claim is ours, or of a voter that knows the mark
-        await retire_log(d, msgspec.json.encode(left).decode())
-        await d.hooks.before("close listener")
-        await d.close_listener()
-        await d.hooks.before("roll back")
+        self.progress.changed(ClaimDropped())  # from here on this quorum changes it, or a voter that knows the mark
+        await self.retirement.retire(msgspec.json.encode(left).decode())
+        await self.hooks.before("close listener")
+        await self.close_listener()
+        await self.hooks.before("roll back")
         for number in count():
-            observed = await d.claim_watch.observed()
+            observed = await self.claim_watch.observed()
             try:
-                orders = await asyncio.to_thread(read_orders, d.session)
+                orders = await asyncio.to_thread(read_orders, self.session)
                 orders = orders if number < ORDER_TRIES else NO_ORDERS
-                steps = last_steps(observed, left, orders, d.config.jute_maxbuffer)
+                steps = last_steps(observed, left, orders, self.config.jute_maxbuffer)
                 if await self._apply_all(steps):
-                    break  # none: deleted already, by us, with a lost answer, or by somebody else
-                d.now.wait_because("ZooKeeper did not take the claim back; reading it again")
+                    break  # none: deleted already, by this node with a lost answer, or by another
+                self.progress.waiting("ZooKeeper did not take the claim back; reading it again")
             except FindingError as error:  # the log is retired: whatever it is, there is no other way than on
-                d.now.wait_because(f"ZooKeeper did not take the claim back; reading it again: {error}")
+                self.progress.waiting(f"ZooKeeper did not take the claim back; reading it again: {error}")
             await asyncio.sleep(AGAIN_S)
-        d.ephemeral.end()
+        self.ephemeral.end()
         log.info("zk.rolled_back", controller_epoch=claim.zk_epoch)
-        d.now.reason = "the cluster was rolled back; this log is retired"
-        return Happened.ROLLED_BACK
+        self.progress.status("the cluster was rolled back; this log is retired")
+        return Ended(Happened.ROLLED_BACK)
 
     # --- ZooKeeper -----------------------------------------------------------------------------------------
 
@@ -268,7 +267,7 @@ class RollbackActs:
     async def _apply(self, multi: Multi) -> bool:
         """True when applied; False when refused or unknown, then what stands is read again."""
         try:
-            outcome = await asyncio.to_thread(self.d.session.apply, multi)
+            outcome = await asyncio.to_thread(self.session.apply, multi)
         except FindingError as error:
             if error.code != ZOOKEEPER_LOST.code:
                 raise

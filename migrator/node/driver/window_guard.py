@@ -1,28 +1,33 @@
-"""Who ends the window by itself: too long, a broker gone, a broker silent.
+"""What ends the window by itself: too much time, a broker that is gone, a broker that is silent.
 
-In:   a `DriverNode`; `watch` once the cluster is without its controller.
-Out:  `DriverNode.fail_window`, at most once, and only before the append.
-Elsewhere: what is done in the window (claiming.py, copying.py), how its end is brought about (rollback.py).
+In:   `watch`, once the cluster is without its controller.
+Out:  one call of `fail` at most, and only before the append.
+Elsewhere: what counts as trouble (driver.window), what is done in the window (claiming.py, copying.py), the abort that
+follows (rollback.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
 
-from migrator.findings.driver import BROKER_LOST_IN_WINDOW, WINDOW_OVERDUE
+from migrator.driver.window import window_trouble
+from migrator.findings.driver import BROKER_LOST_IN_WINDOW
 from migrator.findings.finding import Occurrence
 from migrator.node.background import unexpected
-from migrator.node.driver.driver_node import DriverNode
+from migrator.node.config.properties import NodeConfig
+from migrator.node.driver.act import DriverView
+from migrator.node.leader.active_controller import ActiveController
 from migrator.zk import paths
 from migrator.zk.session import ZkSession
 
 log = structlog.get_logger()
 
 LOOK_S: Final = 0.1
-MISSED_HEARTBEATS: Final = 2
 
 
 def live_brokers(session: ZkSession) -> set[int]:
@@ -30,12 +35,17 @@ def live_brokers(session: ZkSession) -> set[int]:
     return {int(name) for name in session.children(paths.BROKER_IDS) or [] if name.isdecimal()}
 
 
+@dataclass(kw_only=True)
 class WindowGuard:
-    """Of one driver, for each of its takeovers."""
+    """Of one driver, for each of its takeovers. fail: ends the window, with the reason and the finding."""
 
-    def __init__(self, driver: DriverNode) -> None:
-        self.d = driver
-        self._task: asyncio.Task[None] | None = None
+    now: DriverView
+    config: NodeConfig
+    controller: ActiveController
+    session: ZkSession
+    now_ms: Callable[[], int]
+    fail: Callable[[str, Occurrence], None]
+    _task: asyncio.Task[None] | None = field(default=None, init=False)
 
     def watch(self) -> None:
         if self._task is None or self._task.done():
@@ -51,16 +61,15 @@ class WindowGuard:
             await self._watch()
         except Exception as fault:
             log.exception("window.not_guarded")
-            if self.d.now.may_abort:
+            if self.now.may_abort:
                 found = unexpected("the guard of the window", fault)
-                self.d.fail_window(found.text, found)
+                self.fail(found.text, found)
 
     async def _watch(self) -> None:
-        d = self.d
         before: set[int] | None = None
         look: asyncio.Task[set[int]] | None = None
         try:
-            while d.now.window is not None and d.now.may_abort:
+            while self.now.window is not None and self.now.may_abort:
                 found = self._trouble()
                 if look is not None and look.done():  # a look may hang with ZooKeeper; the clock does not wait for it
                     live = before if look.exception() is not None else look.result()
@@ -68,11 +77,11 @@ class WindowGuard:
                     before, look = before or live, None
                     if gone and found is None:
                         found = BROKER_LOST_IN_WINDOW.found(broker=gone[0], what=f"left {paths.BROKER_IDS}")
-                if found is not None and d.now.may_abort:
-                    d.fail_window(found.text, found)
+                if found is not None and self.now.may_abort:
+                    self.fail(found.text, found)
                     return
                 if look is None:
-                    look = asyncio.create_task(asyncio.to_thread(live_brokers, d.session), name="live-brokers")
+                    look = asyncio.create_task(asyncio.to_thread(live_brokers, self.session), name="live-brokers")
                 await asyncio.sleep(LOOK_S)
         finally:
             if look is not None:
@@ -80,14 +89,10 @@ class WindowGuard:
                 await asyncio.gather(look, return_exceptions=True)
 
     def _trouble(self) -> Occurrence | None:
-        d = self.d
-        window = d.now.window
-        if window is not None and window.overdue(d.now_ms()):
-            return WINDOW_OVERDUE.found(limit_ms=window.limit_ms)
-        interval_ms = d.config.broker_heartbeat_interval_ms
-        silent_ms = MISSED_HEARTBEATS * interval_ms + interval_ms // 2
-        for broker, age in d.controller.heartbeat_ages_ms().items():
-            known = d.controller.image.brokers.get(broker)
-            if known is not None and not known.fenced and age > silent_ms:
-                return BROKER_LOST_IN_WINDOW.found(broker=broker, what=f"sent no heartbeat for {age} ms")
-        return None
+        return window_trouble(
+            self.now.window,
+            self.now_ms(),
+            self.controller.image.brokers,
+            self.controller.heartbeat_ages_ms(),
+            self.config.broker_heartbeat_interval_ms,
+        )

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -41,6 +41,7 @@ from migrator.model.draft import Delta, Draft
 from migrator.model.image import Position
 from migrator.model.values import Mark, MigrationState
 from migrator.node.leader.applied_log import AppliedLog
+from migrator.node.leader.gatekeeper import Gatekeeper
 from migrator.node.leader.pending_appends import LeadershipLost, PendingAppend, PendingAppends, wait_for_commit
 from migrator.node.log.log_replay import ReadAhead, bootstrap_level
 from migrator.node.log.payloads import cut
@@ -66,11 +67,6 @@ def _error_of(request: Message, error: UnencodableError) -> Error:
     return Error.INVALID_CONFIG if configures else Error.INVALID_REQUEST
 
 
-async def _everything_follows(request: Message) -> Mapping[str, Occurrence]:
-    """Nothing that is asked could fail to follow into ZooKeeper."""
-    return {}
-
-
 class ActiveController:
     """Leads while the quorum says so. All methods are for the loop's thread."""
 
@@ -82,6 +78,7 @@ class ActiveController:
         bootstrap: list[Record],
         *,
         chance: Random,
+        gatekeeper: Gatekeeper,
         on_publish: Callable[[Delta], None],
         on_lead: Callable[[int], None],
         on_lost: Callable[[int], None],
@@ -93,12 +90,7 @@ class ActiveController:
         self.contacts = Contacts()
         self._buckets = MutationBuckets(settings.mutation_windows_s)
         self.epoch: int | None = None
-        self.writes_allowed: Callable[[], bool] = lambda: not settings.migration_enabled
-        """With the migration the driver says when; without it nothing has to happen first."""
-        self.brokers_served: Callable[[], bool] = lambda: False
-        """Also where writes are not allowed: see `driver.machine.serves_brokers`."""
-        self.blocked: Callable[[], str | None] = lambda: None
-        self.unmirrored: Callable[[Message], Awaitable[Mapping[str, Occurrence]]] = _everything_follows
+        self.gatekeeper = gatekeeper
         self._raft = raft
         self._log = AppliedLog(raft, read_ahead)
         self._elected: tuple[int, int] | None = None
@@ -277,14 +269,14 @@ class ActiveController:
     async def submit(self, request: Message, version: int, asker: Asker | None = None) -> Message:
         """Decide on a request and wait until the answer may leave. asker: for whom; None: for this node."""
         received = time.perf_counter()
-        unmirrored = await self.unmirrored(request)
+        unmirrored = await self.gatekeeper.unmirrored(request, self.newest)
         if self._is_apart and self.epoch is not None and isinstance(request, BrokerHeartbeatRequest):
             return heartbeat_without_change(self._situation(), request).reply  # a session must not end meanwhile
         await self._until_resumed()
         if self.epoch is None:
             return refuse(request, Error.NOT_CONTROLLER)
         situation = self._situation(asker, unmirrored)
-        allowed, served, blocked = self._may_write(), self.brokers_served(), self.blocked()
+        allowed, served, blocked = self._may_write(), self.gatekeeper.brokers_served(), self.gatekeeper.blocked()
         decided = partial(
             decide, situation, request, version, writes_allowed=allowed, brokers_served=served, blocked=blocked
         )
@@ -320,10 +312,10 @@ class ActiveController:
         return rules is None or allowed_as_whole(self.newest, rules, asker, request)
 
     def _may_write(self) -> bool:
-        return self.newest.migration is not MigrationState.PRE_MIGRATION and self.writes_allowed()
+        return self.newest.migration is not MigrationState.PRE_MIGRATION and self.gatekeeper.writes_allowed()
 
     def _serves_brokers(self) -> bool:
-        return self.newest.migration is MigrationState.MIGRATION and self.brokers_served()
+        return self.newest.migration is MigrationState.MIGRATION and self.gatekeeper.brokers_served()
 
     def _situation(self, asker: Asker | None = None, unmirrored: Mapping[str, Occurrence] | None = None) -> Situation:
         return Situation(

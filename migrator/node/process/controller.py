@@ -14,6 +14,7 @@ import secrets
 import signal
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -21,18 +22,23 @@ from typing import Final
 import structlog
 
 from migrator.control_api.states import State
-from migrator.driver.machine import Happened
+from migrator.driver.machine import Happened, writes_allowed
 from migrator.findings.driver import LOG_RETIRED
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.quorum import CONFIG_NOT_HONOURED
 from migrator.node.background import Alarm, kept, unexpected
 from migrator.node.brokers.denials import Denials
+from migrator.node.config.encoder_config import encoder_of
 from migrator.node.config.properties import NodeConfig
 from migrator.node.config.voter_addresses import VoterAddresses
+from migrator.node.driver.divergence_watch import DivergenceWatch
 from migrator.node.driver.driver_acts import DriverActs
 from migrator.node.driver.driver_node import DriverNode
+from migrator.node.driver.driver_state import DriverState
+from migrator.node.driver.gatekeeper import DriverGatekeeper
 from migrator.node.driver.rollback import finish as finish_rollback
 from migrator.node.leader.active_controller import ActiveController
+from migrator.node.leader.gatekeeper import NoDriver
 from migrator.node.leader.periodic_tasks import run_periodic_tasks
 from migrator.node.leader.registration import registration_of, stay_registered
 from migrator.node.leader.voter_observations import QuorumView, VoterObservations
@@ -62,6 +68,7 @@ from migrator.node.quorum.raft_node import RaftNode
 from migrator.node.transport.client_security import client_security
 from migrator.node.transport.connections import Connections, raise_descriptor_limit
 from migrator.node.transport.tls import check_stores
+from migrator.zk.passwords import PasswordEncoder
 from migrator.zk.session import ZkSession, process_login
 
 log = structlog.get_logger()
@@ -83,6 +90,27 @@ def end_within(seconds: int) -> None:
     left = signal.alarm(seconds)
     if 0 < left < seconds:
         signal.alarm(left)
+
+
+def now_ms() -> int:
+    return int(time.monotonic() * 1000)
+
+
+def wall_ms() -> int:
+    return int(time.time() * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class _BeforeDriver:
+    """What the driver of a migration and the gatekeeper of the active controller both have; made before either."""
+
+    now: DriverState
+    session: ZkSession
+    divergence: DivergenceWatch
+    passwords: PasswordEncoder | None
+
+    def gatekeeper(self) -> DriverGatekeeper:
+        return DriverGatekeeper(self.now, self.session, self.divergence, self.passwords)
 
 
 @dataclass(slots=True)
@@ -204,13 +232,15 @@ class ControllerProcess:
         ahead = await asyncio.to_thread(replay_stored, store)
         bootstrap = read_bootstrap(config.metadata_log_dir / BOOTSTRAP)
         raft = self._raft_node(meta, store)
-        session, driver, acts = None, None, None
+        driver: DriverNode | None = None
+        before = self._before_driver(lambda what: None if driver is None else driver.session_changed(what))
         controller = ActiveController(
             raft,
             settings_of(config, meta.cluster_id),
             ahead,
             bootstrap,
             chance=Random(),  # seeded by the system; ids and placements need no secrecy, and its calls are many
+            gatekeeper=NoDriver(config.migration_enabled) if before is None else before.gatekeeper(),
             on_publish=lambda delta: None if driver is None else driver.published(delta),
             on_lead=lambda epoch: self._led(driver, controller, epoch),
             on_lost=lambda epoch: None if driver is None else driver.lost_leadership(),
@@ -219,9 +249,10 @@ class ControllerProcess:
         )
         raft.state_machine = controller
         parts = _Parts(store, raft, controller, VoterObservations(), None, None, None, [])
-        if config.migration_enabled:
-            session, driver, acts = await self._start_driver(parts)
-            parts.session, parts.driver, parts.acts = session, driver, acts
+        if before is not None:
+            await asyncio.to_thread(before.session.start, config.zookeeper_connection_timeout_ms / 1000)
+            driver, acts = self._start_driver(parts, before)
+            parts.session, parts.driver, parts.acts = before.session, driver, acts
         await self._listen(parts)
         self._start_control(loop, parts, meta)
         raft.start()
@@ -268,37 +299,50 @@ class ControllerProcess:
             raft.peers = Peers(config.voters, config.node_id, meta.cluster_id, timeout_s, raft.receive, self._to_voters)
         return raft
 
-    async def _start_driver(self, parts: _Parts) -> tuple[ZkSession, DriverNode, DriverActs]:
+    def _before_driver(self, on_session: Callable[[str], None]) -> _BeforeDriver | None:
+        """None where no migration is enabled. on_session: called from the session's thread."""
         config = self._config
+        if not config.migration_enabled:
+            return None
         assert config.zookeeper_connect is not None
-        told: list[DriverNode] = []
+        now = DriverState()
         session = ZkSession(
             config.zookeeper_connect,
             session_timeout_ms=config.zookeeper_session_timeout_ms,
             set_acl=config.zookeeper_set_acl,
-            on_change=lambda what: told[0].session_changed(what) if told else None,
+            on_change=on_session,
         )
-        await asyncio.to_thread(session.start, config.zookeeper_connection_timeout_ms / 1000)
+        divergence = DivergenceWatch(
+            config.divergence, now_ms=now_ms, wall_ms=wall_ms, may_mark=lambda: writes_allowed(now.state)
+        )
+        return _BeforeDriver(now, session, divergence, encoder_of(config.passwords))
+
+    def _start_driver(self, parts: _Parts, before: _BeforeDriver) -> tuple[DriverNode, DriverActs]:
+        config = self._config
         driver = DriverNode(
             config,
             parts.controller,
-            session,
+            before.session,
             self._retired_mark,
             QuorumView(parts.raft, parts.observed, config.voters, self._to_voters),
+            now=before.now,
+            divergence=before.divergence,
+            passwords=before.passwords,
             laboratory=os.environ.get(LABORATORY) == "1",
             on_retired=lambda finding: self._retired(parts, finding),
             close_listener=lambda: self._close_listeners(parts),
             hooks=self._hooks,
             calm=self._quiet_time,
+            now_ms=now_ms,
+            wall_ms=wall_ms,
         )
-        told.append(driver)
         acts = DriverActs(driver)
-        diverging = kept("divergence", driver.divergence.run, driver.now.alarm)
+        diverging = kept("divergence", lambda: before.divergence.run(parts.controller), driver.now.alarm)
         for name, running in (("driver", driver.run(acts.table)), ("divergence", diverging)):
             task = asyncio.create_task(running, name=name)
             task.add_done_callback(self._watch_task)
             self._tasks.append(task)
-        return session, driver, acts
+        return driver, acts
 
     def _watch_task(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:

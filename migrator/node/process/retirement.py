@@ -15,7 +15,8 @@ import structlog
 
 from migrator.findings.finding import FindingError
 from migrator.node.config.properties import NodeConfig
-from migrator.node.driver.rollback import SPREAD_S, finish
+from migrator.node.driver.retiring import SPREAD_S
+from migrator.node.driver.rollback import finish
 from migrator.node.log.storage import RetiredMark
 from migrator.node.quorum.raft_node import RaftNode
 

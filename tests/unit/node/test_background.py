@@ -19,7 +19,7 @@ from migrator.node.brokers import broker_channels, full_sends
 from migrator.node.brokers.broker_channels import BrokerChannels
 from migrator.node.config.properties import parse_config
 from migrator.node.driver import claim_watch, window_guard
-from migrator.node.driver.window_guard import WindowGuard
+from migrator.node.driver.driver_acts import window_guard as guard_of
 from migrator.node.leader import periodic_tasks
 from migrator.node.leader.periodic_tasks import Duty, run_periodic_tasks
 from migrator.node.leader.registration import _ask
@@ -195,7 +195,7 @@ def test_a_fault_while_a_full_update_leaves_concerns_its_broker_and_is_made_good
 def test_a_broker_that_cannot_be_healed_is_named_and_healed_when_it_can() -> None:
     async def healed() -> None:
         leader = Story()
-        propagator, now = leader.propagator, leader.propagator._now
+        propagator, now = leader.propagator, leader.now
         ask, faults = propagator._ask, [1, 1]
 
         async def fails(broker: int) -> Any:
@@ -266,7 +266,7 @@ def test_a_window_whose_guard_fails_is_ended(monkeypatch: pytest.MonkeyPatch) ->
     async def watched() -> None:
         driver, failed = guarded(Looks(ALL))
         monkeypatch.setattr(window_guard.WindowGuard, "_trouble", lambda self: 1 / 0)
-        WindowGuard(driver).watch()
+        guard_of(driver).watch()
         await until(lambda: failed != [])
         assert failed[0].startswith("Z2K-2105")
 
@@ -336,9 +336,8 @@ def test_a_mark_that_cannot_be_read_counts_from_now_on() -> None:
         position = driver.controller.image.position
         for text in ("{", "[]", "{}", '{"offset": "x", "since_ms": 1}', "null"):
             image = SimpleNamespace(marks={Mark.BEHIND: text}, position=position)
-            driver.divergence._controller = SimpleNamespace(image=image)  # type: ignore[assignment]
             driver.divergence.forget()
-            driver.divergence.resume()
+            driver.divergence.resume(image)
             assert driver.divergence.look().first_lacking == position.offset
 
     story(resumed)

@@ -31,14 +31,13 @@ from migrator.model.draft import Draft
 from migrator.model.image import EMPTY, Image
 from migrator.model.values import ConfigKey, ConfigType, MigrationState
 from migrator.node.driver.copy_audit import CopyAudit
-from migrator.node.driver.copying import CopyActs
-from migrator.node.driver.dual_write import DualWriteActs
 from migrator.node.leader.pending_appends import LeadershipLost
 from migrator.zk import paths
 from migrator.zk.multi import Create, Multi
 from migrator.zk.pipeline import ReadPipeline
 from migrator.zk.session import Pending, ZkSession
 from tests.support.builders import a_claim, a_partition, a_topic, an_id, an_image
+from tests.support.driver_acts import as_act, copy_acts, reconcile_acts
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
 from tests.unit.driver.test_mirror import a_cluster, assert_mirrored, mirror
 from tests.unit.node.test_driver_acts import a_driver, story
@@ -54,7 +53,7 @@ def reconciled(session: FakeSession, claim: Any, image: Image) -> Any:
         driver.controller.image = image
         driver.now.claim = claim
         made.append(driver)
-        assert await DualWriteActs(driver).reconcile() is Happened.RECONCILED
+        assert await reconcile_acts(driver).reconcile() is Happened.RECONCILED
 
     story(told)
     return made[0]
@@ -124,7 +123,7 @@ def test_k09_a_state_that_cannot_be_read_of_a_topic_that_both_have_is_written_fr
     async def told() -> None:
         made = a_driver(State.SYNCING, session=session)
         made.controller.image, made.now.claim = image, claim
-        assert await DualWriteActs(made).reconcile() is Happened.RECONCILED
+        assert await reconcile_acts(made).reconcile() is Happened.RECONCILED
 
     story(told)
     assert_mirrored(session, image)
@@ -238,7 +237,7 @@ def test_k17_a_transaction_that_could_not_be_appended_ends_the_takeover() -> Non
         yield
 
     async def told() -> None:
-        driver = a_driver(State.COMMITTING, session=Session(), _epoch=5)
+        driver = a_driver(State.COMMITTING, session=Session(), epoch=5)
         base = an_image(migration=MigrationState.PRE_MIGRATION)
         driver.controller = SimpleNamespace(
             newest=base, image=base, paused=paused, next_offset=lambda: 10, append_copy=append_copy,
@@ -250,8 +249,8 @@ def test_k17_a_transaction_that_could_not_be_appended_ends_the_takeover() -> Non
             return found(3000, 5)
 
         driver.claim_watch.observed = observed
-        acts = CopyActs(driver, CopyAudit(driver.config))
-        assert await driver._guarded(acts.commit) is Happened.LEADERSHIP_LOST
+        acts = copy_acts(driver, CopyAudit(driver.config))
+        assert await driver._guarded(as_act(acts.commit)) is Happened.LEADERSHIP_LOST
         assert touched == []
 
     story(told)
@@ -268,7 +267,7 @@ def test_k24_what_holds_the_driver_up_stands_in_its_status_until_it_is_over() ->
                 raise ZOOKEEPER_REFUSES.error(path="/config/users", reason="NoAuthError")
             return Happened.RECONCILED
 
-        assert await driver._guarded(act) is Happened.RECONCILED
+        assert await driver._guarded(as_act(act)) is Happened.RECONCILED
         assert [None if each is None else each.code for each in tries] == [None, "Z2K-2004"]
         await driver._enter(State.UPDATING_BROKERS, Happened.RECONCILED)
         assert driver.now.trouble is None
@@ -293,7 +292,7 @@ def test_k24_a_fault_in_the_background_is_not_only_logged(state: State) -> None:
             return Happened.MIRROR_BROKEN
 
         driver.claim_watch._check = broken_look
-        running = asyncio.create_task(driver.run({state: act}))
+        running = asyncio.create_task(driver.run({state: as_act(act)}))
         await asyncio.sleep(0)
         driver.claim_watch._begin_look()
         if state is State.COPYING:

@@ -11,6 +11,7 @@ from migrator.controller.decision import Error
 from migrator.controller.requests import decide
 from migrator.driver.machine import serves_brokers
 from migrator.model.values import MigrationState
+from migrator.node.driver.gatekeeper import DriverGatekeeper
 from migrator.node.leader.periodic_tasks import fence_silent
 from migrator.wire.messages.brokers import BrokerHeartbeatRequest
 from migrator.wire.messages.metadata import PartitionChangeRecord
@@ -22,6 +23,7 @@ from migrator.wire.messages.partitions import (
 )
 from migrator.wire.messages.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
 from tests.support.builders import a_partition, a_topic, an_id, an_image
+from tests.support.gatekeepers import Allows
 from tests.support.situations import a_situation
 from tests.unit.node.test_divisible_appends import a_leader, is_silent, kinds, ten, the_batches
 from tests.unit.node.test_driver_acts import a_driver, story
@@ -47,7 +49,8 @@ def test_they_are_served_only_while_the_claim_waits_for_zookeeper() -> None:
 def test_the_driver_says_so_to_the_controller(state: State, *, connected: bool, served: bool) -> None:
     async def told() -> None:
         driver = a_driver(state, session=SimpleNamespace(connected=connected))
-        assert driver._serves_brokers() is served
+        gatekeeper = DriverGatekeeper(driver.now, driver.session, driver.divergence, driver.passwords)
+        assert gatekeeper.brokers_served() is served
 
     story(told)
 
@@ -75,9 +78,7 @@ def test_before_the_migration_nobody_is_served_in_this_way() -> None:
 @pytest.mark.parametrize("served", [True, False])
 def test_a_silent_broker_is_fenced_and_its_leaderships_move(*, served: bool) -> None:
     async def told() -> None:
-        controller, raft = a_leader(ten())
-        controller.writes_allowed = lambda: False
-        controller.brokers_served = lambda: served
+        controller, raft = a_leader(ten(), gatekeeper=Allows(writes=False, served=served))
         is_silent(controller, raft)
         await fence_silent(controller)
         assert bool(raft.appends) is served

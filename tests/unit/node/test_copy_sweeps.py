@@ -12,9 +12,10 @@ from migrator.driver.machine import Happened
 from migrator.findings.driver import MOVED_WHILE_COPIED
 from migrator.findings.finding import FindingError
 from migrator.node.driver import copying
-from migrator.node.driver.copying import SWEEPS_MAX, CopyActs
+from migrator.node.driver.copying import SWEEPS_MAX
 from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.zk import paths
+from tests.support.driver_acts import copy_acts
 from tests.unit.driver.test_mirror import a_cluster
 from tests.unit.node.test_driver_acts import a_driver
 
@@ -39,7 +40,7 @@ def test_a_tree_that_does_not_rest_is_never_copied(monkeypatch: pytest.MonkeyPat
     async def told() -> Happened:
         driver = a_driver(State.COPYING, session=ensemble.session())
         driver.config.waived = ()
-        happened = await CopyActs(driver, None).copy()  # type: ignore[arg-type]
+        happened = await copy_acts(driver, None).copy()  # type: ignore[arg-type]
         assert driver.now.copy is not None
         assert driver.now.copy.broker_configs == {"1": {"log.cleaner.threads": str(changes)}}
         return happened

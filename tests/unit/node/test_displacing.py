@@ -14,11 +14,11 @@ from migrator.findings.driver import NOT_STEPPED_DOWN
 from migrator.findings.finding import FindingError
 from migrator.model.values import Mark
 from migrator.node.driver import claiming
-from migrator.node.driver.claiming import ClaimActs
 from migrator.node.driver.driver_node import DriverNode
 from migrator.node.quorum.hooks import Hooks
 from migrator.zk.multi import Multi, Outcome
 from tests.support.builders import an_image
+from tests.support.driver_acts import claim_acts
 from tests.unit.node.test_driver_acts import story
 from tests.unit.node.test_leaderships import VOTERS, a_voters_driver, found
 
@@ -50,7 +50,7 @@ class Told:
         )
         session = SimpleNamespace(apply=self._apply, children=lambda path: [str(RULING)])
         hooks = Hooks(before=before)
-        driver = a_voters_driver(State.TAKING_OVER, hooks=hooks, config=config, session=session, to_brokers=None)
+        driver = a_voters_driver(State.TAKING_OVER, hooks=hooks, config=config, session=session)
         driver.claim_watch.look = lambda: None  # type: ignore[method-assign]
         driver.controller.image = an_image()
         driver.controller.heartbeat_ages_ms = dict  # type: ignore[method-assign]
@@ -68,7 +68,7 @@ class Told:
 
 
 async def take_over(driver: DriverNode) -> Happened:
-    acts = ClaimActs(driver)
+    acts = claim_acts(driver)
     try:
         return await acts.take_over()
     finally:

@@ -36,9 +36,9 @@ class Node:
     def __init__(self, log: Any, started_ms: int = 0) -> None:
         self.wall_ms = started_ms
         self.leads = True
+        self.log = log
         self.watch = DivergenceWatch(
             LIMITS,
-            log,
             now_ms=lambda: self.wall_ms - started_ms,
             wall_ms=lambda: self.wall_ms,
             may_mark=lambda: self.leads,
@@ -47,7 +47,7 @@ class Node:
     def passes(self, ms: int) -> None:
         self.wall_ms += ms
         self.watch.look()
-        asyncio.run(self.watch.keep_mark())
+        asyncio.run(self.watch.keep_mark(self.log))
 
 
 def test_a_refusal_names_the_code_the_distance_and_what_to_do() -> None:
@@ -78,7 +78,7 @@ def test_the_next_leader_goes_on_counting_and_ends_it_when_zookeeper_has_everyth
     assert len(log.appended) == 1, "noted once"
 
     second = Node(log, started_ms=12_000)
-    second.watch.resume()
+    second.watch.resume(second.log.image)
     assert second.watch.refusal() is not None
     second.watch.committed(20)
     assert second.watch.look().records == 11
@@ -90,7 +90,7 @@ def test_the_next_leader_goes_on_counting_and_ends_it_when_zookeeper_has_everyth
     assert Mark.BEHIND not in log.marks
 
     third = Node(log, started_ms=20_000)
-    third.watch.resume()
+    third.watch.resume(third.log.image)
     assert third.watch.refusal() is None
 
 

@@ -50,6 +50,7 @@ from migrator.wire.messages.topics import (
 )
 from migrator.wire.records import decode_record
 from tests.support.builders import a_broker, a_partition, a_topic, an_id, an_image
+from tests.support.gatekeepers import Allows
 from tests.support.situations import CLUSTER, the_settings
 from tests.unit.node.test_driver_acts import story
 
@@ -97,7 +98,7 @@ def ten(*, fenced: bool = False, **partition: Any) -> Image:
 
 
 def a_leader(
-    image: Image, published: Callable[[Delta], None] = lambda delta: None
+    image: Image, published: Callable[[Delta], None] = lambda delta: None, gatekeeper: Allows | None = None
 ) -> tuple[ActiveController, RaftThatNotes]:
     raft = RaftThatNotes(end=image.position.offset + 1)
     controller = ActiveController(
@@ -106,6 +107,7 @@ def a_leader(
         ReadAhead(LogReplay(), 0, snapshot=image, begins_at=raft.end),
         [],
         chance=Random(1),
+        gatekeeper=gatekeeper or Allows(),
         on_publish=published,
         on_lead=lambda epoch: None,
         on_lost=lambda epoch: None,
@@ -113,7 +115,6 @@ def a_leader(
         on_retired=lambda text: None,
     )
     controller.epoch = EPOCH
-    controller.writes_allowed = lambda: True
     controller.contacts.clear(image.brokers, raft.now)
     return controller, raft
 
@@ -366,11 +367,12 @@ def test_what_was_decided_while_writing_ended_is_not_appended() -> None:
     """A rollback began meanwhile: its audit must not find ZooKeeper behind afterwards."""
 
     async def told() -> None:
-        controller, raft = a_leader(ten())
+        gatekeeper = Allows()
+        controller, raft = a_leader(ten(), gatekeeper=gatekeeper)
         fencing = asyncio.ensure_future(controller.submit(FENCE, 1))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        controller.writes_allowed = lambda: False
+        gatekeeper.writes = False
         reply: Any = await fencing
         assert reply.error_code == Error.NOT_CONTROLLER
         assert not raft.appends

@@ -16,8 +16,9 @@ from migrator.driver.broker_updates import BrokerUpdates
 from migrator.driver.divergence import Level, Limits
 from migrator.driver.guard import Guarded, Survey
 from migrator.driver.lagging import NOTHING_LAGS
-from migrator.driver.machine import Happened, Window
+from migrator.driver.machine import Happened, Window, writes_allowed
 from migrator.driver.update_requests import LEADER_AND_ISR, STOP_REPLICA, BrokerUpdate, UpdateKind
+from migrator.driver.window import too_late
 from migrator.findings.finding import FindingError
 from migrator.model.draft import Draft
 from migrator.model.image import Position
@@ -29,13 +30,11 @@ from migrator.node.driver.divergence_watch import DivergenceWatch
 from migrator.node.driver.driver_acts import DriverActs
 from migrator.node.driver.driver_node import DriverNode
 from migrator.node.driver.driver_state import DriverState
-from migrator.node.driver.dual_write import DualWriteActs
-from migrator.node.driver.event_queue import EventQueue
-from migrator.node.driver.rollback import RollbackActs
+from migrator.node.process.controller import now_ms, wall_ms
 from migrator.node.quorum.hooks import Hooks
-from migrator.node.transport.client_security import PLAINTEXT
 from migrator.zk.multi import JUTE_MAXBUFFER
 from tests.support.builders import a_claim, a_topic, an_image
+from tests.support.driver_acts import dual_write_acts, rollback_acts, update_acts
 from tests.support.updated_brokers import request_of
 
 NODE: Any = {
@@ -45,31 +44,48 @@ NODE: Any = {
     "divergence": Limits(),
     "jute_maxbuffer": JUTE_MAXBUFFER,
     "passwords": None,
+    "security": {},
 }
 
 
-def a_driver(state: State, *, config: Any = None, channels: Any = None, **known: Any) -> Any:
-    """A driver whose surroundings are only as far there as an act looks at them."""
-    driver = DriverNode.__new__(DriverNode)
-    driver.config = SimpleNamespace(**NODE | vars(config or SimpleNamespace()))  # type: ignore[assignment]
-    driver.now = DriverState(state=state)
-    driver.events = EventQueue()
-    driver.hooks = Hooks()
-    driver.mirror = driver.passwords = None
-    driver.to_brokers = PLAINTEXT
-    driver.backlog = []
+def a_driver(
+    state: State,
+    *,
+    config: Any = None,
+    session: Any = None,
+    channels: Any = None,
+    epoch: int | None = None,
+    now_ms: Callable[[], int] = now_ms,
+    **known: Any,
+) -> Any:
+    """A driver whose surroundings are only as far there as an act looks at them. known: what its constructor takes."""
+    config = SimpleNamespace(**NODE | vars(config or SimpleNamespace()))
+    session = session or SimpleNamespace(connected=False)
     image = an_image(a_topic("orders"))
-    driver.controller = SimpleNamespace(  # type: ignore[assignment]
+    controller: Any = SimpleNamespace(
         image=image, newest=image, removals=Removals(), contacts=SimpleNamespace(odd_hosts={})
     )
-    driver.session = SimpleNamespace()  # type: ignore[assignment]
-    driver._loop = asyncio.get_running_loop()
-    driver._quiet_time = SimpleNamespace(begin=lambda: None, end=lambda: None)  # type: ignore[assignment]
-    for name, value in known.items():
-        setattr(driver, name, value)
-    driver._make_parts()
+    now = DriverState(state=state, led_epoch=epoch)
+    divergence = DivergenceWatch(
+        config.divergence, now_ms=now_ms, wall_ms=wall_ms, may_mark=lambda: writes_allowed(now.state)
+    )
+    surroundings: dict[str, Any] = {
+        "retired_mark": None,
+        "quorum": None,
+        "laboratory": False,
+        "on_retired": lambda finding: None,
+        "close_listener": nothing,
+        "hooks": Hooks(),
+        "calm": SimpleNamespace(begin=lambda: None, end=lambda: None),
+        "passwords": None,
+    }
+    parts = {"now": now, "divergence": divergence, "now_ms": now_ms, "wall_ms": wall_ms}
+    driver = DriverNode(config, controller, session, **surroundings | parts | known)
     driver.propagator.channels = channels or driver.propagator.channels
     return driver
+
+
+async def nothing() -> None: ...
 
 
 def a_resting_mirror(**known: Any) -> Any:
@@ -95,7 +111,7 @@ def test_a_mirror_that_broke_during_a_refused_rollback_is_made_again() -> None:
 
     async def told() -> None:
         driver = a_driver(State.DUAL_WRITE)
-        assert await DualWriteActs(driver).dual_write() is Happened.MIRROR_BROKEN
+        assert await dual_write_acts(driver).dual_write() is Happened.MIRROR_BROKEN
 
     story(told)
 
@@ -104,7 +120,7 @@ def test_a_mirror_that_breaks_while_brokers_are_told_is_made_again_before_dual_w
     async def told() -> None:
         driver = a_driver(State.UPDATING_BROKERS)
         driver.propagator.broker_updates = BrokerUpdates(a_claim(), "PLAINTEXT", driver.controller.image)
-        assert await DualWriteActs(driver).update_brokers() is Happened.MIRROR_BROKEN
+        assert await update_acts(driver).update_brokers() is Happened.MIRROR_BROKEN
 
     story(told)
 
@@ -153,7 +169,7 @@ async def resumed(
     driver = a_driver(State.UPDATING_BROKERS, channels=channels, now_ms=lambda: clock[0])
     if before_dual_write:
         driver.controller.newest = SimpleNamespace(marks={Mark.TAKEOVER: "begun"})
-    driver.now.claim, driver.mirror = a_claim(), a_resting_mirror()
+    driver.now.claim, driver.mirroring.mirror = a_claim(), a_resting_mirror()
 
     async def ask(broker: int) -> tuple[dict[int, Survey], dict[int, str]]:
         if broker == silent:
@@ -161,7 +177,7 @@ async def resumed(
         return {broker: Survey(broker, {"orders": frozenset({0})})}, {}
 
     driver.propagator._ask = driver.propagator.full_sends._ask = ask
-    act = asyncio.create_task(DualWriteActs(driver).update_brokers())
+    act = asyncio.create_task(update_acts(driver).update_brokers())
     while len(sent) < 6:
         await asyncio.sleep(0)
     assert {order.broker for order in sent} == {1, 2, 3} - {silent}
@@ -215,7 +231,7 @@ def test_a_rollback_is_refused_by_the_name_of_the_broker_that_is_not_updated() -
             return None
 
         driver.controller.settled, driver.controller.lag = settled, lambda: 0
-        quiet = asyncio.create_task(RollbackActs(driver)._quiet())
+        quiet = asyncio.create_task(rollback_acts(driver)._quiet())
         await asyncio.sleep(0)
         clock[0] += 40_000
         driver.events.wake()
@@ -309,11 +325,8 @@ def test_the_window_ends_by_itself_after_the_commit_too(*, fresh: bool, opened_m
     """As long as no broker was told: then the cluster is rolled back and the log retired."""
 
     async def told() -> None:
-        driver = a_driver(State.SYNCING)
-        driver.now.fresh_copy = fresh
-        driver.now.window = Window(opened_ms, 1)
-        driver.now_ms = lambda: 10**12
-        assert driver.must_go_back() is goes_back
+        window = Window(opened_ms, 1)
+        assert (too_late(window, 10**12, None, fresh_copy=fresh) is not None) is goes_back
 
     story(told)
 
@@ -334,7 +347,7 @@ def test_what_is_committed_is_behind_until_zookeeper_has_it(state: State, fresh_
         driver.now.claim, driver.now.fresh_copy = a_claim(), fresh_copy
         delta = Draft(an_image(a_topic("orders"), migration=MigrationState.MIGRATION)).finish(Position(5, 112))
         driver.controller.image = delta.after
-        driver.wrote(Position(5, 109))
+        driver.on_started(Position(5, 109))
         driver.published(delta)
         assert driver.divergence.look().records == records
         driver.on_applied(Position(5, 112))
@@ -348,7 +361,7 @@ def test_what_zookeeper_lacked_under_the_leader_before_is_known_as_soon_as_the_n
         driver = a_driver(State.IDLE)
         driver.controller.image = SimpleNamespace(marks={Mark.BEHIND: '{"offset": 40, "since_ms": 0}'})
         driver.divergence = DivergenceWatch(
-            Limits(60), driver.controller, now_ms=lambda: 5_000, wall_ms=lambda: 60_000, may_mark=lambda: False
+            Limits(60), now_ms=lambda: 5_000, wall_ms=lambda: 60_000, may_mark=lambda: False
         )
         await driver._enter(State.RESUMING, Happened.LED_IN_MIGRATION)
         assert driver.divergence.look().level is Level.OVER

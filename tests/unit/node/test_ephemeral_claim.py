@@ -20,12 +20,12 @@ from migrator.findings.zookeeper import ZOOKEEPER_LOST
 from migrator.model.values import MigrationState
 from migrator.node.driver import ephemeral_claim
 from migrator.node.driver.copy_audit import CopyAudit
-from migrator.node.driver.copying import CopyActs
-from migrator.node.driver.driver_state import DriverState
+from migrator.node.driver.driver_state import DriverState, StateReporter
 from migrator.node.driver.ephemeral_claim import EphemeralClaim
 from migrator.zk import paths
 from migrator.zk.multi import Delete, SetData
 from tests.support.builders import a_claim, an_image
+from tests.support.driver_acts import as_act, copy_acts
 from tests.support.voter_on_disk import until
 from tests.unit.node.test_driver_acts import story
 from tests.unit.node.test_leaderships import a_voters_driver, for_ever, found, settle
@@ -44,7 +44,7 @@ class Session:
 
 
 def watched(now: DriverState, clock: list[int], session: Session) -> EphemeralClaim:
-    return EphemeralClaim(now, lambda: clock[0], session.renew, lambda task: None)
+    return EphemeralClaim(now, StateReporter(now), lambda: clock[0], session.renew, lambda task: None)
 
 
 LOOK_S, AGAIN_S = 0.00013, 0.00017
@@ -121,7 +121,7 @@ def test_a_leader_that_loses_its_majority_in_the_window_lets_the_claim_go() -> N
         driver = a_voters_driver(State.COPYING, session=session)
         driver.now.claim = a_claim()
         driver.ephemeral.begin(Window(driver.now_ms(), 20))
-        running = asyncio.create_task(driver.run({State.COPYING: for_ever}))
+        running = asyncio.create_task(driver.run({State.COPYING: as_act(for_ever)}))
         driver.lost_leadership()
         await settle(driver, lambda: session.renewed == 1)
         running.cancel()
@@ -157,7 +157,7 @@ class Appending:
         driver.claim_watch.observed = observed  # type: ignore[method-assign]
 
     async def commit(self) -> Happened:
-        return await CopyActs(self.driver, CopyAudit(self.driver.config)).commit()
+        return await copy_acts(self.driver, CopyAudit(self.driver.config)).commit()
 
 
 OURS = found(3000, 5)
@@ -199,7 +199,7 @@ def test_the_window_may_be_aborted_until_the_append_and_not_after_it() -> None:
         stage = Appending(lambda: OURS)
         driver = stage.driver
         assert driver.now.may_abort
-        running = asyncio.create_task(driver.run({State.COMMITTING: stage.commit}))
+        running = asyncio.create_task(driver.run({State.COMMITTING: as_act(stage.commit)}))
         await settle(driver, lambda: bool(stage.appended))
         assert driver.now.fresh_copy
         assert not driver.request_abort("a person")

@@ -19,11 +19,10 @@ from migrator.model.values import Listener, QuotaEntity
 from migrator.node.brokers.broker_channels import BrokerChannels
 from migrator.node.brokers.survey import survey_brokers
 from migrator.node.driver import mirror_node
-from migrator.node.driver.dual_write import DualWriteActs
 from migrator.node.driver.mirror_node import Mirror
-from migrator.node.driver.rollback import RollbackActs
 from migrator.node.transport.client_security import PLAINTEXT
 from tests.support.builders import a_broker, a_topic, an_image
+from tests.support.driver_acts import as_act, reconcile_acts, rollback_acts
 from tests.support.statuses import driver_status
 from tests.unit.driver.test_mirror import a_cluster, mirror
 from tests.unit.node.test_driver_acts import story
@@ -98,7 +97,7 @@ def test_a_log_with_a_name_that_zookeeper_does_not_take_reaches_dual_write_and_b
         driver, _ = a_driver_in_migration(State.SYNCING)
         image = an_image(a_topic("orders"), quotas={DOT: {"request_percentage": 1.0}})
         driver.controller.image = driver.controller.newest = image
-        assert await DualWriteActs(driver).reconcile() is Happened.RECONCILED
+        assert await reconcile_acts(driver).reconcile() is Happened.RECONCILED
         driver.controller.heartbeat_ages_ms = dict
         driver.propagator.channels.states = list
         status = driver_status(driver)
@@ -109,7 +108,7 @@ def test_a_log_with_a_name_that_zookeeper_does_not_take_reaches_dual_write_and_b
         async def quiet() -> None: ...
 
         driver.quorum = SimpleNamespace(stock_voters=list, foreign_voters=list)
-        acts = RollbackActs(driver)
+        acts = rollback_acts(driver)
         acts._quiet = quiet  # type: ignore[method-assign]
         assert await acts.rollback() is Happened.ROLLBACK_REFUSED
         assert (driver.now.finding.code, "Z2K-2104" in driver.now.finding.text) == ("Z2K-2014", True)
@@ -133,7 +132,7 @@ def test_an_act_that_met_a_fault_is_tried_again_before_the_claim_and_once_the_lo
             return Happened.RECONCILED
 
         driver = a_voters_driver(state)
-        assert await driver._guarded(act) is Happened.RECONCILED
+        assert await driver._guarded(as_act(act)) is Happened.RECONCILED
         assert "nobody thought of this" in driver.now.alarms["Z2K-2105"].text
 
     story(told)
@@ -147,7 +146,7 @@ async def fails() -> Happened:
 def test_a_fault_of_an_act_before_the_append_ends_the_takeover_and_not_one_voter_after_the_other(state: State) -> None:
     async def told() -> None:
         driver = a_voters_driver(state)
-        assert await driver._guarded(fails) is Happened.WINDOW_FAILED
+        assert await driver._guarded(as_act(fails)) is Happened.WINDOW_FAILED
         assert driver.now.finding is not None
         assert (driver.now.finding.code, "nobody thought of this" in driver.now.reason) == ("Z2K-2105", True)
 
@@ -164,7 +163,7 @@ def test_a_fault_while_nobody_knows_whose_the_claim_is_ends_the_process_and_the_
         driver = a_voters_driver(state)
         driver.now.fresh_copy = fresh_copy
         with pytest.raises(AssertionError):
-            await driver._guarded(fails)
+            await driver._guarded(as_act(fails))
 
     story(told)
 
@@ -173,7 +172,7 @@ def test_brokers_that_cannot_be_told_what_is_in_zookeeper_now_are_told_everythin
     async def told() -> None:
         driver, _ = a_driver_in_migration(State.DUAL_WRITE)
         broken: list[str] = []
-        driver.mirror = SimpleNamespace(break_off=broken.append)
+        driver.mirroring.mirror = SimpleNamespace(break_off=broken.append)
         driver.propagator.broker_updates = SimpleNamespace(mirrored=lambda position: 1 / 0)
         driver.on_applied(Position(1, 1001))
         assert "what ZooKeeper has now" in driver.now.alarms["Z2K-2105"].text
@@ -186,7 +185,7 @@ def test_a_change_that_brokers_cannot_be_told_ends_no_process() -> None:
     async def told() -> None:
         driver, _ = a_driver_in_migration(State.DUAL_WRITE)
         broken: list[str] = []
-        driver.mirror = SimpleNamespace(publish=lambda delta: None, break_off=broken.append)
+        driver.mirroring.mirror = SimpleNamespace(publish=lambda delta: None, break_off=broken.append)
         driver.propagator.broker_updates = SimpleNamespace(published=lambda delta: 1 / 0)
         driver.published(Draft(driver.controller.image).finish(Position(1, 1001)))
         assert "Z2K-2105" in driver.now.alarms

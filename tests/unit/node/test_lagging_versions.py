@@ -20,11 +20,10 @@ from migrator.driver.mirror import Shape, plan
 from migrator.findings.driver import VERSIONS_LAG
 from migrator.model.diff import diff
 from migrator.model.image import EMPTY, Image, Position
-from migrator.node.driver.dual_write import DualWriteActs
-from migrator.node.driver.rollback import RollbackActs
 from migrator.zk import paths
 from migrator.zk.multi import Multi, SetData
 from tests.support.builders import a_partition, a_topic, an_image
+from tests.support.driver_acts import dual_write_acts, reconcile_acts, rollback_acts
 from tests.support.fake_zookeeper import FakeEnsemble
 from tests.support.statuses import driver_status
 from tests.unit.driver.test_mirror import AT, a_cluster
@@ -77,7 +76,7 @@ async def applied(driver: Any, condition: Callable[[], bool]) -> None:
 async def asked_to_go_back(driver: Any) -> Any:
     async def quiet() -> None: ...
 
-    acts = RollbackActs(driver)
+    acts = rollback_acts(driver)
     acts._quiet = quiet  # type: ignore[method-assign]
     assert await acts.rollback() is Happened.ROLLBACK_REFUSED
     return driver.now.finding
@@ -86,7 +85,7 @@ async def asked_to_go_back(driver: Any) -> Any:
 def test_a_fail_over_writes_a_bounded_number_and_mirrors_the_next_change_at_once() -> None:
     async def told() -> None:
         driver, ensemble = a_successor()
-        assert await DualWriteActs(driver).reconcile() is Happened.RECONCILED
+        assert await reconcile_acts(driver).reconcile() is Happened.RECONCILED
         assert writes_of(driver) == RAISES_MAX
         left = driver_status(driver)["dual_write"]
         assert left["lagging_operations"] == PARTITIONS * EPOCH - sum(versions(ensemble)) > 0
@@ -103,7 +102,7 @@ def test_a_fail_over_writes_a_bounded_number_and_mirrors_the_next_change_at_once
 def test_dual_write_raises_what_lags_in_rounds_and_then_the_way_back_is_free() -> None:
     async def told() -> None:
         driver, ensemble = a_successor()
-        await DualWriteActs(driver).reconcile()
+        await reconcile_acts(driver).reconcile()
         driver.now.state = State.DUAL_WRITE
         found = await asked_to_go_back(driver)
         assert found.code == VERSIONS_LAG.code == driver.now.alarms["rollback"].code
@@ -112,7 +111,7 @@ def test_dual_write_raises_what_lags_in_rounds_and_then_the_way_back_is_free() -
         assert found.values["operations"] == PARTITIONS * EPOCH - RAISES_MAX
         assert found.values["seconds"] >= 1
 
-        acts = asyncio.create_task(DualWriteActs(driver).dual_write())
+        acts = asyncio.create_task(dual_write_acts(driver).dual_write())
         await asyncio.sleep(0)
         await applied(driver, lambda: versions(ensemble) == [EPOCH] * PARTITIONS)
         acts.cancel()
@@ -120,7 +119,7 @@ def test_dual_write_raises_what_lags_in_rounds_and_then_the_way_back_is_free() -
         assert not driver.mirror.lagging
         shown = driver_status(driver)["dual_write"]
         assert (shown["lagging_partitions"], shown["lagging_operations"], shown["lagging_s"]) == (0, 0, 0.0)
-        RollbackActs(driver)._refuse_with_lagging_versions()
+        rollback_acts(driver)._refuse_with_lagging_versions()
 
     story(told)
 
@@ -128,7 +127,7 @@ def test_dual_write_raises_what_lags_in_rounds_and_then_the_way_back_is_free() -
 def test_raising_waits_for_what_is_on_its_way_and_sends_one_round_at_a_time() -> None:
     async def told() -> None:
         driver, ensemble = a_successor()
-        await DualWriteActs(driver).reconcile()
+        await reconcile_acts(driver).reconcile()
         driver.mirror.publish(diff(worn(EPOCH), worn(EPOCH + 1, offset=1_001, isr=(1, 2))))
         assert driver.mirror.behind
         assert not driver.mirror.raise_versions()
@@ -147,7 +146,7 @@ def test_raising_waits_for_what_is_on_its_way_and_sends_one_round_at_a_time() ->
 def test_a_commit_behind_a_round_of_raising_is_mirrored_with_the_right_versions() -> None:
     async def told() -> None:
         driver, ensemble = a_successor()
-        await DualWriteActs(driver).reconcile()
+        await reconcile_acts(driver).reconcile()
         assert driver.mirror.raise_versions()
         driver.mirror.publish(diff(worn(EPOCH), worn(EPOCH + 1, offset=1_001, isr=(1, 2))))
         nothing_of_it = msgspec.structs.replace(worn(EPOCH + 1, isr=(1, 2)), position=Position(1, 1_002))
@@ -162,14 +161,14 @@ def test_a_commit_behind_a_round_of_raising_is_mirrored_with_the_right_versions(
 def test_a_state_that_somebody_writes_while_it_is_raised_breaks_the_mirror_and_is_put_right() -> None:
     async def told() -> None:
         driver, ensemble = a_successor()
-        await DualWriteActs(driver).reconcile()
+        await reconcile_acts(driver).reconcile()
         topic_id, of_topic = next(iter(driver.mirror.lagging.topics.items()))
         first = next(iter(of_topic))
         state = ensemble.nodes[paths.state("orders", first)].data
         ensemble.apply(Multi((SetData(paths.state("orders", first), state),)), 0)
         assert driver.mirror.raise_versions()
         await applied(driver, lambda: driver.mirror is None)
-        assert await DualWriteActs(driver).reconcile() is Happened.RECONCILED
+        assert await reconcile_acts(driver).reconcile() is Happened.RECONCILED
         assert driver.mirror.lagging.left(topic_id, first) <= EPOCH - 1
         while driver.mirror.raise_versions():
             await applied(driver, lambda: not driver.mirror.behind)

@@ -15,9 +15,8 @@ from migrator.driver.claim import NOBODYS, ClaimObservation
 from migrator.driver.machine import Happened
 from migrator.model.values import Mark, MigrationState
 from migrator.node.driver import claim_watch, rollback
-from migrator.node.driver.claiming import ClaimActs
 from migrator.node.driver.driver_node import DriverNode
-from migrator.node.driver.rollback import Left, RollbackActs, last_steps
+from migrator.node.driver.rollback import Left, last_steps
 from migrator.node.leader.active_controller import ActiveController
 from migrator.node.leader.applied_log import AppliedLog
 from migrator.node.leader.pending_appends import LeadershipLost, PendingAppends
@@ -28,6 +27,7 @@ from migrator.wire.messages.metadata import NoOpRecord
 from migrator.zk.multi import Outcome
 from migrator.zk.znodes import ControllerZnode, MigrationZnode
 from tests.support.builders import a_claim, a_topic, an_image
+from tests.support.driver_acts import as_act, claim_acts, rollback_acts
 from tests.unit.node.test_driver_acts import a_driver, story
 
 VOTERS = SimpleNamespace(voter_ids=(3000, 3001, 3002), voters=(1, 2, 3), node_id=3000, gates="auto")
@@ -54,7 +54,7 @@ def a_voters_driver(state: State, **known: Any) -> DriverNode:
     reads = {"children": lambda path: None, "get": lambda path: None}
     session = SimpleNamespace(sync=lambda: None, apply=lambda multi: Outcome(), **reads)
     given = {"config": VOTERS, "session": session, "channels": channels, "close_listener": nothing, **known}
-    driver = a_driver(state, _epoch=5, _on_retired=lambda finding: None, **given)
+    driver = a_driver(state, epoch=5, on_retired=lambda finding: None, **given)
     driver.controller.epoch = 5
     return driver
 
@@ -87,7 +87,7 @@ def test_a_leadership_that_ends_takes_its_claim_and_its_operations_along() -> No
     async def told() -> None:
         driver = a_voters_driver(State.SYNCING)
         driver.now.claim = a_claim()
-        running = asyncio.create_task(driver.run({State.SYNCING: for_ever}))
+        running = asyncio.create_task(driver.run({State.SYNCING: as_act(for_ever)}))
         driver.request_rollback()
         driver.lost_leadership()
         await settle(driver, lambda: driver.now.state is State.IDLE)
@@ -107,7 +107,7 @@ def test_what_is_seen_of_a_successor_half_written_fences_nobody(monkeypatch: pyt
         driver.now.claim = a_claim(node=3000, kraft_epoch=5)
         successors = MigrationZnode(3001, 6, 10, 1)
         zookeeper_says(monkeypatch, found(3000, 5, successors), found(3001, 6, successors, zk_epoch=10))
-        running = asyncio.create_task(driver.run({State.DUAL_WRITE: for_ever}))
+        running = asyncio.create_task(driver.run({State.DUAL_WRITE: as_act(for_ever)}))
         await driver.claim_watch._check()
         await settle(driver, lambda: driver.now.state is State.IDLE)
         running.cancel()
@@ -152,7 +152,7 @@ def test_a_follower_that_finishes_the_rollback_first_does_not_fence_the_leader(
 
         driver.controller.mark = mark  # type: ignore[method-assign]
         driver.quorum = SimpleNamespace(known_to_all=known_to_all)  # type: ignore[assignment]
-        running = asyncio.create_task(driver.run({State.ROLLING_BACK: lambda: RollbackActs(driver)._leave(3)}))
+        running = asyncio.create_task(driver.run({State.ROLLING_BACK: as_act(lambda: rollback_acts(driver)._leave(3))}))
         await settle(driver, lambda: driver.now.state is State.RETIRED)
         running.cancel()
         assert driver.now.state is State.RETIRED
@@ -182,7 +182,10 @@ def test_an_abort_before_the_latch_is_latched(monkeypatch: pytest.MonkeyPatch) -
         driver = a_voters_driver(State.TAKING_OVER, hooks=Hooks(before=before))
         driver.controller.mark = mark  # type: ignore[method-assign]
         zookeeper_says(monkeypatch, found(1, -1, None))
-        table = {State.TAKING_OVER: ClaimActs(driver).take_over, State.ABORTING: RollbackActs(driver).abort_takeover}
+        table = {
+            State.TAKING_OVER: as_act(claim_acts(driver).take_over),
+            State.ABORTING: as_act(rollback_acts(driver).abort_takeover),
+        }
         running = asyncio.create_task(driver.run(table))
         await asyncio.sleep(0.01)
         assert driver.request_abort("no")
@@ -205,7 +208,7 @@ def test_a_controller_znode_of_ours_is_rolled_back_whatever_migration_says(monke
         image = driver.controller.image
         driver.controller.newest = type(image)(marks=image.marks.set(Mark.TAKEOVER, "epoch 5"))
         zookeeper_says(monkeypatch, found(3001, 4, NOBODYS))
-        assert await RollbackActs(driver).abort_takeover() is Happened.ABORT_DONE
+        assert await rollback_acts(driver).abort_takeover() is Happened.ABORT_DONE
         assert len(sent) == 1
         assert "delete /controller" in sent[0]
 

@@ -25,7 +25,7 @@ from migrator.model.image import Image, Position
 from migrator.model.values import Broker
 from migrator.node.brokers.broker_channels import UNKNOWN_SERVER_ERROR, refused_whole
 from migrator.node.brokers.full_sends import HELD_BACK
-from migrator.node.driver.driver_state import DriverState
+from migrator.node.driver.driver_state import DriverState, StateReporter
 from migrator.node.driver.event_queue import EventQueue
 from migrator.node.driver.propagator import Propagator
 from migrator.node.transport.client_security import PLAINTEXT
@@ -115,10 +115,11 @@ class Story:
         self.silent: set[int] = set()
         self.controller: Any = SimpleNamespace(image=self.image, removals=Removals())
         self.channels, self.timers = Channels(), Timers()
+        self.now = DriverState(state=State.UPDATING_BROKERS)
         self.propagator = Propagator(
             CONFIG,
             self.controller,
-            DriverState(state=State.UPDATING_BROKERS),
+            StateReporter(self.now),
             EventQueue(),
             security=PLAINTEXT,
             now_ms=lambda: 0,

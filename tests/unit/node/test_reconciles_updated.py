@@ -12,12 +12,12 @@ from migrator.findings.driver import ORDERS_REMOVED
 from migrator.findings.finding import FindingError
 from migrator.findings.zookeeper import MIRROR_BROKE, ZOOKEEPER_LOST
 from migrator.model.diff import diff
-from migrator.node.driver import dual_write
-from migrator.node.driver.dual_write import DualWriteActs
+from migrator.node.driver import reconciling
 from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.node.zookeeper.zookeeper_orders import read_orders
 from migrator.zk import paths
 from tests.support.builders import a_claim, a_topic, an_image
+from tests.support.driver_acts import reconcile_acts
 from tests.support.fake_zookeeper import FakeEnsemble
 from tests.unit.node.test_driver_acts import a_driver, story
 from tests.unit.node.test_zookeeper_orders import a_driver_in_migration
@@ -36,7 +36,7 @@ def test_what_is_removed_and_was_not_carried_out_is_told(begun: bool) -> None:
         orders = read_orders(driver.session)
         assert set(orders.given) == {DELETION, paths.REASSIGN_PARTITIONS}
         with capture_logs() as events:
-            await DualWriteActs(driver)._take_orders_away(orders, a_claim(epoch_version=0), begun)
+            await reconcile_acts(driver)._take_orders_away(orders, a_claim(epoch_version=0), begun)
         assert DELETION not in ensemble.nodes
         assert paths.REASSIGN_PARTITIONS not in ensemble.nodes
         (event,) = [each for each in events if each["event"] == "orders.removed"]
@@ -60,13 +60,13 @@ def test_a_commit_that_comes_meanwhile_and_cannot_be_sent_begins_the_reconcile_a
 
         def read_and_lose(*asked: Any) -> Any:
             tree = read_tree(*asked)
-            driver.backlog.append(diff(before, an_image(a_topic("orders"), a_topic("new"))))
+            driver.mirroring.backlog.append(diff(before, an_image(a_topic("orders"), a_topic("new"))))
             driver.session.send = lost
             return tree
 
-        monkeypatch.setattr(dual_write, "read_tree", read_and_lose)
+        monkeypatch.setattr(reconciling, "read_tree", read_and_lose)
         with pytest.raises(FindingError) as broke:
-            await DualWriteActs(driver).reconcile()
+            await reconcile_acts(driver).reconcile()
         assert broke.value.code == MIRROR_BROKE.code
         assert "the session ended" in broke.value.occurrence.text
         assert driver.mirror is None

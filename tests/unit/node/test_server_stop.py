@@ -39,7 +39,7 @@ def as_leader(directory: Path, told: Callable[[VoterOnDisk], Awaitable[None]]) -
         start = await node.elected(by=3)
         node.fetched(3, start + 1)
         await until(lambda: node.led == [2])
-        node.controller.writes_allowed = lambda: True
+        node.gatekeeper.writes = True
         node.controller._append([(TopicRecord(name="created", topic_id=an_id("created")), 0)])
         await node.flushed()
         await told(node)

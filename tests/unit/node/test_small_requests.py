@@ -15,7 +15,6 @@ from migrator.control_api.states import State
 from migrator.driver.machine import Happened
 from migrator.driver.tree import as_image
 from migrator.model.diff import diff
-from migrator.node.driver.rollback import RollbackActs
 from migrator.node.tools.without_controllers import execute_without_controllers, plan_without_controllers
 from migrator.node.zookeeper.claims import read_claim
 from migrator.node.zookeeper.tree_reader import read_tree
@@ -117,7 +116,7 @@ def test_orders_of_the_last_moment_go_before_the_claim_where_one_request_does_no
 
         driver.controller.mark = mark
         driver.retired_mark = type("Mark", (), {"write": lambda self, text: None})()
-        acts: RollbackActs = rolling_back(driver, a_report())
+        acts: Any = rolling_back(driver, a_report())
         driver.quorum.known_to_all = known_to_all
         before = len(ensemble.log)
         assert await acts.rollback() is Happened.ROLLED_BACK

@@ -36,14 +36,13 @@ from migrator.model.values import (
     Topic,
 )
 from migrator.node.driver import rollback
-from migrator.node.driver.dual_write import DualWriteActs
-from migrator.node.driver.rollback import RollbackActs
 from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.zk import paths
 from migrator.zk.multi import Multi, Outcome
 from migrator.zk.znodes import state_data, topic_data
 from tests.adversarial.poison_znodes import Gardener
 from tests.support.builders import a_partition, a_topic, an_id, an_image
+from tests.support.driver_acts import reconcile_acts, rollback_acts
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
 from tests.unit.driver.test_mirror import AT, a_cluster
 from tests.unit.node.test_driver_acts import story
@@ -186,7 +185,7 @@ def spoiled(ensemble: FakeEnsemble, oddities: dict[str, bytes | None]) -> None:
 
 async def reconciled(driver: Any) -> Happened:
     """As the driver's loop does: what is found in the way is put right, and the next try goes on."""
-    acts = DualWriteActs(driver)
+    acts = reconcile_acts(driver)
     for _ in range(2):
         try:
             return await acts.reconcile()
@@ -233,7 +232,7 @@ def test_what_is_not_mirrored_stays_with_an_alarm_and_bars_the_way_back(
         async def quiet() -> None: ...
 
         driver.quorum = SimpleNamespace(stock_voters=list, foreign_voters=list)
-        acts = RollbackActs(driver)
+        acts = rollback_acts(driver)
         acts._quiet = quiet  # type: ignore[method-assign]
         acts._refuse_missing_places = lambda: None  # type: ignore[method-assign]
         driver.config.metadata_log_dir = None
@@ -263,7 +262,7 @@ def test_before_dual_write_was_ever_entered_no_topic_of_zookeeper_alone_is_remov
         spoiled(ensemble, MENDED[name])
         before = ensemble.tree()
         with pytest.raises(FindingError) as raised:
-            await DualWriteActs(driver).reconcile()
+            await reconcile_acts(driver).reconcile()
         assert raised.value.code == "Z2K-2013"
         assert driver.now.finding.code == "Z2K-2013"
         assert ensemble.tree() == before
@@ -293,7 +292,7 @@ def test_brokers_are_told_though_zookeeper_cannot_be_brought_to_the_log() -> Non
 
         driver.propagator.full_sends._ask = ask
         spoiled(ensemble, {ORDERS: BAD})
-        acts = DualWriteActs(driver)
+        acts = reconcile_acts(driver)
         with pytest.raises(FindingError):
             await acts.reconcile()
         assert driver.propagator.broker_updates is None, "ZooKeeper comes first"
@@ -319,8 +318,8 @@ def test_nobody_is_told_first_while_the_copy_is_ours_alone() -> None:
     async def told() -> None:
         driver, _ = a_successor()
         driver.now.fresh_copy = True
-        acts = DualWriteActs(driver)
-        await acts._tell_first(FindingError.__new__(FindingError))
+        acts = reconcile_acts(driver)
+        await acts.updates.update_first(FindingError.__new__(FindingError))
         assert driver.propagator.broker_updates is None
 
     story(told)

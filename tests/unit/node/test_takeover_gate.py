@@ -12,8 +12,8 @@ from migrator.controller.removals import Removals
 from migrator.driver.gate import takeover_verdict
 from migrator.driver.settings import ControllerSettings
 from migrator.node.driver import takeover_gate
-from migrator.node.driver.takeover_gate import GateActs
 from migrator.node.zookeeper.request_limits import RequestLimits, ServerLimit
+from tests.support.driver_acts import gate_acts
 from tests.unit.driver.test_gate import VOTERS, a_quorum, a_zookeeper
 from tests.unit.node.test_driver_acts import a_driver, story
 
@@ -22,19 +22,19 @@ async def nothing(*_: Any) -> tuple[dict[int, Any], dict[int, str]]:
     return {}, {}
 
 
-def a_gate(monkeypatch: pytest.MonkeyPatch, *limits: ServerLimit, asked: list[tuple[str, int]]) -> GateActs:
+def a_gate(monkeypatch: pytest.MonkeyPatch, *limits: ServerLimit, asked: list[tuple[str, int]]) -> Any:
     """Of a healthy cluster, whose servers answer this."""
     for name in ("survey_brokers", "ask_settings", "ask_denied"):
         monkeypatch.setattr(takeover_gate, name, nothing)
     monkeypatch.setattr(takeover_gate, "controller_settings", lambda config: ControllerSettings())
     config = SimpleNamespace(voter_ids=VOTERS, migration_enabled=True, takeover_max_ms=15_000, waived=frozenset())
-    driver = a_driver(State.WAIT_BROKERS, config=config, session=a_zookeeper().session(), _epoch=5)
+    driver = a_driver(State.WAIT_BROKERS, config=config, session=a_zookeeper().session(), epoch=5)
     driver.laboratory = False
     driver.quorum = SimpleNamespace(foreign_voters=tuple)
     controller = driver.controller
     controller.image, controller.removals, controller.heartbeat_ages_ms = a_quorum(), Removals(), dict
     controller.settings = SimpleNamespace(cluster_id="c")
-    gate = GateActs(driver, SimpleNamespace(ahead=lambda copy, limits: None))  # type: ignore[arg-type]
+    gate = gate_acts(driver, SimpleNamespace(ahead=lambda copy, limits: None))  # type: ignore[arg-type]
 
     def answer(connect: str, wanted: int) -> tuple[ServerLimit, ...]:
         asked.append((connect, wanted))
@@ -49,7 +49,7 @@ def test_each_server_is_asked_for_what_the_controllers_may_send(monkeypatch: pyt
         asked: list[tuple[str, int]] = []
         known = ServerLimit("zk1:2181", 300_000), ServerLimit("zk2:2181", 0, "Connection refused")
         gate = a_gate(monkeypatch, *known, asked=asked)
-        gate.d.config.jute_maxbuffer = 400_000  # type: ignore[misc]
+        gate.config.jute_maxbuffer = 400_000  # type: ignore[misc]
         evidence = await gate._evidence()
         assert asked == [("zk:2181", 400_000)]
         assert (evidence.limits, evidence.limits_unknown) == (

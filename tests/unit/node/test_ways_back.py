@@ -13,10 +13,9 @@ from migrator.control_api.states import State
 from migrator.driver.guard import Survey
 from migrator.driver.machine import Happened
 from migrator.model.values import Mark
-from migrator.node.driver.dual_write import DualWriteActs
-from migrator.node.driver.rollback import RollbackActs
 from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.zk import paths
+from tests.support.driver_acts import rollback_acts, update_acts
 from tests.unit.node.test_driver_acts import a_resting_mirror, story
 from tests.unit.node.test_zookeeper_orders import a_driver_in_migration
 
@@ -29,10 +28,10 @@ def a_report(**counts: int) -> Report:
     return Report(same, [FamilyCount("topics", 1, **counts)], found, [], {}, {}, {}, "quick")
 
 
-def rolling_back(driver: Any, report: Report) -> RollbackActs:
+def rolling_back(driver: Any, report: Report) -> Any:
     async def quiet() -> None: ...
 
-    acts = RollbackActs(driver)
+    acts = rollback_acts(driver)
     driver.quorum = SimpleNamespace(stock_voters=list, foreign_voters=list)
     acts._quiet = quiet  # type: ignore[method-assign]
     acts._refuse_missing_places = lambda: None  # type: ignore[method-assign]
@@ -84,13 +83,13 @@ def test_a_copy_that_a_broker_may_have_heard_of_is_no_fresh_one_any_more() -> No
     async def told() -> None:
         driver, _ = a_driver_in_migration(State.UPDATING_BROKERS)
         driver.now.fresh_copy = True
-        driver.mirror = a_resting_mirror()
+        driver.mirroring.mirror = a_resting_mirror()
         driver.now.surveys = {broker: Survey(broker) for broker in driver.controller.image.brokers}
         sent: list[bool] = []
         driver.propagator.channels = SimpleNamespace(
             follow=lambda brokers: None, send=lambda orders: sent.append(driver.now.fresh_copy), states=list
         )
-        updating = asyncio.create_task(DualWriteActs(driver).update_brokers())
+        updating = asyncio.create_task(update_acts(driver).update_brokers())
         while not sent:
             await asyncio.sleep(0)
         updating.cancel()

@@ -18,9 +18,8 @@ from migrator.findings.finding import FindingError
 from migrator.model.diff import diff
 from migrator.model.draft import Delta
 from migrator.model.values import Mark
-from migrator.node.driver.dual_write import DualWriteActs
-from migrator.node.driver.rollback import RollbackActs
 from tests.support.builders import a_topic, an_image
+from tests.support.driver_acts import reconcile_acts, rollback_acts
 from tests.unit.driver.test_mirror import a_cluster
 from tests.unit.node.test_driver_acts import a_driver, story
 
@@ -46,7 +45,7 @@ def test_a_topic_that_only_zookeeper_has_is_not_deleted_before_dual_write_was_en
         driver.controller.image = msgspec.structs.replace(driver.controller.image, marks=marks)
         if removed_by_log:
             driver.controller.removals.topic_gone(GOES.name)
-        look = DualWriteActs(driver)._refuse_to_delete_what_nobody_told_of
+        look = reconcile_acts(driver)._refuse_to_delete_what_only_zookeeper_has
         if not refused:
             look(without_payments())
             return
@@ -59,7 +58,7 @@ def test_a_topic_that_only_zookeeper_has_is_not_deleted_before_dual_write_was_en
     story(told)
 
 
-def a_way_back(**quorum: Any) -> tuple[Any, RollbackActs]:
+def a_way_back(**quorum: Any) -> tuple[Any, Any]:
     """A driver in dual-write, whose brokers and voters would all let it go."""
     _, session, _ = a_cluster()
     driver = a_driver(State.ROLLING_BACK, session=session)
@@ -67,7 +66,7 @@ def a_way_back(**quorum: Any) -> tuple[Any, RollbackActs]:
     facts = {"stock_voters": list, "foreign_voters": list} | quorum
     driver.quorum = SimpleNamespace(**facts)
     driver.operations = SimpleNamespace(begun=lambda: None)
-    acts = RollbackActs(driver)
+    acts = rollback_acts(driver)
     acts._quiet = nothing  # type: ignore[method-assign]
     return driver, acts
 

@@ -14,7 +14,7 @@ from migrator.driver.machine import Window
 from migrator.findings.finding import Occurrence
 from migrator.findings.zookeeper import ZOOKEEPER_LOST
 from migrator.node.driver import window_guard
-from migrator.node.driver.window_guard import WindowGuard
+from migrator.node.driver.driver_acts import window_guard as guard_of
 from migrator.zk import paths
 from tests.support.voter_on_disk import until
 from tests.unit.node.test_driver_acts import a_driver, story
@@ -74,7 +74,7 @@ def test_a_broker_that_leaves_zookeeper_ends_the_window(looks: Looks) -> None:
 
     async def told() -> None:
         driver, failed = guarded(looks)
-        guard = WindowGuard(driver)
+        guard = guard_of(driver)
         guard.watch()
         await until(lambda: bool(failed))
         guard.stop()
@@ -87,7 +87,7 @@ def test_a_broker_that_came_and_all_that_stay_end_nothing() -> None:
     async def told() -> None:
         looks = Looks(["1", "2"], ALL, [*ALL, "not a number"])
         driver, failed = guarded(looks, ages={1: 2 * HEARTBEAT_MS})
-        guard = WindowGuard(driver)
+        guard = guard_of(driver)
         guard.watch()
         await until(lambda: looks.count >= 6)
         guard.stop()
@@ -100,7 +100,7 @@ def test_a_silent_broker_ends_the_window_although_it_stands_in_zookeeper() -> No
     async def told() -> None:
         age_ms = 2 * HEARTBEAT_MS + HEARTBEAT_MS // 2 + 1
         driver, failed = guarded(Looks(ALL), ages={2: age_ms})
-        guard = WindowGuard(driver)
+        guard = guard_of(driver)
         guard.watch()
         await until(lambda: bool(failed))
         guard.stop()
@@ -122,7 +122,7 @@ def test_the_limit_ends_the_window_also_while_zookeeper_hangs() -> None:
         driver, failed = guarded(Hanging(ALL))
         clock = SimpleNamespace(ms=14_999)
         driver.now_ms = lambda: clock.ms
-        guard = WindowGuard(driver)
+        guard = guard_of(driver)
         guard.watch()
         await until(lambda: driver.session.count == 1)
         assert failed == []
@@ -139,7 +139,7 @@ def test_after_the_commit_nothing_is_failed() -> None:
 
     async def told() -> None:
         driver, failed = guarded(Looks(ALL, ["1"]), state=State.SYNCING, ages={2: 60_000})
-        guard = WindowGuard(driver)
+        guard = guard_of(driver)
         guard.watch()
         (task,) = (each for each in asyncio.all_tasks() if each.get_name() == "window-guard")
         await task

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from migrator.model.image import Image
 from migrator.model.values import MigrationState
 from migrator.node.leader.active_controller import ActiveController
+from migrator.node.leader.gatekeeper import NoDriver
 from migrator.node.leader.periodic_tasks import fence_silent
 from migrator.node.log.log_replay import LogReplay, ReadAhead
 from migrator.wire.batch import read_batch
@@ -31,6 +32,7 @@ def leads(image: Image, *, migration_enabled: bool) -> tuple[ActiveController, R
         ReadAhead(LogReplay(), 0, snapshot=image, begins_at=raft.end),
         [],
         chance=Random(1),
+        gatekeeper=NoDriver(migration_enabled),
         on_publish=lambda delta: None,
         on_lead=lambda epoch: None,
         on_lost=lambda epoch: None,

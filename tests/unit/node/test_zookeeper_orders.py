@@ -24,8 +24,6 @@ from migrator.model.diff import diff
 from migrator.model.image import EMPTY
 from migrator.model.values import Mark
 from migrator.node.driver import dual_write
-from migrator.node.driver.dual_write import DualWriteActs
-from migrator.node.driver.rollback import RollbackActs
 from migrator.node.tools.without_controllers import execute_without_controllers, plan_without_controllers
 from migrator.node.zookeeper.claims import read_claim
 from migrator.node.zookeeper.tree_reader import read_tree
@@ -33,6 +31,7 @@ from migrator.node.zookeeper.zookeeper_orders import read_orders
 from migrator.zk import paths
 from migrator.zk.multi import Multi, Outcome
 from tests.support.builders import a_topic, an_image
+from tests.support.driver_acts import dual_write_acts, reconcile_acts, rollback_acts
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
 from tests.support.seeded_tree import SeededTree
 from tests.support.statuses import driver_status
@@ -81,7 +80,7 @@ def test_a_reconcile_takes_every_order_away_and_nothing_else(marks: dict[str, st
         driver, ensemble = a_driver_in_migration(State.SYNCING, **marks)
         before = ensemble.tree().keys()
         with_orders(ensemble)
-        assert await DualWriteActs(driver).reconcile() is Happened.RECONCILED
+        assert await reconcile_acts(driver).reconcile() is Happened.RECONCILED
         assert ensemble.tree().keys() >= before
         assert not orders_in(ensemble)
 
@@ -108,7 +107,7 @@ def test_orders_that_zookeeper_does_not_let_go_hold_up_no_reconcile() -> None:
     async def told() -> None:
         driver, ensemble = a_driver_in_migration(State.SYNCING)
         driver.session = Guarded(with_orders(ensemble), driver.session.session_id)
-        assert await DualWriteActs(driver).reconcile() is Happened.RECONCILED
+        assert await reconcile_acts(driver).reconcile() is Happened.RECONCILED
         assert orders_in(ensemble) == set(ORDERS)
 
     story(told)
@@ -117,7 +116,7 @@ def test_orders_that_zookeeper_does_not_let_go_hold_up_no_reconcile() -> None:
 def test_dual_write_tells_of_orders_as_long_as_they_stand() -> None:
     async def told() -> None:
         driver, ensemble = a_driver_in_migration(State.DUAL_WRITE)
-        acts = DualWriteActs(driver)
+        acts = dual_write_acts(driver)
         driver.controller.heartbeat_ages_ms = dict  # type: ignore[method-assign]
         driver.propagator.channels.states = list
         with_orders(ensemble)
@@ -137,7 +136,7 @@ def test_dual_write_looks_for_orders_by_itself(monkeypatch: pytest.MonkeyPatch) 
     async def told() -> None:
         driver, ensemble = a_driver_in_migration(State.DUAL_WRITE)
         with_orders(ensemble)
-        driver.mirror = a_resting_mirror()
+        driver.mirroring.mirror = a_resting_mirror()
         observed: list[int] = []
 
         def look(session: Any) -> Any:
@@ -146,7 +145,7 @@ def test_dual_write_looks_for_orders_by_itself(monkeypatch: pytest.MonkeyPatch) 
             return read_orders(session)
 
         monkeypatch.setattr(dual_write, "read_orders", look)
-        assert await DualWriteActs(driver).dual_write() is Happened.ROLLBACK_REQUESTED
+        assert await dual_write_acts(driver).dual_write() is Happened.ROLLBACK_REQUESTED
         assert observed == [1]
         assert "Z2K-2101" in driver.now.alarms
 
@@ -157,7 +156,7 @@ def test_dual_write_names_a_registration_over_which_the_next_broker_ends_at_its_
     async def told() -> None:
         driver, ensemble = a_driver_in_migration(State.DUAL_WRITE)
         ensemble.create(f"{paths.BROKER_IDS}/77", b"{no JSON")
-        acts = DualWriteActs(driver)
+        acts = dual_write_acts(driver)
         await acts._look_for_odd_registrations()
         (alarm,) = driver.now.alarms.values()
         assert (alarm.code, f"{paths.BROKER_IDS}/77" in alarm.text) == ("Z2K-2107", True)
@@ -180,8 +179,8 @@ def test_no_rollback_while_orders_stand() -> None:
         driver.controller.settled = settled  # type: ignore[method-assign]
         driver.controller.lag = lambda: 0  # type: ignore[method-assign]
         driver.quorum = SimpleNamespace(stock_voters=list, foreign_voters=list)
-        driver.mirror = a_resting_mirror()
-        acts = RollbackActs(driver)
+        driver.mirroring.mirror = a_resting_mirror()
+        acts = rollback_acts(driver)
         tree = with_orders(ensemble).tree()
         assert await acts.rollback() is Happened.ROLLBACK_REFUSED
         assert driver.now.finding.code == "Z2K-2102"

@@ -24,11 +24,8 @@ from migrator.findings.zookeeper import ZOOKEEPER_LOST, ZOOKEEPER_REFUSES
 from migrator.model.diff import diff
 from migrator.model.image import EMPTY, Position
 from migrator.model.values import Mark
-from migrator.node.driver import claiming
-from migrator.node.driver.claiming import ClaimActs, settle
-from migrator.node.driver.dual_write import DualWriteActs
+from migrator.node.driver import persisting
 from migrator.node.driver.mirror_node import Mirror
-from migrator.node.driver.rollback import RollbackActs
 from migrator.node.log.log_store import LogStore
 from migrator.node.log.storage import LOG_NAME
 from migrator.node.zookeeper.claims import read_claim, refusal
@@ -39,6 +36,15 @@ from migrator.wire.records import encode_record
 from migrator.zk import paths
 from migrator.zk.multi import Check, Multi, Outcome, SetData
 from tests.support.builders import a_topic, an_image
+from tests.support.driver_acts import (
+    as_act,
+    claim_acts,
+    dual_write_acts,
+    persisted,
+    reconcile_acts,
+    rollback_acts,
+    update_acts,
+)
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
 from tests.unit.driver.test_mirror import a_cluster, assert_mirrored, mirror
 from tests.unit.driver.test_places import remove
@@ -88,7 +94,7 @@ def a_committed_driver(session: Troubled, *, opened_ms: int | None = None) -> An
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claiming, "SETTLE_AGAIN_S", 0.0)
+    monkeypatch.setattr(persisting, "PERSIST_AGAIN_S", 0.0)
     monkeypatch.setattr("migrator.node.driver.driver_node.RIDE_AGAIN_S", 0.0)
     monkeypatch.setattr("migrator.node.driver.driver_node.AGAIN_S", 0.0)
     monkeypatch.setattr("migrator.node.driver.claim_watch.LOOK_S", 0.0)
@@ -114,7 +120,7 @@ def test_k01_a_first_claim_whose_answer_was_lost_is_ours_exactly_if_it_stands(
         driver = a_voters_driver(State.TAKING_OVER, session=session, config=config)
         driver.controller.mark = mark  # type: ignore[method-assign]
         driver.claim_watch.look = lambda: None  # type: ignore[method-assign]
-        acts = ClaimActs(driver)
+        acts = claim_acts(driver)
         assert await acts.take_over() is (Happened.CLAIMED if stands else Happened.CLAIM_REFUSED)
         acts.close()
         assert (paths.CONTROLLER in ensemble.nodes) is stands
@@ -136,7 +142,7 @@ def test_a_claim_that_was_never_tried_leaves_no_mark_and_no_hold() -> None:
 
         driver = a_voters_driver(State.TAKING_OVER, session=SimpleNamespace(get=away))
         driver.controller.mark = mark  # type: ignore[method-assign]
-        assert await ClaimActs(driver).take_over() is Happened.CLAIM_REFUSED
+        assert await claim_acts(driver).take_over() is Happened.CLAIM_REFUSED
         assert marks[-1] == ""
         assert driver.now.finding is not None
         assert driver.now.finding.code == "Z2K-2002"
@@ -160,7 +166,7 @@ def test_what_was_being_read_in_the_window_is_read_again_while_the_claim_stands(
                 raise ZOOKEEPER_LOST.error(path="/brokers/topics/a", reason="ConnectionLoss")
             return Happened.COPIED
 
-        assert await driver._guarded(act) is Happened.COPIED
+        assert await driver._guarded(as_act(act)) is Happened.COPIED
         assert len(tries) == 3
         assert driver.now.trouble is None
 
@@ -177,7 +183,7 @@ def test_nothing_is_read_again_for_a_claim_that_ended_with_its_session() -> None
         async def act() -> Happened:
             raise ZOOKEEPER_LOST.error(path="/brokers/topics/a", reason="SessionExpiredError")
 
-        assert await driver._guarded(act) is Happened.WINDOW_FAILED
+        assert await driver._guarded(as_act(act)) is Happened.WINDOW_FAILED
         assert driver.now.finding.code == "Z2K-2051"
 
     story(told)
@@ -197,7 +203,7 @@ def test_a_claim_that_is_ours_is_made_to_last_whatever_became_of_the_first_try(t
     async def told() -> None:
         session = Troubled(FakeEnsemble(), **trouble)
         driver = a_committed_driver(session)
-        assert await settle(driver, COMMITTED) is Happened.COMMITTED
+        assert await persisted(driver, COMMITTED) is Happened.COMMITTED
         assert not driver.now.claim.ephemeral
         observed = read_claim(session)
         assert observed.controller_owner == 0
@@ -211,7 +217,7 @@ def test_a_claim_that_is_ours_is_made_to_last_whatever_became_of_the_first_try(t
 def test_a_claim_that_cannot_be_made_to_last_within_the_limit_is_given_up() -> None:
     async def told() -> None:
         driver = a_committed_driver(Troubled(FakeEnsemble(), lost_before=1), opened_ms=-20_000)
-        assert await settle(driver, COMMITTED) is Happened.MUST_ROLL_BACK
+        assert await persisted(driver, COMMITTED) is Happened.MUST_ROLL_BACK
         assert driver.now.finding.code == "Z2K-2052"
         assert "Z2K-2002" in driver.now.finding.text
 
@@ -223,7 +229,7 @@ def test_a_claim_whose_session_ended_after_the_commit_retires_the_log_and_needs_
         session = Troubled(FakeEnsemble())
         driver = a_committed_driver(session)
         session.ensemble.expire(session.session_id)
-        assert await settle(driver, COMMITTED) is Happened.MUST_ROLL_BACK
+        assert await persisted(driver, COMMITTED) is Happened.MUST_ROLL_BACK
         assert driver.now.finding.code == "Z2K-2051"
 
     story(told)
@@ -238,9 +244,9 @@ def test_no_trouble_after_the_append_begins_the_commit_anew() -> None:
 
         async def commit() -> Happened:
             appended.append(1)
-            return await settle(driver, COMMITTED)
+            return await persisted(driver, COMMITTED)
 
-        assert await driver._guarded(commit) is Happened.COMMITTED
+        assert await driver._guarded(as_act(commit)) is Happened.COMMITTED
         assert appended == [1]
 
     story(told)
@@ -249,10 +255,10 @@ def test_no_trouble_after_the_append_begins_the_commit_anew() -> None:
 def test_brokers_are_not_told_of_a_commit_when_the_window_is_over() -> None:
     async def told() -> None:
         driver = a_committed_driver(Troubled(FakeEnsemble()), opened_ms=-20_000)
-        driver.now.state, driver.mirror = State.UPDATING_BROKERS, SimpleNamespace()
+        driver.now.state, driver.mirroring.mirror = State.UPDATING_BROKERS, SimpleNamespace()
         driver.config.inter_broker_listener, driver.to_brokers = "PLAINTEXT", None
         driver.now.surveys = {broker: Survey(broker) for broker in driver.controller.image.brokers}
-        assert await DualWriteActs(driver).update_brokers() is Happened.MUST_ROLL_BACK
+        assert await update_acts(driver).update_brokers() is Happened.MUST_ROLL_BACK
         assert driver.now.finding.code == "Z2K-2052"
         assert driver.propagator.broker_updates is None
 
@@ -272,7 +278,7 @@ def test_a_successor_heals_leaderships_until_dual_write_was_entered_once(*, mark
         driver.controller.image = image
         driver.controller.heal = AsyncMock(side_effect=lambda: healed.append(1) or 1)  # type: ignore[method-assign]
         driver.now.claim = claim
-        assert await DualWriteActs(driver).reconcile() is Happened.RECONCILED
+        assert await reconcile_acts(driver).reconcile() is Happened.RECONCILED
         assert healed == [1] * marked
 
     story(told)
@@ -342,7 +348,7 @@ def test_dual_write_says_that_zookeeper_is_away_until_it_is_back(monkeypatch: py
 
         session = SimpleNamespace(connected=False, children=children, get=lambda path: None, get_many=get_many)
         driver = a_voters_driver(State.DUAL_WRITE, session=session)
-        driver.mirror = a_resting_mirror()
+        driver.mirroring.mirror = a_resting_mirror()
         said: list[tuple[str | None, bool]] = []
 
         async def changed(timeout_s: float) -> None:
@@ -353,7 +359,7 @@ def test_dual_write_says_that_zookeeper_is_away_until_it_is_back(monkeypatch: py
                 driver.request_rollback()
 
         monkeypatch.setattr(driver.events, "changed", changed)
-        assert await DualWriteActs(driver).dual_write() is Happened.ROLLBACK_REQUESTED
+        assert await dual_write_acts(driver).dual_write() is Happened.ROLLBACK_REQUESTED
         assert said == [("Z2K-2002", True), (None, False)]
 
     story(told)
@@ -380,9 +386,9 @@ def test_a_rollback_that_cannot_compare_is_refused_and_dual_write_goes_on(tmp_pa
         driver = a_voters_driver(State.ROLLING_BACK, session=session)
         driver.config.metadata_log_dir = tmp_path  # type: ignore[misc]
         driver.quorum = SimpleNamespace(stock_voters=tuple, foreign_voters=tuple)  # type: ignore[assignment]
-        driver.mirror = a_resting_mirror()
+        driver.mirroring.mirror = a_resting_mirror()
         driver.controller.settled, driver.controller.lag = nothing, lambda: 0  # type: ignore[method-assign]
-        assert await RollbackActs(driver).rollback() is Happened.ROLLBACK_REFUSED
+        assert await rollback_acts(driver).rollback() is Happened.ROLLBACK_REFUSED
         assert asked == ["/"], "the comparison itself was begun"
         assert driver.now.finding is not None
         assert driver.now.finding.code == "Z2K-2002"
@@ -395,7 +401,7 @@ def test_what_is_committed_while_zookeeper_is_away_is_not_kept_in_memory() -> No
 
     async def told() -> None:
         def away() -> None:
-            if not driver.backlog:
+            if not driver.mirroring.backlog:
                 session.sync = lambda: None
             raise ZOOKEEPER_LOST.error(path="/", reason="not connected")
 
@@ -403,9 +409,9 @@ def test_what_is_committed_while_zookeeper_is_away_is_not_kept_in_memory() -> No
         session.ensemble.create(paths.CONTROLLER_EPOCH, b"1")
         session.sync = away  # type: ignore[assignment,method-assign]
         driver = a_voters_driver(State.SYNCING, session=session)
-        driver.backlog, driver.propagator._untold = ([diff(EMPTY, driver.controller.image)] for _ in range(2))
+        driver.mirroring.backlog, driver.propagator._untold = ([diff(EMPTY, driver.controller.image)] for _ in range(2))
         assert (await driver.claim_watch.observed()).epoch == 1
-        assert (driver.backlog, driver.propagator._untold) == ([], [])
+        assert (driver.mirroring.backlog, driver.propagator._untold) == ([], [])
 
     story(told)
 
@@ -441,11 +447,11 @@ def test_a_persistent_znode_that_vanished_after_the_takeover_is_created_again_fr
         driver = a_voters_driver(State.SYNCING, session=session)
         driver.controller.image = image
         driver.now.claim = claim
-        assert await DualWriteActs(driver).reconcile() is Happened.RECONCILED
+        assert await reconcile_acts(driver).reconcile() is Happened.RECONCILED
         assert missing_places(session) == []
         assert_mirrored(session, image)
         assert path in driver.now.alarms["Z2K-2122"].text
-        assert await DualWriteActs(driver).reconcile() is Happened.RECONCILED
+        assert await reconcile_acts(driver).reconcile() is Happened.RECONCILED
         assert driver.now.alarms == {}
 
     story(told)
@@ -459,11 +465,11 @@ def test_dual_write_looks_for_persistent_znodes_that_vanished_and_no_rollback_go
         remove(ensemble, paths.CONFIG_CHANGES)
         broken: list[str] = []
         driver = a_voters_driver(State.DUAL_WRITE, session=session)
-        driver.mirror = a_resting_mirror(break_off=broken.append)
-        await DualWriteActs(driver)._look_for_places()
+        driver.mirroring.mirror = a_resting_mirror(break_off=broken.append)
+        await dual_write_acts(driver)._look_for_places()
         assert broken == ["/config/changes does not exist any more"]
         with pytest.raises(FindingError, match=r"Z2K-2014.*/config/changes does not exist"):
-            RollbackActs(driver)._refuse_missing_places()
+            rollback_acts(driver)._refuse_missing_places()
 
     story(told)
 
@@ -486,7 +492,7 @@ def test_the_takeover_creates_what_every_broker_would_before_it_claims_anything(
         driver.controller.mark = mark  # type: ignore[method-assign]
         driver.claim_watch.look = lambda: None  # type: ignore[method-assign]
         driver.now.tree = read_tree(session)
-        acts = ClaimActs(driver)
+        acts = claim_acts(driver)
         happened = await acts.take_over()
         acts.close()
         if refused is None:

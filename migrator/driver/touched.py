@@ -1,0 +1,56 @@
+"""What it means that the claim is not as this node left it.
+
+In:   the claim's znodes as they were observed, the claim of this node, and where its driver is.
+Out:  a `Touched`: what happened, and the finding that explains it.
+Elsewhere: observing the znodes and resigning (node.driver.claim_watch), which state follows (machine.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from migrator.driver.claim import Claim, ClaimObservation, is_successor, stands_alone
+from migrator.driver.machine import Happened
+from migrator.findings.driver import CLAIM_EXPIRED, FENCED
+from migrator.findings.finding import Occurrence
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """finding: None for a successor of this quorum, which is no trouble. holder: who has `/controller` now."""
+
+    happened: Happened
+    finding: Occurrence | None
+    holder: str
+    expected: str
+
+
+def touched(
+    observed: ClaimObservation,
+    claim: Claim | None,
+    voters: Collection[int],
+    epoch: int,
+    *,
+    may_abort: bool,
+    fresh_copy: bool,
+) -> Touched:
+    """What a change of the claim leads to.
+
+    epoch: KRaft epoch of this node. may_abort: nothing is appended yet. fresh_copy: the copy is appended, and no broker
+    has an update that was made from it.
+    """
+    holder = "nobody" if observed.controller is None else f"node {observed.controller.brokerid}"
+    expected = "nobody" if claim is None else f"node {claim.node}, epoch {claim.zk_epoch}"
+    if claim is not None and is_successor(observed, claim, voters, epoch):
+        return Touched(Happened.LEADERSHIP_LOST, None, holder, expected)
+    is_gone = observed.controller is None or observed.controller.kraft_epoch <= 0
+    if is_gone and (may_abort or fresh_copy) and claim is not None and claim.ephemeral:
+        finding = CLAIM_EXPIRED.found(controller=holder)
+    else:
+        finding = FENCED.found(found=f"{holder}, epoch {observed.epoch}", expected=expected)
+    if may_abort:
+        return Touched(Happened.WINDOW_FAILED, finding, holder, expected)
+    if fresh_copy and (is_gone or stands_alone(observed, claim)):
+        return Touched(Happened.MUST_ROLL_BACK, finding, holder, expected)
+    return Touched(Happened.CLAIM_TOUCHED, finding, holder, expected)

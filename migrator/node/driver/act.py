@@ -1,0 +1,241 @@
+"""The contract between the acts and the loop: what an act may read, what it reports, and what it returns.
+
+In:   nothing; types only.
+Out:  `DriverView` (read), `Progress` (report while an act runs), `Ended` (return), and the changes that both carry.
+Elsewhere: who assigns (driver_state.py, called by the loop in driver_node.py), the acts (driver_acts.py names them).
+Rules: an act never assigns the driver's state. `DriverView` has properties only, so mypy refuses it, and
+tests/unit/test_arrows.py looks for it in the source.
+
+| field of `DriverState` | kind | who says so |
+| --- | --- | --- |
+| `state`, `since_ms`, `moves`, `history` | the loop's own | no act |
+| `led_epoch` | input | the quorum, to the loop |
+| `claim` | input and result | `ClaimHeld`, `ClaimDropped`; the mirror, with each write |
+| `window`, `window_ms` | input; opened by an act | `WindowOpened`, `ClaimRefused`; the loop measures and closes it |
+| `tree`, `copy`, `surveys` | result, input of the next act | `TreeRead`, `CopyMade`, `BrokersSurveyed` |
+| `verdict`, `exported`, `audit` | result | `GateAsked`, `Exported`, `Audited` |
+| `fresh_copy` | input and result, in one step with its effect | `CopyAppended`, `CopyShared` |
+| `abandoned` | input of the commit | `WindowAbandoned`; the loop when a window fails |
+| `dual_write_at`, `unmirrored`, `broken` | the mirror's | the loop, as the mirror's listener |
+| `reconciled_writes`, `unreadable`, `orders` | result | `Reconciled`, `ConfigsUnreadable`, `OrdersObserved` |
+| `finding` | result: why a state ended, or what dual-write found | `Found`, `Concluded`, `ClaimRefused` |
+| `reason`, `trouble`, `alarms` | live status | `Progress.waiting`, `.status`, `.trouble`, `.alarm`; the loop |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from migrator.audit.compare import Report
+from migrator.control_api.states import State
+from migrator.driver.claim import Claim
+from migrator.driver.copy import Copy
+from migrator.driver.guard import Survey
+from migrator.driver.machine import Happened, Window
+from migrator.driver.orders import Orders
+from migrator.driver.tree import Tree
+from migrator.driver.unmirrored import Unmirrored
+from migrator.findings.finding import Occurrence
+from migrator.model.image import Position
+from migrator.model.verdict import Verdict
+
+
+class DriverView(Protocol):
+    """What an act may read of the driver's state. It is what holds now, not what held when the act began."""
+
+    @property
+    def state(self) -> State: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def claim(self) -> Claim | None: ...
+    @property
+    def window(self) -> Window | None: ...
+    @property
+    def tree(self) -> Tree | None: ...
+    @property
+    def copy(self) -> Copy | None: ...
+    @property
+    def surveys(self) -> Mapping[int, Survey]: ...
+    @property
+    def exported(self) -> str | None: ...
+    @property
+    def finding(self) -> Occurrence | None: ...
+    @property
+    def trouble(self) -> Occurrence | None: ...
+    @property
+    def alarms(self) -> Mapping[str, Occurrence]: ...
+    @property
+    def fresh_copy(self) -> bool: ...
+    @property
+    def abandoned(self) -> bool: ...
+    @property
+    def may_abort(self) -> bool: ...
+    @property
+    def dual_write_at(self) -> Position: ...
+    @property
+    def unreadable(self) -> Mapping[str, Occurrence]: ...
+    @property
+    def unmirrored(self) -> tuple[Unmirrored, ...]: ...
+    @property
+    def broken(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimHeld:
+    """The claim stands in ZooKeeper."""
+
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimDropped:
+    """From here on a change of the claim is this quorum's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRefused:
+    """Nothing of this takeover stands in ZooKeeper: its window is over, and was none."""
+
+    finding: Occurrence | None
+
+
+@dataclass(frozen=True, slots=True)
+class WindowOpened:
+    window: Window
+
+
+@dataclass(frozen=True, slots=True)
+class WindowAbandoned:
+    """This takeover may not append any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeRead:
+    tree: Tree
+
+
+@dataclass(frozen=True, slots=True)
+class CopyMade:
+    copy: Copy
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersSurveyed:
+    """surveys: all that is known now, by broker."""
+
+    surveys: Mapping[int, Survey]
+
+
+@dataclass(frozen=True, slots=True)
+class GateAsked:
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """file: None when the export is too old to count."""
+
+    file: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    report: Report
+
+
+@dataclass(frozen=True, slots=True)
+class CopyAppended:
+    """In one step with the append; no broker has an update that was made from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyShared:
+    """A broker may act on the copy from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    writes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigsUnreadable:
+    """By broker: a password in ZooKeeper that cannot be decoded."""
+
+    found: Mapping[str, Occurrence]
+
+
+@dataclass(frozen=True, slots=True)
+class OrdersObserved:
+    orders: Orders
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The finding of this state; None: there is none any more."""
+
+    finding: Occurrence | None
+
+
+@dataclass(frozen=True, slots=True)
+class Concluded:
+    """The finding that a state ends with; its text is the reason that is shown."""
+
+    finding: Occurrence
+
+
+Change = (
+    ClaimHeld
+    | ClaimDropped
+    | ClaimRefused
+    | WindowOpened
+    | WindowAbandoned
+    | TreeRead
+    | CopyMade
+    | BrokersSurveyed
+    | GateAsked
+    | Exported
+    | Audited
+    | CopyAppended
+    | CopyShared
+    | Reconciled
+    | ConfigsUnreadable
+    | OrdersObserved
+    | Found
+    | Concluded
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How an act ended, and what it changed. The loop assigns `changed`, in this order, in the same step."""
+
+    happened: Happened
+    changed: tuple[Change, ...] = ()
+
+
+Act = Callable[[], Awaitable[Ended]]
+
+
+class Progress(Protocol):
+    """What an act reports while it runs. The loop's `StateReporter` implements it."""
+
+    def waiting(self, reason: str) -> None:
+        """Name what is not true yet; logged when it changes."""
+
+    def status(self, reason: str) -> None:
+        """The same for a text that changes all the time; not logged."""
+
+    def trouble(self, found: Occurrence | None) -> None:
+        """What holds up the act; None when that is over."""
+
+    def alarm(self, name: str, found: Occurrence | None) -> None:
+        """What wants attention under this name, whatever the state; None when it is over."""
+
+    def changed(self, *changes: Change) -> None:
+        """A change that others have to see before the act ends. Safe from an act's thread."""

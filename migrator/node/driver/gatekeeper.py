@@ -1,0 +1,49 @@
+"""What the driver says to the active controller: whether a request may change anything, and what cannot follow.
+
+In:   the driver's state, the session with ZooKeeper, how far ZooKeeper is behind.
+Out:  a `Gatekeeper` (leader.gatekeeper). It exists before the active controller and knows neither it nor the loop.
+Elsewhere: the rules (driver.machine, driver.divergence), who asks (leader.active_controller).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from migrator.driver.machine import serves_brokers, writes_allowed
+from migrator.findings.finding import Occurrence
+from migrator.model.image import Image
+from migrator.node.driver.act import DriverView
+from migrator.node.driver.divergence_watch import DivergenceWatch
+from migrator.node.driver.password_writes import unmirrored
+from migrator.wire.schema import Message
+from migrator.zk.passwords import PasswordEncoder
+
+
+class Connected(Protocol):
+    @property
+    def connected(self) -> bool: ...
+
+
+class DriverGatekeeper:
+    """Of one driver. passwords: as ZooKeeper has them encoded."""
+
+    def __init__(
+        self, now: DriverView, session: Connected, divergence: DivergenceWatch, passwords: PasswordEncoder | None
+    ) -> None:
+        self._now = now
+        self._session = session
+        self._divergence = divergence
+        self._passwords = passwords
+
+    def writes_allowed(self) -> bool:
+        return writes_allowed(self._now.state)
+
+    def brokers_served(self) -> bool:
+        return serves_brokers(self._now.state, zookeeper_answers=self._session.connected)
+
+    def blocked(self) -> str | None:
+        return self._divergence.refusal()
+
+    async def unmirrored(self, request: Message, image: Image) -> Mapping[str, Occurrence]:
+        return await unmirrored(request, image, self._passwords, self._now.unreadable)

@@ -1,0 +1,160 @@
+"""The act of the first full update: every broker gets all metadata, compared with what it has.
+
+In:   the claim, and ZooKeeper equal to the log.
+Out:  how the act ended; the propagator at work, and the copy shared with brokers.
+Elsewhere: what is sent (driver.broker_updates), what it is compared with (driver.guard), channels and retries
+(propagator.py), the reconcile before (reconciling.py), dual-write after (dual_write.py).
+Nothing is sent to a broker that would destroy what it has. A broker that is silent delays no other broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+import structlog
+
+from migrator.driver.broker_updates import BrokerUpdates
+from migrator.driver.guard import Guarded, guard
+from migrator.driver.machine import Happened
+from migrator.driver.update_requests import reachable
+from migrator.driver.window import too_late
+from migrator.findings.driver import FULL_SEND_INCOMPLETE, SURVEY_FAILED, UPDATED_FIRST
+from migrator.model.values import Mark
+from migrator.node.brokers.survey import survey_brokers
+from migrator.node.config.properties import NodeConfig
+from migrator.node.driver.act import BrokersSurveyed, Concluded, CopyShared, DriverView, Ended, Found, Progress
+from migrator.node.driver.event_queue import LOOK_S, EventQueue
+from migrator.node.driver.mirror_node import Mirroring
+from migrator.node.driver.propagator import Propagator
+from migrator.node.leader.active_controller import ActiveController
+from migrator.node.quorum.hooks import Hooks
+from migrator.node.transport.client_security import ClientSecurity
+
+log = structlog.get_logger()
+
+GUARD_TRIES = 3
+NOT_UPDATED = (FULL_SEND_INCOMPLETE, SURVEY_FAILED)
+"""Why a broker may get no full update."""
+
+
+@dataclass(kw_only=True)
+class UpdateActs:
+    """The act of one driver, and the update that leaves while ZooKeeper cannot be reconciled."""
+
+    now: DriverView
+    progress: Progress
+    config: NodeConfig
+    controller: ActiveController
+    hooks: Hooks
+    mirroring: Mirroring
+    propagator: Propagator
+    events: EventQueue
+    to_brokers: ClientSecurity
+    now_ms: Callable[[], int]
+
+    async def update_brokers(self) -> Ended:
+        """The full update, compared before it leaves.
+
+        Right after a copy it leaves for all brokers or for none; a broker that is silent is updated once it answers.
+        After a fail-over each broker is updated as soon as it has said what it has (full_sends.py).
+        """
+        started = self.now_ms()
+        broker_updates = self.propagator.broker_updates
+        if broker_updates is not None:  # begun before ZooKeeper had to be compared again
+            return await self._updated(broker_updates, started)
+        if not self.now.fresh_copy:
+            return await self._updated(await self._begin(), started)
+        return await self._first_update(started)
+
+    async def _first_update(self, started: int) -> Ended:
+        for tries in range(1, GUARD_TRIES + 1):
+            silent = await self._survey_missing()
+            if self.mirroring.mirror is None:
+                return Ended(Happened.MIRROR_BROKEN)
+            broker_updates = await self._prepare()
+            guarded = await asyncio.to_thread(self._guarded, broker_updates, silent)
+            findings = guarded.findings
+            late = too_late(self.now.window, self.now_ms(), self.now.trouble, fresh_copy=self.now.fresh_copy)
+            if not findings:
+                if late is not None:
+                    return Ended(Happened.MUST_ROLL_BACK, (Concluded(late),))
+                self.progress.changed(CopyShared())  # before the first update is queued
+                self.propagator.begin(broker_updates, guarded)
+                return await self._updated(broker_updates, started)
+            log.error("brokers.not_updated", findings=[found.text for found in findings[:5]], tries=tries)
+            self.progress.changed(Found(findings[0]))
+            self.progress.waiting(findings[0].text)
+            if late is not None or tries == GUARD_TRIES:
+                break
+            self.progress.changed(BrokersSurveyed({}))
+            await asyncio.sleep(LOOK_S)
+        return Ended(Happened.MUST_ROLL_BACK)
+
+    async def update_first(self, why: Exception) -> None:
+        """ZooKeeper cannot be brought to what the log says: brokers need their leaders all the same.
+
+        What waits for ZooKeeper waits on. A broker whose update would destroy something waits too (full_sends.py).
+        """
+        if self.now.fresh_copy or self.now.claim is None or self.propagator.broker_updates is not None:
+            return
+        await self._begin()
+        self.progress.alarm(UPDATED_FIRST.code, UPDATED_FIRST.found(reason=str(why)))
+
+    async def _begin(self) -> BrokerUpdates:
+        """Every broker waits for its own full update, and for no other broker's."""
+        broker_updates = await self._prepare()
+        everything = broker_updates.everything(withheld=self.controller.image.brokers)
+        self.propagator.begin(broker_updates, Guarded(tuple(everything), ()))
+        return broker_updates
+
+    async def _prepare(self) -> BrokerUpdates:
+        await self.hooks.before("update")
+        self.propagator.forget_commits()
+        claim = self.now.claim
+        assert claim is not None
+        return BrokerUpdates(claim, self.config.inter_broker_listener, self.controller.image)
+
+    async def _survey_missing(self) -> dict[int, str]:
+        """Ask brokers that were not asked since they registered; returns who did not answer, and why."""
+        brokers = [broker for broker in reachable(self.controller.image) if broker.id not in self.now.surveys]
+        node = str(self.config.node_id)
+        surveys, failed = await survey_brokers(brokers, self.config.inter_broker_listener, node, self.to_brokers)
+        self.progress.changed(BrokersSurveyed({**self.now.surveys, **surveys}))
+        return failed
+
+    def _guarded(self, broker_updates: BrokerUpdates, silent: Collection[int]) -> Guarded:
+        """On a thread."""
+        gone = self.controller.removals
+        updates = self.hooks.full_updates(broker_updates.everything(withheld=silent))
+        fail_over = not self.now.fresh_copy
+        return guard(updates, self.now.surveys, gone.topics, gone.replicas, after_fail_over=fail_over)
+
+    async def _updated(self, broker_updates: BrokerUpdates, started: int) -> Ended:
+        """The first takeover waits for every answer. Later the update has to be on its way to all that answer."""
+        while True:
+            if self.mirroring.mirror is None:
+                return Ended(Happened.MIRROR_BROKEN)
+            is_first = Mark.TAKEOVER in self.controller.newest.marks
+            waiting = self.propagator.not_updated() if is_first else self.propagator.not_sent()
+            name_not_updated(self.propagator, self.progress)
+            if not waiting:
+                partitions, brokers = self.controller.image.partition_count(), len(broker_updates.audience())
+                took_ms = self.now_ms() - started
+                log.info("brokers.updated", brokers=brokers, partitions=partitions, took_ms=took_ms)
+                return Ended(Happened.BROKERS_UPDATED)
+            named = [self.now.alarms.get(finding.code) for finding in NOT_UPDATED]
+            first = next((each.text for each in named if each is not None), None)
+            self.progress.waiting(first or f"brokers {waiting} have not answered the full send yet")
+            await self.events.changed(LOOK_S)
+
+
+def name_not_updated(propagator: Propagator, progress: Progress) -> None:
+    """Name the brokers that get no full update before an operator looks at them."""
+    waits = propagator.full_sends.waits().values()
+    named = {wait.finding.code: wait.finding for wait in waits if wait.finding is not None}
+    for finding in NOT_UPDATED:
+        progress.alarm(finding.code, named.get(finding.code))
+    if FULL_SEND_INCOMPLETE.code in named:
+        progress.changed(Found(named[FULL_SEND_INCOMPLETE.code]))

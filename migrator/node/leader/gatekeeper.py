@@ -1,0 +1,50 @@
+"""Who says whether the active controller may change metadata now: the driver of a migration, or nothing at all.
+
+In:   a request. Out: whether it may be carried out, and what of it cannot follow into ZooKeeper.
+Elsewhere: the driver's answer (driver.gatekeeper), the refusals (controller.requests).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from migrator.findings.finding import Occurrence
+from migrator.model.image import Image
+from migrator.wire.schema import Message
+
+
+class Gatekeeper(Protocol):
+    """Asked at every request, on the loop's thread."""
+
+    def writes_allowed(self) -> bool:
+        """Whether requests may change metadata."""
+
+    def brokers_served(self) -> bool:
+        """Whether brokers get their leaders and ISRs where writes are not allowed (`driver.machine.serves_brokers`)."""
+
+    def blocked(self) -> str | None:
+        """Why administrators may change nothing now; None while they may."""
+
+    async def unmirrored(self, request: Message, image: Image) -> Mapping[str, Occurrence]:
+        """By broker, "" for all: what of the request could not follow into ZooKeeper."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoDriver:
+    """Without a driver: with the migration enabled nothing is written, without it everything is."""
+
+    migration_enabled: bool
+
+    def writes_allowed(self) -> bool:
+        return not self.migration_enabled
+
+    def brokers_served(self) -> bool:
+        return False
+
+    def blocked(self) -> str | None:
+        return None
+
+    async def unmirrored(self, request: Message, image: Image) -> Mapping[str, Occurrence]:
+        return {}
