@@ -54,6 +54,7 @@ def settings_of(config: NodeConfig, cluster_id: str) -> Settings:
         cluster_id=cluster_id,
         migration_enabled=config.migration_enabled,
         inter_broker_listener=config.inter_broker_listener,
+        voters=tuple(config.voter_ids),
         session_timeout_ms=config.broker_session_timeout_ms,
         default_replication_factor=config.default_replication_factor,
         num_partitions=config.num_partitions,
