@@ -133,8 +133,5 @@ def _why_not_metadata_version(image: Image, level: int, *, unsafe: bool) -> str 
     if any(level < each <= image.metadata_version for each in levels.CHANGES_RECORDS):
         if unsafe:
             return "Unsafe metadata downgrade is not supported in this version."
-        return (
-            "Refusing to perform the requested downgrade because it might delete metadata information. Retry using "
-            "UNSAFE_DOWNGRADE if you want to force the downgrade to proceed."
-        )
+        return "Refusing to perform the requested downgrade because it might delete metadata information."
     return None
