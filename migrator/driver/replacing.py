@@ -1,6 +1,6 @@
 """What speaks against putting stock controllers in the place of ours now (the gate of REPLACING_CONTROLLERS).
 
-In:   the image, the claim as it stands in ZooKeeper and as we hold it, orders that stand, whether a transaction is open.
+In:   the image, the claim as it stands in ZooKeeper and as we hold it, orders that stand, an open transaction.
 Out:  findings; none of them when stock 3.9 can go on from this log and this ZooKeeper.
 Elsewhere: when this is looked at (node.driver.dual_write), who reads it (DriverStatus.replacing), the stock files.
 Source: Kafka 3.9 `KRaftMigrationDriver` (INACTIVE while /migration says -1), `KRaftMigrationZkWriter` (configuration
