@@ -489,7 +489,6 @@ def of_brokers() -> Iterator[tuple[str, Message | Ask]]:
     yield "with a reserved one", lambda side: registration(side.cluster_id, 5, dirs=(bytes(15) + b"\x05",))
     yield "wants to leave", beat(3, leave=True)
     yield "wants to leave still", beat(3, leave=True)
-    yield "wants to leave to the end", beat(3, leave=True)
     yield "is fenced", beat(4, fence=True)
     yield "a topic on the fenced one", topics(placed("lonely", (4,)))
     yield "a topic beside the fenced one", topics(placed("beside", (4, 2)))
