@@ -17,7 +17,7 @@ class Allows:
     writes: bool = True
     served: bool = False
 
-    def writes_allowed(self) -> bool:
+    def writes_allowed(self, image: Image) -> bool:
         return self.writes
 
     def brokers_served(self) -> bool:

@@ -17,7 +17,8 @@ tests/unit/test_arrows.py looks for it in the source.
 | `fresh_copy` | input and result, in one step with its effect | `CopyAppended`, `CopyShared` |
 | `abandoned` | input of the commit | `WindowAbandoned`; the loop when a window fails |
 | `dual_write_at`, `unmirrored`, `broken` | the mirror's | the loop, as the mirror's listener |
-| `reconciled_writes`, `unreadable`, `orders` | result | `Reconciled`, `ConfigsUnreadable`, `OrdersObserved` |
+| `reconciled_writes`, `unreadable` | result | `Reconciled`, `ConfigsUnreadable` |
+| `orders`, `replacing` | result | `OrdersObserved`, `ReplacingObserved` |
 | `finding` | result: why a state ended, or what dual-write found | `Found`, `Concluded`, `ClaimRefused` |
 | `reason`, `trouble`, `alarms` | live status | `Progress.waiting`, `.status`, `.trouble`, `.alarm`; the loop |
 """
@@ -83,6 +84,8 @@ class DriverView(Protocol):
     def unmirrored(self) -> tuple[Unmirrored, ...]: ...
     @property
     def broken(self) -> str: ...
+    @property
+    def orders(self) -> Orders: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +179,13 @@ class OrdersObserved:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplacingObserved:
+    """What speaks against stock controllers in place of ours; None: unknown now."""
+
+    found: tuple[Occurrence, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """The finding of this state; None: there is none any more."""
 
@@ -206,6 +216,7 @@ Change = (
     | Reconciled
     | ConfigsUnreadable
     | OrdersObserved
+    | ReplacingObserved
     | Found
     | Concluded
 )

@@ -52,6 +52,7 @@ from migrator.node.driver.act import (
     WindowOpened,
 )
 from migrator.node.driver.claim_watch import ClaimWatch
+from migrator.node.driver.divergence_watch import DivergenceWatch
 from migrator.node.driver.ephemeral_claim import EphemeralClaim
 from migrator.node.driver.persisting import refused
 from migrator.node.driver.retiring import Retirement
@@ -80,6 +81,7 @@ class ClaimActs:
     controller: ActiveController
     session: ZkSession
     hooks: Hooks
+    divergence: DivergenceWatch
     claim_watch: ClaimWatch
     ephemeral: EphemeralClaim
     guard: WindowGuard
@@ -181,6 +183,7 @@ class ClaimActs:
             return Ended(Happened.ROLLED_BACK)
         assert observed.migration is not None
         mirrored = Position(observed.migration.kraft_metadata_epoch, observed.migration.kraft_metadata_offset)
+        self.divergence.behind_by(mirrored.offset, self.controller.image)
         await self.hooks.before("claim")
         multi, claim = plan_claim(
             observed,

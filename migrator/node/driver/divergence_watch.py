@@ -17,6 +17,7 @@ from typing import Final
 import structlog
 
 from migrator.driver.divergence import Divergence, Level, Limits
+from migrator.driver.machine import all_in_kraft_mode
 from migrator.findings.driver import ZOOKEEPER_FALLS_BEHIND
 from migrator.findings.finding import Occurrence
 from migrator.model.image import Image
@@ -30,7 +31,7 @@ LOOK_S: Final = 0.25
 
 
 class DivergenceWatch:
-    """Of one driver. may_mark: whether it may append to the log now."""
+    """Of one driver. may_mark: whether it may append to the log now, with this image."""
 
     def __init__(
         self,
@@ -38,7 +39,7 @@ class DivergenceWatch:
         *,
         now_ms: Callable[[], int],
         wall_ms: Callable[[], int],
-        may_mark: Callable[[], bool],
+        may_mark: Callable[[Image], bool],
     ) -> None:
         self._divergence = Divergence(limits)
         self._now_ms = now_ms
@@ -68,6 +69,20 @@ class DivergenceWatch:
             log.exception("zk.mark_not_read", mark=text)
             offset, age_ms = image.position.offset, 0
         self._divergence.lacked(offset, self._now_ms() - age_ms)
+
+    def behind_by(self, mirrored: int, image: Image) -> None:
+        """`/migration` says how far ZooKeeper is: counted from now on, where a snapshot of a stock controller dropped
+        the mark. By time alone: how many of the records since are only NoOps, nobody knows.
+
+        mirrored: offset of the last record that ZooKeeper has; -1 when none was noted.
+        """
+        newest = image.position.offset
+        if Mark.BEHIND not in image.marks and 0 <= mirrored < newest:
+            self._divergence.committed(newest, self._now_ms())
+
+    def brokers_are(self, image: Image) -> None:
+        """While every broker runs in KRaft mode, a limit is an alarm and blocks no administrator."""
+        self._divergence.only_alarms = all_in_kraft_mode(image)
 
     # --- what others see -----------------------------------------------------------------------------------
 
@@ -100,8 +115,9 @@ class DivergenceWatch:
     # --- on the clock --------------------------------------------------------------------------------------
 
     async def run(self, controller: ActiveController) -> None:
-        """For ever."""
+        """For ever. Whether a limit blocks administrators follows the brokers' modes within LOOK_S."""
         while True:
+            self.brokers_are(controller.newest)
             self.look()
             await self.keep_mark(controller)
             await asyncio.sleep(LOOK_S)
@@ -110,7 +126,7 @@ class DivergenceWatch:
         """Note in the log that ZooKeeper is behind, or that it is no longer."""
         observed = self._divergence
         is_behind, is_marked = observed.level is not Level.WITHIN, Mark.BEHIND in controller.newest.marks
-        if is_behind == is_marked or not self._may_mark():
+        if is_behind == is_marked or not self._may_mark(controller.newest):
             return
         since_ms = self._wall_ms() - observed.behind_ms
         text = json.dumps({"offset": observed.first_lacking, "since_ms": since_ms}) if is_behind else ""

@@ -83,6 +83,7 @@ def claim_acts(driver: DriverNode) -> ClaimActs:
         controller=driver.controller,
         session=driver.session,
         hooks=driver.hooks,
+        divergence=driver.divergence,
         claim_watch=driver.claim_watch,
         ephemeral=driver.ephemeral,
         guard=window_guard(driver),

@@ -204,6 +204,8 @@ class DriverNode:
         """A commit became visible: write it to ZooKeeper, and update brokers."""
         self.events.wake()
         self._note_what_surveys_miss(delta)
+        if self.now.state is State.RESUMING and not delta.is_empty:
+            self.divergence.committed(delta.after.position.offset)
         if self.now.claim is None or self.controller.image.migration is not MigrationState.MIGRATION:
             return
         if self.now.state is State.FENCED:

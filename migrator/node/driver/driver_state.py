@@ -46,6 +46,7 @@ from migrator.node.driver.act import (
     GateAsked,
     OrdersObserved,
     Reconciled,
+    ReplacingObserved,
     TreeRead,
     WindowAbandoned,
     WindowOpened,
@@ -91,6 +92,8 @@ class DriverState:
     """Why the mirror broke last."""
     orders: Orders = NO_ORDERS
     """What others ordered through ZooKeeper, at the last observation."""
+    replacing: tuple[Occurrence, ...] | None = None
+    """What speaks against stock controllers in place of ours, at the last observation; None: unknown now."""
     alarms: dict[str, Occurrence] = field(default_factory=dict)
     """By code, or by another name: what wants attention, whatever the state."""
     moves: int = 0
@@ -111,6 +114,7 @@ class DriverState:
         before = self.state
         self.state = state
         self.trouble = None
+        self.replacing = None
         self.since_ms = now_ms
         keeps_reason = state in (State.ABORTING, State.ABORTED, State.FENCED, State.RETIRED)
         reason = self.reason if keeps_reason else happened.value
@@ -172,6 +176,8 @@ class DriverState:
                 self.unreadable = unreadable
             case OrdersObserved(orders):
                 self.orders = orders
+            case ReplacingObserved(against):
+                self.replacing = against
             case Found(found):
                 self.finding = found
             case Concluded(concluded):

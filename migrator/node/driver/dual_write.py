@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from migrator.driver.machine import Happened
 from migrator.driver.not_following import NotFollowing
 from migrator.driver.orders import standing
+from migrator.driver.replacing import against_stock
 from migrator.findings.driver import ODD_ZNODES_LEFT, ORDERS_STAND, VERSIONS_LAG
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.zookeeper import ZOOKEEPER_LOST
 from migrator.model.values import Mark
-from migrator.node.driver.act import CopyShared, DriverView, Ended, Found, OrdersObserved, Progress
+from migrator.node.driver.act import CopyShared, DriverView, Ended, Found, OrdersObserved, Progress, ReplacingObserved
 from migrator.node.driver.event_queue import LOOK_S, EventQueue
 from migrator.node.driver.mirror_node import Mirroring, versions_lag
 from migrator.node.driver.operations import Operations
@@ -27,6 +28,7 @@ from migrator.node.driver.propagator import Propagator
 from migrator.node.driver.updating_brokers import name_not_updated
 from migrator.node.leader.active_controller import ActiveController
 from migrator.node.quorum.hooks import Hooks
+from migrator.node.zookeeper.claims import read_claim
 from migrator.node.zookeeper.tree_reader import missing_places, read_registrations
 from migrator.node.zookeeper.zookeeper_orders import read_orders
 from migrator.zk import paths
@@ -92,6 +94,7 @@ class DualWriteActs:
         self.progress.trouble(await self._look_for(not_following))
         await self._look_for_places()
         await self._look_for_orders()
+        await self._look_at_replacing()
         await self._look_for_odd_registrations()
         self.progress.alarm(VERSIONS_LAG.code, versions_lag(self.mirroring.mirror))
 
@@ -121,6 +124,17 @@ class DualWriteActs:
             return  # `_look_for` names it
         self.progress.changed(OrdersObserved(orders))
         self.progress.alarm(ORDERS_STAND.code, standing(orders))
+
+    async def _look_at_replacing(self) -> None:
+        """Whether stock controllers could take the places of ours; unknown while ZooKeeper does not answer."""
+        image, claim, orders = self.controller.image, self.now.claim, self.now.orders
+        try:
+            observed = await asyncio.to_thread(read_claim, self.session)
+        except FindingError:
+            self.progress.changed(ReplacingObserved(None))
+            return
+        found = await asyncio.to_thread(against_stock, image, observed, claim, orders)
+        self.progress.changed(ReplacingObserved(found))
 
     async def _look_for_odd_registrations(self) -> None:
         """A broker that starts in ZooKeeper mode reads all registrations, and ends over one that it cannot read."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from migrator.driver.machine import serves_brokers, writes_allowed
+from migrator.driver.machine import serves_brokers, writes_allowed, writes_without_zookeeper
 from migrator.findings.finding import Occurrence
 from migrator.model.image import Image
 from migrator.node.driver.act import DriverView
@@ -25,6 +25,12 @@ class Connected(Protocol):
     def connected(self) -> bool: ...
 
 
+def may_write(now: DriverView, session: Connected, image: Image) -> bool:
+    """Whether requests may change metadata, and the driver may append marks. image: with what is not committed yet."""
+    without = writes_without_zookeeper(now.state, image, zookeeper_answers=session.connected)
+    return writes_allowed(now.state) or without
+
+
 class DriverGatekeeper:
     """Of one driver. passwords: as ZooKeeper has them encoded."""
 
@@ -36,8 +42,8 @@ class DriverGatekeeper:
         self._divergence = divergence
         self._passwords = passwords
 
-    def writes_allowed(self) -> bool:
-        return writes_allowed(self._now.state)
+    def writes_allowed(self, image: Image) -> bool:
+        return may_write(self._now, self._session, image)
 
     def brokers_served(self) -> bool:
         return serves_brokers(self._now.state, zookeeper_answers=self._session.connected)

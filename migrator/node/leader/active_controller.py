@@ -312,7 +312,7 @@ class ActiveController:
         return rules is None or allowed_as_whole(self.newest, rules, asker, request)
 
     def _may_write(self) -> bool:
-        return self.newest.migration is not MigrationState.PRE_MIGRATION and self.gatekeeper.writes_allowed()
+        return self.newest.migration is not MigrationState.PRE_MIGRATION and self.gatekeeper.writes_allowed(self.newest)
 
     def _serves_brokers(self) -> bool:
         return self.newest.migration is MigrationState.MIGRATION and self.gatekeeper.brokers_served()

@@ -18,8 +18,8 @@ from migrator.wire.schema import Message
 class Gatekeeper(Protocol):
     """Asked at every request, on the loop's thread."""
 
-    def writes_allowed(self) -> bool:
-        """Whether requests may change metadata."""
+    def writes_allowed(self, image: Image) -> bool:
+        """Whether requests may change metadata. image: with what is not committed yet."""
 
     def brokers_served(self) -> bool:
         """Whether brokers get their leaders and ISRs where writes are not allowed (`driver.machine.serves_brokers`)."""
@@ -37,7 +37,7 @@ class NoDriver:
 
     migration_enabled: bool
 
-    def writes_allowed(self) -> bool:
+    def writes_allowed(self, image: Image) -> bool:
         return not self.migration_enabled
 
     def brokers_served(self) -> bool:

@@ -16,13 +16,15 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Final
 
 import structlog
 
 from migrator.control_api.states import State
-from migrator.driver.machine import Happened, writes_allowed
+from migrator.controller.incarnations import our_incarnation
+from migrator.driver.machine import Happened
 from migrator.findings.driver import LOG_RETIRED
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.quorum import CONFIG_NOT_HONOURED
@@ -35,7 +37,7 @@ from migrator.node.driver.divergence_watch import DivergenceWatch
 from migrator.node.driver.driver_acts import DriverActs
 from migrator.node.driver.driver_node import DriverNode
 from migrator.node.driver.driver_state import DriverState
-from migrator.node.driver.gatekeeper import DriverGatekeeper
+from migrator.node.driver.gatekeeper import DriverGatekeeper, may_write
 from migrator.node.driver.rollback import finish as finish_rollback
 from migrator.node.leader.active_controller import ActiveController
 from migrator.node.leader.gatekeeper import NoDriver
@@ -56,8 +58,9 @@ from migrator.node.log.storage import (
     identify,
 )
 from migrator.node.process.control import ControlPort
+from migrator.node.process.partition_count import PartitionCount, min_isr_default
 from migrator.node.process.retirement import retire
-from migrator.node.process.startup import make_voter, replay_stored, settings_of
+from migrator.node.process.startup import make_voter, replay_stored, settings_of, zookeeper_needed
 from migrator.node.process.status import status
 from migrator.node.quorum.cycle_collection import bound_pauses
 from migrator.node.quorum.hooks import Hooks
@@ -139,7 +142,7 @@ class ControllerProcess:
         self._retired_mark = RetiredMark(config.metadata_log_dir)
         self._retirement: asyncio.Task[None] | None = None
         self._lock = DirectoryLock(config.metadata_log_dir)
-        self._incarnation = secrets.token_bytes(16)
+        self._incarnation = our_incarnation(secrets.token_bytes(8))
         self._ended: asyncio.Future[int] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._loop_delay_ms = 0.0
@@ -250,7 +253,7 @@ class ControllerProcess:
         raft.state_machine = controller
         parts = _Parts(store, raft, controller, VoterObservations(), None, None, None, [])
         if before is not None:
-            await asyncio.to_thread(before.session.start, config.zookeeper_connection_timeout_ms / 1000)
+            await self._connect(before.session, zookeeper_needed=zookeeper_needed(ahead.replay.image))
             driver, acts = self._start_driver(parts, before)
             parts.session, parts.driver, parts.acts = before.session, driver, acts
         await self._listen(parts)
@@ -299,6 +302,13 @@ class ControllerProcess:
             raft.peers = Peers(config.voters, config.node_id, meta.cluster_id, timeout_s, raft.receive, self._to_voters)
         return raft
 
+    async def _connect(self, session: ZkSession, *, zookeeper_needed: bool) -> None:
+        """zookeeper_needed: otherwise the session connects in the background, as soon as ZooKeeper answers."""
+        if zookeeper_needed:
+            await asyncio.to_thread(session.start, self._config.zookeeper_connection_timeout_ms / 1000)
+        else:
+            session.start_in_background()
+
     def _before_driver(self, on_session: Callable[[str], None]) -> _BeforeDriver | None:
         """None where no migration is enabled. on_session: called from the session's thread."""
         config = self._config
@@ -313,7 +323,7 @@ class ControllerProcess:
             on_change=on_session,
         )
         divergence = DivergenceWatch(
-            config.divergence, now_ms=now_ms, wall_ms=wall_ms, may_mark=lambda: writes_allowed(now.state)
+            config.divergence, now_ms=now_ms, wall_ms=wall_ms, may_mark=partial(may_write, now, session)
         )
         return _BeforeDriver(now, session, divergence, encoder_of(config.passwords))
 
@@ -324,7 +334,13 @@ class ControllerProcess:
             parts.controller,
             before.session,
             self._retired_mark,
-            QuorumView(parts.raft, parts.observed, config.voters, self._to_voters),
+            QuorumView(
+                parts.raft,
+                parts.observed,
+                config.voters,
+                self._to_voters,
+                controllers=lambda: parts.controller.image.controllers,
+            ),
             now=before.now,
             divergence=before.divergence,
             passwords=before.passwords,
@@ -349,12 +365,15 @@ class ControllerProcess:
             self._fatal(task.exception() or RuntimeError("a task ended"))
 
     def _start_control(self, loop: asyncio.AbstractEventLoop, parts: _Parts, meta: MetaProperties) -> None:
+        counting = PartitionCount(min_isr_default(self._config.given))
         self._control = ControlPort(
             loop,
             self._config.metadata_log_dir,
             status=lambda: status(
                 parts.raft,
+                parts.controller,
                 parts.driver,
+                counting=counting,
                 run=self._incarnation.hex(),
                 cluster_id=meta.cluster_id,
                 loop_delay_ms=self._loop_delay_ms,

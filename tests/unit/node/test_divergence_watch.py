@@ -20,7 +20,7 @@ class Log:
     def __init__(self) -> None:
         self.marks: dict[Mark, str] = {}
         self.appended: list[str] = []
-        self.image = self.newest = SimpleNamespace(marks=self.marks)
+        self.image = self.newest = SimpleNamespace(marks=self.marks, brokers={})
 
     async def mark(self, mark: Mark, text: str) -> None:
         self.appended.append(text)
@@ -41,7 +41,7 @@ class Node:
             LIMITS,
             now_ms=lambda: self.wall_ms - started_ms,
             wall_ms=lambda: self.wall_ms,
-            may_mark=lambda: self.leads,
+            may_mark=lambda image: self.leads,
         )
 
     def passes(self, ms: int) -> None:

@@ -63,11 +63,11 @@ def a_driver(
     session = session or SimpleNamespace(connected=False)
     image = an_image(a_topic("orders"))
     controller: Any = SimpleNamespace(
-        image=image, newest=image, removals=Removals(), contacts=SimpleNamespace(odd_hosts={})
+        image=image, newest=image, removals=Removals(), contacts=SimpleNamespace(odd_hosts={}, get=lambda broker: None)
     )
     now = DriverState(state=state, led_epoch=epoch)
     divergence = DivergenceWatch(
-        config.divergence, now_ms=now_ms, wall_ms=wall_ms, may_mark=lambda: writes_allowed(now.state)
+        config.divergence, now_ms=now_ms, wall_ms=wall_ms, may_mark=lambda image: writes_allowed(now.state)
     )
     surroundings: dict[str, Any] = {
         "retired_mark": None,
@@ -361,7 +361,7 @@ def test_what_zookeeper_lacked_under_the_leader_before_is_known_as_soon_as_the_n
         driver = a_driver(State.IDLE)
         driver.controller.image = SimpleNamespace(marks={Mark.BEHIND: '{"offset": 40, "since_ms": 0}'})
         driver.divergence = DivergenceWatch(
-            Limits(60), now_ms=lambda: 5_000, wall_ms=lambda: 60_000, may_mark=lambda: False
+            Limits(60), now_ms=lambda: 5_000, wall_ms=lambda: 60_000, may_mark=lambda image: False
         )
         await driver._enter(State.RESUMING, Happened.LED_IN_MIGRATION)
         assert driver.divergence.look().level is Level.OVER
