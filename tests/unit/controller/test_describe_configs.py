@@ -10,6 +10,7 @@ from migrator.controller.decision import Decision, Error
 from migrator.controller.describe_configs import describe_configs
 from migrator.driver.mirror import Shape, plan
 from migrator.model.client_metrics import refuse_subscription
+from migrator.model.hidden_keys import is_hidden
 from migrator.model.topic_configs import TOPIC_CONFIGS, Source
 from migrator.model.values import ConfigType
 from migrator.wire.codec import decode, encode
