@@ -25,7 +25,7 @@ WANTED = Wanted(
 
 def refused(document: Document) -> str | None:
     kafka = kafka_artifacts()
-    return why_kafka_refuses(document, os.path.join(kafka.libs, "*"), str(kafka.java.command))
+    return why_kafka_refuses(document, os.path.join(kafka.libs, "*"), kafka.java.path)
 
 
 def of_broker(directory: Path, *more: str) -> Document:
