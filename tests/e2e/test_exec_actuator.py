@@ -82,6 +82,10 @@ class Host:
     def is_running(self) -> bool:
         return self.actuator.status().state is ProcessState.RUNNING
 
+    def serves(self) -> bool:
+        """Past the guard; the guard itself runs for a moment at each attempt."""
+        return str(self.service / "server.sh") in self.actuator.status().command[:2]
+
     def close(self) -> None:
         subprocess.run(["sv", "-w", "5", "exit", str(self.service)], check=False, capture_output=True)
         try:
@@ -106,7 +110,7 @@ def hosts(tmp_path: Path) -> Iterator[list[Host]]:
             made.append(Host(node, tmp_path))  # noqa: PERF401 - one that fails leaves the others to be closed
         for host in made:
             wait_for(lambda host=host: (host.service / "supervise" / "ok").exists())  # type: ignore[misc]
-            wait_for(host.is_running)
+            wait_for(host.serves)
         yield made
     finally:
         for host in made:
@@ -142,15 +146,15 @@ def test_all_files_spoiled_at_once_start_no_controller_and_the_mended_ones_come_
     for host in hosts:
         wait_for(lambda host=host: "Z2K-7041" in host.log)  # type: ignore[misc]
     time.sleep(2)
-    assert not any(host.actuator.status().command[-1:] == (str(host.file),) for host in hosts)
+    assert not any(host.serves() for host in hosts)
     for host in hosts[:2]:
         host.file.write_bytes(FILE % host.node)
     for host in hosts[:2]:
-        wait_for(lambda host=host: str(host.file) in host.actuator.status().command)  # type: ignore[misc]
-    assert str(hosts[2].file) not in hosts[2].actuator.status().command  # one that fails to come back, until its mend
+        wait_for(host.serves)
+    assert not hosts[2].serves()  # one that fails to come back, until its mend
     hosts[2].actuator.stop()
     spoiled = read_present(hosts[2].actuator, str(hosts[2].file))
     assert isinstance(spoiled, Present)
     write_file(hosts[2].actuator, 3002, str(hosts[2].file), FILE % 3002, spoiled)
     hosts[2].actuator.start()
-    wait_for(lambda: str(hosts[2].file) in hosts[2].actuator.status().command)
+    wait_for(hosts[2].serves)
