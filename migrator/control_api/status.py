@@ -62,6 +62,7 @@ class DriverStatus(msgspec.Struct, frozen=True):
     """state: a `State`, or one that a later release adds.
 
     operations: accepted and not begun; None: this controller does not tell.
+    replacing:  what speaks against replacing our controllers by stock ones now; None: not known, and never a yes.
     """
 
     state: str
@@ -77,6 +78,7 @@ class DriverStatus(msgspec.Struct, frozen=True):
     alarms: tuple[FindingJson, ...] = ()
     since_ms: int = 0
     aborted: bool = False
+    replacing: tuple[FindingJson, ...] | None = None
 
 
 class LogStatus(msgspec.Struct, frozen=True):
@@ -88,6 +90,24 @@ class LogStatus(msgspec.Struct, frozen=True):
     metadata_version: int | None = None
     topics: int = 0
     next_producer_id: int = 0
+
+
+class PartitionsStatus(msgspec.Struct, frozen=True):
+    """How whole the cluster's partitions are, as the log says at `offset`.
+
+    partitions, reassignments, under_replicated, under_min_isr, leaderless: each counts partitions. A partition that
+        nobody leads is under min ISR.
+    behind_ms: for how long these figures have not been those of the log's newest offset; 0 when they are.
+    """
+
+    offset: int
+    epoch: int = 0
+    behind_ms: int = 0
+    partitions: int = 0
+    reassignments: int = 0
+    under_replicated: int = 0
+    under_min_isr: int = 0
+    leaderless: int = 0
 
 
 class DualWriteStatus(msgspec.Struct, frozen=True):
@@ -123,7 +143,16 @@ class NotUpdated(msgspec.Struct, frozen=True):
 
 
 class BrokerStatus(msgspec.Struct, frozen=True):
-    """metadata_version: lowest and highest level that the broker supports; log_dirs: how many it registered."""
+    """metadata_version: lowest and highest level that the broker supports; log_dirs: how many it registered.
+
+    incarnation:      of the broker's process, as Kafka writes ids: another one after each start.
+    under_replicated: replicas of this broker that are not in the ISR.
+    under_min_isr:    partitions with a replica here whose ISR is smaller than their minimum.
+    offline_dirs:     directories that the broker reports as failed, or that replicas are assigned to and it does not
+                      have.
+    unassigned_dirs:  replicas whose directory on this broker is not committed (MIGRATING, UNASSIGNED or LOST).
+    The last four are None before partitions were counted.
+    """
 
     id: int
     mode: str
@@ -138,12 +167,19 @@ class BrokerStatus(msgspec.Struct, frozen=True):
     not_updated: NotUpdated | None = None
     requests_waiting: int = 0
     problem: str | None = None
+    incarnation: str = ""
+    rack: str | None = None
+    under_replicated: int | None = None
+    under_min_isr: int | None = None
+    offline_dirs: int | None = None
+    unassigned_dirs: int | None = None
 
 
 class ControllerStatus(msgspec.Struct, frozen=True):
     """run: the incarnation of the process, within which the driver's history is numbered.
 
-    driver, log, dual_write: None in a controller without migration.
+    driver, dual_write: None in a controller without migration.
+    partitions: None before they were counted.
     """
 
     node: int
@@ -162,6 +198,7 @@ class ControllerStatus(msgspec.Struct, frozen=True):
     export: str | None = None
     audit: dict[str, Any] | None = None
     brokers: tuple[BrokerStatus, ...] = ()
+    partitions: PartitionsStatus | None = None
     registrations_refused: tuple[FindingJson, ...] = ()
 
     def __post_init__(self) -> None:

@@ -233,7 +233,7 @@ def heartbeat(situation: Situation, request: BrokerHeartbeatRequest) -> Decision
     after = _next_state(situation, broker, request, now, register_offset)
     records = tuple(_records_of_heartbeat(situation, broker, request, after, moves=after is not now))
     fenced = after in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW)
-    situation.contacts.touch(broker.id, request.current_metadata_offset, situation.now_ms, fenced=fenced)
+    _heard_of(situation, request, fenced=fenced)
     if after is BrokerState.CONTROLLED_SHUTDOWN:
         situation.contacts.leaves_at(broker.id, situation.next_offset + len(records) - 1)
     reply = BrokerHeartbeatResponse(
@@ -263,9 +263,14 @@ def heartbeat_without_change(situation: Situation, request: BrokerHeartbeatReque
     broker = situation.image.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
         return Decision(BrokerHeartbeatResponse(error_code=Error.STALE_BROKER_EPOCH))
-    situation.contacts.touch(broker.id, request.current_metadata_offset, situation.now_ms, fenced=broker.fenced)
+    _heard_of(situation, request, fenced=broker.fenced)
     caught_up = request.current_metadata_offset >= broker.epoch
     return Decision(BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=broker.fenced))
+
+
+def _heard_of(situation: Situation, request: BrokerHeartbeatRequest, *, fenced: bool) -> None:
+    offset, offline = request.current_metadata_offset, request.offline_log_dirs
+    situation.contacts.touch(request.broker_id, offset, situation.now_ms, fenced=fenced, offline_dirs=offline)
 
 
 def _state(situation: Situation, broker: Broker) -> BrokerState:

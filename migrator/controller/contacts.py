@@ -16,12 +16,16 @@ from migrator.findings.finding import Occurrence
 
 @dataclass(slots=True)
 class Contact:
-    """last_ms: time of the last heartbeat or registration. controlled_shutdown_offset: -1 unless it is leaving."""
+    """last_ms: time of the last heartbeat or registration. controlled_shutdown_offset: -1 unless it is leaving.
+
+    offline_dirs: directories that its last heartbeat reports as failed.
+    """
 
     last_ms: int
     metadata_offset: int = -1
     controlled_shutdown_offset: int = -1
     register_offset: int = -1
+    offline_dirs: frozenset[bytes] = frozenset()
 
 
 class Contacts:
@@ -52,8 +56,11 @@ class Contacts:
         contact.last_ms = now_ms
         contact.register_offset = register_offset
 
-    def touch(self, broker: int, metadata_offset: int, now_ms: int, *, fenced: bool) -> None:
+    def touch(
+        self, broker: int, metadata_offset: int, now_ms: int, *, fenced: bool, offline_dirs: Iterable[bytes] = ()
+    ) -> None:
         contact = self._contacts.setdefault(broker, Contact(now_ms))
+        contact.offline_dirs = frozenset(offline_dirs)
         contact.last_ms = now_ms
         contact.metadata_offset = metadata_offset
         if fenced:

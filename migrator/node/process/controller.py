@@ -50,6 +50,7 @@ from migrator.node.log.storage import (
     identify,
 )
 from migrator.node.process.control import ControlPort
+from migrator.node.process.partition_count import PartitionCount, min_isr_default
 from migrator.node.process.retirement import retire
 from migrator.node.process.startup import make_voter, replay_stored, settings_of
 from migrator.node.process.status import status
@@ -305,12 +306,15 @@ class ControllerProcess:
             self._fatal(task.exception() or RuntimeError("a task ended"))
 
     def _start_control(self, loop: asyncio.AbstractEventLoop, parts: _Parts, meta: MetaProperties) -> None:
+        counting = PartitionCount(min_isr_default(self._config.given))
         self._control = ControlPort(
             loop,
             self._config.metadata_log_dir,
             status=lambda: status(
                 parts.raft,
+                parts.controller,
                 parts.driver,
+                counting=counting,
                 run=self._incarnation.hex(),
                 cluster_id=meta.cluster_id,
                 loop_delay_ms=self._loop_delay_ms,

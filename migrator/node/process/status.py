@@ -20,15 +20,20 @@ from migrator.control_api.status import (
     DualWriteStatus,
     LogStatus,
     NotUpdated,
+    PartitionsStatus,
     QuorumStatus,
 )
 from migrator.model.image import METADATA_VERSION
+from migrator.model.partition_figures import BrokerFigures, Figures
 from migrator.model.values import Broker
 from migrator.node.brokers.denials import Denials
 from migrator.node.driver.driver_node import DriverNode
 from migrator.node.driver.driver_state import DriverState
+from migrator.node.leader.active_controller import ActiveController
+from migrator.node.process.partition_count import PartitionCount
 from migrator.node.quorum.raft_node import RaftNode
 from migrator.node.transport.connections import Connections
+from migrator.wire.primitives import uuid_text
 
 SHOWN: Final = 100
 HISTORY_SHOWN: Final = 50
@@ -36,8 +41,10 @@ HISTORY_SHOWN: Final = 50
 
 def status(
     raft: RaftNode,
+    controller: ActiveController,
     driver: DriverNode | None,
     *,
+    counting: PartitionCount,
     run: str,
     cluster_id: str,
     loop_delay_ms: float,
@@ -61,15 +68,18 @@ def status(
             each.as_json() for each in (*raft.findings, connections.finding, *denials.findings) if each is not None
         ),
     )
+    counted = counting.of(controller.image)
+    found = with_log(found, controller, None if counted is None else counted[0], behind_ms=counted[1] if counted else 0)
     return found if driver is None else with_driver(found, driver)
 
 
-def with_driver(found: ControllerStatus, driver: DriverNode) -> ControllerStatus:
-    """The same, with what a controller of a migration has beside it."""
-    now, image = driver.now, driver.controller.image
+def with_log(
+    found: ControllerStatus, controller: ActiveController, figures: Figures | None, *, behind_ms: int = 0
+) -> ControllerStatus:
+    """The same, with what the log says, and how brokers and partitions are. figures: None while not counted."""
+    image = controller.image
     return msgspec.structs.replace(
         found,
-        driver=_driver(driver),
         log=LogStatus(
             migration=image.migration.name,
             offset=image.position.offset,
@@ -78,13 +88,39 @@ def with_driver(found: ControllerStatus, driver: DriverNode) -> ControllerStatus
             topics=len(image.topics),
             next_producer_id=image.next_producer_id,
         ),
+        partitions=None if figures is None else _partitions(figures, behind_ms),
+        brokers=_brokers(controller, figures),
+        registrations_refused=tuple(each.as_json() for each in controller.contacts.odd_hosts.values()),
+    )
+
+
+def _partitions(figures: Figures, behind_ms: int) -> PartitionsStatus:
+    return PartitionsStatus(
+        offset=figures.position.offset,
+        epoch=figures.position.epoch,
+        behind_ms=behind_ms,
+        partitions=figures.partitions,
+        reassignments=figures.reassignments,
+        under_replicated=figures.under_replicated,
+        under_min_isr=figures.under_min_isr,
+        leaderless=figures.leaderless,
+    )
+
+
+def with_driver(found: ControllerStatus, driver: DriverNode) -> ControllerStatus:
+    """The same, with what a controller of a migration has beside it."""
+    now = driver.now
+    if found.log is None:
+        found = with_log(found, driver.controller, None)
+    return msgspec.structs.replace(
+        found,
+        driver=_driver(driver),
         claim=None if now.claim is None else msgspec.to_builtins(now.claim),
         dual_write=_dual_write(driver),
         gate=None if now.verdict is None else now.verdict.as_json(),
         export=now.exported,
         audit=None if now.audit is None else msgspec.to_builtins(now.audit),
-        brokers=_brokers(driver),
-        registrations_refused=tuple(each.as_json() for each in driver.controller.contacts.odd_hosts.values()),
+        brokers=_updated(found.brokers, driver),
     )
 
 
@@ -153,24 +189,45 @@ def _mirrors(now: DriverState) -> bool:
     return now.claim is not None and now.dual_write_at.offset >= 0
 
 
-def _brokers(driver: DriverNode) -> tuple[BrokerStatus, ...]:
-    ages = driver.controller.heartbeat_ages_ms()
-    channels = {state.broker: state for state in driver.propagator.channels.states()}
-    updated, not_updated = driver.propagator.updated(), driver.propagator.why_not_updated()
+def _brokers(controller: ActiveController, figures: Figures | None) -> tuple[BrokerStatus, ...]:
+    ages = controller.heartbeat_ages_ms()
     found = []
-    for broker in sorted(driver.controller.image.brokers.values(), key=lambda each: each.id):
-        channel, why = channels.get(broker.id), not_updated.get(broker.id)
+    for broker in sorted(controller.image.brokers.values(), key=lambda each: each.id):
+        counted = None if figures is None else figures.brokers.get(broker.id, BrokerFigures())
+        contact = controller.contacts.get(broker.id)
+        failed = frozenset() if contact is None else contact.offline_dirs
         found.append(
             BrokerStatus(
                 id=broker.id,
                 mode="ZooKeeper" if broker.migrating else "KRaft",
                 epoch=broker.epoch,
+                incarnation=uuid_text(broker.incarnation),
+                rack=broker.rack,
                 fenced=broker.fenced,
                 in_controlled_shutdown=broker.in_controlled_shutdown,
                 heartbeat_age_ms=ages.get(broker.id),
                 metadata_version=_levels(broker),
                 listeners=tuple(f"{each.name}://{each.host}:{each.port}" for each in broker.listeners),
                 log_dirs=len(broker.log_dirs),
+                under_replicated=None if counted is None else counted.under_replicated,
+                under_min_isr=None if counted is None else counted.under_min_isr,
+                offline_dirs=None if counted is None else len(counted.offline_dirs | failed),
+                unassigned_dirs=None if counted is None else counted.unassigned_dirs,
+            )
+        )
+    return tuple(found)
+
+
+def _updated(brokers: tuple[BrokerStatus, ...], driver: DriverNode) -> tuple[BrokerStatus, ...]:
+    """The same, with what the propagator knows of each."""
+    channels = {state.broker: state for state in driver.propagator.channels.states()}
+    updated, not_updated = driver.propagator.updated(), driver.propagator.why_not_updated()
+    found = []
+    for broker in brokers:
+        channel, why = channels.get(broker.id), not_updated.get(broker.id)
+        found.append(
+            msgspec.structs.replace(
+                broker,
                 updated=updated[broker.id],
                 not_updated=None if why is None else msgspec.convert(why, NotUpdated),
                 requests_waiting=0 if channel is None else channel.waiting,
