@@ -44,8 +44,7 @@ from state_machine.policy.audit_observations import PASSED
 from state_machine.policy.gates import BrokerObservation, Evidence, Holder, standing
 from state_machine.policy.phases import (
     CHANGE,
-    LATER,
-    NOT_YET,
+    APPROVE,
     PAUSE,
     PEOPLE,
     RESUME,
@@ -63,11 +62,19 @@ AUDITS_SHOWN: Final = 8
 FINDINGS_SHOWN: Final = 3
 """Of one code, as `zk2kraft check` prints them."""
 OPERATIONS_SHOWN: Final = 20
-SERVICE_SIGNALS: Final = (Trigger.QUORUM_FORMED, Trigger.BROKERS_JOINED, Trigger.FOUND_ROLLED_BACK, Trigger.ADOPTED)
+SERVICE_SIGNALS: Final = (
+    Trigger.QUORUM_FORMED,
+    Trigger.BROKERS_JOINED,
+    Trigger.FOUND_ROLLED_BACK,
+    Trigger.ADOPTED,
+    Trigger.CONTROLLERS_REPLACED,
+    Trigger.FINALIZED,
+)
 WITHOUT_CONTROLLERS: Final = (Phase.CREATED, Phase.PREFLIGHT, Phase.ROLLED_BACK)
 """Here none of ours has to run."""
 WORDS: Final = {
     **{trigger.value: word for trigger, word in PEOPLE.items()},
+    APPROVE: "approve",
     PAUSE: "pause",
     RESUME: "resume",
     CHANGE: "change",
@@ -164,8 +171,6 @@ def gates_view(snapshot: Snapshot, observed: Evidence) -> list[EdgeView]:
     """Steps of people first."""
     edges = next_edges(snapshot.phase).items()
     views = [edge_view(snapshot, trigger, edge, observed) for trigger, edge in edges]
-    if snapshot.phase in NOT_YET:
-        views.append(edge_view(snapshot, Trigger.ADVANCE, NOT_YET[snapshot.phase], observed))
     return sorted(views, key=lambda view: view.by != "a person")
 
 
@@ -200,8 +205,6 @@ def _step(phase: Phase, distance: int, event: PhaseEvent | None, snapshot: Snaps
             at=started if event is None else event.at,
             note=snapshot.migration.created_by if event is None else event.reason,
         )
-    if phase in LATER:
-        return StepView(phase=phase, state="later", at=None, note="not in this release")
     return StepView(phase=phase, state="ahead", at=None, note="")
 
 

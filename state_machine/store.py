@@ -64,6 +64,7 @@ PLAN: Final = "audit plan"
 SOAK: Final = "soak"
 FILES: Final = "files"
 INTENT: Final = "finalize intent"
+LIMITS: Final = "limits"
 """Kinds of documents about a migration, one row each."""
 PENDING: Final = ("recorded", "accepted")
 UNDOES: Final = (Trigger.ABORT, Trigger.ROLL_BACK)
@@ -536,7 +537,7 @@ def _try_failed_again(session: Session, migration_id: int, at: float) -> None:
 
 def _documents(session: Session, migration_id: int) -> dict[str, dict[str, Any]]:
     """By kind; the observation and the check are read apart."""
-    kinds = (PLAN, SOAK, FILES, INTENT)
+    kinds = (PLAN, SOAK, FILES, INTENT, LIMITS)
     query = select(ObservationRow).where(ObservationRow.migration_id == migration_id, ObservationRow.kind.in_(kinds))
     return {row.kind: row.document for row in session.scalars(query)}
 

@@ -14,7 +14,6 @@ import asyncio
 import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -386,29 +385,3 @@ def _voters(quorum: DescribeQuorumPartitionResult) -> tuple[LogVoter, ...]:
 def _orphans(image: Image) -> int:
     known = set(image.brokers)
     return sum(1 for _, partition in image.partitions() for broker in partition.replicas if broker not in known)
-
-
-class LogObservers:
-    """One observer per migration, made when its voters are known and made anew when they change."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[object, LogObserver]] = {}
-
-    def observer(
-        self, migration_id: int, voters: Sequence[Voter], cluster_id: str | None, security: ClientSecurity
-    ) -> LogObserver:
-        key = (tuple(voters), cluster_id)
-        known = self._known.get(migration_id)
-        if known is None or known[0] != key:
-            self.forget(migration_id)
-            known = (key, LogObserver(voters, cluster_id, security))
-            self._known[migration_id] = known
-        return known[1]
-
-    def of(self, migration_id: int) -> LogObserver | None:
-        known = self._known.get(migration_id)
-        return None if known is None else known[1]
-
-    def forget(self, migration_id: int) -> None:
-        with suppress(KeyError):
-            self._known.pop(migration_id)[1].close()
