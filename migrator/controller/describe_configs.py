@@ -20,6 +20,7 @@ from migrator.controller.decision import Error, Settings
 from migrator.controller.names import refuse_name
 from migrator.model.broker_configs import BROKER_CONFIGS
 from migrator.model.config_values import BadValue, Rule, Value, parse_value
+from migrator.model.hidden_keys import is_hidden
 from migrator.model.image import Image
 from migrator.model.topic_configs import TOPIC_CONFIGS, Inherited, Source, effective
 from migrator.model.values import AclOperation, AclResourceType, ConfigType
@@ -36,43 +37,6 @@ CLIENT_METRICS_SOURCE: Final = 7
 TYPES: Final = {"boolean": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
 """Kafka's numbers; 0 is unknown."""
 ON_CLUSTER: Final = (ConfigType.BROKER, ConfigType.BROKER_LOGGER, ConfigType.CLIENT_METRICS)
-
-
-SECRET_WORDS: Final = ("password", "secret", "jaas", "keystore.key", "master.key", "credential")
-SHOWN: Final = (
-    *("advertised.", "authorizer.", "auto.", "broker.", "controller.", "controlled.", "default.", "delete.", "group."),
-    *(
-        "inter.broker.",
-        "listener",
-        "log.",
-        "max.",
-        "message.",
-        "metadata.",
-        "min.",
-        "node.id",
-        "num.",
-        "offsets.",
-        "process.",
-    ),
-    *(
-        "queued.",
-        "quota.",
-        "remote.log.storage.system.",
-        "replica.",
-        "request.",
-        "sasl.",
-        "socket.",
-        "ssl.",
-        "super.users",
-    ),
-    *("transaction", "unclean.", "zk2kraft.", "zookeeper."),
-)
-"""How keys of Kafka's and of ours begin. Everything else is a plug-in's, and nobody knows whether it is a secret."""
-
-
-def is_hidden(key: str) -> bool:
-    """Whether the value may not be shown, as Kafka's `maybeSensitive` says."""
-    return any(word in key for word in SECRET_WORDS) or not (key in BROKER_CONFIGS or key.startswith(SHOWN))
 
 
 class _Refused(Exception):

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Final
 
 from migrator.control_api.operations import DriverOperation
-from migrator.findings.service import NOT_POSSIBLE_HERE
+from migrator.findings.service import NOT_IN_THIS_RELEASE, NOT_POSSIBLE_HERE
 from state_machine.policy.gates import (
     Gate,
     abort_is_possible,
@@ -91,8 +91,8 @@ BEYOND_DUAL_WRITE: Final = (
 AUDITED: Final = (Phase.DUAL_WRITE, Phase.ROLLING_BROKERS, Phase.REPLACING_CONTROLLERS, Phase.SOAK)
 """Both sides are written, so audits run by their schedule."""
 
-OURS_RUN: Final = (Phase.DUAL_WRITE, Phase.ROLLING_BROKERS)
-"""After dual-write every controller is ours in these; in REPLACING_CONTROLLERS some are."""
+WITHOUT_WAY_BACK: Final = (Phase.REPLACING_CONTROLLERS, Phase.SOAK)
+"""Going back is possible by hand, and a later release has a command for it."""
 
 WINDOW: Final = (Phase.TAKEOVER, Phase.COPY, Phase.AUDIT)
 """The cluster has no controller; one `advance` from READY leads through all of them."""
@@ -225,9 +225,11 @@ def look_up(phase: Phase, trigger: Trigger, to: Phase | None = None) -> Edge:
 
     to: where the asker expects to arrive; READY's advance may name any phase that it leads through.
 
-    Raises Z2K-4003 when the table has no such step.
+    Raises Z2K-4003 when the table has no such step, Z2K-4008 when a later release has it.
     """
     edge = TRANSITIONS.get((phase, trigger))
+    if trigger is Trigger.ROLL_BACK and phase in WITHOUT_WAY_BACK:
+        raise NOT_IN_THIS_RELEASE.error(phase=f"rollback from {phase}")
     operation = PEOPLE.get(trigger, trigger.value)
     here = ", ".join(possible(phase)) or "nothing"
     if edge is None:

@@ -38,6 +38,7 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
         "driver": "control_api model wire zk.znodes findings",
         "node": "control_api raft controller driver wire zk.znodes zk.session model findings",
         "audit": "model wire zk.znodes zk.session findings",
+        "fleet": "model wire findings",
         "lab": "findings",
         "state_machine": "control_api model findings wire raft controller driver zk.znodes zk.session node audit",
         "api": "state_machine control_api model findings",
@@ -56,7 +57,10 @@ EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
 
 MODULE_EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
     **dict.fromkeys(
-        ((f"api.commands.{name}", "*") for name in ("controllers", "clusters", "audits", "laboratory", "service")),
+        (
+            (f"api.commands.{name}", "*")
+            for name in ("controllers", "clusters", "audits", "fleet", "laboratory", "service")
+        ),
         "the commands alone put everything together",
     ),
 }
@@ -83,6 +87,7 @@ ONLY_USERS: Final[dict[str, frozenset[str]]] = {
     "pyspark": frozenset({"audit", "lab"}),
     "sqlalchemy": frozenset({"state_machine"}),
     "alembic": frozenset({"state_machine"}),
+    "yaml": frozenset({"fleet"}),
 }
 """Who may use a library at all. The laboratory looks from outside, so it may not borrow the product's eyes."""
 

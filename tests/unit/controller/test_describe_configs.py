@@ -7,9 +7,10 @@ import pytest
 from migrator.controller.authorizer import Asker, Rules
 from migrator.controller.configs import incremental_alter_configs
 from migrator.controller.decision import Decision, Error
-from migrator.controller.describe_configs import describe_configs, is_hidden
+from migrator.controller.describe_configs import describe_configs
 from migrator.driver.mirror import Shape, plan
 from migrator.model.client_metrics import refuse_subscription
+from migrator.model.hidden_keys import is_hidden
 from migrator.model.topic_configs import TOPIC_CONFIGS, Source
 from migrator.model.values import ConfigType
 from migrator.wire.codec import decode, encode

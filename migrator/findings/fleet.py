@@ -1,0 +1,209 @@
+"""Nodes as somebody operates them, their inventory, files and acts: Z2K-7xxx."""
+
+from __future__ import annotations
+
+from migrator.findings.finding import Finding, Severity
+
+INVENTORY_UNREADABLE = Finding(
+    code="Z2K-7001",
+    says="The inventory {file} cannot be read: {reason}.",
+    means="Without an inventory it is not known which nodes there are. Nothing was started or changed.",
+    remedy="Correct the file; `zk2kraft inventory check FILE` reads it again. docs/inventory.md has an example.",
+)
+
+INVENTORY_INVALID = Finding(
+    code="Z2K-7002",
+    says="{file}: {where}: {reason}.",
+    means="The inventory contradicts its schema or itself, so no step can rely on it.",
+    remedy="Correct the named place. docs/reference/inventory.schema.json lists every field.",
+)
+
+STRIMZI_MANAGED = Finding(
+    code="Z2K-7003",
+    says="{file}: {where}: Strimzi manages this cluster ({sign}).",
+    means="The operator writes these files and restarts these pods. Two that restart brokers break the cluster.",
+    remedy="Use Strimzi's own procedure (0.40 to 0.45): make a KafkaNodePool with the role `controller`, annotate the "
+    "Kafka resource with `strimzi.io/kraft: migration`, wait for KRaftPostMigration, then set it to `enabled`.",
+)
+
+CFK_MANAGED = Finding(
+    code="Z2K-7004",
+    says="{file}: {where}: Confluent for Kubernetes manages this cluster ({sign}).",
+    means="The operator writes these files and restarts these pods. Two that restart brokers break the cluster.",
+    remedy="Use the operator's own procedure: deploy a KRaftController resource and apply a KRaftMigrationJob that "
+    "names Kafka, ZooKeeper and that controller.",
+)
+
+OPERATOR_MANAGED = Finding(
+    code="Z2K-7005",
+    says="{file}: {where}: a Kubernetes operator manages this cluster ({sign}).",
+    means="The operator writes these files and restarts these pods. Two that restart brokers break the cluster.",
+    remedy="Follow the migration procedure of that operator. Without one, take the pods out of its management first.",
+)
+
+STATEFULSET_UNSAFE = Finding(
+    code="Z2K-7006",
+    says="{file}: {where}: {reason}.",
+    means="A StatefulSet that restarts pods by itself, shares one file or drops volumes cannot go node by node.",
+    remedy="Set `updateStrategy.type: OnDelete`, give each ordinal a file of its own, and set "
+    "`persistentVolumeClaimRetentionPolicy` to `Retain`. Then correct the inventory.",
+)
+
+INVENTORY_HOLDS_SECRET = Finding(
+    code="Z2K-7007",
+    says="{file}: {where} holds a secret, not a reference.",
+    means="An inventory is kept in the database and in backups, so it may not contain a secret.",
+    remedy="Write `file:PATH`, `exec:COMMAND` or `systemd:NAME` there. Change the secret if the file was shared.",
+)
+
+WAIVER_ENDED = Finding(
+    code="Z2K-7008",
+    says="{file}: {where}: the waiver for {what} of node {node} ended at {end}.",
+    means="What was accepted for a time is accepted no longer, so its gate closes again.",
+    remedy="Mend what the waiver accepts, or let its owner extend `end` with a new reason.",
+)
+
+IMPORT_INCOMPLETE = Finding(
+    code="Z2K-7009",
+    says="{where} is not in the imported files: {reason}.",
+    means="The inventory was written with what the files have. `inventory check` says what has to be filled in.",
+    remedy="Fill in the named place by hand, or import again with the server.properties of each node.",
+    severity=Severity.WARNS,
+)
+
+SECRET_NOT_RESOLVED = Finding(
+    code="Z2K-7010",
+    says="The secret {reference} cannot be read: {reason}.",
+    means="What needs the secret was not done. The secret itself is in no message.",
+    remedy="Make the file, command or systemd credential readable for the user of the service, and for no other user.",
+)
+
+TEMPLATE_REFUSED = Finding(
+    code="Z2K-7020",
+    says="The actuator template {file} is refused: {reason}.",
+    means="A template says which commands run on hosts. Only files that the service's owner wrote are used.",
+    remedy="Correct the template. It belongs to the service's user or root, only its owner may write it, and it lies "
+    "in the directory of templates.",
+)
+
+ACT_FAILED = Finding(
+    code="Z2K-7021",
+    says="{act} of node {node} failed: {reason}.",
+    means="The command of the actuator did not succeed. It is not known whether it had an effect.",
+    remedy="Run the command of the template by hand on that host, correct the cause, and repeat the step.",
+)
+
+ACT_TOO_SLOW = Finding(
+    code="Z2K-7022",
+    says="{act} of node {node} did not end within {seconds} s.",
+    means="The command was ended. It is not known whether it had an effect on the host.",
+    remedy="Look at the node by hand. If the act only needs longer, raise its `timeout_s` in the template or in "
+    "`timeouts` of the inventory.",
+)
+
+ACT_TOO_MUCH_OUTPUT = Finding(
+    code="Z2K-7023",
+    says="{act} of node {node} printed more than {bytes_max} bytes.",
+    means="The command was ended and its output was not used.",
+    remedy="Check that the path names a configuration file. Raise `output_bytes_max` in the template if it does.",
+)
+
+FILE_ABSENT = Finding(
+    code="Z2K-7024",
+    says="{path} does not exist on node {node}.",
+    means="The inventory names a file or directory that the node does not have.",
+    remedy="Correct the path in the inventory, or put the file back from its kept predecessor.",
+)
+
+NOT_FROZEN = Finding(
+    code="Z2K-7025",
+    says="{file}: {where}: nothing says that configuration management is frozen for this node.",
+    means="Ansible or Puppet could write an older file over a rendered one, and restart the node.",
+    remedy="Stop its runs for these files and write `frozen` with tool, by and since into the inventory.",
+)
+
+EVIDENCE_REFUSED = Finding(
+    code="Z2K-7026",
+    says="The evidence {file} is refused: {reason}.",
+    means="The step is not taken for done.",
+    remedy="Write the evidence again as README.txt of its bundle says.",
+)
+
+PROPERTIES_UNREADABLE = Finding(
+    code="Z2K-7030",
+    says="{file} is no properties file: {reason}.",
+    means="Kafka cannot read the file either, so nothing was rendered from it.",
+    remedy="Correct the named place and repeat.",
+)
+
+PROPERTIES_KEY_TWICE = Finding(
+    code="Z2K-7031",
+    says="{file} has {key} {times} times; the last one counts.",
+    means="Java keeps the last value. A person who edits the first one changes nothing.",
+    remedy="Remove all but the one that is meant.",
+    severity=Severity.WARNS,
+)
+
+RENDER_REFUSED = Finding(
+    code="Z2K-7032",
+    says="{file} cannot become the {kind} file: {key}: {reason}.",
+    means="The result would not start, or would start another kind of node. Nothing was written.",
+    remedy="Correct the file or the inventory, and render again.",
+)
+
+RENDER_UNSURE = Finding(
+    code="Z2K-7033",
+    says="{file}, as {kind} file: {key}: {reason}.",
+    means="The rendered file keeps this key. It is not known whether it does in KRaft what it does now.",
+    remedy="Try the rendered file on one test node, or ask the owner of the plug-in.",
+    severity=Severity.WARNS,
+)
+
+METADATA_DIRECTORY_SHARED = Finding(
+    code="Z2K-7034",
+    says="{file}: the broker's metadata directory {directory} is the same as or inside {other} of controller {node}.",
+    means="A broker in migration mode deletes its metadata log at each start. It would delete the controller's.",
+    remedy="Give the broker a `metadata.log.dir` of its own, formatted, outside every controller's directory.",
+)
+
+KAFKA_REFUSES_FILE = Finding(
+    code="Z2K-7035",
+    says="Kafka does not accept {file}: {reason}.",
+    means="Kafka's own parser refused the rendered file. A node would not start with it.",
+    remedy="Correct the named key in the present file and render again.",
+)
+
+DRIFT_FOUND = Finding(
+    code="Z2K-7036",
+    says="{path} of node {node} is not what was rendered: {keys}.",
+    means="Somebody or something changed the file. With the next restart the node would run differently from the plan.",
+    remedy="Find out who wrote it (configuration management?). Render and write it again, or take the change over.",
+)
+
+WRITE_NOT_VERIFIED = Finding(
+    code="Z2K-7037",
+    says="{path} of node {node} has other content than what was written: {reason}.",
+    means="The actuator said that the file was written, and the file that was read afterwards is different.",
+    remedy="Look at the file. Its predecessor is beside it. Check the `write` act of the template, then repeat.",
+)
+
+FILE_MOVED = Finding(
+    code="Z2K-7038",
+    says="{path} of node {node} changed after it was rendered from.",
+    means="The rendered file would undo somebody's change. Nothing was written.",
+    remedy="Render again from the present file, look at the difference, and repeat.",
+)
+
+GUARD_NOT_PROVEN = Finding(
+    code="Z2K-7040",
+    says="The guard of node {node} is not proven: {reason}.",
+    means="A stock controller that starts without the migration flag can end the migration for good.",
+    remedy="Install docker/guard/zk2kraft-guard on that host as docs/inventory.md says, then repeat the proof.",
+)
+
+GUARD_REFUSES = Finding(
+    code="Z2K-7041",
+    says="The guard does not start {file}: {reason}.",
+    means="Without zookeeper.metadata.migration.enable=true this controller could finalize the migration by accident.",
+    remedy="Put the rendered file back (its predecessor is beside it). Only the phase FINALIZING removes the guard.",
+)

@@ -1,0 +1,109 @@
+"""The `exec` actuator: commands of a template, on or for one node.
+
+In:   a node's values, its template. Out: see actuator.py.
+Elsewhere: where templates come from (templates.py), bounds of a command (commands.py).
+Errors: Z2K-7021 to 7024. What a command printed is in no message, only the end of what it said on standard error.
+Rules: content goes through standard input, never through arguments. Exit code 66 of `read` and `list` means that there
+is no such file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from migrator.findings.fleet import ACT_FAILED, ACT_TOO_MUCH_OUTPUT, ACT_TOO_SLOW, FILE_ABSENT, TEMPLATE_REFUSED
+from migrator.fleet.actuator import Done, Performed, ProcessState, ProcessStatus
+from migrator.fleet.commands import CommandFailed, CommandTooLoud, CommandTooSlow, Output, run_command
+from migrator.fleet.templates import ABSENT, ACT_LIMIT_S, LIMITS_S, Template, words_of_act
+
+KIND: Final = "exec"
+
+
+@dataclass(frozen=True, slots=True)
+class ExecActuator:
+    """values: what `{name}` in the template's words becomes. limits_s: of acts for which the template says none."""
+
+    node: int
+    template: Template
+    values: Mapping[str, str]
+    limits_s: Mapping[str, float]
+
+    @property
+    def kind(self) -> str:
+        return KIND
+
+    def read(self, path: str) -> bytes | None:
+        return self._run("read", path=path).stdout
+
+    def list(self, directory: str) -> tuple[str, ...] | None:
+        printed = self._run("list", path=directory).stdout.decode(errors="surrogateescape")
+        return tuple(sorted(name for name in printed.split("\n") if name))
+
+    def write(self, path: str, content: bytes) -> Performed:
+        return Done(self._run("write", path=path, stdin=content).stderr)
+
+    def stop(self) -> Performed:
+        return Done(self._run("stop").stderr)
+
+    def start(self) -> Performed:
+        return Done(self._run("start").stderr)
+
+    def restart(self) -> Performed:
+        """For what needs no new file; a template without it stops and starts."""
+        if "restart" in self.template.acts:
+            return Done(self._run("restart").stderr)
+        self.stop()
+        return self.start()
+
+    def status(self) -> ProcessStatus:
+        printed = self._run("status").stdout.decode(errors="replace").strip()
+        words = self.template.status_words
+        pid = re.search(words.pid, printed)
+        number = None if pid is None else int(pid[1])
+        detail = " ".join(printed.split())[:300]
+        if re.search(words.running, printed):
+            return ProcessStatus(ProcessState.RUNNING, number, self._command(number), detail)
+        if re.search(words.stopped, printed):
+            return ProcessStatus(ProcessState.STOPPED, detail=detail)
+        return ProcessStatus(ProcessState.NOT_READ, number, detail=detail)
+
+    def launch(self) -> str | None:
+        """How the supervisor starts the process, in its own words; None when the template has no such act."""
+        if "launch" not in self.template.acts:
+            return None
+        return self._run("launch").stdout.decode(errors="replace")
+
+    def _command(self, pid: int | None) -> tuple[str, ...]:
+        """The running command line, as /proc has it: words that end with a byte 0."""
+        if pid is None or "command" not in self.template.acts:
+            return ()
+        printed = self._run("command", pid=str(pid)).stdout.decode(errors="replace")
+        return tuple(printed.removesuffix("\0").split("\0")) if printed else ()
+
+    def _run(self, name: str, *, stdin: bytes = b"", **more: str) -> Output:
+        act = self.template.acts[name]
+        limit_s = act.timeout_s or self.limits_s.get(name) or LIMITS_S.get(name, ACT_LIMIT_S)
+        path = more.get("path", "")
+        what = f"{name} {path}".strip()
+        try:
+            words = words_of_act(act, {**self.values, **more})
+        except KeyError as error:
+            reason = f"acts.{name} names {{{error.args[0]}}}, which node {self.node} does not have"
+            raise TEMPLATE_REFUSED.error(file=self.values.get("template", "given"), reason=reason) from error
+        passed = {key: os.environ[key] for key in self.template.pass_environment if key in os.environ}
+        try:
+            return run_command(
+                words, stdin=stdin, limit_s=limit_s, output_bytes_max=act.output_bytes_max, environment=passed
+            )
+        except CommandTooSlow as error:
+            raise ACT_TOO_SLOW.error(act=what, node=self.node, seconds=f"{limit_s:g}") from error
+        except CommandTooLoud as error:
+            raise ACT_TOO_MUCH_OUTPUT.error(act=what, node=self.node, bytes_max=act.output_bytes_max) from error
+        except CommandFailed as error:
+            if error.exit_code == ABSENT and name in ("read", "list"):
+                raise FILE_ABSENT.error(path=path, node=self.node) from error
+            raise ACT_FAILED.error(act=what, node=self.node, reason=str(error)) from error

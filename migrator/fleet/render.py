@@ -1,0 +1,467 @@
+"""From a node's present file the next one: for the migration, for KRaft, for stock, without ZooKeeper, and back.
+
+In:   a document (properties_file.py), and `Wanted`: what the inventory says about the cluster.
+Out:  `Rendered`: the next document, what changed and why, findings. Blocking findings: do not write it.
+Elsewhere: reading and writing files on nodes (files.py), Kafka's own opinion (kafka_parser.py).
+Rules: `RULES`, applied in their order. Every other key, comment and line stays where it is. Rendering twice is
+rendering once. Source: Kafka 3.9 `KafkaConfig`, its operations page, `docs/inventory.md`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import posixpath
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, assert_never
+
+from migrator.findings.finding import FindingError, Occurrence, Severity
+from migrator.findings.fleet import METADATA_DIRECTORY_SHARED, PROPERTIES_KEY_TWICE, RENDER_REFUSED, RENDER_UNSURE
+from migrator.fleet.properties_file import Document, has_placeholder, joined, names_in
+from migrator.model.levels import LEVELS
+
+FLAG: Final = "zookeeper.metadata.migration.enable"
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+ACL_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
+DEFAULT_MAP: Final = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
+DEFAULT_LOG_DIR: Final = "/tmp/kafka-logs"
+
+
+class Kind(StrEnum):
+    """Which file is wanted. MIGRATION, KRAFT, BACK: of a broker. STOCK, FINALIZED, BACK: of a controller."""
+
+    MIGRATION = "migration"
+    KRAFT = "kraft"
+    STOCK = "stock"
+    FINALIZED = "finalized"
+    BACK = "back"
+
+
+class Action(StrEnum):
+    """What a rule does with a key.
+
+    SET: has this value; one that cannot be filled in leaves the key as it is.
+    DEFAULT: the same, only where the key is missing.
+    EXTEND: a list has these entries as well.
+    REPLACE: one value becomes another; further values stay.
+    RENAME: the same value under another key, at the same place.
+    REMOVE, KEEP: as they say. NEED: the file has to have it, or nothing is written.
+    """
+
+    SET = "set"
+    DEFAULT = "default"
+    EXTEND = "extend"
+    REPLACE = "replace"
+    RENAME = "rename"
+    REMOVE = "remove"
+    KEEP = "keep"
+    NEED = "need"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """key: a name, or the beginning of names with `*` at the end. value: `{name}` is a field of `Wanted`.
+
+    since: the first Kafka version in which the reason holds.
+    """
+
+    key: str
+    action: Action
+    value: str
+    reason: str
+    since: str
+
+    def is_about(self, key: str) -> bool:
+        return key.startswith(self.key[:-1]) if self.key.endswith("*") else key == self.key
+
+
+_QUORUM: Final = (
+    Rule("controller.quorum.voters", Action.SET, "{voters}", "the broker finds the controllers by it", "3.0"),
+    Rule("controller.listener.names", Action.SET, "{controller_listener}", "on which controllers listen", "3.0"),
+    Rule(
+        "listener.security.protocol.map",
+        Action.EXTEND,
+        "{controller_listener}:{controller_protocol}",
+        "outside KRaft it has no default",
+        "3.4",
+    ),
+    Rule("sasl.mechanism.controller.protocol", Action.DEFAULT, "{sasl_mechanism}", "GSSAPI otherwise", "3.0"),
+    Rule("controller.quorum.voters", Action.NEED, "", "without it no controller is found", "3.0"),
+    Rule("controller.listener.names", Action.NEED, "", "without it no controller is found", "3.0"),
+)
+_SUPER_USERS: Final = Rule(
+    "super.users", Action.EXTEND, "{super_users}", "controllers and brokers act on the cluster", "3.4"
+)
+_NO_ZOOKEEPER: Final = Rule(
+    "zookeeper.*", Action.REMOVE, "", "with the flag, any directory failure would halt a KRaft broker", "3.7"
+)
+_OURS: Final = Rule("zk2kraft.*", Action.REMOVE, "", "only our controllers know these keys", "3.9")
+
+_MIGRATION: Final = (
+    Rule("broker.id", Action.NEED, "", "generated ids and the migration exclude each other", "3.4"),
+    Rule("zookeeper.connect", Action.NEED, "", "a broker in migration mode still lives in ZooKeeper mode", "3.4"),
+    Rule("inter.broker.protocol.version", Action.DEFAULT, "{metadata_version}", "it equals metadata.version", "3.4"),
+    Rule("inter.broker.protocol.version", Action.NEED, "", "unset, it follows the installed software", "3.4"),
+    Rule(FLAG, Action.SET, "true", "the broker registers with the KRaft controllers", "3.4"),
+    *_QUORUM,
+    _SUPER_USERS,
+    Rule("control.plane.listener.name", Action.KEEP, "", "allowed until the broker runs in KRaft mode", "3.9"),
+)
+_KRAFT: Final = (
+    Rule("process.roles", Action.SET, "broker", "it makes the node a KRaft broker", "3.0"),
+    Rule("broker.id", Action.RENAME, "node.id", "the same number; meta.properties stays as it is", "3.0"),
+    Rule("node.id", Action.NEED, "", "a KRaft broker has no generated id", "3.0"),
+    *_QUORUM,
+    _NO_ZOOKEEPER,
+    Rule("authorizer.zookeeper.*", Action.REMOVE, "", "AclAuthorizer's own connection", "3.0"),
+    Rule("inter.broker.protocol.version", Action.REMOVE, "", "metadata.version stands in its place", "3.3"),
+    Rule("control.plane.listener.name", Action.REMOVE, "", "refused in KRaft mode", "3.0"),
+    Rule("broker.id.generation.enable", Action.REMOVE, "", "ids come from ZooKeeper only in ZooKeeper mode", "3.0"),
+    Rule("reserved.broker.max.id", Action.REMOVE, "", "ids come from ZooKeeper only in ZooKeeper mode", "3.0"),
+    Rule("authorizer.class.name", Action.REPLACE, "{standard_authorizer}", "ACLs are in the metadata log", "3.2"),
+    _SUPER_USERS,
+    Rule("metadata.log.dir", Action.KEEP, "", "formatted already; another one would lack meta.properties", "3.0"),
+    Rule("password.encoder.*", Action.KEEP, "", "unused in KRaft mode, needed for the way back", "3.9"),
+)
+_UNKRAFT: Final = (
+    Rule("process.roles", Action.REMOVE, "", "without it the broker runs in ZooKeeper mode", "3.0"),
+    Rule("node.id", Action.RENAME, "broker.id", "the same number", "3.0"),
+    Rule("zookeeper.connect", Action.DEFAULT, "{zookeeper}", "where the broker registers", "3.0"),
+    Rule("authorizer.class.name", Action.REPLACE, "{acl_authorizer}", "ACLs are read from ZooKeeper", "3.0"),
+)
+_STOCK: Final = (
+    Rule("process.roles", Action.NEED, "", "a stock controller in our place is a controller only", "3.0"),
+    Rule("node.id", Action.NEED, "", "same id, same directory", "3.0"),
+    Rule("controller.quorum.voters", Action.NEED, "", "voters are static until the end", "3.0"),
+    Rule("zookeeper.connect", Action.NEED, "", "Kafka refuses the flag without it", "3.4"),
+    Rule(FLAG, Action.SET, "true", "without it the next election ends the migration for good", "3.4"),
+    Rule("password.encoder.*", Action.KEEP, "", "stock copies brokers' encoded passwords with them", "3.4"),
+    _OURS,
+)
+_FINALIZED: Final = (
+    Rule("process.roles", Action.NEED, "", "a controller", "3.0"),
+    Rule("node.id", Action.NEED, "", "same id, same directory", "3.0"),
+    Rule("controller.quorum.voters", Action.NEED, "", "voters are static until the end", "3.0"),
+    Rule("zookeeper.*", Action.REMOVE, "", "flag and address of ZooKeeper; the migration ends with this file", "3.4"),
+    _OURS,
+)
+
+RULES: Final[Mapping[tuple[str, Kind], tuple[Rule, ...]]] = {
+    ("broker", Kind.MIGRATION): _MIGRATION,
+    ("broker", Kind.KRAFT): _KRAFT,
+    ("broker", Kind.BACK): (*_UNKRAFT, *_MIGRATION),
+    ("controller", Kind.STOCK): _STOCK,
+    ("controller", Kind.FINALIZED): _FINALIZED,
+    ("controller", Kind.BACK): (),
+}
+"""By role and kind. The way back of a controller has no rules: its predecessor is written again, with later changes."""
+
+AUTHORIZERS: Final = {
+    "{standard_authorizer}": (STANDARD_AUTHORIZER, (ACL_AUTHORIZER, "kafka.security.auth.SimpleAclAuthorizer")),
+    "{acl_authorizer}": (ACL_AUTHORIZER, (STANDARD_AUTHORIZER,)),
+}
+"""Of a REPLACE: the new value, and the values that it takes the place of."""
+
+_OF_THE_MODE: Final = frozenset({"process.roles", "node.id", "broker.id", "authorizer.class.name", FLAG})
+"""Never taken for a change that somebody made since."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What the files of a cluster have to say. Empty: nothing is said, and the file's own value stays.
+
+    voters:            `controller.quorum.voters`.
+    zookeeper:         connect string with chroot.
+    metadata_version:  as `inter.broker.protocol.version` has it, such as "3.9".
+    super_users:       principals of controllers and brokers.
+    passwords_encoded: brokers' dynamic configuration holds encoded passwords.
+    controllers:       of each controller on the same host, its directories.
+    node:              id in the inventory; None when it is not compared.
+    """
+
+    voters: str = ""
+    controller_listener: str = ""
+    controller_protocol: str = "PLAINTEXT"
+    sasl_mechanism: str = ""
+    zookeeper: str = ""
+    metadata_version: str = ""
+    super_users: tuple[str, ...] = ()
+    passwords_encoded: bool = False
+    controllers: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    node: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One key that a rule changed; its value is in no message."""
+
+    key: str
+    action: Action
+    reason: str
+    since: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """present: what it was rendered from. document: the next file."""
+
+    role: str
+    kind: Kind
+    present: Document
+    document: Document
+    changes: tuple[Change, ...]
+    findings: tuple[Occurrence, ...]
+
+    @property
+    def content(self) -> bytes:
+        return self.document.content
+
+    @property
+    def checksum(self) -> str:
+        """SHA-256 of the content, in hexadecimal digits."""
+        return hashlib.sha256(self.content).hexdigest()
+
+    @property
+    def blocked(self) -> bool:
+        return any(each.finding.severity is Severity.BLOCKS for each in self.findings)
+
+    def require(self) -> Rendered:
+        """Raises the first blocking finding."""
+        for each in self.findings:
+            if each.finding.severity is Severity.BLOCKS:
+                raise FindingError(each)
+        return self
+
+    def diff(self) -> list[str]:
+        """A unified diff for people, secrets hidden."""
+        return list(
+            difflib.unified_diff(
+                self.present.shown(),
+                self.document.shown(),
+                f"{self.present.name} (present)",
+                f"{self.present.name} ({self.kind})",
+                lineterm="",
+            )
+        )
+
+
+def render(role: str, present: Document, kind: Kind, wanted: Wanted, before: Document | None = None) -> Rendered:
+    """role: `broker` or `controller`. before: for BACK, the kept predecessor of the present file."""
+    assert (role, kind) in RULES, f"a {role} has no {kind} file"
+    start, rules = present, RULES[role, kind]
+    if kind is Kind.BACK and before is not None:
+        start = _carried(role, present, before, wanted)
+    if rules is RULES["broker", Kind.BACK] and start.value("process.roles") is None:
+        rules = _MIGRATION  # the predecessor, or back already
+    document, changes = _applied(rules, start, wanted)
+    findings = (*_repeated(document), *_CHECKS[role](present, document, kind, wanted, before))
+    return Rendered(role, kind, present, document, changes, tuple(findings))
+
+
+# --- rules ------------------------------------------------------------------------------------------------
+
+
+def _applied(rules: tuple[Rule, ...], document: Document, wanted: Wanted) -> tuple[Document, tuple[Change, ...]]:
+    changes = []
+    for rule in rules:
+        after = _with_rule(rule, document, wanted)
+        if after.lines != document.lines:
+            changes += [
+                Change(key, rule.action, rule.reason, rule.since)
+                for key in sorted({*document.values, *after.values})
+                if document.value(key) != after.value(key)
+            ]
+        document = after
+    return document, tuple(changes)
+
+
+def _with_rule(rule: Rule, document: Document, wanted: Wanted) -> Document:
+    match rule.action:
+        case Action.KEEP | Action.NEED:
+            return document
+        case Action.REMOVE:
+            return document.without(rule.is_about)
+        case Action.RENAME:
+            both = document.value(rule.value) is not None
+            return document.without(rule.is_about) if both else document.renamed(rule.key, rule.value)
+        case Action.REPLACE:
+            new, old = AUTHORIZERS[rule.value]
+            return document.with_values({rule.key: new}) if document.value(rule.key) in old else document
+        case Action.SET | Action.DEFAULT:
+            value = _filled(rule.value, wanted)
+            is_there = rule.action is Action.DEFAULT and document.value(rule.key) is not None
+            return document if is_there or not value else document.with_values({rule.key: value})
+        case Action.EXTEND:
+            return _extended(rule, document, wanted)
+        case _:
+            assert_never(rule.action)
+
+
+def _filled(value: str, wanted: Wanted) -> str:
+    """ "" when a field that it names is empty."""
+    fields = {
+        "voters": wanted.voters,
+        "controller_listener": wanted.controller_listener,
+        "sasl_mechanism": wanted.sasl_mechanism,
+        "zookeeper": wanted.zookeeper,
+        "metadata_version": wanted.metadata_version,
+    }
+    return value if "{" not in value else fields[value.strip("{}")]
+
+
+def _extended(rule: Rule, document: Document, wanted: Wanted) -> Document:
+    """The map gets the controllers' listener where it lacks it; super users are added where an authorizer asks."""
+    present = document.value(rule.key)
+    if rule.key == "super.users":
+        if document.value("authorizer.class.name") is None:
+            return document
+        names = names_in(present, ";")
+        more = [name for name in wanted.super_users if name not in names]
+        return document.with_values({rule.key: joined((*names, *more), ";")}) if more else document
+    entries = names_in(present or DEFAULT_MAP)
+    named = {entry.partition(":")[0] for entry in entries}
+    listeners = [wanted.controller_listener] if wanted.controller_listener else []
+    more = [f"{name}:{wanted.controller_protocol}" for name in listeners if name not in named]
+    return document.with_values({rule.key: joined((*entries, *more))}) if more else document
+
+
+def _carried(role: str, present: Document, before: Document, wanted: Wanted) -> Document:
+    """The predecessor, with every change that somebody made to the present file since it was rendered from it."""
+    if role == "broker" and present.value("process.roles") is None:
+        return present  # back already
+    forward = Kind.KRAFT if role == "broker" else Kind.STOCK
+    rendered, _ = _applied(RULES[role, forward], before, wanted)
+    since = {
+        key: value
+        for key, value in present.values.items()
+        if rendered.value(key) != value and key not in _OF_THE_MODE and before.value(key) != value
+    }
+    gone = rendered.values.keys() - present.values.keys() - _OF_THE_MODE
+    return Document(present.name, before.without(lambda key: key in gone).with_values(since).lines)
+
+
+# --- checks -----------------------------------------------------------------------------------------------
+
+
+def _repeated(document: Document) -> Iterator[Occurrence]:
+    for key, times in document.repeated().items():
+        yield PROPERTIES_KEY_TWICE.found(file=document.name, key=key, times=times)
+
+
+def _check_broker(
+    present: Document, document: Document, kind: Kind, wanted: Wanted, before: Document | None
+) -> Iterator[Occurrence]:
+    def refused(key: str, reason: str) -> Occurrence:
+        return RENDER_REFUSED.found(file=document.name, kind=kind, key=key, reason=reason)
+
+    def unsure(key: str, reason: str) -> Occurrence:
+        return RENDER_UNSURE.found(file=document.name, kind=kind, key=key, reason=reason)
+
+    roles = names_in(present.value("process.roles"))
+    if kind is Kind.MIGRATION and roles:
+        yield refused("process.roles", f"the node has roles ({joined(roles)}), so it is in KRaft mode already")
+    if "controller" in roles:
+        yield refused("process.roles", "the node is a controller too; combined nodes are not migrated")
+    if kind is Kind.BACK and roles and before is None:
+        reason = "without the predecessor (--before) other zookeeper keys, such as TLS, are not there again"
+        yield unsure("zookeeper.connect", reason)
+    yield from _missing(RULES["broker", kind], document, kind)
+    yield from _check_identity(present, document, wanted, refused)
+    controllers = names_in(document.value("controller.listener.names"))
+    listeners = {entry.partition("://")[0] for entry in names_in(document.value("listeners"))}
+    if kind is Kind.KRAFT and (both := listeners & set(controllers)):
+        yield refused("listeners", f"{joined(sorted(both))} is a listener of controllers")
+    ibp = document.value("inter.broker.protocol.version")
+    if ibp and wanted.metadata_version and not _same_version(ibp, wanted.metadata_version):
+        reason = f"it is {ibp}, and the controllers have metadata.version {wanted.metadata_version}"
+        yield refused("inter.broker.protocol.version", reason)
+    yield from _check_authorizer(document, kind, unsure)
+    yield from _check_directories(document, wanted)
+
+
+def _check_controller(
+    present: Document, document: Document, kind: Kind, wanted: Wanted, before: Document | None
+) -> Iterator[Occurrence]:
+    def refused(key: str, reason: str) -> Occurrence:
+        return RENDER_REFUSED.found(file=document.name, kind=kind, key=key, reason=reason)
+
+    if names_in(document.value("process.roles")) not in ((), ("controller",)):
+        yield refused("process.roles", "it is not exactly: controller")
+    if kind is Kind.BACK and before is None:
+        yield refused("zk2kraft.*", "our own keys are in the predecessor only (--before)")
+    yield from _missing(RULES["controller", kind], document, kind)
+    yield from _check_identity(present, document, wanted, refused)
+    if kind is Kind.STOCK and wanted.passwords_encoded and document.value("password.encoder.secret") is None:
+        yield refused("password.encoder.secret", "brokers have encoded passwords; stock would copy them as they are")
+    if document.value("controller.quorum.bootstrap.servers"):
+        yield refused("controller.quorum.bootstrap.servers", "dynamic voters are no part of the migration")
+
+
+_CHECKS: Final = {"broker": _check_broker, "controller": _check_controller}
+
+
+def _missing(rules: tuple[Rule, ...], document: Document, kind: Kind) -> Iterator[Occurrence]:
+    for rule in rules:
+        if rule.action is Action.NEED and not document.value(rule.key):
+            if rule.key == "controller.quorum.voters" and document.value("controller.quorum.bootstrap.servers"):
+                continue
+            reason = f"it is missing, and the inventory does not say it ({rule.reason})"
+            yield RENDER_REFUSED.found(file=document.name, kind=kind, key=rule.key, reason=reason)
+
+
+def _check_identity(
+    present: Document, document: Document, wanted: Wanted, refused: Callable[[str, str], Occurrence]
+) -> Iterator[Occurrence]:
+    ids = {key: value for key in ("broker.id", "node.id") if (value := present.value(key)) is not None}
+    if len(set(ids.values())) > 1:
+        yield refused("node.id", f"it is {ids['node.id']}, and broker.id is {ids['broker.id']}")
+    for key, value in ids.items():
+        if wanted.node is not None and not has_placeholder(value) and value != str(wanted.node):
+            yield refused(key, f"it is {value}, the inventory says {wanted.node}")
+        elif not has_placeholder(value) and not value.isdecimal():
+            yield refused(key, f"{value} is no id; generated ids are not migrated")
+    roles = names_in(document.value("process.roles"))
+    own = ids.get("node.id", ids.get("broker.id"))
+    voters = {voter.partition("@")[0] for voter in names_in(document.value("controller.quorum.voters"))}
+    if roles == ("broker",) and own in voters:
+        yield refused("controller.quorum.voters", f"it names this broker ({own})")
+    if roles == ("controller",) and voters and own is not None and not has_placeholder(own) and own not in voters:
+        yield refused("controller.quorum.voters", f"it does not name this node ({own})")
+
+
+def _check_authorizer(document: Document, kind: Kind, unsure: Callable[[str, str], Occurrence]) -> Iterator[Occurrence]:
+    name = document.value("authorizer.class.name")
+    if kind is Kind.KRAFT and name not in (None, "", STANDARD_AUTHORIZER):
+        yield unsure("authorizer.class.name", f"{name} is no class of Kafka's; it may read ACLs from ZooKeeper")
+    if name and has_placeholder(document.value("super.users") or ""):
+        yield unsure("super.users", "a part comes from a config provider, so nobody knows whether it names all brokers")
+
+
+def _check_directories(document: Document, wanted: Wanted) -> Iterator[Occurrence]:
+    logs = names_in(document.value("log.dirs") or document.value("log.dir") or DEFAULT_LOG_DIR)
+    metadata = document.value("metadata.log.dir") or logs[0]
+    for directory in dict.fromkeys((metadata, *logs)):
+        for node, others in wanted.controllers.items():
+            for other in others:
+                if _is_within(directory, other):
+                    yield METADATA_DIRECTORY_SHARED.found(
+                        file=document.name, directory=directory, other=other, node=node
+                    )
+
+
+def _is_within(path: str, directory: str) -> bool:
+    one, other = posixpath.normpath(path), posixpath.normpath(directory)
+    return one == other or one.startswith(other.rstrip("/") + "/")
+
+
+def _same_version(one: str, other: str) -> bool:
+    """A release stands for its last level, as in Kafka; a name that nobody knows equals itself."""
+    return _level(one) == _level(other)
+
+
+def _level(version: str) -> int | str:
+    name = ".".join(version.split(".")[:2])
+    found = [level for level, known in LEVELS.items() if known == name or known.startswith(f"{name}-")]
+    return max(found, default=0) or version

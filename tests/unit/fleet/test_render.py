@@ -1,0 +1,245 @@
+"""From a node's present file the next one; what a rule does not name stays as it is."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from migrator.findings.finding import FindingError
+from migrator.fleet.properties_file import Document, parse_properties
+from migrator.fleet.render import FLAG, RULES, STANDARD_AUTHORIZER, Action, Kind, Rendered, Wanted, render
+
+BROKER: Final = b"""# broker 1 of the orders cluster
+broker.id=1
+listeners=PLAINTEXT://:9092
+control.plane.listener.name=CP
+log.dirs=/data/a,/data/b
+zookeeper.connect=zk1:2181/kafka
+zookeeper.ssl.client.enable=true
+inter.broker.protocol.version=3.9
+
+# who may do what
+authorizer.class.name=kafka.security.authorizer.AclAuthorizer
+authorizer.zookeeper.url=zk9:2181
+super.users=User:admin
+broker.id.generation.enable=true
+password.encoder.secret=${file:/etc/kafka/secrets:encoder}
+my.plugin.setting : \\
+    spread over lines
+"""
+OURS: Final = b"""process.roles=controller
+node.id=3000
+controller.quorum.voters=3000@c1:9093
+controller.listener.names=CONTROLLER
+listeners=CONTROLLER://:9093
+zookeeper.connect=zk1:2181/kafka
+zookeeper.metadata.migration.enable=true
+zk2kraft.gates=pause
+zk2kraft.takeover.max.ms=9000
+log.dirs=/var/lib/controller
+"""
+WANTED: Final = Wanted(
+    voters="3000@c1:9093,3001@c2:9093,3002@c3:9093",
+    controller_listener="CONTROLLER",
+    zookeeper="zk1:2181/kafka",
+    metadata_version="3.9",
+    super_users=("User:controller", "User:broker"),
+    node=1,
+)
+OF_CONTROLLER: Final = Wanted(node=3000)
+
+
+def a_file(content: bytes) -> Document:
+    return parse_properties(content, "server.properties")
+
+
+def codes(rendered: Rendered) -> set[str]:
+    return {each.code for each in rendered.findings}
+
+
+def migration(content: bytes = BROKER, wanted: Wanted = WANTED) -> Rendered:
+    return render("broker", a_file(content), Kind.MIGRATION, wanted)
+
+
+def kraft(content: bytes, wanted: Wanted = WANTED) -> Rendered:
+    return render("broker", a_file(content), Kind.KRAFT, wanted)
+
+
+def test_the_migration_file_adds_the_quorum_and_keeps_the_rest() -> None:
+    rendered = migration().require()
+    values = rendered.document.values
+    assert values[FLAG] == "true"
+    assert values["controller.quorum.voters"] == WANTED.voters
+    assert values["listener.security.protocol.map"].endswith(",CONTROLLER:PLAINTEXT")
+    assert values["listener.security.protocol.map"].startswith("PLAINTEXT:PLAINTEXT,")
+    assert values["super.users"] == "User:admin;User:controller;User:broker"
+    assert values["control.plane.listener.name"] == "CP"
+    assert rendered.content.startswith(BROKER[: BROKER.index(b"super.users")])
+
+
+def test_the_kraft_file_has_no_key_of_zookeeper_and_keeps_id_comments_and_order() -> None:
+    rendered = kraft(migration().content).require()
+    values = rendered.document.values
+    assert not any(key.startswith(("zookeeper.", "authorizer.zookeeper.")) for key in values)
+    assert not {"inter.broker.protocol.version", "control.plane.listener.name", "broker.id"} & values.keys()
+    assert (values["process.roles"], values["node.id"]) == ("broker", "1")
+    assert values["authorizer.class.name"] == STANDARD_AUTHORIZER
+    assert rendered.content.startswith(
+        b"# broker 1 of the orders cluster\nnode.id=1\nlisteners=PLAINTEXT://:9092\nlog."
+    )
+    assert b"my.plugin.setting : \\\n    spread over lines\n" in rendered.content
+    assert values["password.encoder.secret"] == "${file:/etc/kafka/secrets:encoder}"
+
+
+def test_the_way_back_is_the_migration_file_with_what_somebody_changed_since() -> None:
+    before = migration().document
+    forward = kraft(before.content)
+    back = render("broker", forward.document, Kind.BACK, WANTED, before)
+    assert back.require().content == before.content
+    changed = forward.document.with_values({"num.io.threads": "16"}).without(lambda key: key == "my.plugin.setting")
+    back = render("broker", changed, Kind.BACK, WANTED, before)
+    assert back.document.value("num.io.threads") == "16"
+    assert back.document.value("my.plugin.setting") is None
+    assert back.document.value(FLAG) == "true"
+    assert render("broker", back.document, Kind.BACK, WANTED, before).content == back.content
+
+
+def test_the_way_back_without_the_predecessor_starts_in_zookeeper_mode_and_warns() -> None:
+    back = render("broker", kraft(migration().content).document, Kind.BACK, WANTED)
+    assert codes(back) == {"Z2K-7033"}
+    values = back.require().document.values
+    assert (values["broker.id"], values["zookeeper.connect"], values[FLAG]) == ("1", "zk1:2181/kafka", "true")
+    assert "process.roles" not in values
+    assert values["authorizer.class.name"].endswith("AclAuthorizer")
+
+
+def test_a_stock_controller_keeps_the_flag_until_the_end_and_has_none_of_our_keys() -> None:
+    stock = render("controller", a_file(OURS), Kind.STOCK, OF_CONTROLLER).require()
+    assert stock.document.value(FLAG) == "true"
+    assert not any(key.startswith("zk2kraft.") for key in stock.document.values)
+    spoiled = a_file(OURS.replace(b"enable=true", b"enable=false"))
+    assert render("controller", spoiled, Kind.STOCK, OF_CONTROLLER).document.value(FLAG) == "true"
+    finalized = render("controller", stock.document, Kind.FINALIZED, OF_CONTROLLER).require()
+    assert not any(key.startswith("zookeeper.") for key in finalized.document.values)
+    back = render("controller", stock.document, Kind.BACK, OF_CONTROLLER, a_file(OURS)).require()
+    assert back.content == OURS
+
+
+def test_stock_needs_the_secret_of_the_encoded_passwords() -> None:
+    wanted = Wanted(node=3000, passwords_encoded=True)
+    assert codes(render("controller", a_file(OURS), Kind.STOCK, wanted)) == {"Z2K-7032"}
+    with_secret = a_file(OURS + b"password.encoder.secret=s3cret\n")
+    assert not render("controller", with_secret, Kind.STOCK, wanted).findings
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "wanted", "key"),
+    [
+        (BROKER.replace(b"broker.id=1\n", b""), Kind.MIGRATION, WANTED, "broker.id"),
+        (BROKER.replace(b"broker.id=1\n", b"broker.id=-1\n"), Kind.MIGRATION, Wanted(voters="1@a:1"), "broker.id"),
+        (BROKER.replace(b"broker.id=1\n", b"broker.id=2\n"), Kind.MIGRATION, WANTED, "broker.id"),
+        (BROKER + b"node.id=7\n", Kind.KRAFT, WANTED, "node.id"),
+        (BROKER, Kind.MIGRATION, Wanted(metadata_version="3.9"), "controller.quorum.voters"),
+        (BROKER.replace(b"version=3.9", b"version=3.7-IV2"), Kind.MIGRATION, WANTED, "inter.broker.protocol.version"),
+        (BROKER.replace(b"inter.broker.protocol.version=3.9", b""), Kind.MIGRATION, Wanted(), "inter.broker"),
+        (BROKER + b"process.roles=broker\n", Kind.MIGRATION, WANTED, "process.roles"),
+        (BROKER + b"process.roles=broker,controller\n", Kind.KRAFT, WANTED, "process.roles"),
+        (BROKER.replace(b"PLAINTEXT://:9092", b"CONTROLLER://:1,P://:2"), Kind.KRAFT, WANTED, "listeners"),
+        (BROKER, Kind.KRAFT, Wanted(voters="1@c1:9093", controller_listener="C"), "controller.quorum.voters"),
+    ],
+)
+def test_a_file_that_would_not_start_as_wanted_is_refused_by_its_key(
+    content: bytes, kind: Kind, wanted: Wanted, key: str
+) -> None:
+    rendered = render("broker", a_file(content), kind, wanted)
+    refused = [each for each in rendered.findings if each.code == "Z2K-7032"]
+    assert any(each.values["key"].startswith(key) for each in refused)
+    with pytest.raises(FindingError):
+        rendered.require()
+
+
+@pytest.mark.parametrize("directory", ["/data/a", "/data/a/", "/data", "/data/a/../a"])
+def test_a_broker_never_shares_its_metadata_directory_with_a_controller(directory: str) -> None:
+    shared = Wanted(voters="3000@c:1", controller_listener="C", controllers={3000: (directory,)})
+    assert "Z2K-7034" in codes(kraft(BROKER, shared))
+    apart = Wanted(voters="3000@c:1", controller_listener="C", controllers={3000: ("/data/ab", "/var/lib/c")})
+    assert "Z2K-7034" not in codes(kraft(BROKER, apart))
+
+
+def test_an_authorizer_of_somebody_else_is_kept_and_named() -> None:
+    other = BROKER.replace(b"kafka.security.authorizer.AclAuthorizer", b"com.example.Ranger")
+    rendered = kraft(other)
+    assert rendered.document.value("authorizer.class.name") == "com.example.Ranger"
+    assert codes(rendered) == {"Z2K-7033"}
+    assert not rendered.blocked
+
+
+def test_a_key_that_occurs_twice_is_named_and_the_last_one_counts() -> None:
+    assert codes(migration(BROKER + b"num.io.threads=1\nnum.io.threads=2\n")) == {"Z2K-7031"}
+
+
+def test_the_difference_shows_keys_and_no_secret() -> None:
+    secret = BROKER + b"ssl.keystore.password=hunter2\nzookeeper.ssl.keystore.password=hunter2\n"
+    text = "\n".join(kraft(secret).diff())
+    assert "hunter2" not in text
+    assert "-zookeeper.connect=zk1:2181/kafka" in text
+    assert "+process.roles=broker" in text
+    assert "hunter2" not in repr(kraft(secret))
+
+
+def test_every_rule_has_its_reason_and_version() -> None:
+    for rules in RULES.values():
+        for rule in rules:
+            assert rule.reason
+            assert rule.since.startswith("3.")
+            assert rule.value or rule.action in (Action.REMOVE, Action.KEEP, Action.NEED)
+
+
+LINES: Final = st.lists(
+    st.sampled_from(
+        [
+            "# a comment\n", "\n", "my.key=1\n", "other : a\\\n   b\n", "zookeeper.connect=zk:2181\n", "broker.id=1\n",
+            "num.io.threads 8\n", "super.users=User:a\n", f"authorizer.class.name={STANDARD_AUTHORIZER}\n",
+            "authorizer.class.name=kafka.security.authorizer.AclAuthorizer\n", "process.roles=broker\n", "node.id=1\n",
+            "inter.broker.protocol.version=3.9\n", "zookeeper.set.acl=true\r\n", "zk2kraft.gates=pause\n",
+            "controller.listener.names=CONTROLLER\n", "listener.security.protocol.map=A:SSL\n", "my.key=2\n",
+            "password.encoder.secret=x\n", "control.plane.listener.name=CP\n", "! odd\n", "last=1",
+        ]
+    ),
+    max_size=14,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("role", "kind"), RULES)
+@given(lines=LINES)
+def test_rendering_twice_is_rendering_once_and_what_no_rule_names_stays_in_order(
+    role: str, kind: Kind, lines: list[str]
+) -> None:
+    present = a_file("".join(lines).encode())
+    once = render(role, present, kind, WANTED)
+    assert render(role, once.document, kind, WANTED).content == once.content
+
+    def unnamed(document: Document) -> list[str]:
+        new = {rule.value for rule in RULES[role, kind] if rule.action is Action.RENAME}
+        return [
+            line.source.rstrip("\r\n")
+            for line in document.lines
+            if line.key is None or not (line.key in new or any(rule.is_about(line.key) for rule in RULES[role, kind]))
+        ]
+
+    assert unnamed(once.document) == unnamed(present)
+
+
+@given(lines=LINES, later=st.dictionaries(st.sampled_from(["my.key", "num.io.threads", "new.key"]), st.just("9")))
+def test_there_and_back_is_the_file_as_it_was_with_later_changes(lines: list[str], later: dict[str, str]) -> None:
+    own = [line for line in lines if not line.startswith(("process.roles", "node.id"))]
+    text = "zookeeper.connect=zk:2181\n" + "".join(own)
+    before = render("broker", a_file(text.encode()), Kind.MIGRATION, WANTED).document
+    there = render("broker", before, Kind.KRAFT, WANTED).document.with_values(later)
+    back = render("broker", there, Kind.BACK, WANTED, before).document
+    assert back.values == before.with_values(later).values
+    if not later:
+        assert back.content == before.content
