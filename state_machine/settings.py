@@ -73,9 +73,12 @@ class Settings(BaseSettings):
         default=True, description="false: controllers are units or containers of their own; the service starts none"
     )
     fleets: Path | None = Field(
-        default=None, description="directory with the inventory NAME.yaml of each migration, and templates/ of actuators"
+        default=None,
+        description="directory with the inventory NAME.yaml of each migration, and templates/ of actuators",
     )
-    settle_s: float = Field(default=60, ge=0, description="nothing under-replicated for so long before the next restart")
+    settle_s: float = Field(
+        default=60, ge=0, description="nothing under-replicated for so long before the next restart"
+    )
     node_deadline_s: float = Field(
         default=6 * 3600, ge=1, description="from the order to stop until a node is whole; log recovery takes hours"
     )

@@ -30,8 +30,8 @@ from migrator.findings.service import (
     OPERATION_PENDING,
     VERSION_MOVED,
 )
-from migrator.fleet.roll import Step as RollStep
 from migrator.fleet.roll import UNTOUCHED
+from migrator.fleet.roll import Step as RollStep
 from migrator.model.verdict import Verdict
 from state_machine.audit_queries import CONFIRMATION, audit_passed_at, dual_write_audits, last_finished
 from state_machine.clusters.inventory import Inventory

@@ -158,7 +158,9 @@ def decide(entries: Sequence[RollEntry], now: RollNow) -> Decision:
     """The next act, or the reason to wait."""
     for entry in entries:
         if entry.step is Step.FAILED:
-            return Wait(f"{entry.name} failed: {entry.cause} `zk2kraft resume` tries it again; `pause` leaves it as it is")
+            return Wait(
+                f"{entry.name} failed: {entry.cause} `zk2kraft resume` tries it again; `pause` leaves it as it is"
+            )
     begun = [entry for entry in entries if entry.step in UNDER_WAY]
     if begun:
         assert len(begun) == 1, f"two nodes are under way: {begun}"

@@ -220,9 +220,7 @@ class LogObserver:
         while self._replay.end < quorum.high_watermark:
             answer = await self._fetch(quorum)
             if answer.snapshot_id.end_offset >= 0:
-                await self._fetch_snapshot(
-                    quorum, SnapshotId(answer.snapshot_id.end_offset, answer.snapshot_id.epoch)
-                )
+                await self._fetch_snapshot(quorum, SnapshotId(answer.snapshot_id.end_offset, answer.snapshot_id.epoch))
                 continue
             if answer.diverging_epoch.end_offset >= 0:
                 self._begin()

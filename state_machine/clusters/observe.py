@@ -22,12 +22,12 @@ from migrator.control_api.status import ControllerStatus, DriverStatus, FindingJ
 from migrator.driver.claim import ClaimObservation
 from migrator.findings.finding import FindingError, words_of
 from migrator.model.values import MigrationState
+from migrator.node.config.properties import NodeConfig, read_config
+from migrator.node.transport.client_security import client_security
 from migrator.node.zookeeper.claims import read_claim
 from migrator.zk import paths
 from migrator.zk.session import ZkSession
 from migrator.zk.znodes import ClusterIdZnode, parse
-from migrator.node.config.properties import NodeConfig, read_config
-from migrator.node.transport.client_security import client_security
 from state_machine.clusters.control import ControlPort
 from state_machine.clusters.inventory import ControllerEntry, Inventory
 from state_machine.clusters.log_observer import LogObservation, LogObserver

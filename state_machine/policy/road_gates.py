@@ -64,7 +64,9 @@ def replicas_are_whole(road: RoadEvidence) -> tuple[Condition, ...]:
             known and not road.under_replicated and not road.leaderless,
             f"{road.under_replicated} are under-replicated, {road.leaderless} have no leader",
         ),
-        Condition("no partition is under its minimum ISR", known and not road.under_min_isr, f"{road.under_min_isr} are"),
+        Condition(
+            "no partition is under its minimum ISR", known and not road.under_min_isr, f"{road.under_min_isr} are"
+        ),
         Condition("no partition is being reassigned", known and not moving, f"{moving} are"),
     )
 
@@ -93,7 +95,11 @@ def zookeeper_follows(road: RoadEvidence) -> Condition:
 
 def voters_follow(road: RoadEvidence) -> Condition:
     """Before a controller is stopped, a majority must hold without it."""
-    behind = [f"{each.id}: {'never fetched' if each.lag is None else f'{each.lag} records'}" for each in road.voters if each.lag != 0]
+    behind = [
+        f"{each.id}: {'never fetched' if each.lag is None else f'{each.lag} records'}"
+        for each in road.voters
+        if each.lag != 0
+    ]
     known = not road.log_problem and road.leader is not None and bool(road.voters)
     said = f"behind: {', '.join(behind)}" if behind else f"controller {road.leader} leads, every voter has its log"
     return Condition("every voter has what is committed", known and not behind, said)
@@ -131,7 +137,9 @@ def files_are_as_rendered(road: RoadEvidence) -> Condition:
 def audit_is_fresh(evidence: Evidence) -> Condition:
     last = None if evidence.audits is None else evidence.audits.last
     if last is None:
-        return Condition("the last audit passed, under 10 minutes ago", False, "none has finished", (AUDIT_OVERDUE.code,))
+        return Condition(
+            "the last audit passed, under 10 minutes ago", False, "none has finished", (AUDIT_OVERDUE.code,)
+        )
     fresh = last.result == "passed" and last.age_s < AUDIT_FRESH_S
     said = f"{last.said} ({last.age_s:.0f} s ago)"
     return Condition("the last audit passed, under 10 minutes ago", fresh, said, (AUDIT_OVERDUE.code,))
@@ -140,7 +148,10 @@ def audit_is_fresh(evidence: Evidence) -> Condition:
 def backup_is_taken(road: RoadEvidence) -> Condition:
     said = "none yet" if road.backed_up is None else f"{road.backed_up:.0f} s ago"
     return Condition(
-        "ZooKeeper, the metadata log and the files are backed up", road.backed_up is not None, said, (BACKUP_FAILED.code,)
+        "ZooKeeper, the metadata log and the files are backed up",
+        road.backed_up is not None,
+        said,
+        (BACKUP_FAILED.code,),
     )
 
 
@@ -305,13 +316,17 @@ def soak_is_over(road: RoadEvidence) -> tuple[Condition, ...]:
     said = f"none by {missing}" if missing else "each did"
     return (
         Condition(
-            f"the soak lasted {least:g} s", age is not None and age >= least, "not begun" if age is None else f"{age:.0f} s"
+            f"the soak lasted {least:g} s",
+            age is not None and age >= least,
+            "not begun" if age is None else f"{age:.0f} s",
         ),
         _roll_is_complete(road, Roll.SOAK, "every stock controller was restarted in the soak"),
         Condition(
             "an election was held in the soak",
             soak is not None and soak.elections > 0,
-            "none yet" if soak is None else f"{soak.elections}; controllers {list(soak.leaders)} of {sorted(voters)} led",
+            "none yet"
+            if soak is None
+            else f"{soak.elections}; controllers {list(soak.leaders)} of {sorted(voters)} led",
         ),
         Condition(
             "every stock controller wrote a snapshot",
@@ -340,7 +355,9 @@ def finalize_is_committed(evidence: Evidence) -> Verdict:
             _roll_is_complete(road, Roll.FINAL, "every controller runs without the migration flag"),
             state_is(road, MigrationState.POST_MIGRATION),
             Condition(
-                "that record is on every voter", bool(road.voters) and not behind, f"not on {behind}" if behind else "it is"
+                "that record is on every voter",
+                bool(road.voters) and not behind,
+                f"not on {behind}" if behind else "it is",
             ),
             voters_follow(road),
             every_voter_is_stock(road),

@@ -7,7 +7,7 @@ Elsewhere: who writes them (file_watch.py, soak.py, finalize.py), what gates mak
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 

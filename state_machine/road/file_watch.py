@@ -103,5 +103,3 @@ def file_findings(snapshot: Snapshot, files: FilesDocument | None) -> tuple[Occu
             FLAG_REMOVED_EARLY.found(node=node, path=whole[node].path) for node in files.without_flag if node in whole
         ]
     return tuple(found)
-
-

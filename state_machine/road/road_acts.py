@@ -153,7 +153,9 @@ class RoadActs:
             )
         listed = await self._listed(snapshot)
         if listed is not None:
-            after = msgspec.structs.replace(after, snapshots=listed["snapshots"], not_listed=tuple(listed["not_listed"]))
+            after = msgspec.structs.replace(
+                after, snapshots=listed["snapshots"], not_listed=tuple(listed["not_listed"])
+            )
         if after != before or document(snapshot, SOAK, SoakDocument) is None:
             await self._keep(snapshot, SOAK, after)
 

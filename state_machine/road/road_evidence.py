@@ -138,9 +138,7 @@ def _voters(snapshot: Snapshot, log: LogObservation) -> tuple[VoterObserved, ...
 
 def _files(files: FilesDocument, now: float) -> FilesObserved:
     age = now - files.at if now >= files.at else math.inf
-    return FilesObserved(
-        age, files.drifted, files.not_read, files.with_flag, files.without_flag, files.with_zookeeper
-    )
+    return FilesObserved(age, files.drifted, files.not_read, files.with_flag, files.without_flag, files.with_zookeeper)
 
 
 def _soak(snapshot: Snapshot, now: float) -> SoakObserved | None:
@@ -191,7 +189,9 @@ def plan_of(snapshot: Snapshot) -> dict[str, Any]:
         "brokers": [[each.id, each.mode, each.incarnation] for each in log.brokers],
         "controllers": [[each.id, each.incarnation, each.zk_migration_ready] for each in log.controllers],
         "zookeeper_brokers": list(() if snapshot.observation is None else snapshot.observation.zookeeper.brokers),
-        "steps": [f"controller {node}: stop, write the file without the flag, start" for node in snapshot.inventory.node_ids],
+        "steps": [
+            f"controller {node}: stop, write the file without the flag, start" for node in snapshot.inventory.node_ids
+        ],
     }
 
 

@@ -232,9 +232,7 @@ class Roller:
                 look = snapshot.observation
                 return {**columns, "log_end": 0 if look is None else look.log.high_watermark}
 
-    def _prepare(
-        self, snapshot: Snapshot, roll: Roll, fleet: Fleet, node: FleetNode, image: Image
-    ) -> dict[str, Any]:
+    def _prepare(self, snapshot: Snapshot, roll: Roll, fleet: Fleet, node: FleetNode, image: Image) -> dict[str, Any]:
         present = read_present(node.actuator, node.path)
         if present is None:
             raise STEP_FAILED.error(act="prepare", node=node.name, reason=f"{node.path} cannot be read by its actuator")
@@ -278,12 +276,7 @@ class Roller:
     def _stop_ours(self, snapshot: Snapshot, node: FleetNode) -> None:
         """The process of ours in whose place stock will run; it leaves its quorum in order. Raises Z2K-4213."""
         entry = next((each for each in snapshot.inventory.controllers if each.node_id == node.id), None)
-        known = snapshot.processes.get(node.id)
-        look = snapshot.observation
-        answering = {} if look is None else {each.node_id: each.pid for each in look.controllers}
-        started = None if known is None or known.pid is None else known.pid
-        runs = started is not None and known is not None and self._launcher.runs(started, known.process_mark or "")
-        pid = started if runs else answering.get(node.id)
+        pid = self._pid_of_ours(snapshot, node)
         if entry is None or pid is None or not self._launcher.ask_to_stop(pid, entry):
             return
         ends = time.monotonic() + LEAVE_S
@@ -291,6 +284,15 @@ class Roller:
             if time.monotonic() > ends:
                 raise CONTROLLER_NOT_LEFT.error(node=node.id, pid=pid, seconds=f"{LEAVE_S:g}")
             time.sleep(0.2)
+
+    def _pid_of_ours(self, snapshot: Snapshot, node: FleetNode) -> int | None:
+        """The process of ours that was started for it, or that answers at its control port; None when there is none."""
+        known, look = snapshot.processes.get(node.id), snapshot.observation
+        if known is not None and known.pid is not None and self._launcher.runs(known.pid, known.process_mark or ""):
+            return known.pid
+        answering = {each.node_id: each for each in (() if look is None else look.controllers)}
+        found = answering.get(node.id)
+        return None if found is None or found.status is None else found.pid
 
     # --- what is observed ----------------------------------------------------------------------------------
 
@@ -300,6 +302,8 @@ class Roller:
         seen = work.seen.get((roll, node.id))
         if seen is None or self._steady() - seen.at >= LOOK_AT_NODE_EVERY_S:
             seen = await asyncio.to_thread(self._look_at_node, node, row, self._image(snapshot))
+            if roll is Roll.STOCK and self._pid_of_ours(snapshot, node) is not None:
+                seen.process = ProcessState.RUNNING
             work.seen[roll, node.id] = seen
         whole = node_whole(evidence, roll, row, _log_of(snapshot), seen.process, seen.rendered, seen.disks)
         return NodeNow(seen.process, whole, gone=_is_gone(snapshot, node), file_is_rendered=seen.rendered)
@@ -359,9 +363,7 @@ def cluster_ready(evidence: Evidence, roll: Roll) -> Verdict:
     """What has to hold before any node of this roll is stopped."""
     road = road_of(evidence)
     common = (log_is_observed(road), every_broker_is_ready(road), *replicas_are_whole(road), replicas_are_settled(road))
-    zookeeper = Condition(
-        "ZooKeeper answers", evidence.holder is not Holder.UNKNOWN, f"/controller: {evidence.holder}"
-    )
+    zookeeper = Condition("ZooKeeper answers", evidence.holder is not Holder.UNKNOWN, f"/controller: {evidence.holder}")
     match roll:
         case Roll.JOIN:
             return Verdict((every_broker_is_ready(road),))
@@ -395,9 +397,7 @@ def node_whole(
     return Verdict((*own, *_controller_whole(evidence, roll, row, observed)))
 
 
-def _broker_whole(
-    evidence: Evidence, roll: Roll, row: RoadNode, observed: LogObservation
-) -> tuple[Condition, ...]:
+def _broker_whole(evidence: Evidence, roll: Roll, row: RoadNode, observed: LogObservation) -> tuple[Condition, ...]:
     road = road_of(evidence)
     broker = observed.broker(row.node_id)
     mode = "ZooKeeper" if roll is Roll.JOIN else "KRaft"
@@ -416,9 +416,7 @@ def _broker_whole(
     )
 
 
-def _controller_whole(
-    evidence: Evidence, roll: Roll, row: RoadNode, observed: LogObservation
-) -> tuple[Condition, ...]:
+def _controller_whole(evidence: Evidence, roll: Roll, row: RoadNode, observed: LogObservation) -> tuple[Condition, ...]:
     road = road_of(evidence)
     controller, voter = observed.controller(row.node_id), observed.voter(row.node_id)
     flag = roll is not Roll.FINAL
