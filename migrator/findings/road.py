@@ -8,7 +8,7 @@ NODE_OVERDUE = Finding(
     code="Z2K-4201",
     says="{node} did not come through {step} within {seconds} s: {reason}.",
     means="The rolling restart stands. No other node is touched. The other nodes serve the cluster.",
-    remedy="Read the log of this node. When the cause is gone, `zk2kraft resume` goes on from the step that it reached.",
+    remedy="Read the log of this node. When the cause is gone, `zk2kraft resume` goes on from its last step.",
 )
 
 NODE_STARTED_BY_OTHERS = Finding(
@@ -79,8 +79,8 @@ FINALIZE_NOT_APPROVED = Finding(
 FINALIZE_INTENT_STANDS = Finding(
     code="Z2K-4211",
     says="The finalize of this cluster was begun ({path}: {text}).",
-    means="A controller may have run without the migration flag, so the log may be final. Going back to ZooKeeper could "
-    "make two clusters out of one.",
+    means="A controller may have run without the migration flag, so the log may be final. Going back to ZooKeeper "
+    "could make two clusters out of one.",
     remedy="Go forward. If no controller was started without the flag, the runbook says how to prove it.",
 )
 

@@ -140,7 +140,7 @@ class LabService:
     def wait_gate(
         self, migration: int, to: str, deadline_s: float = INSPECTION_DEADLINE_S, *, but: Iterable[str] = ()
     ) -> dict[str, Any]:
-        """Wait until a person may go on to this phase. Returns the view. but: codes of conditions that may be closed."""
+        """Wait until a person may go on to this phase. Returns the view. but: codes that may close it."""
 
         def why_not(view: dict[str, Any]) -> str | None:
             edge = next((each for each in view["gates"] if each["to"] == to), None)

@@ -21,6 +21,7 @@ from migrator.control_api.states import State
 from migrator.control_api.status import ControllerStatus, DriverStatus, FindingJson
 from migrator.driver.claim import ClaimObservation
 from migrator.findings.finding import FindingError, words_of
+from migrator.model.image import Image
 from migrator.model.values import MigrationState
 from migrator.node.config.properties import NodeConfig, read_config
 from migrator.node.transport.client_security import client_security
@@ -152,8 +153,25 @@ class Ensemble(Protocol):
     async def close(self) -> None: ...
 
 
+class LogSource(Protocol):
+    """The metadata log of one quorum, as far as a look needs it."""
+
+    @property
+    def image(self) -> Image: ...
+    async def look(self, now: float) -> LogObservation: ...
+    def close(self) -> None: ...
+
+
+def log_of_inventory(inventory: Inventory) -> LogSource:
+    """Voters and how to speak to them are as in the controllers' files. Blocks; raises what is wrong with the files."""
+    config = _first_config(inventory)
+    return LogObserver(config.voters, None, client_security(config.security.get(config.controller_listener)))
+
+
 class ClusterObserver:
     """Control ports by HTTP, ZooKeeper by one session per migration. ensembles: what makes such a session.
+
+    logs: what makes the reader of a migration's metadata log.
 
     Two migrations never share a session: a look that hangs, or one that ends, is then no other migration's.
     """
@@ -163,12 +181,14 @@ class ClusterObserver:
         control: ControlPort,
         clock: Callable[[], float] = time.time,
         ensembles: Callable[[str], Ensemble] | None = None,
+        logs: Callable[[Inventory], LogSource] = log_of_inventory,
     ) -> None:
+        self._make_log = logs
         self._control = control
         self._clock = clock
         self._make = ensembles or ZooKeeperEnsemble
         self._ensembles: dict[int, tuple[str, Ensemble]] = {}
-        self._logs: dict[int, tuple[tuple[ControllerEntry, ...], LogObserver]] = {}
+        self._logs: dict[int, tuple[tuple[ControllerEntry, ...], LogSource]] = {}
 
     async def look(
         self, inventory: Inventory, before: Observation | None, migration_id: int, *, with_log: bool = False
@@ -189,19 +209,17 @@ class ClusterObserver:
             return LogObservation(self._clock(), str(error))
         return await observer.look(self._clock())
 
-    async def _log(self, inventory: Inventory, migration_id: int) -> LogObserver:
-        """Voters and how to speak to them are as in the controllers' files, and kept from the first time on."""
+    async def _log(self, inventory: Inventory, migration_id: int) -> LogSource:
+        """Kept from the first time on: later the files change."""
         known = self._logs.get(migration_id)
         if known is None or known[0] != inventory.controllers:
             if known is not None:
                 known[1].close()
-            config = await asyncio.to_thread(_first_config, inventory)
-            security = client_security(config.security.get(config.controller_listener))
-            known = (inventory.controllers, LogObserver(config.voters, None, security))
+            known = (inventory.controllers, await asyncio.to_thread(self._make_log, inventory))
             self._logs[migration_id] = known
         return known[1]
 
-    def log_of(self, migration_id: int) -> LogObserver | None:
+    def log_of(self, migration_id: int) -> LogSource | None:
         """Where the last look stands in the log; None before the first one."""
         known = self._logs.get(migration_id)
         return None if known is None else known[1]

@@ -3,8 +3,8 @@
 In:   `Evidence` with its `road`. Out: a `Verdict`.
 Elsewhere: gates before dual-write (gates.py), which gate guards which edge (phases.py), what is looked at
 (road_observations.py).
-Source: the end of the road as Kafka 3.9 has it: `ActivationRecordsGenerator.recordsForNonEmptyLog` finalizes by the flag
-of the one node that becomes active, so that the first start without it decides for the whole cluster.
+Source: Kafka 3.9 `ActivationRecordsGenerator.recordsForNonEmptyLog` finalizes by the flag of the one node that becomes
+active, so that the first start without it decides for the whole cluster.
 """
 
 from __future__ import annotations

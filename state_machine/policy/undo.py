@@ -45,9 +45,9 @@ _NOTHING: Final = Undo("", "there is nothing to undo", "none", "nothing", "0 s")
 
 _ROLLING_BROKERS: Final = Undo(
     "zk2kraft rollback",
-    "while every broker is in ZooKeeper mode, the cluster is rolled back as in DUAL_WRITE; once a broker is in KRaft mode "
-    "the gate of `rollback` is closed: by hand, restart that broker with its migration file (kept beside its file), then "
-    "`zk2kraft rollback`. A later release does that by itself",
+    "while every broker is in ZooKeeper mode, the cluster is rolled back as in DUAL_WRITE; once a broker is in KRaft "
+    "mode the gate of `rollback` is closed: by hand, restart that broker with its migration file (kept beside its "
+    "file), then `zk2kraft rollback`. A later release does that by itself",
     "those that are in KRaft mode, once",
     "what only KRaft has: directory assignments",
     "under 1 s",
@@ -55,8 +55,8 @@ _ROLLING_BROKERS: Final = Undo(
 _STOCK: Final = Undo(
     "",
     "this release has no command for it. By hand: controllers of ours start again in place of stock (their files lie "
-    "beside the present ones), brokers restart with their migration files, then the cluster rolls back as in DUAL_WRITE. "
-    "A later release does that by itself",
+    "beside the present ones), brokers restart with their migration files, then the cluster rolls back as in "
+    "DUAL_WRITE. A later release does that by itself",
     "all, once",
     "what only KRaft has: directory assignments, features",
     "about 2 s at each change of controllers",

@@ -50,7 +50,7 @@ def look_at_disks(node: FleetNode, image: Image, *, with_ids: bool) -> Disks:
                 found = _topic_id(node, path)
                 known = image.topic(topic)
                 if found is None or known is None:
-                    continue  # a log that is being deleted, or one older than topic ids: the survey of the takeover knows
+                    continue  # a log that is being deleted, or one older than topic ids
                 checked += 1
                 if found != known.id:
                     occurrence = TOPIC_IDS_DIFFER.found(

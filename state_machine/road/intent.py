@@ -2,7 +2,7 @@
 
 In:   the connect string and what to say. Out: the text that stands.
 Elsewhere: when (road_acts.py), who refuses because of it (node/tools/without_controllers.py).
-Why: `POST_MIGRATION` may be committed while the service is dead. Who then goes back to ZooKeeper must find a sign there.
+Why: `POST_MIGRATION` may be committed while the service is dead. Who then goes back must find a sign in ZooKeeper.
 """
 
 from __future__ import annotations

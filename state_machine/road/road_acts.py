@@ -130,7 +130,8 @@ class RoadActs:
         stands = f"{paths.CONTROLLER}, {paths.MIGRATION} and {paths.FINALIZE_INTENT} stay in ZooKeeper"
         return Outcome(
             f"done: {len(road.kraft)} brokers and {len(road.voters)} controllers of stock run without ZooKeeper. Stop "
-            f"ZooKeeper and keep its data; {stands}, so that no stray broker becomes a second controller. Next: {raise_}"
+            f"ZooKeeper and keep its data; {stands}, so that no stray broker becomes a second controller. "
+            f"Next: {raise_}"
         )
 
     # --- soak ----------------------------------------------------------------------------------------------

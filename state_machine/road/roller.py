@@ -1,7 +1,7 @@
 """Rolling restarts, carried out: the journal, the acts on hosts, what is observed of nodes.
 
 In:   a snapshot with its evidence, and which roll. Out: an `Outcome`; rows of the journal.
-Elsewhere: what to do next (migrator.fleet.roll, a function), hosts (actuators), which roll a phase wants (road_acts.py).
+Elsewhere: what to do next (migrator.fleet.roll), hosts (migrator.fleet), which roll a phase wants (road_acts.py).
 Rules: one act at a time and per migration, on a thread; the loop goes on meanwhile. A step is in the journal before its
 act. After the death of the service the last act is repeated: each one may be.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -417,7 +417,6 @@ def _broker_whole(evidence: Evidence, roll: Roll, row: RoadNode, observed: LogOb
 
 
 def _controller_whole(evidence: Evidence, roll: Roll, row: RoadNode, observed: LogObservation) -> tuple[Condition, ...]:
-    road = road_of(evidence)
     controller, voter = observed.controller(row.node_id), observed.voter(row.node_id)
     flag = roll is not Roll.FINAL
     fresh = controller is not None and controller.incarnation != row.incarnation
@@ -467,15 +466,11 @@ def _performed(answer: Performed | None) -> dict[str, Any]:
 
 
 def _problems(failed: list[RoadNode]) -> tuple[Occurrence, ...]:
-    from migrator.findings.catalogue import CATALOGUE
-
-    found = []
-    for row in failed:
-        known: Mapping[str, Any] = CATALOGUE
-        finding = known.get(row.code)
-        if finding is not None:
-            found.append(STEP_FAILED.found(act=row.failed_in, node=f"{row.role} {row.node_id}", reason=row.cause))
-    return tuple(found)
+    """The cause as it was found, under the code of what stands."""
+    return tuple(
+        STEP_FAILED.found(act=row.failed_in, node=f"{row.role} {row.node_id}", reason=f"{row.code} {row.cause}")
+        for row in failed
+    )
 
 
 def _in_words(error: FindingError) -> str:

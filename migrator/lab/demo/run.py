@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 
@@ -156,6 +156,8 @@ def _clean(directory: Path) -> None:
 class Demo:
     """One run: what it needs, and what it has collected so far."""
 
+    engine: ClassVar[str] = ENGINE
+
     def __init__(
         self,
         laboratory: Laboratory,
@@ -184,7 +186,7 @@ class Demo:
         self._calm_at = 0.0
 
     def a_service(self) -> LabService:
-        return LabService(self.laboratory, audit_engine=ENGINE, spark_master="local[2]")
+        return LabService(self.laboratory, audit_engine=self.engine, spark_master="local[2]")
 
     def controller_settings(self) -> dict[str, Value]:
         """Beside what every controller of the laboratory has."""
@@ -363,9 +365,9 @@ class Demo:
             "rehearsal",
             f"copied and compared by {audit['engine']}: {equal:,} keys equal, {expected} different as expected",
         )
-        if audit["engine"] != ENGINE:
+        if audit["engine"] != self.engine:
             self.service.wait_view(self.migration, unconfirmed, deadline_s=INSPECTION_DEADLINE_S)
-            self.progress.say("rehearsal", f"confirmed by {ENGINE}")
+            self.progress.say("rehearsal", f"confirmed by {self.engine}")
 
     def _wait_until_calm(self) -> None:
         """Brokers that were restarted a moment ago are slow to acknowledge, and nobody begins a takeover then. Where a
@@ -395,7 +397,7 @@ class Demo:
         )
 
     def _audit(self) -> dict[str, Any]:
-        audit = self.service.audit(self.migration, ENGINE)
+        audit = self.service.audit(self.migration, self.engine)
         compared = sum(family["compared"] for family in audit["families"])
         verdict = "both sides say the same" if audit["passed"] else f"NOT PASSED {audit['problem']}"
         self.progress.say("audit", f"by {audit['engine']}: {compared:,} keys, {verdict}")
