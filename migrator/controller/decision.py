@@ -63,6 +63,7 @@ class Error(IntEnum):
     INVALID_PRINCIPAL_TYPE = 67
     TOPIC_DELETION_DISABLED = 73
     FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
     STALE_BROKER_EPOCH = 77
     PREFERRED_LEADER_NOT_AVAILABLE = 80
     ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
@@ -93,6 +94,8 @@ class Settings:
     cluster_id: str
     migration_enabled: bool
     inter_broker_listener: str
+    voters: tuple[int, ...] = ()
+    """Ids of `controller.quorum.voters`, this node's among them."""
     session_timeout_ms: int = 9_000
     default_replication_factor: int = 1
     num_partitions: int = 1

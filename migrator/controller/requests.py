@@ -3,8 +3,9 @@
 In:   a request with its version, the situation, and whether metadata may be changed now.
 Out:  a `Decision`; for an Envelope, the answer to the request inside it.
 Elsewhere: requests of the quorum itself (raft, node), reading and writing frames (node.server).
-Source: Kafka 3.9 `ControllerApis`, `QuorumController`. What is not built yet is answered with the error that the
-request's own answer has room for, so that a client hears why, and no broker loses the request from its list.
+Source: Kafka 3.9 `ControllerApis`, `QuorumController`. What stock advertises and does not answer is answered with the
+error that the request's own answer has room for, so that a client hears why, and no broker loses the request from its
+list.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from migrator.controller.brokers import (
 )
 from migrator.controller.configs import Operation, alter_configs, incremental_alter_configs
 from migrator.controller.decision import Decision, Error, Situation
+from migrator.controller.feature_updates import update_features
 from migrator.controller.features import FORWARDABLE
 from migrator.controller.partitions.alter_partition import alter_partition
 from migrator.controller.partitions.directories import assign_replicas
@@ -54,7 +56,12 @@ from migrator.wire.messages.brokers import (
     EnvelopeResponse,
     UnregisterBrokerRequest,
 )
-from migrator.wire.messages.configs import AlterClientQuotasRequest, AlterConfigsRequest, IncrementalAlterConfigsRequest
+from migrator.wire.messages.configs import (
+    AlterClientQuotasRequest,
+    AlterConfigsRequest,
+    IncrementalAlterConfigsRequest,
+    UpdateFeaturesRequest,
+)
 from migrator.wire.messages.partitions import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionRequest,
@@ -81,14 +88,6 @@ BEFORE_MIGRATION: Final = (
     UnregisterBrokerRequest,
 )
 """What a controller answers in pre-migration mode; everything else is NOT_CONTROLLER there."""
-
-NOT_BUILT: Final = {
-    57: "UpdateFeatures",
-    80: "AddRaftVoter",
-    81: "RemoveRaftVoter",
-}
-"""Forwardable requests that are advertised and answered with UNSUPPORTED_VERSION (docs/requests.md)."""
-
 
 OF_ADMINISTRATORS: Final = (
     CreateTopicsRequest,
@@ -204,6 +203,8 @@ def _decide(situation: Situation, request: Message, version: int) -> Decision:
             return create_acls(situation, request)
         case DeleteAclsRequest():
             return delete_acls(situation, request)
+        case UpdateFeaturesRequest():
+            return update_features(situation, request)
         case DescribeAclsRequest():
             return describe_acls(situation, request)
         case CreateDelegationTokenRequest():

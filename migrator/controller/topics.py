@@ -305,7 +305,7 @@ def delete_topics(situation: Situation, request: DeleteTopicsRequest, version: i
 
 
 def _find(image: Image, asked: DeleteTopicState) -> Topic | Error:
-    if asked.name is not None and asked.topic_id != ZERO_ID:
+    if (asked.name is not None) == (asked.topic_id != ZERO_ID):  # both, or neither
         return Error.INVALID_REQUEST
     if asked.name is not None:
         return image.topic(asked.name) or Error.UNKNOWN_TOPIC_OR_PARTITION

@@ -62,6 +62,8 @@ class Divergence:
     records: int = 0
     behind_ms: int = 0
     blocking_ms: int = 0
+    only_alarms: bool = False
+    """Whatever the policy is: no broker in ZooKeeper mode is left that would need what ZooKeeper lacks."""
     _lacking: deque[_Commits] = field(default_factory=deque)
     _newest: int = -1
     _written: int = -1
@@ -114,4 +116,4 @@ class Divergence:
     @property
     def blocks(self) -> bool:
         """Whether administrators have to wait."""
-        return self.level is Level.OVER and self.limits.policy == BLOCK
+        return self.level is Level.OVER and self.limits.policy == BLOCK and not self.only_alarms

@@ -42,6 +42,7 @@ from enum import Enum
 from typing import Final
 
 from migrator.control_api.states import State
+from migrator.model.image import Image
 from migrator.model.values import MigrationState
 
 LOG_IS_TRUTH = frozenset({State.RESUMING, State.SYNCING, State.UPDATING_BROKERS, State.DUAL_WRITE})
@@ -184,6 +185,21 @@ def serves_brokers(state: State, *, zookeeper_answers: bool) -> bool:
     decided reaches ZooKeeper with the comparison that follows the claim. (Stock's quorum serves everything then.)
     """
     return state is State.RESUMING and not zookeeper_answers
+
+
+def all_in_kraft_mode(image: Image) -> bool:
+    """Every registered broker, fenced ones too; False where none is registered."""
+    return bool(image.brokers) and not any(broker.migrating for broker in image.brokers.values())
+
+
+def writes_without_zookeeper(state: State, image: Image, *, zookeeper_answers: bool) -> bool:
+    """Whether administrators are served as well, though the claim could not be taken again yet.
+
+    Only where every registered broker runs in KRaft mode. Then nobody follows ZooKeeper: a broker in ZooKeeper mode
+    registers here before it takes part, and that ends this. As soon as ZooKeeper answers, the claim decides first: if
+    it is not ours any more, this node is FENCED. What was written meanwhile reaches ZooKeeper with the comparison.
+    """
+    return state is State.RESUMING and not zookeeper_answers and all_in_kraft_mode(image)
 
 
 def in_window(state: State) -> bool:

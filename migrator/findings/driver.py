@@ -349,3 +349,32 @@ FULL_SEND_IS_LARGE = Finding(
     severity=Severity.WARNS,
     cases=("F-54",),
 )
+
+STOCK_CANNOT_MIRROR = Finding(
+    code="Z2K-2071",
+    says="The log has {count} configurations that a stock controller cannot mirror to ZooKeeper, for instance {first}.",
+    means="Stock 3.9 compares such configuration with ZooKeeper and has no place for it there. Its comparison never "
+    "ends, so it never enters dual-write. Our controllers skip it.",
+    remedy="Remove the configuration with kafka-configs.sh (client-metrics, groups) before our controllers are "
+    "replaced, and set it again after the migration is finalized.",
+)
+
+STOCK_CANNOT_CONTINUE = Finding(
+    code="Z2K-2072",
+    says="A stock controller cannot take the place of ours now: {reason}.",
+    means="Kafka's own controllers expect the log and ZooKeeper in dual-write as they left it themselves. With this "
+    "state one of them stays inactive, or undoes something.",
+    remedy="Wait until `zk2kraft status` shows dual-write with lag 0. Delete orders below /admin that nobody wants. If "
+    "the reason stays, see this code's runbook.",
+)
+
+STOCK_NEEDS_SECRET = Finding(
+    code="Z2K-2073",
+    says="{count} broker configurations hold passwords, for instance that of broker {first}: each stock controller "
+    "needs password.encoder.secret.",
+    means="Without the brokers' secret a stock controller writes these passwords unencrypted into ZooKeeper, or "
+    "fails at them.",
+    remedy="Put the brokers' password.encoder.secret (and its other password.encoder keys) into the file of each stock "
+    "controller. `zk2kraft render controller FILE --for stock` keeps them.",
+    severity=Severity.WARNS,
+)

@@ -17,6 +17,11 @@ LEVELS: Final = {
 }  # fmt: skip
 """metadata.version levels and their names, as far as a 3.9 controller knows them."""
 
+CHANGES_RECORDS: Final = frozenset({1, 3, 5, 6, 7, 8, 11, 13, 14, 15, 17})
+"""Levels that brought a record, or a version of one: below them a log could not say what it says now."""
+
+FEATURE_RECORDS: Final = 4
+"""The lowest that can be finalized: the first with a record of it."""
 MIGRATION: Final = 8
 SCRAM: Final = 11
 TRANSACTIONS: Final = 13

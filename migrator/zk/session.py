@@ -109,6 +109,10 @@ class ZkSession:
             raise ZOOKEEPER_UNREACHABLE.error(connect=self.connect, reason=reason) from error
         return self
 
+    def start_in_background(self) -> None:
+        """Connect whenever a server answers; until then each call raises Z2K-2002."""
+        self._client.start_async()
+
     def close(self) -> None:
         """End the session; its ephemeral znodes vanish at once."""
         if not self._closed:

@@ -201,6 +201,32 @@ def _unregistered(facts: Facts, data: Data) -> None:
     del facts["broker", data["brokerId"]]
 
 
+def _quota(facts: Facts, data: Data) -> None:
+    entity = tuple(sorted((each["entityType"], each["entityName"] or "") for each in data["entity"]))
+    key = "quota", entity, data["key"]
+    if data["remove"]:
+        facts.pop(key, None)
+    else:
+        facts[key] = data["value"]
+
+
+def _credential(facts: Facts, data: Data) -> None:
+    kept = data["salt"], data["storedKey"], data["serverKey"], data["iterations"]
+    facts["scram", data["name"], data["mechanism"]] = kept
+
+
+def _credential_removed(facts: Facts, data: Data) -> None:
+    facts.pop(("scram", data["name"], data["mechanism"]))
+
+
+def _acl(facts: Facts, data: Data) -> None:
+    facts["acl", data["id"]] = {name: value for name, value in data.items() if name != "id"}
+
+
+def _acl_removed(facts: Facts, data: Data) -> None:
+    del facts["acl", data["id"]]
+
+
 def _nothing(facts: Facts, data: Data) -> None:
     """Moves the offset only."""
 
@@ -218,6 +244,11 @@ _RULES: Final[dict[str, Callable[[Facts, Data], None]]] = {
     "PRODUCER_IDS_RECORD": _producer_ids,
     "FEATURE_LEVEL_RECORD": _feature,
     "ZK_MIGRATION_STATE_RECORD": _migration,
+    "CLIENT_QUOTA_RECORD": _quota,
+    "USER_SCRAM_CREDENTIAL_RECORD": _credential,
+    "REMOVE_USER_SCRAM_CREDENTIAL_RECORD": _credential_removed,
+    "ACCESS_CONTROL_ENTRY_RECORD": _acl,
+    "REMOVE_ACCESS_CONTROL_ENTRY_RECORD": _acl_removed,
     "NO_OP_RECORD": _nothing,
 }
 

@@ -25,12 +25,12 @@ class VoterAddresses:
         self, voters: Iterable[Voter] = (), listener: str = "CONTROLLER", image: Callable[[], Image] = lambda: EMPTY
     ) -> None:
         self._voters = {voter.id: voter for voter in voters}
-        self._listener = listener
+        self.listener = listener
         self._image = image
 
     def endpoints(self, node: int, listener: str) -> tuple[NodeEndpoint, ...]:
         """The address of a voter on a listener; nothing when there is no such node or it is not known there."""
-        if listener == self._listener:
+        if listener == self.listener:
             voter = self._voters.get(node)
             return () if voter is None else (NodeEndpoint(node, voter.host, voter.port),)
         controller = self._image().controllers.get(node)
@@ -39,5 +39,5 @@ class VoterAddresses:
 
     def described(self, node: int) -> QuorumNode:
         """As DescribeQuorum shows a voter: on the listener that voters use among themselves."""
-        found = self.endpoints(node, self._listener)
-        return QuorumNode(node, tuple(RaftEndpoint(self._listener, each.host, each.port) for each in found))
+        found = self.endpoints(node, self.listener)
+        return QuorumNode(node, tuple(RaftEndpoint(self.listener, each.host, each.port) for each in found))

@@ -155,6 +155,7 @@ class ClaimActs:
             return Happened.ROLLED_BACK
         assert observed.migration is not None
         mirrored = Position(observed.migration.kraft_metadata_epoch, observed.migration.kraft_metadata_offset)
+        d.divergence.behind_by(mirrored.offset)
         await d.hooks.before("claim")
         multi, claim = plan_claim(
             observed,

@@ -17,6 +17,7 @@ from typing import Final
 import structlog
 
 from migrator.driver.divergence import Divergence, Level, Limits
+from migrator.driver.machine import all_in_kraft_mode
 from migrator.findings.driver import ZOOKEEPER_FALLS_BEHIND
 from migrator.findings.finding import Occurrence
 from migrator.model.values import Mark
@@ -70,12 +71,23 @@ class DivergenceWatch:
             offset, age_ms = self._controller.image.position.offset, 0
         self._divergence.lacked(offset, self._now_ms() - age_ms)
 
+    def behind_by(self, mirrored: int) -> None:
+        """`/migration` says how far ZooKeeper is: counted from now on, where a snapshot of a stock controller dropped
+        the mark. By time alone: how many of the records since are only NoOps, nobody knows.
+
+        mirrored: offset of the last record that ZooKeeper has; -1 when none was noted.
+        """
+        newest = self._controller.image.position.offset
+        if Mark.BEHIND not in self._controller.image.marks and 0 <= mirrored < newest:
+            self._divergence.committed(newest, self._now_ms())
+
     # --- what others see -----------------------------------------------------------------------------------
 
     def look(self) -> Divergence:
         """How far it is behind now."""
         observed = self._divergence
         before = observed.level
+        observed.only_alarms = all_in_kraft_mode(self._controller.newest)
         if observed.look(self._now_ms()) is not before:
             say = log.info if observed.level is Level.WITHIN else log.warning
             say("zk.divergence", stands=observed.level.name, records=observed.records, behind_ms=observed.behind_ms)

@@ -27,6 +27,7 @@ from migrator.driver.machine import (
     move,
     serves_brokers,
     writes_allowed,
+    writes_without_zookeeper,
 )
 from migrator.driver.unmirrored import Unmirrored
 from migrator.findings.driver import NOT_MIRRORED, TAKEOVER_ABORTED, UNEXPECTED, UPDATED_TOO_LATE
@@ -153,7 +154,11 @@ class DriverNode:
     # --- for the active controller -------------------------------------------------------------------------
 
     def _may_write(self) -> bool:
-        return writes_allowed(self.now.state)
+        return writes_allowed(self.now.state) or self._writes_without_zookeeper()
+
+    def _writes_without_zookeeper(self) -> bool:
+        image, answers = self.controller.newest, self.session.connected
+        return writes_without_zookeeper(self.now.state, image, zookeeper_answers=answers)
 
     def _serves_brokers(self) -> bool:
         return serves_brokers(self.now.state, zookeeper_answers=self.session.connected)
@@ -229,6 +234,8 @@ class DriverNode:
         """A commit became visible: mirror it, tell brokers."""
         self.events.wake()
         self._note_what_surveys_miss(delta)
+        if self.now.state is State.RESUMING and not delta.is_empty:
+            self.divergence.committed(delta.after.position.offset)
         if self.now.claim is None or self.controller.image.migration is not MigrationState.MIGRATION:
             return
         if self.now.state is State.FENCED:

@@ -67,6 +67,8 @@ class DriverState:
     """Why the mirror broke last."""
     orders: Orders = NO_ORDERS
     """What others ordered through ZooKeeper, at the last look."""
+    replacing: tuple[Occurrence, ...] | None = None
+    """What speaks against stock controllers in place of ours, at the last look; None: not known now."""
     alarms: dict[str, Occurrence] = field(default_factory=dict)
     """By code, or by another name: what stands and wants somebody to look, whatever the state."""
     moves: int = 0
@@ -82,6 +84,7 @@ class DriverState:
         before = self.state
         self.state = state
         self.trouble = None
+        self.replacing = None
         self.since_ms = now_ms
         keeps_reason = state in (State.ABORTING, State.ABORTED, State.FENCED, State.RETIRED)
         reason = self.reason if keeps_reason else happened.value

@@ -25,6 +25,7 @@ from migrator.driver.mirror import MirrorPlan, Shape, plan, state_creation
 from migrator.driver.not_following import NotFollowing
 from migrator.driver.orders import Orders, plan_orders_removed, standing
 from migrator.driver.places import plan_places
+from migrator.driver.replacing import against_stock
 from migrator.driver.tree import Tree, as_image, changed_since, clear_broker_configs, missing_states
 from migrator.driver.unmirrored import Unmirrored
 from migrator.driver.update_requests import reachable
@@ -50,7 +51,7 @@ from migrator.node.driver.event_queue import LOOK_S
 from migrator.node.driver.mirror_node import Mirror, versions_lag
 from migrator.node.leader.pending_appends import LeadershipLost
 from migrator.node.zookeeper.amending import amended
-from migrator.node.zookeeper.claims import refusal
+from migrator.node.zookeeper.claims import read_claim, refusal
 from migrator.node.zookeeper.tree_reader import (
     descendants,
     descendants_of,
@@ -454,6 +455,7 @@ class DualWriteActs:
                 d.now.trouble = await self._look_for(foreign)
                 await self._look_for_places()
                 await self._look_for_orders()
+                await self._look_at_replacing()
                 await self._look_for_odd_registrations()
                 d.now.alarm(VERSIONS_LAG.code, versions_lag(d.mirror))
             self._name_silent()
@@ -478,6 +480,23 @@ class DualWriteActs:
         except FindingError:
             return  # whatever keeps ZooKeeper from answering is told as `trouble`
         now.alarm(ORDERS_STAND.code, standing(now.orders))
+
+    async def _look_at_replacing(self) -> None:
+        """Whether stock controllers could take our places; not known while ZooKeeper does not answer."""
+        now, controller = self.d.now, self.d.controller
+        try:
+            observed = await asyncio.to_thread(read_claim, self.d.session)
+        except FindingError:
+            now.replacing = None
+            return
+        now.replacing = await asyncio.to_thread(
+            against_stock,
+            controller.image,
+            observed,
+            now.claim,
+            now.orders,
+            transaction_open=controller.transaction_open,
+        )
 
     async def _look_for_odd_registrations(self) -> None:
         """A broker that starts in ZooKeeper mode reads all registrations, and ends over one that it cannot read."""

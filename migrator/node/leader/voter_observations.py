@@ -4,15 +4,18 @@ In:   the name that a connection's ApiVersions gave, with each fetch of a voter 
 Out:  the voters that are not ours: stock ones, and those of which nothing was heard lately; which of them have the
 migration enabled, by asking them.
 Elsewhere: what follows from it (driver.gate before a takeover, rollback.py before a rollback).
-Rules: a registration in the log may be of a process that is gone; only a fetch says who runs now.
+Rules: a registration in the log may be of a process that is gone; only a fetch says who runs now. Of a voter that did
+not fetch from this leader yet, its registration tells: it is in the log and in every snapshot, whoever wrote that.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from migrator.controller.incarnations import registered_by_others
+from migrator.model.values import Controller
 from migrator.node.config.properties import Voter
 from migrator.node.leader.pending_appends import LeadershipLost
 from migrator.node.quorum.peers import API_VERSIONS_VERSION, OUR_SOFTWARE
@@ -45,6 +48,10 @@ class VoterObservations:
         """Voters whose last fetch came from other software, however long ago."""
         return [voter for voter in sorted(others) if self._seen.get(voter, (OUR_SOFTWARE, 0))[0] != OUR_SOFTWARE]
 
+    def is_unheard(self, voter: int) -> bool:
+        """Whether it never fetched from this node in the life of this process."""
+        return voter not in self._seen
+
     def _not_ours(self, voter: int, now_ms: int) -> str | None:
         software, at_ms = self._seen.get(voter, ("", 0))
         if not software:
@@ -63,19 +70,23 @@ class QuorumView:
         observed: VoterObservations,
         voters: Iterable[Voter] = (),
         security: ClientSecurity = PLAINTEXT,
+        controllers: Callable[[], Mapping[int, Controller]] = dict,
     ) -> None:
-        """voters, security: where and how the others are asked."""
+        """voters, security: where and how the others are asked. controllers: as the log has them now."""
         self._raft = raft
         self._seen = observed
         self._accepted = [voter for voter in voters if voter.id != raft.voter.node_id]
         self._security = security
+        self._controllers = controllers
         self._others = [voter for voter in raft.voter.voters if voter != raft.voter.node_id]
 
     def foreign_voters(self) -> tuple[str, ...]:
         return self._seen.foreign(self._others, self._raft.now_ms())
 
     def stock_voters(self) -> list[int]:
-        return self._seen.stock(self._others)
+        """Voters that run Kafka's software: by their last fetch, or, not heard of yet, by their registration."""
+        unheard = [voter for voter in self._others if self._seen.is_unheard(voter)]
+        return sorted({*self._seen.stock(self._others), *registered_by_others(self._controllers(), unheard)})
 
     async def migration_enabled(self) -> dict[int, bool]:
         """What each other voter that answers says now: whether it runs with the migration enabled."""

@@ -39,9 +39,12 @@ from migrator.wire.messages.brokers import (
 from migrator.wire.messages.configs import DescribeConfigsRequest
 from migrator.wire.messages.handshake import ApiVersionsRequest
 from migrator.wire.messages.raft import (
+    AddRaftVoterRequest,
     BeginQuorumEpochRequest,
     DescribeQuorumRequest,
     EndQuorumEpochRequest,
+    RemoveRaftVoterRequest,
+    UpdateRaftVoterRequest,
     VoteRequest,
 )
 from migrator.wire.messages.replication import FetchRequest, FetchSnapshotRequest
@@ -151,6 +154,8 @@ class ControllerApis:
                 return await self._quorum.vote(request, version, self._listener)
             case BeginQuorumEpochRequest() | EndQuorumEpochRequest():
                 return await self._quorum.leader_claim(request, version, self._listener)
+            case AddRaftVoterRequest() | RemoveRaftVoterRequest() | UpdateRaftVoterRequest():
+                return self._quorum.change_voters(request, self._listener)
             case FetchSnapshotRequest():
                 return await self._quorum.fetch_snapshot(request, version, self._listener)
             case _:

@@ -21,6 +21,7 @@ from typing import Final
 import structlog
 
 from migrator.control_api.states import State
+from migrator.controller.incarnations import our_incarnation
 from migrator.driver.machine import Happened
 from migrator.findings.driver import LOG_RETIRED
 from migrator.findings.finding import FindingError, Occurrence
@@ -52,7 +53,7 @@ from migrator.node.log.storage import (
 from migrator.node.process.control import ControlPort
 from migrator.node.process.partition_count import PartitionCount, min_isr_default
 from migrator.node.process.retirement import retire
-from migrator.node.process.startup import make_voter, replay_stored, settings_of
+from migrator.node.process.startup import make_voter, replay_stored, settings_of, zookeeper_needed
 from migrator.node.process.status import status
 from migrator.node.quorum.cycle_collection import bound_pauses
 from migrator.node.quorum.hooks import Hooks
@@ -112,7 +113,7 @@ class ControllerProcess:
         self._retired_mark = RetiredMark(config.metadata_log_dir)
         self._retirement: asyncio.Task[None] | None = None
         self._lock = DirectoryLock(config.metadata_log_dir)
-        self._incarnation = secrets.token_bytes(16)
+        self._incarnation = our_incarnation(secrets.token_bytes(8))
         self._ended: asyncio.Future[int] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._loop_delay_ms = 0.0
@@ -221,7 +222,8 @@ class ControllerProcess:
         raft.state_machine = controller
         parts = _Parts(store, raft, controller, VoterObservations(), None, None, None, [])
         if config.migration_enabled:
-            session, driver, acts = await self._start_driver(parts)
+            needed = zookeeper_needed(ahead.replay.image)
+            session, driver, acts = await self._start_driver(parts, zookeeper_needed=needed)
             parts.session, parts.driver, parts.acts = session, driver, acts
         await self._listen(parts)
         self._start_control(loop, parts, meta)
@@ -269,7 +271,8 @@ class ControllerProcess:
             raft.peers = Peers(config.voters, config.node_id, meta.cluster_id, timeout_s, raft.receive, self._to_voters)
         return raft
 
-    async def _start_driver(self, parts: _Parts) -> tuple[ZkSession, DriverNode, DriverActs]:
+    async def _start_driver(self, parts: _Parts, *, zookeeper_needed: bool) -> tuple[ZkSession, DriverNode, DriverActs]:
+        """zookeeper_needed: otherwise the session connects in the background, as soon as ZooKeeper answers."""
         config = self._config
         assert config.zookeeper_connect is not None
         told: list[DriverNode] = []
@@ -279,13 +282,22 @@ class ControllerProcess:
             set_acl=config.zookeeper_set_acl,
             on_change=lambda what: told[0].session_changed(what) if told else None,
         )
-        await asyncio.to_thread(session.start, config.zookeeper_connection_timeout_ms / 1000)
+        if zookeeper_needed:
+            await asyncio.to_thread(session.start, config.zookeeper_connection_timeout_ms / 1000)
+        else:
+            session.start_in_background()
         driver = DriverNode(
             config,
             parts.controller,
             session,
             self._retired_mark,
-            QuorumView(parts.raft, parts.observed, config.voters, self._to_voters),
+            QuorumView(
+                parts.raft,
+                parts.observed,
+                config.voters,
+                self._to_voters,
+                controllers=lambda: parts.controller.image.controllers,
+            ),
             laboratory=os.environ.get(LABORATORY) == "1",
             on_retired=lambda finding: self._retired(parts, finding),
             close_listener=lambda: self._close_listeners(parts),

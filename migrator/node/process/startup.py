@@ -10,6 +10,9 @@ from __future__ import annotations
 from random import SystemRandom
 
 from migrator.controller.decision import Settings
+from migrator.driver.machine import all_in_kraft_mode
+from migrator.model.image import Image
+from migrator.model.values import MigrationState
 from migrator.node.config.properties import NodeConfig
 from migrator.node.log.log_replay import ReadAhead, read_ahead, read_snapshot
 from migrator.node.log.log_store import LogStore
@@ -54,6 +57,7 @@ def settings_of(config: NodeConfig, cluster_id: str) -> Settings:
         cluster_id=cluster_id,
         migration_enabled=config.migration_enabled,
         inter_broker_listener=config.inter_broker_listener,
+        voters=tuple(config.voter_ids),
         session_timeout_ms=config.broker_session_timeout_ms,
         default_replication_factor=config.default_replication_factor,
         num_partitions=config.num_partitions,
@@ -66,6 +70,21 @@ def settings_of(config: NodeConfig, cluster_id: str) -> Settings:
         znode_bytes_max=config.jute_maxbuffer - HEADROOM_BYTES,
         static=config.given,
     )
+
+
+def zookeeper_needed(stored: Image) -> bool:
+    """Whether a controller of a migration has to reach ZooKeeper before it starts.
+
+    Not where the log on its disk says that every broker runs in KRaft mode, or that the migration is over: such a
+    cluster lives without ZooKeeper. What the log says when this node leads decides what it may do (driver.machine).
+    """
+    match stored.migration:
+        case MigrationState.POST_MIGRATION:
+            return False
+        case MigrationState.MIGRATION:
+            return not all_in_kraft_mode(stored)
+        case _:
+            return True
 
 
 def replay_stored(store: LogStore) -> ReadAhead:

@@ -153,6 +153,7 @@ def _driver(driver: DriverNode) -> DriverStatus:
         can_roll_back=now.state is State.DUAL_WRITE,
         aborted=now.state is State.ABORTED,
         operations=tuple(driver.operations.standing()),
+        replacing=None if now.replacing is None else tuple(each.as_json() for each in now.replacing),
         finding=None if now.finding is None else now.finding.as_json(),
         trouble=None if now.trouble is None else now.trouble.as_json(),
         alarms=tuple(each.as_json() for each in now.alarms.values()),

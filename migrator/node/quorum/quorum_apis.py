@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from migrator.controller.decision import Error
+from migrator.controller.voter_changes import Standing, VoterChange, VoterChangeResponse, answer_voter_change
 from migrator.node.config.voter_addresses import VoterAddresses
 from migrator.node.quorum.peers import METADATA_TOPIC, METADATA_TOPIC_ID
 from migrator.node.quorum.raft_node import RaftNode
@@ -218,6 +219,21 @@ class QuorumApis:
         ended = EndQuorumEpochPartitionResult(0, answer.error, answer.leader, answer.epoch)
         end_topics = () if top else (EndQuorumEpochTopicResult(METADATA_TOPIC, (ended,)),)
         return EndQuorumEpochResponse(error_code=top, topics=end_topics, node_endpoints=endpoints)
+
+    def change_voters(self, request: VoterChange, listener: str) -> VoterChangeResponse:
+        """Nobody is added, removed or moved: voters are static."""
+        voter = self._raft.voter
+        found = self._addresses.endpoints(voter.leader, listener)
+        standing = Standing(
+            cluster_id=voter.cluster_id,
+            epoch=voter.epoch,
+            leader=voter.leader,
+            leads=voter.leadership is not None,
+            knows_committed=voter.high_watermark >= 0,
+            listener=self._addresses.listener,
+            address=(found[0].host, found[0].port) if found else ("", 0),
+        )
+        return answer_voter_change(request, standing)
 
     def describe(self, request: DescribeQuorumRequest, version: int) -> DescribeQuorumResponse:
         """Before version 2 the answer has no place for the nodes."""

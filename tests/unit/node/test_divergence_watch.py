@@ -20,7 +20,7 @@ class Log:
     def __init__(self) -> None:
         self.marks: dict[Mark, str] = {}
         self.appended: list[str] = []
-        self.image = self.newest = SimpleNamespace(marks=self.marks)
+        self.image = self.newest = SimpleNamespace(marks=self.marks, brokers={})
 
     async def mark(self, mark: Mark, text: str) -> None:
         self.appended.append(text)

@@ -1,0 +1,71 @@
+"""Every broker runs in KRaft mode: our controllers start, lead and serve administrators without ZooKeeper."""
+
+from __future__ import annotations
+
+import pytest
+
+from migrator.findings.finding import FindingError
+from migrator.lab.cluster import Cluster
+from migrator.lab.ours import OurController
+from migrator.lab.servers.laboratory import Laboratory
+from tests.e2e.quorums import TOPICS, start, three_controllers, wait_ruling
+from tests.e2e.support import produce, wait_for
+
+pytestmark = pytest.mark.lab
+
+
+def leader_resuming(ours: list[OurController]) -> OurController:
+    found: list[OurController] = []
+
+    def why_not() -> str | None:
+        for each in ours:
+            try:
+                status = each.status()
+            except (OSError, ValueError, FindingError):
+                continue
+            if status["quorum"]["role"] == "leader" and status["driver"]["state"] == "RESUMING":
+                found.append(each)
+                return None
+        return "nobody leads"
+
+    wait_for(why_not, 60, "one of ours leads without ZooKeeper")
+    return found[-1]
+
+
+def into_kraft_mode(cluster: Cluster, ours: list[OurController]) -> None:
+    for broker in cluster.brokers:
+        broker.restart_as(broker.spec.as_kraft(ours[0].voters), 60)
+        cluster.wait_isr_whole(TOPICS)
+
+
+def test_all_controllers_restart_without_zookeeper_and_serve_and_mirror_when_it_is_back(
+    laboratory: Laboratory,
+) -> None:
+    with three_controllers(laboratory) as (cluster, ours):
+        start(ours)
+        wait_ruling(ours, 60)
+        into_kraft_mode(cluster, ours)
+        produce(cluster, TOPICS[0], 50)
+        cluster.zookeeper.stop()
+        for each in ours:
+            each.stop()
+        start(ours)
+        leader = leader_resuming(ours)
+        cluster.create_topics(["made-without-zookeeper"], partitions=4)
+        produce(cluster, "made-without-zookeeper", 50)
+        status = leader.status()
+        assert status["driver"]["state"] == "RESUMING"
+        assert {each["mode"] for each in status["brokers"]} == {"KRaft"}
+        assert status["partitions"]["under_replicated"] == 0
+        assert [each["unassigned_dirs"] for each in status["brokers"]] == [0, 0, 0], status["brokers"]
+
+        cluster.zookeeper.start()
+        ruling = wait_ruling(ours, 60)
+        path = "/brokers/topics/made-without-zookeeper/partitions/0/state"
+        wait_for(lambda: None if cluster.zk.read(path) else f"no {path}", 20, "ZooKeeper has the new topic")
+        wait_for(
+            lambda: None if ruling.status()["driver"]["replacing"] == [] else ruling.status()["driver"]["replacing"],
+            20,
+            "nothing speaks against stock controllers",
+        )
+        assert all(each.is_running for each in ours)
