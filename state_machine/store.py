@@ -37,7 +37,16 @@ from state_machine.audit_queries import CONFIRMATION, audit_passed_at, dual_writ
 from state_machine.clusters.inventory import Inventory
 from state_machine.clusters.observe import Observation
 from state_machine.database import WRITES, open_database
-from state_machine.policy.phases import APPROVE, CHANGE, PAUSE, PEOPLE, RESUME, Phase, Trigger
+from state_machine.policy.phases import (
+    APPROVE,
+    BEYOND_DUAL_WRITE,
+    CHANGE,
+    PAUSE,
+    PEOPLE,
+    RESUME,
+    Phase,
+    Trigger,
+)
 from state_machine.policy.rivals import Rival, rival_of
 from state_machine.policy.road_observations import Roll
 from state_machine.tables import (
@@ -66,6 +75,7 @@ FILES: Final = "files"
 INTENT: Final = "finalize intent"
 LIMITS: Final = "limits"
 """Kinds of documents about a migration, one row each."""
+ON_THE_ROAD: Final = (Phase.DUAL_WRITE, *BEYOND_DUAL_WRITE)
 PENDING: Final = ("recorded", "accepted")
 UNDOES: Final = (Trigger.ABORT, Trigger.ROLL_BACK)
 """Operations that take the place of a pending advance; a rollback also that of one whose driver does not begin it."""
@@ -315,17 +325,9 @@ class Store:
                 dual_write_audits=dual_write_audits(session, row),
                 audit_passed_at=audit_passed_at(session, row),
                 audit_plan=None if plan is None else msgspec.convert(plan, AuditPlan),
-                road=tuple(
-                    session.scalars(
-                        select(RoadNode).where(RoadNode.migration_id == migration_id).order_by(RoadNode.node_id)
-                    )
-                ),
-                approval=session.scalar(
-                    select(Approval).where(Approval.migration_id == migration_id).order_by(Approval.id.desc()).limit(1)
-                ),
-                backups=tuple(
-                    session.scalars(select(Backup).where(Backup.migration_id == migration_id).order_by(Backup.id))
-                ),
+                road=_road(session, row),
+                approval=_approval(session, row),
+                backups=_backups(session, row),
                 documents=documents,
             )
 
@@ -533,6 +535,26 @@ def _try_failed_again(session: Session, migration_id: int, at: float) -> None:
     for node in session.scalars(select(RoadNode).where(*failed)):
         node.step, node.failed_in, node.cause, node.code, node.changed_at = node.failed_in, "", "", "", at
         node.began_at = at if node.began_at is not None else None
+
+
+def _road(session: Session, row: Migration) -> tuple[RoadNode, ...]:
+    """The journal of rolling restarts; before dual-write there is none."""
+    if row.phase not in ON_THE_ROAD:
+        return ()
+    query = select(RoadNode).where(RoadNode.migration_id == row.id).order_by(RoadNode.node_id)
+    return tuple(session.scalars(query))
+
+
+def _approval(session: Session, row: Migration) -> Approval | None:
+    if row.phase not in ON_THE_ROAD:
+        return None
+    return session.scalar(select(Approval).where(Approval.migration_id == row.id).order_by(Approval.id.desc()).limit(1))
+
+
+def _backups(session: Session, row: Migration) -> tuple[Backup, ...]:
+    if row.phase not in ON_THE_ROAD:
+        return ()
+    return tuple(session.scalars(select(Backup).where(Backup.migration_id == row.id).order_by(Backup.id)))
 
 
 def _documents(session: Session, migration_id: int) -> dict[str, dict[str, Any]]:

@@ -18,7 +18,7 @@ from migrator.model.values import MigrationState
 from state_machine.clusters.log_observer import LogObservation
 from state_machine.clusters.observe import Observation
 from state_machine.policy.gates import Holder
-from state_machine.policy.phases import BEYOND_DUAL_WRITE, NEEDS_APPROVAL, ROAD, Phase
+from state_machine.policy.phases import NEEDS_APPROVAL, ROAD, Phase
 from state_machine.policy.road_observations import (
     ApprovalObserved,
     FilesObserved,
@@ -40,10 +40,9 @@ from state_machine.road.documents import (
     SoakDocument,
     document,
 )
-from state_machine.store import Snapshot
+from state_machine.store import ON_THE_ROAD, Snapshot
 
 LOG_FRESH_S: Final = 10.0
-ON_THE_ROAD: Final = (Phase.DUAL_WRITE, *BEYOND_DUAL_WRITE)
 
 
 def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
