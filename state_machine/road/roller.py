@@ -53,7 +53,7 @@ from state_machine.policy.road_gates import (
     zookeeper_follows,
 )
 from state_machine.policy.road_observations import BROKERS, Roll
-from state_machine.processes import Launcher
+from state_machine.processes import Launcher, process_mark
 from state_machine.road import journal
 from state_machine.road.disks import look_at_disks
 from state_machine.road.fleet import KIND_OF, ROLE_OF, Fleet, FleetNode, Fleets
@@ -277,13 +277,16 @@ class Roller:
         """The process of ours in whose place stock will run; it leaves its quorum in order. Raises Z2K-4213."""
         entry = next((each for each in snapshot.inventory.controllers if each.node_id == node.id), None)
         pid = self._pid_of_ours(snapshot, node)
-        if entry is None or pid is None or not self._launcher.ask_to_stop(pid, entry):
+        if entry is None or pid is None:
+            return
+        mark = process_mark(pid) or ""
+        if not self._launcher.ask_to_stop(pid, entry):
             return
         ends = time.monotonic() + LEAVE_S
-        while self._launcher.ask_to_stop(pid, entry):
+        while self._launcher.runs(pid, mark):
             if time.monotonic() > ends:
                 raise CONTROLLER_NOT_LEFT.error(node=node.id, pid=pid, seconds=f"{LEAVE_S:g}")
-            time.sleep(0.2)
+            time.sleep(0.1)
 
     def _pid_of_ours(self, snapshot: Snapshot, node: FleetNode) -> int | None:
         """The process of ours that was started for it, or that answers at its control port; None when there is none."""

@@ -83,9 +83,10 @@ def plan_without_controllers(
     drop_orders: orders for a ZooKeeper controller that stand in ZooKeeper are deleted before anybody can carry them
         out; without it they refuse the release with Z2K-2102.
 
-    Raises Z2K-4211 while the intent of a finalize stands, Z2K-2019 with the reason why it may not be released, Z2K-1118 while a controller runs on one of `logs`. When
-    that loss was not accepted: Z2K-2070 for a log that holds what ZooKeeper lacks, Z2K-2127 for one that says something
-    else. A directory that cannot be used: Z2K-3012, Z2K-3013, Z2K-5001.
+    Raises Z2K-4211 while the intent of a finalize stands, Z2K-2019 with the reason why it may not be released, Z2K-1118
+    while a controller runs on one of `logs`. When that loss was not accepted: Z2K-2070 for a log that holds what
+    ZooKeeper lacks, Z2K-2127 for one that says something else. A directory that cannot be used: Z2K-3012, Z2K-3013,
+    Z2K-5001.
     """
     observed = read_claim(session)
     _refuse_finalize(session)
