@@ -12,6 +12,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import structlog
@@ -155,7 +156,7 @@ class Roller:
                 cluster=cluster_ready(evidence, roll),
                 nodes=seen,
                 last=self._last(snapshot, fleet, roll),
-                paused=snapshot.migration.paused,
+                paused=snapshot.migration.paused or self._outside(fleet),
                 deadline_s=self._settings.node_deadline_s,
             ),
         )
@@ -174,6 +175,11 @@ class Roller:
                 return Outcome(f"blocked: {cause.text}", (cause,))
             case Perform(node_id, act):
                 return await self._begin(snapshot, roll, fleet, rows[node_id], act, work)
+
+    def _outside(self, fleet: Fleet) -> str | None:
+        """No node is begun outside of the maintenance windows; one that was begun is ended."""
+        inside = fleet.inventory.is_in_window(datetime.fromtimestamp(self._clock(), UTC))
+        return None if inside else "outside of the maintenance windows of the inventory"
 
     # --- acts ----------------------------------------------------------------------------------------------
 
