@@ -33,7 +33,11 @@ app = typer.Typer(
 )
 storage = typer.Typer(no_args_is_help=True, help="Directories of controllers, as Kafka's storage tool.")
 log = typer.Typer(no_args_is_help=True, help="The metadata log.")
+inventory = typer.Typer(no_args_is_help=True, help="The inventory of nodes: who they are and how each is operated.")
+render = typer.Typer(no_args_is_help=True, help="A node's next properties file, made from its present one.")
 app.add_typer(storage, name="storage")
+app.add_typer(inventory, name="inventory")
+app.add_typer(render, name="render")
 app.add_typer(log, name="log")
 
 UNEXPECTED: Final = 70
@@ -219,6 +223,112 @@ def import_(file: Path, zookeeper: ZooKeeper) -> None:
     from api.commands import clusters
 
     raise typer.Exit(clusters.import_tree(file, zookeeper))
+
+
+# --- nodes and their files --------------------------------------------------------------------------------
+
+NodeFile = Annotated[Path, typer.Argument(help="the node's present properties file")]
+InventoryFile = Annotated[Path | None, typer.Option("--inventory", help="the inventory, for what the file lacks")]
+NodeNumber = Annotated[int | None, typer.Option("--node", help="its id in the inventory; absent: the one in the file")]
+Before = Annotated[Path | None, typer.Option("--before", help="for back: the kept predecessor of the present file")]
+Kafka = Annotated[
+    Path | None,
+    typer.Option("--kafka", help="an installed Kafka; its own parser has to accept the result (needs Java)"),
+]
+Diff = Annotated[bool, typer.Option("--diff", help="show what changes, secrets hidden")]
+OutFile = Annotated[Path | None, typer.Option("--out", help="write the whole file there, secrets included, mode 0600")]
+
+
+@inventory.command("check")
+def inventory_check(file: Path, as_json: AsJson = False) -> None:
+    """Read an inventory and say what stands against it. Exit: 0 nothing, 1 warnings, 2 refused."""
+    from api.commands import fleet
+
+    raise typer.Exit(fleet.check_inventory_file(file, as_json=as_json))
+
+
+@inventory.command("import")
+def inventory_import(
+    ansible: Annotated[Path | None, typer.Option(help="an Ansible inventory, YAML or INI")] = None,
+    properties: Annotated[
+        list[Path] | None, typer.Option(help="a copy of a node's properties file; repeatable, one for each node")
+    ] = None,
+    name: Annotated[str, typer.Option(help="of the cluster")] = "kafka",
+    broker_file: Annotated[str, typer.Option(help="path of a broker's file on its host")] = "",
+    controller_file: Annotated[str, typer.Option(help="path of a controller's file on its host")] = "",
+    brokers_group: Annotated[str, typer.Option(help="the group of brokers, when its name is not a usual one")] = "",
+    controllers_group: Annotated[str, typer.Option(help="the group of controllers, the same")] = "",
+    out: Annotated[Path | None, typer.Option(help="the file to write; absent: standard output")] = None,
+) -> None:
+    """Make an inventory from what is there. Exit: 0 whole, 1 something is missing, which it names."""
+    if ansible is None and not properties:
+        raise typer.BadParameter("--ansible or --properties is needed")
+    from api.commands import fleet
+
+    given = {"broker_file": broker_file, "controller_file": controller_file}
+    assumed = fleet.Assumed(name=name, **{key: value for key, value in given.items() if value})
+    groups = {"brokers": brokers_group, "controllers": controllers_group}
+    raise typer.Exit(fleet.import_inventory(ansible, properties or [], out, assumed, groups))
+
+
+@render.command("broker")
+def render_broker(
+    file: NodeFile,
+    kind: Annotated[str, typer.Option("--for", help="migration, kraft or back")],
+    inventory_file: InventoryFile = None,
+    node: NodeNumber = None,
+    before: Before = None,
+    kafka: Kafka = None,
+    out: OutFile = None,
+    diff: Diff = False,
+) -> None:
+    """A broker's file for the migration, for KRaft mode, or back. Exit: 0, 2 refused."""
+    _render("broker", file, kind, inventory_file, node, before, kafka, out, diff)
+
+
+@render.command("controller")
+def render_controller(
+    file: NodeFile,
+    kind: Annotated[str, typer.Option("--for", help="stock, finalized or back")],
+    inventory_file: InventoryFile = None,
+    node: NodeNumber = None,
+    before: Before = None,
+    kafka: Kafka = None,
+    out: OutFile = None,
+    diff: Diff = False,
+) -> None:
+    """A controller's file for a stock one, for the end without ZooKeeper, or back. Exit: 0, 2 refused."""
+    _render("controller", file, kind, inventory_file, node, before, kafka, out, diff)
+
+
+def _render(
+    role: str,
+    file: Path,
+    kind: str,
+    inventory_file: Path | None,
+    node: int | None,
+    before: Path | None,
+    kafka: Path | None,
+    out: Path | None,
+    diff: bool,
+) -> None:
+    from api.commands import fleet
+
+    possible = fleet.kinds_of(role)
+    if kind not in possible:
+        raise typer.BadParameter(f"--for is one of {', '.join(possible)}")
+    code = fleet.render_file(
+        role,
+        file,
+        fleet.Kind(kind),
+        inventory=inventory_file,
+        node=node,
+        before=before,
+        kafka=kafka,
+        out=out,
+        diff=diff,
+    )
+    raise typer.Exit(code)
 
 
 # --- the service, and its REST client ---------------------------------------------------------------------

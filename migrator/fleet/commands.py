@@ -14,7 +14,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Final
 
@@ -47,10 +47,11 @@ class CommandTooLoud(CommandFailed):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """stdout may hold a file with secrets, so it is not in its text."""
+    """What it printed may hold secrets, so it is not in its text. stderr: the end of it, in one line, for people."""
 
     stdout: bytes = field(repr=False)
     stderr: str = ""
+    errors: str = field(default="", repr=False)
 
 
 def run_command(
@@ -60,8 +61,12 @@ def run_command(
     limit_s: float,
     output_bytes_max: int,
     environment: Mapping[str, str] | None = None,
+    accepted: Collection[int] = (0,),
 ) -> Output:
-    """Raises `CommandFailed`, `CommandTooSlow`, `CommandTooLoud`; their texts have nothing of its standard output."""
+    """accepted: exit codes that are no failure.
+
+    Raises `CommandFailed`, `CommandTooSlow`, `CommandTooLoud`; their texts have nothing of its standard output.
+    """
     own = {name: os.environ[name] for name in PASSED if name in os.environ}
     try:
         process = subprocess.Popen(
@@ -82,9 +87,9 @@ def run_command(
             _end(process)
             raise
     said = " ".join(stderr.decode(errors="replace").split())[-500:]
-    if process.returncode != 0:
+    if process.returncode not in accepted:
         raise CommandFailed(f"exit code {process.returncode}{': ' if said else ''}{said}", process.returncode)
-    return Output(stdout, said)
+    return Output(stdout, said, stderr.decode(errors="replace"))
 
 
 class _Streams:

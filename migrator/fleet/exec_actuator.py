@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from migrator.findings.finding import FindingError
 from migrator.findings.fleet import ACT_FAILED, ACT_TOO_MUCH_OUTPUT, ACT_TOO_SLOW, FILE_ABSENT, TEMPLATE_REFUSED
 from migrator.fleet.actuator import Done, Performed, ProcessState, ProcessStatus
 from migrator.fleet.commands import CommandFailed, CommandTooLoud, CommandTooSlow, Output, run_command
@@ -81,7 +82,12 @@ class ExecActuator:
         """The running command line, as /proc has it: words that end with a byte 0."""
         if pid is None or "command" not in self.template.acts:
             return ()
-        printed = self._run("command", pid=str(pid)).stdout.decode(errors="replace")
+        try:
+            printed = self._run("command", pid=str(pid)).stdout.decode(errors="replace")
+        except FindingError as error:
+            if error.code == ACT_FAILED.code:
+                return ()  # it ended meanwhile, as one that a supervisor starts again and again does
+            raise
         return tuple(printed.removesuffix("\0").split("\0")) if printed else ()
 
     def _run(self, name: str, *, stdin: bytes = b"", **more: str) -> Output:

@@ -28,6 +28,7 @@ FILE_BYTES_MAX: Final = 1 << 20
 """Larger than any configuration; a log directory named by mistake is not read whole."""
 _PLACEHOLDER: Final = re.compile(r"\$\{[^}]*:[^}]*\}")
 _LOOKS_LIKE_A_KEY: Final = re.compile(r"[#!]+\s*([\w.\-]+)\s*[=:]")
+_READ_IN_TWO_WAYS: Final = re.compile(rb"(?:^|[\r\n])[ \t\f]*(?:\\(?:\r\n|\r|\n)[ \t\f]*)+[#!]")
 _SHORT: Final = {"\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 
 
@@ -124,6 +125,9 @@ def parse_properties(content: bytes, name: str) -> Document:
         raise PROPERTIES_UNREADABLE.error(file=name, reason=f"it has {len(content)} bytes, more than {FILE_BYTES_MAX}")
     if b"\0" in content:
         raise PROPERTIES_UNREADABLE.error(file=name, reason="it holds a byte 0, so it is no text")
+    if _READ_IN_TWO_WAYS.search(content):
+        reason = "a comment follows an empty line that is continued; versions of Java read it differently"
+        raise PROPERTIES_UNREADABLE.error(file=name, reason=reason)
     try:
         return Document(name, tuple(map(_line_of, javaproperties.parse(content))))
     except ValueError as error:

@@ -19,6 +19,7 @@ from api.app import make_app
 from api.cli import app
 from api.rest.health import GAUGES
 from migrator.findings.catalogue import CATALOGUE
+from migrator.fleet.inventory import schema as inventory_schema
 from migrator.node.quorum.metrics import Metrics
 from tests.unit.node.test_metrics import DRIVER, STATUS
 
@@ -37,6 +38,7 @@ def pages() -> dict[str, str]:
         "rest.md": rest_page(document),
         "openapi.json": json.dumps(document, indent=1, sort_keys=True) + "\n",
         "findings.md": findings_page(),
+        "inventory.schema.json": json.dumps(inventory_schema(), indent=1) + "\n",
         "metrics.md": metrics_page(),
     }
 
