@@ -24,9 +24,12 @@ WITHOUT_ZNODE: Final = {ConfigType.CLIENT_METRICS: "client-metrics", ConfigType.
 
 
 def against_stock(
-    image: Image, observed: ClaimObservation, claim: Claim | None, orders: Orders, *, transaction_open: bool
+    image: Image, observed: ClaimObservation, claim: Claim | None, orders: Orders, *, transaction_open: bool = False
 ) -> tuple[Occurrence, ...]:
-    """In the order in which somebody would mend them. claim: as this node holds it, None when it holds none."""
+    """In the order in which somebody would mend them. claim: as this node holds it, None when it holds none.
+
+    transaction_open: never of a leader: it aborts what an earlier one left open before it leads, and a copy is one run.
+    """
     reasons = (STOCK_CANNOT_CONTINUE.found(reason=why) for why in _why_not_now(image, observed, claim, orders))
     opened = STOCK_CANNOT_CONTINUE.found(reason="a metadata transaction is open in the log")
     return (*reasons, *((opened,) if transaction_open else ()), *_content(image))

@@ -43,8 +43,33 @@ EXTRA: Final = {
     "delegation.token.secret.key": "a secret",
     "auto.leader.rebalance.enable": "false",
 }
-NAMED: Final[dict[str, str]] = {}
+TWICE = "CreateTopics, CreatePartitions, DeleteTopics, IncrementalAlterConfigs: something named twice"
+ANY_ACL = "CreateAcls: ANY or MATCH"
+UNKNOWN_ACL = "CreateAcls, DeleteAcls: a type or operation that is UNKNOWN"
+ENTITY = "AlterClientQuotas: an entity with a type twice"
+MOVED = "AssignReplicasToDirs: a directory that the broker does not have"
+NAMED: Final = {
+    "topics: twice in one request": TWICE,
+    "growth: twice": TWICE,
+    "configs: a resource twice": TWICE,
+    "deletions: twice": TWICE,
+    "deletions: by name and id in two": TWICE,
+    "quotas: a type twice": ENTITY,
+    **{f"acls: any {each}": ANY_ACL for each in ("type", "pattern", "operation", "permission")},
+    "acls: matching patterns": ANY_ACL,
+    "acls: an unknown type": UNKNOWN_ACL,
+    "acls: an unknown operation": UNKNOWN_ACL,
+    "acls: delete by an unknown type": UNKNOWN_ACL,
+    "brokers: wants to leave still": "BrokerHeartbeat: a broker that leaves",
+    "the end: an unknown operation": "IncrementalAlterConfigs: an unknown operation",
+}
 """By case: the row of docs/requests.md, by its first words, that names the difference."""
+
+NAMED_FACTS: Final[dict[tuple[Any, ...], str]] = {
+    ("quota", (("user", "b"),), "producer_byte_rate"): ENTITY,
+    ("partition", "orders", 0): MOVED,
+}
+"""By fact of the image: the row that names why the logs do not say the same of it."""
 
 
 class Asked:
@@ -86,7 +111,8 @@ class Asked:
         """As both sides would say it: without what each draws for itself, results in one order."""
         match value:
             case msgspec.Struct():
-                return {name: self.plain(getattr(value, name)) for name in value.__struct_fields__}
+                fields = [each for each in value.__struct_fields__ if each != "port"]
+                return {name: self.plain(getattr(value, name)) for name in fields}
             case list() | tuple():
                 parts = [self.plain(each) for each in value]
                 return sorted(parts, key=repr) if parts and isinstance(parts[0], dict) else parts
@@ -184,11 +210,11 @@ def test_administrators_are_answered_as_by_stock_and_both_logs_say_the_same(labo
     for key in keys:
         print(f"  {key}\n    ours  {mine.get(key)}\n    stock {theirs.get(key)}")
     assert {what for what, _, _ in different} == set(NAMED)
-    assert not keys
+    assert set(keys) == set(NAMED_FACTS)
     assert len(CASES) > 200
 
 
-@pytest.mark.parametrize("case", sorted(NAMED))
-def test_every_difference_that_is_meant_stands_on_the_page(case: str) -> None:
+def test_every_difference_that_is_meant_stands_on_the_page() -> None:
     rows = re.findall(r"^\| ([^|]+) \|", PAGE.read_text(), re.MULTILINE)
-    assert any(row.startswith(NAMED[case]) for row in rows)
+    for words in {*NAMED.values(), *NAMED_FACTS.values()}:
+        assert any(row.startswith(words) for row in rows), words

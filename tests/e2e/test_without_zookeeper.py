@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # public, but not re-exported for mypy
 
 from migrator.findings.finding import FindingError
 from migrator.lab.cluster import Cluster
@@ -51,7 +52,8 @@ def test_all_controllers_restart_without_zookeeper_and_serve_and_mirror_when_it_
             each.stop()
         start(ours)
         leader = leader_resuming(ours)
-        cluster.create_topics(["made-without-zookeeper"], partitions=4)
+        made = cluster.admin().create_topics([NewTopic("made-without-zookeeper", 4, 3)], operation_timeout=30)
+        made["made-without-zookeeper"].result(60)  # the cluster's own way looks at ZooKeeper
         produce(cluster, "made-without-zookeeper", 50)
         status = leader.status()
         assert status["driver"]["state"] == "RESUMING"

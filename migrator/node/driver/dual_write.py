@@ -483,20 +483,13 @@ class DualWriteActs:
 
     async def _look_at_replacing(self) -> None:
         """Whether stock controllers could take our places; not known while ZooKeeper does not answer."""
-        now, controller = self.d.now, self.d.controller
+        now, image = self.d.now, self.d.controller.image
         try:
             observed = await asyncio.to_thread(read_claim, self.d.session)
         except FindingError:
             now.replacing = None
             return
-        now.replacing = await asyncio.to_thread(
-            against_stock,
-            controller.image,
-            observed,
-            now.claim,
-            now.orders,
-            transaction_open=controller.transaction_open,
-        )
+        now.replacing = await asyncio.to_thread(against_stock, image, observed, now.claim, now.orders)
 
     async def _look_for_odd_registrations(self) -> None:
         """A broker that starts in ZooKeeper mode reads all registrations, and ends over one that it cannot read."""

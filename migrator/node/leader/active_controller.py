@@ -268,11 +268,6 @@ class ActiveController:
             self._log.tell_applied(self._log.end, self.image, done.size)
 
     @property
-    def transaction_open(self) -> bool:
-        """Of an earlier leader; what this node appends itself is one run."""
-        return self.epoch is None and self._log.transaction_open
-
-    @property
     def removals(self) -> Removals:
         """What the log took away so far, before this node began to lead and since."""
         return self._log.removals

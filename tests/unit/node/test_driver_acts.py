@@ -60,7 +60,7 @@ def a_driver(state: State, *, config: Any = None, channels: Any = None, **known:
     driver.backlog = []
     image = an_image(a_topic("orders"))
     driver.controller = SimpleNamespace(  # type: ignore[assignment]
-        image=image, newest=image, removals=Removals(), contacts=SimpleNamespace(odd_hosts={})
+        image=image, newest=image, removals=Removals(), contacts=SimpleNamespace(odd_hosts={}, get=lambda broker: None)
     )
     driver.session = SimpleNamespace()  # type: ignore[assignment]
     driver._loop = asyncio.get_running_loop()
