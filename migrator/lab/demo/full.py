@@ -21,7 +21,7 @@ from migrator.lab.classes import prepared
 from migrator.lab.demo.pace import WakeUps
 from migrator.lab.demo.progress import ProgressReporter
 from migrator.lab.demo.report import ClusterFigures, machine, versions
-from migrator.lab.demo.run import NAME, REPORT, Demo, Options
+from migrator.lab.demo.run import NAME, REPORT, Demo, Options, write_report
 from migrator.lab.fleet import LabFleet
 from migrator.lab.servers.artifacts import LATER_KAFKA_VERSION, Artifacts
 from migrator.lab.servers.laboratory import Laboratory
@@ -325,11 +325,9 @@ def full_problems(report: FullReport, options: Options) -> list[str]:
 
 def run_full(
     laboratory: Laboratory, options: Options, progress: ProgressReporter, artifacts: Artifacts, wake_ups: WakeUps
-) -> int:
+) -> bool:
     report = FullDemo(laboratory, options, progress, artifacts, wake_ups).run_to_the_end()
-    text = msgspec.json.format(msgspec.json.encode(report), indent=1)
-    for file in filter(None, (options.directory / REPORT, options.report)):
-        file.write_bytes(text + b"\n")
+    write_report(report, options)
     progress.plain()
     for problem in report.problems:
         progress.plain(f"NOT PASSED  {problem}")
@@ -342,4 +340,4 @@ def run_full(
     progress.plain(
         f"{verdict}: {report.traffic.acknowledged:,} acknowledged, {report.traffic.lost} lost, {report.seconds} s"
     )
-    return 0 if report.ok else 1
+    return report.ok

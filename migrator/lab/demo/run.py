@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 import webbrowser
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,10 +91,7 @@ AFTER_KILL_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """directory: gets everything. report: a second copy of the report. keep: leave brokers' data and logs.
-
-    full: to the end and a later Kafka, in place of the way back.
-    """
+    """directory: gets everything. report: a second copy of the report. keep: leave brokers' data and logs."""
 
     directory: Path
     report: Path | None = None
@@ -105,13 +102,18 @@ class Options:
     step: bool = False
     keep: bool = False
     browser: bool = True
-    full: bool = False
     acknowledged_least: int = ACKNOWLEDGED_LEAST
     broker_away_s: float = BROKER_AWAY_S
 
 
-def run_demo(options: Options) -> int:
-    """Returns 0 when everything was passed, 1 when something was not. Raises Z2K-6017, Z2K-6018 and what stopped it."""
+Show = Callable[[Laboratory, Options, ProgressReporter, Artifacts, WakeUps], bool]
+
+
+def run_demo(options: Options, show: Show | None = None) -> int:
+    """Returns 0 when everything was passed, 1 when something was not. Raises Z2K-6017, Z2K-6018 and what stopped it.
+
+    show: what is shown; None: to dual-write and back.
+    """
     _check(options)
     _clean(options.directory)
     artifacts = prepared()
@@ -119,18 +121,25 @@ def run_demo(options: Options) -> int:
         progress = stack.enter_context(ProgressReporter())
         laboratory = stack.enter_context(Laboratory(options.directory / "lab", artifacts, say=progress.waiting))
         wake_ups = stack.enter_context(WakeUps())
-        if options.full:
-            from migrator.lab.demo.full import run_full
-
-            return run_full(laboratory, options, progress, artifacts, wake_ups)
-        report = Demo(laboratory, options, progress, artifacts, wake_ups).run()
-        text = msgspec.json.format(msgspec.json.encode(report), indent=1)
-        for file in filter(None, (options.directory / REPORT, options.report)):
-            file.write_bytes(text + b"\n")
-        _tell_end(progress, report, options)
-    if report.ok and not options.keep:
+        passed = (show or there_and_back)(laboratory, options, progress, artifacts, wake_ups)
+    if passed and not options.keep:
         shutil.rmtree(options.directory / "lab")
-    return 0 if report.ok else 1
+    return 0 if passed else 1
+
+
+def there_and_back(
+    laboratory: Laboratory, options: Options, progress: ProgressReporter, artifacts: Artifacts, wake_ups: WakeUps
+) -> bool:
+    report = Demo(laboratory, options, progress, artifacts, wake_ups).run()
+    write_report(report, options)
+    _tell_end(progress, report, options)
+    return report.ok
+
+
+def write_report(report: msgspec.Struct, options: Options) -> None:
+    text = msgspec.json.format(msgspec.json.encode(report), indent=1)
+    for file in filter(None, (options.directory / REPORT, options.report)):
+        file.write_bytes(text + b"\n")
 
 
 def _check(options: Options) -> None:
