@@ -346,7 +346,9 @@ def test_dual_write_says_that_zookeeper_is_away_until_it_is_back(monkeypatch: py
         def get_many(places: Iterable[str]) -> Iterator[Any]:
             return (SimpleNamespace(data=b'{"version":5}') for _ in places)
 
-        session = SimpleNamespace(connected=False, children=children, get=lambda path: None, get_many=get_many)
+        session = SimpleNamespace(
+            connected=False, children=children, get=lambda path, watch=None: None, get_many=get_many
+        )
         driver = a_voters_driver(State.DUAL_WRITE, session=session)
         driver.mirroring.mirror = a_resting_mirror()
         said: list[tuple[str | None, bool]] = []
