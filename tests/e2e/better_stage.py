@@ -222,7 +222,7 @@ class Stage:
         return found
 
     def why_not_known(self, topic: str, partitions: set[int]) -> str | None:
-        """After a fail-over dual-write is entered when the full update left; a busy broker applies it a moment later."""
+        """After a fail-over dual-write is entered when the full update left; a busy one applies it later."""
         known = self.partitions_known(topic)
         return None if all(each == partitions for each in known.values()) else f"known are {known}"
 

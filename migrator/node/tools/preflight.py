@@ -2,8 +2,8 @@
 
 In:   a ZooKeeper session, and the properties files of the controllers to be.
 Out:  occurrences of findings, those that block first; the same content findings as the takeover gate's.
-Elsewhere: the findings of the content (driver.gate, driver.checks.content), the brokers' settings, which only the gate asks
-for, and what only a running quorum can see (its gate).
+Elsewhere: the findings of the content (driver.gate, driver.checks.content), the brokers' settings, which only the gate
+asks for, and what only a running quorum can see (its gate).
 """
 
 from __future__ import annotations
