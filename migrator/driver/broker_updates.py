@@ -1,4 +1,4 @@
-"""Who was told what: decides for each commit which broker gets everything, and which gets what changed.
+"""Who has which metadata: decides for each commit which broker gets everything, and which gets what changed.
 
 In:   commits in their order, how far ZooKeeper is, which broker refused a request.
 Out:  orders (update_requests.py) in the order in which they must be queued.
@@ -7,7 +7,7 @@ of it (node.full_sends, guard.py).
 Rules: a replica that comes or goes, and a new configuration's topic, wait until ZooKeeper has them, since brokers read
 it there; leaders and ISRs of other topics do not wait. Later changes of a topic that waits wait behind it.
 A broker that came back may have every log that was committed before it registered (it may have run in KRaft mode), so
-it is told everything only when none of that waits for ZooKeeper any more.
+it gets everything only when none of that waits for ZooKeeper any more.
 Source: R-866-06, R-866-07.
 """
 
@@ -67,7 +67,7 @@ class BrokerUpdates:
         self._updated: dict[int, int] = {}
         self._waiting: dict[int, _Waiting] = {}
         self._lives: dict[int, int] = {}
-        """The epoch under which a broker was told everything last, also of those that are fenced now."""
+        """The epoch under which a broker got everything last, also of those that are fenced now."""
         self._held: deque[_Held] = deque()
 
     def everything(self, withheld: Collection[int] = ()) -> list[BrokerUpdate]:
@@ -82,7 +82,7 @@ class BrokerUpdates:
         return full_updates(self._image, self._claim, self._updated, self._listener)
 
     def waiting(self) -> dict[int, int]:
-        """Brokers that have to be told everything, with their epochs."""
+        """Brokers that have to get everything, with their epochs."""
         return {broker: waiting.epoch for broker, waiting in self._waiting.items()}
 
     def admissible(self) -> dict[int, int]:
@@ -135,7 +135,7 @@ class BrokerUpdates:
     def heal(self, broker: int, leftovers: Iterable[tuple[str, int]]) -> list[BrokerUpdate]:
         """What has to come before the next FULL LeaderAndIsr of a broker that refused one.
 
-        leftovers: what it does not host by the log. Where brokers were not told yet that it does not, because ZooKeeper
+        leftovers: what it does not host by the log. Where brokers have no update of that yet, because ZooKeeper
         has to know first, it keeps its log: the others still follow it.
         """
         image = self._image_of_zookeeper()
@@ -144,7 +144,7 @@ class BrokerUpdates:
         return healing_updates(image, self._claim, image.brokers[broker], self._listener, unused)
 
     def audience(self) -> dict[int, int]:
-        """Brokers that were told everything, with the epoch under which they were."""
+        """Brokers that got everything, with the epoch under which they were."""
         return dict(self._updated)
 
     def _tell(self, updated: dict[int, int]) -> None:
@@ -152,7 +152,7 @@ class BrokerUpdates:
         self._lives |= updated
 
     def _update_audience(self) -> None:
-        """Forget who is fenced, gone, or came back under another epoch; note who has to be told everything."""
+        """Forget who is fenced, gone, or came back under another epoch; note who has to get everything."""
         now = {broker.id: broker.epoch for broker in reachable(self._image)}
         self._updated = {broker: epoch for broker, epoch in self._updated.items() if now.get(broker) == epoch}
         self._waiting = {
@@ -178,7 +178,7 @@ class BrokerUpdates:
         return msgspec.structs.replace(delta, after=after)
 
     def _image_of_zookeeper(self) -> Image:
-        """The newest image, with the topics that wait as they were before: nobody was told more of them yet."""
+        """The newest image, with the topics that wait as they were before: no broker got more of them yet."""
         topics, names = self._image.topics, self._image.topic_ids
         for held in reversed(self._held):
             for topic_id in held.topics:

@@ -89,7 +89,7 @@ class BrokerUpdate:
 
 
 def reachable(image: Image) -> list[Broker]:
-    """Brokers that are told: in ZooKeeper mode and not fenced."""
+    """Brokers that get updates: in ZooKeeper mode and not fenced."""
     return sorted((each for each in image.brokers.values() if each.migrating and not each.fenced), key=_by_id)
 
 
@@ -147,8 +147,8 @@ def delta_updates(
 ) -> list[BrokerUpdate]:
     """What brokers that know the image before the delta must hear.
 
-    brokers: those that were told everything before; others get `full_orders`.
-    topics:  which of the delta's topics to tell of (the others wait for ZooKeeper).
+    brokers: those that got everything before; others get `full_updates`.
+    topics:  which of the delta's topics to send (the others wait for ZooKeeper).
     refresh: begin with who is alive, since some broker changed.
     """
     image = delta.after

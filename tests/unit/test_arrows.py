@@ -1,4 +1,5 @@
-"""Imports point down, cores do not touch the world, and no two parts of a package need each other.
+"""Imports point down, cores do not touch the world, no two parts of a package need each other, and no act of the driver
+assigns the driver's state.
 
 Read from the source, not from loaded modules, so that imports inside functions count as well. When an import points
 the wrong way, the failure prints it. A package that is missing from `MAY_IMPORT` has no place in the picture yet.
@@ -7,7 +8,7 @@ the wrong way, the failure prints it. A package that is missing from `MAY_IMPORT
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -90,6 +91,20 @@ ONLY_USERS: Final[dict[str, frozenset[str]]] = {
     "yaml": frozenset({"fleet"}),
 }
 """Who may use a library at all. The laboratory looks from outside, so it may not borrow the product's eyes."""
+
+
+DRIVER: Final = ROOT / "migrator/node/driver"
+ASSIGN_THE_STATE: Final = frozenset({"driver_state.py", "driver_node.py"})
+"""The state itself with its reporter, and the loop."""
+STATE_NAMES: Final = frozenset({"now", "_now"})
+"""How the modules of the driver name its state, or the view of it."""
+STATE_TYPES: Final = frozenset({"DriverState", "DriverView"})
+CHANGE_IN_PLACE: Final = frozenset(
+    {
+        *("append", "extend", "insert", "remove", "pop", "popitem"),
+        *("clear", "update", "setdefault", "add", "discard", "sort", "reverse"),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -284,6 +299,123 @@ def test_a_library_stays_behind_its_one_door(library: str) -> None:
         and not each.module.startswith("api.commands.")
     ]
     assert not others, "\n".join(others)
+
+
+# --- the state of the driver ------------------------------------------------------------------------------
+
+
+def test_only_the_loop_of_the_driver_assigns_its_state() -> None:
+    """An act returns what it changed, or reports it (act.py). Then one place says what every field is set by."""
+    modules = [path for path in sorted(DRIVER.glob("*.py")) if path.name not in ASSIGN_THE_STATE]
+    assert len(modules) > 15
+    found = [f"{path.name}:{each}" for path in modules for each in assigned(path.read_text())]
+    assert not found, "\n".join(["an act returns its changes in `Ended`, or reports them to `Progress`:", *found])
+
+
+def test_the_loop_and_its_reporter_are_the_ones_that_assign_it() -> None:
+    """Otherwise the test above looks for the wrong names."""
+    assert all(assigned((DRIVER / name).read_text()) for name in ASSIGN_THE_STATE)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "self.now.claim = claim",
+        "self._now.moves += 1",
+        "driver.now.reason: str = ''",
+        "self.now.window, other = None, 1",
+        "[*self.now.history] = moves",
+        "now.surveys[3] = survey",
+        "del self.now.surveys[3]",
+        "self.now.surveys.pop(3, None)",
+        "now.history.append(move)",
+        "setattr(self.now, 'claim', claim)",
+        "object.__setattr__(self.now, 'claim', claim)",
+        "view = self.now; view.claim = claim",
+        "if (view := self.now): view.claim = claim",
+        "cast(DriverState, self.now).claim = claim",
+        "for self.now.trouble in found: pass",
+        "self.now.take(ClaimHeld(claim))",
+        "self.now.enter(state, happened, 0)",
+    ],
+)
+def test_an_act_that_assigns_the_state_of_the_driver_is_found(line: str) -> None:
+    planted = f"def act(self, driver, now):\n    {line}\n"
+    assert assigned(planted) == [f"2: {line}"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "self.now = now",
+        "claim = self.now.claim",
+        "self.progress.changed(ClaimHeld(claim))",
+        "return Ended(happened, (ClaimDropped(),))",
+        "named = self.now.alarms.get(code)",
+        "self.now_ms = now_ms",
+        "now = self.now.claim; later = replace(now, at=position)",
+    ],
+)
+def test_an_act_that_reads_the_state_or_reports_a_change_is_allowed(line: str) -> None:
+    assert assigned(f"def act(self, driver, now):\n    {line}\n") == []
+
+
+def assigned(source: str) -> list[str]:
+    """Where `source` assigns something of the driver's state, changes it in place, or calls it: line, and its text."""
+    tree = ast.parse(source)
+    names = STATE_NAMES | states_in(tree)
+    lines = source.splitlines()
+    found = {node.lineno for node in ast.walk(tree) if isinstance(node, ast.expr) and changes_state(node, names)}
+    return [f"{number}: {lines[number - 1].strip()}" for number in sorted(found)]
+
+
+def states_in(tree: ast.AST) -> set[str]:
+    """Other names under which the module has the state: by the type of a parameter or field, or assigned from it."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.arg(arg=name, annotation=ast.Name(id=type_)) if type_ in STATE_TYPES:
+                names.add(name)
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=ast.Name(id=type_)) if type_ in STATE_TYPES:
+                names.add(name)
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if is_state(value, STATE_NAMES):
+                names.add(name)
+            case ast.NamedExpr(target=ast.Name(id=name), value=value) if is_state(value, STATE_NAMES):
+                names.add(name)
+            case _:
+                pass
+    return names
+
+
+def is_state(node: ast.expr, names: Set[str]) -> bool:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name in names
+        case ast.Call(func=ast.Name(id="cast"), args=[_, value]):
+            return is_state(value, names)
+        case _:
+            return False
+
+
+def is_below_state(node: ast.expr, names: Set[str]) -> bool:
+    """An attribute or item of the state, or of something in it."""
+    if not isinstance(node, ast.Attribute | ast.Subscript | ast.Starred):
+        return False
+    return is_state(node.value, names) or is_below_state(node.value, names)
+
+
+def changes_state(node: ast.expr, names: Set[str]) -> bool:
+    match node:
+        case ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store() | ast.Del()):
+            return is_below_state(node, names)
+        case ast.Starred(ctx=ast.Store()):
+            return is_below_state(node, names)
+        case ast.Call(func=ast.Name(id="setattr" | "delattr") | ast.Attribute(attr="__setattr__"), args=[first, *_]):
+            return is_state(first, names)
+        case ast.Call(func=ast.Attribute(value=value, attr=method)):
+            return is_state(value, names) or (method in CHANGE_IN_PLACE and is_below_state(value, names))
+        case _:
+            return False
 
 
 def test_no_exception_outlives_its_reason() -> None:

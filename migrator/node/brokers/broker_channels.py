@@ -1,8 +1,8 @@
 """One ordered channel per broker: what was queued first is answered first, whatever happens to the connection.
 
-In:   orders (driver.tell), from the loop's thread.
+In:   updates (driver.update_requests), from the loop's thread.
 Out:  `on_answer(order, problem)`: problem is None when the broker took it over, else what it said.
-Elsewhere: what a broker that refuses gets next (propagator.py), who may be told at all (dual_write.py).
+Elsewhere: what a broker that refuses gets next (propagator.py), which broker gets an update (driver.broker_updates).
 Rules: one request in flight per broker; a lost connection repeats the request that has no answer; answers are read,
 also those per partition (R-866-07, K-26).
 """
@@ -78,7 +78,7 @@ class BrokerChannels:
         alarm: Alarm,
         now_ms: Callable[[], int],
     ) -> None:
-        """alarm: told of a channel that a fault of ours stopped; it begins again with the next order."""
+        """alarm: called for a channel that a fault of ours stopped; it begins again with the next update."""
         self._client_id = client_id
         self._listener = listener
         self._security = security

@@ -1,9 +1,10 @@
 """Full sends after the first one: each broker is asked what it has, and the guard compares that with the bytes.
 
-In:   the teller's waiting brokers: newcomers, those that refused a request, after a fail-over all of them.
-Out:  guarded orders for one or more brokers at once; why a broker still waits, and since when.
-Elsewhere: who waits and for what (driver.teller), what is dangerous (driver.guard), queues and answers (propagator.py).
-Rules: brokers wait for themselves only; a silent one holds up nobody. What changes while a full send is encoded is kept
+In:   the brokers that wait for a full send: newcomers, those that refused a request, after a fail-over all of them.
+Out:  guarded updates for one or more brokers at once; why a broker still waits, and since when.
+Elsewhere: who waits and for what (driver.broker_updates), what is dangerous (driver.guard), queues and answers
+(driver.propagator).
+Rules: brokers wait for themselves only; a silent one delays no other. What changes while a full send is encoded is kept
 here and leaves behind it. A full send that was not compared with a survey of the broker's present life never leaves.
 """
 
@@ -44,7 +45,7 @@ Ask = Callable[[int], Awaitable[tuple[dict[int, Survey], dict[int, str]]]]
 
 @dataclass(slots=True)
 class Wait:
-    """One broker, in one of its lives, that was not told everything. since_ms: on the clock of `now_ms`."""
+    """One broker, in one of its lives, that waits for a full send. since_ms: on the clock of `now_ms`."""
 
     epoch: int
     since_ms: int
@@ -77,7 +78,10 @@ class FullSends:
         on_change: Callable[[], None],
         now_ms: Callable[[], int],
     ) -> None:
-        """full_orders: spoils them, in tests. on_change: called when a broker was told, or why it waits changed."""
+        """full_updates: spoils them, in tests.
+
+        on_change: called when a full send left for a broker, or the broker waits for another reason.
+        """
         self._ask = ask
         self._removals = removals
         self._queue = queue
@@ -93,7 +97,7 @@ class FullSends:
 
     def begin(self, broker_updates: BrokerUpdates) -> None:
         if self._task is not None:
-            self._task.cancel()  # of a teller that met a fault
+            self._task.cancel()  # of broker updates that met a fault
         running = kept("full-sends", lambda: self._run(broker_updates), self._alarm)
         self._task = asyncio.get_running_loop().create_task(running, name="full-sends")
 
@@ -112,7 +116,7 @@ class FullSends:
         self._wake.set()
 
     def waits(self) -> Mapping[int, Wait]:
-        """Brokers that were not told everything, and why."""
+        """Brokers that wait for a full send, and why."""
         return self._waits
 
     def underway(self, broker_updates: BrokerUpdates) -> list[int]:
@@ -150,7 +154,7 @@ class FullSends:
                 await self._woken(gathered_at - loop.time())
                 continue
             gathered_at = None
-            await self._tell(broker_updates, ready)
+            await self._send(broker_updates, ready)
 
     async def _woken(self, timeout_s: float) -> None:
         try:
@@ -160,7 +164,7 @@ class FullSends:
             pass
 
     def _follow(self, broker_updates: BrokerUpdates) -> None:
-        """Forget who does not wait any more, ask those that may be told."""
+        """Forget brokers that do not wait any more, ask those that may get their full send."""
         waiting, admissible = broker_updates.waiting(), broker_updates.admissible()
         for broker, wait in list(self._waits.items()):
             if waiting.get(broker) != wait.epoch:
@@ -221,9 +225,9 @@ class FullSends:
         wait.again = None
         self._wake.set()
 
-    # --- telling -------------------------------------------------------------------------------------------
+    # --- sending -------------------------------------------------------------------------------------------
 
-    async def _tell(self, broker_updates: BrokerUpdates, ready: dict[int, Wait]) -> None:
+    async def _send(self, broker_updates: BrokerUpdates, ready: dict[int, Wait]) -> None:
         """One full send to all of them: encoded and compared on a thread."""
         try:
             self._leave(broker_updates, ready, await self._compared(broker_updates, ready))
@@ -264,7 +268,7 @@ class FullSends:
             self._waits[broker] = wait
         for broker, wait in ready.items():
             if len(ready) > 1:
-                await self._tell(broker_updates, {broker: wait})
+                await self._send(broker_updates, {broker: wait})
             else:
                 reason = words_of(error)
                 self._refuse(broker, wait, FULL_UPDATE_NOT_BUILT.found(broker=broker, reason=reason))

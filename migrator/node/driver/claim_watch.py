@@ -146,7 +146,7 @@ class ClaimWatch:
         return observed
 
     async def _mark_migration(self, born: str) -> None:
-        """Note by which `/migration` this log is in migration; never of a claim that was given back again."""
+        """Note by which `/migration` this log is in migration; never of a claim that was deleted again."""
         if self._controller.newest.marks.get(Mark.MIGRATION) != born:
             with suppress(LeadershipLost):  # then the next leader looks
                 await self._controller.mark(Mark.MIGRATION, born)

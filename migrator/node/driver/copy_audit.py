@@ -37,7 +37,7 @@ class CopyAudit:
         self._verified.audit(self._session, copy.by_topic(), copy.rest, _margin(copy), limits)
 
     def under(self, claim: Claim, copy: Copy) -> Report:
-        """After our epoch was seen in ZooKeeper. Raises Z2K-2011 when somebody else's was."""
+        """After our epoch was seen in ZooKeeper. Raises Z2K-2011 when another controller's epoch is there."""
         session = self._session
         assert session is not None
         session.sync()

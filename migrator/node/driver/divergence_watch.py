@@ -72,7 +72,7 @@ class DivergenceWatch:
 
     def behind_by(self, mirrored: int, image: Image) -> None:
         """`/migration` says how far ZooKeeper is: counted from now on, where a snapshot of a stock controller dropped
-        the mark. By time alone: how many of the records since are only NoOps, nobody knows.
+        the mark. By time alone: how many of the records since are only NoOps is not known.
 
         mirrored: offset of the last record that ZooKeeper has; -1 when none was noted.
         """

@@ -223,7 +223,7 @@ class DriverNode:
         log.error("brokers.not_updated", offset=offset, exc_info=error)
         self.now.alarm(UNEXPECTED.code, unexpected(where, error))
         self.propagator.broker_updates = None
-        self.mirroring.break_off(f"brokers could not be told: {error}")
+        self.mirroring.break_off(f"brokers could not be updated: {error}")
 
     def _note_what_surveys_miss(self, delta: Delta) -> None:
         """Brokers that registered again have to be asked again what they have."""

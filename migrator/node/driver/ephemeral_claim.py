@@ -63,7 +63,9 @@ class EphemeralClaim:
         while self._now.state not in NOT_LEADING or not window.overdue(self._now_ms()):
             await asyncio.sleep(LOOK_S)
         log.error("claim.let_go", limit_ms=window.limit_ms, state=self._now.state.value)
-        self._progress.waiting("leadership was lost inside the window; the claim was let go, so that a broker can rule")
+        self._progress.waiting(
+            "leadership was lost inside the window; the claim was let go, so that a broker takes over"
+        )
         while True:
             try:
                 await asyncio.to_thread(self._renew)

@@ -13,7 +13,7 @@ from typing import Final
 from migrator.driver.machine import Happened
 
 LOOK_S: Final = 0.5
-"""Longest pause between two looks at something that nobody announces."""
+"""Longest pause between two observations of something that no event announces."""
 
 
 class EventQueue:
@@ -27,7 +27,7 @@ class EventQueue:
         self._interrupts.put_nowait(happened)
 
     def watch_task(self, task: asyncio.Task[None]) -> None:
-        """What nobody expected in the background ends the driver's loop, and with it the process; it is not only
+        """An unexpected fault in the background ends the driver's loop, and with it the process; it is not only
         logged (K-24).
         """
         error = None if task.cancelled() else task.exception()

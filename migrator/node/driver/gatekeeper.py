@@ -2,7 +2,7 @@
 
 In:   the driver's state, the session with ZooKeeper, how far ZooKeeper is behind.
 Out:  a `Gatekeeper` (leader.gatekeeper). It exists before the active controller and knows neither it nor the loop.
-Elsewhere: the rules (driver.machine, driver.divergence), who asks (leader.active_controller).
+Elsewhere: in which states (driver.machine, driver.divergence), who asks (leader.active_controller).
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Telling the brokers: orders to their channels, and what a broker that refuses gets next.
+"""Broker updates: requests for their channels, and what a broker that refuses one gets next.
 
-In:   commits in their order, how far ZooKeeper is, the full send that UPDATING_BROKERS had guarded; answers of brokers.
-Out:  orders queued per broker; which brokers did not answer a full send yet.
-Elsewhere: who is told what (driver.teller), the sockets (broker_channels.py), when the first full send may leave
-(dual_write.py), all later ones (full_sends.py). Every full send comes here as `Guarded` orders.
-Rules: an answer counts only while no newer full send is queued behind its order, since that tells everything again. A
-broker whose own code failed at a LeaderAndIsr is healed first: it is asked what it has, and told to drop what it is not
-to have.
+In:   commits in their order, how far ZooKeeper is, the compared full send of UPDATING_BROKERS; answers of brokers.
+Out:  updates queued per broker; which brokers did not answer a full send yet.
+Elsewhere: which broker gets which update (driver.broker_updates), the sockets (brokers.broker_channels), when the first
+full send may leave (updating_brokers.py), all later ones (brokers.full_sends). Every full send comes here as `Guarded`.
+An answer counts only while no newer full send is queued behind its update, since that one repeats everything. A broker
+whose own code failed at a LeaderAndIsr is healed first: it is asked what it has, and drops what it should not have.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class _Updating:
 
     full_send: FullSend
     unanswered: int
-    """Of its orders those that were not answered without an error yet."""
+    """Of its requests those that were not answered without an error yet."""
     refusals: int
     """In a row, in this life of the broker."""
     since_ms: int = 0
@@ -59,7 +58,7 @@ class _Updating:
 
 
 class Propagator:
-    """Of one driver, on its loop. teller: None until the first full send of this leadership left."""
+    """Of one driver, on its loop. broker_updates: None until the first full send of this leadership leaves."""
 
     def __init__(
         self,
@@ -73,9 +72,9 @@ class Propagator:
         look_at_claim: Callable[[], None],
         full_updates: Callable[[list[BrokerUpdate]], list[BrokerUpdate]] = lambda updates: updates,
     ) -> None:
-        """look_at_claim: called at a refusal, which may come of somebody else's claim.
+        """look_at_claim: called at a refusal, which may come of another process's claim.
 
-        full_orders: what becomes of a full send before it is compared; only tests change it.
+        full_updates: what becomes of a full send before it is compared; only tests change it.
         """
         self.broker_updates: BrokerUpdates | None = None
         self.channels = BrokerChannels(
@@ -102,14 +101,14 @@ class Propagator:
         self._security = security
         self._look_at_claim = look_at_claim
         self._now_ms = now_ms
-        self._untold: list[Delta] = []
+        self._unsent: list[Delta] = []
         """Commits since the image of a full send that is being encoded."""
-        self._tellings: dict[int, _Updating] = {}
+        self._updates_of: dict[int, _Updating] = {}
         self._generations = count(1)
         self._healing: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
 
-    # --- what is told --------------------------------------------------------------------------------------
+    # --- what is sent --------------------------------------------------------------------------------------
 
     def published(self, delta: Delta) -> None:
         """A commit became visible."""
@@ -117,7 +116,7 @@ class Propagator:
             self.channels.follow(reachable(delta.after))
             self._send(self.broker_updates.published(delta))
         else:
-            self._untold.append(delta)
+            self._unsent.append(delta)
 
     def mirrored(self, position: Position) -> None:
         """ZooKeeper has everything up to here."""
@@ -126,20 +125,20 @@ class Propagator:
 
     def forget_commits(self) -> None:
         """What is committed until now will be in the image that the next full send is made of."""
-        self._untold.clear()
+        self._unsent.clear()
 
     def begin(self, broker_updates: BrokerUpdates, first: Guarded) -> None:
-        """From here on commits go to the teller; those that came while the full send was encoded go first."""
+        """From here on commits become broker updates; those that came while the full send was encoded go first."""
         self.channels.follow(reachable(self._controller.image))
         self.broker_updates = broker_updates
         self._queue(first.leaving())
         self.full_sends.begin(broker_updates)
-        untold, self._untold = self._untold, []
-        for delta in untold:
+        unsent, self._unsent = self._unsent, []
+        for delta in unsent:
             self.published(delta)
 
     def _send(self, updates: list[BrokerUpdate]) -> None:
-        """What changed; somebody may wait for everything since."""
+        """What changed. For a broker whose full send is being encoded it waits behind that."""
         full = [update.broker for update in updates if update.kind is UpdateKind.FULL]
         assert not full, f"full requests to {full} that were compared with nothing"
         self._queue(update for update in updates if not self.full_sends.keep(update))
@@ -149,40 +148,40 @@ class Propagator:
         """Full ones are awaited until each broker answered all three."""
         updates = list(updates)
         full = Counter((update.broker, update.broker_epoch) for update in updates if update.kind is UpdateKind.FULL)
-        for (broker, broker_epoch), orders_of_it in full.items():
-            self._begin_full_send(FullSend(broker, broker_epoch, next(self._generations)), orders_of_it)
+        for (broker, broker_epoch), updates_of_it in full.items():
+            self._begin_full_send(FullSend(broker, broker_epoch, next(self._generations)), updates_of_it)
         self.channels.send([replace(update, full_send=self._newest(update.broker)) for update in updates])
 
     def _begin_full_send(self, full_send: FullSend, updates: int) -> None:
-        """It takes the place of the one before, with the retry of that. orders: how many it has."""
-        before = self._tellings.get(full_send.broker)
+        """It takes the place of the one before, with the retry of that. updates: how many it has."""
+        before = self._updates_of.get(full_send.broker)
         refusals = 0
         if before is not None:
             if before.retry is not None:
                 before.retry.cancel()
             if before.full_send.broker_epoch == full_send.broker_epoch:
                 refusals = before.refusals
-        self._tellings[full_send.broker] = _Updating(full_send, updates, refusals, self._now_ms())
+        self._updates_of[full_send.broker] = _Updating(full_send, updates, refusals, self._now_ms())
 
     def _newest(self, broker: int) -> FullSend | None:
-        updating = self._tellings.get(broker)
+        updating = self._updates_of.get(broker)
         return None if updating is None else updating.full_send
 
     async def stop(self) -> None:
-        """Nothing more is told, and what waits is dropped."""
+        """Nothing more is sent, and what waits is dropped."""
         self.broker_updates = None
-        self._untold.clear()
-        for updating in self._tellings.values():
+        self._unsent.clear()
+        for updating in self._updates_of.values():
             if updating.retry is not None:
                 updating.retry.cancel()
-        self._tellings.clear()
+        self._updates_of.clear()
         await self.full_sends.stop()
         await self.channels.close()
 
-    # --- who was told --------------------------------------------------------------------------------------
+    # --- who is updated ------------------------------------------------------------------------------------
 
     def updated(self) -> dict[int, bool]:
-        """Each broker, and whether it was told everything and has answered."""
+        """Each broker, and whether it has acknowledged everything."""
         audience = self._audience()
         return {
             broker.id: audience.get(broker.id) == broker.epoch and self._has_answered(broker.id)
@@ -190,11 +189,11 @@ class Propagator:
         }
 
     def _has_answered(self, broker: int) -> bool:
-        updating = self._tellings.get(broker)
+        updating = self._updates_of.get(broker)
         return updating is not None and not updating.unanswered and broker not in self.full_sends.waits()
 
     def not_updated(self) -> list[int]:
-        """Brokers that can be reached and were not told everything, or did not answer yet."""
+        """Brokers that can be reached and have not acknowledged everything."""
         updated = self.updated()
         return [broker.id for broker in reachable(self._controller.image) if not updated[broker.id]]
 
@@ -218,7 +217,7 @@ class Propagator:
         )
 
     def _why_not_updated(self, broker: int) -> dict[str, Any]:
-        wait, updating = self.full_sends.waits().get(broker), self._tellings.get(broker)
+        wait, updating = self.full_sends.waits().get(broker), self._updates_of.get(broker)
         if wait is not None:
             code = None if wait.finding is None else wait.finding.code
             return {"code": code, "reason": wait.reason, "since_ms": self._now_ms() - wait.since_ms}
@@ -247,8 +246,8 @@ class Propagator:
             self._refused(updating, update, problem)
 
     def _updating(self, full_send: FullSend | None) -> _Updating | None:
-        """None when a newer full send took its place, or telling stopped."""
-        updating = None if full_send is None else self._tellings.get(full_send.broker)
+        """None when a newer full send took its place, or updates stopped."""
+        updating = None if full_send is None else self._updates_of.get(full_send.broker)
         return updating if updating is not None and updating.full_send == full_send else None
 
     # --- a broker that refused -----------------------------------------------------------------------------
@@ -256,20 +255,20 @@ class Propagator:
     def _refused(self, updating: _Updating, update: BrokerUpdate, problem: str) -> None:
         if update.api_key == LEADER_AND_ISR and problem == refused_whole(UNKNOWN_SERVER_ERROR):
             updating.is_ill = True
-        if updating.retry is None:  # one refused send has many refused orders
+        if updating.retry is None:  # one refused send has many refused requests
             updating.refusals += 1
             pause_s = min(REFUSED_AGAIN_S * 2.0 ** (updating.refusals - 1), REFUSED_AGAIN_MAX_S)
-            updating.retry = self._loop.call_later(pause_s, self._tell_again, updating)
+            updating.retry = self._loop.call_later(pause_s, self._update_again, updating)
 
-    def _tell_again(self, updating: _Updating) -> None:
+    def _update_again(self, updating: _Updating) -> None:
         if updating.is_ill:
             name = f"heal-{updating.full_send.broker}"
             healing = kept(name, lambda: self._heal(updating.full_send), self._progress.alarm)
             self._healing = self._loop.create_task(healing, name=name)
         else:
-            self._tell_everything(updating.full_send)
+            self._update_in_full(updating.full_send)
 
-    def _tell_everything(self, refused: FullSend) -> None:
+    def _update_in_full(self, refused: FullSend) -> None:
         """Another full send in the place of the one that was refused."""
         if self._is_current(refused):
             assert self.broker_updates is not None
@@ -277,19 +276,19 @@ class Propagator:
             self.full_sends.look()
 
     def _is_current(self, refused: FullSend) -> bool:
-        """Whether the broker lives the same life, and was told nothing newer."""
+        """Whether the broker lives the same life, and no newer full send left for it."""
         is_newest = self._updating(refused) is not None
         return is_newest and self._audience().get(refused.broker) == refused.broker_epoch
 
     async def _heal(self, refused: FullSend) -> None:
-        """It refused the FULL LeaderAndIsr: what it has tells what it must be rid of before the next one."""
+        """It refused the FULL LeaderAndIsr: what it has shows what it must drop before the next one."""
         surveys, _ = await self._ask(refused.broker)
         gone = self._controller.removals
         found = [left_over(each, self._controller.image, gone.topics, gone.replicas) for each in surveys.values()]
         log.info("broker.healed", broker=refused.broker, leftovers=len(found[0]) if found else None)
         if found and self.broker_updates is not None and self._is_current(refused):
             self._send(self.broker_updates.heal(refused.broker, found[0]))
-        self._tell_everything(refused)
+        self._update_in_full(refused)
 
     async def _ask(self, broker: int) -> tuple[dict[int, Survey], dict[int, str]]:
         """What the broker has; or nothing, and why."""

@@ -1,7 +1,7 @@
-"""One controller process: everything of this room put together, started and stopped in order.
+"""One controller process: its parts put together, started and stopped in order.
 
-In:   a `NodeConfig`. Out: a running voter with its listener, driver and control port, until told to stop.
-Elsewhere: the parts (this room), what they begin with (startup.py), the command line (api).
+In:   a `NodeConfig`. Out: a running voter with its listener, driver and control port, until a signal stops it.
+Elsewhere: the parts (the packages of `migrator/node`), what they begin with (startup.py), the command line (api).
 Rules: a directory that was rolled back is never used again; a configuration that does not fit the log stops the
 process with a finding, before anything is written.
 """
