@@ -11,7 +11,7 @@ TWO_FILES_AT_A_TIME = -n 2 --dist loadfile --no-loadscope-reorder --durations 40
 # what it imports: a controller then answers after 4.6 s in place of 1.2 s, on two cores.
 KEEP_BYTECODE = PYTHONDONTWRITEBYTECODE=
 
-.PHONY: setup check test docs sim model adversarial poison mutants lab demo takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-mass
+.PHONY: setup check test docs sim model adversarial kill-matrix poison mutants lab demo takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-mass
 
 setup:  ## make .venv what uv.lock says
 	$(SETUP)
@@ -43,6 +43,10 @@ model:  ## the quorum in every order; needs spin and gcc (docs/model/README.md)
 adversarial:  ## takeovers cut short under load on real servers, ROUNDS of them (200 take about 45 minutes; docs/adversarial.md)
 	$(SETUP) --with-java
 	$(BIN)/python -m tests.adversarial.takeovers --rounds $(or $(ROUNDS),200)
+
+kill-matrix:  ## kill -9 of the service at every act of the road, in PARTS whole runs (6 take about 20 minutes)
+	$(SETUP) --with-java
+	$(BIN)/python -m tests.adversarial.road --parts $(or $(PARTS),6)
 
 poison:  ## odd requests, frames, brokers and znodes against a real cluster in dual-write, ROUNDS of them (120 take about 10 minutes; docs/adversarial.md)
 	$(SETUP) --with-java

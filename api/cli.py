@@ -194,6 +194,7 @@ def demo(
     partitions: Annotated[int, typer.Option(help="partitions of each topic")] = 4,
     directory: Annotated[Path, typer.Option("--dir", help="the directory for all files of the demo")] = DEMO_DIR,
     report: Annotated[Path | None, typer.Option(help="a second copy of the report, as JSON")] = None,
+    full: Annotated[bool, typer.Option("--full", help="go to the end and to a later Kafka; 3 controllers")] = False,
     step: Annotated[bool, typer.Option("--step", help="stop at each gate and print the next command")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="leave data and logs of every process in the directory")] = False,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="do not open the page in a browser")] = False,
@@ -206,9 +207,10 @@ def demo(
             directory=directory,
             report=report,
             brokers=brokers,
-            controllers=controllers,
+            controllers=3 if full and controllers == 1 else controllers,
             topics=topics,
             partitions=partitions,
+            full=full,
             step=step,
             keep=keep,
             browser=not no_browser,
@@ -465,6 +467,19 @@ def rollback(
     if logs or execute or accept_loss or drop_orders:
         raise typer.BadParameter("--log, --execute, --accept-loss and --drop-orders need --without-controllers")
     _step("rollback", migration, None, reason, expected_version, dry_run, None if no_wait else wait, url, as_json)
+
+
+@app.command()
+def approve(
+    migration: Number = None,
+    reason: Reason = "",
+    wait: Wait = 60.0,
+    no_wait: NoWait = False,
+    url: Url = LOCAL,
+    as_json: AsJson = False,
+) -> None:
+    """Agree to FINALIZING as plan and evidence are now; another person advances. Exit: 4 refused."""
+    _step("approve", migration, "FINALIZING", reason, None, False, None if no_wait else wait, url, as_json)
 
 
 @app.command()

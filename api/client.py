@@ -304,9 +304,27 @@ def status_lines(view: dict[str, Any]) -> list[str]:
     lines += [broker_line(each) for each in view["brokers"]]
     lines += [divergence_line(view["dual_write"])] if view["dual_write"] else []
     lines += [audit_line(view["audit_schedule"], now)] if view["audit_schedule"] else []
+    lines += road_lines(view["road"]) if view["road"] else []
     lines += [line for group in view["finding_groups"] for line in group_lines(group)]
     lines += [f"observed  {span(now - view['observed_at'])} ago"] if view["observed_at"] else ["observed  not yet"]
     return [*lines, f"undo from here  {undo['command'] or dash(None)}: {undo['does']}; lost: {undo['lost']}"]
+
+
+def road_lines(road: dict[str, Any]) -> list[str]:
+    """Every node that a rolling restart has begun with, and what people have agreed to."""
+    lines = [f"log  {road['log_problem'] or road['migration_state']}; controller {road['leader'] or dash(None)} leads"]
+    for each in road["nodes"]:
+        said = each["cause"] or each["instruction"] or each["detail"]
+        took = f"  {each['took_s']:.0f} s" if each["took_s"] else ""
+        lines.append(f"{each['roll']}  {each['role']} {each['node_id']}  {each['step']}{took}  {said}".rstrip())
+    if road["soak_s"] is not None:
+        lines.append(f"soak  {span(road['soak_s'])}, {road['elections']} elections, snapshots by {road['snapshots']}")
+    approval = road["approval"]
+    if approval:
+        lines.append(
+            f"approved  {approval['to']} by {approval['who']}{'' if approval['counts'] else ' (does not count now)'}"
+        )
+    return [*lines, *([f"finalize was begun  {road['intent']}"] if road["intent"] else [])]
 
 
 def group_lines(group: dict[str, Any]) -> list[str]:

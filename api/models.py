@@ -178,7 +178,7 @@ class EdgeView(BaseModel):
 
 class StepView(BaseModel):
     phase: Phase = Field(description="the phase")
-    state: Literal["done", "now", "ahead", "later"] = Field(description="later: not in this release")
+    state: Literal["done", "now", "ahead"] = Field(description="whether it was reached")
     at: float | None = Field(description="when it was entered last")
     note: str = Field(description="why it was entered, or why nothing happens now")
 
@@ -365,6 +365,52 @@ class UndoView(BaseModel):
     without_controller: str = Field(description="how long the cluster has no controller")
 
 
+class RoadNodeView(BaseModel):
+    """How far a rolling restart is with one node."""
+
+    roll: str = Field(description="join, kraft, stock, soak or final: what the rolling restart does")
+    role: str = Field(description="broker or controller")
+    node_id: int = Field(description="id of the node")
+    step: str = Field(description="how far it is; WHOLE: it is back, FAILED: the roll stands at it")
+    since: float = Field(description="when it reached this step")
+    took_s: float = Field(description="seconds from the order to stop until now, or until it was whole")
+    path: str = Field(description="its properties file")
+    kind: str = Field(description="which file it gets; empty: its own stays")
+    checksum: str = Field(description="SHA-256 of that file")
+    detail: str = Field(description="what was read before it was stopped")
+    instruction: str = Field(description="what a person has to do now; empty when nobody has to")
+    cause: str = Field(description="why it failed, with the finding's code")
+
+
+class ApprovalView(BaseModel):
+    who: str = Field(description="who approved")
+    at: float = Field(description="when")
+    to: str = Field(description="the step that was approved")
+    counts: bool = Field(description="the plan and the evidence are unchanged, and 4 hours are not over")
+    digest: str = Field(description="SHA-256 of the plan and the evidence that were approved")
+
+
+class RoadView(BaseModel):
+    """The way from dual-write to the end."""
+
+    nodes: list[RoadNodeView] = Field(description="the journal of all rolling restarts")
+    migration_state: str = Field(description="what the metadata log says of the migration")
+    log_problem: str = Field(description="why the metadata log is not observed; empty when it is")
+    leader: int | None = Field(description="the active controller, ours or stock")
+    kraft: list[int] = Field(description="brokers registered in KRaft mode")
+    zookeeper: list[int] = Field(description="brokers registered in ZooKeeper mode")
+    under_replicated: int = Field(description="partitions whose ISR lacks a replica")
+    drifted: list[str] = Field(description="files that are not as rendered")
+    not_read: list[str] = Field(description="files that could not be read")
+    soak_s: float | None = Field(description="for how long the soak has lasted")
+    elections: int = Field(description="elections in the soak")
+    snapshots: list[int] = Field(description="stock controllers that wrote a snapshot")
+    approval: ApprovalView | None = Field(description="the last approval")
+    digest: str = Field(description="SHA-256 of the plan and the evidence as they are now")
+    intent: str = Field(description="what stands in ZooKeeper since the finalize was begun; empty before")
+    backups: list[str] = Field(description="what was kept before each gate")
+
+
 class MigrationView(BaseModel):
     """Everything about one migration; the page shows this object, and nothing else."""
 
@@ -397,6 +443,7 @@ class MigrationView(BaseModel):
     events: list[EventView] = Field(description="every transition, oldest first")
     operations: list[OperationView] = Field(description="operations, newest first")
     backups: list[str] = Field(description="ZooKeeper exports taken before a claim")
+    road: RoadView | None = Field(description="the way from dual-write to the end; none before dual-write")
     zookeeper: str = Field(description="connect string")
     bootstrap_servers: str = Field(description="addresses of brokers")
     audit_engine: str = Field(description="engine of its rehearsals")

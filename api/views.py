@@ -14,6 +14,7 @@ import msgspec
 
 from api.models import (
     ActiveControllerView,
+    ApprovalView,
     AuditScheduleView,
     AuditView,
     BrokerView,
@@ -29,6 +30,8 @@ from api.models import (
     MigrationLine,
     MigrationView,
     OperationView,
+    RoadNodeView,
+    RoadView,
     StepView,
     UndoView,
     VerdictView,
@@ -43,9 +46,8 @@ from state_machine.observations import Group, backups, finding_groups, findings,
 from state_machine.policy.audit_observations import PASSED
 from state_machine.policy.gates import BrokerObservation, Evidence, Holder, standing
 from state_machine.policy.phases import (
+    APPROVE,
     CHANGE,
-    LATER,
-    NOT_YET,
     PAUSE,
     PEOPLE,
     RESUME,
@@ -55,19 +57,38 @@ from state_machine.policy.phases import (
     Trigger,
     next_edges,
 )
+from state_machine.policy.road_gates import APPROVAL_S
+from state_machine.policy.road_observations import Roll
 from state_machine.policy.undo import UNDO
 from state_machine.store import Snapshot, Store
-from state_machine.tables import AuditRun, FindingRow, Migration, Operation, PhaseEvent
+from state_machine.tables import AuditRun, FindingRow, Migration, Operation, PhaseEvent, RoadNode
 
 AUDITS_SHOWN: Final = 8
 FINDINGS_SHOWN: Final = 3
 """Of one code, as `zk2kraft check` prints them."""
 OPERATIONS_SHOWN: Final = 20
-SERVICE_SIGNALS: Final = (Trigger.QUORUM_FORMED, Trigger.BROKERS_JOINED, Trigger.FOUND_ROLLED_BACK, Trigger.ADOPTED)
-WITHOUT_CONTROLLERS: Final = (Phase.CREATED, Phase.PREFLIGHT, Phase.ROLLED_BACK)
+SERVICE_SIGNALS: Final = (
+    Trigger.QUORUM_FORMED,
+    Trigger.BROKERS_JOINED,
+    Trigger.FOUND_ROLLED_BACK,
+    Trigger.ADOPTED,
+    Trigger.CONTROLLERS_REPLACED,
+    Trigger.FINALIZED,
+)
+WITHOUT_CONTROLLERS: Final = (
+    Phase.CREATED,
+    Phase.PREFLIGHT,
+    Phase.ROLLED_BACK,
+    Phase.SOAK,
+    Phase.FINALIZING,
+    Phase.COMPLETED,
+)
 """Here none of ours has to run."""
+WITHOUT_ZOOKEEPER: Final = (Phase.COMPLETED,)
+"""Here ZooKeeper does not have to answer."""
 WORDS: Final = {
     **{trigger.value: word for trigger, word in PEOPLE.items()},
+    APPROVE: "approve",
     PAUSE: "pause",
     RESUME: "resume",
     CHANGE: "change",
@@ -108,6 +129,7 @@ def migration_view(store: Store, migration_id: int, now: float) -> MigrationView
         events=[event_view(each) for each in events],
         operations=[operation_view(each) for each in store.operations(migration_id, OPERATIONS_SHOWN)],
         backups=[each.file for each in backups(store, migration_id)],
+        road=road_view(snapshot, observed, now),
         zookeeper=snapshot.inventory.zookeeper,
         bootstrap_servers=snapshot.inventory.bootstrap_servers,
         audit_engine=snapshot.inventory.audit_engine,
@@ -164,17 +186,14 @@ def gates_view(snapshot: Snapshot, observed: Evidence) -> list[EdgeView]:
     """Steps of people first."""
     edges = next_edges(snapshot.phase).items()
     views = [edge_view(snapshot, trigger, edge, observed) for trigger, edge in edges]
-    if snapshot.phase in NOT_YET:
-        views.append(edge_view(snapshot, Trigger.ADVANCE, NOT_YET[snapshot.phase], observed))
     return sorted(views, key=lambda view: view.by != "a person")
 
 
 def standing_of(snapshot: Snapshot, observed: Evidence) -> Verdict:
     """Before QUORUM and after the way back no controller of ours has to answer."""
-    verdict = standing(observed)
-    if snapshot.phase not in WITHOUT_CONTROLLERS:
-        return verdict
-    return Verdict(tuple(each for each in verdict.conditions if each.name != "every controller answers"))
+    left_out = {"every controller answers"} if snapshot.phase in WITHOUT_CONTROLLERS else set()
+    left_out |= {"ZooKeeper answers"} if snapshot.phase in WITHOUT_ZOOKEEPER else set()
+    return Verdict(tuple(each for each in standing(observed).conditions if each.name not in left_out))
 
 
 def steps_view(snapshot: Snapshot, events: list[PhaseEvent]) -> list[StepView]:
@@ -200,8 +219,6 @@ def _step(phase: Phase, distance: int, event: PhaseEvent | None, snapshot: Snaps
             at=started if event is None else event.at,
             note=snapshot.migration.created_by if event is None else event.reason,
         )
-    if phase in LATER:
-        return StepView(phase=phase, state="later", at=None, note="not in this release")
     return StepView(phase=phase, state="ahead", at=None, note="")
 
 
@@ -355,6 +372,60 @@ def audit_schedule_view(snapshot: Snapshot, observed: Evidence) -> AuditSchedule
             "diverged_twice": bool(observed.audits.diverged),
             "overdue": observed.audits.overdue_since is not None,
         }
+    )
+
+
+def road_view(snapshot: Snapshot, observed: Evidence, now: float) -> RoadView | None:
+    road, approval = observed.road, snapshot.approval
+    if road is None:
+        return None
+    files, soak = road.files, road.soak
+    counts = road.approval is not None and road.approval.fits and road.approval.age_s < APPROVAL_S
+    return RoadView(
+        nodes=[road_node_view(each, now) for each in sorted(snapshot.road, key=_by_roll)],
+        migration_state=road.migration,
+        log_problem=road.log_problem,
+        leader=road.leader,
+        kraft=list(road.kraft),
+        zookeeper=list(road.zookeeper),
+        under_replicated=road.under_replicated,
+        drifted=[] if files is None else list(files.drifted),
+        not_read=[] if files is None else list(files.not_read),
+        soak_s=None if soak is None else round(soak.age_s, 1),
+        elections=0 if soak is None else soak.elections,
+        snapshots=[] if soak is None else list(soak.snapshots),
+        approval=None
+        if approval is None
+        else ApprovalView(
+            who=approval.who, at=approval.at, to=approval.to_phase, counts=counts, digest=approval.digest
+        ),
+        digest=road.digest,
+        intent=road.intent,
+        backups=[
+            f"before {each.phase}: {each.file} ({each.sha256})" for each in snapshot.backups if each.kind == "gate"
+        ],
+    )
+
+
+def _by_roll(row: RoadNode) -> tuple[int, float, int]:
+    return list(Roll).index(Roll(row.roll)), row.began_at or float("inf"), row.node_id
+
+
+def road_node_view(row: RoadNode, now: float) -> RoadNodeView:
+    until = row.changed_at if row.step == "WHOLE" else now
+    return RoadNodeView(
+        roll=row.roll,
+        role=row.role,
+        node_id=row.node_id,
+        step=row.step,
+        since=row.changed_at,
+        took_s=0.0 if row.began_at is None else round(max(until - row.began_at, 0.0), 1),
+        path=row.path,
+        kind=row.kind,
+        checksum=row.checksum,
+        detail=row.detail,
+        instruction=row.instruction,
+        cause=f"{row.code} {row.cause}".strip(),
     )
 
 

@@ -34,8 +34,10 @@ from state_machine.policy.gates import (
     worth_rehearsing,
     zookeeper_is_controller,
 )
-from state_machine.policy.phases import TRANSITIONS, Phase, Trigger
+from state_machine.policy.phases import AUDITED, TRANSITIONS, Phase, Trigger
 from state_machine.policy.rivals import Rival
+from state_machine.policy.road_observations import Roll
+from state_machine.road.road_acts import RoadActs
 from state_machine.settings import Settings
 from state_machine.store import Snapshot, Store
 from state_machine.supervisor import Supervisor
@@ -45,8 +47,8 @@ AGAIN_S: Final = 20.0
 """Pause before an inspection that was not passed is repeated."""
 
 
-ONLY_IN: Final = {SCHEDULE: Phase.DUAL_WRITE, CONFIRMATION: Phase.READY}
-"""Audits that the service asks for by itself say nothing once this phase is over."""
+ONLY_IN: Final = {SCHEDULE: AUDITED, CONFIRMATION: (Phase.READY,)}
+"""Audits that the service asks for by itself say nothing once these phases are over."""
 
 
 class Acts:
@@ -59,9 +61,11 @@ class Acts:
         supervisor: Supervisor,
         inspections: Inspections,
         settings: Settings,
+        road: RoadActs,
         clock: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._road = road
         self._store = store
         self._control = control
         self._supervisor = supervisor
@@ -80,26 +84,31 @@ class Acts:
             Phase.AUDIT: self._audit,
             Phase.ABORTING: self._window,
             Phase.DUAL_WRITE: self._dual_write,
+            Phase.ROLLING_BROKERS: self._rolling_brokers,
+            Phase.REPLACING_CONTROLLERS: self._replacing_controllers,
+            Phase.SOAK: self._soak,
+            Phase.FINALIZING: self._finalizing,
+            Phase.COMPLETED: self._road.completed,
             Phase.ROLLING_BACK: self._rolling_back,
             Phase.ROLLED_BACK: self._rolled_back,
         }
 
     async def act(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         """Audits that somebody asked for or that are due, then the act of the phase."""
-        if snapshot.phase is Phase.DUAL_WRITE:
+        if snapshot.phase in AUDITED:
             await self._schedule.tend(snapshot)
         else:
             self._schedule.forget(snapshot.id)
         for run in await self._store.away(audit_rows.asked, self._store, snapshot.id):
-            if ONLY_IN.get(run.purpose, snapshot.phase) is not snapshot.phase:
-                why = f"{ONLY_IN[run.purpose]} ended before it had a result"
+            if snapshot.phase not in ONLY_IN.get(run.purpose, (snapshot.phase,)):
+                why = f"{ONLY_IN[run.purpose][-1]} ended before it had a result"
                 await self._store.away(audit_rows.stop, self._store, run.id, why)
             else:
                 self._inspections.audit(snapshot, run)
+        road = await self._road.tend(snapshot) if evidence.road is not None else ()
         outcome = await self._table[snapshot.phase](snapshot, evidence)
-        return Outcome(
-            outcome.reason, (*outcome.problems, *schedule_findings(evidence.audits), *_unconfirmed(snapshot, evidence))
-        )
+        beside = (*schedule_findings(evidence.audits), *_unconfirmed(snapshot, evidence), *road)
+        return Outcome(outcome.reason, (*outcome.problems, *beside))
 
     # --- before the takeover -------------------------------------------------------------------------------
 
@@ -206,6 +215,43 @@ class Acts:
             return Outcome(f"blocked: {code} {text}")
         said = evidence.driver_reason if evidence.driver_state == State.DUAL_WRITE else driver_text(evidence)
         return Outcome(f"dual-write: {said}")
+
+    # --- from dual-write to the end (road) -----------------------------------------------------------------
+
+    async def _rolling_brokers(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+        released = await self._released(snapshot, evidence)
+        if released is not None:
+            return released
+        kept = await self._supervisor.keep_running(snapshot)
+        if kept is not None and kept.problems:
+            return kept
+        return self._then(snapshot, evidence, await self._road.rolling_brokers(snapshot, evidence))
+
+    async def _replacing_controllers(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+        """Those that are not replaced yet are kept running."""
+        kept = await self._supervisor.keep_running(snapshot, without=snapshot.replaced)
+        if kept is not None and kept.problems:
+            return kept
+        done = await self._road.replacing_controllers(snapshot, evidence)
+        if not done.reason.startswith("done"):
+            return done
+        return await self._step_when_open(snapshot, evidence, Trigger.CONTROLLERS_REPLACED, "every voter is stock")
+
+    async def _soak(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+        return self._then(snapshot, evidence, await self._road.soak(snapshot, evidence))
+
+    async def _finalizing(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+        going = await self._road.finalizing(snapshot, evidence)
+        if not evidence.road or not evidence.road.roll(Roll.FINAL).complete:
+            return going
+        return await self._step_when_open(snapshot, evidence, Trigger.FINALIZED, "finalized on every voter")
+
+    def _then(self, snapshot: Snapshot, evidence: Evidence, outcome: Outcome) -> Outcome:
+        """Once a phase's own work is done: the next step, or what closes its gate."""
+        if not outcome.reason.startswith("done"):
+            return outcome
+        following = self._next_step(evidence, snapshot, "`zk2kraft advance` goes on")
+        return Outcome(f"{outcome.reason.removeprefix('done: ')}; {following.reason}", outcome.problems)
 
     async def _released(self, snapshot: Snapshot, evidence: Evidence) -> Outcome | None:
         """`zk2kraft rollback --without-controllers` with all of ours dead: the cluster says that it went back."""

@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
-from state_machine.policy.phases import Phase
+from state_machine.policy.phases import AUDITED
 from state_machine.tables import AuditRun, Migration
 
 LAST_AUDITS: Final = 10
@@ -44,12 +44,12 @@ def _of_dual_write(row: Migration) -> ColumnElement[bool]:
 def dual_write_audits(session: Session, row: Migration) -> tuple[AuditRun, ...]:
     """By number: a clock that goes back must not make an old one the newest."""
     query = select(AuditRun).where(_of_dual_write(row)).order_by(AuditRun.id.desc()).limit(LAST_AUDITS)
-    return tuple(session.scalars(query)) if row.phase == Phase.DUAL_WRITE else ()
+    return tuple(session.scalars(query)) if row.phase in AUDITED else ()
 
 
 def audit_passed_at(session: Session, row: Migration) -> float | None:
     """An audit that read nothing wrong and left nothing out has `same` set."""
-    if row.phase != Phase.DUAL_WRITE:
+    if row.phase not in AUDITED:
         return None
     query = select(AuditRun.finished_at).where(_of_dual_write(row), AuditRun.state == "done", AuditRun.same.is_(True))
     return session.scalar(query.order_by(AuditRun.id.desc()).limit(1))

@@ -19,7 +19,7 @@ from migrator.findings.finding import Occurrence
 from migrator.findings.service import CLUSTER_DISAGREES
 from state_machine.clusters.observe import Observation
 from state_machine.policy.gates import Evidence
-from state_machine.policy.phases import WINDOW, Phase, Trigger, way
+from state_machine.policy.phases import BEYOND_DUAL_WRITE, WINDOW, Phase, Trigger, way
 from state_machine.store import Snapshot, Store
 from state_machine.tables import Operation, PhaseEvent
 from state_machine.transition import GateClosed, Source, Step, take
@@ -59,7 +59,7 @@ def meaning(phase: Phase, state: str) -> Phase:
         case State.AUDITING:
             return Phase.AUDIT
         case State.DUAL_WRITE:
-            return Phase.DUAL_WRITE
+            return phase if phase in BEYOND_DUAL_WRITE else Phase.DUAL_WRITE
         case State.ROLLING_BACK | State.ROLLING_BACK_EARLY:
             return Phase.ROLLING_BACK
         case State.RETIRED:

@@ -20,7 +20,8 @@ from migrator.model.verdict import Condition, Verdict
 from state_machine.audits.audit_schedule import scheduled_audits
 from state_machine.clusters.observe import Observation
 from state_machine.policy.gates import BrokerObservation, Evidence, Holder, Inspection
-from state_machine.policy.phases import Phase, Trigger
+from state_machine.policy.phases import AUDITED, Phase, Trigger
+from state_machine.road.road_evidence import road_evidence
 from state_machine.store import Snapshot
 from state_machine.tables import AuditRun
 
@@ -43,9 +44,10 @@ def evidence(snapshot: Snapshot, now: float) -> Evidence:
         rehearsal=None if snapshot.rehearsal is None else _rehearsed(snapshot.rehearsal, now),
         confirmation=_confirmation(snapshot, now),
         copy_audit=_copy_audit(snapshot, now),
-        audits=scheduled_audits(snapshot, now) if snapshot.phase is Phase.DUAL_WRITE else None,
+        audits=scheduled_audits(snapshot, now) if snapshot.phase in AUDITED else None,
         takeover_asked=_takeover_asked(snapshot),
         rival=None if snapshot.rival is None else snapshot.rival.found().text,
+        road=road_evidence(snapshot, now),
     )
     look = snapshot.observation
     if look is None:
@@ -53,7 +55,7 @@ def evidence(snapshot: Snapshot, now: float) -> Evidence:
     known = replace(
         known,
         looked_s=_age(now, look.at),
-        silent=look.silent(),
+        silent={node: why for node, why in look.silent().items() if node not in snapshot.replaced},
         holder=look.zookeeper.holder,
         holder_id=look.zookeeper.holder_id,
         committed_migration=_committed(look),
@@ -63,6 +65,11 @@ def evidence(snapshot: Snapshot, now: float) -> Evidence:
     if status is None or status.driver is None:
         return known if look.answering is None else replace(known, driver_reason="no controller that answers leads")
     return _with_driver(known, status, status.driver)
+
+
+def asked_by(known: Evidence, who: str) -> Evidence:
+    """For the gate of an operation: an approval counts only when somebody else gave it."""
+    return known if known.road is None else replace(known, road=replace(known.road, asker=who))
 
 
 def _age(now: float, then: float) -> float:

@@ -15,12 +15,27 @@ from collections.abc import Callable
 import structlog
 
 from migrator.findings.finding import FindingError
+from migrator.findings.road import FINALIZE_NOT_APPROVED
 from migrator.findings.service import NOT_POSSIBLE_HERE, VERSION_MOVED
+from migrator.model.verdict import Verdict
 from state_machine.accepted import Accepted
 from state_machine.audits.inspections import Inspections
 from state_machine.clusters.control import ControlPort
+from state_machine.evidence import asked_by
 from state_machine.policy.gates import Evidence
-from state_machine.policy.phases import PAUSE, PEOPLE, RESUME, WINDOW, Phase, Trigger, look_up
+from state_machine.policy.phases import (
+    APPROVE,
+    NEEDS_APPROVAL,
+    PAUSE,
+    PEOPLE,
+    RESUME,
+    TRANSITIONS,
+    WINDOW,
+    Phase,
+    Trigger,
+    look_up,
+)
+from state_machine.road.road_evidence import digest_of, plan_of
 from state_machine.store import UNDOES, Snapshot, Store
 from state_machine.tables import Operation
 from state_machine.transition import SERVICE, GateClosed, Source, Step, ask_gate, take
@@ -45,7 +60,9 @@ class Operations:
             await self._store.away(self._store.pause, operation, at=self._clock(), said=said)
             return
         try:
-            if operation.state == "accepted":
+            if operation.name == APPROVE:
+                await self._approve(snapshot, operation, evidence)
+            elif operation.state == "accepted":
                 await self._accepted.follow(snapshot, operation, evidence)
             else:
                 await self._begin(snapshot, operation, evidence)
@@ -68,7 +85,7 @@ class Operations:
         if edge.asks is not None:
             await self._accepted.begin(snapshot, operation, edge, evidence)
             return
-        ask_gate(edge, trigger, evidence)
+        ask_gate(edge, trigger, asked_by(evidence, operation.who))
         step = Step(
             trigger=trigger,
             source=Source(SERVICE, version),
@@ -78,8 +95,25 @@ class Operations:
             operation_id=operation.id,
         )
         await self._store.away(
-            take, self._store, snapshot.id, step, expected_version=version, evidence=evidence, now=self._clock()
+            take,
+            self._store,
+            snapshot.id,
+            step,
+            expected_version=version,
+            evidence=asked_by(evidence, operation.who),
+            now=self._clock(),
         )
+
+    async def _approve(self, snapshot: Snapshot, operation: Operation, evidence: Evidence) -> None:
+        """Bound to what the approver could see: the plan and the evidence of this moment. Raises what refuses it."""
+        verdict = approvable(snapshot.phase, evidence)
+        if not verdict.holds:
+            raise GateClosed("approve", verdict)
+        plan = plan_of(snapshot)
+        said = f"{operation.who} approved FINALIZING; it counts for 4 h, and until anything in it changes"
+        operation.to_phase = operation.to_phase or Phase.FINALIZING
+        digest = digest_of(snapshot)
+        await self._store.away(self._store.approve, operation, digest, plan, at=self._clock(), said=said)
 
     async def _abort_before(self, snapshot: Snapshot, operation: Operation) -> None:
         """In READY: take back the takeover that was asked for. One that has begun is aborted when the phase shows it.
@@ -119,6 +153,15 @@ class Operations:
         await self._store.away(
             self._store.end_operation, operation.id, "refused", str(error), at=self._clock(), verdict=verdict
         )
+
+
+def approvable(phase: Phase, evidence: Evidence) -> Verdict:
+    """Everything of the gate but the approval itself. Raises Z2K-4003 where nothing has to be approved."""
+    edge = TRANSITIONS.get((phase, Trigger.ADVANCE))
+    if edge is None or edge.to not in NEEDS_APPROVAL:
+        raise NOT_POSSIBLE_HERE.error(operation="approve", phase=phase, possible="nothing needs an approval here")
+    conditions = edge.gate(evidence).conditions
+    return Verdict(tuple(each for each in conditions if FINALIZE_NOT_APPROVED.code not in each.codes))
 
 
 BEGUN = "the takeover has begun, and a pause does not stop it; `zk2kraft abort` ends it until the commit"

@@ -28,7 +28,7 @@ from state_machine.driver_history import catch_up
 from state_machine.evidence import evidence
 from state_machine.observations import Outcome, ReportedFinding, RoundObservation, record_observation, record_outcome
 from state_machine.operations import Operations
-from state_machine.policy.phases import WINDOW, Phase
+from state_machine.policy.phases import BEYOND_DUAL_WRITE, WINDOW, Phase
 from state_machine.policy.rivals import ONLY_READ
 from state_machine.store import Before, Snapshot, Store
 from state_machine.trouble import TroubleLog, is_foreseen, named
@@ -47,6 +47,7 @@ EVERY_MIGRATION: Final = 0
 """The number under which trouble is kept that no single migration has."""
 SAY_SAME_EVERY_S: Final = 5.0
 """An outcome that is the same as before is written down again after this time."""
+WITH_LOG: Final = (Phase.DUAL_WRITE, *BEYOND_DUAL_WRITE)
 NOT_OURS: Final = "what answers here was started after this migration was over"
 
 
@@ -219,7 +220,9 @@ class Reconciler:
     async def _look(self, migration_id: int) -> tuple[Snapshot, Occurrence | None]:
         """Observe, keep it, and write down every step that the drivers took."""
         before = await self._store.away(self._store.before, migration_id)
-        observed = await self._observer.look(before.inventory, before.observation, migration_id)
+        observed = await self._observer.look(
+            before.inventory, before.observation, migration_id, with_log=before.phase in WITH_LOG
+        )
         if before.phase is Phase.ROLLED_BACK:
             observed = without_foreign_controllers(observed, before.cursors)
         return await self._store.away(self._keep, before, observed)

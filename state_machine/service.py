@@ -26,6 +26,9 @@ from state_machine.clusters.private_files import close_to_others
 from state_machine.operations import Operations
 from state_machine.processes import ControllerProcesses
 from state_machine.reconcile import Reconciler
+from state_machine.road.fleet import Fleets
+from state_machine.road.road_acts import RoadActs
+from state_machine.road.roller import Roller
 from state_machine.settings import Settings
 from state_machine.store import Store
 from state_machine.supervisor import Supervisor
@@ -77,7 +80,10 @@ def open_service(settings: Settings) -> Service:
     inspections = Inspections(store, audits, settings)
     processes = ControllerProcesses(directory / "controllers")
     supervisor = Supervisor(store, processes, settings.bounds, starts=settings.start_controllers)
-    acts = Acts(store, control, supervisor, inspections, settings)
+    fleets = Fleets(settings.fleets)
+    roller = Roller(store, fleets, observer, processes, settings)
+    road = RoadActs(store, fleets, roller, settings)
+    acts = Acts(store, control, supervisor, inspections, settings, road)
     operations = Operations(store, control, inspections)
     reconciler = Reconciler(store, observer, operations, acts, inspections, pause_s=settings.observe_every_s)
     return Service(settings, store, reconciler, observer, inspections, audits, http, lock)

@@ -72,6 +72,20 @@ class Settings(BaseSettings):
     start_controllers: bool = Field(
         default=True, description="false: controllers are units or containers of their own; the service starts none"
     )
+    fleets: Path | None = Field(
+        default=None,
+        description="directory with the inventory NAME.yaml of each migration, and templates/ of actuators",
+    )
+    settle_s: float = Field(
+        default=60, ge=0, description="nothing under-replicated for so long before the next restart"
+    )
+    node_deadline_s: float = Field(
+        default=6 * 3600, ge=1, description="from the order to stop until a node is whole; log recovery takes hours"
+    )
+    soak_s: float = Field(default=86_400, ge=0, description="SOAK lasts at least so long")
+    brokers_gone_s: float = Field(default=60, ge=0, description="/brokers/ids was empty for so long before FINALIZING")
+    drift_every_s: float = Field(default=30, ge=1, le=3600, description="files of nodes are compared this often")
+    single_operator: bool = Field(default=False, description="who asks for FINALIZING may have approved it")
     command_limit_s: float = Field(default=900, ge=1, description="longest run of check, rehearse or audit")
 
     @property

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -30,14 +30,37 @@ from migrator.findings.service import (
     OPERATION_PENDING,
     VERSION_MOVED,
 )
+from migrator.fleet.roll import UNTOUCHED
+from migrator.fleet.roll import Step as RollStep
 from migrator.model.verdict import Verdict
 from state_machine.audit_queries import CONFIRMATION, audit_passed_at, dual_write_audits, last_finished
 from state_machine.clusters.inventory import Inventory
 from state_machine.clusters.observe import Observation
 from state_machine.database import WRITES, open_database
-from state_machine.policy.phases import CHANGE, PAUSE, PEOPLE, RESUME, Phase, Trigger
+from state_machine.policy.phases import (
+    APPROVE,
+    BEYOND_DUAL_WRITE,
+    CHANGE,
+    PAUSE,
+    PEOPLE,
+    RESUME,
+    Phase,
+    Trigger,
+)
 from state_machine.policy.rivals import Rival, rival_of
-from state_machine.tables import AuditRun, DriverCursor, Migration, Node, ObservationRow, Operation, PhaseEvent
+from state_machine.policy.road_observations import Roll
+from state_machine.tables import (
+    Approval,
+    AuditRun,
+    Backup,
+    DriverCursor,
+    Migration,
+    Node,
+    ObservationRow,
+    Operation,
+    PhaseEvent,
+    RoadNode,
+)
 
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
@@ -47,6 +70,12 @@ DATABASE_THREADS: Final = 2
 OBSERVATION: Final = "observation"
 CHECK: Final = "check"
 PLAN: Final = "audit plan"
+SOAK: Final = "soak"
+FILES: Final = "files"
+INTENT: Final = "finalize intent"
+LIMITS: Final = "limits"
+"""Kinds of documents about a migration, one row each."""
+ON_THE_ROAD: Final = (Phase.DUAL_WRITE, *BEYOND_DUAL_WRITE)
 PENDING: Final = ("recorded", "accepted")
 UNDOES: Final = (Trigger.ABORT, Trigger.ROLL_BACK)
 """Operations that take the place of a pending advance; a rollback also that of one whose driver does not begin it."""
@@ -81,6 +110,19 @@ class Snapshot:
     dual_write_audits: tuple[AuditRun, ...] = ()
     audit_passed_at: float | None = None
     audit_plan: AuditPlan | None = None
+    road: tuple[RoadNode, ...] = ()
+    approval: Approval | None = None
+    backups: tuple[Backup, ...] = ()
+    documents: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+
+    def nodes_of(self, roll: str) -> tuple[RoadNode, ...]:
+        """The journal of one rolling restart, by node id."""
+        return tuple(each for each in self.road if each.roll == roll)
+
+    @property
+    def replaced(self) -> frozenset[int]:
+        """Controllers of ours that were stopped for good, so that stock takes their place. Nobody starts them again."""
+        return frozenset(each.node_id for each in self.nodes_of(Roll.STOCK) if RollStep(each.step) not in UNTOUCHED)
 
     @property
     def id(self) -> int:
@@ -117,7 +159,7 @@ class NewOperation:
     @property
     def word(self) -> str:
         """As the command line says it."""
-        return {PAUSE: "pause", RESUME: "resume"}.get(self.name) or PEOPLE[Trigger(self.name)]
+        return {PAUSE: "pause", RESUME: "resume", APPROVE: "approve"}.get(self.name) or PEOPLE[Trigger(self.name)]
 
     @property
     def fingerprint(self) -> str:
@@ -264,7 +306,8 @@ class Store:
             row = find_migration(session, migration_id)
             Phase(row.phase)
             look, check = _rows(session, migration_id)
-            plan = session.get(ObservationRow, (migration_id, PLAN))
+            documents = _documents(session, migration_id)
+            plan = documents.pop(PLAN, None)
             nodes = session.scalars(select(Node).where(Node.migration_id == migration_id, Node.kind == "controller"))
             return Snapshot(
                 migration=row,
@@ -281,7 +324,11 @@ class Store:
                 confirmation=last_finished(session, migration_id, CONFIRMATION),
                 dual_write_audits=dual_write_audits(session, row),
                 audit_passed_at=audit_passed_at(session, row),
-                audit_plan=None if plan is None else msgspec.convert(plan.document, AuditPlan),
+                audit_plan=None if plan is None else msgspec.convert(plan, AuditPlan),
+                road=_road(session, row),
+                approval=_approval(session, row),
+                backups=_backups(session, row),
+                documents=documents,
             )
 
     def events(self, migration_id: int, *, operation_id: int | None = None) -> list[PhaseEvent]:
@@ -393,6 +440,7 @@ class Store:
             if operation.name == RESUME:
                 for node in session.scalars(select(Node).where(Node.migration_id == row.id)):
                     node.quick_ends = 0
+                _try_failed_again(session, row.id, at)
             written = session.get_one(Operation, operation.id)
             answer = "; ".join(filter(None, (row.paused or "steps forward may begin", said)))
             written.state, written.answer, written.ended_at = "succeeded", answer, at
@@ -412,6 +460,43 @@ class Store:
             session.merge(
                 ObservationRow(migration_id=migration_id, kind=PLAN, at=at, document=msgspec.to_builtins(plan))
             )
+
+    def record_document(self, migration_id: int, kind: str, document: dict[str, Any], *, at: float) -> None:
+        with self.writing() as session:
+            session.merge(ObservationRow(migration_id=migration_id, kind=kind, at=at, document=document))
+
+    def record_backup(
+        self, migration_id: int, *, file: str, phase: str, sha256: str, size_bytes: int, at: float
+    ) -> None:
+        with self.writing() as session:
+            session.add(
+                Backup(
+                    migration_id=migration_id,
+                    file=file,
+                    seen_at=at,
+                    kind="gate",
+                    phase=phase,
+                    sha256=sha256,
+                    size_bytes=size_bytes,
+                )
+            )
+
+    def approve(self, operation: Operation, digest: str, document: dict[str, Any], *, at: float, said: str) -> None:
+        """The operation and what was agreed to, in one transaction."""
+        with self.writing() as session:
+            session.add(
+                Approval(
+                    migration_id=operation.migration_id,
+                    to_phase=operation.to_phase or "",
+                    who=operation.who,
+                    reason=operation.reason,
+                    at=at,
+                    digest=digest,
+                    document=document,
+                )
+            )
+            written = session.get_one(Operation, operation.id)
+            written.state, written.answer, written.ended_at = "succeeded", said, at
 
     def record_process(self, migration_id: int, node_id: int, **columns: Any) -> None:
         """What is known of a controller's process: pid, process_mark, started_at, quick_ends, log."""
@@ -442,6 +527,41 @@ def _understood(migration_id: int) -> Iterator[None]:
     except (ValueError, TypeError, KeyError) as error:
         words = f"{type(error).__name__} {error}".splitlines()[0]
         raise MIGRATION_UNREADABLE.error(migration=migration_id, reason=words) from error
+
+
+def _try_failed_again(session: Session, migration_id: int, at: float) -> None:
+    """A failed node of a rolling restart goes on from the step in which it failed, with its whole time again."""
+    failed = (RoadNode.migration_id == migration_id, RoadNode.step == RollStep.FAILED)
+    for node in session.scalars(select(RoadNode).where(*failed)):
+        node.step, node.failed_in, node.cause, node.code, node.changed_at = node.failed_in, "", "", "", at
+        node.began_at = at if node.began_at is not None else None
+
+
+def _road(session: Session, row: Migration) -> tuple[RoadNode, ...]:
+    """The journal of rolling restarts; before dual-write there is none."""
+    if row.phase not in ON_THE_ROAD:
+        return ()
+    query = select(RoadNode).where(RoadNode.migration_id == row.id).order_by(RoadNode.node_id)
+    return tuple(session.scalars(query))
+
+
+def _approval(session: Session, row: Migration) -> Approval | None:
+    if row.phase not in ON_THE_ROAD:
+        return None
+    return session.scalar(select(Approval).where(Approval.migration_id == row.id).order_by(Approval.id.desc()).limit(1))
+
+
+def _backups(session: Session, row: Migration) -> tuple[Backup, ...]:
+    if row.phase not in ON_THE_ROAD:
+        return ()
+    return tuple(session.scalars(select(Backup).where(Backup.migration_id == row.id).order_by(Backup.id)))
+
+
+def _documents(session: Session, migration_id: int) -> dict[str, dict[str, Any]]:
+    """By kind; the observation and the check are read apart."""
+    kinds = (PLAN, SOAK, FILES, INTENT, LIMITS)
+    query = select(ObservationRow).where(ObservationRow.migration_id == migration_id, ObservationRow.kind.in_(kinds))
+    return {row.kind: row.document for row in session.scalars(query)}
 
 
 def _rows(session: Session, migration_id: int) -> tuple[ObservationRow | None, ObservationRow | None]:

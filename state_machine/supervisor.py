@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 import structlog
@@ -36,7 +36,7 @@ QUICK_END_S: Final = 15.0
 QUICK_ENDS_MAX: Final = 5
 FINISH_PAUSE_S: Final = 5.0
 """From one start that finishes a rollback to the next: until then a look shows whether the claim is gone."""
-MAY_ROLL_BACK: Final = frozenset({Phase.AUDIT, Phase.DUAL_WRITE, Phase.ROLLING_BACK})
+MAY_ROLL_BACK: Final = frozenset({Phase.AUDIT, Phase.DUAL_WRITE, Phase.ROLLING_BROKERS, Phase.ROLLING_BACK})
 START_PATIENCE_S: Final = 60.0
 """A large log is replayed within seconds; a controller that is silent for longer hangs."""
 
@@ -66,12 +66,14 @@ class Supervisor:
         self._launcher = launcher
         self._clock = clock
 
-    async def keep_running(self, snapshot: Snapshot) -> Outcome | None:
-        """Start what does not run."""
+    async def keep_running(self, snapshot: Snapshot, *, without: Collection[int] = ()) -> Outcome | None:
+        """Start what does not run. without: controllers that stock has replaced; they are left alone."""
         silent = {} if snapshot.observation is None else snapshot.observation.silent()
         waiting: list[Outcome] = []
         for entry in snapshot.inventory.controllers:
             node = snapshot.processes.get(entry.node_id)
+            if entry.node_id in without:
+                continue
             if entry.node_id in silent:
                 waiting.append(await self._see_to(snapshot, entry, node))
             elif node is not None and node.quick_ends and not self._is_young(node):

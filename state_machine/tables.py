@@ -223,7 +223,10 @@ class FindingRow(Base):
 
 
 class Backup(Base):
-    """A ZooKeeper export that a controller took before it claimed anything."""
+    """Something that was kept before a gate. kind: `export` (of ZooKeeper, by a controller), or `gate` (a directory).
+
+    phase: the step it was taken for. sha256: of the file, or of the list of checksums in the directory.
+    """
 
     __tablename__ = "backup"
     __table_args__ = (UniqueConstraint("migration_id", "file"),)
@@ -232,3 +235,53 @@ class Backup(Base):
     migration_id: Mapped[int] = mapped_column(ForeignKey("migration.id"), index=True)
     file: Mapped[str] = mapped_column(Text)
     seen_at: Mapped[float]
+    kind: Mapped[str] = mapped_column(default="export")
+    phase: Mapped[str | None] = mapped_column(default=None)
+    sha256: Mapped[str | None] = mapped_column(default=None)
+    size_bytes: Mapped[int | None] = mapped_column(default=None)
+
+
+class RoadNode(Base):
+    """The journal of a rolling restart: how far one node is. A step is here before its act begins.
+
+    incarnation: of its registration before it was stopped. checksum: of the file that is rendered for it;
+    rendered_from: of the file that this was made of. began_at: when its stop was ordered.
+    log_end: the end of the metadata log when it was started.
+    """
+
+    __tablename__ = "road_node"
+
+    migration_id: Mapped[int] = mapped_column(ForeignKey("migration.id"), primary_key=True)
+    roll: Mapped[str] = mapped_column(primary_key=True)
+    node_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    role: Mapped[str]
+    rack: Mapped[str]
+    step: Mapped[str]
+    failed_in: Mapped[str] = mapped_column(default="")
+    path: Mapped[str] = mapped_column(Text)
+    kind: Mapped[str] = mapped_column(default="")
+    rendered_from: Mapped[str] = mapped_column(default="")
+    checksum: Mapped[str] = mapped_column(default="")
+    incarnation: Mapped[str] = mapped_column(default="")
+    instruction: Mapped[str] = mapped_column(Text, default="")
+    cause: Mapped[str] = mapped_column(Text, default="")
+    code: Mapped[str] = mapped_column(default="")
+    detail: Mapped[str] = mapped_column(Text, default="")
+    log_end: Mapped[int] = mapped_column(default=0)
+    began_at: Mapped[float | None] = mapped_column(default=None)
+    changed_at: Mapped[float]
+
+
+class Approval(Base):
+    """Somebody agreed to a step. digest: of the plan and the evidence as they were then."""
+
+    __tablename__ = "approval"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    migration_id: Mapped[int] = mapped_column(ForeignKey("migration.id"), index=True)
+    to_phase: Mapped[str]
+    who: Mapped[str]
+    reason: Mapped[str] = mapped_column(Text)
+    at: Mapped[float]
+    digest: Mapped[str]
+    document: Mapped[dict[str, Any]]

@@ -19,11 +19,12 @@ from api.rest.parts import DryRunFlag, Key, Number, Parts, ServiceParts
 from api.rest.problems import described
 from api.views import edge_view, operation_view
 from migrator.findings.service import VERSION_MOVED
-from state_machine.evidence import evidence
-from state_machine.policy.phases import PAUSE, RESUME, Edge, Trigger, look_up
+from state_machine.evidence import asked_by, evidence
+from state_machine.operations import approvable
+from state_machine.policy.phases import APPROVE, PAUSE, RESUME, Edge, Trigger, look_up
 from state_machine.store import NewOperation, Snapshot
 from state_machine.tables import Operation
-from state_machine.transition import ask_gate
+from state_machine.transition import GateClosed, ask_gate
 
 router = APIRouter(prefix="/migrations/{number}", tags=["steps"])
 
@@ -92,6 +93,21 @@ def resume(parts: ServiceParts, number: Number, body: ActionIn, response: Respon
     return _accepted(parts, response, record(parts, number, order(RESUME, body, key)))
 
 
+@router.post("/approve", **ACCEPTED)
+def approve(parts: ServiceParts, number: Number, body: ActionIn, response: Response, key: Key = None) -> Accepted:
+    """Agree to FINALIZING, which cannot be undone, as plan and evidence are now: for 4 hours, and until one of them
+    changes. The approver is another person than the one who asks for it, unless `single_operator` is on.
+    """
+    operation = order(APPROVE, body, key)
+    known = parts.store.known_operation(number, operation)
+    if known is None:
+        snapshot = parts.store.snapshot(number)
+        verdict = approvable(snapshot.phase, evidence(snapshot, parts.clock()))
+        if not verdict.holds:
+            raise GateClosed("approve", verdict)
+    return _accepted(parts, response, record(parts, number, operation))
+
+
 def order(name: str, body: ActionIn, key: str | None) -> NewOperation:
     return NewOperation(
         name=name, who=body.who, reason=body.reason, to=body.to, expected_version=body.expected_version, key=key
@@ -112,7 +128,8 @@ def ask(parts: Parts, number: int, operation: NewOperation) -> tuple[Snapshot, E
     if operation.expected_version not in (None, snapshot.migration.version):
         raise VERSION_MOVED.error(found=snapshot.migration.version, expected=operation.expected_version)
     edge = look_up(snapshot.phase, Trigger(operation.name), operation.to)
-    ask_gate(edge, Trigger(operation.name), evidence(snapshot, parts.clock()))
+    known = evidence(snapshot, parts.clock())
+    ask_gate(edge, Trigger(operation.name), asked_by(known, operation.who))
     return snapshot, edge
 
 

@@ -54,6 +54,8 @@ NOT_A_COPY: Final = 2**63 - 1
 
 VERSION_LAGS: Final = "the version of the state znode is behind the partition epoch; no rollback before it is raised"
 
+STOCK_RUNS_AHEAD: Final = "stock writes a state again where only its directories changed, which no znode has"
+
 MARGIN: Final = "producer id margin of the copy"
 
 MOVED_ON: Final = "ZooKeeper changed it after the rehearsal was read"
@@ -151,6 +153,8 @@ class Rules:
     read:               the file in which the rehearsal kept what it read (kept_reading.py); "": nothing is excused.
     in_dual_write:      a KRaft controller has the claim, and the log is the truth. Versions of partition states may be
                         behind then, not at a rollback: its own audit does not say that it is dual-write.
+    ours_leads:         the active controller is ours. Under stock, versions of partition states run ahead; ours puts
+                        them right when it leads again.
     """
 
     producer_id_margin: int = 0
@@ -158,6 +162,7 @@ class Rules:
     copied_zxid: int = NOT_A_COPY
     read: str = ""
     in_dual_write: bool = False
+    ours_leads: bool = True
 
     def excuses(self, family: str, key: str, zookeeper: Facts | None, log: Facts | None, mzxid: int) -> bool:
         """Whether ZooKeeper alone moved on: the key was written, or deleted, after the rehearsal was read, and the log
@@ -191,6 +196,8 @@ class Rules:
             return "an order for the controller of ZooKeeper, which rules until the takeover"
         if self.in_dual_write and _version_lags(each):
             return VERSION_LAGS
+        if self.in_dual_write and not self.ours_leads and _version_runs_ahead(each):
+            return STOCK_RUNS_AHEAD
         return ""
 
     def _producer_id_rule(self, each: Difference, announced: int | None) -> str:
@@ -210,9 +217,15 @@ class Rules:
 
 def _version_lags(each: Difference) -> bool:
     """The data of the state is compared by itself."""
-    if (each.family, each.field_, each.kind) != (PARTITIONS, "partition_epoch", Kind.CHANGED):
-        return False
-    return bool(each.zookeeper < each.log)
+    return _is_version(each) and bool(each.zookeeper < each.log)
+
+
+def _version_runs_ahead(each: Difference) -> bool:
+    return _is_version(each) and bool(each.zookeeper > each.log)
+
+
+def _is_version(each: Difference) -> bool:
+    return (each.family, each.field_, each.kind) == (PARTITIONS, "partition_epoch", Kind.CHANGED)
 
 
 class Postpones(Protocol):

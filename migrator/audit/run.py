@@ -106,7 +106,7 @@ def _quick(zookeeper: str, kraft: str, rules: Rules, passwords: EncoderSecrets |
         return quick_audit(
             session,
             lambda low: read_log(kraft, tree["cluster_id"], low),
-            rules=replace(rules, in_dual_write=tree["dual_write"]),
+            rules=replace(rules, in_dual_write=tree["dual_write"], ours_leads=tree["ours_leads"]),
             limits=CONSIDERATE,
             zk=tree,
             follows=follows_the_log(tree, rules),

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from migrator.driver.content import BROKER_ID
+from migrator.driver.checks.content import BROKER_ID
 from migrator.driver.tree import Tree
 from migrator.findings.content import STATE_MISSING
 from migrator.findings.finding import FindingError, Occurrence

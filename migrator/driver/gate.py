@@ -13,12 +13,17 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from migrator.driver.checks.content import oddities
+from migrator.driver.checks.settings import (
+    ControllerSettings,
+    broker_findings,
+    controller_findings,
+    request_limit_finding,
+)
+from migrator.driver.checks.waivers import Waiver, lifted
 from migrator.driver.claim import ClaimObservation, refuse_claim
-from migrator.driver.content import oddities
 from migrator.driver.places import place_findings
-from migrator.driver.settings import ControllerSettings, broker_findings, controller_findings, request_limit_finding
 from migrator.driver.tree import Tree, clear_broker_configs, live_and_assigned
-from migrator.driver.waivers import Waiver, lifted
 from migrator.findings.content import (
     BROKER_ABSENT,
     CLUSTER_ID_DIFFERS,

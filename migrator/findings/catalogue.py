@@ -10,11 +10,20 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Final
 
-from migrator.findings import audit, content, driver, fleet, laboratory, preflight, quorum, service, zookeeper
+from migrator.findings import audit, content, driver, fleet, laboratory, preflight, quorum, road, service, zookeeper
 from migrator.findings.finding import GIVEN, Finding
 
 MODULES: Final[tuple[ModuleType, ...]] = (
-    *(content, preflight, zookeeper, driver, quorum, service, audit, laboratory, fleet),
+    content,
+    preflight,
+    zookeeper,
+    driver,
+    quorum,
+    service,
+    road,
+    audit,
+    laboratory,
+    fleet,
 )
 
 CATALOGUE: Final[Mapping[str, Finding]] = GIVEN

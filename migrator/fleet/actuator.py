@@ -73,7 +73,10 @@ class Actuator(Protocol):
         ...
 
     def stop(self) -> Performed:
-        """A controlled shutdown; the supervisor's own restart is masked until `start`."""
+        """A controlled shutdown; the supervisor's own restart is masked until `start`.
+
+        `Done` only when the process has ended and the supervisor has taken note.
+        """
         ...
 
     def start(self) -> Performed: ...

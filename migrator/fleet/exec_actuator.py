@@ -4,13 +4,14 @@ In:   a node's values, its template. Out: see actuator.py.
 Elsewhere: where templates come from (templates.py), bounds of a command (commands.py).
 Errors: Z2K-7021 to 7024. What a command printed is in no message, only the end of what it said on standard error.
 Rules: content goes through standard input, never through arguments. Exit code 66 of `read` and `list` means that there
-is no such file.
+is no such file. `stop` ends when the host's status says stopped, since an exit code only says that somebody was asked.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -22,6 +23,8 @@ from migrator.fleet.commands import CommandFailed, CommandTooLoud, CommandTooSlo
 from migrator.fleet.templates import ABSENT, ACT_LIMIT_S, LIMITS_S, Template, words_of_act
 
 KIND: Final = "exec"
+STATUS_EVERY_S: Final = 0.2
+"""How often `stop` asks for the status until it says stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,19 @@ class ExecActuator:
         return Done(self._run("write", path=path, stdin=content).stderr)
 
     def stop(self) -> Performed:
-        return Done(self._run("stop").stderr)
+        """Returns when the status says stopped; its limit covers the wait. Raises Z2K-7022 when it never does.
+
+        A supervisor between two attempts of a failing process accepts the command before it obeys. One example is
+        runit's `sv`: it answers at once, and then drops a `start` that comes before runsv has read the `stop`.
+        """
+        limit_s = self._limit_s("stop")
+        until = time.monotonic() + limit_s
+        said = self._run("stop").stderr
+        while self.status().state is not ProcessState.STOPPED:
+            if time.monotonic() >= until:
+                raise ACT_TOO_SLOW.error(act="stop", node=self.node, seconds=f"{limit_s:g}")
+            time.sleep(STATUS_EVERY_S)
+        return Done(said)
 
     def start(self) -> Performed:
         return Done(self._run("start").stderr)
@@ -90,9 +105,12 @@ class ExecActuator:
             raise
         return tuple(printed.removesuffix("\0").split("\0")) if printed else ()
 
+    def _limit_s(self, name: str) -> float:
+        return self.template.acts[name].timeout_s or self.limits_s.get(name) or LIMITS_S.get(name, ACT_LIMIT_S)
+
     def _run(self, name: str, *, stdin: bytes = b"", **more: str) -> Output:
         act = self.template.acts[name]
-        limit_s = act.timeout_s or self.limits_s.get(name) or LIMITS_S.get(name, ACT_LIMIT_S)
+        limit_s = self._limit_s(name)
         path = more.get("path", "")
         what = f"{name} {path}".strip()
         try:

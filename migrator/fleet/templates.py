@@ -47,7 +47,10 @@ class Act(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StatusWords(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Regular expressions over what `status` prints. pid has one group."""
+    """Regular expressions over what `status` prints. pid has one group.
+
+    stopped: only while nothing starts the process again by itself; a pause between two attempts is no stop.
+    """
 
     running: str = r"(?m)^ActiveState=active$"
     stopped: str = r"(?m)^ActiveState=(inactive|failed)$"

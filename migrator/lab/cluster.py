@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but not re-exported for mypy
     AdminClient,
     NewTopic,
@@ -24,6 +25,7 @@ from migrator.lab.servers.controller import Controller, Quorum, quorum_specs
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
 from migrator.lab.servers.server import READY_DEADLINE_S, start_together
+from migrator.lab.servers.waiting import wait_until
 from migrator.lab.servers.zookeeper import ZooKeeper, ZooKeeperClient
 from migrator.lab.tap import Tap
 
@@ -139,10 +141,25 @@ class Cluster:
         """Create topics with up to three replicas, as an administrator does; returns when they can be written to."""
         wanted = list(names)
         factor = min(3, len(self.brokers))
-        new = [NewTopic(each, partitions, factor, config=dict(config or {})) for each in wanted]
-        for future in self.admin().create_topics(new, operation_timeout=ADMIN_TIMEOUT_S).values():
-            future.result(ADMIN_TIMEOUT_S)
+        new = {each: NewTopic(each, partitions, factor, config=dict(config or {})) for each in wanted}
+        wait_until(partial(self._why_not_created, new), name="the topics are created", deadline_s=ADMIN_TIMEOUT_S)
         self.wait_isr_whole(wanted)
+
+    def _why_not_created(self, new: dict[str, NewTopic]) -> str | None:
+        """A ZooKeeper-mode broker that became controller a moment ago knows no other broker yet, and refuses.
+
+        What is created leaves `new`. Raises every other refusal.
+        """
+        refusals = []
+        for name, future in self.admin().create_topics([*new.values()], operation_timeout=ADMIN_TIMEOUT_S).items():
+            try:
+                future.result(ADMIN_TIMEOUT_S)
+                del new[name]
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR:
+                    raise
+                refusals.append(error.args[0].str())
+        return "; ".join(refusals) or None
 
     def admin(self) -> AdminClient:
         """An administrator's client, a new one after any broker was restarted.

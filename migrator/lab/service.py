@@ -43,7 +43,9 @@ class LabService:
     settings: keys of its TOML file beside the directory and the port.
     """
 
-    def __init__(self, laboratory: Laboratory, name: str = "service", **settings: str | float | list[str]) -> None:
+    def __init__(
+        self, laboratory: Laboratory, name: str = "service", **settings: str | float | bool | list[str]
+    ) -> None:
         self.laboratory = laboratory
         self.name = name
         self.directory = laboratory.directory / name
@@ -117,9 +119,14 @@ class LabService:
         self._rows_seen[migration] = len(view["events"])
         return view
 
-    def operation(self, migration: int, word: str, to: str | None = None, reason: str = "") -> dict[str, Any]:
-        """advance, abort or rollback; returns the operation as it was recorded. Raises Z2K-6007 when it was refused."""
-        body = {"to": to, "reason": reason, "who": "laboratory"}
+    def operation(
+        self, migration: int, word: str, to: str | None = None, reason: str = "", who: str = "laboratory"
+    ) -> dict[str, Any]:
+        """advance, approve, abort or rollback; returns the operation as it was recorded.
+
+        Raises Z2K-6007 when it was refused.
+        """
+        body = {"to": to, "reason": reason, "who": who}
         return self.post(f"/migrations/{migration}/{word}", {k: v for k, v in body.items() if v})
 
     def wait_phase(self, migration: int, *phases: str, deadline_s: float = PHASE_DEADLINE_S) -> dict[str, Any]:
@@ -130,14 +137,20 @@ class LabService:
             deadline_s=deadline_s,
         )
 
-    def wait_gate(self, migration: int, to: str, deadline_s: float = INSPECTION_DEADLINE_S) -> dict[str, Any]:
-        """Wait until a person may go on to this phase. Returns the view."""
+    def wait_gate(
+        self, migration: int, to: str, deadline_s: float = INSPECTION_DEADLINE_S, *, but: Iterable[str] = ()
+    ) -> dict[str, Any]:
+        """Wait until a person may go on to this phase. Returns the view. but: codes that may close it."""
 
         def why_not(view: dict[str, Any]) -> str | None:
             edge = next((each for each in view["gates"] if each["to"] == to), None)
             if edge is None:
-                return f"{view['phase']} does not lead to {to}"
-            closed = [f"{each['name']}: {each['message']}" for each in edge["conditions"] if each["status"] != "True"]
+                return f"{view['phase']} does not lead to {to}: {view['waiting']}"
+            closed = [
+                f"{each['name']}: {each['message']}"
+                for each in edge["conditions"]
+                if each["status"] != "True" and not set(each["codes"]) & set(but)
+            ]
             return "; ".join(closed) or None
 
         return self.wait_view(migration, why_not, deadline_s=deadline_s)

@@ -38,6 +38,8 @@ TOKENS: Final = "/delegation_token/tokens"
 TOKEN_CHANGES: Final = "/delegation_token/token_changes"
 
 PRESENCE_PREFIX: Final = "zk2kraft-"
+FINALIZE_INTENT: Final = "/cluster/zk2kraft_finalize"
+"""That the finalize was begun: a znode of its own, since `/migration` is rewritten by whoever leads."""
 
 DEFAULT_ENTITY: Final = "<default>"
 """The znode name of "all brokers", "all users" and so on; never sanitised."""

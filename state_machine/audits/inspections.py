@@ -24,7 +24,7 @@ from state_machine.audits.audit_pruning import prune
 from state_machine.clusters.inventory import Inventory, file_faults
 from state_machine.commands import Runner
 from state_machine.policy.audit_observations import PASSED
-from state_machine.policy.phases import Phase
+from state_machine.policy.phases import AUDITED
 from state_machine.settings import Settings
 from state_machine.store import Snapshot, Store
 from state_machine.tables import AuditRun
@@ -203,7 +203,7 @@ class Inspections:
             self._note(run.migration_id, result.note)
         if not isinstance(result.document, dict):
             raise INSPECTION_FAILED.error(command="audit", reason=result.words)
-        if run.purpose == SCHEDULE and await self._store.away(self._store.phase, run.migration_id) != Phase.DUAL_WRITE:
+        if run.purpose == SCHEDULE and await self._store.away(self._store.phase, run.migration_id) not in AUDITED:
             await self._store.away(audit_rows.stop, self._store, run.id, audit_rows.DUAL_WRITE_ENDED)
             return
         await self._store.away(audit_rows.finish, self._store, run.id, result.document, at=self._clock())

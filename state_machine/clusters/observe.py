@@ -12,6 +12,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Final, Protocol
 
 import msgspec
@@ -20,13 +21,17 @@ from migrator.control_api.states import State
 from migrator.control_api.status import ControllerStatus, DriverStatus, FindingJson
 from migrator.driver.claim import ClaimObservation
 from migrator.findings.finding import FindingError, words_of
+from migrator.model.image import Image
 from migrator.model.values import MigrationState
+from migrator.node.config.properties import NodeConfig, read_config
+from migrator.node.transport.client_security import client_security
 from migrator.node.zookeeper.claims import read_claim
 from migrator.zk import paths
 from migrator.zk.session import ZkSession
 from migrator.zk.znodes import ClusterIdZnode, parse
 from state_machine.clusters.control import ControlPort
 from state_machine.clusters.inventory import ControllerEntry, Inventory
+from state_machine.clusters.log_observer import LogObservation, LogObserver
 from state_machine.policy.gates import Holder
 
 ZOOKEEPER_WAIT_S: Final = 2.0
@@ -100,6 +105,9 @@ class Observation(msgspec.Struct, frozen=True):
     ruled_at:  when somebody was last seen to rule the cluster.
     window_ms: the last window without a controller that a driver measured.
     gap_s:     the last stretch in which looks found nobody, from the last look that did to the next one.
+    log:       the metadata log, from dual-write on.
+    settled_since: since when looks have found no partition under-replicated or without a leader.
+    brokers_gone_since: since when looks have found `/brokers/ids` empty.
     """
 
     at: float
@@ -108,6 +116,9 @@ class Observation(msgspec.Struct, frozen=True):
     controlled_at: float | None = None
     window_ms: int | None = None
     gap_s: float | None = None
+    log: LogObservation = LogObservation()
+    settled_since: float | None = None
+    brokers_gone_since: float | None = None
 
     @property
     def active(self) -> ControllerObservation | None:
@@ -142,8 +153,25 @@ class Ensemble(Protocol):
     async def close(self) -> None: ...
 
 
+class LogSource(Protocol):
+    """The metadata log of one quorum, as far as a look needs it."""
+
+    @property
+    def image(self) -> Image: ...
+    async def look(self, now: float) -> LogObservation: ...
+    def close(self) -> None: ...
+
+
+def log_of_inventory(inventory: Inventory) -> LogSource:
+    """Voters and how to speak to them are as in the controllers' files. Blocks; raises what is wrong with the files."""
+    config = _first_config(inventory)
+    return LogObserver(config.voters, None, client_security(config.security.get(config.controller_listener)))
+
+
 class ClusterObserver:
     """Control ports by HTTP, ZooKeeper by one session per migration. ensembles: what makes such a session.
+
+    logs: what makes the reader of a migration's metadata log.
 
     Two migrations never share a session: a look that hangs, or one that ends, is then no other migration's.
     """
@@ -153,22 +181,54 @@ class ClusterObserver:
         control: ControlPort,
         clock: Callable[[], float] = time.time,
         ensembles: Callable[[str], Ensemble] | None = None,
+        logs: Callable[[Inventory], LogSource] = log_of_inventory,
     ) -> None:
+        self._make_log = logs
         self._control = control
         self._clock = clock
         self._make = ensembles or ZooKeeperEnsemble
         self._ensembles: dict[int, tuple[str, Ensemble]] = {}
+        self._logs: dict[int, tuple[tuple[ControllerEntry, ...], LogSource]] = {}
 
-    async def look(self, inventory: Inventory, before: Observation | None, migration_id: int) -> Observation:
+    async def look(
+        self, inventory: Inventory, before: Observation | None, migration_id: int, *, with_log: bool = False
+    ) -> Observation:
+        """with_log: the metadata log as well, which is there from dual-write on."""
         ensemble = await self._ensemble(migration_id, inventory.zookeeper)
-        zookeeper, controllers = await asyncio.gather(
+        zookeeper, controllers, log = await asyncio.gather(
             ensemble.look(inventory.node_ids),
             asyncio.gather(*(self._look_at(entry) for entry in inventory.controllers)),
+            self._look_at_log(inventory, migration_id) if with_log else _nothing(),
         )
-        return summed_up(self._clock(), tuple(controllers), zookeeper, before)
+        return summed_up(self._clock(), tuple(controllers), zookeeper, before, log)
+
+    async def _look_at_log(self, inventory: Inventory, migration_id: int) -> LogObservation:
+        try:
+            observer = await self._log(inventory, migration_id)
+        except FindingError as error:
+            return LogObservation(self._clock(), str(error))
+        return await observer.look(self._clock())
+
+    async def _log(self, inventory: Inventory, migration_id: int) -> LogSource:
+        """Kept from the first time on: later the files change."""
+        known = self._logs.get(migration_id)
+        if known is None or known[0] != inventory.controllers:
+            if known is not None:
+                known[1].close()
+            known = (inventory.controllers, await asyncio.to_thread(self._make_log, inventory))
+            self._logs[migration_id] = known
+        return known[1]
+
+    def log_of(self, migration_id: int) -> LogSource | None:
+        """Where the last look stands in the log; None before the first one."""
+        known = self._logs.get(migration_id)
+        return None if known is None else known[1]
 
     async def forget(self, migration_id: int) -> None:
         """It was removed, or its ZooKeeper is another one now."""
+        log = self._logs.pop(migration_id, None)
+        if log is not None:
+            log[1].close()
         known = self._ensembles.pop(migration_id, None)
         if known is not None:
             await known[1].close()
@@ -198,13 +258,17 @@ def summed_up(
     controllers: tuple[ControllerObservation, ...],
     zookeeper: ZooKeeperObservation,
     before: Observation | None,
+    log: LogObservation | None = None,
 ) -> Observation:
     """Put one look together, with what only the look before can tell.
 
     A look that could not read ZooKeeper begins no stretch without a controller and ends none.
     """
-    observed = Observation(now, controllers, zookeeper)
+    seen_log = LogObservation() if log is None else log
+    observed = Observation(now, controllers, zookeeper, log=seen_log)
     earlier = before or Observation(now)
+    settled = seen_log.known and not seen_log.under_replicated and not seen_log.leaderless
+    gone = zookeeper.holder is not Holder.UNKNOWN and not zookeeper.brokers
     driver = None if observed.active is None else observed.active.driver
     window = None if driver is None else driver.window_ms
     had_controller = earlier.controlled_at is not None and earlier.controlled_at == earlier.at
@@ -215,7 +279,30 @@ def summed_up(
         controlled_at=now if has_controller else earlier.controlled_at,
         window_ms=earlier.window_ms if window is None else window,
         gap_s=round(now - earlier.controlled_at, 1) if ended and earlier.controlled_at is not None else earlier.gap_s,
+        settled_since=_since(earlier.settled_since, now) if settled else None,
+        brokers_gone_since=_since(earlier.brokers_gone_since, now) if gone else None,
     )
+
+
+def _since(earlier: float | None, now: float) -> float:
+    """A clock that went back begins anew."""
+    return now if earlier is None or earlier > now else earlier
+
+
+async def _nothing() -> None:
+    return None
+
+
+def _first_config(inventory: Inventory) -> NodeConfig:
+    """Of any controller; raises the finding of the last one when none can be read."""
+    trouble: FindingError | None = None
+    for entry in inventory.controllers:
+        try:
+            return read_config(Path(entry.properties))
+        except FindingError as error:
+            trouble = error
+    assert trouble is not None, "an inventory names at least one controller"
+    raise trouble
 
 
 def _has_controller(observed: Observation) -> bool:

@@ -21,13 +21,13 @@ from migrator.findings.service import (
     CONFIRMATION_DISAGREES,
     CONTROLLER_SILENT,
     INSPECTION_FAILED,
-    NOT_IN_THIS_RELEASE,
     NOT_OBSERVED,
     REHEARSAL_NOT_PASSED,
 )
 from migrator.findings.zookeeper import ZOOKEEPER_UNREACHABLE
 from migrator.model.verdict import Condition, Verdict
-from state_machine.policy.audit_observations import ScheduledAudits, last_audit, schedule_checks
+from state_machine.policy.audit_observations import ScheduledAudits, last_audit
+from state_machine.policy.road_observations import RoadEvidence
 
 OBSERVATION_FRESH_S: Final = 10.0
 """The loop observes twice a second; after ten seconds without an observation the service is stuck."""
@@ -113,6 +113,7 @@ class Evidence:
     takeover_asked: who requested a takeover that has not begun; empty when there is none.
     rival:       the other migration to which this cluster belongs.
     log_in_migration: some controller that answers has the migration in its log, whatever ZooKeeper says.
+    road: what is known of the way from dual-write on; None before it.
     """
 
     looked_s: float | None
@@ -139,6 +140,7 @@ class Evidence:
     copy_audit: Inspection | None = None
     audits: ScheduledAudits | None = None
     rival: str | None = None
+    road: RoadEvidence | None = None
 
 
 Gate: TypeAlias = Callable[[Evidence], Verdict]
@@ -340,20 +342,6 @@ def copy_is_proven(evidence: Evidence) -> Verdict:
                 audit is not None and audit.passed,
                 "the result of the audit is unknown; the service runs another audit" if audit is None else audit.said,
                 () if audit is None else audit.codes,
-            ),
-        )
-    )
-
-
-def dual_write_is_proven(evidence: Evidence) -> Verdict:
-    """Every step forward from dual-write rests on its audits; the first such step comes with a later release."""
-    return Verdict(
-        (
-            not_paused(evidence),
-            observed_at(evidence),
-            *schedule_checks(evidence.audits),
-            Condition(
-                "REPLACING_CONTROLLERS is in this release", False, "a later release has it", (NOT_IN_THIS_RELEASE.code,)
             ),
         )
     )

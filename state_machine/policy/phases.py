@@ -23,7 +23,6 @@ from state_machine.policy.gates import (
     always,
     brokers_have_joined,
     copy_is_proven,
-    dual_write_is_proven,
     may_begin,
     nothing_is_claimed,
     preflight_is_clean,
@@ -32,6 +31,13 @@ from state_machine.policy.gates import (
     takeover_is_asked,
     takeover_may_begin,
     zookeeper_is_controller,
+)
+from state_machine.policy.road_gates import (
+    controllers_are_replaced,
+    finalize_evidence,
+    finalize_is_committed,
+    may_replace_controllers,
+    may_roll_brokers,
 )
 
 
@@ -45,8 +51,8 @@ class Phase(StrEnum):
     COPY = "COPY"
     AUDIT = "AUDIT"
     DUAL_WRITE = "DUAL_WRITE"
-    REPLACING_CONTROLLERS = "REPLACING_CONTROLLERS"
     ROLLING_BROKERS = "ROLLING_BROKERS"
+    REPLACING_CONTROLLERS = "REPLACING_CONTROLLERS"
     SOAK = "SOAK"
     FINALIZING = "FINALIZING"
     COMPLETED = "COMPLETED"
@@ -65,18 +71,28 @@ ROAD: Final = (
     Phase.COPY,
     Phase.AUDIT,
     Phase.DUAL_WRITE,
-    Phase.REPLACING_CONTROLLERS,
     Phase.ROLLING_BROKERS,
+    Phase.REPLACING_CONTROLLERS,
     Phase.SOAK,
     Phase.FINALIZING,
     Phase.COMPLETED,
 )
 """The way forward, as a timeline shows it."""
 
-LATER: Final = frozenset(
-    {Phase.REPLACING_CONTROLLERS, Phase.ROLLING_BROKERS, Phase.SOAK, Phase.FINALIZING, Phase.COMPLETED}
+BEYOND_DUAL_WRITE: Final = (
+    Phase.ROLLING_BROKERS,
+    Phase.REPLACING_CONTROLLERS,
+    Phase.SOAK,
+    Phase.FINALIZING,
+    Phase.COMPLETED,
 )
-"""Phases that exist by name and come with a later release."""
+"""What the service leads through by rolling restarts; drivers of ours only go on with dual-write in them."""
+
+AUDITED: Final = (Phase.DUAL_WRITE, Phase.ROLLING_BROKERS, Phase.REPLACING_CONTROLLERS, Phase.SOAK)
+"""Both sides are written, so audits run by their schedule."""
+
+WITHOUT_WAY_BACK: Final = (Phase.REPLACING_CONTROLLERS, Phase.SOAK)
+"""Going back is possible by hand, and a later release has a command for it."""
 
 WINDOW: Final = (Phase.TAKEOVER, Phase.COPY, Phase.AUDIT)
 """The cluster has no controller; one `advance` from READY leads through all of them."""
@@ -107,6 +123,9 @@ class Trigger(StrEnum):
     ROLLBACK_REFUSED = "ROLLBACK_REFUSED"
     ROLLED_BACK = "ROLLED_BACK"
 
+    CONTROLLERS_REPLACED = "CONTROLLERS_REPLACED"
+    FINALIZED = "FINALIZED"
+
 
 PEOPLE: Final = {Trigger.ADVANCE: "advance", Trigger.ABORT: "abort", Trigger.ROLL_BACK: "rollback"}
 """Orders of people, under the words of the command line."""
@@ -116,7 +135,13 @@ CHANGE: Final = "CHANGE"
 
 PAUSE: Final = "PAUSE"
 RESUME: Final = "RESUME"
-"""Orders that change no phase: steps forward are not begun, or may begin again."""
+"""Orders that change no phase: steps forward are not begun, or may begin again. RESUME also repeats a failed step of a
+rolling restart."""
+
+APPROVE: Final = "APPROVE"
+"""A person agrees to the next step that cannot be undone, as plan and evidence are now."""
+
+NEEDS_APPROVAL: Final = (Phase.FINALIZING,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +167,12 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Trigger], Edge]] = {
     (Phase.PREFLIGHT, Trigger.ADOPTED): Edge(Phase.QUORUM, gate=always),
     # a takeover that was asked for and has not begun is taken back; the phase stays
     (Phase.READY, Trigger.ABORT): Edge(Phase.READY, gate=takeover_is_asked),
+    # from dual-write to the end
+    (Phase.DUAL_WRITE, Trigger.ADVANCE): Edge(Phase.ROLLING_BROKERS, gate=may_roll_brokers),
+    (Phase.ROLLING_BROKERS, Trigger.ADVANCE): Edge(Phase.REPLACING_CONTROLLERS, gate=may_replace_controllers),
+    (Phase.REPLACING_CONTROLLERS, Trigger.CONTROLLERS_REPLACED): Edge(Phase.SOAK, gate=controllers_are_replaced),
+    (Phase.SOAK, Trigger.ADVANCE): Edge(Phase.FINALIZING, gate=finalize_evidence),
+    (Phase.FINALIZING, Trigger.FINALIZED): Edge(Phase.COMPLETED, gate=finalize_is_committed),
     # the way back inside the window
     (Phase.TAKEOVER, Trigger.ABORT): Edge(Phase.ABORTING, gate=abort_is_possible, asks=DriverOperation.ABORT),
     (Phase.COPY, Trigger.ABORT): Edge(Phase.ABORTING, gate=abort_is_possible, asks=DriverOperation.ABORT),
@@ -163,19 +194,20 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Trigger], Edge]] = {
     (Phase.DUAL_WRITE, Trigger.ROLL_BACK): Edge(
         Phase.ROLLING_BACK, gate=rollback_is_possible, asks=DriverOperation.ROLL_BACK
     ),
+    (Phase.ROLLING_BROKERS, Trigger.ROLL_BACK): Edge(
+        Phase.ROLLING_BACK, gate=rollback_is_possible, asks=DriverOperation.ROLL_BACK
+    ),
     (Phase.AUDIT, Trigger.ROLLBACK_BEGAN): Edge(Phase.ROLLING_BACK, gate=always),
+    (Phase.ROLLING_BROKERS, Trigger.ROLLBACK_BEGAN): Edge(Phase.ROLLING_BACK, gate=always),
     (Phase.DUAL_WRITE, Trigger.ROLLBACK_BEGAN): Edge(Phase.ROLLING_BACK, gate=always),
     (Phase.ROLLING_BACK, Trigger.ROLLBACK_REFUSED): Edge(Phase.DUAL_WRITE, gate=always),
     (Phase.ROLLING_BACK, Trigger.ROLLED_BACK): Edge(Phase.ROLLED_BACK, gate=always),
     # ZooKeeper has the controller again although none of our drivers said so: rolled back without controllers
     (Phase.AUDIT, Trigger.FOUND_ROLLED_BACK): Edge(Phase.ROLLED_BACK, gate=zookeeper_is_controller),
     (Phase.DUAL_WRITE, Trigger.FOUND_ROLLED_BACK): Edge(Phase.ROLLED_BACK, gate=zookeeper_is_controller),
+    (Phase.ROLLING_BROKERS, Trigger.FOUND_ROLLED_BACK): Edge(Phase.ROLLED_BACK, gate=zookeeper_is_controller),
     (Phase.ROLLING_BACK, Trigger.FOUND_ROLLED_BACK): Edge(Phase.ROLLED_BACK, gate=zookeeper_is_controller),
 }
-
-
-NOT_YET: Final[Mapping[Phase, Edge]] = {Phase.DUAL_WRITE: Edge(Phase.REPLACING_CONTROLLERS, gate=dual_write_is_proven)}
-"""Steps forward that a later release takes: their gate is shown, and never opens."""
 
 
 def next_edges(phase: Phase) -> dict[Trigger, Edge]:
@@ -196,11 +228,8 @@ def look_up(phase: Phase, trigger: Trigger, to: Phase | None = None) -> Edge:
     Raises Z2K-4003 when the table has no such step, Z2K-4008 when a later release has it.
     """
     edge = TRANSITIONS.get((phase, trigger))
-    later = to if to in LATER else None
-    if edge is None and phase is Phase.DUAL_WRITE and trigger is Trigger.ADVANCE:
-        later = later or Phase.REPLACING_CONTROLLERS
-    if later is not None:
-        raise NOT_IN_THIS_RELEASE.error(phase=later)
+    if trigger is Trigger.ROLL_BACK and phase in WITHOUT_WAY_BACK:
+        raise NOT_IN_THIS_RELEASE.error(phase=f"rollback from {phase}")
     operation = PEOPLE.get(trigger, trigger.value)
     here = ", ".join(possible(phase)) or "nothing"
     if edge is None:

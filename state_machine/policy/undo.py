@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from state_machine.policy.phases import BEFORE_TAKEOVER, LATER, Phase
+from state_machine.policy.phases import BEFORE_TAKEOVER, Phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,32 @@ _DUAL_WRITE: Final = Undo(
 _UNDER_WAY: Final = Undo("", "the rollback or abort is running", "none", "nothing", "under 1 s")
 _NOTHING: Final = Undo("", "there is nothing to undo", "none", "nothing", "0 s")
 
+_ROLLING_BROKERS: Final = Undo(
+    "zk2kraft rollback",
+    "while every broker is in ZooKeeper mode, the cluster is rolled back as in DUAL_WRITE; once a broker is in KRaft "
+    "mode the gate of `rollback` is closed: by hand, restart that broker with its migration file (kept beside its "
+    "file), then `zk2kraft rollback`. A later release does that by itself",
+    "those that are in KRaft mode, once",
+    "what only KRaft has: directory assignments",
+    "under 1 s",
+)
+_STOCK: Final = Undo(
+    "",
+    "this release has no command for it. By hand: controllers of ours start again in place of stock (their files lie "
+    "beside the present ones), brokers restart with their migration files, then the cluster rolls back as in "
+    "DUAL_WRITE. A later release does that by itself",
+    "all, once",
+    "what only KRaft has: directory assignments, features",
+    "about 2 s at each change of controllers",
+)
+_FINAL: Final = Undo(
+    "",
+    "nothing can be undone from the first start of a controller without the migration flag on",
+    "none",
+    "everything that was written since, if ZooKeeper is used again",
+    "0 s",
+)
+
 UNDO: Final[Mapping[Phase, Undo]] = {
     **dict.fromkeys(BEFORE_TAKEOVER, _BEFORE),
     Phase.TAKEOVER: _WINDOW,
@@ -53,5 +79,9 @@ UNDO: Final[Mapping[Phase, Undo]] = {
     Phase.DUAL_WRITE: _DUAL_WRITE,
     Phase.ROLLING_BACK: _UNDER_WAY,
     Phase.ROLLED_BACK: _NOTHING,
-    **dict.fromkeys(LATER, _NOTHING),
+    Phase.ROLLING_BROKERS: _ROLLING_BROKERS,
+    Phase.REPLACING_CONTROLLERS: _STOCK,
+    Phase.SOAK: _STOCK,
+    Phase.FINALIZING: _FINAL,
+    Phase.COMPLETED: _FINAL,
 }

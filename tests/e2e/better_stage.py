@@ -221,6 +221,11 @@ class Stage:
             found[broker.broker_id] = set(admin.list_topics(topic, timeout=10).topics[topic].partitions)
         return found
 
+    def why_not_known(self, topic: str, partitions: set[int]) -> str | None:
+        """After a fail-over dual-write is entered when the full update left; a busy one applies it later."""
+        known = self.partitions_known(topic)
+        return None if all(each == partitions for each in known.values()) else f"known are {known}"
+
     def logs_of(self, topic: str, broker: int) -> list[str]:
         """Directories of its partitions on the broker's disk; those that were moved aside do not count."""
         found = self.cluster.brokers[broker].directory.glob(f"data-*/{topic}-*")

@@ -301,7 +301,7 @@ def test_k07_a_topic_that_was_made_again_while_nobody_wrote_to_zookeeper_is_repl
         assert stage.json_at(path)["topic_id"] == before
     assert stage.json_at(path)["topic_id"] != before
     assert stage.json_at(path)["partitions"].keys() == {"0", "1"}
-    assert stage.partitions_known("again") == {0: {0, 1}, 1: {0, 1}, 2: {0, 1}}
+    wait_for(lambda: stage.why_not_known("again", {0, 1}), 30, "every broker knows the new topic")
     produce(stage.cluster, "again", 50)
     assert_same(stage.cluster, stage.controller.data)
 

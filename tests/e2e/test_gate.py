@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from migrator.driver.settings import ACL_AUTHORIZER
+from migrator.driver.checks.settings import ACL_AUTHORIZER
 from migrator.lab.cluster import Cluster
 from migrator.lab.ours import OurController
 from migrator.lab.servers.laboratory import Laboratory

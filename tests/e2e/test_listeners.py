@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but
     ResourceType,
 )
 
-from migrator.driver.settings import ACL_AUTHORIZER
+from migrator.driver.checks.settings import ACL_AUTHORIZER
 from migrator.lab.cluster import Cluster
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.ports import HOST

@@ -16,10 +16,10 @@ FAULTS: Final = (
         CONTROLLER + "brokers.py",
         "    if broker is None or broker.epoch != request.broker_epoch:\n"
         "        return Decision(BrokerHeartbeatResponse(error_code=Error.STALE_BROKER_EPOCH))\n"
-        "    _heard_of(situation",
+        "    _heard_of(",
         "    if broker is None:\n"
         "        return Decision(BrokerHeartbeatResponse(error_code=Error.STALE_BROKER_EPOCH))\n"
-        "    _heard_of(situation",
+        "    _heard_of(",
         "a broker's earlier life looks fresh while nothing may be decided",
         ("tests/unit/controller/test_brokers.py",),
     ),

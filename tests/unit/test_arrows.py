@@ -41,7 +41,7 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
         "audit": "model wire zk.znodes zk.session findings",
         "fleet": "model wire findings",
         "lab": "findings",
-        "state_machine": "control_api model findings wire raft controller driver zk.znodes zk.session node audit",
+        "state_machine": "control_api model findings wire raft controller driver zk.znodes zk.session node audit fleet",
         "api": "state_machine control_api model findings",
     }.items()
 }

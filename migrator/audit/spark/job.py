@@ -359,6 +359,7 @@ class _Audit:
             copied_zxid=self.kept.copied_zxid,
             read=self.kept.read,
             in_dual_write=bool(self.kept.zk.get("dual_write")),
+            ours_leads=bool(self.kept.zk.get("ours_leads", True)),
         )
         verdicts = together(wanted, self.kept.tasks).mapInArrow(SubjectJudge(rules, look.window), JUDGED_SCHEMA)
         columns = counting()

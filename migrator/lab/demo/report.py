@@ -31,7 +31,7 @@ CONFIRMATION: Final = "confirmation"
 ONE_CONTROLLER: Final = "fail-over of the controller: the quorum has one voter (`--controllers 3` has three)"
 LIMITS: Final = (
     "listeners with TLS or SASL, an authorizer, ACLs, quotas, SCRAM users, tokens: the demo has none of them",
-    "brokers in KRaft mode, replacement by stock controllers, finalize: not in this release",
+    "brokers in KRaft mode, replacement by stock controllers, finalize: `zk2kraft demo --full` shows them",
     "clocks, disks and networks of more than one machine: everything ran on loopback",
 )
 

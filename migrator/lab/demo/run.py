@@ -16,11 +16,11 @@ import signal
 import sys
 import time
 import webbrowser
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 
@@ -50,6 +50,7 @@ from migrator.lab.demo.report import (
 from migrator.lab.ours import OurController, our_quorum
 from migrator.lab.servers.artifacts import Artifacts
 from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.properties import Value
 from migrator.lab.service import INSPECTION_DEADLINE_S, LabService
 from migrator.lab.traffic.control import Traffic
 from migrator.lab.traffic.figures import WINDOW_S, figures_between
@@ -105,8 +106,14 @@ class Options:
     broker_away_s: float = BROKER_AWAY_S
 
 
-def run_demo(options: Options) -> int:
-    """Returns 0 when everything was passed, 1 when something was not. Raises Z2K-6017, Z2K-6018 and what stopped it."""
+Show = Callable[[Laboratory, Options, ProgressReporter, Artifacts, WakeUps], bool]
+
+
+def run_demo(options: Options, show: Show | None = None) -> int:
+    """Returns 0 when everything was passed, 1 when something was not. Raises Z2K-6017, Z2K-6018 and what stopped it.
+
+    show: what is shown; None: to dual-write and back.
+    """
     _check(options)
     _clean(options.directory)
     artifacts = prepared()
@@ -114,14 +121,25 @@ def run_demo(options: Options) -> int:
         progress = stack.enter_context(ProgressReporter())
         laboratory = stack.enter_context(Laboratory(options.directory / "lab", artifacts, say=progress.waiting))
         wake_ups = stack.enter_context(WakeUps())
-        report = _Demo(laboratory, options, progress, artifacts, wake_ups).run()
-        text = msgspec.json.format(msgspec.json.encode(report), indent=1)
-        for file in filter(None, (options.directory / REPORT, options.report)):
-            file.write_bytes(text + b"\n")
-        _tell_end(progress, report, options)
-    if report.ok and not options.keep:
+        passed = (show or there_and_back)(laboratory, options, progress, artifacts, wake_ups)
+    if passed and not options.keep:
         shutil.rmtree(options.directory / "lab")
-    return 0 if report.ok else 1
+    return 0 if passed else 1
+
+
+def there_and_back(
+    laboratory: Laboratory, options: Options, progress: ProgressReporter, artifacts: Artifacts, wake_ups: WakeUps
+) -> bool:
+    report = Demo(laboratory, options, progress, artifacts, wake_ups).run()
+    write_report(report, options)
+    _tell_end(progress, report, options)
+    return report.ok
+
+
+def write_report(report: msgspec.Struct, options: Options) -> None:
+    text = msgspec.json.format(msgspec.json.encode(report), indent=1)
+    for file in filter(None, (options.directory / REPORT, options.report)):
+        file.write_bytes(text + b"\n")
 
 
 def _check(options: Options) -> None:
@@ -146,8 +164,10 @@ def _clean(directory: Path) -> None:
     (directory / MARKER).touch()
 
 
-class _Demo:
+class Demo:
     """One run: what it needs, and what it has collected so far."""
+
+    engine: ClassVar[str] = ENGINE
 
     def __init__(
         self,
@@ -163,7 +183,8 @@ class _Demo:
         self.artifacts = artifacts
         self.wake_ups = wake_ups
         self.cluster = Cluster(laboratory, brokers=options.brokers)
-        self.service = LabService(laboratory, audit_engine=ENGINE, spark_master="local[2]")
+        self.service = self.a_service()
+        self.controllers: list[OurController] = []
         self.traffic = Traffic(laboratory, self.cluster.bootstrap_servers)
         self.topics = [f"demo-{number:02}" for number in range(options.topics)]
         self.changes = Changes(self.cluster, self.traffic, self.topics, options.partitions)
@@ -174,6 +195,13 @@ class _Demo:
         self.lag_ms = 0.0
         self.migration = 0
         self._calm_at = 0.0
+
+    def a_service(self) -> LabService:
+        return LabService(self.laboratory, audit_engine=self.engine, spark_master="local[2]")
+
+    def controller_settings(self) -> dict[str, Value]:
+        """Beside what every controller of the laboratory has."""
+        return {"zk2kraft.gates": "pause"}
 
     def run(self) -> DemoReport:
         self._open_the_page()
@@ -225,9 +253,10 @@ class _Demo:
         self.traffic.wait_flowing()
         self.progress.counters = self._counters
         self.progress.say("traffic", "idempotent and transactional producers on every partition, two consumer groups")
-        controllers = our_quorum(self.cluster, options.controllers, {"zk2kraft.gates": "pause"})
+        controllers = our_quorum(self.cluster, options.controllers, self.controller_settings())
         for each in controllers:
             each.prepare()
+        self.controllers = controllers
         self.migration = self.service.create(NAME, self.cluster, controllers)
         if self.options.browser and sys.stdout.isatty():
             self.progress.plain(f"page  {self.service.url}/migrations/{self.migration}")
@@ -293,7 +322,9 @@ class _Demo:
 
     # --- the migration -------------------------------------------------------------------------------------
 
-    def _go_on(self, to: str, reason: str, *, through: str | None = None, word: str = "advance") -> None:
+    def _go_on(
+        self, to: str, reason: str, *, through: str | None = None, word: str = "advance", within_s: float = 120.0
+    ) -> None:
         """Ask for the next step, or with --step let a person ask, and wait until it is taken.
 
         through: the phase to which the step leads by itself.
@@ -321,7 +352,7 @@ class _Demo:
                 raise DEMO_STOPPED.error(phase=view["phase"], reason=view["waiting"])
             return f"{view['phase']}: {view['waiting']}"
 
-        deadline = PERSON_DEADLINE_S if self.options.step else 120.0
+        deadline = PERSON_DEADLINE_S if self.options.step else within_s
         self.service.wait_view(self.migration, why_not, deadline_s=deadline)
 
     def _tell_how(self, word: str, to: str) -> None:
@@ -347,9 +378,9 @@ class _Demo:
             "rehearsal",
             f"audited by {audit['engine']}: {equal:,} keys are equal, {expected} expected differences",
         )
-        if audit["engine"] != ENGINE:
+        if audit["engine"] != self.engine:
             self.service.wait_view(self.migration, unconfirmed, deadline_s=INSPECTION_DEADLINE_S)
-            self.progress.say("rehearsal", f"confirmed by {ENGINE}")
+            self.progress.say("rehearsal", f"confirmed by {self.engine}")
 
     def _wait_until_calm(self) -> None:
         """Brokers that were restarted a moment ago are slow to acknowledge, and nobody begins a takeover then. Where a
@@ -379,7 +410,7 @@ class _Demo:
         )
 
     def _audit(self) -> dict[str, Any]:
-        audit = self.service.audit(self.migration, ENGINE)
+        audit = self.service.audit(self.migration, self.engine)
         compared = sum(family["compared"] for family in audit["families"])
         verdict = "both sides are equal" if audit["passed"] else f"the audit did not pass: {audit['problem']}"
         self.progress.say("audit", f"by {audit['engine']}: {compared:,} keys, {verdict}")

@@ -204,11 +204,11 @@ class Processes:
             self._tell_guard(f"-{process.pid}")
 
     def close(self) -> None:
-        """Kill everything that still runs, newest first, and let the guard go. Safe to call twice."""
-        for pid, started in self._adopted.items():
-            guard.kill_group(pid, started)
+        """Kill what still runs, newest first, then what was adopted, and let the guard go. Safe to call twice."""
         for process in reversed(self.running):
             process.kill()
+        for pid, started in self._adopted.items():  # after the service, which would start them again
+            guard.kill_group(pid, started)
         assert self._guard.stdin is not None
         with suppress(OSError, ValueError):  # it ended before, or we were here before
             self._tell_guard(".")

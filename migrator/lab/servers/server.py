@@ -67,6 +67,11 @@ class Server(ABC):
         """Write the file and start the process; does not wait for it to be ready."""
         assert not self.is_running, f"{self.name} runs already"
         write(self.properties_file, self.properties())
+        self.start_as_written()
+
+    def start_as_written(self) -> None:
+        """Start the process with the file as it stands."""
+        assert not self.is_running, f"{self.name} runs already"
         self.before_start()
         self._process = self.laboratory.java(
             self.name,

@@ -23,12 +23,21 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
@@ -436,6 +445,21 @@ def read_tree(zookeeper: KazooClient) -> Tree:
     return tree
 
 
+def read_tree_of_brokers(bootstrap: str) -> Tree:
+    """The same where there is no ZooKeeper any more: as whichever broker answers tells it."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    told = admin.list_topics(timeout=ANSWER_S)
+    tree = Tree(brokers={number: f"{each.host}:{each.port}" for number, each in told.brokers.items()})
+    described = admin.describe_topics(TopicCollection(sorted(told.topics)), request_timeout=ANSWER_S)
+    for name, future in described.items():
+        tree.topic_ids[name] = str(future.result(ANSWER_S).topic_id)
+    for name, topic in sorted(told.topics.items()):
+        tree.replicas[name] = {number: list(each.replicas) for number, each in sorted(topic.partitions.items())}
+        for number, each in topic.partitions.items():
+            tree.states[name, number] = {"leader": each.leader, "isr": list(each.isrs)}
+    return tree
+
+
 def check_tree(tree: Tree, ledger: Ledger) -> list[Check]:
     isr, topics = Check("ISR in ZooKeeper"), Check("topics of the ledger exist")
     for topic, number, replicas in tree.places:
@@ -675,18 +699,13 @@ def judge(chosen: argparse.Namespace) -> dict[str, Any]:
     recreated = dict(word.split("=", 1) for word in chosen.recreated)
     ledger = Ledger(chosen.ledger, chosen.deleted, recreated)
     gone = {*chosen.deleted, *recreated}
-    zookeeper = KazooClient(hosts=chosen.zookeeper, timeout=ANSWER_S, read_only=True)
-    zookeeper.start(timeout=ANSWER_S)
+    with tree_source(chosen) as read:
 
-    def look() -> list[Check]:
-        return attempt("cluster", lambda: look_at_cluster(zookeeper, ledger, chosen.data_dir, gone))
+        def look() -> list[Check]:
+            return attempt("cluster", lambda: look_at_cluster(read(), ledger, chosen.data_dir, gone))
 
-    try:
         cluster, waited_for = settled(look, chosen.settle_s)
-        tree = read_tree(zookeeper)
-    finally:
-        zookeeper.stop()
-        zookeeper.close()
+        tree = read()
     records = RecordJudge(ledger)
     checks = [
         *attempt("records", lambda: check_records(chosen.bootstrap, ledger, tree, records, chosen.deadline_s)),
@@ -707,10 +726,22 @@ def judge(chosen: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def look_at_cluster(
-    zookeeper: KazooClient, ledger: Ledger, data_dirs: Iterable[Path], gone: Collection[str]
-) -> list[Check]:
-    tree = read_tree(zookeeper)
+@contextmanager
+def tree_source(chosen: argparse.Namespace) -> Iterator[Callable[[], Tree]]:
+    """Where topics, replicas and leaders are read: in ZooKeeper, or without one from brokers."""
+    if chosen.zookeeper is None:
+        yield lambda: read_tree_of_brokers(chosen.bootstrap)
+        return
+    zookeeper = KazooClient(hosts=chosen.zookeeper, timeout=ANSWER_S, read_only=True)
+    zookeeper.start(timeout=ANSWER_S)
+    try:
+        yield lambda: read_tree(zookeeper)
+    finally:
+        zookeeper.stop()
+        zookeeper.close()
+
+
+def look_at_cluster(tree: Tree, ledger: Ledger, data_dirs: Iterable[Path], gone: Collection[str]) -> list[Check]:
     on_disk = attempt("directories", lambda: check_disks(tree, read_disks(data_dirs, tree, gone)))
     return [*check_tree(tree, ledger), *check_brokers(tree), *on_disk]
 
@@ -740,7 +771,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--bootstrap", required=True, help="host:port,...")
-    parser.add_argument("--zookeeper", required=True, help="host:port,... with the chroot")
+    parser.add_argument("--zookeeper", help="host:port,... with the chroot; left out where there is none any more")
     parser.add_argument("--ledger", type=Path, required=True)
     parser.add_argument("--data-dir", type=Path, action="append", default=[], help="of a broker; once for each")
     parser.add_argument("--deleted", action="append", default=[], metavar="TOPIC", help="is not looked for")

@@ -65,11 +65,13 @@ def prove(
     recreated: Mapping[str, str] | None = None,
     data_dirs: Iterable[Path] | None = None,
     name: str = "reader",
+    without_zookeeper: bool = False,
 ) -> ReaderReport:
     """Let the outside reader look at everything. Raises Z2K-6016.
 
     recreated: topic to the mark from which on it counts.
     data_dirs: of the brokers, or copies of them; None means where the brokers have them.
+    without_zookeeper: the cluster has none any more; brokers tell what there is.
     """
     laboratory = cluster.laboratory
     report = laboratory.directory / name / "report.json"
@@ -77,7 +79,8 @@ def prove(
         data_dirs = [path for broker in cluster.brokers for path in sorted(broker.directory.glob("data-*"))]
     command = [
         *(sys.executable, "-I", str(READER), "--json"),
-        *("--bootstrap", cluster.bootstrap_servers, "--zookeeper", cluster.zookeeper_connect, "--ledger", str(ledger)),
+        *("--bootstrap", cluster.bootstrap_servers, "--ledger", str(ledger)),
+        *(() if without_zookeeper else ("--zookeeper", cluster.zookeeper_connect)),
         *(word for path in data_dirs for word in ("--data-dir", str(path))),
         *(word for topic in deleted for word in ("--deleted", topic)),
         *(word for topic, mark in (recreated or {}).items() for word in ("--recreated", f"{topic}={mark}")),

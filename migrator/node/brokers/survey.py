@@ -4,7 +4,7 @@ it lets this controller do.
 In:   the brokers to ask, on the inter-broker listener.
 Out:  one `Survey` (driver.guard), its settings or what it denies per broker that answered, and the reason for each that
       did not.
-Elsewhere: what the answers are compared with (driver.guard, driver.settings).
+Elsewhere: what the answers are compared with (driver.guard, driver.checks.settings).
 Source: DescribeLogDirs version 4, Metadata version 12, DescribeConfigs version 4, DescribeCluster version 0. Replicas
 that will replace others (`future`) are logs as well; stray and deleted directories are not listed by a broker.
 """
@@ -15,8 +15,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
+from migrator.driver.checks.settings import ASKED, HIDDEN
 from migrator.driver.guard import Survey, logs_by_topic
-from migrator.driver.settings import ASKED, HIDDEN
 from migrator.findings.finding import words_of
 from migrator.model.topic_configs import Source
 from migrator.model.values import Broker, ConfigType
@@ -51,7 +51,7 @@ async def survey_brokers(
 async def ask_settings(
     brokers: Iterable[Broker], listener: str, client_id: str, security: ClientSecurity = PLAINTEXT
 ) -> tuple[dict[int, dict[str, str]], dict[int, str]]:
-    """What somebody set of `driver.settings.ASKED`, by broker id, and by broker id why nothing is known."""
+    """What somebody set of `driver.checks.settings.ASKED`, by broker id, and by broker id why nothing is known."""
     return await _ask_all(_settings, brokers, listener, client_id, security)
 
 

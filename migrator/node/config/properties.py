@@ -20,9 +20,9 @@ import javaproperties
 
 from migrator.controller.authorizer import ANONYMOUS, STANDARD_AUTHORIZER, Rules, TokenRules
 from migrator.controller.mutation_quotas import WINDOW_S, WINDOWS
+from migrator.driver.checks.settings import ControllerSettings
+from migrator.driver.checks.waivers import Waiver, parse_waiver
 from migrator.driver.divergence import BLOCK, POLICIES, Limits
-from migrator.driver.settings import ControllerSettings
-from migrator.driver.waivers import Waiver, parse_waiver
 from migrator.findings.finding import words_of
 from migrator.findings.quorum import CONFIG_MISSING, CONFIG_NOT_HONOURED, CONFIG_UNREADABLE
 from migrator.model.values import Listener, SecurityProtocol

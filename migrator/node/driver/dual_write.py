@@ -12,10 +12,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from migrator.driver.checks.replacing import against_stock
 from migrator.driver.machine import Happened
 from migrator.driver.not_following import NotFollowing
 from migrator.driver.orders import standing
-from migrator.driver.replacing import against_stock
 from migrator.findings.driver import ODD_ZNODES_LEFT, ORDERS_STAND, VERSIONS_LAG
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.zookeeper import ZOOKEEPER_LOST

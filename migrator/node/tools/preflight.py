@@ -2,8 +2,8 @@
 
 In:   a ZooKeeper session, and the properties files of the controllers to be.
 Out:  occurrences of findings, those that block first; the same content findings as the takeover gate's.
-Elsewhere: the findings of the content (driver.gate, driver.content), the brokers' settings, which only the gate asks
-for, and what only a running quorum can see (its gate).
+Elsewhere: the findings of the content (driver.gate, driver.checks.content), the brokers' settings, which only the gate
+asks for, and what only a running quorum can see (its gate).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from migrator.driver.checks.settings import REQUEST_MAX_BYTES, controller_findings, needed_limit
 from migrator.driver.gate import content_findings, full_request_bytes, limit_findings
-from migrator.driver.settings import REQUEST_MAX_BYTES, controller_findings, needed_limit
 from migrator.driver.tree import Tree, live_and_assigned
 from migrator.findings.content import (
     CLUSTER_ID_DIFFERS,

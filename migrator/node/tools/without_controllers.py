@@ -29,6 +29,7 @@ from migrator.findings.driver import (
     WITHOUT_CONTROLLERS_WOULD_LOSE,
 )
 from migrator.findings.finding import FindingError, Occurrence
+from migrator.findings.road import FINALIZE_INTENT_STANDS
 from migrator.model.image import Position
 from migrator.node.tools.log_against_zookeeper import (
     NOT_LOOKED,
@@ -82,11 +83,13 @@ def plan_without_controllers(
     drop_orders: orders for a ZooKeeper controller that stand in ZooKeeper are deleted before anybody can carry them
         out; without it they refuse the release with Z2K-2102.
 
-    Raises Z2K-2019 with the reason why it may not be released, Z2K-1118 while a controller runs on one of `logs`. When
-    that loss was not accepted: Z2K-2070 for a log that holds what ZooKeeper lacks, Z2K-2127 for one that says something
-    else. A directory that cannot be used: Z2K-3012, Z2K-3013, Z2K-5001.
+    Raises Z2K-4211 while the intent of a finalize stands, Z2K-2019 with the reason why it may not be released, Z2K-1118
+    while a controller runs on one of `logs`. When that loss was not accepted: Z2K-2070 for a log that holds what
+    ZooKeeper lacks, Z2K-2127 for one that says something else. A directory that cannot be used: Z2K-3012, Z2K-3013,
+    Z2K-5001.
     """
     observed = read_claim(session)
+    _refuse_finalize(session)
     tree = read_tree(session, CONSIDERATE)
     if observed.epoch_version < 0:
         raise WITHOUT_CONTROLLERS_REFUSED.error(reason=f"{paths.CONTROLLER_EPOCH} does not exist")
@@ -113,6 +116,14 @@ def plan_without_controllers(
     return WithoutControllersPlan(
         describe(observed), mirrored, tuple(sorted(live)), multis, look, guards(observed), who_runs(session)
     )
+
+
+def _refuse_finalize(session: ZkSession) -> None:
+    """POST_MIGRATION may be committed in logs that nobody shows us."""
+    found = session.get(paths.FINALIZE_INTENT)
+    if found is not None:
+        text = (found.data or b"").decode(errors="replace")
+        raise FINALIZE_INTENT_STANDS.error(path=paths.FINALIZE_INTENT, text=text)
 
 
 def execute_without_controllers(session: ZkSession, plan: WithoutControllersPlan) -> tuple[str, ...]:

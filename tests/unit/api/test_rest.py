@@ -159,9 +159,14 @@ def test_a_step_that_the_table_does_not_have_is_409_and_says_what_is_possible(se
     assert found["possible"] == ["advance", "rollback"]
 
 
-def test_a_phase_of_a_later_release_is_refused_by_name(served: Served) -> None:
-    found = assert_problem(served.post("/migrations/1/advance", {"to": "FINALIZING"}), 409, "Z2K-4008")
+def test_a_phase_that_is_far_ahead_is_refused_by_name(served: Served) -> None:
+    found = assert_problem(served.post("/migrations/1/advance", {"to": "FINALIZING"}), 409, "Z2K-4003")
     assert "FINALIZING" in found["detail"]
+
+
+def test_nothing_is_approved_where_nothing_needs_an_approval(served: Served) -> None:
+    found = assert_problem(served.post("/migrations/1/approve", {"who": "Bo"}), 409, "Z2K-4003")
+    assert "approve is not possible in CREATED" in found["detail"]
 
 
 def test_a_version_that_moved_is_409(served: Served) -> None:

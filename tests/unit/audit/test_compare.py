@@ -12,6 +12,7 @@ from migrator.audit.compare import (
     DIFFERENCES_SHOWN,
     MARGIN,
     MOVED_ON,
+    STOCK_RUNS_AHEAD,
     VERSION_LAGS,
     Comparison,
     Difference,
@@ -71,6 +72,24 @@ def test_a_version_behind_its_partition_epoch_is_named_in_dual_write(
     assert found is outcome
     assert said
     assert all((each.rule == VERSION_LAGS) is (outcome is Outcome.EXPECTED) for each in said)
+
+
+@pytest.mark.parametrize(
+    ("ours_leads", "changes", "outcome"),
+    [
+        (False, {"partition_epoch": 8}, Outcome.EXPECTED),
+        (True, {"partition_epoch": 8}, Outcome.DIFFERENT),
+        (False, {"partition_epoch": 8, "isr": [1]}, Outcome.DIFFERENT),
+    ],
+    ids=["under stock", "under ours", "and the ISR differs"],
+)
+def test_a_version_ahead_of_its_partition_epoch_is_expected_under_stock_controllers_only(
+    ours_leads: bool, changes: dict[str, object], outcome: Outcome
+) -> None:
+    rules = Rules(in_dual_write=True, ours_leads=ours_leads)
+    found, said = judge(PARTITIONS, "orders-0", {**PARTITION, **changes}, PARTITION, rules)
+    assert found is outcome
+    assert all((each.rule == STOCK_RUNS_AHEAD) is (outcome is Outcome.EXPECTED) for each in said)
 
 
 def test_a_changed_field_is_told_with_both_values() -> None:

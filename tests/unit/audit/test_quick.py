@@ -310,6 +310,7 @@ def test_the_report_says_which_tree_was_read() -> None:
         "controller": None,
         "controller_epoch": 1,
         "dual_write": False,
+        "ours_leads": False,
     }
 
 

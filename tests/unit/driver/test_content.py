@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from migrator.driver.content import refuse_topic_name
+from migrator.driver.checks.content import refuse_topic_name
 from migrator.driver.gate import content_findings
 from migrator.findings.catalogue import CATALOGUE
 from migrator.findings.finding import Severity

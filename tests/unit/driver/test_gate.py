@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from migrator.driver.checks.settings import REQUEST_MAX_BYTES, ControllerSettings
+from migrator.driver.checks.waivers import parse_waiver
 from migrator.driver.claim import ClaimObservation
 from migrator.driver.gate import (
     Evidence,
@@ -19,10 +21,8 @@ from migrator.driver.gate import (
     takeover_verdict,
     voters_enabled,
 )
-from migrator.driver.settings import REQUEST_MAX_BYTES, ControllerSettings
 from migrator.driver.tree import as_image
 from migrator.driver.update_requests import full_updates
-from migrator.driver.waivers import parse_waiver
 from migrator.findings.driver import FULL_SEND_INCOMPLETE
 from migrator.findings.finding import Severity
 from migrator.model.draft import Draft

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from migrator.driver.checks.replacing import against_stock
 from migrator.driver.claim import ClaimObservation
 from migrator.driver.orders import NO_ORDERS, Orders
-from migrator.driver.replacing import against_stock
 from migrator.model.draft import Draft
 from migrator.model.image import Image, Position
 from migrator.model.values import ConfigKey, ConfigType, MigrationState

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.driver.gate import takeover_verdict
-from migrator.driver.settings import (
+from migrator.driver.checks.settings import (
     ACL_AUTHORIZER,
     DEFAULT_PRINCIPALS,
     HIDDEN,
@@ -18,6 +17,7 @@ from migrator.driver.settings import (
     needed_limit,
     request_limit_finding,
 )
+from migrator.driver.gate import takeover_verdict
 from migrator.model.values import DelegationToken
 from tests.unit.driver.test_gate import the_evidence
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.driver.waivers import lifted, parse_waiver
+from migrator.driver.checks.waivers import lifted, parse_waiver
 from migrator.findings.preflight import WAIVED, WAIVER_EXCEEDED
 
 ORDERS = [f"orders-{number}" for number in range(20)]

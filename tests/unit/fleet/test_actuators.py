@@ -91,6 +91,19 @@ def test_a_process_is_stopped_started_and_its_state_read(tmp_path: Path) -> None
     assert odd.status().state is ProcessState.NOT_READ  # neither: a supervisor is about to start it again
 
 
+def test_a_stop_ends_only_when_the_host_says_stopped(tmp_path: Path) -> None:
+    later = {"argv": [SH, "-c", '(sleep 0.7; rm -f -- "$1") >/dev/null 2>&1 &', "sh", "{running}"]}
+    host = a_host(tmp_path, stop=later)  # as a supervisor that answers before it obeys
+    host.start()
+    host.stop()
+    assert host.status().state is ProcessState.STOPPED
+    deaf = a_host(tmp_path, stop={"argv": ["true"], "timeout_s": 0.5})
+    deaf.start()
+    assert code_of(deaf.stop) == "Z2K-7022"
+    again = a_host(tmp_path, status={"argv": ["echo", "ActiveState=activating"]}, stop=deaf.template.acts["stop"])
+    assert code_of(again.stop) == "Z2K-7022"  # between two attempts: the supervisor starts it again
+
+
 def test_an_act_ends_in_time_with_everything_that_it_started(tmp_path: Path) -> None:
     left = tmp_path / "left"
     slow = {"argv": [SH, "-c", f"(sleep 1.5; touch {left}) & sleep 60"], "timeout_s": 0.3}

@@ -12,7 +12,7 @@ import pytest
 
 from migrator.findings.finding import FindingError
 from migrator.findings.laboratory import DEMO_NOT_POSSIBLE, DEMO_STOPPED, READER_FAILED, TRAFFIC_FAILED
-from migrator.lab.demo.run import Options, _Demo, run_demo
+from migrator.lab.demo.run import Demo, Options, run_demo
 from migrator.lab.traffic.control import Traffic
 from migrator.lab.traffic.proof import prove
 
@@ -74,7 +74,7 @@ def test_a_demo_stops_where_the_migration_does_not_go_on(view: dict[str, Any], w
     def wait_view(migration: int, why_not: Callable[[dict[str, Any]], str | None], *, deadline_s: float) -> None:
         why_not(view)
 
-    demo = object.__new__(_Demo)
+    demo = object.__new__(Demo)
     demo.options = Options(directory=Path("unused"))
     demo.migration = 1
     demo.service = SimpleNamespace(operation=lambda *_: None, wait_view=wait_view)  # type: ignore[assignment]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from migrator.controller.authorizer import STANDARD_AUTHORIZER, Rules, TokenRules
-from migrator.driver.waivers import Waiver
+from migrator.driver.checks.waivers import Waiver
 from migrator.findings.finding import FindingError
 from migrator.model.values import Listener, SecurityProtocol
 from migrator.node.config.properties import NodeConfig, Voter, is_known, parse_config, read_config

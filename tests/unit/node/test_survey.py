@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from migrator.driver.checks.settings import HIDDEN
 from migrator.driver.guard import Survey
-from migrator.driver.settings import HIDDEN
 from migrator.model.values import Broker, Listener
 from migrator.node.brokers import survey as surveying
 from migrator.node.brokers.survey import BROKERS_AT_ONCE, ask_denied, ask_settings, survey_brokers

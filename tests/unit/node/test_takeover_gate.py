@@ -9,8 +9,8 @@ import pytest
 
 from migrator.control_api.states import State
 from migrator.controller.removals import Removals
+from migrator.driver.checks.settings import ControllerSettings
 from migrator.driver.gate import takeover_verdict
-from migrator.driver.settings import ControllerSettings
 from migrator.node.driver import takeover_gate
 from migrator.node.zookeeper.request_limits import RequestLimits, ServerLimit
 from tests.support.driver_acts import gate_acts

@@ -10,6 +10,7 @@ import pytest
 from migrator.driver.claim import ClaimObservation
 from migrator.findings.finding import FindingError
 from migrator.findings.preflight import CONTROLLERS_RUN
+from migrator.findings.road import FINALIZE_INTENT_STANDS
 from migrator.node.tools.without_controllers import PRODUCER_ID_MARGIN as MARGIN
 from migrator.node.tools.without_controllers import describe, execute_without_controllers, plan_without_controllers
 from migrator.node.zookeeper.claims import read_claim
@@ -185,6 +186,18 @@ def test_a_broker_with_replicas_that_is_not_in_zookeeper_mode_forbids_the_releas
     ensemble = a_dead_dual_write()
     del ensemble.nodes["/brokers/ids/2"]
     assert "brokers [2] hold replicas and are not in ZooKeeper mode" in refusal(ensemble)
+
+
+def test_nothing_is_released_once_a_finalize_was_begun() -> None:
+    """POST_MIGRATION may be committed while everybody who knows of it is dead."""
+    ensemble = a_dead_dual_write()
+    ensemble.create(paths.FINALIZE_INTENT, b'{"who":"ann"}')
+    before = ensemble.tree()
+    with pytest.raises(FindingError) as raised:
+        plan_without_controllers(ensemble.session())
+    assert raised.value.code == FINALIZE_INTENT_STANDS.code == "Z2K-4211"
+    assert '{"who":"ann"}' in str(raised.value)
+    assert ensemble.tree() == before
 
 
 def test_a_zookeeper_that_never_had_a_controller_is_not_released() -> None:

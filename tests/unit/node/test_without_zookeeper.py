@@ -60,12 +60,15 @@ def test_far_behind_an_absent_zookeeper_administrators_are_refused_only_beside_z
     node.watch.written(9)
     node.watch.committed(12)
     node.passes(10_000)
+    node.watch.brokers_are(log.newest)
     assert node.watch.refusal() is not None
     log.newest.brokers = {each.id: each for each in KRAFT}
+    node.watch.brokers_are(log.newest)
     assert node.watch.refusal() is None
     assert node.watch.finding is not None, "the alarm stays"
     assert node.watch.finding.code == "Z2K-2041"
     log.newest.brokers = {each.id: each for each in HYBRID}
+    node.watch.brokers_are(log.newest)
     assert node.watch.refusal() is not None
 
 

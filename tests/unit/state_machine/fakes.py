@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -21,8 +22,10 @@ from starlette.routing import Route
 from migrator.control_api.control_file import CONTROL_FILE
 from migrator.findings.driver import ZOOKEEPER_FALLS_BEHIND
 from migrator.findings.finding import Occurrence
+from migrator.model.image import EMPTY
 from migrator.model.verdict import Condition, Verdict
 from state_machine.clusters.inventory import ControllerEntry
+from state_machine.clusters.log_observer import LogObservation
 from state_machine.clusters.observe import ZooKeeperObservation
 from state_machine.commands import Result
 from state_machine.policy.gates import Holder
@@ -435,3 +438,17 @@ class FakeRunner:
 
     def count(self, command: str) -> int:
         return sum(run[0] == command for run in self.runs)
+
+
+class FakeLog:
+    """A metadata log as the service observes it: what a test puts there."""
+
+    def __init__(self) -> None:
+        self.observed = LogObservation(problem="no log in this test")
+        self.image = EMPTY
+
+    async def look(self, now: float) -> LogObservation:
+        return msgspec.structs.replace(self.observed, at=now)
+
+    def close(self) -> None:
+        return None

@@ -22,6 +22,9 @@ from state_machine.operations import Operations
 from state_machine.policy.gates import Evidence
 from state_machine.policy.phases import Phase
 from state_machine.reconcile import Reconciler
+from state_machine.road.fleet import Fleets
+from state_machine.road.road_acts import RoadActs
+from state_machine.road.roller import Roller
 from state_machine.settings import Settings
 from state_machine.store import NewOperation, Snapshot, Store
 from state_machine.supervisor import Supervisor
@@ -30,6 +33,7 @@ from tests.unit.state_machine.fakes import (
     OPEN,
     FakeController,
     FakeLauncher,
+    FakeLog,
     FakeNetwork,
     FakeRunner,
     FakeZooKeeper,
@@ -119,6 +123,7 @@ class World:
         self.zookeeper.broker_rules()
         self.launcher = FakeLauncher({each.entry.node_id: each for each in self.controllers})
         self.runner = FakeRunner()
+        self.log = FakeLog()
         self.settings = Settings(
             directory=directory / "service", audit_engine="quick", roots=(directory, Path("/etc"), Path("/var/data"))
         )
@@ -129,10 +134,14 @@ class World:
         """A new life of the service on the same rows."""
         http = httpx.AsyncClient(transport=FakeNetwork(self.controllers))
         control = ControlPort(http)
-        observer = ClusterObserver(control, self.clock, lambda connect: self.zookeeper)
+        observer = ClusterObserver(control, self.clock, lambda connect: self.zookeeper, lambda inventory: self.log)
         self.inspections = Inspections(self.store, self.runner, self.settings, self.clock)
         supervisor = Supervisor(self.store, self.launcher, clock=self.clock, steady=self.clock_steady)
-        acts = Acts(self.store, control, supervisor, self.inspections, self.settings, self.clock, self.clock_steady)
+        fleets = Fleets(self.settings.fleets)
+        times = (self.clock, self.clock_steady)
+        roller = Roller(self.store, fleets, observer, self.launcher, self.settings, *times)
+        road = RoadActs(self.store, fleets, roller, self.settings, *times)
+        acts = Acts(self.store, control, supervisor, self.inspections, self.settings, road, *times)
         operations = Operations(self.store, control, self.inspections, self.clock)
         self.reconciler = Reconciler(
             self.store, observer, operations, acts, self.inspections, pause_s=0.5, clock=self.clock

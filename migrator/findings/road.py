@@ -1,0 +1,114 @@
+"""The road from dual-write to the end: rolling restarts, replaced controllers, soak, finalize: Z2K-42xx."""
+
+from __future__ import annotations
+
+from migrator.findings.finding import Finding, Severity
+
+NODE_OVERDUE = Finding(
+    code="Z2K-4201",
+    says="{node} did not come through {step} within {seconds} s: {reason}.",
+    means="The rolling restart stands. No other node is touched. The other nodes serve the cluster.",
+    remedy="Read the log of this node. When the cause is gone, `zk2kraft resume` goes on from its last step.",
+)
+
+NODE_STARTED_BY_OTHERS = Finding(
+    code="Z2K-4202",
+    says="{node} was started by something else before its file was written.",
+    means="A supervisor or a tool restarts this node. It may run with another file than the one that is meant for it. "
+    "The rolling restart stands.",
+    remedy="Mask the automatic restart of this node (its actuator does that in `stop`), then `zk2kraft resume`.",
+)
+
+NODE_ENDED = Finding(
+    code="Z2K-4203",
+    says="{node} ended after it was started with its new file.",
+    means="It does not run. The rolling restart stands, and no other node is touched.",
+    remedy="Read the last lines of its log. Correct the cause, then `zk2kraft resume` starts it again.",
+)
+
+STEP_FAILED = Finding(
+    code="Z2K-4204",
+    says="The act {act} of {node} failed: {reason}.",
+    means="The rolling restart stands at this node. No other node is touched.",
+    remedy="Correct the cause, then `zk2kraft resume` repeats the step. Every step may be repeated.",
+)
+
+STRAY_DIRECTORIES = Finding(
+    code="Z2K-4205",
+    says="{node} has stray directories after its restart: {directories}.",
+    means="The broker moved these logs aside because the metadata does not name them. They hold data. The roll stands.",
+    remedy="Delete none of them. Compare the topic ids in their `partition.metadata` with the log, and call the owner.",
+)
+
+TOPIC_IDS_DIFFER = Finding(
+    code="Z2K-4206",
+    says="{node}: {path} has topic id {found}; the metadata log has {expected}.",
+    means="In KRaft mode the broker would move this log aside as stray. The broker is not stopped.",
+    remedy="Find out which topic the directory belongs to before anything else. See failure case F-31.",
+)
+
+NO_FLEET = Finding(
+    code="Z2K-4207",
+    says="The fleet of {name} is not usable: {reason}.",
+    means="The service does not know how to operate brokers and controllers, so it cannot go on from dual-write.",
+    remedy="Write the inventory {name}.yaml into the directory that `fleets` of the service's configuration names.",
+)
+
+LOG_NOT_OBSERVED = Finding(
+    code="Z2K-4208",
+    says="The metadata log is not observed: {reason}.",
+    means="Registrations, replicas and the state of the migration are not known, so no step begins.",
+    remedy="Check that a majority of the controllers runs and that the service reaches their listener.",
+)
+
+FILE_DRIFTED = Finding(
+    code="Z2K-4209",
+    says="{path} of {node} is not what was rendered for it.",
+    means="A restart of this node may change its mode at the wrong time. Steps that restart nodes wait.",
+    remedy="Find out who changed it. Restore the content that lies beside it, and freeze configuration management.",
+)
+
+FINALIZE_NOT_APPROVED = Finding(
+    code="Z2K-4210",
+    says="Nobody has approved {phase} as things are now: {reason}.",
+    means="An approval counts for the plan and the evidence that the approver saw, for 4 hours, and for another person "
+    "than the one who asks.",
+    remedy="Look at `zk2kraft gates`. Then another person runs `zk2kraft approve`.",
+)
+
+FINALIZE_INTENT_STANDS = Finding(
+    code="Z2K-4211",
+    says="The finalize of this cluster was begun ({path}: {text}).",
+    means="A controller may have run without the migration flag, so the log may be final. Going back to ZooKeeper "
+    "could make two clusters out of one.",
+    remedy="Go forward. If no controller was started without the flag, the runbook says how to prove it.",
+)
+
+FLAG_REMOVED_EARLY = Finding(
+    code="Z2K-4212",
+    says="{path} of controller {node} has no migration flag, and nothing was approved.",
+    means="The next start of this controller would finalize the migration for good.",
+    remedy="Restore the flag now, before this controller starts again. The content before lies beside the file.",
+)
+
+CONTROLLER_NOT_LEFT = Finding(
+    code="Z2K-4213",
+    says="Controller {node} (process {pid}) did not end within {seconds} s.",
+    means="It is not replaced while it runs. The other voters serve the cluster.",
+    remedy="Read its log. When it has ended, `zk2kraft resume` goes on.",
+)
+
+BACKUP_FAILED = Finding(
+    code="Z2K-4214",
+    says="The backup before {phase} failed: {reason}.",
+    means="The step does not begin without a backup.",
+    remedy="Correct the cause; the service tries again by itself.",
+)
+
+SOAK_WITHOUT_DISK = Finding(
+    code="Z2K-4215",
+    says="The snapshots of controller {node} cannot be listed.",
+    means="Whether a stock controller wrote a snapshot is not known, so the soak does not end.",
+    remedy="Give its actuator a `list` template, or waive it for this node in the inventory.",
+    severity=Severity.WARNS,
+)

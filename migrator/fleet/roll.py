@@ -1,0 +1,248 @@
+"""A rolling restart: what to do next with which node, or why to wait.
+
+In:   the journal (one entry per node, with the step it reached) and what is observed now.
+Out:  one decision. `decide` is asked again after each act and each observation.
+Elsewhere: carrying out acts and keeping the journal (state_machine/road), reaching a host (actuator.py).
+Rules: one node at a time. A node that was begun is ended before anything else, whatever pauses. A step is in the
+journal before its act begins, and every act may be repeated, so that the roll goes on after a power cut at any point.
+The order is stop, write, start: a file that is written while the node runs would convert it at its next crash.
+Source: Kafka 3.9 operations page, "Migrating from ZooKeeper to KRaft".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, TypeAlias, assert_never
+
+from migrator.findings.finding import Occurrence
+from migrator.findings.road import NODE_ENDED, NODE_OVERDUE, NODE_STARTED_BY_OTHERS, STEP_FAILED
+from migrator.fleet.actuator import ProcessState
+from migrator.model.verdict import Verdict
+
+
+class Step(StrEnum):
+    """How far a node is.
+
+    PENDING: nothing was done. PREPARED: its file is rendered and its disks were read; it runs as before.
+    STOPPING: the stop was ordered. STOPPED: its process has ended; its file may be in writing.
+    WRITTEN: its file is the rendered one; its start may be under way. STARTED: it was started and is not whole yet.
+    WHOLE: it is back. FAILED: the roll stands until a person decides.
+    """
+
+    PENDING = "PENDING"
+    PREPARED = "PREPARED"
+    STOPPING = "STOPPING"
+    STOPPED = "STOPPED"
+    WRITTEN = "WRITTEN"
+    STARTED = "STARTED"
+    WHOLE = "WHOLE"
+    FAILED = "FAILED"
+
+
+UNDER_WAY: Final = frozenset({Step.STOPPING, Step.STOPPED, Step.WRITTEN, Step.STARTED})
+"""The node is away, or not yet whole: no other one may be touched."""
+UNTOUCHED: Final = frozenset({Step.PENDING, Step.PREPARED})
+
+
+class Act(StrEnum):
+    """What is done with a node. PREPARE only reads."""
+
+    PREPARE = "prepare"
+    STOP = "stop"
+    WRITE = "write"
+    START = "start"
+
+
+RECORDED_BEFORE: Final[Mapping[Act, Step | None]] = {
+    Act.PREPARE: None,
+    Act.STOP: Step.STOPPING,
+    Act.WRITE: None,
+    Act.START: None,
+}
+"""The step that is in the journal before the act begins; the others leave a node as the step before them says."""
+REACHED_BY: Final[Mapping[Act, Step]] = {
+    Act.PREPARE: Step.PREPARED,
+    Act.STOP: Step.STOPPED,
+    Act.WRITE: Step.WRITTEN,
+    Act.START: Step.STARTED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RollEntry:
+    """One node of a roll, as the journal has it.
+
+    began_s:     seconds since its stop was ordered; 0 before.
+    instruction: what a person was told to do for the present step; empty when nobody has to do anything.
+    cause:       why it failed.
+    """
+
+    id: int
+    role: str
+    step: Step
+    rack: str = ""
+    began_s: float = 0.0
+    instruction: str = ""
+    cause: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.role} {self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeNow:
+    """Of the node that is under way.
+
+    whole: what has to hold before the next node. gone: the cluster does not count it as present.
+    file_is_rendered: None where its file cannot be read.
+    """
+
+    process: ProcessState
+    whole: Verdict
+    gone: bool = False
+    file_is_rendered: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RollNow:
+    """What is observed at this moment.
+
+    cluster: what has to hold before any node is stopped. last: ids that are restarted after all others.
+    paused:  why no further node is begun. deadline_s: from the order to stop until the node is whole.
+    """
+
+    cluster: Verdict
+    nodes: Mapping[int, NodeNow]
+    last: frozenset[int] = frozenset()
+    paused: str | None = None
+    deadline_s: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Perform:
+    node: int
+    act: Act
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """An observation shows a step that no act of ours reported."""
+
+    node: int
+    step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    node: int
+    cause: Occurrence
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """Every node is whole."""
+
+
+Decision: TypeAlias = Perform | Reached | Fail | Wait | Complete
+
+
+def decide(entries: Sequence[RollEntry], now: RollNow) -> Decision:
+    """The next act, or the reason to wait."""
+    for entry in entries:
+        if entry.step is Step.FAILED:
+            return Wait(
+                f"{entry.name} failed: {entry.cause} `zk2kraft resume` tries it again; `pause` leaves it as it is"
+            )
+    begun = [entry for entry in entries if entry.step in UNDER_WAY]
+    if begun:
+        assert len(begun) == 1, f"two nodes are under way: {begun}"
+        return _go_on(begun[0], now)
+    left = in_order((entry for entry in entries if entry.step in UNTOUCHED), now.last)
+    if not left:
+        return Complete()
+    following = left[0]
+    if now.paused is not None:
+        return Wait(f"paused before {following.name}: {now.paused}")
+    if following.step is Step.PENDING:
+        return Perform(following.id, Act.PREPARE)
+    if not now.cluster.holds:
+        return Wait(f"before {following.name}: {now.cluster.reason()}")
+    return Perform(following.id, Act.STOP)
+
+
+def in_order(entries: Iterable[RollEntry], last: frozenset[int]) -> list[RollEntry]:
+    """By rack, then id; the active controller and its machine last, so that it moves once.
+
+    A node that was prepared keeps its turn.
+    """
+    return sorted(entries, key=lambda each: (each.step is not Step.PREPARED, each.id in last, each.rack, each.id))
+
+
+def _go_on(entry: RollEntry, now: RollNow) -> Decision:
+    seen = now.nodes[entry.id]
+    if entry.began_s > now.deadline_s:
+        cause = NODE_OVERDUE.found(
+            node=entry.name, step=entry.step, seconds=f"{now.deadline_s:g}", reason=_what_is_missing(entry, seen)
+        )
+        return Fail(entry.id, cause)
+    match entry.step:
+        case Step.STOPPING:
+            return _stopping(entry, seen)
+        case Step.STOPPED:
+            return _stopped(entry, seen)
+        case Step.WRITTEN:
+            return Perform(entry.id, Act.START)
+        case Step.STARTED:
+            return _started(entry, seen)
+        case Step.PENDING | Step.PREPARED | Step.WHOLE | Step.FAILED:
+            raise AssertionError(f"{entry.name} is not under way: {entry.step}")
+        case _:
+            assert_never(entry.step)
+
+
+def _stopping(entry: RollEntry, seen: NodeNow) -> Decision:
+    if seen.process is ProcessState.STOPPED or (seen.process is ProcessState.NOT_READ and seen.gone):
+        return Reached(entry.id, Step.STOPPED)
+    return Wait(_instructed(entry)) if entry.instruction else Perform(entry.id, Act.STOP)
+
+
+def _stopped(entry: RollEntry, seen: NodeNow) -> Decision:
+    """A file that cannot be read is taken as written once its instruction was shown: the start's evidence counts."""
+    if seen.process is ProcessState.RUNNING:
+        return Fail(entry.id, NODE_STARTED_BY_OTHERS.found(node=entry.name))
+    if not entry.instruction:
+        return Perform(entry.id, Act.WRITE)
+    return Wait(_instructed(entry)) if seen.file_is_rendered is False else Reached(entry.id, Step.WRITTEN)
+
+
+def _started(entry: RollEntry, seen: NodeNow) -> Decision:
+    if seen.process is ProcessState.STOPPED:
+        return Fail(entry.id, NODE_ENDED.found(node=entry.name))
+    if seen.whole.holds:
+        return Reached(entry.id, Step.WHOLE)
+    if entry.instruction and seen.process is not ProcessState.RUNNING:
+        return Wait(_instructed(entry))
+    return Wait(f"{entry.name} is not whole yet ({entry.began_s:.0f} s): {seen.whole.reason()}")
+
+
+def _instructed(entry: RollEntry) -> str:
+    return f"a person has to act on {entry.name}: {entry.instruction}"
+
+
+def _what_is_missing(entry: RollEntry, seen: NodeNow) -> str:
+    if entry.instruction:
+        return _instructed(entry)
+    return seen.whole.reason() if entry.step is Step.STARTED else f"its process is {seen.process}"
+
+
+def failed(entry: RollEntry, act: Act, reason: str) -> Fail:
+    """An act that the host refused."""
+    return Fail(entry.id, STEP_FAILED.found(act=act, node=entry.name, reason=reason))

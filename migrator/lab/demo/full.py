@@ -1,0 +1,343 @@
+"""`zk2kraft demo --full`: a real cluster goes from ZooKeeper to stock KRaft, to a later Kafka, with clients at work.
+
+In:   what every demo has (run.py). Out: the story on standard output, a report; 0 when all evidence passed.
+Elsewhere: the way to dual-write (run.py), what the service does on the road (state_machine/road).
+Every step goes through the service's REST API, and the service operates every node by `exec` templates. The roll to the
+later Kafka, after COMPLETED, is the operator's own work here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any, ClassVar, Final
+
+import msgspec
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # public, but not re-exported for mypy
+
+from migrator.findings.laboratory import DEMO_STOPPED
+from migrator.lab.classes import prepared
+from migrator.lab.demo.pace import WakeUps
+from migrator.lab.demo.progress import ProgressReporter
+from migrator.lab.demo.report import ClusterFigures, machine, versions
+from migrator.lab.demo.run import NAME, REPORT, Demo, Options, write_report
+from migrator.lab.fleet import LabFleet
+from migrator.lab.servers.artifacts import LATER_KAFKA_VERSION, Artifacts
+from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.properties import Value
+from migrator.lab.servers.server import Server
+from migrator.lab.service import LabService
+from migrator.lab.traffic.figures import figures_between
+from migrator.lab.traffic.ledger import read_ledger
+from migrator.lab.traffic.proof import ReaderReport, prove
+from migrator.lab.traffic.status import TrafficStatus
+
+ENGINE: Final = "quick"
+NOT_APPROVED: Final = "Z2K-4210"
+SETTLE_S: Final = 3.0
+SOAK_S: Final = 30.0
+GONE_S: Final = 5.0
+AUDIT_EVERY_S: Final = 60.0
+SNAPSHOT_BYTES: Final = 4_000
+ROLL_DEADLINE_S: Final = 240.0
+WHOLE_DEADLINE_S: Final = 90.0
+TOPIC_DEADLINE_S: Final = 30.0
+LATER_LEVEL: Final = 25
+"""metadata.version 4.0-IV3."""
+
+SHORTENED: Final = (
+    f"nothing under-replicated for {SETTLE_S:g} s before the next restart; the default is 60 s",
+    f"SOAK lasts {SOAK_S:g} s; the default is 24 h",
+    f"/brokers/ids was empty for {GONE_S:g} s before FINALIZING; the default is 60 s",
+    f"controllers write a snapshot after {SNAPSHOT_BYTES:,} bytes of records; Kafka's default is 20 MB",
+    "audits by the quick engine, every minute; the default is Spark, every 15 minutes",
+    "no soak between FINALIZING and the later Kafka, and none of its gates (deprecated requests, removed keys)",
+)
+NOT_VERIFIED: Final = (
+    "listeners with TLS or SASL, an authorizer, two log directories: none here",
+    "clocks, disks and networks of more than one machine: everything ran on loopback",
+    "the way back from here: none of it was used",
+)
+
+
+class NodeRestart(msgspec.Struct, frozen=True):
+    """seconds: from the order to stop until it was whole."""
+
+    roll: str
+    node: int
+    seconds: float
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """A stretch of the run as producers saw it."""
+
+    name: str
+    seconds: float
+    longest_stall_ms: float
+
+
+class FullReport(msgspec.Struct):
+    """The document that `--report` names. most_down: nodes that were stopped by us at one time, at most."""
+
+    ok: bool
+    problems: list[str]
+    shortened: list[str]
+    not_verified: list[str]
+    versions: dict[str, str]
+    machine: dict[str, Any]
+    cluster: ClusterFigures
+    seconds: float
+    phases: list[dict[str, Any]]
+    stages: list[Stage]
+    restarts: list[NodeRestart]
+    most_down: int
+    approval: dict[str, Any]
+    intent: str
+    topic_without_zookeeper_s: float
+    later_kafka: str
+    later_restarts: list[NodeRestart]
+    metadata_version_raised: str
+    audits: list[dict[str, Any]]
+    traffic: TrafficStatus
+    outside_reader: ReaderReport
+
+
+class FullDemo(Demo):
+    """To the end."""
+
+    engine: ClassVar[str] = ENGINE
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.stages: list[Stage] = []
+        self.fleet: LabFleet | None = None
+        self._stage = ("to dual-write", time.time())
+
+    def a_service(self) -> LabService:
+        return LabService(
+            self.laboratory,
+            audit_engine=ENGINE,
+            fleets=str(self.laboratory.directory / "fleet"),
+            settle_s=SETTLE_S,
+            soak_s=SOAK_S,
+            brokers_gone_s=GONE_S,
+            audit_every_s=AUDIT_EVERY_S,
+            node_deadline_s=ROLL_DEADLINE_S,
+            drift_every_s=5,
+        )
+
+    def controller_settings(self) -> dict[str, Value]:
+        return {"zk2kraft.gates": "pause", "metadata.log.max.record.bytes.between.snapshots": SNAPSHOT_BYTES}
+
+    def run_to_the_end(self) -> FullReport:
+        self._open_the_page()
+        first = self._build()
+        self.fleet = LabFleet(self.cluster, self.controllers)
+        self.fleet.serve()
+        self.fleet.write(NAME)
+        self._go_on("PREFLIGHT", "a look at the cluster")
+        self.service.wait_gate(self.migration, "QUORUM")
+        self._go_on("QUORUM", "nothing stands in the way")
+        self._join(first)
+        self._rehearsed()
+        self._wait_until_calm()
+        self._go_on("TAKEOVER", "rehearsed and proven", through="DUAL_WRITE")
+        self._tell_window()
+        self._next_stage("brokers to KRaft")
+        self._step_to("ROLLING_BROKERS")
+        self._rolled("kraft", 3 * ROLL_DEADLINE_S)
+        self._next_stage("stock controllers")
+        self._step_to("REPLACING_CONTROLLERS", through="SOAK")
+        self._rolled("stock", ROLL_DEADLINE_S)
+        self._next_stage("soak")
+        self.service.wait_gate(self.migration, "FINALIZING", but=[NOT_APPROVED])
+        self.service.operation(self.migration, "approve", "FINALIZING", "all evidence is there", who="second person")
+        self._next_stage("finalize")
+        self._step_to("FINALIZING", through="COMPLETED")
+        view = self._view()
+        created_s = self._without_zookeeper()
+        self._next_stage("later Kafka")
+        later = self._later_kafka()
+        raised = self._raise_level()
+        self._next_stage("end")
+        return self._full_report(view, created_s, later, raised)
+
+    # --- the road ------------------------------------------------------------------------------------------
+
+    def _step_to(self, phase: str, through: str | None = None) -> None:
+        self.service.wait_gate(self.migration, phase)
+        self._go_on(phase, "the gate is open", through=through, within_s=3 * ROLL_DEADLINE_S)
+
+    def _rolled(self, roll: str, deadline_s: float) -> None:
+        """Every node of this roll is whole; a failed one ends the demo."""
+
+        def why_not(view: dict[str, Any]) -> str | None:
+            nodes = [each for each in view["road"]["nodes"] if each["roll"] == roll]
+            failed = next((each for each in nodes if each["step"] == "FAILED"), None)
+            if failed is not None:
+                raise DEMO_STOPPED.error(phase=view["phase"], reason=f"{roll} {failed['node_id']}: {failed['cause']}")
+            left = [each["node_id"] for each in nodes if each["step"] != "WHOLE"]
+            return None if nodes and not left else f"{view['phase']}: {view['waiting']}"
+
+        view = self.service.wait_view(self.migration, why_not, deadline_s=deadline_s)
+        for each in view["road"]["nodes"]:
+            if each["roll"] == roll:
+                self.progress.say(roll, f"{each['role']} {each['node_id']} whole after {each['took_s']:.1f} s")
+
+    def _next_stage(self, name: str) -> None:
+        before, began = self._stage
+        now = time.time()
+        ledger = list(read_ledger(self.traffic.ledger))
+        figures = figures_between(ledger, int(began * 1e6), int(now * 1e6))
+        stall = round(figures.longest_stall_ms, 1)
+        self.stages.append(Stage(before, round(now - began, 1), stall))
+        self.progress.say("stage", f"{before}: {now - began:.0f} s, longest stall {stall} ms  {self._counters()}")
+        self._stage = (name, now)
+
+    def _without_zookeeper(self) -> float:
+        """ZooKeeper goes; the cluster does not notice."""
+        self.watcher.stop()
+        self.cluster.zookeeper.stop()
+        self.progress.say("ZooKeeper", "stopped for good")
+        began = time.monotonic()
+        self._create("after-zookeeper")
+        took = round(time.monotonic() - began, 2)
+        self.progress.say("topic", f"after-zookeeper created in {took} s without ZooKeeper")
+        return took
+
+    def _create(self, topic: str) -> None:
+        """Bounded, by a new client: one that lives on may wait for a broker that was stopped."""
+        admin = self.cluster.admin()
+        new = NewTopic(topic, self.options.partitions, min(3, self.options.brokers))
+        for future in admin.create_topics([new], operation_timeout=TOPIC_DEADLINE_S).values():
+            future.result(TOPIC_DEADLINE_S)
+        self._wait_whole()
+
+    def _wait_whole(self) -> float:
+        def why_not() -> str | None:
+            try:
+                topics = self.cluster.admin().list_topics(timeout=5).topics
+            except KafkaException as error:
+                return f"no metadata ({error.args[0]})"
+            bad = [
+                f"{name}-{number}"
+                for name, topic in topics.items()
+                for number, each in topic.partitions.items()
+                if each.leader < 0 or set(each.isrs) != set(each.replicas)
+            ]
+            return f"{len(bad)} partitions are not whole, for instance {bad[0]}" if bad else None
+
+        return self.laboratory.wait(why_not, name="replicas", deadline_s=WHOLE_DEADLINE_S)
+
+    # --- a later Kafka -------------------------------------------------------------------------------------
+
+    def _later_kafka(self) -> list[NodeRestart]:
+        """Software first, one node at a time; metadata.version afterwards."""
+        assert self.fleet is not None
+        later = prepared(LATER_KAFKA_VERSION)
+        controllers: Iterable[Server] = self.fleet.stock.values()
+        found = []
+        for role, servers in (("controller", list(controllers)), ("broker", list(self.cluster.brokers))):
+            for server in servers:
+                began = time.monotonic()
+                server.stop()
+                server.kafka = later
+                server.start_as_written()
+                server.wait_ready()
+                self._wait_whole()
+                took = round(time.monotonic() - began, 1)
+                node = int(server.name.rpartition("-")[2])
+                found.append(NodeRestart(f"later {role}", node, took))
+                self.progress.say("later Kafka", f"{role} {node} runs Kafka {later.version}, whole after {took} s")
+        return found
+
+    def _raise_level(self) -> str:
+        """`kafka-features upgrade`, which cannot be undone."""
+        tool = "org.apache.kafka.tools.FeatureCommand"
+        words = ("--bootstrap-server", self.cluster.bootstrap_servers, "upgrade")
+        said = self.laboratory.tool(
+            tool, *words, "--feature", f"metadata.version={LATER_LEVEL}", kafka=prepared(LATER_KAFKA_VERSION)
+        ).strip()
+        self.progress.say("metadata.version", said.splitlines()[-1])
+        self._create("after-the-raise")
+        return said
+
+    # --- the report ----------------------------------------------------------------------------------------
+
+    def _full_report(self, view: dict[str, Any], created_s: float, later: list[NodeRestart], raised: str) -> FullReport:
+        assert self.fleet is not None
+        options = self.options
+        self.traffic.wait_acknowledged(options.acknowledged_least, 300.0)
+        self.traffic.stop()
+        self.progress.say("traffic", f"stopped, everything answered  {self._counters()}")
+        reader = prove(self.cluster, self.traffic.ledger, without_zookeeper=True)
+        told = self.service.get(f"/migrations/{self.migration}/report")
+        road = view["road"]
+        report = FullReport(
+            ok=False,
+            problems=[],
+            shortened=list(SHORTENED),
+            not_verified=[*told["not_verified"], *NOT_VERIFIED],
+            versions=versions(self.artifacts),
+            machine=machine(),
+            cluster=ClusterFigures(
+                brokers=options.brokers,
+                controllers=options.controllers,
+                topics=options.topics,
+                partitions=options.topics * options.partitions,
+                replication=min(3, options.brokers),
+            ),
+            seconds=round(self.progress.seconds, 1),
+            phases=told["phases"],
+            stages=self.stages,
+            restarts=[NodeRestart(each["roll"], each["node_id"], each["took_s"]) for each in road["nodes"]],
+            most_down=self.fleet.most_down,
+            approval=road["approval"] or {},
+            intent=road["intent"],
+            topic_without_zookeeper_s=created_s,
+            later_kafka=LATER_KAFKA_VERSION,
+            later_restarts=later,
+            metadata_version_raised=raised,
+            audits=told["audits"],
+            traffic=self.traffic.status,
+            outside_reader=reader,
+        )
+        report.problems = full_problems(report, options)
+        report.ok = not report.problems
+        return report
+
+
+def full_problems(report: FullReport, options: Options) -> list[str]:
+    """Everything that is not as it must be."""
+    found = [f"outside reader: {name}: {', '.join(first)}" for name, first in report.outside_reader.bad.items()]
+    if report.traffic.lost:
+        found.append(f"{report.traffic.lost} records were given up by the producers")
+    if report.traffic.acknowledged < options.acknowledged_least:
+        found.append(f"{report.traffic.acknowledged} of {options.acknowledged_least} records were acknowledged")
+    if report.most_down > 1:
+        found.append(f"{report.most_down} nodes were down at one time")
+    audits = [each for each in report.audits if each["state"] == "done"]
+    if audits and not any(each["passed"] for each in audits if each["purpose"] in ("schedule", "demand")):
+        found.append("no audit of dual-write passed")
+    return found
+
+
+def run_full(
+    laboratory: Laboratory, options: Options, progress: ProgressReporter, artifacts: Artifacts, wake_ups: WakeUps
+) -> bool:
+    report = FullDemo(laboratory, options, progress, artifacts, wake_ups).run_to_the_end()
+    write_report(report, options)
+    progress.plain()
+    for problem in report.problems:
+        progress.plain(f"NOT PASSED  {problem}")
+    for each in report.shortened:
+        progress.plain(f"shortened  {each}")
+    for each in report.not_verified:
+        progress.plain(f"not verified  {each}")
+    progress.plain(f"report  {options.report or options.directory / REPORT}")
+    verdict = "passed" if report.ok else "NOT PASSED"
+    progress.plain(
+        f"{verdict}: {report.traffic.acknowledged:,} acknowledged, {report.traffic.lost} lost, {report.seconds} s"
+    )
+    return report.ok

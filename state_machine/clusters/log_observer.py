@@ -1,0 +1,385 @@
+"""The metadata log as any observer reads it, whoever leads: ours or stock.
+
+In:   the voters' addresses and how to speak to them.
+Out:  `LogObservation`: registrations, replicas, the state of the migration, how far each voter is.
+Elsewhere: what a controller of ours says of itself (control.py), what the observation means (policy/road_gates.py).
+Rules: Fetch with replica id -1 changes nothing in the quorum. Only what is below the high watermark counts. What cannot
+be read is a problem in words, and the figures of the observation before do not take its place.
+Source: KIP-595 (Fetch, DescribeQuorum), KIP-630 (FetchSnapshot); Kafka 3.9 `ClusterControlManager.registerController`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from migrator.findings.finding import FindingError, words_of
+from migrator.model.image import Image
+from migrator.model.partition_figures import Figures, PartitionCounter
+from migrator.model.values import Broker, Controller
+from migrator.node.config.properties import Voter
+from migrator.node.log.log_replay import LogReplay, read_snapshot
+from migrator.node.transport.broker_client import BrokerConnection
+from migrator.node.transport.client_security import PLAINTEXT, ClientSecurity
+from migrator.raft.types import SnapshotId
+from migrator.wire.batch import TornBatchError, peek, read_batches
+from migrator.wire.messages.raft import (
+    DescribeQuorumPartition,
+    DescribeQuorumPartitionResult,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    DescribeQuorumTopic,
+)
+from migrator.wire.messages.replication import (
+    FetchPartition,
+    FetchPartitionResult,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotPartition,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    FetchSnapshotTopic,
+    FetchTopic,
+)
+from migrator.wire.messages.replication import SnapshotId as WireSnapshotId
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
+DESCRIBE_VERSION: Final = 1
+FETCH_VERSION: Final = 13
+SNAPSHOT_VERSION: Final = 0
+FETCH_BYTES_MAX: Final = 8 << 20
+SNAPSHOT_BYTES_MAX: Final = 1 << 30
+LOOK_S: Final = 4.0
+"""Longest look; a log that is longer than one look can read is read on by the next one."""
+ANSWER_S: Final = 2.0
+ON_A_THREAD_BYTES: Final = 1 << 16
+NO_OP_KEY: Final = 20
+MIGRATION_KEY: Final = 21
+"""Api keys of NoOpRecord and ZkMigrationStateRecord, the second byte of a record's value."""
+
+
+class LogBroker(msgspec.Struct, frozen=True):
+    """A registration. incarnation: another one after each start. unassigned_dirs: replicas here without directory."""
+
+    id: int
+    incarnation: str
+    mode: str
+    fenced: bool
+    in_controlled_shutdown: bool = False
+    rack: str = ""
+    epoch: int = -1
+    under_replicated: int = 0
+    unassigned_dirs: int = 0
+    offline_dirs: int = 0
+
+    @property
+    def ready(self) -> bool:
+        return not self.fenced and not self.in_controlled_shutdown
+
+
+class LogController(msgspec.Struct, frozen=True):
+    """A controller's registration: what the *running* process said, whatever its file says by now."""
+
+    id: int
+    incarnation: str
+    zk_migration_ready: bool
+
+
+class LogVoter(msgspec.Struct, frozen=True):
+    """lag: committed records that the leader does not know it to have; None: it never fetched."""
+
+    id: int
+    log_end: int
+    lag: int | None
+    fetched_ms_ago: int | None = None
+
+
+class LogObservation(msgspec.Struct, frozen=True):
+    """One look. problem: why there is nothing; empty when everything below `high_watermark` was read.
+
+    migration_at:   offset of the record that set the state, -1 when it came with a snapshot.
+    data_end:       offset behind the last record that is no NoOp.
+    """
+
+    at: float = 0.0
+    problem: str = "not observed yet"
+    leader: int | None = None
+    epoch: int = 0
+    high_watermark: int = 0
+    offset: int = -1
+    migration: str = "NONE"
+    migration_at: int = -1
+    data_end: int = 0
+    metadata_version: int = 0
+    brokers: tuple[LogBroker, ...] = ()
+    controllers: tuple[LogController, ...] = ()
+    voters: tuple[LogVoter, ...] = ()
+    topics: int = 0
+    partitions: int = 0
+    under_replicated: int = 0
+    under_min_isr: int = 0
+    reassignments: int = 0
+    leaderless: int = 0
+    orphans: int = 0
+    """Replicas on brokers that are not registered."""
+
+    @property
+    def known(self) -> bool:
+        return not self.problem
+
+    def broker(self, broker_id: int) -> LogBroker | None:
+        return next((each for each in self.brokers if each.id == broker_id), None)
+
+    def controller(self, node_id: int) -> LogController | None:
+        return next((each for each in self.controllers if each.id == node_id), None)
+
+    def voter(self, node_id: int) -> LogVoter | None:
+        return next((each for each in self.voters if each.id == node_id), None)
+
+
+class LogObserver:
+    """A place in the log of one quorum, kept from look to look."""
+
+    def __init__(self, voters: Sequence[Voter], cluster_id: str | None, security: ClientSecurity = PLAINTEXT) -> None:
+        self._voters = tuple(voters)
+        self._cluster_id = cluster_id
+        self._connections = {
+            voter.id: BrokerConnection(voter.host, voter.port, "zk2kraft-service", security) for voter in voters
+        }
+        self._leader: int | None = None
+        self._begin()
+
+    @property
+    def image(self) -> Image:
+        """Committed, as of the last look."""
+        return self._replay.image
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+
+    async def look(self, now: float) -> LogObservation:
+        """Read up to what is committed. Never raises for what a network or a peer does."""
+        try:
+            async with asyncio.timeout(LOOK_S):
+                quorum = await self._describe()
+                await self._read_to(quorum)
+                figures = await asyncio.to_thread(self._counter.count, self._replay.image)
+        except TimeoutError:
+            return LogObservation(now, f"the quorum did not answer within {LOOK_S:.0f} s")
+        except (OSError, FindingError) as error:
+            return LogObservation(now, words_of(error))
+        if self._replay.end < quorum.high_watermark:
+            return LogObservation(now, f"read up to offset {self._replay.end} of {quorum.high_watermark}")
+        return self._summed_up(now, quorum, figures)
+
+    def _begin(self) -> None:
+        self._replay = LogReplay()
+        self._counter = PartitionCounter()
+        self._last_epoch = 0
+        self._migration_at = -1
+        self._data_end = 0
+
+    # --- who leads -----------------------------------------------------------------------------------------
+
+    async def _describe(self) -> DescribeQuorumPartitionResult:
+        """Ask the last leader first. Raises OSError when no voter leads."""
+        reasons = []
+        for voter in sorted(self._voters, key=lambda each: each.id != self._leader):
+            try:
+                found = await self._describe_at(voter.id)
+            except (OSError, TimeoutError, FindingError) as error:
+                reasons.append(f"{voter.id}: {words_of(error)}")
+                continue
+            if found is not None:
+                self._leader = voter.id
+                return found
+            reasons.append(f"{voter.id} does not lead")
+        self._leader = None
+        raise OSError("; ".join(reasons) or "no voter is known")
+
+    async def _describe_at(self, node: int) -> DescribeQuorumPartitionResult | None:
+        topic = DescribeQuorumTopic(METADATA_TOPIC, (DescribeQuorumPartition(0),))
+        request = DescribeQuorumRequest((topic,))
+        answer = await self._connections[node].ask(request, DESCRIBE_VERSION, DescribeQuorumResponse, ANSWER_S)
+        if answer.error_code or not answer.topics or not answer.topics[0].partitions:
+            return None
+        partition = answer.topics[0].partitions[0]
+        return None if partition.error_code or partition.leader_id != node else partition
+
+    # --- the log -------------------------------------------------------------------------------------------
+
+    async def _read_to(self, quorum: DescribeQuorumPartitionResult) -> None:
+        while self._replay.end < quorum.high_watermark:
+            answer = await self._fetch(quorum)
+            if answer.snapshot_id.end_offset >= 0:
+                await self._fetch_snapshot(quorum, SnapshotId(answer.snapshot_id.end_offset, answer.snapshot_id.epoch))
+                continue
+            if answer.diverging_epoch.end_offset >= 0:
+                self._begin()
+                continue
+            if answer.error_code:
+                raise OSError(f"controller {quorum.leader_id} answers Fetch with error {answer.error_code}")
+            if not await self._take(bytes(answer.records or b""), quorum.high_watermark):
+                return
+
+    async def _fetch(self, quorum: DescribeQuorumPartitionResult) -> FetchPartitionResult:
+        partition = FetchPartition(
+            partition=0,
+            current_leader_epoch=quorum.leader_epoch,
+            fetch_offset=self._replay.end,
+            last_fetched_epoch=self._last_epoch,
+            partition_max_bytes=FETCH_BYTES_MAX,
+        )
+        topic = FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=(partition,))
+        request = FetchRequest(cluster_id=self._cluster_id, replica_id=-1, max_wait_ms=0, topics=(topic,))
+        answer = await self._connections[quorum.leader_id].ask(request, FETCH_VERSION, FetchResponse, ANSWER_S)
+        if answer.error_code or not answer.responses or not answer.responses[0].partitions:
+            raise OSError(f"controller {quorum.leader_id} answers Fetch with error {answer.error_code}")
+        return answer.responses[0].partitions[0]
+
+    async def _take(self, data: bytes, high_watermark: int) -> bool:
+        """Apply the committed batches of `data`; False when there is none."""
+        position, epoch = 0, self._last_epoch
+        while position < len(data):
+            try:
+                header = peek(data, position)
+            except TornBatchError:
+                break
+            if position + header.size > len(data) or header.last_offset >= high_watermark:
+                break
+            position, epoch = position + header.size, header.leader_epoch
+        if not position:
+            return False
+        if position > ON_A_THREAD_BYTES:
+            await asyncio.to_thread(self._apply, data[:position])
+        else:
+            self._apply(data[:position])
+        self._last_epoch = epoch
+        return True
+
+    def _apply(self, data: bytes) -> None:
+        for batch in read_batches(data):
+            for offset, value in enumerate(batch.values, batch.base_offset):
+                key = value[1] if len(value) > 1 else -1
+                if key == MIGRATION_KEY:
+                    self._migration_at = offset
+                if key != NO_OP_KEY:
+                    self._data_end = offset + 1
+        self._replay.apply(data)
+
+    async def _fetch_snapshot(self, quorum: DescribeQuorumPartitionResult, snapshot: SnapshotId) -> None:
+        """Begin anew with a snapshot: the log does not reach back to where we are."""
+        with tempfile.TemporaryFile() as file:
+            size, position = 1, 0
+            while position < size:
+                part = FetchSnapshotPartition(
+                    partition=0,
+                    current_leader_epoch=quorum.leader_epoch,
+                    snapshot_id=WireSnapshotId(snapshot.end_offset, snapshot.epoch),
+                    position=position,
+                )
+                request = FetchSnapshotRequest(
+                    cluster_id=self._cluster_id,
+                    replica_id=-1,
+                    max_bytes=FETCH_BYTES_MAX,
+                    topics=(FetchSnapshotTopic(METADATA_TOPIC, (part,)),),
+                )
+                connection = self._connections[quorum.leader_id]
+                answer = await connection.ask(request, SNAPSHOT_VERSION, FetchSnapshotResponse, ANSWER_S)
+                if answer.error_code or not answer.topics or not answer.topics[0].partitions:
+                    raise OSError(f"FetchSnapshot is answered with error {answer.error_code}")
+                piece = answer.topics[0].partitions[0]
+                data = bytes(piece.unaligned_records or b"")
+                if piece.error_code or not data or piece.size > SNAPSHOT_BYTES_MAX:
+                    raise OSError(f"snapshot {snapshot} cannot be read: error {piece.error_code}, {piece.size} bytes")
+                file.write(data)
+                size, position = piece.size, position + len(data)
+            file.seek(0)
+            content = file.read()
+        self._begin()
+        self._replay = await asyncio.to_thread(_replayed, content, snapshot)
+        self._last_epoch = snapshot.epoch
+        self._data_end = snapshot.end_offset
+
+    # --- what it says --------------------------------------------------------------------------------------
+
+    def _summed_up(self, now: float, quorum: DescribeQuorumPartitionResult, figures: Figures) -> LogObservation:
+        image = self._replay.image
+        return LogObservation(
+            at=now,
+            problem="a metadata transaction is open" if self._replay.transaction_open else "",
+            leader=quorum.leader_id,
+            epoch=quorum.leader_epoch,
+            high_watermark=quorum.high_watermark,
+            offset=self._replay.end - 1,
+            migration=image.migration.name,
+            migration_at=self._migration_at,
+            data_end=self._data_end,
+            metadata_version=image.metadata_version,
+            brokers=tuple(_broker(each, figures) for _, each in sorted(image.brokers.items())),
+            controllers=tuple(_controller(each) for _, each in sorted(image.controllers.items())),
+            voters=_voters(quorum),
+            topics=len(image.topics),
+            partitions=figures.partitions,
+            under_replicated=figures.under_replicated,
+            under_min_isr=figures.under_min_isr,
+            reassignments=figures.reassignments,
+            leaderless=figures.leaderless,
+            orphans=_orphans(image),
+        )
+
+
+def _replayed(content: bytes, snapshot: SnapshotId) -> LogReplay:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "snapshot"
+        path.write_bytes(content)
+        return read_snapshot(path, snapshot)
+
+
+def _broker(broker: Broker, figures: Figures) -> LogBroker:
+    mine = figures.brokers.get(broker.id)
+    return LogBroker(
+        id=broker.id,
+        incarnation=str(uuid.UUID(bytes=broker.incarnation)),
+        mode="ZooKeeper" if broker.migrating else "KRaft",
+        fenced=broker.fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+        rack=broker.rack or "",
+        epoch=broker.epoch,
+        under_replicated=0 if mine is None else mine.under_replicated,
+        unassigned_dirs=0 if mine is None else mine.unassigned_dirs,
+        offline_dirs=0 if mine is None else len(mine.offline_dirs),
+    )
+
+
+def _controller(controller: Controller) -> LogController:
+    incarnation = str(uuid.UUID(bytes=controller.incarnation))
+    return LogController(controller.id, incarnation, controller.zk_migration_ready)
+
+
+def _voters(quorum: DescribeQuorumPartitionResult) -> tuple[LogVoter, ...]:
+    """Ages by the leader's own clock: its own entry has the time of the answer."""
+    stamps: Mapping[int, int] = {each.replica_id: each.last_fetch_timestamp for each in quorum.current_voters}
+    newest = max(stamps.values(), default=-1)
+    return tuple(
+        LogVoter(
+            each.replica_id,
+            each.log_end_offset,
+            None if each.log_end_offset < 0 else max(quorum.high_watermark - each.log_end_offset, 0),
+            newest - each.last_fetch_timestamp if each.last_fetch_timestamp >= 0 and newest >= 0 else None,
+        )
+        for each in sorted(quorum.current_voters, key=lambda voter: voter.replica_id)
+    )
+
+
+def _orphans(image: Image) -> int:
+    known = set(image.brokers)
+    return sum(1 for _, partition in image.partitions() for broker in partition.replicas if broker not in known)

@@ -1,0 +1,370 @@
+"""What has to hold before each step from dual-write to the end.
+
+In:   `Evidence` with its `road`. Out: a `Verdict`.
+Elsewhere: gates before dual-write (gates.py), which gate guards which edge (phases.py), what is looked at
+(road_observations.py).
+Source: Kafka 3.9 `ActivationRecordsGenerator.recordsForNonEmptyLog` finalizes by the flag of the one node that becomes
+active, so that the first start without it decides for the whole cluster.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from migrator.control_api.states import State
+from migrator.findings.road import (
+    BACKUP_FAILED,
+    FILE_DRIFTED,
+    FINALIZE_NOT_APPROVED,
+    LOG_NOT_OBSERVED,
+    NO_FLEET,
+    SOAK_WITHOUT_DISK,
+)
+from migrator.findings.service import AUDIT_OVERDUE, NOT_OBSERVED
+from migrator.model.values import MigrationState
+from migrator.model.verdict import Condition, Verdict
+from state_machine.policy.audit_observations import schedule_checks
+from state_machine.policy.gates import Evidence, Holder, driver_text, not_paused, observed_at
+from state_machine.policy.road_observations import RoadEvidence, Roll
+
+APPROVAL_S: Final = 4 * 3600.0
+AUDIT_FRESH_S: Final = 600.0
+FILES_FRESH_S: Final = 120.0
+LAG_MAX: Final = 0
+
+UNKNOWN: Final = RoadEvidence(
+    fleet_problem="the service has not looked yet", log_problem="the service has not looked yet"
+)
+
+
+def road_of(evidence: Evidence) -> RoadEvidence:
+    return evidence.road or UNKNOWN
+
+
+# --- conditions that several gates share ------------------------------------------------------------------
+
+
+def log_is_observed(road: RoadEvidence) -> Condition:
+    said = road.log_problem or "it is read up to what is committed"
+    return Condition("the metadata log is observed", not road.log_problem, said, (LOG_NOT_OBSERVED.code,))
+
+
+def fleet_is_operable(road: RoadEvidence) -> Condition:
+    said = road.fleet_problem or "the inventory names every broker and controller"
+    return Condition("brokers and controllers can be operated", not road.fleet_problem, said, (NO_FLEET.code,))
+
+
+def replicas_are_whole(road: RoadEvidence) -> tuple[Condition, ...]:
+    """Before any restart."""
+    known = not road.log_problem
+    moving = road.reassignments
+    return (
+        Condition(
+            "no partition is under-replicated or without a leader",
+            known and not road.under_replicated and not road.leaderless,
+            f"{road.under_replicated} are under-replicated, {road.leaderless} have no leader",
+        ),
+        Condition(
+            "no partition is under its minimum ISR", known and not road.under_min_isr, f"{road.under_min_isr} are"
+        ),
+        Condition("no partition is being reassigned", known and not moving, f"{moving} are"),
+    )
+
+
+def replicas_are_settled(road: RoadEvidence) -> Condition:
+    """settle_s is configured; the message prints it."""
+    least = road.limits.settle_s
+    return Condition(
+        f"nothing was under-replicated for {least:g} s",
+        not road.log_problem and road.settled_s >= least,
+        f"for {road.settled_s:.0f} s nothing was",
+    )
+
+
+def every_broker_is_ready(road: RoadEvidence) -> Condition:
+    said = f"fenced or shutting down: {list(road.not_ready)}" if road.not_ready else "all are"
+    known = not road.log_problem and bool(road.kraft or road.zookeeper)
+    return Condition("every registered broker is unfenced", known and not road.not_ready, said)
+
+
+def zookeeper_follows(road: RoadEvidence) -> Condition:
+    lag = road.dual_write_lag
+    said = "not known" if lag is None else f"it lacks {lag} records"
+    return Condition("ZooKeeper has every committed change", lag is not None and lag <= LAG_MAX, said)
+
+
+def voters_follow(road: RoadEvidence) -> Condition:
+    """Before a controller is stopped, a majority must hold without it."""
+    behind = [
+        f"{each.id}: {'never fetched' if each.lag is None else f'{each.lag} records'}"
+        for each in road.voters
+        if each.lag != 0
+    ]
+    known = not road.log_problem and road.leader is not None and bool(road.voters)
+    said = f"behind: {', '.join(behind)}" if behind else f"controller {road.leader} leads, every voter has its log"
+    return Condition("every voter has what is committed", known and not behind, said)
+
+
+def every_registration_is_kraft(road: RoadEvidence) -> Condition:
+    """Fenced ones too: a registration may come back as it was."""
+    left = list(road.zookeeper)
+    said = f"in ZooKeeper mode: {left}" if left else f"{len(road.kraft)} are in KRaft mode"
+    known = not road.log_problem and bool(road.kraft)
+    return Condition("every registered broker is in KRaft mode", known and not left, said)
+
+
+def directories_are_assigned(road: RoadEvidence) -> Condition:
+    """Kafka finds the partitions of a failed directory by the assigned directory only (`handleDirectoriesOffline`)."""
+    said = f"brokers {list(road.unassigned)} have unassigned replicas" if road.unassigned else "all are"
+    if road.orphans:
+        said += f"; {road.orphans} replicas are on brokers that are not registered"
+    known = not road.log_problem
+    return Condition(
+        "every replica has a directory of a registered broker", known and not road.unassigned and not road.orphans, said
+    )
+
+
+def files_are_as_rendered(road: RoadEvidence) -> Condition:
+    files = road.files
+    if files is None:
+        return Condition("every file is as rendered", False, "no file was read yet", (FILE_DRIFTED.code,))
+    wrong = [*files.drifted, *(f"{each} is not read" for each in files.not_read)]
+    fresh = files.age_s < FILES_FRESH_S
+    said = "; ".join(wrong) if wrong else f"all are, as read {files.age_s:.0f} s ago"
+    return Condition("every file is as rendered", fresh and not wrong, said, (FILE_DRIFTED.code,))
+
+
+def audit_is_fresh(evidence: Evidence) -> Condition:
+    last = None if evidence.audits is None else evidence.audits.last
+    if last is None:
+        return Condition(
+            "the last audit passed, under 10 minutes ago", False, "none has finished", (AUDIT_OVERDUE.code,)
+        )
+    fresh = last.result == "passed" and last.age_s < AUDIT_FRESH_S
+    said = f"{last.said} ({last.age_s:.0f} s ago)"
+    return Condition("the last audit passed, under 10 minutes ago", fresh, said, (AUDIT_OVERDUE.code,))
+
+
+def backup_is_taken(road: RoadEvidence) -> Condition:
+    said = "none yet" if road.backed_up is None else f"{road.backed_up:.0f} s ago"
+    return Condition(
+        "ZooKeeper, the metadata log and the files are backed up",
+        road.backed_up is not None,
+        said,
+        (BACKUP_FAILED.code,),
+    )
+
+
+def claim_is_ours(evidence: Evidence) -> Condition:
+    """Stock controllers have the node ids of ours, so that the claim of either counts."""
+    said = f"{evidence.holder}" + ("" if evidence.holder_id is None else f" (node {evidence.holder_id})")
+    return Condition("/controller is held by this quorum", evidence.holder is Holder.OURS, said)
+
+
+def is_approved(road: RoadEvidence, phase: str) -> Condition:
+    """By another person than the one who asks, as things are now, within four hours."""
+    name = f"another person approved {phase}"
+    codes = (FINALIZE_NOT_APPROVED.code,)
+    approval, hours = road.approval, APPROVAL_S / 3600
+    if approval is None:
+        return Condition(name, False, "nobody has: `zk2kraft approve`", codes)
+    if approval.age_s > APPROVAL_S:
+        return Condition(name, False, f"{approval.who} did, more than {hours:g} h ago", codes)
+    if not approval.fits:
+        return Condition(name, False, f"{approval.who} did, and the plan or the evidence changed since", codes)
+    if road.asker == approval.who and not road.limits.single_operator:
+        return Condition(name, False, f"{approval.who} approved it and asks for it", codes)
+    alone = " (single_operator is on)" if road.limits.single_operator else ""
+    return Condition(name, True, f"{approval.who} did, {approval.age_s / 60:.0f} min ago{alone}", codes)
+
+
+def _roll_is_complete(road: RoadEvidence, roll: Roll, name: str) -> Condition:
+    observed = road.roll(roll)
+    return Condition(name, observed.complete, observed.text)
+
+
+# --- gates ------------------------------------------------------------------------------------------------
+
+
+def may_roll_brokers(evidence: Evidence) -> Verdict:
+    """DUAL_WRITE to ROLLING_BROKERS: proven by audits, and nothing is amiss before the first restart."""
+    road = road_of(evidence)
+    return Verdict(
+        (
+            not_paused(evidence),
+            observed_at(evidence),
+            *schedule_checks(evidence.audits),
+            Condition("the driver is in dual-write", evidence.driver_state == State.DUAL_WRITE, driver_text(evidence)),
+            fleet_is_operable(road),
+            log_is_observed(road),
+            every_broker_is_ready(road),
+            *replicas_are_whole(road),
+            zookeeper_follows(road),
+            backup_is_taken(road),
+        )
+    )
+
+
+def may_replace_controllers(evidence: Evidence) -> Verdict:
+    """ROLLING_BROKERS to REPLACING_CONTROLLERS: no ZooKeeper-mode broker is left for stock's dual-write to hurt."""
+    road = road_of(evidence)
+    against = None if road.replacing is None else "; ".join(f"{code} {says}" for code, says in road.replacing)
+    offset = road.migration_offset
+    return Verdict(
+        (
+            not_paused(evidence),
+            observed_at(evidence),
+            *schedule_checks(evidence.audits),
+            log_is_observed(road),
+            fleet_is_operable(road),
+            _roll_is_complete(road, Roll.KRAFT, "every broker was restarted into KRaft mode"),
+            every_registration_is_kraft(road),
+            directories_are_assigned(road),
+            every_broker_is_ready(road),
+            *replicas_are_whole(road),
+            zookeeper_follows(road),
+            Condition(
+                "/migration has an offset above 0 (at -1 stock stays inactive)",
+                offset is not None and offset > 0,
+                f"it has {offset}",
+            ),
+            claim_is_ours(evidence),
+            voters_follow(road),
+            Condition(
+                "nothing in the log or in ZooKeeper stops a stock controller",
+                against == "",
+                "not known: no controller of ours tells" if against is None else against or "nothing does",
+                tuple(sorted({code for code, _ in road.replacing or ()})),
+            ),
+            files_are_as_rendered(road),
+            backup_is_taken(road),
+        )
+    )
+
+
+def controllers_are_replaced(evidence: Evidence) -> Verdict:
+    """REPLACING_CONTROLLERS to SOAK, by itself."""
+    road = road_of(evidence)
+    return Verdict(
+        (
+            observed_at(evidence),
+            log_is_observed(road),
+            _roll_is_complete(road, Roll.STOCK, "every controller was replaced by stock"),
+            every_voter_is_stock(road),
+            voters_follow(road),
+            state_is(road, MigrationState.MIGRATION),
+        )
+    )
+
+
+def every_voter_is_stock(road: RoadEvidence) -> Condition:
+    ours = [each.id for each in road.voters if not each.stock]
+    said = f"ours: {ours}" if ours else "all are"
+    return Condition("every voter is a stock controller", bool(road.voters) and not ours, said)
+
+
+def state_is(road: RoadEvidence, state: MigrationState) -> Condition:
+    return Condition(
+        f"the log says {state.name}", not road.log_problem and road.migration == state.name, f"it says {road.migration}"
+    )
+
+
+def finalize_evidence(evidence: Evidence) -> Verdict:
+    """SOAK to FINALIZING. Irreversible: every line has to hold at the same moment."""
+    road = road_of(evidence)
+    gone, least = road.gone_s, road.limits.brokers_gone_s
+    unready = [each.id for each in road.voters if each.ready is not True]
+    return Verdict(
+        (
+            not_paused(evidence),
+            observed_at(evidence),
+            log_is_observed(road),
+            every_registration_is_kraft(road),
+            Condition(
+                f"/brokers/ids is empty, and was for {least:g} s",
+                gone is not None and gone >= least,
+                f"it names {list(road.zookeeper_ids)}" if road.zookeeper_ids else f"empty for {gone or 0:.0f} s",
+            ),
+            directories_are_assigned(road),
+            *replicas_are_whole(road),
+            every_voter_is_stock(road),
+            Condition(
+                "every voter runs with the migration flag",
+                bool(road.voters) and not unready,
+                f"not registered as ready: {unready}" if unready else "all registered as ready",
+            ),
+            voters_follow(road),
+            state_is(road, MigrationState.MIGRATION),
+            claim_is_ours(evidence),
+            zookeeper_follows(road),
+            files_are_as_rendered(road),
+            audit_is_fresh(evidence),
+            *soak_is_over(road),
+            backup_is_taken(road),
+            is_approved(road, "FINALIZING"),
+        )
+    )
+
+
+def soak_is_over(road: RoadEvidence) -> tuple[Condition, ...]:
+    """Stock's elections, snapshots and restarts on our log are proven while there is a way back."""
+    soak, voters = road.soak, {each.id for each in road.voters}
+    least = road.limits.soak_s
+    age = None if soak is None else soak.age_s
+    missing = sorted(voters - set(soak.snapshots if soak else ()))
+    unlisted = () if soak is None else soak.not_listed
+    said = f"none by {missing}" if missing else "each did"
+    return (
+        Condition(
+            f"the soak lasted {least:g} s",
+            age is not None and age >= least,
+            "not begun" if age is None else f"{age:.0f} s",
+        ),
+        _roll_is_complete(road, Roll.SOAK, "every stock controller was restarted in the soak"),
+        Condition(
+            "an election was held in the soak",
+            soak is not None and soak.elections > 0,
+            "none yet"
+            if soak is None
+            else f"{soak.elections}; controllers {list(soak.leaders)} of {sorted(voters)} led",
+        ),
+        Condition(
+            "every stock controller wrote a snapshot",
+            bool(voters) and not missing,
+            said + (f" (cannot be listed: {list(unlisted)})" if unlisted else ""),
+            (SOAK_WITHOUT_DISK.code,) if unlisted else (),
+        ),
+    )
+
+
+def finalize_is_committed(evidence: Evidence) -> Verdict:
+    """FINALIZING to COMPLETED, by itself."""
+    road = road_of(evidence)
+    behind = [each.id for each in road.voters if not each.behind_record]
+    files = road.files
+    left = () if files is None else files.with_zookeeper
+    return Verdict(
+        (
+            Condition(
+                "the cluster was observed under 10 s ago",
+                evidence.looked_s is not None and evidence.looked_s < 10.0,
+                f"last observed {evidence.looked_s} s ago",
+                (NOT_OBSERVED.code,),
+            ),
+            log_is_observed(road),
+            _roll_is_complete(road, Roll.FINAL, "every controller runs without the migration flag"),
+            state_is(road, MigrationState.POST_MIGRATION),
+            Condition(
+                "that record is on every voter",
+                bool(road.voters) and not behind,
+                f"not on {behind}" if behind else "it is",
+            ),
+            voters_follow(road),
+            every_voter_is_stock(road),
+            Condition(
+                "no file has a ZooKeeper key",
+                files is not None and not left and not files.not_read,
+                "; ".join(left) or ("not read yet" if files is None else "none has"),
+            ),
+        )
+    )

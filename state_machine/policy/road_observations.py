@@ -1,0 +1,163 @@
+"""What the service knows of the road from dual-write to the end, as its gates look at it.
+
+In:   nothing. Out: plain values; `None` is "not known", which no gate takes for a yes.
+Elsewhere: how they are put together (road/road_evidence.py), the gates (road_gates.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+
+class Roll(StrEnum):
+    """The rolling restarts of a migration, by what they do.
+
+    JOIN: brokers get the migration settings. KRAFT: brokers go into KRaft mode. STOCK: stock controllers take the place
+    of ours. SOAK: stock controllers restart as they are. FINAL: stock controllers restart without the migration flag.
+    """
+
+    JOIN = "join"
+    KRAFT = "kraft"
+    STOCK = "stock"
+    SOAK = "soak"
+    FINAL = "final"
+
+
+BROKERS: Final = "broker"
+CONTROLLERS: Final = "controller"
+
+
+@dataclass(frozen=True, slots=True)
+class RollObserved:
+    """Nodes of one roll by how far they are."""
+
+    nodes: tuple[int, ...] = ()
+    whole: tuple[int, ...] = ()
+    failed: tuple[int, ...] = ()
+    under_way: tuple[int, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        return bool(self.nodes) and self.whole == self.nodes
+
+    @property
+    def text(self) -> str:
+        if not self.nodes:
+            return "it was not begun"
+        parts = [f"{len(self.whole)} of {len(self.nodes)} are whole"]
+        parts += [f"under way: {list(self.under_way)}"] if self.under_way else []
+        parts += [f"failed: {list(self.failed)}"] if self.failed else []
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class VoterObserved:
+    """stock: it was replaced and answers at no control port. ready: the running process registered with the flag on.
+
+    behind_record: its log end is behind the record that set the present state of the migration.
+    """
+
+    id: int
+    stock: bool
+    lag: int | None
+    ready: bool | None
+    behind_record: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FilesObserved:
+    """The last look at the files of all nodes. with_flag: controllers whose file has the migration flag.
+
+    with_zookeeper: nodes, in words, whose file has a ZooKeeper key.
+    """
+
+    age_s: float
+    drifted: tuple[str, ...] = ()
+    not_read: tuple[str, ...] = ()
+    with_flag: tuple[int, ...] = ()
+    without_flag: tuple[int, ...] = ()
+    with_zookeeper: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SoakObserved:
+    """leaders: controllers that led since it began. snapshots: controllers that wrote one since they were replaced.
+
+    not_listed: controllers whose directory cannot be listed.
+    """
+
+    age_s: float
+    leaders: tuple[int, ...] = ()
+    elections: int = 0
+    snapshots: tuple[int, ...] = ()
+    not_listed: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalObserved:
+    """fits: the plan and the evidence are those that the approver saw."""
+
+    who: str
+    age_s: float
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Configured times, as gates print them."""
+
+    settle_s: float = 60.0
+    soak_s: float = 86_400.0
+    brokers_gone_s: float = 60.0
+    single_operator: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoadEvidence:
+    """What gates after DUAL_WRITE look at.
+
+    fleet_problem: why nodes cannot be operated; empty when they can.
+    log_problem:   why the log is not observed; empty when it is.
+    gone_s:        for how long `/brokers/ids` has been empty; None while it is not, or is not known.
+    dual_write_lag: records that ZooKeeper lacks; None: not known.
+    replacing:     findings that speak against replacing ours, (code, words); None: not known.
+    settled_s:     for how long nothing was under-replicated.
+    backed_up:     when the backup for the next step was taken, seconds ago; None: there is none.
+    digest:        of the plan and evidence of the next step that needs an approval.
+    """
+
+    fleet_problem: str
+    log_problem: str
+    migration: str = "NONE"
+    leader: int | None = None
+    kraft: tuple[int, ...] = ()
+    zookeeper: tuple[int, ...] = ()
+    not_ready: tuple[int, ...] = ()
+    zookeeper_ids: tuple[int, ...] = ()
+    gone_s: float | None = None
+    under_replicated: int = 0
+    under_min_isr: int = 0
+    reassignments: int = 0
+    leaderless: int = 0
+    orphans: int = 0
+    unassigned: tuple[int, ...] = ()
+    settled_s: float = 0.0
+    dual_write_lag: int | None = None
+    migration_offset: int | None = None
+    replacing: tuple[tuple[str, str], ...] | None = None
+    rolls: Mapping[str, RollObserved] = field(default_factory=dict)
+    voters: tuple[VoterObserved, ...] = ()
+    files: FilesObserved | None = None
+    soak: SoakObserved | None = None
+    approval: ApprovalObserved | None = None
+    asker: str | None = None
+    limits: Limits = field(default_factory=Limits)
+    backed_up: float | None = None
+    intent: str = ""
+    digest: str = ""
+
+    def roll(self, roll: Roll) -> RollObserved:
+        return self.rolls.get(roll, RollObserved())

@@ -1,0 +1,93 @@
+"""What is kept before each gate: an export of ZooKeeper, the metadata log, and the files of all nodes.
+
+In:   a snapshot and its fleet. Out: a directory that only the owner can read; its path and checksum for the database.
+Elsewhere: the export's form (migrator.zk.backup), when one is taken (road_acts.py).
+Rules: metadata logs are evidence and never put back under a voter. Files may hold secrets: the directory has mode 0700
+and its files 0600. The checksum is that of `SHA256SUMS`, which names every file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from migrator.findings.finding import FindingError, words_of
+from migrator.findings.road import BACKUP_FAILED
+from migrator.zk.backup import export
+from migrator.zk.pipeline import CONSIDERATE
+from migrator.zk.session import ZkSession
+from state_machine.road.fleet import Fleet
+from state_machine.store import Snapshot
+
+LOG: Final = "__cluster_metadata-0"
+SUMS: Final = "SHA256SUMS"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    directory: str
+    sha256: str
+    size_bytes: int
+
+
+def take_backup(snapshot: Snapshot, fleet: Fleet, home: Path, phase: str) -> Taken:
+    """Blocks. Raises Z2K-4214. phase: the step before which it is taken."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    directory = home / f"{phase}-{stamp}"
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.chmod(directory, 0o700)
+        with ZkSession(snapshot.inventory.zookeeper) as session:
+            export(session, directory / "zookeeper.json.gz", CONSIDERATE)
+        _copy_logs(snapshot, directory / "metadata-log")
+        _copy_files(fleet, directory / "files")
+        return _summed_up(directory)
+    except (OSError, FindingError, shutil.Error) as error:
+        raise BACKUP_FAILED.error(phase=phase, reason=words_of(error)) from error
+
+
+def _copy_logs(snapshot: Snapshot, target: Path) -> None:
+    """Of every controller whose directory is on this machine; a live log may end torn, which its readers know."""
+    for entry in snapshot.inventory.controllers:
+        source = Path(entry.data) / LOG if (Path(entry.data) / LOG).is_dir() else Path(entry.data)
+        if not any(source.glob("*.log")):
+            continue
+        into = target / str(entry.node_id)
+        into.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for each in source.iterdir():
+            if each.suffix in (".log", ".checkpoint") or each.name in ("quorum-state", "leader-epoch-checkpoint"):
+                try:
+                    shutil.copyfile(each, into / each.name)
+                except FileNotFoundError:
+                    continue  # a snapshot or segment that was removed meanwhile
+
+
+def _copy_files(fleet: Fleet, target: Path) -> None:
+    target.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for node in fleet.nodes:
+        content = node.actuator.read(node.path)
+        if content is None:
+            continue  # the gate names files that are not read
+        file = target / f"{node.role}-{node.id}.properties"
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+            out.write(content)
+
+
+def _summed_up(directory: Path) -> Taken:
+    lines, size = [], 0
+    for file in sorted(each for each in directory.rglob("*") if each.is_file() and each.name != SUMS):
+        file.chmod(0o600)
+        digest = hashlib.sha256()
+        with file.open("rb") as content:
+            while chunk := content.read(1 << 20):
+                digest.update(chunk)
+                size += len(chunk)
+        lines.append(f"{digest.hexdigest()}  {file.relative_to(directory)}\n")
+    text = "".join(lines)
+    (directory / SUMS).write_text(text)
+    return Taken(str(directory), hashlib.sha256(text.encode()).hexdigest(), size)

@@ -1,0 +1,72 @@
+"""What the service keeps about a migration's road beside the journal: files, soak, intent, configured times.
+
+In:   nothing. Out: structs, each one row of JSON under its kind.
+Elsewhere: who writes them (file_watch.py, soak.py, finalize.py), what gates make of them (road_evidence.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from state_machine.store import FILES, INTENT, LIMITS, SOAK, Snapshot
+
+__all__ = ("FILES", "INTENT", "LIMITS", "SOAK")
+
+Shape = TypeVar("Shape")
+
+
+class FilesDocument(msgspec.Struct, frozen=True):
+    """The last look at all files. Keys of maps are `broker 1`, `controller 3000`.
+
+    problem: why nodes cannot be operated, with its code. checksums: as read. baseline: as read first, for nodes whose
+    file was not rendered yet.
+    """
+
+    at: float
+    problem: str = ""
+    fleet: str = ""
+    checksums: dict[str, str] = {}
+    baseline: dict[str, str] = {}
+    drifted: tuple[str, ...] = ()
+    not_read: tuple[str, ...] = ()
+    with_flag: tuple[int, ...] = ()
+    without_flag: tuple[int, ...] = ()
+    with_zookeeper: tuple[str, ...] = ()
+
+
+class SoakDocument(msgspec.Struct, frozen=True):
+    """epoch, leader: as seen last. snapshots: by node id, the end of the newest one since it became stock."""
+
+    began: float
+    epoch: int = 0
+    leader: int | None = None
+    leaders: tuple[int, ...] = ()
+    elections: int = 0
+    snapshots: dict[str, int] = {}
+    not_listed: tuple[int, ...] = ()
+
+
+class IntentDocument(msgspec.Struct, frozen=True):
+    """The finalize was begun. path: of the znode. text: what stands in it."""
+
+    at: float
+    path: str
+    text: str
+    who: str
+
+
+class LimitsDocument(msgspec.Struct, frozen=True):
+    """Times as the service is configured."""
+
+    settle_s: float = 60.0
+    soak_s: float = 86_400.0
+    brokers_gone_s: float = 60.0
+    single_operator: bool = False
+
+
+def document(snapshot: Snapshot, kind: str, shape: type[Shape]) -> Shape | None:
+    found: Mapping[str, Any] | None = snapshot.documents.get(kind)
+    return None if found is None else msgspec.convert(found, shape)

@@ -1,0 +1,203 @@
+"""What gates after dual-write look at, put together from rows.
+
+In:   a `Snapshot` and the time. Out: `RoadEvidence`; the digest that an approval is bound to.
+Elsewhere: the gates (policy/road_gates.py), the observation of the log (clusters/log_observer.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from migrator.fleet.roll import UNDER_WAY, Step
+from migrator.model.values import MigrationState
+from state_machine.clusters.log_observer import LogObservation
+from state_machine.clusters.observe import Observation
+from state_machine.policy.gates import Holder
+from state_machine.policy.phases import NEEDS_APPROVAL, ROAD, Phase
+from state_machine.policy.road_observations import (
+    ApprovalObserved,
+    FilesObserved,
+    Limits,
+    RoadEvidence,
+    Roll,
+    RollObserved,
+    SoakObserved,
+    VoterObserved,
+)
+from state_machine.road.documents import (
+    FILES,
+    INTENT,
+    LIMITS,
+    SOAK,
+    FilesDocument,
+    IntentDocument,
+    LimitsDocument,
+    SoakDocument,
+    document,
+)
+from state_machine.store import ON_THE_ROAD, Snapshot
+
+LOG_FRESH_S: Final = 10.0
+
+
+def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
+    """None before dual-write."""
+    if snapshot.phase not in ON_THE_ROAD:
+        return None
+    look = snapshot.observation
+    log = LogObservation() if look is None else look.log
+    files = document(snapshot, FILES, FilesDocument)
+    intent = document(snapshot, INTENT, IntentDocument)
+    limits = document(snapshot, LIMITS, LimitsDocument)
+    digest = digest_of(snapshot)
+    fresh = log.known and now - log.at <= LOG_FRESH_S
+    return RoadEvidence(
+        fleet_problem="the files of the nodes were not read yet" if files is None else files.problem,
+        log_problem="" if fresh else log.problem or f"it was last read {now - log.at:.0f} s ago",
+        migration=log.migration,
+        leader=log.leader,
+        kraft=tuple(each.id for each in log.brokers if each.mode == "KRaft"),
+        zookeeper=tuple(each.id for each in log.brokers if each.mode != "KRaft"),
+        not_ready=tuple(each.id for each in log.brokers if not each.ready),
+        zookeeper_ids=() if look is None else look.zookeeper.brokers,
+        gone_s=None if look is None or look.brokers_gone_since is None else now - look.brokers_gone_since,
+        under_replicated=log.under_replicated,
+        under_min_isr=log.under_min_isr,
+        reassignments=log.reassignments,
+        leaderless=log.leaderless,
+        orphans=log.orphans,
+        unassigned=tuple(each.id for each in log.brokers if each.unassigned_dirs or each.offline_dirs),
+        settled_s=0.0 if look is None or look.settled_since is None else now - look.settled_since,
+        dual_write_lag=None if look is None else _lag(look),
+        migration_offset=None if look is None else look.zookeeper.migration_offset,
+        replacing=None if look is None else _replacing(look),
+        rolls={roll: roll_observed(snapshot, roll) for roll in Roll},
+        voters=_voters(snapshot, log),
+        files=None if files is None else _files(files, now),
+        soak=_soak(snapshot, now),
+        approval=_approval(snapshot, digest, now),
+        limits=Limits() if limits is None else Limits(**msgspec.structs.asdict(limits)),
+        backed_up=_backed_up(snapshot, now),
+        intent="" if intent is None else intent.text,
+        digest=digest,
+    )
+
+
+def roll_observed(snapshot: Snapshot, roll: Roll) -> RollObserved:
+    rows = snapshot.nodes_of(roll)
+    return RollObserved(
+        nodes=tuple(each.node_id for each in rows),
+        whole=tuple(each.node_id for each in rows if each.step == Step.WHOLE),
+        failed=tuple(each.node_id for each in rows if each.step == Step.FAILED),
+        under_way=tuple(each.node_id for each in rows if Step(each.step) in UNDER_WAY),
+    )
+
+
+def _lag(look: Observation) -> int | None:
+    """Records that ZooKeeper lacks. A leader of ours counts them; of stock, `/migration` tells."""
+    status = None if look.active is None else look.active.status
+    if status is not None and status.dual_write is not None and status.dual_write.lag_records is not None:
+        return status.dual_write.lag_records
+    offset = look.zookeeper.migration_offset
+    if look.zookeeper.holder is Holder.UNKNOWN or offset is None or not look.log.known:
+        return None
+    return max(look.log.data_end - 1 - offset, 0)
+
+
+def _replacing(look: Observation) -> tuple[tuple[str, str], ...] | None:
+    driver = None if look.active is None else look.active.driver
+    if driver is None or driver.replacing is None:
+        return None
+    return tuple((str(each["code"]), str(each["says"])) for each in driver.replacing)
+
+
+def _voters(snapshot: Snapshot, log: LogObservation) -> tuple[VoterObserved, ...]:
+    silent = {} if snapshot.observation is None else snapshot.observation.silent()
+    replaced = {each.node_id for each in snapshot.nodes_of(Roll.STOCK) if each.step == Step.WHOLE}
+    committed = log.high_watermark > log.migration_at
+    found = []
+    for each in log.voters:
+        registered = log.controller(each.id)
+        found.append(
+            VoterObserved(
+                id=each.id,
+                stock=each.id in replaced and each.id in silent,
+                lag=each.lag,
+                ready=None if registered is None else registered.zk_migration_ready,
+                behind_record=committed and each.log_end > log.migration_at,
+            )
+        )
+    return tuple(found)
+
+
+def _files(files: FilesDocument, now: float) -> FilesObserved:
+    age = now - files.at if now >= files.at else math.inf
+    return FilesObserved(age, files.drifted, files.not_read, files.with_flag, files.without_flag, files.with_zookeeper)
+
+
+def _soak(snapshot: Snapshot, now: float) -> SoakObserved | None:
+    soak = document(snapshot, SOAK, SoakDocument)
+    if soak is None or snapshot.phase not in (Phase.SOAK, Phase.FINALIZING, Phase.COMPLETED):
+        return None
+    return SoakObserved(
+        age_s=max(now - soak.began, 0.0),
+        leaders=soak.leaders,
+        elections=soak.elections,
+        snapshots=tuple(sorted(int(each) for each in soak.snapshots)),
+        not_listed=soak.not_listed,
+    )
+
+
+def next_phase(phase: Phase) -> Phase:
+    """Along the road; the last one stays."""
+    at = ROAD.index(phase) if phase in ROAD else len(ROAD) - 1
+    return ROAD[min(at + 1, len(ROAD) - 1)]
+
+
+def _backed_up(snapshot: Snapshot, now: float) -> float | None:
+    """The newest one for the next step, taken since this phase began."""
+    wanted = next_phase(snapshot.phase)
+    taken = [each.seen_at for each in snapshot.backups if each.kind == "gate" and each.phase == wanted]
+    newest = max(taken, default=None)
+    return None if newest is None or newest < snapshot.migration.since else max(now - newest, 0.0)
+
+
+def _approval(snapshot: Snapshot, digest: str, now: float) -> ApprovalObserved | None:
+    approval = snapshot.approval
+    if approval is None or approval.to_phase not in NEEDS_APPROVAL or approval.at < snapshot.migration.since:
+        return None
+    age = now - approval.at if now >= approval.at else math.inf
+    return ApprovalObserved(approval.who, age, approval.digest == digest)
+
+
+def plan_of(snapshot: Snapshot) -> dict[str, Any]:
+    """What an approver agrees to: who is where, with which files and processes."""
+    log = LogObservation() if snapshot.observation is None else snapshot.observation.log
+    files = document(snapshot, FILES, FilesDocument)
+    checksums: Mapping[str, str] = {} if files is None else files.checksums
+    return {
+        "cluster": snapshot.migration.cluster_id,
+        "state": log.migration,
+        "fleet": "" if files is None else files.fleet,
+        "files": dict(sorted(checksums.items())),
+        "brokers": [[each.id, each.mode, each.incarnation] for each in log.brokers],
+        "controllers": [[each.id, each.incarnation, each.zk_migration_ready] for each in log.controllers],
+        "zookeeper_brokers": list(() if snapshot.observation is None else snapshot.observation.zookeeper.brokers),
+        "steps": [
+            f"controller {node}: stop, write the file without the flag, start" for node in snapshot.inventory.node_ids
+        ],
+    }
+
+
+def digest_of(snapshot: Snapshot) -> str:
+    """SHA-256 of that, in hexadecimal digits."""
+    return hashlib.sha256(msgspec.json.encode(plan_of(snapshot), order="deterministic")).hexdigest()
+
+
+def is_final(log: LogObservation) -> bool:
+    return log.known and log.migration == MigrationState.POST_MIGRATION.name

@@ -1,0 +1,486 @@
+"""Rolling restarts, carried out: the journal, the acts on hosts, what is observed of nodes.
+
+In:   a snapshot with its evidence, and which roll. Out: an `Outcome`; rows of the journal.
+Elsewhere: what to do next (migrator.fleet.roll), hosts (migrator.fleet), which roll a phase wants (road_acts.py).
+Rules: one act at a time and per migration, on a thread; the loop goes on meanwhile. A step is in the journal before its
+act. After the death of the service the last act is repeated: each one may be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import structlog
+
+from migrator.findings.finding import FindingError, Occurrence
+from migrator.findings.road import CONTROLLER_NOT_LEFT, NO_FLEET, STEP_FAILED
+from migrator.fleet.actuator import Instruction, Performed, ProcessState
+from migrator.fleet.files import Present, checksum_of, read_present, write_file
+from migrator.fleet.roll import (
+    REACHED_BY,
+    RECORDED_BEFORE,
+    UNDER_WAY,
+    Act,
+    Complete,
+    Fail,
+    NodeNow,
+    Perform,
+    Reached,
+    RollNow,
+    Step,
+    Wait,
+    decide,
+)
+from migrator.model.image import EMPTY, Image
+from migrator.model.verdict import Condition, Verdict
+from state_machine.clusters.log_observer import LogObservation
+from state_machine.clusters.observe import ClusterObserver
+from state_machine.observations import Outcome
+from state_machine.policy.gates import Evidence, Holder
+from state_machine.policy.road_gates import (
+    claim_is_ours,
+    every_broker_is_ready,
+    every_registration_is_kraft,
+    log_is_observed,
+    replicas_are_settled,
+    replicas_are_whole,
+    road_of,
+    voters_follow,
+    zookeeper_follows,
+)
+from state_machine.policy.road_observations import BROKERS, Roll
+from state_machine.processes import Launcher, process_mark
+from state_machine.road import journal
+from state_machine.road.disks import look_at_disks
+from state_machine.road.fleet import KIND_OF, ROLE_OF, Fleet, FleetNode, Fleets
+from state_machine.settings import Settings
+from state_machine.store import Snapshot, Store
+from state_machine.tables import RoadNode
+
+log = structlog.get_logger()
+
+LOOK_AT_NODE_EVERY_S: Final = 1.0
+LEAVE_S: Final = 60.0
+"""A controller of ours that is asked to stop ends within seconds."""
+
+
+@dataclass(slots=True)
+class _Running:
+    """An act on its way."""
+
+    node: int
+    act: Act
+    task: asyncio.Task[dict[str, Any]]
+    since: float
+
+
+@dataclass(slots=True)
+class _Seen:
+    """The last look at the node that is under way."""
+
+    at: float
+    process: ProcessState
+    rendered: bool | None = None
+    disks: Condition | None = None
+
+
+@dataclass(slots=True)
+class _Work:
+    """Of one migration, in this life of the service."""
+
+    running: _Running | None = None
+    seen: dict[tuple[str, int], _Seen] = field(default_factory=dict)
+
+
+class Roller:
+    """Leads one roll on by one decision per round."""
+
+    def __init__(
+        self,
+        store: Store,
+        fleets: Fleets,
+        observer: ClusterObserver,
+        launcher: Launcher,
+        settings: Settings,
+        clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._fleets = fleets
+        self._observer = observer
+        self._launcher = launcher
+        self._settings = settings
+        self._clock = clock
+        self._steady = steady
+        self._work: dict[int, _Work] = {}
+
+    async def step(self, snapshot: Snapshot, evidence: Evidence, roll: Roll) -> Outcome | None:
+        """One decision. None: every node is whole."""
+        try:
+            fleet = await asyncio.to_thread(self._fleets.fleet, snapshot.migration.name)
+        except FindingError as error:
+            found = error.occurrence
+            return Outcome(f"blocked: {found.code} {found.text}", (found,))
+        rows = snapshot.nodes_of(roll)
+        wanted = fleet.of(ROLE_OF[roll])
+        if {each.id for each in wanted} - {row.node_id for row in rows}:
+            await self._store.away(journal.begin, self._store, snapshot.id, roll, wanted, at=self._clock())
+            return Outcome(f"waiting: {roll} is prepared for {len(wanted)} nodes")
+        missing = [row.node_id for row in rows if fleet.node(row.role, row.node_id) is None]
+        if missing:
+            found = NO_FLEET.found(name=snapshot.migration.name, reason=f"it does not name nodes {missing} any more")
+            return Outcome(f"blocked: {found.text}", (found,))
+        return await self._decide(snapshot, evidence, roll, fleet)
+
+    async def _decide(self, snapshot: Snapshot, evidence: Evidence, roll: Roll, fleet: Fleet) -> Outcome | None:
+        work = self._work.setdefault(snapshot.id, _Work())
+        if work.running is not None:
+            return await self._follow(snapshot, roll, work, work.running)
+        now = self._clock()
+        rows = {row.node_id: row for row in snapshot.nodes_of(roll)}
+        seen = {}
+        for row in rows.values():
+            if Step(row.step) in UNDER_WAY:
+                node = fleet.node(row.role, row.node_id)
+                assert node is not None, "nodes that are missing were refused"
+                seen[row.node_id] = await self._node_now(snapshot, evidence, roll, node, row, work)
+        entries = [journal.entry_of(row, now) for row in rows.values()]
+        decision = decide(
+            entries,
+            RollNow(
+                cluster=cluster_ready(evidence, roll),
+                nodes=seen,
+                last=self._last(snapshot, fleet, roll),
+                paused=snapshot.migration.paused or self._outside(fleet),
+                deadline_s=self._settings.node_deadline_s,
+            ),
+        )
+        match decision:
+            case Complete():
+                return None
+            case Wait(reason):
+                failed = [row for row in rows.values() if row.step == Step.FAILED]
+                return Outcome(f"blocked: {reason}" if failed else f"waiting: {reason}", _problems(failed))
+            case Reached(node_id, step):
+                await self._record(snapshot, roll, node_id, step=step, instruction="", cause="", code="")
+                log.info("roll.step", roll=roll, node=node_id, step=step)
+                return Outcome(f"waiting: {rows[node_id].role} {node_id} is {step}")
+            case Fail(node_id, cause):
+                await self._fail(snapshot, roll, rows[node_id], cause)
+                return Outcome(f"blocked: {cause.text}", (cause,))
+            case Perform(node_id, act):
+                return await self._begin(snapshot, roll, fleet, rows[node_id], act, work)
+
+    def _outside(self, fleet: Fleet) -> str | None:
+        """No node is begun outside of the maintenance windows; one that was begun is ended."""
+        inside = fleet.inventory.is_in_window(datetime.fromtimestamp(self._clock(), UTC))
+        return None if inside else "outside of the maintenance windows of the inventory"
+
+    # --- acts ----------------------------------------------------------------------------------------------
+
+    async def _begin(
+        self, snapshot: Snapshot, roll: Roll, fleet: Fleet, row: RoadNode, act: Act, work: _Work
+    ) -> Outcome:
+        """The step is written down, then the act begins."""
+        before = RECORDED_BEFORE[act]
+        if before is not None and row.step != before:
+            await self._record(snapshot, roll, row.node_id, step=before, began_at=self._clock(), instruction="")
+        node = fleet.node(row.role, row.node_id)
+        assert node is not None, "nodes that are missing were refused"
+        log.info("roll.act", roll=roll, node=node.id, act=act)
+        coroutine = asyncio.to_thread(self._perform, snapshot, roll, fleet, node, row, act, self._image(snapshot))
+        work.running = _Running(node.id, act, asyncio.create_task(coroutine), self._steady())
+        work.seen.pop((roll, node.id), None)
+        return Outcome(f"waiting: {node.name}: {act} begins")
+
+    async def _follow(self, snapshot: Snapshot, roll: Roll, work: _Work, running: _Running) -> Outcome:
+        if not running.task.done():
+            seconds = self._steady() - running.since
+            return Outcome(f"waiting: {ROLE_OF[roll]} {running.node}: {running.act} ({seconds:.0f} s)")
+        work.running = None
+        row = next(each for each in snapshot.nodes_of(roll) if each.node_id == running.node)
+        try:
+            columns = running.task.result()
+        except FindingError as error:
+            cause = error.occurrence
+            if running.act is not Act.PREPARE:
+                cause = STEP_FAILED.found(act=running.act, node=f"{row.role} {row.node_id}", reason=_in_words(error))
+            await self._fail(snapshot, roll, row, cause)
+            return Outcome(f"blocked: {cause.code} {cause.text}", (cause,))
+        instruction = columns.get("instruction", "")
+        if not instruction or running.act is Act.START:
+            columns.setdefault("step", REACHED_BY[running.act])
+        await self._record(snapshot, roll, running.node, **{"instruction": "", **columns})
+        log.info("roll.step", roll=roll, node=running.node, step=columns.get("step", row.step))
+        shown = instruction or f"{running.act} is done"
+        return Outcome(f"waiting: {row.role} {running.node}: {shown}")
+
+    def _perform(
+        self, snapshot: Snapshot, roll: Roll, fleet: Fleet, node: FleetNode, row: RoadNode, act: Act, image: Image
+    ) -> dict[str, Any]:
+        """On a thread. Returns columns of the journal; raises the finding that stopped it."""
+        match act:
+            case Act.PREPARE:
+                return self._prepare(snapshot, roll, fleet, node, image)
+            case Act.STOP:
+                if roll is Roll.STOCK:
+                    self._stop_ours(snapshot, node)
+                return _performed(node.actuator.stop())
+            case Act.WRITE:
+                return _performed(self._write(roll, fleet, node, row))
+            case Act.START:
+                columns = _performed(node.actuator.start())
+                look = snapshot.observation
+                return {**columns, "log_end": 0 if look is None else look.log.high_watermark}
+
+    def _prepare(self, snapshot: Snapshot, roll: Roll, fleet: Fleet, node: FleetNode, image: Image) -> dict[str, Any]:
+        present = read_present(node.actuator, node.path)
+        if present is None:
+            raise STEP_FAILED.error(act="prepare", node=node.name, reason=f"{node.path} cannot be read by its actuator")
+        kind = KIND_OF[roll]
+        checksum, detail = present.checksum, "its file stays"
+        if kind is not None:
+            rendered = fleet.render(node, present, kind)
+            checksum = rendered.checksum
+            changed = ", ".join(sorted({each.key for each in rendered.changes}))
+            detail = f"{kind} file: {changed or 'nothing'} changes"
+        if node.role == BROKERS:
+            disks = look_at_disks(node, image, with_ids=True)
+            if disks.trouble is not None:
+                raise FindingError(disks.trouble)
+            detail = f"{detail}; {disks.said}"
+        return {
+            "kind": "" if kind is None else str(kind),
+            "rendered_from": present.checksum,
+            "checksum": checksum,
+            "incarnation": _incarnation(snapshot, node),
+            "detail": detail,
+        }
+
+    def _write(self, roll: Roll, fleet: Fleet, node: FleetNode, row: RoadNode) -> Performed | None:
+        """Rendered anew from what stands there, so that a cut between stop and start loses nothing."""
+        kind = KIND_OF[roll]
+        if kind is None:
+            return None
+        present = read_present(node.actuator, node.path)
+        if present is None:
+            raise STEP_FAILED.error(act="write", node=node.name, reason=f"{node.path} cannot be read by its actuator")
+        if present.checksum == row.checksum:
+            return None
+        rendered = fleet.render(node, present, kind)
+        if row.rendered_from != present.checksum or rendered.checksum != row.checksum:
+            reason = f"{node.path} is not the file that was looked at before the stop"
+            raise STEP_FAILED.error(act="write", node=node.name, reason=reason)
+        written = write_file(node.actuator, node.id, node.path, rendered.content, Present(node.path, present.content))
+        return written if isinstance(written, Instruction) else None
+
+    def _stop_ours(self, snapshot: Snapshot, node: FleetNode) -> None:
+        """The process of ours in whose place stock will run; it leaves its quorum in order. Raises Z2K-4213."""
+        entry = next((each for each in snapshot.inventory.controllers if each.node_id == node.id), None)
+        pid = self._pid_of_ours(snapshot, node)
+        if entry is None or pid is None:
+            return
+        mark = process_mark(pid) or ""
+        if not self._launcher.ask_to_stop(pid, entry):
+            return
+        ends = time.monotonic() + LEAVE_S
+        while self._launcher.runs(pid, mark):
+            if time.monotonic() > ends:
+                raise CONTROLLER_NOT_LEFT.error(node=node.id, pid=pid, seconds=f"{LEAVE_S:g}")
+            time.sleep(0.1)
+
+    def _pid_of_ours(self, snapshot: Snapshot, node: FleetNode) -> int | None:
+        """The process of ours that was started for it, or that answers at its control port; None when there is none."""
+        known, look = snapshot.processes.get(node.id), snapshot.observation
+        if known is not None and known.pid is not None and self._launcher.runs(known.pid, known.process_mark or ""):
+            return known.pid
+        answering = {each.node_id: each for each in (() if look is None else look.controllers)}
+        found = answering.get(node.id)
+        return None if found is None or found.status is None else found.pid
+
+    # --- what is observed ----------------------------------------------------------------------------------
+
+    async def _node_now(
+        self, snapshot: Snapshot, evidence: Evidence, roll: Roll, node: FleetNode, row: RoadNode, work: _Work
+    ) -> NodeNow:
+        seen = work.seen.get((roll, node.id))
+        if seen is None or self._steady() - seen.at >= LOOK_AT_NODE_EVERY_S:
+            seen = await asyncio.to_thread(self._look_at_node, node, row, self._image(snapshot))
+            if roll is Roll.STOCK and self._pid_of_ours(snapshot, node) is not None:
+                seen.process = ProcessState.RUNNING
+            work.seen[roll, node.id] = seen
+        whole = node_whole(evidence, roll, row, _log_of(snapshot), seen.process, seen.rendered, seen.disks)
+        return NodeNow(seen.process, whole, gone=_is_gone(snapshot, node), file_is_rendered=seen.rendered)
+
+    def _look_at_node(self, node: FleetNode, row: RoadNode, image: Image) -> _Seen:
+        """A host that does not answer is not known, and no reason to fail."""
+        try:
+            process = node.actuator.status().state
+        except FindingError as error:
+            log.warning("roll.status_not_read", node=node.id, reason=str(error))
+            process = ProcessState.NOT_READ
+        try:
+            content = node.actuator.read(node.path)
+        except FindingError:
+            content = None
+        seen = _Seen(self._steady(), process, None if content is None else checksum_of(content) == row.checksum)
+        if node.role == BROKERS and row.step == Step.STARTED:
+            disks = look_at_disks(node, image, with_ids=False)
+            codes = () if disks.trouble is None else (disks.trouble.code,)
+            said = disks.said if disks.trouble is None else disks.trouble.text
+            seen.disks = Condition("no directory of the broker is stray", disks.trouble is None, said, codes)
+        return seen
+
+    def _last(self, snapshot: Snapshot, fleet: Fleet, roll: Roll) -> frozenset[int]:
+        """The active controller; of brokers those on its machine."""
+        leader = _log_of(snapshot).leader
+        if leader is None:
+            return frozenset()
+        if ROLE_OF[roll] != BROKERS:
+            return frozenset({leader})
+        hosts = {each.node.host for each in fleet.of("controller") if each.id == leader}
+        return frozenset(each.id for each in fleet.of(BROKERS) if each.node.host in hosts)
+
+    def _image(self, snapshot: Snapshot) -> Image:
+        observer = self._observer.log_of(snapshot.id)
+        return EMPTY if observer is None else observer.image
+
+    # --- the journal ---------------------------------------------------------------------------------------
+
+    async def _record(self, snapshot: Snapshot, roll: Roll, node_id: int, **columns: Any) -> None:
+        def write() -> None:
+            journal.record(self._store, snapshot.id, roll, node_id, at=self._clock(), **columns)
+
+        await self._store.away(write)
+
+    async def _fail(self, snapshot: Snapshot, roll: Roll, row: RoadNode, cause: Occurrence) -> None:
+        log.error("roll.failed", roll=roll, node=row.node_id, code=cause.code, reason=cause.text)
+        await self._record(
+            snapshot, roll, row.node_id, step=Step.FAILED, failed_in=row.step, cause=cause.text, code=cause.code
+        )
+
+
+# --- conditions -------------------------------------------------------------------------------------------
+
+
+def cluster_ready(evidence: Evidence, roll: Roll) -> Verdict:
+    """What has to hold before any node of this roll is stopped."""
+    road = road_of(evidence)
+    common = (log_is_observed(road), every_broker_is_ready(road), *replicas_are_whole(road), replicas_are_settled(road))
+    zookeeper = Condition("ZooKeeper answers", evidence.holder is not Holder.UNKNOWN, f"/controller: {evidence.holder}")
+    match roll:
+        case Roll.JOIN:
+            return Verdict((every_broker_is_ready(road),))
+        case Roll.KRAFT:
+            return Verdict((*common, zookeeper_follows(road)))
+        case Roll.STOCK | Roll.SOAK:
+            # with the flag on, a stock controller does not start while ZooKeeper is away
+            return Verdict((*common, zookeeper, claim_is_ours(evidence), zookeeper_follows(road), voters_follow(road)))
+        case Roll.FINAL:
+            return Verdict((*common, every_registration_is_kraft(road), voters_follow(road)))
+
+
+def node_whole(
+    evidence: Evidence,
+    roll: Roll,
+    row: RoadNode,
+    observed: LogObservation,
+    process: ProcessState,
+    rendered: bool | None,
+    disks: Condition | None,
+) -> Verdict:
+    """What has to hold of the node that was started, before the next one."""
+    road = road_of(evidence)
+    own = (
+        Condition("its process runs", process is not ProcessState.STOPPED, str(process)),
+        Condition("its file is as rendered", rendered is not False, "it is not" if rendered is False else "it is"),
+        log_is_observed(road),
+    )
+    if row.role == BROKERS:
+        return Verdict((*own, *_broker_whole(evidence, roll, row, observed), *(() if disks is None else (disks,))))
+    return Verdict((*own, *_controller_whole(evidence, roll, row, observed)))
+
+
+def _broker_whole(evidence: Evidence, roll: Roll, row: RoadNode, observed: LogObservation) -> tuple[Condition, ...]:
+    road = road_of(evidence)
+    broker = observed.broker(row.node_id)
+    mode = "ZooKeeper" if roll is Roll.JOIN else "KRaft"
+    if broker is None:
+        return (Condition("the broker is registered", False, "it is not"),)
+    fresh = broker.incarnation != row.incarnation
+    left = broker.unassigned_dirs
+    return (
+        Condition("the broker registered anew", fresh, f"incarnation {broker.incarnation}"),
+        Condition(f"it registered in {mode} mode", broker.mode == mode, f"{broker.mode} mode"),
+        Condition("it is unfenced", broker.ready, "it is" if broker.ready else "fenced or shutting down"),
+        Condition("every directory of its replicas is assigned", not left, f"{left} are not"),
+        Condition("every directory is online", not broker.offline_dirs, f"{broker.offline_dirs} are offline"),
+        *replicas_are_whole(road),
+        replicas_are_settled(road),
+    )
+
+
+def _controller_whole(evidence: Evidence, roll: Roll, row: RoadNode, observed: LogObservation) -> tuple[Condition, ...]:
+    controller, voter = observed.controller(row.node_id), observed.voter(row.node_id)
+    flag = roll is not Roll.FINAL
+    fresh = controller is not None and controller.incarnation != row.incarnation
+    ready = controller is not None and controller.zk_migration_ready is flag
+    lag = None if voter is None else voter.lag
+    claim = (claim_is_ours(evidence),) if flag else ()
+    return (
+        Condition(
+            "the controller registered anew", fresh, "not registered" if controller is None else controller.incarnation
+        ),
+        Condition(
+            f"it registered {'as ready for the migration' if flag else 'without the migration flag'}",
+            fresh and ready,
+            "not registered" if controller is None else f"zkMigrationReady is {controller.zk_migration_ready}",
+        ),
+        Condition("it has what is committed", lag == 0, "not known" if lag is None else f"it lacks {lag} records"),
+        Condition("a controller leads", observed.leader is not None, f"{observed.leader}"),
+        *claim,
+    )
+
+
+def _log_of(snapshot: Snapshot) -> LogObservation:
+    return LogObservation() if snapshot.observation is None else snapshot.observation.log
+
+
+def _incarnation(snapshot: Snapshot, node: FleetNode) -> str:
+    """As registered now; empty when it is not."""
+    observed = _log_of(snapshot)
+    found: Any = observed.broker(node.id) if node.role == BROKERS else observed.controller(node.id)
+    return "" if found is None else str(found.incarnation)
+
+
+def _is_gone(snapshot: Snapshot, node: FleetNode) -> bool:
+    """The cluster does not count it as present."""
+    observed = _log_of(snapshot)
+    if not observed.known:
+        return False
+    if node.role == BROKERS:
+        broker = observed.broker(node.id)
+        return broker is None or broker.fenced
+    voter = observed.voter(node.id)
+    return voter is None or voter.fetched_ms_ago is None or voter.fetched_ms_ago > 10_000
+
+
+def _performed(answer: Performed | None) -> dict[str, Any]:
+    return {"instruction": answer.text} if isinstance(answer, Instruction) else {}
+
+
+def _problems(failed: list[RoadNode]) -> tuple[Occurrence, ...]:
+    """The cause as it was found, under the code of what stands."""
+    return tuple(
+        STEP_FAILED.found(act=row.failed_in, node=f"{row.role} {row.node_id}", reason=f"{row.code} {row.cause}")
+        for row in failed
+    )
+
+
+def _in_words(error: FindingError) -> str:
+    return f"{error.code} {error.occurrence.text}"

@@ -1,0 +1,147 @@
+"""One rolling restart, decided step by step: whatever is observed, there is one next act or one reason to wait."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from migrator.findings.road import NODE_ENDED, NODE_OVERDUE, NODE_STARTED_BY_OTHERS, STEP_FAILED
+from migrator.fleet.actuator import ProcessState
+from migrator.fleet.roll import (
+    Act,
+    Complete,
+    Fail,
+    NodeNow,
+    Perform,
+    Reached,
+    RollEntry,
+    RollNow,
+    Step,
+    Wait,
+    decide,
+    failed,
+)
+from migrator.model.verdict import Condition, Verdict
+
+WHOLE = Verdict((Condition("it is whole", True, "it is"),))
+NOT_WHOLE = Verdict((Condition("it is unfenced", False, "it is fenced"),))
+READY = Verdict((Condition("nothing is under-replicated", True, "nothing"),))
+NOT_READY = Verdict((Condition("nothing is under-replicated", False, "3 are"),))
+
+
+def broker(number: int, step: Step = Step.PENDING, **more: object) -> RollEntry:
+    return replace(RollEntry(number, "broker", step), **more)  # type: ignore[arg-type]
+
+
+def now(**more: object) -> RollNow:
+    return replace(RollNow(cluster=READY, nodes={}), **more)  # type: ignore[arg-type]
+
+
+def seen(process: ProcessState = ProcessState.RUNNING, whole: Verdict = NOT_WHOLE, **more: object) -> NodeNow:
+    return replace(NodeNow(process, whole), **more)  # type: ignore[arg-type]
+
+
+def test_a_node_is_read_before_it_is_stopped_and_stopped_before_its_file_is_written() -> None:
+    steps = []
+    entry = broker(1)
+    observed = {Step.STOPPING: ProcessState.RUNNING, Step.STOPPED: ProcessState.STOPPED}
+    for reached in (Step.PREPARED, Step.STOPPING, Step.STOPPED, Step.WRITTEN, Step.STARTED):
+        process = observed.get(entry.step, ProcessState.STOPPED)
+        decision = decide([entry], now(nodes={1: seen(process)}))
+        assert isinstance(decision, Perform)
+        steps.append(decision.act)
+        entry = replace(entry, step=reached)
+    assert steps == [Act.PREPARE, Act.STOP, Act.STOP, Act.WRITE, Act.START]
+
+
+def test_the_roll_ends_when_every_node_is_whole() -> None:
+    assert decide([broker(1, Step.WHOLE), broker(2, Step.WHOLE)], now()) == Complete()
+
+
+@pytest.mark.parametrize("begun", [Step.STOPPING, Step.STOPPED, Step.WRITTEN, Step.STARTED])
+def test_no_second_node_is_touched_while_one_is_away_and_a_pause_does_not_leave_it_there(begun: Step) -> None:
+    decision = decide([broker(1), broker(2, begun)], now(nodes={2: seen(ProcessState.STOPPED)}, paused="lunch"))
+    assert not isinstance(decision, Complete | Wait)
+    assert decision.node == 2
+
+
+def test_a_pause_stops_between_nodes() -> None:
+    decision = decide([broker(1, Step.WHOLE), broker(2)], now(paused="paused by ann: lunch"))
+    assert decision == Wait("paused before broker 2: paused by ann: lunch")
+
+
+def test_a_node_waits_for_the_cluster_and_says_for_what() -> None:
+    decision = decide([broker(1, Step.PREPARED)], now(cluster=NOT_READY))
+    assert decision == Wait("before broker 1: nothing is under-replicated: 3 are")
+
+
+def test_the_order_is_rack_then_id_and_the_active_controllers_machine_last() -> None:
+    entries = [broker(1, rack="b"), broker(2, rack="a"), broker(3, rack="a"), broker(4, rack="b")]
+    order = []
+    while not isinstance(decision := decide(entries, now(last=frozenset({2}))), Complete):
+        assert isinstance(decision, Perform)
+        order.append(decision.node)
+        entries = [replace(each, step=Step.WHOLE) if each.id == decision.node else each for each in entries]
+    assert order == [3, 1, 4, 2]
+
+
+def test_a_prepared_node_keeps_its_turn_when_the_leader_moves() -> None:
+    decision = decide([broker(1), broker(2, Step.PREPARED)], now(last=frozenset({2})))
+    assert decision == Perform(2, Act.STOP)
+
+
+def test_a_node_that_something_else_started_before_its_file_was_written_stops_the_roll() -> None:
+    decision = decide([broker(1, Step.STOPPED)], now(nodes={1: seen(ProcessState.RUNNING)}))
+    assert isinstance(decision, Fail)
+    assert decision.cause.code == NODE_STARTED_BY_OTHERS.code == "Z2K-4202"
+
+
+def test_a_node_that_ends_after_its_start_stops_the_roll() -> None:
+    decision = decide([broker(1, Step.STARTED)], now(nodes={1: seen(ProcessState.STOPPED)}))
+    assert isinstance(decision, Fail)
+    assert decision.cause.code == NODE_ENDED.code == "Z2K-4203"
+
+
+def test_a_node_that_is_not_whole_in_time_stops_the_roll_and_says_what_is_missing() -> None:
+    late = broker(1, Step.STARTED, began_s=61.0)
+    decision = decide([late, broker(2)], now(nodes={1: seen()}, deadline_s=60.0))
+    assert isinstance(decision, Fail)
+    assert decision.cause.code == NODE_OVERDUE.code == "Z2K-4201"
+    assert "it is unfenced: it is fenced" in decision.cause.text
+
+
+def test_a_failed_node_keeps_the_roll_where_it_is_with_its_choices() -> None:
+    stuck = broker(1, Step.FAILED, cause="Z2K-4203 it ended.")
+    decision = decide([stuck, broker(2)], now())
+    assert isinstance(decision, Wait)
+    assert "Z2K-4203 it ended." in decision.reason
+    assert "zk2kraft resume" in decision.reason
+
+
+def test_an_act_that_the_host_refused_is_named() -> None:
+    decision = failed(broker(1), Act.STOP, "permission denied")
+    assert decision.cause.code == STEP_FAILED.code == "Z2K-4204"
+    assert decision.cause.text == "The act stop of broker 1 failed: permission denied."
+
+
+def test_what_a_person_has_to_do_is_shown_until_there_is_evidence_of_it() -> None:
+    told = broker(1, Step.STOPPING, instruction="stop kafka on host1")
+    assert decide([told], now(nodes={1: seen(ProcessState.RUNNING)})) == Wait(
+        "a person has to act on broker 1: stop kafka on host1"
+    )
+    gone = seen(ProcessState.NOT_READ, gone=True)
+    assert decide([told], now(nodes={1: gone})) == Reached(1, Step.STOPPED)
+    written = broker(1, Step.STOPPED, instruction="write this file")
+    not_yet = seen(ProcessState.STOPPED, file_is_rendered=False)
+    assert isinstance(decide([written], now(nodes={1: not_yet})), Wait)
+    done = seen(ProcessState.STOPPED, file_is_rendered=True)
+    assert decide([written], now(nodes={1: done})) == Reached(1, Step.WRITTEN)
+
+
+def test_the_next_node_waits_until_the_last_one_is_whole() -> None:
+    entries = [broker(1, Step.STARTED, began_s=4.0), broker(2)]
+    assert decide(entries, now(nodes={1: seen()})) == Wait(
+        "broker 1 is not whole yet (4 s): it is unfenced: it is fenced"
+    )
+    assert decide(entries, now(nodes={1: seen(whole=WHOLE)})) == Reached(1, Step.WHOLE)

@@ -1,0 +1,199 @@
+"""The gates from dual-write to the end: every single condition closes its gate, and says what is true now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from migrator.findings.road import (
+    BACKUP_FAILED,
+    FILE_DRIFTED,
+    FINALIZE_NOT_APPROVED,
+    LOG_NOT_OBSERVED,
+    NO_FLEET,
+    SOAK_WITHOUT_DISK,
+)
+from migrator.model.verdict import Verdict
+from state_machine.policy.audit_observations import AuditObservation, ScheduledAudits
+from state_machine.policy.gates import Evidence, Holder
+from state_machine.policy.road_gates import (
+    controllers_are_replaced,
+    finalize_evidence,
+    finalize_is_committed,
+    may_replace_controllers,
+    may_roll_brokers,
+)
+from state_machine.policy.road_observations import (
+    ApprovalObserved,
+    FilesObserved,
+    Limits,
+    RoadEvidence,
+    Roll,
+    RollObserved,
+    SoakObserved,
+    VoterObserved,
+)
+
+NODES = (3000, 3001, 3002)
+BROKERS = (0, 1, 2)
+
+
+def whole(nodes: tuple[int, ...]) -> RollObserved:
+    return RollObserved(nodes=nodes, whole=nodes)
+
+
+def voters(**changes: Any) -> tuple[VoterObserved, ...]:
+    fields = {"stock": True, "lag": 0, "ready": True, "behind_record": True, **changes}
+    return tuple(VoterObserved(id=node, **fields) for node in NODES)
+
+
+def evidence(road: dict[str, Any] | None = None, **changes: Any) -> Evidence:
+    """Everything is as it has to be before FINALIZING."""
+    fields: dict[str, Any] = {
+        "fleet_problem": "",
+        "log_problem": "",
+        "migration": "MIGRATION",
+        "leader": 3000,
+        "kraft": BROKERS,
+        "gone_s": 100.0,
+        "settled_s": 100.0,
+        "dual_write_lag": 0,
+        "migration_offset": 900,
+        "replacing": (),
+        "rolls": {
+            Roll.KRAFT: whole(BROKERS),
+            Roll.STOCK: whole(NODES),
+            Roll.SOAK: whole(NODES),
+            Roll.FINAL: whole(NODES),
+        },
+        "voters": voters(),
+        "files": FilesObserved(5.0, with_flag=NODES),
+        "soak": SoakObserved(100.0, leaders=(3000, 3001), elections=1, snapshots=NODES),
+        "approval": ApprovalObserved("bo", 60.0, fits=True),
+        "asker": "ann",
+        "limits": Limits(settle_s=60.0, soak_s=90.0, brokers_gone_s=60.0),
+        "backed_up": 10.0,
+        **(road or {}),
+    }
+    audit = AuditObservation(7, "passed", 0, 30.0, "audit 7 by quick")
+    known = Evidence(
+        looked_s=0.5,
+        driver_state="DUAL_WRITE",
+        holder=Holder.OURS,
+        holder_id=3000,
+        audits=ScheduledAudits(every_s=900.0, last=audit, passed_s=30.0),
+        road=RoadEvidence(**fields),
+    )
+    return replace(known, **changes)
+
+
+def closed(verdict: Verdict) -> list[str]:
+    return [each.name for each in verdict.failed]
+
+
+def codes(verdict: Verdict) -> set[str]:
+    return {code for each in verdict.failed for code in each.codes}
+
+
+@pytest.mark.parametrize(
+    "gate", [may_roll_brokers, may_replace_controllers, controllers_are_replaced, finalize_evidence]
+)
+def test_a_gate_opens_when_every_condition_is_true(gate: Any) -> None:
+    assert closed(gate(evidence())) == []
+
+
+@pytest.mark.parametrize(
+    ("road", "name"),
+    [
+        ({"zookeeper": (2,), "kraft": (0, 1)}, "every registered broker is in KRaft mode"),
+        ({"gone_s": 59.0}, "/brokers/ids is empty, and was for 60 s"),
+        ({"gone_s": None, "zookeeper_ids": (2,)}, "/brokers/ids is empty, and was for 60 s"),
+        ({"orphans": 1}, "every replica has a directory of a registered broker"),
+        ({"unassigned": (1,)}, "every replica has a directory of a registered broker"),
+        ({"under_replicated": 1}, "no partition is under-replicated or without a leader"),
+        ({"voters": voters(stock=False)}, "every voter is a stock controller"),
+        ({"voters": voters(ready=False)}, "every voter runs with the migration flag"),
+        ({"voters": voters(lag=3)}, "every voter has what is committed"),
+        ({"voters": voters(lag=None)}, "every voter has what is committed"),
+        ({"migration": "POST_MIGRATION"}, "the log says MIGRATION"),
+        ({"dual_write_lag": 1}, "ZooKeeper has every committed change"),
+        ({"dual_write_lag": None}, "ZooKeeper has every committed change"),
+        ({"files": None}, "every file is as rendered"),
+        ({"files": FilesObserved(5.0, drifted=("broker 1: /etc/kafka.properties",))}, "every file is as rendered"),
+        ({"files": FilesObserved(5.0, not_read=("broker 1",))}, "every file is as rendered"),
+        ({"files": FilesObserved(500.0)}, "every file is as rendered"),
+        ({"soak": SoakObserved(89.0, elections=1, snapshots=NODES)}, "the soak lasted 90 s"),
+        ({"soak": SoakObserved(100.0, elections=0, snapshots=NODES)}, "an election was held in the soak"),
+        ({"soak": SoakObserved(100.0, elections=1, snapshots=(3000,))}, "every stock controller wrote a snapshot"),
+        ({"rolls": {Roll.SOAK: RollObserved(NODES)}}, "every stock controller was restarted in the soak"),
+        ({"backed_up": None}, "ZooKeeper, the metadata log and the files are backed up"),
+        ({"approval": None}, "another person approved FINALIZING"),
+        ({"approval": ApprovalObserved("bo", 4 * 3600.0 + 1, fits=True)}, "another person approved FINALIZING"),
+        ({"approval": ApprovalObserved("bo", 60.0, fits=False)}, "another person approved FINALIZING"),
+        ({"approval": ApprovalObserved("ann", 60.0, fits=True)}, "another person approved FINALIZING"),
+        ({"log_problem": "nobody leads"}, "the metadata log is observed"),
+    ],
+)
+def test_each_condition_alone_keeps_a_migration_from_its_end(road: dict[str, Any], name: str) -> None:
+    assert name in closed(finalize_evidence(evidence(road)))
+
+
+def test_a_single_operator_may_approve_what_he_asks_for_where_that_is_configured() -> None:
+    road = {"approval": ApprovalObserved("ann", 60.0, fits=True), "limits": Limits(single_operator=True, soak_s=90.0)}
+    assert closed(finalize_evidence(evidence(road))) == []
+
+
+@pytest.mark.parametrize("audits", [None, ScheduledAudits(every_s=900.0)])
+def test_no_finalize_without_a_fresh_audit(audits: ScheduledAudits | None) -> None:
+    assert "the last audit passed, under 10 minutes ago" in closed(finalize_evidence(evidence(audits=audits)))
+
+
+def test_what_is_not_known_is_no_yes() -> None:
+    unknown = evidence(road=None)
+    for gate in (may_roll_brokers, may_replace_controllers, controllers_are_replaced, finalize_evidence):
+        found = gate(replace(unknown, road=None))
+        assert not found.holds
+        assert LOG_NOT_OBSERVED.code in codes(found)
+
+
+def test_controllers_are_replaced_only_after_every_broker_went_over() -> None:
+    half = {
+        "rolls": {Roll.KRAFT: RollObserved(BROKERS, whole=(0, 1), under_way=(2,))},
+        "zookeeper": (2,),
+        "kraft": (0, 1),
+    }
+    found = closed(may_replace_controllers(evidence(half)))
+    assert found[:2] == ["every broker was restarted into KRaft mode", "every registered broker is in KRaft mode"]
+
+
+@pytest.mark.parametrize("replacing", [None, (("Z2K-2161", "a group configuration stands"),)])
+def test_stock_does_not_follow_on_a_log_that_it_stumbles_on(replacing: Any) -> None:
+    found = may_replace_controllers(evidence({"replacing": replacing}))
+    assert closed(found) == ["nothing in the log or in ZooKeeper stops a stock controller"]
+
+
+@pytest.mark.parametrize("offset", [None, -1, 0])
+def test_stock_stays_inactive_below_an_offset(offset: int | None) -> None:
+    found = closed(may_replace_controllers(evidence({"migration_offset": offset})))
+    assert found == ["/migration has an offset above 0 (at -1 stock stays inactive)"]
+
+
+def test_the_end_is_reached_when_every_voter_has_the_record_and_no_file_names_zookeeper() -> None:
+    final = {"migration": "POST_MIGRATION", "voters": voters(ready=False)}
+    assert closed(finalize_is_committed(evidence(final))) == []
+    behind = {**final, "voters": voters(ready=False, behind_record=False)}
+    assert closed(finalize_is_committed(evidence(behind))) == ["that record is on every voter"]
+    named = {**final, "files": FilesObserved(5.0, with_zookeeper=("broker 1: /etc/kafka.properties",))}
+    assert closed(finalize_is_committed(evidence(named))) == ["no file has a ZooKeeper key"]
+
+
+def test_each_closed_condition_has_the_page_that_says_what_to_do() -> None:
+    assert codes(may_roll_brokers(evidence({"fleet_problem": "no inventory"}))) == {NO_FLEET.code} == {"Z2K-4207"}
+    assert codes(may_roll_brokers(evidence({"log_problem": "nobody leads"}))) == {LOG_NOT_OBSERVED.code} == {"Z2K-4208"}
+    assert codes(may_roll_brokers(evidence({"backed_up": None}))) == {BACKUP_FAILED.code} == {"Z2K-4214"}
+    assert codes(finalize_evidence(evidence({"files": None}))) == {FILE_DRIFTED.code} == {"Z2K-4209"}
+    assert codes(finalize_evidence(evidence({"approval": None}))) == {FINALIZE_NOT_APPROVED.code} == {"Z2K-4210"}
+    blind = {"soak": SoakObserved(100.0, elections=1, snapshots=(), not_listed=NODES)}
+    assert codes(finalize_evidence(evidence(blind))) == {SOAK_WITHOUT_DISK.code} == {"Z2K-4215"}

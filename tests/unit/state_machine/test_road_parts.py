@@ -1,0 +1,124 @@
+"""Parts of the road by themselves: files without their flag, controllers that do not leave, backups, stray logs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.findings.finding import FindingError
+from migrator.findings.road import BACKUP_FAILED, CONTROLLER_NOT_LEFT, FLAG_REMOVED_EARLY, STRAY_DIRECTORIES
+from migrator.fleet.actuator import Done, Performed, ProcessState, ProcessStatus
+from migrator.fleet.inventory import Node
+from migrator.model.image import EMPTY
+from state_machine.clusters.inventory import ControllerEntry
+from state_machine.policy.phases import Phase
+from state_machine.policy.road_observations import BROKERS, CONTROLLERS
+from state_machine.road import roller
+from state_machine.road.backups import take_backup
+from state_machine.road.disks import look_at_disks
+from state_machine.road.documents import FilesDocument
+from state_machine.road.file_watch import file_findings
+from state_machine.road.fleet import Fleet, FleetNode
+from state_machine.road.roller import Roller
+from state_machine.tables import RoadNode
+from tests.unit.state_machine.world import World
+
+
+@dataclass
+class Host:
+    """An actuator on nothing: what a test puts there."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    names: tuple[str, ...] | None = ()
+    kind: str = "exec"
+
+    def read(self, path: str) -> bytes | None:
+        return self.files.get(path)
+
+    def list(self, directory: str) -> tuple[str, ...] | None:
+        return self.names
+
+    def write(self, path: str, content: bytes) -> Performed:
+        self.files[path] = content
+        return Done()
+
+    def stop(self) -> Performed:
+        return Done()
+
+    def start(self) -> Performed:
+        return Done()
+
+    def status(self) -> ProcessStatus:
+        return ProcessStatus(ProcessState.STOPPED)
+
+
+def a_node(host: Host, role: str = BROKERS, number: int = 1) -> FleetNode:
+    node = Node(id=number, host="host1", properties="/etc/kafka.properties", log_dirs=("/data",))
+    return FleetNode(role, node, host)
+
+
+def a_row(**columns: Any) -> RoadNode:
+    fields = {"migration_id": 1, "roll": "stock", "role": CONTROLLERS, "rack": "", "path": "/etc/c.properties"}
+    return RoadNode(**{**fields, "node_id": 3000, "step": "WHOLE", "changed_at": 1.0, **columns})
+
+
+def test_stray_directories_are_named_with_their_places() -> None:
+    disks = look_at_disks(a_node(Host(names=("orders-0", "orders-1.abc-stray"))), EMPTY, with_ids=False)
+    assert disks.trouble is not None
+    assert disks.trouble.code == STRAY_DIRECTORIES.code == "Z2K-4205"
+    assert "/data/orders-1.abc-stray" in disks.trouble.text
+
+
+def test_disks_that_cannot_be_listed_are_no_proof_and_are_said() -> None:
+    disks = look_at_disks(a_node(Host(names=None)), EMPTY, with_ids=True)
+    assert disks.trouble is None
+    assert "are not checked" in disks.said
+
+
+def test_a_controller_without_its_flag_before_the_finalize_is_an_alarm_of_its_own(tmp_path: Path) -> None:
+    snapshot = World(tmp_path).snapshot
+    snapshot.migration.phase = Phase.SOAK
+    snapshot = replace(snapshot, road=(a_row(),))
+    (found,) = file_findings(snapshot, FilesDocument(1.0, without_flag=(3000,)))
+    assert found.code == FLAG_REMOVED_EARLY.code == "Z2K-4212"
+    assert "/etc/c.properties" in found.text
+    snapshot.migration.phase = Phase.FINALIZING
+    assert file_findings(snapshot, FilesDocument(1.0, without_flag=(3000,))) == ()
+
+
+def test_controllers_that_stock_replaces_are_never_started_again(tmp_path: Path) -> None:
+    snapshot = World(tmp_path).snapshot
+    rows = (a_row(step="STOPPING"), a_row(node_id=3001, step="PREPARED"), a_row(node_id=3002, step="FAILED"))
+    assert replace(snapshot, road=rows).replaced == {3000, 3002}
+
+
+def test_a_controller_of_ours_that_does_not_end_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stubborn:
+        def runs(self, pid: int, mark: str) -> bool:
+            return True
+
+        def ask_to_stop(self, pid: int, entry: ControllerEntry) -> bool:
+            return True
+
+    world = World(tmp_path)
+    world.store.record_process(world.id, 3000, pid=7, process_mark="", started_at=1.0)
+    monkeypatch.setattr(roller, "LEAVE_S", 0.2)
+    rolling = Roller(world.store, None, None, Stubborn(), world.settings)  # type: ignore[arg-type]
+    with pytest.raises(FindingError) as caught:
+        rolling._stop_ours(world.snapshot, a_node(Host(), CONTROLLERS, 3000))
+    assert caught.value.code == CONTROLLER_NOT_LEFT.code == "Z2K-4213"
+
+
+def test_a_backup_that_cannot_be_taken_is_named(tmp_path: Path) -> None:
+    snapshot = World(tmp_path).snapshot
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    fleet = Fleet(None, (), "")  # type: ignore[arg-type]
+    with pytest.raises(FindingError) as caught:
+        take_backup(snapshot, fleet, blocked, "FINALIZING")
+    assert caught.value.code == BACKUP_FAILED.code == "Z2K-4214"

@@ -1,0 +1,296 @@
+"""Brokers go into KRaft mode one after the other: real commands on files in a directory, a metadata log that is faked.
+
+The host of a broker is a directory with its file and a word that says whether it runs. What a start does to the
+cluster's registrations is told to the service by the fake log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from migrator.model.image import EMPTY
+from migrator.model.values import Topic
+from state_machine.clusters.log_observer import LogBroker, LogObservation, LogVoter
+from state_machine.observations import findings
+from state_machine.policy.phases import Phase
+from state_machine.policy.road_observations import Roll
+from state_machine.tables import Migration, RoadNode
+from tests.unit.state_machine.world import World
+
+BROKERS = (0, 1, 2)
+FILE = """# kept by hand
+broker.id={id}
+zookeeper.connect=zk:2181/kafka
+zookeeper.metadata.migration.enable=true
+inter.broker.protocol.version=3.9
+listeners=PLAINTEXT://127.0.0.1:{port}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+controller.quorum.voters=3000@127.0.0.1:9093
+controller.listener.names=CONTROLLER
+log.dirs={logs}
+"""
+
+
+class Hosts:
+    """Directories that stand for hosts. Every act is noted as `stop 1`."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.acts = home / "acts"
+        home.mkdir()
+        self.acts.touch()
+        for number in BROKERS:
+            place = home / str(number)
+            (place / "logs").mkdir(parents=True)
+            self.file(number).write_text(FILE.format(id=number, port=9100 + number, logs=place / "logs"))
+            self.state(number, "running")
+
+    def file(self, number: int) -> Path:
+        return self.home / str(number) / "server.properties"
+
+    def state(self, number: int, word: str) -> None:
+        (self.home / str(number) / "state").write_text(word + "\n")
+
+    def runs(self, number: int) -> bool:
+        return (self.home / str(number) / "state").read_text().strip() == "running"
+
+    def write_fleet(self, directory: Path, properties: str, data: str) -> None:
+        shell = ["/bin/sh", "-c"]
+        noted = 'echo "$2 $3" >> "$1/acts"; echo {} > "$1/$3/state"'
+        place = [str(self.home)]
+        template = {
+            "version": 1,
+            "acts": {
+                "read": {"argv": [*shell, 'test -e "$1" || exit 66; cat "$1"', "sh", "{path}"]},
+                "list": {"argv": [*shell, 'test -d "$1" || exit 66; ls -A "$1"', "sh", "{path}"]},
+                "write": {"argv": [*shell, 'cat > "$1"', "sh", "{path}"]},
+                "stop": {"argv": [*shell, noted.format("stopped"), "sh", *place, "stop", "{id}"]},
+                "start": {"argv": [*shell, noted.format("running"), "sh", *place, "start", "{id}"]},
+                "status": {"argv": [*shell, 'cat "$1/$2/state"', "sh", *place, "{id}"]},
+            },
+            "status_words": {"running": "^running", "stopped": "^stopped", "pid": "pid ([0-9]+)"},
+        }
+        inventory = {
+            "version": 1,
+            "cluster": {
+                "name": "orders",
+                "zookeeper": "zk:2181/kafka",
+                "bootstrap_servers": "kafka:9092",
+                "quorum": {"voters": "3000@127.0.0.1:9093"},
+            },
+            "actuator": {"kind": "exec", "template": "local.yaml"},
+            "brokers": [
+                {
+                    "id": each,
+                    "host": f"host{each}",
+                    "properties": str(self.file(each)),
+                    "log_dirs": [str(self.home / str(each) / "logs")],
+                }
+                for each in BROKERS
+            ],
+            "controllers": [{"id": 3000, "host": "host9", "properties": properties, "log_dirs": [data]}],
+        }
+        (directory / "templates").mkdir(parents=True, mode=0o700)
+        directory.chmod(0o700)
+        for path, document in (("templates/local.yaml", template), ("orders.yaml", inventory)):
+            (directory / path).write_text(json.dumps(document))
+            (directory / path).chmod(0o600)
+
+
+class Rolling(World):
+    """A world in ROLLING_BROKERS, with hosts."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.hosts = Hosts(directory / "hosts")
+        entry = self.inventory.controllers[0]
+        self.hosts.write_fleet(directory / "fleets", entry.properties, entry.data)
+        self.settings = self.settings.model_copy(
+            update={"fleets": directory / "fleets", "settle_s": 2.0, "node_deadline_s": 300.0}
+        )
+        self.incarnations = dict.fromkeys(BROKERS, 1)
+        self.start_service()
+
+    def register(self) -> None:
+        """What brokers that run have registered: a start of a KRaft file makes a new incarnation in KRaft mode."""
+        brokers = []
+        for number in BROKERS:
+            text = self.hosts.file(number).read_text()
+            kraft = "process.roles" in text
+            started = self.hosts.acts.read_text().count(f"start {number}\n")
+            mode = "KRaft" if kraft and started else "ZooKeeper"
+            brokers.append(LogBroker(number, f"run-{started}", mode, fenced=not self.hosts.runs(number)))
+        down = sum(each.fenced for each in brokers)
+        self.log.observed = LogObservation(
+            problem="",
+            leader=3000,
+            epoch=5,
+            high_watermark=100,
+            migration="MIGRATION",
+            brokers=tuple(brokers),
+            voters=(LogVoter(3000, 100, 0, 0),),
+            under_replicated=9 * down,
+        )
+
+    async def to_rolling(self) -> None:
+        """Past the gate of ROLLING_BROKERS, which has tests of its own."""
+        await self.to_dual_write()
+        with self.store.writing() as session:
+            session.get_one(Migration, self.id).phase = Phase.ROLLING_BROKERS
+
+    async def turn(self, count: int = 1) -> None:
+        """Rounds; acts on hosts come to their end between them."""
+        for _ in range(count):
+            self.register()
+            await self.rounds(1, seconds=1.0)
+            await asyncio.sleep(0.02)
+
+    async def until(self, ready: Callable[[], bool], rounds: int = 300) -> None:
+        for _ in range(rounds):
+            if ready():
+                return
+            await self.turn()
+        raise AssertionError(f"{self.waiting}; {[(row.node_id, row.step, row.cause) for row in self.journal]}")
+
+    @property
+    def journal(self) -> tuple[RoadNode, ...]:
+        return self.snapshot.nodes_of(Roll.KRAFT)
+
+    def step(self, number: int) -> str:
+        return next((row.step for row in self.journal if row.node_id == number), "")
+
+    @property
+    def rolled(self) -> bool:
+        return bool(self.journal) and all(row.step == "WHOLE" for row in self.journal)
+
+    @property
+    def acts(self) -> list[str]:
+        return self.hosts.acts.read_text().split("\n")[:-1]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Rolling:
+    return Rolling(tmp_path)
+
+
+def codes(world: World) -> set[str]:
+    return {each.code for each in findings(world.store, world.id, only_open=True)}
+
+
+def test_brokers_go_over_one_by_one_and_each_keeps_its_file_of_before(world: Rolling) -> None:
+    async def story() -> None:
+        await world.to_rolling()
+        await world.until(lambda: world.rolled)
+
+    asyncio.run(story())
+    assert world.acts == [f"{act} {number}" for number in BROKERS for act in ("stop", "start")]
+    for number in BROKERS:
+        text = world.hosts.file(number).read_text()
+        assert "process.roles=broker" in text
+        assert "zookeeper" not in text
+        assert text.startswith("# kept by hand\n")
+        (kept,) = world.hosts.file(number).parent.glob("server.properties.zk2kraft-*")
+        assert "zookeeper.connect=zk:2181/kafka" in kept.read_text()
+
+
+@pytest.mark.parametrize("step", ["PREPARED", "STOPPING", "STOPPED", "WRITTEN", "STARTED"])
+def test_a_service_that_dies_at_a_step_goes_on_from_it(world: Rolling, step: str) -> None:
+    """The next life has the rows only; whatever act was under way is repeated, and no second broker is touched."""
+
+    async def first() -> None:
+        await world.to_rolling()
+        await world.until(lambda: world.step(1) == step)
+
+    async def second() -> None:
+        await world.until(lambda: world.rolled)
+
+    asyncio.run(first())
+    world.start_service()
+    asyncio.run(second())
+    order = [act.split()[1] for act in world.acts]
+    assert order == sorted(order), world.acts
+
+
+def test_a_pause_leaves_no_broker_half_done(world: Rolling) -> None:
+    async def story() -> None:
+        await world.to_rolling()
+        await world.until(lambda: world.step(0) == "STOPPING")
+        await world.operationed("PAUSE", who="Ada", reason="lunch")
+        await world.until(lambda: world.step(0) == "WHOLE")
+        await world.turn(10)
+
+    asyncio.run(story())
+    assert world.acts == ["stop 0", "start 0"]
+    assert "paused before broker 1" in world.waiting
+
+
+def test_a_stray_directory_after_a_restart_stops_the_roll(world: Rolling) -> None:
+    async def story() -> None:
+        await world.to_rolling()
+        await world.until(lambda: world.step(0) == "STARTED")
+        (world.hosts.home / "0/logs/orders-0.0-stray").mkdir()
+        await world.turn(20)
+
+    asyncio.run(story())
+    assert world.step(0) == "STARTED"
+    assert "no directory of the broker is stray" in world.waiting
+    assert "orders-0.0-stray" in world.waiting
+    assert world.acts == ["stop 0", "start 0"]
+
+
+def test_a_topic_id_that_the_log_does_not_have_keeps_the_broker_running(world: Rolling) -> None:
+    topic = Topic("orders", b"\x07" * 16, ())
+    world.log.image = msgspec.structs.replace(
+        EMPTY, topics=EMPTY.topics.set(topic.id, topic), topic_ids=EMPTY.topic_ids.set("orders", topic.id)
+    )
+    place = world.hosts.home / "0/logs/orders-0"
+    place.mkdir()
+    (place / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
+
+    async def story() -> None:
+        await world.to_rolling()
+        await world.until(lambda: world.step(0) == "FAILED")
+        await world.turn(3)
+
+    asyncio.run(story())
+    assert world.acts == []
+    assert world.journal[0].code == "Z2K-4206"
+
+
+def test_a_broker_that_ends_after_its_start_stops_the_roll_until_somebody_resumes(world: Rolling) -> None:
+    async def story() -> None:
+        await world.to_rolling()
+        await world.until(lambda: world.step(0) == "STARTED")
+        world.hosts.state(0, "stopped")
+        await world.until(lambda: world.step(0) == "FAILED")
+        await world.turn(5)
+        assert "Z2K-4204" in codes(world)
+        assert world.acts == ["stop 0", "start 0"]
+        world.hosts.state(0, "running")
+        await world.operationed("RESUME", who="Ada", reason="its disk is mended")
+        await world.until(lambda: world.rolled)
+
+    asyncio.run(story())
+    assert world.journal[0].cause == ""
+
+
+def test_a_file_that_somebody_changed_is_named_within_half_a_minute(world: Rolling) -> None:
+    async def story() -> None:
+        await world.to_rolling()
+        await world.until(lambda: world.rolled)
+        await world.turn(5)
+        with world.hosts.file(1).open("a") as file:
+            file.write("num.io.threads=9\n")
+        await world.turn(40)
+
+    asyncio.run(story())
+    assert "Z2K-4209" in codes(world)
+    document: dict[str, Any] = world.snapshot.documents["files"]
+    assert document["drifted"] == [f"broker 1: {world.hosts.file(1)}"]
