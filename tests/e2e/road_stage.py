@@ -82,6 +82,8 @@ class RoadStage:
         for phase in ("PREFLIGHT", "QUORUM"):
             self.service.wait_gate(self.migration, phase)
             self.service.operation(self.migration, "advance", phase)
+            if phase == "PREFLIGHT":  # a controller that is found leads from CREATED to QUORUM without a check
+                self.service.wait_phase(self.migration, phase)
         self.service.wait_phase(self.migration, "READY")
         self.service.wait_gate(self.migration, "TAKEOVER")
         self.service.operation(self.migration, "advance", "TAKEOVER")
