@@ -44,6 +44,7 @@ async def _serve(settings: Settings) -> int:
 
     from api.app import guarded, make_app
     from api.rest.parts import Parts
+    from migrator.model.prepared_types import prepare_types
     from migrator.zk.reach import reach
     from state_machine.access import service_token, tell_clients_no_more
     from state_machine.service import open_service
@@ -55,6 +56,7 @@ async def _serve(settings: Settings) -> int:
         def capture_signals(self) -> Iterator[None]:
             yield
 
+    prepare_types()
     service = open_service(settings)
     reconciler = service.reconciler
     parts = Parts(

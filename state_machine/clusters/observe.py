@@ -350,7 +350,10 @@ class ZooKeeperEnsemble:
             await asyncio.to_thread(self._session.close)
         self._thread.shutdown(wait=False, cancel_futures=True)
         if self._pending is not None:
-            await asyncio.wait({self._pending}, timeout=CONNECT_S)
+            ended, _ = await asyncio.wait({self._pending}, timeout=CONNECT_S)
+            for each in ended:
+                if not each.cancelled():
+                    each.exception()  # read, so that asyncio does not report it: its observation is not needed any more
 
     def _read(self, ours: tuple[int, ...]) -> ZooKeeperObservation:
         """On its thread, one at a time."""

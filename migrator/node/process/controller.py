@@ -28,6 +28,7 @@ from migrator.driver.machine import Happened
 from migrator.findings.driver import LOG_RETIRED
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.quorum import CONFIG_NOT_HONOURED
+from migrator.model.prepared_types import prepare_types
 from migrator.node.background import Alarm, kept, unexpected
 from migrator.node.brokers.denials import Denials
 from migrator.node.config.encoder_config import encoder_of
@@ -444,6 +445,7 @@ def run_controller(config: NodeConfig, hooks: Hooks | None = None) -> int:
     """Run one controller until it ends; the exit code of the process."""
     raise_descriptor_limit()
     bound_pauses()
+    prepare_types()
     try:
         return asyncio.run(ControllerProcess(config, hooks).run())
     finally:
