@@ -13,9 +13,8 @@ sys.setswitchinterval(1e-6)
 def a_type(number):
     module = types.ModuleType(f"made_{number}")
     sys.modules[module.__name__] = module
-    fields = lambda below: "".join(
-        f"    f{n}: {f'S{below} | None' if below >= 0 and n == 0 else 'dict[str, int] | None'} = None\\n" for n in range(12)
-    )
+    kind = lambda below, n: f"S{below} | None" if below >= 0 and n == 0 else "dict[str, int] | None"
+    fields = lambda below: "".join(f"    f{n}: {kind(below, n)} = None\\n" for n in range(12))
     classes = (f"class S{n}(msgspec.Struct, frozen=True):\\n{fields(n - 1)}" for n in range(8))
     exec("import msgspec\\n" + "\\n".join(classes), module.__dict__)
     return module.S7
