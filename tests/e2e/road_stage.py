@@ -111,7 +111,7 @@ class RoadStage:
         self.traffic.stop()
         assert self.traffic.status.lost == 0
         report = prove(self.cluster, self.traffic.ledger, without_zookeeper=True)
-        assert report.bad == {}
+        assert report.bad == {}, report.bad
 
     # --- kills ---------------------------------------------------------------------------------------------
 

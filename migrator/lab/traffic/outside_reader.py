@@ -452,7 +452,7 @@ def read_tree_of_brokers(bootstrap: str) -> Tree:
     tree = Tree(brokers={number: f"{each.host}:{each.port}" for number, each in told.brokers.items()})
     described = admin.describe_topics(TopicCollection(sorted(told.topics)), request_timeout=ANSWER_S)
     for name, future in described.items():
-        tree.topic_ids[name] = str(future.result(ANSWER_S).topic_id)
+        tree.topic_ids[name] = _as_brokers_write(str(future.result(ANSWER_S).topic_id))
     for name, topic in sorted(told.topics.items()):
         tree.replicas[name] = {number: list(each.replicas) for number, each in sorted(topic.partitions.items())}
         for number, each in topic.partitions.items():
@@ -633,7 +633,7 @@ def check_disks(tree: Tree, disks: Disks) -> list[Check]:
         for broker, directory in found.items():
             if directory is not None:
                 told = _topic_id_in(directory)
-                text = f"broker {broker} {topic}-{number}: {told}, ZooKeeper has {tree.topic_ids[topic]}"
+                text = f"broker {broker} {topic}-{number}: {told}, the cluster has {tree.topic_ids[topic]}"
                 ids.that(told is not None and told == tree.topic_ids[topic], text)
             elif broker in disks.brokers:
                 ids.that(False, f"broker {broker} has no directory {topic}-{number}")
@@ -652,6 +652,11 @@ def judge_logs(name: str, logs: Mapping[int, tuple[int, list[Batch]]], ends: Che
         start = max((batches[0].base_offset for _, batches in logs.values() if batches), default=0)
         parts = [[batch for batch in batches if batch.base_offset >= start] for _, batches in logs.values()]
         same.that(all(part == parts[0] for part in parts), f"{name}: batches differ between brokers {sorted(logs)}")
+
+
+def _as_brokers_write(topic_id: str) -> str:
+    """Kafka's files have the URL-safe letters of base64, without padding; librdkafka prints the standard ones."""
+    return topic_id.replace("+", "-").replace("/", "_").rstrip("=")
 
 
 def _topic_id_in(directory: Path) -> str | None:

@@ -155,7 +155,7 @@ def test_another_topic_id_and_a_missing_replica_are_found(tmp_path: Path) -> Non
     (dirs[1] / "a-0").rename(tmp_path / "away")
     assert bad(check_disks(a_tree(), read_disks(dirs, a_tree(), ()))) == {
         "topic ids on the disks": [
-            f"broker 0 a-0: other, ZooKeeper has {TOPIC_ID}",
+            f"broker 0 a-0: other, the cluster has {TOPIC_ID}",
             "broker 1 has no directory a-0",
         ]
     }
