@@ -411,9 +411,9 @@ def test_what_is_committed_while_zookeeper_is_away_is_not_kept_in_memory() -> No
         session.ensemble.create(paths.CONTROLLER_EPOCH, b"1")
         session.sync = away  # type: ignore[assignment,method-assign]
         driver = a_voters_driver(State.SYNCING, session=session)
-        driver.mirroring.backlog, driver.propagator._untold = ([diff(EMPTY, driver.controller.image)] for _ in range(2))
+        driver.mirroring.backlog, driver.propagator._unsent = ([diff(EMPTY, driver.controller.image)] for _ in range(2))
         assert (await driver.claim_watch.observed()).epoch == 1
-        assert (driver.mirroring.backlog, driver.propagator._untold) == ([], [])
+        assert (driver.mirroring.backlog, driver.propagator._unsent) == ([], [])
 
     story(told)
 

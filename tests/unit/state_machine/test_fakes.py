@@ -28,7 +28,7 @@ def keys(document: Any, at: str = "") -> set[str]:
 
 
 def test_the_fake_says_what_a_driver_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(status, "_brokers", lambda driver: [])
+    monkeypatch.setattr(status, "_brokers", lambda controller, figures=None: [])
     fake = FakeController(ControllerEntry(3000, "", ""), time.time, gate=OPEN)
     fake.move("DUAL_WRITE")
     faked = {key: value for key, value in fake.status().items() if key not in OF_THE_PROCESS}
@@ -36,7 +36,7 @@ def test_the_fake_says_what_a_driver_says(monkeypatch: pytest.MonkeyPatch) -> No
 
     async def told() -> None:
         driver, _ = a_driver_in_migration(State.DUAL_WRITE)
-        driver.mirror = SimpleNamespace(behind=0, lag_ms=0.0, lagging=NOTHING_LAGS, lagging_s=0.0)
+        driver.mirroring.mirror = SimpleNamespace(behind=0, lag_ms=0.0, lagging=NOTHING_LAGS, lagging_s=0.0)
         said.append({key: value for key, value in driver_status(driver).items() if key not in OF_THE_PROCESS})
 
     story(told)

@@ -340,7 +340,7 @@ def test_an_abort_that_comes_too_late_is_refused_by_name(world: World) -> None:
         await world.rounds()
         return world.store.operation(world.id, operation.id).answer
 
-    assert "abort is not possible in DUAL_WRITE; possible here: rollback" in asyncio.run(story())
+    assert "abort is not possible in DUAL_WRITE; possible here: advance, rollback" in asyncio.run(story())
 
 
 def test_a_controller_that_died_is_started_again_in_dual_write(world: World) -> None:

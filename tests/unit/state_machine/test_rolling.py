@@ -222,7 +222,7 @@ def test_a_pause_leaves_no_broker_half_done(world: Rolling) -> None:
     async def story() -> None:
         await world.to_rolling()
         await world.until(lambda: world.step(0) == "STOPPING")
-        await world.operationed("PAUSE", who="Ada", reason="lunch")
+        await world.run_operation("PAUSE", who="Ada", reason="lunch")
         await world.until(lambda: world.step(0) == "WHOLE")
         await world.turn(10)
 
@@ -274,7 +274,7 @@ def test_a_broker_that_ends_after_its_start_stops_the_roll_until_somebody_resume
         assert "Z2K-4204" in codes(world)
         assert world.acts == ["stop 0", "start 0"]
         world.hosts.state(0, "running")
-        await world.operationed("RESUME", who="Ada", reason="its disk is mended")
+        await world.run_operation("RESUME", who="Ada", reason="its disk is mended")
         await world.until(lambda: world.rolled)
 
     asyncio.run(story())
