@@ -166,6 +166,7 @@ class FakeController:
             "connections": {"open": 4, "most": 1000, "without_place": 0},
             "denials": self.denials,
             "findings": [],
+            "partitions": None,
             "driver": {
                 "state": self.state,
                 "reason": self.reason,
@@ -178,6 +179,7 @@ class FakeController:
                 "finding": self.finding,
                 "trouble": None,
                 "alarms": [],
+                "replacing": None,
                 "history": self.history[-50:],
                 **told,
             },

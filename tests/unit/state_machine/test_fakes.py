@@ -28,7 +28,8 @@ def keys(document: Any, at: str = "") -> set[str]:
 
 
 def test_the_fake_says_what_a_driver_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(status, "_brokers", lambda controller, figures=None: [])
+    monkeypatch.setattr(status, "_brokers", lambda controller, figures: ())
+    monkeypatch.setattr(status, "_updated", lambda brokers, driver: ())
     fake = FakeController(ControllerEntry(3000, "", ""), time.time, gate=OPEN)
     fake.move("DUAL_WRITE")
     faked = {key: value for key, value in fake.status().items() if key not in OF_THE_PROCESS}
