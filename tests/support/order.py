@@ -17,6 +17,7 @@ import pytest
 
 SECONDS: Final[Mapping[str, int]] = {
     "tests/model/test_model.py": 300,
+    "tests/e2e/test_road.py": 295,
     "tests/e2e/test_audit_engines.py": 290,
     "tests/e2e/test_hand_made_cluster.py": 250,
     "tests/e2e/test_admin_requests.py": 250,
@@ -36,6 +37,7 @@ SECONDS: Final[Mapping[str, int]] = {
     "tests/e2e/test_mixed_quorum.py": 110,
     "tests/e2e/test_paused_leaders_after_the_commit.py": 110,
     "tests/e2e/test_gate.py": 95,
+    "tests/e2e/test_admin_differences.py": 65,
     "tests/e2e/test_lab_cluster.py": 80,
     "tests/e2e/test_quorum.py": 70,
 }
