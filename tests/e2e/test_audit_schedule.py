@@ -16,6 +16,8 @@ pytestmark = pytest.mark.lab
 
 EVERY_S = 8
 PLANTED = "/config/clients/planted"
+OF_AUDITS = {"Z2K-4025", "Z2K-4026"}
+"""Other conditions of this gate stay closed here: this service has no inventory of nodes."""
 
 
 def edge(service: ServiceUnderTest, signal: str) -> dict[str, Any]:
@@ -50,7 +52,7 @@ def test_a_planted_difference_closes_the_way_forward_alone_until_it_is_gone(labo
         service.step("advance", "DUAL_WRITE", to="DUAL_WRITE")
 
         wait_for(lambda: why_not(service, result="passed", diverged_twice=False), 60, "an audit passed")
-        wait_for(lambda: None if codes(service) == {"Z2K-4008"} else str(codes(service)), 30, "all audited")
+        wait_for(lambda: None if not codes(service) & OF_AUDITS else str(codes(service)), 30, "all audited")
         cluster.zk.create(PLANTED, json.dumps({"version": 1, "config": {"producer_byte_rate": "4711"}}).encode())
         wait_for(lambda: why_not(service, result="diverged", diverged_twice=True, differences=1), 60, "two diverged")
         assert "Z2K-4025" in codes(service)
@@ -67,7 +69,7 @@ def test_a_planted_difference_closes_the_way_forward_alone_until_it_is_gone(labo
         assert "Z2K-4025" in codes(service), "a restart forgets nothing"
         cluster.zk.delete(PLANTED)
         wait_for(lambda: why_not(service, result="passed", diverged_twice=False), 60, "it passed again")
-        wait_for(lambda: None if codes(service) == {"Z2K-4008"} else str(codes(service)), 30, "the finding is gone")
+        wait_for(lambda: None if not codes(service) & OF_AUDITS else str(codes(service)), 30, "the finding is gone")
         service.step("rollback", "ROLLED_BACK")
         wait_zookeeper_rules(cluster)
         service.stop()
