@@ -273,15 +273,15 @@ def describe_tree(session: Session, connect: str) -> dict[str, Any]:
         raise AUDIT_CANNOT_READ.error(what=f"ZooKeeper at {connect}", reason=f"it has no {paths.TOPICS}")
     places = (paths.CLUSTER_ID, paths.CONTROLLER_EPOCH, paths.CONTROLLER, paths.MIGRATION)
     cluster, epoch, controller, migration = map(session.get, places)
-    holder = _member(controller, "brokerid")
+    holder, kraft_epoch = _member(controller, "brokerid"), _member(controller, "kraftControllerEpoch")
+    presence = session.get(paths.presence(holder)) if isinstance(holder, int) else None
     return {
         "connect": connect,
         "cluster_id": _member(cluster, "id"),
         "controller": holder,
         "controller_epoch": _member(epoch, None),
-        "dual_write": _above(_member(controller, "kraftControllerEpoch"), 0)
-        and _above(_member(migration, "kraft_metadata_offset"), -1),
-        "ours_leads": isinstance(holder, int) and session.get(paths.presence(holder)) is not None,
+        "dual_write": _above(kraft_epoch, 0) and _above(_member(migration, "kraft_metadata_offset"), -1),
+        "ours_leads": presence is not None and _member(presence, "kraft_epoch") == kraft_epoch,
     }
 
 

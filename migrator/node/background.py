@@ -57,3 +57,14 @@ async def kept(name: str, work: Callable[[], Awaitable[None]], alarm: Alarm) -> 
             pause_s = AGAIN_S
         await asyncio.sleep(pause_s)
         pause_s = min(2 * pause_s, AGAIN_MAX_S)
+
+
+async def attempted(name: str, work: Callable[[], Awaitable[None]], alarm: Alarm) -> None:
+    """Do the work once; its caller comes again. A fault is an alarm until an attempt passes."""
+    try:
+        await work()
+    except Exception as fault:
+        log.exception("background.fault", work=name)
+        alarm(alarm_name(name), unexpected(name, fault))
+    else:
+        alarm(alarm_name(name), None)

@@ -135,7 +135,7 @@ class ClaimWatch:
         elif self._controller.image.migration is MigrationState.MIGRATION:
             await self._mark_migration(str(observed.migration_born))
             with suppress(FindingError):  # the session reports when it is connected again
-                await asyncio.to_thread(self._shown.show)
+                await asyncio.to_thread(self._shown.show, now.kraft_epoch)
 
     def _look_twice(self, claim: Claim) -> ClaimObservation:
         """On a thread. The znodes are read one by one: a claim that came in between is seen whole by a second look."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from migrator.driver.checks.replacing import against_stock
 from migrator.driver.machine import Happened
@@ -20,6 +21,7 @@ from migrator.findings.driver import ODD_ZNODES_LEFT, ORDERS_STAND, VERSIONS_LAG
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.zookeeper import ZOOKEEPER_LOST
 from migrator.model.values import Mark
+from migrator.node.background import attempted
 from migrator.node.driver.act import CopyShared, DriverView, Ended, Found, OrdersObserved, Progress, ReplacingObserved
 from migrator.node.driver.event_queue import LOOK_S, EventQueue
 from migrator.node.driver.mirror_node import Mirroring, versions_lag
@@ -90,22 +92,26 @@ class DualWriteActs:
         )
 
     async def _observe(self, not_following: NotFollowing) -> None:
-        """What other programs did to ZooKeeper."""
-        self.progress.trouble(await self._look_for(not_following))
-        await self._look_for_places()
-        await self._look_for_orders()
-        await self._look_at_replacing()
-        await self._look_for_odd_registrations()
+        """What other programs did to ZooKeeper. An observation that fails unexpectedly keeps no other from its turn."""
+        for name, look in (
+            ("brokers that do not follow", partial(self._look_for, not_following)),
+            ("persistent znodes", self._look_for_places),
+            ("orders in ZooKeeper", self._look_for_orders),
+            ("replacing controllers", self._look_at_replacing),
+            ("registrations", self._look_for_odd_registrations),
+        ):
+            await attempted(f"the observation of {name}", look, self.progress.alarm)
         self.progress.alarm(VERSIONS_LAG.code, versions_lag(self.mirroring.mirror))
 
-    async def _look_for(self, not_following: NotFollowing) -> Occurrence | None:
+    async def _look_for(self, not_following: NotFollowing) -> None:
         """Brokers in ZooKeeper that do not follow this quorum, or that ZooKeeper does not answer."""
         try:
             names = await asyncio.to_thread(self.session.children, paths.BROKER_IDS)
         except FindingError as error:
-            return error.occurrence
+            self.progress.trouble(error.occurrence)
+            return
         live = {int(name) for name in names or () if name.isdecimal()}
-        return not_following.look(live, self.controller.image, self.now_ms())
+        self.progress.trouble(not_following.look(live, self.controller.image, self.now_ms()))
 
     async def _look_for_places(self) -> None:
         """A persistent znode that was deleted breaks the mirror: the reconcile that follows creates it again."""
@@ -128,13 +134,14 @@ class DualWriteActs:
     async def _look_at_replacing(self) -> None:
         """Whether stock controllers could take the places of ours; unknown while ZooKeeper does not answer."""
         image, claim, orders = self.controller.image, self.now.claim, self.now.orders
+        found = None
         try:
             observed = await asyncio.to_thread(read_claim, self.session)
+            found = await asyncio.to_thread(against_stock, image, observed, claim, orders)
         except FindingError:
-            self.progress.changed(ReplacingObserved(None))
-            return
-        found = await asyncio.to_thread(against_stock, image, observed, claim, orders)
-        self.progress.changed(ReplacingObserved(found))
+            return  # `_look_for` names it
+        finally:
+            self.progress.changed(ReplacingObserved(found))
 
     async def _look_for_odd_registrations(self) -> None:
         """A broker that starts in ZooKeeper mode reads all registrations, and ends over one that it cannot read."""

@@ -16,6 +16,7 @@ from migrator.audit.security_facts import ACLS, QUOTAS, SCRAM, TOKENS
 from migrator.audit.zk_source import TOPICS_AT_ONCE, describe_tree, topic_rows
 from migrator.driver.copy import make_copy
 from migrator.findings.finding import FindingError
+from migrator.node.zookeeper.presence import Shown
 from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.wire.messages.metadata import (
     AccessControlEntryRecord,
@@ -322,6 +323,16 @@ def test_the_report_says_whether_the_tree_is_one_of_dual_write(kraft_epoch: int,
     )
     ensemble.create(paths.MIGRATION, b'{"version":0,"kraft_metadata_offset":%d}' % offset)
     assert describe_tree(ensemble.session(), "host:2181")["dual_write"] is is_one
+
+
+@pytest.mark.parametrize(("shown_epoch", "ours"), [(5, True), (4, False), (None, False)])
+def test_ours_leads_only_where_it_shows_the_epoch_of_the_claim(shown_epoch: int | None, ours: bool) -> None:
+    """A stock controller by the id of one of ours that was killed meets the session of that one (drop-in stock)."""
+    ensemble = Cluster().ensemble
+    ensemble.create(paths.CONTROLLER, b'{"version":2,"brokerid":3000,"timestamp":"1","kraftControllerEpoch":5}')
+    if shown_epoch is not None:
+        Shown(ensemble.session(), 3000).show(shown_epoch)
+    assert describe_tree(ensemble.session(), "host:2181")["ours_leads"] is ours
 
 
 def test_topics_are_read_in_chunks_and_none_is_lost() -> None:

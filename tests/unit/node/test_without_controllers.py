@@ -246,8 +246,7 @@ def test_a_registration_that_no_controller_can_read_is_not_left_to_the_next_one(
 def test_a_release_is_refused_while_the_controller_that_leads_has_a_session() -> None:
     ensemble = a_dead_dual_write()
     leads = ensemble.session()
-    shown = Shown(leads, 3000)
-    shown.show()
+    Shown(leads, 3000).show(5)
     session = ensemble.session()
     plan = plan_without_controllers(session)
     before = ensemble.tree()
@@ -262,18 +261,20 @@ def test_a_release_is_refused_while_the_controller_that_leads_has_a_session() ->
     assert paths.CONTROLLER not in ensemble.nodes
 
 
-def test_a_controller_shows_itself_again_in_each_session_and_asks_nothing_in_between() -> None:
+def test_a_controller_shows_itself_again_in_each_session_and_claim_and_asks_nothing_in_between() -> None:
     ensemble = a_dead_dual_write()
-    Shown(ensemble.session(), 3000).show()
+    Shown(ensemble.session(), 3000).show(5)
     session = ensemble.session()
     shown = Shown(session, 3000)
-    shown.show()
+    shown.show(5)
     assert ensemble.nodes[paths.presence(3000)].owner == session.session_id
     applied = len(ensemble.log)
-    shown.show()
+    shown.show(5)
     assert len(ensemble.log) == applied
+    shown.show(7)
+    assert b'"kraft_epoch":7' in (ensemble.nodes[paths.presence(3000)].data or b"")
     session.session_id = 77
-    shown.show()
+    shown.show(7)
     assert ensemble.nodes[paths.presence(3000)].owner == 77
 
 

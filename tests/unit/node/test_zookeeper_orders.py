@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import AsyncMock
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
@@ -17,6 +17,7 @@ from migrator.driver.chained import OPERATIONS_MAX
 from migrator.driver.copy import make_copy
 from migrator.driver.machine import Happened
 from migrator.driver.mirror import Shape
+from migrator.driver.not_following import NotFollowing
 from migrator.driver.orders import orders_of, plan_orders_removed
 from migrator.driver.way_back import Left, last_steps
 from migrator.findings.finding import FindingError
@@ -148,6 +149,26 @@ def test_dual_write_looks_for_orders_by_itself(monkeypatch: pytest.MonkeyPatch) 
         assert await dual_write_acts(driver).dual_write() is Happened.ROLLBACK_REQUESTED
         assert observed == [1]
         assert "Z2K-2101" in driver.now.alarms
+
+    story(told)
+
+
+def test_an_observation_that_fails_unexpectedly_keeps_no_other_from_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def told() -> None:
+        driver, ensemble = a_driver_in_migration(State.DUAL_WRITE)
+        driver.mirroring.mirror = a_resting_mirror()
+        ensemble.create(f"{paths.BROKER_IDS}/77", b"{no JSON")
+        acts = dual_write_acts(driver)
+        with monkeypatch.context() as patched:
+            patched.setattr(dual_write, "against_stock", Mock(side_effect=KeyError("no topic of this id")))
+            patched.setattr(dual_write, "read_orders", Mock(side_effect=TypeError("odd")))
+            await acts._observe(NotFollowing())
+        fault = driver.now.alarms["fault of the observation of replacing controllers"]
+        assert (fault.code, "no topic of this id" in fault.text) == ("Z2K-2105", True)
+        assert driver.now.replacing is None
+        assert "Z2K-2107" in {each.code for each in driver.now.alarms.values()}
+        await acts._observe(NotFollowing())
+        assert [each.code for each in driver.now.alarms.values()] == ["Z2K-2107"]
 
     story(told)
 
