@@ -522,6 +522,19 @@ def resume(migration: Number = None, reason: Reason = "", url: Url = LOCAL, as_j
 
 
 @app.command()
+def back(
+    migration: Number = None,
+    reason: Reason = "",
+    wait: Wait = 60.0,
+    no_wait: NoWait = False,
+    url: Url = LOCAL,
+    as_json: AsJson = False,
+) -> None:
+    """Return the failed broker of a rolling restart, alone, to its file of before. Exit: 0 begun, 4 refused."""
+    _step("back", migration, None, reason, None, False, None if no_wait else wait, url, as_json)
+
+
+@app.command()
 def audits(
     migration: Number = None,
     ask: Annotated[bool, typer.Option("--ask", help="request an audit, and wait for its result")] = False,

@@ -324,7 +324,18 @@ def road_lines(road: dict[str, Any]) -> list[str]:
         lines.append(
             f"approved  {approval['to']} by {approval['who']}{'' if approval['counts'] else ' (does not count now)'}"
         )
+    lines += [f"guard  controller {each['node_id']} {each['state']}: {each['reason']}" for each in _unproven(road)]
+    lines += [waiver_line(each) for each in road.get("waivers", ())]
     return [*lines, *([f"finalize was begun  {road['intent']}"] if road["intent"] else [])]
+
+
+def waiver_line(waiver: dict[str, Any]) -> str:
+    node = "" if waiver["node_id"] is None else f" of node {waiver['node_id']}"
+    return f"waived  {waiver['what']}{node} by {waiver['owner']}: {waiver['reason']}"
+
+
+def _unproven(road: dict[str, Any]) -> list[dict[str, Any]]:
+    return [each for each in road.get("guards", ()) if each["state"] != "proven"]
 
 
 def group_lines(group: dict[str, Any]) -> list[str]:

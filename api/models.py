@@ -390,6 +390,22 @@ class ApprovalView(BaseModel):
     digest: str = Field(description="SHA-256 of the plan and the evidence that were approved")
 
 
+class GuardView(BaseModel):
+    node_id: int = Field(description="id of the controller")
+    state: str = Field(description="proven, not proven, or not read")
+    reason: str = Field(description="what proves it, or why it is not proven")
+
+
+class WaiverView(BaseModel):
+    """An accepted exception of the inventory that holds now."""
+
+    what: str = Field(description="the condition, or the finding's code")
+    node_id: int | None = Field(description="id of the node; none: the whole cluster")
+    owner: str = Field(description="who accepted it")
+    reason: str = Field(description="why")
+    end: float = Field(description="until when")
+
+
 class RoadView(BaseModel):
     """The way from dual-write to the end."""
 
@@ -405,10 +421,13 @@ class RoadView(BaseModel):
     soak_s: float | None = Field(description="for how long the soak has lasted")
     elections: int = Field(description="elections in the soak")
     snapshots: list[int] = Field(description="stock controllers that wrote a snapshot")
+    led: list[int] = Field(description="controllers that led in the soak")
     approval: ApprovalView | None = Field(description="the last approval")
     digest: str = Field(description="SHA-256 of the plan and the evidence as they are now")
     intent: str = Field(description="what stands in ZooKeeper since the finalize was begun; empty before")
     backups: list[str] = Field(description="what was kept before each gate")
+    guards: list[GuardView] = Field(description="the guard on each controller's host")
+    waivers: list[WaiverView] = Field(description="accepted exceptions of the inventory")
 
 
 class MigrationView(BaseModel):

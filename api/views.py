@@ -27,6 +27,7 @@ from api.models import (
     FamilyView,
     FindingGroupView,
     FindingView,
+    GuardView,
     MigrationLine,
     MigrationView,
     OperationView,
@@ -35,6 +36,7 @@ from api.models import (
     StepView,
     UndoView,
     VerdictView,
+    WaiverView,
 )
 from migrator.findings.finding import Occurrence
 from migrator.model.values import MigrationState
@@ -47,6 +49,7 @@ from state_machine.policy.audit_observations import PASSED
 from state_machine.policy.gates import BrokerObservation, Evidence, Holder, standing
 from state_machine.policy.phases import (
     APPROVE,
+    BACK,
     CHANGE,
     PAUSE,
     PEOPLE,
@@ -89,6 +92,7 @@ WITHOUT_ZOOKEEPER: Final = (Phase.COMPLETED,)
 WORDS: Final = {
     **{trigger.value: word for trigger, word in PEOPLE.items()},
     APPROVE: "approve",
+    BACK: "back",
     PAUSE: "pause",
     RESUME: "resume",
     CHANGE: "change",
@@ -394,6 +398,7 @@ def road_view(snapshot: Snapshot, observed: Evidence, now: float) -> RoadView | 
         soak_s=None if soak is None else round(soak.age_s, 1),
         elections=0 if soak is None else soak.elections,
         snapshots=[] if soak is None else list(soak.snapshots),
+        led=[] if soak is None else list(soak.leaders),
         approval=None
         if approval is None
         else ApprovalView(
@@ -403,6 +408,11 @@ def road_view(snapshot: Snapshot, observed: Evidence, now: float) -> RoadView | 
         intent=road.intent,
         backups=[
             f"before {each.phase}: {each.file} ({each.sha256})" for each in snapshot.backups if each.kind == "gate"
+        ],
+        guards=[GuardView(node_id=each.node, state=each.state, reason=each.reason) for each in road.guards],
+        waivers=[
+            WaiverView(what=each.what, node_id=each.node, owner=each.owner, reason=each.reason, end=each.end)
+            for each in road.waivers
         ],
     )
 

@@ -15,8 +15,11 @@ from collections.abc import Callable
 import structlog
 
 from migrator.findings.finding import FindingError
-from migrator.findings.road import FINALIZE_NOT_APPROVED
+from migrator.findings.road import BACK_REFUSED, FINALIZE_NOT_APPROVED
 from migrator.findings.service import NOT_POSSIBLE_HERE, VERSION_MOVED
+from migrator.fleet.render import Kind
+from migrator.fleet.roll import UNTOUCHED
+from migrator.fleet.roll import Step as RollStep
 from migrator.model.verdict import Verdict
 from state_machine.accepted import Accepted
 from state_machine.audits.inspections import Inspections
@@ -25,6 +28,7 @@ from state_machine.evidence import asked_by
 from state_machine.policy.gates import Evidence
 from state_machine.policy.phases import (
     APPROVE,
+    BACK,
     NEEDS_APPROVAL,
     PAUSE,
     PEOPLE,
@@ -35,9 +39,12 @@ from state_machine.policy.phases import (
     Trigger,
     look_up,
 )
+from state_machine.policy.road_gates import broker_may_go_back
+from state_machine.policy.road_observations import Roll
+from state_machine.road.journal import send_back
 from state_machine.road.road_evidence import digest_of, plan_of
 from state_machine.store import UNDOES, Snapshot, Store
-from state_machine.tables import Operation
+from state_machine.tables import Operation, RoadNode
 from state_machine.transition import SERVICE, GateClosed, Source, Step, ask_gate, take
 
 log = structlog.get_logger()
@@ -62,6 +69,8 @@ class Operations:
         try:
             if operation.name == APPROVE:
                 await self._approve(snapshot, operation, evidence)
+            elif operation.name == BACK:
+                await self._send_back(snapshot, operation, evidence)
             elif operation.state == "accepted":
                 await self._accepted.follow(snapshot, operation, evidence)
             else:
@@ -115,6 +124,23 @@ class Operations:
         digest = digest_of(snapshot)
         await self._store.away(self._store.approve, operation, digest, plan, at=self._clock(), said=said)
 
+    async def _send_back(self, snapshot: Snapshot, operation: Operation, evidence: Evidence) -> None:
+        """The failed broker alone; the rolling restart carries it out. Raises Z2K-4216."""
+        row = may_send_back(snapshot, evidence)
+        observed = None if snapshot.observation is None else snapshot.observation.log.broker(row.node_id)
+        incarnation = "" if observed is None else observed.incarnation
+        said = f"broker {row.node_id} is stopped, gets its file of before, and is started in ZooKeeper mode"
+
+        def write() -> None:
+            with self._store.writing() as session:
+                found = session.get_one(RoadNode, (row.migration_id, row.roll, row.node_id))
+                send_back(session, found, incarnation, at=self._clock())
+                written = session.get_one(Operation, operation.id)
+                written.state, written.answer, written.ended_at = "succeeded", said, self._clock()
+
+        await self._store.away(write)
+        log.warning("roll.sent_back", node=row.node_id, who=operation.who)
+
     async def _abort_before(self, snapshot: Snapshot, operation: Operation) -> None:
         """In READY: take back the takeover that was asked for. One that has begun is aborted when the phase shows it.
 
@@ -162,6 +188,23 @@ def approvable(phase: Phase, evidence: Evidence) -> Verdict:
         raise NOT_POSSIBLE_HERE.error(operation="approve", phase=phase, possible="nothing needs an approval here")
     conditions = edge.gate(evidence).conditions
     return Verdict(tuple(each for each in conditions if FINALIZE_NOT_APPROVED.code not in each.codes))
+
+
+def may_send_back(snapshot: Snapshot, evidence: Evidence) -> RoadNode:
+    """The failed broker of ROLLING_BROKERS. Raises Z2K-4216 where there is none, or it may not go back."""
+    if snapshot.phase is not Phase.ROLLING_BROKERS:
+        raise BACK_REFUSED.error(
+            node="A broker", reason=f"that is possible in ROLLING_BROKERS, not in {snapshot.phase}"
+        )
+    row = next((each for each in snapshot.nodes_of(Roll.KRAFT) if each.step == RollStep.FAILED), None)
+    if row is None:
+        raise BACK_REFUSED.error(node="A broker", reason="none failed")
+    if row.failed_in in UNTOUCHED and row.kind != Kind.BACK:
+        raise BACK_REFUSED.error(node=f"broker {row.node_id}", reason="it was not stopped and has its file of before")
+    verdict = broker_may_go_back(evidence, row.node_id)
+    if not verdict.holds:
+        raise BACK_REFUSED.error(node=f"broker {row.node_id}", reason=verdict.reason())
+    return row
 
 
 BEGUN = "the takeover has begun, and a pause does not stop it; `zk2kraft abort` ends it until the commit"

@@ -29,6 +29,7 @@ from state_machine.reconcile import Reconciler
 from state_machine.road.fleet import Fleets
 from state_machine.road.road_acts import RoadActs
 from state_machine.road.roller import Roller
+from state_machine.road.soak import SoakActs
 from state_machine.settings import Settings
 from state_machine.store import Store
 from state_machine.supervisor import Supervisor
@@ -82,7 +83,7 @@ def open_service(settings: Settings) -> Service:
     supervisor = Supervisor(store, processes, settings.bounds, starts=settings.start_controllers)
     fleets = Fleets(settings.fleets)
     roller = Roller(store, fleets, observer, processes, settings)
-    road = RoadActs(store, fleets, roller, settings)
+    road = RoadActs(store, fleets, roller, SoakActs(store, fleets, observer), settings)
     acts = Acts(store, control, supervisor, inspections, settings, road)
     operations = Operations(store, control, inspections)
     reconciler = Reconciler(store, observer, operations, acts, inspections, pause_s=settings.observe_every_s)

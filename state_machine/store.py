@@ -39,6 +39,7 @@ from state_machine.clusters.observe import Observation
 from state_machine.database import WRITES, open_database
 from state_machine.policy.phases import (
     APPROVE,
+    BACK,
     BEYOND_DUAL_WRITE,
     CHANGE,
     PAUSE,
@@ -76,6 +77,8 @@ INTENT: Final = "finalize intent"
 LIMITS: Final = "limits"
 """Kinds of documents about a migration, one row each."""
 ON_THE_ROAD: Final = (Phase.DUAL_WRITE, *BEYOND_DUAL_WRITE)
+WORDS: Final = {PAUSE: "pause", RESUME: "resume", APPROVE: "approve", BACK: "back"}
+"""Operations that change no phase, as the command line says them."""
 PENDING: Final = ("recorded", "accepted")
 UNDOES: Final = (Trigger.ABORT, Trigger.ROLL_BACK)
 """Operations that take the place of a pending advance; a rollback also that of one whose driver does not begin it."""
@@ -159,7 +162,7 @@ class NewOperation:
     @property
     def word(self) -> str:
         """As the command line says it."""
-        return {PAUSE: "pause", RESUME: "resume", APPROVE: "approve"}.get(self.name) or PEOPLE[Trigger(self.name)]
+        return WORDS.get(self.name) or PEOPLE[Trigger(self.name)]
 
     @property
     def fingerprint(self) -> str:
@@ -530,8 +533,13 @@ def _understood(migration_id: int) -> Iterator[None]:
 
 
 def _try_failed_again(session: Session, migration_id: int, at: float) -> None:
-    """A failed node of a rolling restart goes on from the step in which it failed, with its whole time again."""
+    """A failed node of a rolling restart goes on from the step in which it failed, with its whole time again. One that
+    was sent back begins anew.
+    """
     failed = (RoadNode.migration_id == migration_id, RoadNode.step == RollStep.FAILED)
+    sent_back = (RoadNode.migration_id == migration_id, RoadNode.step == RollStep.BACK)
+    for node in session.scalars(select(RoadNode).where(*sent_back)):
+        node.step, node.kind, node.began_at, node.changed_at = RollStep.PENDING, "", None, at
     for node in session.scalars(select(RoadNode).where(*failed)):
         node.step, node.failed_in, node.cause, node.code, node.changed_at = node.failed_in, "", "", "", at
         node.began_at = at if node.began_at is not None else None

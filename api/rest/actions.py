@@ -20,8 +20,8 @@ from api.rest.problems import described
 from api.views import edge_view, operation_view
 from migrator.findings.service import VERSION_MOVED
 from state_machine.evidence import asked_by, evidence
-from state_machine.operations import approvable
-from state_machine.policy.phases import APPROVE, PAUSE, RESUME, Edge, Trigger, look_up
+from state_machine.operations import approvable, may_send_back
+from state_machine.policy.phases import APPROVE, BACK, PAUSE, RESUME, Edge, Trigger, look_up
 from state_machine.store import NewOperation, Snapshot
 from state_machine.tables import Operation
 from state_machine.transition import GateClosed, ask_gate
@@ -105,6 +105,18 @@ def approve(parts: ServiceParts, number: Number, body: ActionIn, response: Respo
         verdict = approvable(snapshot.phase, evidence(snapshot, parts.clock()))
         if not verdict.holds:
             raise GateClosed("approve", verdict)
+    return _accepted(parts, response, record(parts, number, operation))
+
+
+@router.post("/back", **ACCEPTED)
+def back(parts: ServiceParts, number: Number, body: ActionIn, response: Response, key: Key = None) -> Accepted:
+    """Return the failed broker of ROLLING_BROKERS, alone, to its file of before: stopped, written, started in ZooKeeper
+    mode. Nothing is removed. The rolling restart stands until somebody resumes.
+    """
+    operation = order(BACK, body, key)
+    if parts.store.known_operation(number, operation) is None:
+        snapshot = parts.store.snapshot(number)
+        may_send_back(snapshot, evidence(snapshot, parts.clock()))
     return _accepted(parts, response, record(parts, number, operation))
 
 

@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse, Response
 from api.models import Problem
 from api.views import condition_view
 from migrator.findings.finding import FindingError
+from migrator.findings.road import BACK_REFUSED
 from migrator.findings.service import (
     FOREIGN_REQUEST,
     GATE_CLOSED,
@@ -52,6 +53,7 @@ STATUS: Final = {
     **{
         finding.code: 409
         for finding in (
+            BACK_REFUSED,
             GATE_CLOSED,
             NAME_TAKEN,
             NOT_CONFIRMED,

@@ -105,6 +105,13 @@ BACKUP_FAILED = Finding(
     remedy="Correct the cause; the service tries again by itself.",
 )
 
+BACK_REFUSED = Finding(
+    code="Z2K-4216",
+    says="{node} cannot go back alone: {reason}.",
+    means="The broker stays as it is. `zk2kraft resume` tries its step again.",
+    remedy="Correct what the message names, then `zk2kraft back` again. After ROLLING_BROKERS it is not possible.",
+)
+
 SOAK_WITHOUT_DISK = Finding(
     code="Z2K-4215",
     says="The snapshots of controller {node} cannot be listed.",

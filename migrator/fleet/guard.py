@@ -1,6 +1,6 @@
 """The guard of stock controllers: its proof on each host, and the token by which FINALIZING removes it.
 
-In:   an actuator, and where the guard lies. Out: findings, none when it is proven; the token's name and content.
+In:   an actuator, and where the guard lies. Out: the proof or why there is none; the token's name and content.
 Elsewhere: the guard itself (docker/guard/zk2kraft-guard, a POSIX shell script without dependencies).
 Errors: none; what cannot be read is not proven (Z2K-7040).
 Rules: the proof is the script's checksum, and that the supervisor's loaded start command is the guard. A file on a disk
@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import posixpath
 import re
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final, Protocol, runtime_checkable
 
 from migrator.findings.finding import FindingError, Occurrence
-from migrator.findings.fleet import GUARD_NOT_PROVEN
+from migrator.findings.fleet import FILE_ABSENT, GUARD_NOT_PROVEN
 from migrator.fleet.actuator import Actuator
 from migrator.fleet.files import checksum_of
 
@@ -33,25 +35,46 @@ class Launches(Protocol):
     def launch(self) -> str | None: ...
 
 
+class Proof(StrEnum):
+    """Of a guard on one host. NOT_READ: the host does not say; that is no proof either."""
+
+    PROVEN = "proven"
+    NOT_PROVEN = "not proven"
+    NOT_READ = "not read"
+
+
+@dataclass(frozen=True, slots=True)
+class GuardProof:
+    """reason: why it is not proven, or what proves it."""
+
+    state: Proof
+    reason: str
+
+
 def prove_guard(actuator: Actuator, node: int, guard: str, properties: str) -> tuple[Occurrence, ...]:
     """() when the shipped guard lies at `guard`, and the supervisor starts this node's file through it."""
+    proof = guard_proof(actuator, guard, properties)
+    return () if proof.state is Proof.PROVEN else (GUARD_NOT_PROVEN.found(node=node, reason=proof.reason),)
 
-    def not_proven(reason: str) -> tuple[Occurrence, ...]:
-        return (GUARD_NOT_PROVEN.found(node=node, reason=reason),)
 
+def guard_proof(actuator: Actuator, guard: str | None, properties: str) -> GuardProof:
+    """Blocks on the host. guard: where the inventory says that it lies; None: it does not say."""
+    if guard is None:
+        return GuardProof(Proof.NOT_PROVEN, "the inventory does not say where it lies (`guard` of the controller)")
     try:
         content = actuator.read(guard)
         said = actuator.launch() if isinstance(actuator, Launches) else None
     except FindingError as error:
-        return not_proven(str(error))
+        state = Proof.NOT_PROVEN if error.code == FILE_ABSENT.code else Proof.NOT_READ
+        return GuardProof(state, f"{error.code} {error.occurrence.text}")
     if content is None:
-        return not_proven(f"{guard} cannot be read by this actuator")
+        return GuardProof(Proof.NOT_READ, f"{guard} cannot be read by this actuator")
     if (found := checksum_of(content)) != GUARD_SHA256:
-        return not_proven(f"{guard} has SHA-256 {found}, not that of the shipped guard")
+        return GuardProof(Proof.NOT_PROVEN, f"{guard} has SHA-256 {found}, not that of the shipped guard")
     if said is None:
-        return not_proven("how the supervisor starts the process cannot be read")
+        return GuardProof(Proof.NOT_READ, "how the supervisor starts the process cannot be read")
     reason = why_not_used(said, guard, properties)
-    return () if reason is None else not_proven(reason)
+    return GuardProof(Proof.NOT_PROVEN, reason) if reason else GuardProof(Proof.PROVEN, f"{guard} starts {properties}")
 
 
 def why_not_used(said: str, guard: str, properties: str) -> str | None:

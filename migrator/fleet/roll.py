@@ -28,7 +28,8 @@ class Step(StrEnum):
     PENDING: nothing was done. PREPARED: its file is rendered and its disks were read; it runs as before.
     STOPPING: the stop was ordered. STOPPED: its process has ended; its file may be in writing.
     WRITTEN: its file is the rendered one; its start may be under way. STARTED: it was started and is not whole yet.
-    WHOLE: it is back. FAILED: the roll stands until a person decides.
+    WHOLE: it is there again. FAILED: the roll stands until a person decides.
+    BACK: a person sent it back; it runs with its file of before, and the roll stands until a person resumes.
     """
 
     PENDING = "PENDING"
@@ -39,6 +40,7 @@ class Step(StrEnum):
     STARTED = "STARTED"
     WHOLE = "WHOLE"
     FAILED = "FAILED"
+    BACK = "BACK"
 
 
 UNDER_WAY: Final = frozenset({Step.STOPPING, Step.STOPPED, Step.WRITTEN, Step.STARTED})
@@ -77,6 +79,7 @@ class RollEntry:
     began_s:     seconds since its stop was ordered; 0 before.
     instruction: what a person was told to do for the present step; empty when nobody has to do anything.
     cause:       why it failed.
+    back:        it is on its way back to its file of before.
     """
 
     id: int
@@ -86,6 +89,7 @@ class RollEntry:
     began_s: float = 0.0
     instruction: str = ""
     cause: str = ""
+    back: bool = False
 
     @property
     def name(self) -> str:
@@ -158,13 +162,14 @@ def decide(entries: Sequence[RollEntry], now: RollNow) -> Decision:
     """The next act, or the reason to wait."""
     for entry in entries:
         if entry.step is Step.FAILED:
-            return Wait(
-                f"{entry.name} failed: {entry.cause} `zk2kraft resume` tries it again; `pause` leaves it as it is"
-            )
+            return Wait(f"{entry.name} failed: {entry.cause} {_choices(entry)}")
     begun = [entry for entry in entries if entry.step in UNDER_WAY]
     if begun:
         assert len(begun) == 1, f"two nodes are under way: {begun}"
         return _go_on(begun[0], now)
+    for entry in entries:
+        if entry.step is Step.BACK:
+            return Wait(f"{entry.name} runs with its file of before; `zk2kraft resume` rolls it again")
     left = in_order((entry for entry in entries if entry.step in UNTOUCHED), now.last)
     if not left:
         return Complete()
@@ -176,6 +181,11 @@ def decide(entries: Sequence[RollEntry], now: RollNow) -> Decision:
     if not now.cluster.holds:
         return Wait(f"before {following.name}: {now.cluster.reason()}")
     return Perform(following.id, Act.STOP)
+
+
+def _choices(entry: RollEntry) -> str:
+    back = "`zk2kraft back` returns this broker alone to its file of before; " if entry.role == "broker" else ""
+    return f"`zk2kraft resume` tries it again; {back}`pause` leaves it as it is"
 
 
 def in_order(entries: Iterable[RollEntry], last: frozenset[int]) -> list[RollEntry]:
@@ -199,10 +209,13 @@ def _go_on(entry: RollEntry, now: RollNow) -> Decision:
         case Step.STOPPED:
             return _stopped(entry, seen)
         case Step.WRITTEN:
+            if entry.back and not seen.gone:
+                # the controller answers DUPLICATE_BROKER_REGISTRATION while the session before is valid
+                return Wait(f"{entry.name} is started when its registration of before is fenced")
             return Perform(entry.id, Act.START)
         case Step.STARTED:
             return _started(entry, seen)
-        case Step.PENDING | Step.PREPARED | Step.WHOLE | Step.FAILED:
+        case Step.PENDING | Step.PREPARED | Step.WHOLE | Step.FAILED | Step.BACK:
             raise AssertionError(f"{entry.name} is not under way: {entry.step}")
         case _:
             assert_never(entry.step)
@@ -227,7 +240,7 @@ def _started(entry: RollEntry, seen: NodeNow) -> Decision:
     if seen.process is ProcessState.STOPPED:
         return Fail(entry.id, NODE_ENDED.found(node=entry.name))
     if seen.whole.holds:
-        return Reached(entry.id, Step.WHOLE)
+        return Reached(entry.id, Step.BACK if entry.back else Step.WHOLE)
     if entry.instruction and seen.process is not ProcessState.RUNNING:
         return Wait(_instructed(entry))
     return Wait(f"{entry.name} is not whole yet ({entry.began_s:.0f} s): {seen.whole.reason()}")

@@ -29,6 +29,7 @@ from migrator.lab.servers.properties import read
 from migrator.lab.servers.server import Server
 
 TEMPLATE: Final = "laboratory.yaml"
+GUARD: Final = "zk2kraft-guard"
 LISTENER: Final = "CONTROLLER"
 
 
@@ -59,6 +60,8 @@ class LabFleet:
         self._down: set[int] = set()
         self.before_act: Callable[[str, int], None] | None = None
         self.directory = laboratory.directory / "fleet"
+        self.guard = self.directory / GUARD
+        """Stock controllers start behind it, as they do on a host of their own."""
         self._locks = {node: threading.Lock() for node in self.servers}
         self._socket: socket.socket | None = None
 
@@ -70,6 +73,7 @@ class LabFleet:
         templates.mkdir(parents=True, exist_ok=True, mode=0o700)
         for place in (self.directory, templates):
             place.chmod(0o700)
+        self._install_guard()
         self._write_file(templates / TEMPLATE, self._template())
         self._write_file(self.directory / f"{name}.yaml", self._inventory(name))
         return self.directory
@@ -78,6 +82,12 @@ class LabFleet:
         """JSON is YAML."""
         path.write_text(json.dumps(document, indent=1) + "\n")
         path.chmod(0o600)
+
+    def _install_guard(self) -> None:
+        self.guard.write_bytes(shipped_guard().read_bytes())
+        self.guard.chmod(0o755)
+        for each in self.stock.values():
+            each.behind = (str(self.guard),)
 
     def _template(self) -> dict[str, object]:
         shell = ["/bin/sh", "-c"]
@@ -93,6 +103,7 @@ class LabFleet:
                 "stop": {"argv": [*control, "stop", "{id}"]},
                 "start": {"argv": [*control, "start", "{id}"]},
                 "status": {"argv": [*control, "status", "{id}"]},
+                "launch": {"argv": [*control, "launch", "{id}"]},
             },
             "status_words": {"running": "^running", "stopped": "^stopped", "pid": "pid ([1-9][0-9]*)"},
         }
@@ -123,6 +134,7 @@ class LabFleet:
                     "host": HOST,
                     "properties": str(each.properties_file),
                     "log_dirs": [str(each.data)],
+                    "guard": str(self.guard),
                 }
                 for each in self.ours
             ],
@@ -167,6 +179,8 @@ class LabFleet:
         server = self.servers[node]
         if act == "status":
             return f"running pid {server.process.pid}" if server.is_running else "stopped"
+        if act == "launch":
+            return " ".join([*server.behind, "java", server.main_class, str(server.properties_file)])
         if self.before_act is not None:
             self.before_act(act, node)
         with self._locks[node]:
@@ -196,6 +210,12 @@ class LabFleet:
             )
         server.start_as_written()
         return f"started as process {server.process.pid}"
+
+
+def shipped_guard() -> Path:
+    """Of the source tree, or of the installed package."""
+    here = Path(__file__).resolve().parents[2]
+    return next(each for each in (here / "docker/guard" / GUARD, here / "zk2kraft_guard" / GUARD) if each.is_file())
 
 
 def mode_of(properties: Mapping[str, str]) -> BrokerMode:

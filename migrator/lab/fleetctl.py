@@ -1,6 +1,6 @@
 """Stops, starts and looks at one process of a laboratory: what `exec` actuators of a laboratory run.
 
-In:   the laboratory's socket, an act (`stop`, `start`, `status`), a node id.
+In:   the laboratory's socket, an act (`stop`, `start`, `status`, `launch`), a node id.
 Out:  exit code 0 and what happened; 1 and why not.
 Elsewhere: the other end of the socket (fleet.py).
 Standard library only, and nothing of ours: it starts within milliseconds, as a command on another host would be.

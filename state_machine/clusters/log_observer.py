@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from migrator.findings.finding import FindingError, words_of
-from migrator.model.image import Image
+from migrator.model.image import METADATA_VERSION, Image
 from migrator.model.partition_figures import Figures, PartitionCounter
 from migrator.model.values import Broker, Controller
 from migrator.node.config.properties import Voter
@@ -35,6 +35,10 @@ from migrator.wire.messages.raft import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     DescribeQuorumTopic,
+    EndQuorumEpochPartition,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    EndQuorumEpochTopic,
 )
 from migrator.wire.messages.replication import (
     FetchPartition,
@@ -52,6 +56,7 @@ from migrator.wire.messages.replication import SnapshotId as WireSnapshotId
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
 DESCRIBE_VERSION: Final = 1
+END_VERSION: Final = 0
 FETCH_VERSION: Final = 13
 SNAPSHOT_VERSION: Final = 0
 FETCH_BYTES_MAX: Final = 8 << 20
@@ -129,6 +134,8 @@ class LogObservation(msgspec.Struct, frozen=True):
     leaderless: int = 0
     orphans: int = 0
     """Replicas on brokers that are not registered."""
+    features: tuple[str, ...] = ()
+    """Finalized ones above 0, beside metadata.version."""
 
     @property
     def known(self) -> bool:
@@ -179,6 +186,18 @@ class LogObserver:
         if self._replay.end < quorum.high_watermark:
             return LogObservation(now, f"read up to offset {self._replay.end} of {quorum.high_watermark}")
         return self._summed_up(now, quorum, figures)
+
+    async def ask_to_lead(self, node: int, observed: LogObservation) -> None:
+        """What the leader would send when it stops, with this voter as its only successor. Raises OSError.
+
+        observed: its leader and epoch; a voter that knows of a later epoch refuses.
+        """
+        partition = EndQuorumEpochPartition(0, observed.leader or 0, observed.epoch, (node,))
+        request = EndQuorumEpochRequest(self._cluster_id, (EndQuorumEpochTopic(METADATA_TOPIC, (partition,)),))
+        answer = await self._connections[node].ask(request, END_VERSION, EndQuorumEpochResponse, ANSWER_S)
+        errors = [each.error_code for topic in answer.topics for each in topic.partitions if each.error_code]
+        if answer.error_code or errors:
+            raise OSError(f"controller {node} answers EndQuorumEpoch with error {answer.error_code or errors[0]}")
 
     def _begin(self) -> None:
         self._replay = LogReplay()
@@ -334,6 +353,9 @@ class LogObserver:
             reassignments=figures.reassignments,
             leaderless=figures.leaderless,
             orphans=_orphans(image),
+            features=tuple(
+                sorted(name for name, level in image.features.items() if level and name != METADATA_VERSION)
+            ),
         )
 
 

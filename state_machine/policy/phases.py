@@ -141,6 +141,9 @@ rolling restart."""
 APPROVE: Final = "APPROVE"
 """A person agrees to the next step that cannot be undone, as plan and evidence are now."""
 
+BACK: Final = "BACK"
+"""The failed broker of a rolling restart, alone, gets its file of before."""
+
 NEEDS_APPROVAL: Final = (Phase.FINALIZING,)
 
 

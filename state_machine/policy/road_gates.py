@@ -9,9 +9,12 @@ active, so that the first start without it decides for the whole cluster.
 
 from __future__ import annotations
 
+import math
+from datetime import UTC, datetime
 from typing import Final
 
 from migrator.control_api.states import State
+from migrator.findings.fleet import GUARD_NOT_PROVEN
 from migrator.findings.road import (
     BACKUP_FAILED,
     FILE_DRIFTED,
@@ -31,6 +34,7 @@ APPROVAL_S: Final = 4 * 3600.0
 AUDIT_FRESH_S: Final = 600.0
 FILES_FRESH_S: Final = 120.0
 LAG_MAX: Final = 0
+PROVEN: Final = "proven"
 
 UNKNOWN: Final = RoadEvidence(
     fleet_problem="the service has not looked yet", log_problem="the service has not looked yet"
@@ -132,6 +136,40 @@ def files_are_as_rendered(road: RoadEvidence) -> Condition:
     fresh = files.age_s < FILES_FRESH_S
     said = "; ".join(wrong) if wrong else f"all are, as read {files.age_s:.0f} s ago"
     return Condition("every file is as rendered", fresh and not wrong, said, (FILE_DRIFTED.code,))
+
+
+def guards_are_proven(road: RoadEvidence) -> tuple[Condition, ...]:
+    """One condition per host: a stock controller that starts without the flag could end the migration."""
+    fresh = road.files is not None and road.files.age_s < FILES_FRESH_S
+    if not road.guards or not fresh:
+        said = "no host was looked at in the last 2 minutes"
+        return (Condition("the guard of every controller is proven", False, said, (GUARD_NOT_PROVEN.code,)),)
+    return tuple(
+        or_waived(
+            road,
+            Condition(
+                f"the guard of controller {each.node} is proven",
+                each.state == PROVEN,
+                f"{each.state}: {each.reason}",
+                (GUARD_NOT_PROVEN.code,),
+            ),
+            each.node,
+        )
+        for each in road.guards
+    )
+
+
+def or_waived(road: RoadEvidence, condition: Condition, node: int | None = None) -> Condition:
+    """The condition, or that somebody accepted until when and why that it is not True."""
+    if condition.holds:
+        return condition
+    for what in (*condition.codes, condition.name):
+        waiver = road.waiver(what, node)
+        if waiver is not None:
+            end = datetime.fromtimestamp(waiver.end, UTC).isoformat().replace("+00:00", "Z")
+            said = f"waived by {waiver.owner} until {end} ({waiver.reason}); {condition.message}"
+            return Condition(condition.name, True, said, condition.codes)
+    return condition
 
 
 def audit_is_fresh(evidence: Evidence) -> Condition:
@@ -237,7 +275,32 @@ def may_replace_controllers(evidence: Evidence) -> Verdict:
                 tuple(sorted({code for code, _ in road.replacing or ()})),
             ),
             files_are_as_rendered(road),
+            *guards_are_proven(road),
             backup_is_taken(road),
+        )
+    )
+
+
+def broker_may_go_back(evidence: Evidence, broker: int) -> Verdict:
+    """A failed broker of ROLLING_BROKERS into ZooKeeper mode again, alone."""
+    road = road_of(evidence)
+    features = ", ".join(road.features)
+    return Verdict(
+        (
+            observed_at(evidence),
+            log_is_observed(road),
+            state_is(road, MigrationState.MIGRATION),
+            claim_is_ours(evidence),
+            Condition(
+                "no feature beside metadata.version is finalized",
+                not features,
+                f"ZooKeeper mode does not have {features}" if features else "none is",
+            ),
+            Condition(
+                "every directory of the broker is online",
+                broker not in road.offline,
+                "one is offline, and a broker with the flag halts then" if broker in road.offline else "every one is",
+            ),
         )
     )
 
@@ -300,6 +363,7 @@ def finalize_evidence(evidence: Evidence) -> Verdict:
             files_are_as_rendered(road),
             audit_is_fresh(evidence),
             *soak_is_over(road),
+            audit_follows_soak(evidence),
             backup_is_taken(road),
             is_approved(road, "FINALIZING"),
         )
@@ -311,9 +375,7 @@ def soak_is_over(road: RoadEvidence) -> tuple[Condition, ...]:
     soak, voters = road.soak, {each.id for each in road.voters}
     least = road.limits.soak_s
     age = None if soak is None else soak.age_s
-    missing = sorted(voters - set(soak.snapshots if soak else ()))
-    unlisted = () if soak is None else soak.not_listed
-    said = f"none by {missing}" if missing else "each did"
+    idle = sorted(voters - set(soak.leaders if soak else ()))
     return (
         Condition(
             f"the soak lasted {least:g} s",
@@ -329,12 +391,37 @@ def soak_is_over(road: RoadEvidence) -> tuple[Condition, ...]:
             else f"{soak.elections}; controllers {list(soak.leaders)} of {sorted(voters)} led",
         ),
         Condition(
-            "every stock controller wrote a snapshot",
-            bool(voters) and not missing,
-            said + (f" (cannot be listed: {list(unlisted)})" if unlisted else ""),
-            (SOAK_WITHOUT_DISK.code,) if unlisted else (),
+            "every stock controller led in the soak",
+            bool(voters) and not idle,
+            f"{idle} did not lead yet" if idle else "each did",
         ),
+        snapshots_are_written(road),
     )
+
+
+def snapshots_are_written(road: RoadEvidence) -> Condition:
+    """By each stock controller since it took the place of ours; one that cannot be listed needs a waiver."""
+    soak, voters = road.soak, {each.id for each in road.voters}
+    missing = sorted(voters - set(soak.snapshots if soak else ()))
+    unlisted = set(() if soak is None else soak.not_listed)
+    waivers = {node: found for node in unlisted if (found := road.waiver(SOAK_WITHOUT_DISK.code, node)) is not None}
+    left = [node for node in missing if node not in waivers]
+    said = f"none by {left}" if left else "each did"
+    said += f" (cannot be listed: {sorted(unlisted - waivers.keys())})" if unlisted - waivers.keys() else ""
+    said += "".join(f"; {node} is waived by {each.owner}: {each.reason}" for node, each in sorted(waivers.items()))
+    codes = (SOAK_WITHOUT_DISK.code,) if unlisted else ()
+    return Condition("every stock controller wrote a snapshot", bool(voters) and not left, said, codes)
+
+
+def audit_follows_soak(evidence: Evidence) -> Condition:
+    """Both sides were compared after stock did everything that it will do to them."""
+    soak = road_of(evidence).soak
+    passed = None if evidence.audits is None else evidence.audits.passed_s
+    quiet = None if soak is None else soak.quiet_s
+    said = "none passed yet" if passed is None else f"the last one passed {passed:.0f} s ago"
+    said += "" if quiet is None or math.isinf(quiet) else f", the last restart or election was {quiet:.0f} s ago"
+    follows = passed is not None and quiet is not None and passed < quiet
+    return Condition("an audit passed after the last restart and election", follows, said, (AUDIT_OVERDUE.code,))
 
 
 def finalize_is_committed(evidence: Evidence) -> Verdict:

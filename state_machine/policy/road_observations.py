@@ -6,6 +6,7 @@ Elsewhere: how they are put together (road/road_evidence.py), the gates (road_ga
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -83,10 +84,30 @@ class FilesObserved:
 
 
 @dataclass(frozen=True, slots=True)
+class GuardObserved:
+    """state: proven, not proven, or not read; reason: in words."""
+
+    node: int
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WaiverObserved:
+    """An accepted exception that holds now. what: a condition's name or a finding's code. node: None: the cluster."""
+
+    what: str
+    node: int | None
+    reason: str
+    owner: str
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
 class SoakObserved:
     """leaders: controllers that led since it began. snapshots: controllers that wrote one since they were replaced.
 
-    not_listed: controllers whose directory cannot be listed.
+    not_listed: controllers whose directory cannot be listed. quiet_s: since the last restart or election in it.
     """
 
     age_s: float
@@ -94,6 +115,7 @@ class SoakObserved:
     elections: int = 0
     snapshots: tuple[int, ...] = ()
     not_listed: tuple[int, ...] = ()
+    quiet_s: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +149,10 @@ class RoadEvidence:
     settled_s:     for how long nothing was under-replicated.
     backed_up:     when the backup for the next step was taken, seconds ago; None: there is none.
     digest:        of the plan and evidence of the next step that needs an approval.
+    offline:       brokers with a directory that is offline.
+    features:      finalized ones above 0 beside metadata.version.
+    guards:        of each controller's host, as looked at with the files.
+    waivers:       of the inventory, those whose end is not reached.
     """
 
     fleet_problem: str
@@ -158,6 +184,14 @@ class RoadEvidence:
     backed_up: float | None = None
     intent: str = ""
     digest: str = ""
+    offline: tuple[int, ...] = ()
+    features: tuple[str, ...] = ()
+    guards: tuple[GuardObserved, ...] = ()
+    waivers: tuple[WaiverObserved, ...] = ()
 
     def roll(self, roll: Roll) -> RollObserved:
         return self.rolls.get(roll, RollObserved())
+
+    def waiver(self, what: str, node: int | None = None) -> WaiverObserved | None:
+        """One for the cluster holds for each node."""
+        return next((each for each in self.waivers if each.what == what and each.node in (None, node)), None)

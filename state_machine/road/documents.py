@@ -18,11 +18,29 @@ __all__ = ("FILES", "INTENT", "LIMITS", "SOAK")
 Shape = TypeVar("Shape")
 
 
+class GuardRow(msgspec.Struct, frozen=True):
+    """Of one controller's host. state: proven, not proven, or not read."""
+
+    node: int
+    state: str
+    reason: str
+
+
+class WaiverRow(msgspec.Struct, frozen=True):
+    """A waiver of the inventory. node: None for the cluster. end: seconds since 1970."""
+
+    what: str
+    node: int | None
+    reason: str
+    owner: str
+    end: float
+
+
 class FilesDocument(msgspec.Struct, frozen=True):
     """The last look at all files. Keys of maps are `broker 1`, `controller 3000`.
 
     problem: why nodes cannot be operated, with its code. checksums: as read. baseline: as read first, for nodes whose
-    file was not rendered yet.
+    file was not rendered yet. guards, waivers: as the hosts and the inventory said at that time.
     """
 
     at: float
@@ -35,16 +53,22 @@ class FilesDocument(msgspec.Struct, frozen=True):
     with_flag: tuple[int, ...] = ()
     without_flag: tuple[int, ...] = ()
     with_zookeeper: tuple[str, ...] = ()
+    guards: tuple[GuardRow, ...] = ()
+    waivers: tuple[WaiverRow, ...] = ()
 
 
 class SoakDocument(msgspec.Struct, frozen=True):
-    """epoch, leader: as seen last. snapshots: by node id, the end of the newest one since it became stock."""
+    """epoch, leader: as seen last. elected_at: when that changed last.
+
+    snapshots: by node id, the end of the newest one since it became stock.
+    """
 
     began: float
     epoch: int = 0
     leader: int | None = None
     leaders: tuple[int, ...] = ()
     elections: int = 0
+    elected_at: float = 0.0
     snapshots: dict[str, int] = {}
     not_listed: tuple[int, ...] = ()
 

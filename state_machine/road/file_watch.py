@@ -11,18 +11,22 @@ from __future__ import annotations
 from typing import Final
 
 from migrator.findings.finding import FindingError, Occurrence
+from migrator.findings.fleet import GUARD_NOT_PROVEN
 from migrator.findings.road import FILE_DRIFTED, FLAG_REMOVED_EARLY
 from migrator.fleet.files import checksum_of
+from migrator.fleet.guard import Proof, guard_proof
 from migrator.fleet.properties_file import parse_properties
 from migrator.fleet.render import FLAG
 from migrator.fleet.roll import UNDER_WAY, Step
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import CONTROLLERS, Roll
-from state_machine.road.documents import FILES, FilesDocument, document
+from state_machine.road.documents import FILES, FilesDocument, GuardRow, WaiverRow, document
 from state_machine.road.fleet import KIND_OF, Fleet, FleetNode
 from state_machine.store import Snapshot
 
 ZOOKEEPER_KEY: Final = "zookeeper."
+GUARDED: Final = (Phase.DUAL_WRITE, Phase.ROLLING_BROKERS, Phase.REPLACING_CONTROLLERS, Phase.SOAK)
+"""Phases in which a start without the flag is an accident."""
 
 
 def read_files(snapshot: Snapshot, fleet: Fleet, now: float) -> FilesDocument:
@@ -68,7 +72,18 @@ def read_files(snapshot: Snapshot, fleet: Fleet, now: float) -> FilesDocument:
         with_flag=tuple(flags[True]),
         without_flag=tuple(flags[False]),
         with_zookeeper=tuple(zookeeper),
+        guards=tuple(map(_guard, fleet.of(CONTROLLERS))) if snapshot.phase in GUARDED else (),
+        waivers=tuple(
+            WaiverRow(each.what, each.node, each.reason, each.owner, each.end.timestamp())
+            for each in fleet.inventory.waivers
+        ),
     )
+
+
+def _guard(node: FleetNode) -> GuardRow:
+    """Whether a start of this controller without the flag would be refused on its host."""
+    proof = guard_proof(node.actuator, node.node.guard, node.path)
+    return GuardRow(node.id, proof.state, proof.reason)
 
 
 def expected(snapshot: Snapshot, node: FleetNode) -> str | None:
@@ -79,7 +94,7 @@ def expected(snapshot: Snapshot, node: FleetNode) -> str | None:
             if kind is None or (row.role, row.node_id) != (node.role, node.id):
                 continue
             step = row.failed_in if row.step == Step.FAILED else row.step
-            if step in (Step.WRITTEN, Step.STARTED, Step.WHOLE):
+            if step in (Step.WRITTEN, Step.STARTED, Step.WHOLE, Step.BACK):
                 newest = row.checksum
     return newest
 
@@ -101,5 +116,11 @@ def file_findings(snapshot: Snapshot, files: FilesDocument | None) -> tuple[Occu
         whole = {row.node_id: row for row in snapshot.nodes_of(Roll.STOCK) if row.step == Step.WHOLE}
         found += [
             FLAG_REMOVED_EARLY.found(node=node, path=whole[node].path) for node in files.without_flag if node in whole
+        ]
+        waived = {each.node for each in files.waivers if each.what == GUARD_NOT_PROVEN.code and files.at < each.end}
+        found += [
+            GUARD_NOT_PROVEN.found(node=each.node, reason=each.reason)
+            for each in files.guards
+            if each.state != Proof.PROVEN and not waived & {each.node, None}
         ]
     return tuple(found)

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from sqlalchemy.orm import Session
+
+from migrator.fleet.render import Kind
 from migrator.fleet.roll import RollEntry, Step
 from state_machine.road.fleet import FleetNode
 from state_machine.store import Store
@@ -63,4 +66,15 @@ def entry_of(row: RoadNode, now: float) -> RollEntry:
         began_s=0.0 if row.began_at is None else max(now - row.began_at, 0.0),
         instruction=row.instruction,
         cause=f"{row.code} {row.cause}".strip(),
+        back=row.kind == Kind.BACK,
     )
+
+
+def send_back(session: Session, row: RoadNode, incarnation: str, *, at: float) -> None:
+    """A failed broker leaves the roll: from here it is stopped, gets its file of before, and is started.
+
+    incarnation: as registered now, so that the next one is noticed.
+    """
+    row.step, row.kind, row.incarnation = Step.STOPPING, Kind.BACK, incarnation
+    row.failed_in = row.cause = row.code = row.instruction = ""
+    row.began_at = row.changed_at = at

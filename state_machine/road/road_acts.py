@@ -9,7 +9,6 @@ ZooKeeper and in the database. Controllers that were replaced are never started 
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,22 +21,19 @@ from migrator.findings.finding import FindingError, Occurrence, words_of
 from migrator.findings.road import BACKUP_FAILED, FINALIZE_INTENT_STANDS
 from migrator.fleet.roll import Step
 from migrator.zk import paths
-from state_machine.clusters.log_observer import LogObservation
 from state_machine.observations import Outcome
 from state_machine.policy.gates import Evidence
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_gates import road_of
-from state_machine.policy.road_observations import CONTROLLERS, Roll
+from state_machine.policy.road_observations import Roll
 from state_machine.road.backups import take_backup
 from state_machine.road.documents import (
     FILES,
     INTENT,
     LIMITS,
-    SOAK,
     FilesDocument,
     IntentDocument,
     LimitsDocument,
-    SoakDocument,
     document,
 )
 from state_machine.road.file_watch import file_findings, read_files
@@ -45,15 +41,13 @@ from state_machine.road.fleet import Fleet, Fleets, trouble_of
 from state_machine.road.intent import FinalizeIntent, write_intent
 from state_machine.road.road_evidence import next_phase
 from state_machine.road.roller import Roller
+from state_machine.road.soak import SoakActs
 from state_machine.settings import Settings
 from state_machine.store import Snapshot, Store
 
 log = structlog.get_logger()
 
-SNAPSHOTS_EVERY_S: Final = 5.0
 BACKUP_AGAIN_S: Final = 30.0
-SNAPSHOT_NAME: Final = re.compile(r"([0-9]{20})-[0-9]{10}\.checkpoint")
-METADATA_LOG: Final = "__cluster_metadata-0"
 BACKED_UP_IN: Final = (Phase.DUAL_WRITE, Phase.ROLLING_BROKERS, Phase.SOAK)
 """Phases whose next step wants a backup."""
 
@@ -66,8 +60,6 @@ class _Work:
     files_at: float = -1e9
     backup: asyncio.Task[None] | None = None
     backup_at: float = -1e9
-    snapshots: asyncio.Task[dict[str, Any]] | None = None
-    snapshots_at: float = -1e9
     troubles: dict[str, Occurrence] = field(default_factory=dict)
 
 
@@ -79,6 +71,7 @@ class RoadActs:
         store: Store,
         fleets: Fleets,
         roller: Roller,
+        soak: SoakActs,
         settings: Settings,
         clock: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
@@ -86,6 +79,7 @@ class RoadActs:
         self._store = store
         self._fleets = fleets
         self._roller = roller
+        self._soak = soak
         self._settings = settings
         self._clock = clock
         self._steady = steady
@@ -112,10 +106,13 @@ class RoadActs:
         return replaced or Outcome("done: every controller is stock")
 
     async def soak(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
-        """Elections, snapshots, restarts, and the time itself."""
-        await self._note_soak(snapshot)
+        """Snapshots, restarts, elections, and the time itself."""
+        await self._soak.note(snapshot)
         restarted = await self._roller.step(snapshot, evidence, Roll.SOAK)
-        return restarted or Outcome("done: every stock controller was restarted")
+        if restarted is not None:
+            return restarted
+        led = await self._soak.elect(snapshot, evidence)
+        return led or Outcome("done: every stock controller was restarted, and led once")
 
     async def finalizing(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
         """The intent stands before the first node is touched."""
@@ -133,69 +130,6 @@ class RoadActs:
             f"ZooKeeper and keep its data; {stands}, so that no stray broker becomes a second controller. "
             f"Next: {raise_}"
         )
-
-    # --- soak ----------------------------------------------------------------------------------------------
-
-    async def _note_soak(self, snapshot: Snapshot) -> None:
-        """Who led, how often that changed, and which snapshots were written."""
-        observed = LogObservation() if snapshot.observation is None else snapshot.observation.log
-        before = document(snapshot, SOAK, SoakDocument)
-        if before is None or before.began < snapshot.migration.since:
-            before = SoakDocument(began=snapshot.migration.since)
-        after = before
-        if observed.known and observed.leader is not None:
-            moved = observed.epoch > before.epoch and before.epoch > 0
-            after = msgspec.structs.replace(
-                after,
-                epoch=max(observed.epoch, before.epoch),
-                leader=observed.leader,
-                leaders=tuple(sorted({*before.leaders, observed.leader})),
-                elections=before.elections + (1 if moved else 0),
-            )
-        listed = await self._listed(snapshot)
-        if listed is not None:
-            after = msgspec.structs.replace(
-                after, snapshots=listed["snapshots"], not_listed=tuple(listed["not_listed"])
-            )
-        if after != before or document(snapshot, SOAK, SoakDocument) is None:
-            await self._keep(snapshot, SOAK, after)
-
-    async def _listed(self, snapshot: Snapshot) -> dict[str, Any] | None:
-        work = self._work.setdefault(snapshot.id, _Work())
-        if work.snapshots is not None:
-            if not work.snapshots.done():
-                return None
-            task, work.snapshots = work.snapshots, None
-            try:
-                return task.result()
-            except FindingError as error:
-                log.warning("soak.snapshots_not_listed", reason=str(error))
-                return None
-        if self._steady() - work.snapshots_at >= SNAPSHOTS_EVERY_S:
-            work.snapshots_at = self._steady()
-            work.snapshots = asyncio.create_task(asyncio.to_thread(self._list_snapshots, snapshot))
-        return None
-
-    def _list_snapshots(self, snapshot: Snapshot) -> dict[str, Any]:
-        """Those that end behind where the log was when stock started on it."""
-        fleet = self._fleets.fleet(snapshot.migration.name)
-        began = {row.node_id: row.log_end for row in snapshot.nodes_of(Roll.STOCK)}
-        newest: dict[str, int] = {}
-        not_listed = []
-        for node in fleet.of(CONTROLLERS):
-            directory = f"{node.node.metadata_directory}/{METADATA_LOG}"
-            try:
-                names = node.actuator.list(directory)
-            except FindingError:
-                names = None
-            if names is None:
-                not_listed.append(node.id)
-                continue
-            ends = [int(match[1]) for name in names if (match := SNAPSHOT_NAME.fullmatch(name))]
-            later = [end for end in ends if end > began.get(node.id, 0)]
-            if later:
-                newest[str(node.id)] = max(later)
-        return {"snapshots": newest, "not_listed": not_listed}
 
     # --- finalize ------------------------------------------------------------------------------------------
 

@@ -22,12 +22,14 @@ from state_machine.policy.phases import NEEDS_APPROVAL, ROAD, Phase
 from state_machine.policy.road_observations import (
     ApprovalObserved,
     FilesObserved,
+    GuardObserved,
     Limits,
     RoadEvidence,
     Roll,
     RollObserved,
     SoakObserved,
     VoterObserved,
+    WaiverObserved,
 )
 from state_machine.road.documents import (
     FILES,
@@ -85,6 +87,14 @@ def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
         backed_up=_backed_up(snapshot, now),
         intent="" if intent is None else intent.text,
         digest=digest,
+        offline=tuple(each.id for each in log.brokers if each.offline_dirs),
+        features=log.features,
+        guards=()
+        if files is None
+        else tuple(GuardObserved(each.node, each.state, each.reason) for each in files.guards),
+        waivers=()
+        if files is None
+        else tuple(WaiverObserved(**msgspec.structs.asdict(each)) for each in files.waivers if now < each.end),
     )
 
 
@@ -144,12 +154,14 @@ def _soak(snapshot: Snapshot, now: float) -> SoakObserved | None:
     soak = document(snapshot, SOAK, SoakDocument)
     if soak is None or snapshot.phase not in (Phase.SOAK, Phase.FINALIZING, Phase.COMPLETED):
         return None
+    last = max((each.changed_at for each in snapshot.nodes_of(Roll.SOAK)), default=soak.began)
     return SoakObserved(
         age_s=max(now - soak.began, 0.0),
         leaders=soak.leaders,
         elections=soak.elections,
         snapshots=tuple(sorted(int(each) for each in soak.snapshots)),
         not_listed=soak.not_listed,
+        quiet_s=max(now - max(last, soak.elected_at), 0.0),
     )
 
 

@@ -9,6 +9,7 @@ act. After the death of the service the last act is repeated: each one may be.
 from __future__ import annotations
 
 import asyncio
+import posixpath
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.road import CONTROLLER_NOT_LEFT, NO_FLEET, STEP_FAILED
 from migrator.fleet.actuator import Instruction, Performed, ProcessState
 from migrator.fleet.files import Present, checksum_of, read_present, write_file
+from migrator.fleet.guard import finalize_token
+from migrator.fleet.render import Kind
 from migrator.fleet.roll import (
     REACHED_BY,
     RECORDED_BEFORE,
@@ -46,16 +49,19 @@ from state_machine.policy.road_gates import (
     claim_is_ours,
     every_broker_is_ready,
     every_registration_is_kraft,
+    guards_are_proven,
     log_is_observed,
     replicas_are_settled,
     replicas_are_whole,
     road_of,
+    snapshots_are_written,
     voters_follow,
     zookeeper_follows,
 )
 from state_machine.policy.road_observations import BROKERS, Roll
 from state_machine.processes import Launcher, process_mark
 from state_machine.road import journal
+from state_machine.road.broker_back import write_back
 from state_machine.road.disks import look_at_disks
 from state_machine.road.fleet import KIND_OF, ROLE_OF, Fleet, FleetNode, Fleets
 from state_machine.settings import Settings
@@ -231,8 +237,10 @@ class Roller:
                 if roll is Roll.STOCK:
                     self._stop_ours(snapshot, node)
                 return _performed(node.actuator.stop())
+            case Act.WRITE if row.kind == Kind.BACK:
+                return write_back(fleet, node, row)
             case Act.WRITE:
-                return _performed(self._write(roll, fleet, node, row))
+                return _performed(self._write(snapshot, roll, fleet, node, row))
             case Act.START:
                 columns = _performed(node.actuator.start())
                 look = snapshot.observation
@@ -262,7 +270,7 @@ class Roller:
             "detail": detail,
         }
 
-    def _write(self, roll: Roll, fleet: Fleet, node: FleetNode, row: RoadNode) -> Performed | None:
+    def _write(self, snapshot: Snapshot, roll: Roll, fleet: Fleet, node: FleetNode, row: RoadNode) -> Performed | None:
         """Rendered anew from what stands there, so that a cut between stop and start loses nothing."""
         kind = KIND_OF[roll]
         if kind is None:
@@ -271,13 +279,30 @@ class Roller:
         if present is None:
             raise STEP_FAILED.error(act="write", node=node.name, reason=f"{node.path} cannot be read by its actuator")
         if present.checksum == row.checksum:
-            return None
+            return self._allow(snapshot, node, present.content) if roll is Roll.FINAL else None
         rendered = fleet.render(node, present, kind)
         if row.rendered_from != present.checksum or rendered.checksum != row.checksum:
             reason = f"{node.path} is not the file that was looked at before the stop"
             raise STEP_FAILED.error(act="write", node=node.name, reason=reason)
+        allowed = self._allow(snapshot, node, rendered.content) if roll is Roll.FINAL else None
         written = write_file(node.actuator, node.id, node.path, rendered.content, Present(node.path, present.content))
-        return written if isinstance(written, Instruction) else None
+        if not isinstance(written, Instruction):
+            return allowed
+        return written if allowed is None else Instruction(f"{allowed.text} Then: {written.text}", written.bundle)
+
+    def _allow(self, snapshot: Snapshot, node: FleetNode, content: bytes) -> Instruction | None:
+        """The guard of this host lets exactly this file start without the flag, from now on.
+
+        The token is written while the controller is stopped and before its file, so that a file without the flag never
+        stands where no plan allows it.
+        """
+        if node.node.guard is None:
+            return None
+        plan = "" if snapshot.approval is None else snapshot.approval.digest
+        assert plan, "FINALIZING has an approval, and its digest is the plan"
+        path, token = finalize_token(plan, node.id, content, posixpath.dirname(node.path))
+        answer = node.actuator.write(path, token)
+        return answer if isinstance(answer, Instruction) else None
 
     def _stop_ours(self, snapshot: Snapshot, node: FleetNode) -> None:
         """The process of ours in whose place stock will run; it leaves its quorum in order. Raises Z2K-4213."""
@@ -379,8 +404,12 @@ def cluster_ready(evidence: Evidence, roll: Roll) -> Verdict:
         case Roll.KRAFT:
             return Verdict((*common, zookeeper_follows(road)))
         case Roll.STOCK | Roll.SOAK:
+            # in the soak a controller restarts from a snapshot of its own
+            wrote = (snapshots_are_written(road),) if roll is Roll.SOAK else ()
             # with the flag on, a stock controller does not start while ZooKeeper is away
-            return Verdict((*common, zookeeper, claim_is_ours(evidence), zookeeper_follows(road), voters_follow(road)))
+            claim = claim_is_ours(evidence)
+            guards = guards_are_proven(road)
+            return Verdict((*common, zookeeper, claim, zookeeper_follows(road), voters_follow(road), *guards, *wrote))
         case Roll.FINAL:
             return Verdict((*common, every_registration_is_kraft(road), voters_follow(road)))
 
@@ -409,7 +438,7 @@ def node_whole(
 def _broker_whole(evidence: Evidence, roll: Roll, row: RoadNode, observed: LogObservation) -> tuple[Condition, ...]:
     road = road_of(evidence)
     broker = observed.broker(row.node_id)
-    mode = "ZooKeeper" if roll is Roll.JOIN else "KRaft"
+    mode = "ZooKeeper" if roll is Roll.JOIN or row.kind == Kind.BACK else "KRaft"
     if broker is None:
         return (Condition("the broker is registered", False, "it is not"),)
     fresh = broker.incarnation != row.incarnation

@@ -83,12 +83,14 @@ class Laboratory:
         levels: Mapping[str, str] | None = None,
         stdout: Path | None = None,
         kafka: Artifacts | None = None,
+        behind: tuple[str, ...] = (),
     ) -> Process:
         """Start a Java process under `<directory>/<name>/`, where it leaves its temporary files too.
 
         options: further flags of the JVM.   levels: logger name to level, beside the root's.
         stdout:  a file for standard output alone, when that is the product; the log then gets the rest.
         kafka:   another version than this laboratory's, for this process.
+        behind:  what stands before the command of Java and becomes it, as a guard does.
         """
         runs = kafka or self.artifacts
         home = self.directory / name
@@ -97,7 +99,7 @@ class Laboratory:
         places = f"-Dlog4j.configuration=file:{home / 'log4j.properties'}", f"-Djava.io.tmpdir={home}"
         flags = (*places, "-XX:-UsePerfData", *options)
         jvm = Jvm(heap_mb, self.fast_start, runs.archive, flags)
-        command = java_command(runs.java, jvm, runs.class_path, main_class, *arguments)
+        command = [*behind, *java_command(runs.java, jvm, runs.class_path, main_class, *arguments)]
         return self.processes.start(name, command, stdout=stdout)
 
     def tool(

@@ -35,6 +35,8 @@ class Server(ABC):
         """Another version than the laboratory's, from the next start on."""
         self.options: tuple[str, ...] = ()
         """Flags of its JVM, from the next start on."""
+        self.behind: tuple[str, ...] = ()
+        """What starts its JVM, from the next start on: a guard."""
         self._process: Process | None = None
 
     @abstractmethod
@@ -81,6 +83,7 @@ class Server(ABC):
             options=self.jvm_options(),
             levels=self.log_levels(),
             kafka=self.kafka,
+            behind=self.behind,
         )
 
     def wait_ready(self, deadline_s: float = READY_DEADLINE_S) -> float:

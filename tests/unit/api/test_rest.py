@@ -164,6 +164,11 @@ def test_a_phase_that_is_far_ahead_is_refused_by_name(served: Served) -> None:
     assert "FINALIZING" in found["detail"]
 
 
+def test_no_broker_goes_back_where_none_failed(served: Served) -> None:
+    found = assert_problem(served.post("/migrations/1/back", {"who": "Bo"}), 409, "Z2K-4216")
+    assert "possible in ROLLING_BROKERS, not in CREATED" in found["detail"]
+
+
 def test_nothing_is_approved_where_nothing_needs_an_approval(served: Served) -> None:
     found = assert_problem(served.post("/migrations/1/approve", {"who": "Bo"}), 409, "Z2K-4003")
     assert "approve is not possible in CREATED" in found["detail"]

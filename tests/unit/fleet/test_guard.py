@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from migrator.fleet.guard import GUARD_SHA256, finalize_token, prove_guard, why_not_used
+from migrator.fleet.guard import GUARD_SHA256, Proof, finalize_token, guard_proof, prove_guard, why_not_used
 from migrator.fleet.properties_file import parse_properties
 from migrator.fleet.render import Kind, Wanted, render
 from tests.support.hosts import FakeHost
@@ -226,3 +226,11 @@ def test_the_guard_is_proven_by_its_content_and_by_the_loaded_start_command() ->
 )
 def test_a_guard_that_the_supervisor_does_not_use_is_no_guard(said: str, is_used: bool) -> None:
     assert (why_not_used(said, PATH, FILE) is None) is is_used
+
+
+def test_what_a_host_does_not_say_is_told_apart_from_a_host_without_guard() -> None:
+    blind = FakeHost(files={"/guard": GUARD.read_bytes()})
+    assert guard_proof(FakeHost(), None, "/c.properties").state is Proof.NOT_PROVEN
+    assert guard_proof(FakeHost(), "/guard", "/c.properties").state is Proof.NOT_PROVEN  # no such file
+    assert guard_proof(FakeHost(files={"/guard": b"another"}), "/guard", "/c.properties").state is Proof.NOT_PROVEN
+    assert guard_proof(blind, "/guard", "/c.properties").state is Proof.NOT_READ  # nobody knows how it starts

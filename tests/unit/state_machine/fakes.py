@@ -463,6 +463,12 @@ class FakeLog:
     def __init__(self) -> None:
         self.observed = LogObservation(problem="no log in this test")
         self.image = EMPTY
+        self.asked_to_lead: list[int] = []
+
+    async def ask_to_lead(self, node: int, observed: LogObservation) -> None:
+        """It does, at once."""
+        self.asked_to_lead.append(node)
+        self.observed = msgspec.structs.replace(self.observed, leader=node, epoch=self.observed.epoch + 1)
 
     async def look(self, now: float) -> LogObservation:
         return msgspec.structs.replace(self.observed, at=now)

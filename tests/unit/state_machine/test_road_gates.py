@@ -28,16 +28,19 @@ from state_machine.policy.road_gates import (
 from state_machine.policy.road_observations import (
     ApprovalObserved,
     FilesObserved,
+    GuardObserved,
     Limits,
     RoadEvidence,
     Roll,
     RollObserved,
     SoakObserved,
     VoterObserved,
+    WaiverObserved,
 )
 
 NODES = (3000, 3001, 3002)
 BROKERS = (0, 1, 2)
+AFTER = "an audit passed after the last restart and election"
 
 
 def whole(nodes: tuple[int, ...]) -> RollObserved:
@@ -70,11 +73,12 @@ def evidence(road: dict[str, Any] | None = None, **changes: Any) -> Evidence:
         },
         "voters": voters(),
         "files": FilesObserved(5.0, with_flag=NODES),
-        "soak": SoakObserved(100.0, leaders=(3000, 3001), elections=1, snapshots=NODES),
+        "soak": SoakObserved(100.0, leaders=NODES, elections=2, snapshots=NODES, quiet_s=60.0),
         "approval": ApprovalObserved("bo", 60.0, fits=True),
         "asker": "ann",
         "limits": Limits(settle_s=60.0, soak_s=90.0, brokers_gone_s=60.0),
         "backed_up": 10.0,
+        "guards": tuple(GuardObserved(node, "proven", "the guard starts it") for node in NODES),
         **(road or {}),
     }
     audit = AuditObservation(7, "passed", 0, 30.0, "audit 7 by quick")
@@ -127,6 +131,8 @@ def test_a_gate_opens_when_every_condition_is_true(gate: Any) -> None:
         ({"soak": SoakObserved(89.0, elections=1, snapshots=NODES)}, "the soak lasted 90 s"),
         ({"soak": SoakObserved(100.0, elections=0, snapshots=NODES)}, "an election was held in the soak"),
         ({"soak": SoakObserved(100.0, elections=1, snapshots=(3000,))}, "every stock controller wrote a snapshot"),
+        ({"soak": SoakObserved(100.0, (3000, 3001), 9, NODES)}, "every stock controller led in the soak"),
+        ({"soak": SoakObserved(100.0, NODES, 9, NODES, quiet_s=20.0)}, AFTER),
         ({"rolls": {Roll.SOAK: RollObserved(NODES)}}, "every stock controller was restarted in the soak"),
         ({"backed_up": None}, "ZooKeeper, the metadata log and the files are backed up"),
         ({"approval": None}, "another person approved FINALIZING"),
@@ -174,6 +180,31 @@ def test_stock_does_not_follow_on_a_log_that_it_stumbles_on(replacing: Any) -> N
     assert closed(found) == ["nothing in the log or in ZooKeeper stops a stock controller"]
 
 
+@pytest.mark.parametrize("state", ["not proven", "not read"])
+def test_controllers_are_replaced_only_where_each_host_proves_its_guard(state: str) -> None:
+    guards = (
+        GuardObserved(3000, "proven", "it is"),
+        GuardObserved(3001, state, "who knows"),
+        GuardObserved(3002, "proven", "it is"),
+    )
+    verdict = may_replace_controllers(evidence({"guards": guards}))
+    assert closed(verdict) == ["the guard of controller 3001 is proven"]
+    assert f"{state}: who knows" in verdict.failed[0].message
+    assert codes(verdict) == {"Z2K-7040"}
+    waiver = WaiverObserved("Z2K-7040", 3001, "no supervisor starts it by itself", "ops", 2e9)
+    waived = may_replace_controllers(evidence({"guards": guards, "waivers": (waiver,)}))
+    assert closed(waived) == []
+    said = next(each.message for each in waived.conditions if each.name == "the guard of controller 3001 is proven")
+    assert "waived by ops until 2033-05-18T03:33:20Z (no supervisor starts it by itself)" in said
+    other = may_replace_controllers(evidence({"guards": guards, "waivers": (replace(waiver, node=3002),)}))
+    assert closed(other) == ["the guard of controller 3001 is proven"]
+
+
+@pytest.mark.parametrize("road", [{"guards": ()}, {"files": FilesObserved(500.0)}])
+def test_a_guard_that_nobody_looked_at_lately_is_no_guard(road: dict[str, Any]) -> None:
+    assert "the guard of every controller is proven" in closed(may_replace_controllers(evidence(road)))
+
+
 @pytest.mark.parametrize("offset", [None, -1, 0])
 def test_stock_stays_inactive_below_an_offset(offset: int | None) -> None:
     found = closed(may_replace_controllers(evidence({"migration_offset": offset})))
@@ -195,5 +226,17 @@ def test_each_closed_condition_has_the_page_that_says_what_to_do() -> None:
     assert codes(may_roll_brokers(evidence({"backed_up": None}))) == {BACKUP_FAILED.code} == {"Z2K-4214"}
     assert codes(finalize_evidence(evidence({"files": None}))) == {FILE_DRIFTED.code} == {"Z2K-4209"}
     assert codes(finalize_evidence(evidence({"approval": None}))) == {FINALIZE_NOT_APPROVED.code} == {"Z2K-4210"}
-    blind = {"soak": SoakObserved(100.0, elections=1, snapshots=(), not_listed=NODES)}
+    blind = {"soak": SoakObserved(100.0, NODES, elections=1, snapshots=(), not_listed=NODES)}
     assert codes(finalize_evidence(evidence(blind))) == {SOAK_WITHOUT_DISK.code} == {"Z2K-4215"}
+
+
+def test_snapshots_that_cannot_be_listed_are_waived_by_name_and_only_there() -> None:
+    waiver = WaiverObserved("Z2K-4215", 3001, "its host lists nothing", "ops", 2e9)
+    soak = SoakObserved(100.0, NODES, elections=1, snapshots=(3000, 3002), not_listed=(3001,))
+    verdict = finalize_evidence(evidence({"soak": soak, "waivers": (waiver,)}))
+    assert closed(verdict) == []
+    assert any("3001 is waived by ops: its host lists nothing" in each.message for each in verdict.conditions)
+    listed = replace(soak, not_listed=())  # it can be listed now, and has none
+    assert closed(finalize_evidence(evidence({"soak": listed, "waivers": (waiver,)}))) == [
+        "every stock controller wrote a snapshot"
+    ]

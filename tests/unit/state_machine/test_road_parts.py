@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from migrator.findings.finding import FindingError
 from migrator.findings.road import BACKUP_FAILED, CONTROLLER_NOT_LEFT, FLAG_REMOVED_EARLY, STRAY_DIRECTORIES
 from migrator.fleet.actuator import Done, Performed, ProcessState, ProcessStatus
-from migrator.fleet.inventory import Node
+from migrator.fleet.files import Present, checksum_of
+from migrator.fleet.guard import finalize_token
+from migrator.fleet.inventory import Inventory, Node, Waiver, parse_inventory
+from migrator.fleet.render import Kind
 from migrator.model.image import EMPTY
 from state_machine.clusters.inventory import ControllerEntry
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_observations import BROKERS, CONTROLLERS
+from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
 from state_machine.road import roller
 from state_machine.road.backups import take_backup
 from state_machine.road.disks import look_at_disks
 from state_machine.road.documents import FilesDocument
-from state_machine.road.file_watch import file_findings
+from state_machine.road.file_watch import file_findings, read_files
 from state_machine.road.fleet import Fleet, FleetNode
 from state_machine.road.roller import Roller
-from state_machine.tables import RoadNode
+from state_machine.tables import Approval, Migration, RoadNode
 from tests.unit.state_machine.world import World
 
 
@@ -122,3 +127,74 @@ def test_a_backup_that_cannot_be_taken_is_named(tmp_path: Path) -> None:
     with pytest.raises(FindingError) as caught:
         take_backup(snapshot, fleet, blocked, "FINALIZING")
     assert caught.value.code == BACKUP_FAILED.code == "Z2K-4214"
+
+
+def test_a_look_at_the_files_proves_the_guard_of_each_controller_and_brings_the_waivers(tmp_path: Path) -> None:
+    class Supervised(Host):
+        def launch(self) -> str | None:
+            return "/usr/bin/zk2kraft-guard /opt/kafka/bin/kafka-server-start.sh /etc/kafka.properties"
+
+    guard = Path(__file__).resolve().parents[3] / "docker/guard/zk2kraft-guard"
+    file = {"/etc/kafka.properties": b"node.id=3000\nzookeeper.metadata.migration.enable=true\n"}
+    nodes = []
+    for number, host in (
+        (3000, Supervised({**file, "/usr/bin/zk2kraft-guard": guard.read_bytes()})),
+        (3001, Host(file)),
+    ):
+        node = a_node(host, CONTROLLERS, number)
+        nodes.append(replace(node, node=msgspec.structs.replace(node.node, guard="/usr/bin/zk2kraft-guard")))
+    end = datetime(2030, 1, 1, tzinfo=UTC)
+    waiver = Waiver(what="Z2K-7040", node=3001, reason="tried by hand", owner="ops", end=end)
+    inventory = msgspec.structs.replace(an_inventory_file(), waivers=(waiver,))
+    world = World(tmp_path)
+    with world.store.writing() as session:
+        session.get_one(Migration, world.id).phase = Phase.ROLLING_BROKERS
+    seen = read_files(world.snapshot, Fleet(inventory, tuple(nodes), ""), 5.0)
+    assert [(each.node, each.state) for each in seen.guards] == [(3000, "proven"), (3001, "not read")]
+    assert seen.waivers[0].end == end.timestamp()
+    snapshot = world.snapshot
+    snapshot.migration.phase = Phase.SOAK
+    assert file_findings(snapshot, seen) == ()  # waived
+    unwaived = msgspec.structs.replace(seen, waivers=())
+    assert [each.code for each in file_findings(snapshot, unwaived)] == ["Z2K-7040"]
+
+
+def an_inventory_file() -> Inventory:
+    return parse_inventory(INVENTORY.encode(), "orders.yaml")
+
+
+INVENTORY = """
+version: 1
+cluster: {name: orders, zookeeper: "zk:2181", bootstrap_servers: "k:9092", quorum: {voters: "3000@c:9093,3001@d:9093"}}
+actuator: {kind: exec, template: t.yaml}
+brokers: [{id: 1, host: b1, properties: /etc/kafka.properties, log_dirs: [/data]}]
+controllers:
+  - {id: 3000, host: c1, properties: /etc/kafka.properties, log_dirs: [/data]}
+  - {id: 3001, host: c2, properties: /etc/kafka.properties, log_dirs: [/data]}
+"""
+
+
+@pytest.mark.parametrize("written_before", [False, True])
+def test_the_guard_gets_its_token_before_a_file_without_the_flag_is_there(tmp_path: Path, written_before: bool) -> None:
+    """A service that died between token and file writes both again."""
+    world = World(tmp_path)
+    plan = "ab" * 32
+    with_flag = b"process.roles=controller\nnode.id=3000\ncontroller.quorum.voters=3000@c:9093,3001@d:9093\n"
+    with_flag += b"zookeeper.connect=zk:2181\nzookeeper.metadata.migration.enable=true\n"
+    host = Host({"/etc/kafka.properties": with_flag})
+    node = a_node(host, CONTROLLERS, 3000)
+    node = replace(node, node=msgspec.structs.replace(node.node, guard="/usr/bin/zk2kraft-guard"))
+    fleet = Fleet(an_inventory_file(), (node,), "")
+    rendered = fleet.render(node, Present(node.path, with_flag), Kind.FINALIZED)
+    if written_before:
+        host.files[node.path] = rendered.content
+    row = a_row(
+        roll="final", step="STOPPED", rendered_from=checksum_of(with_flag), checksum=checksum_of(rendered.content)
+    )
+    approval = Approval(migration_id=1, to_phase="FINALIZING", who="bo", reason="", at=1.0, digest=plan, document={})
+    rolling = Roller(world.store, None, None, None, world.settings)  # type: ignore[arg-type]
+    said = rolling._write(replace(world.snapshot, approval=approval), Roll.FINAL, fleet, node, row)
+    assert said is None
+    assert list(host.files)[1] == f"/etc/finalize-{plan}"
+    assert host.files[f"/etc/finalize-{plan}"] == finalize_token(plan, 3000, rendered.content, "/etc")[1]
+    assert b"zookeeper" not in host.files[node.path]

@@ -9,16 +9,20 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from migrator.findings.finding import FindingError
+from migrator.findings.road import BACK_REFUSED
 from migrator.model.image import EMPTY
 from migrator.model.values import Topic
 from state_machine.clusters.log_observer import LogBroker, LogObservation, LogVoter
 from state_machine.observations import findings
+from state_machine.operations import may_send_back
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import Roll
 from state_machine.tables import Migration, RoadNode
@@ -279,6 +283,80 @@ def test_a_broker_that_ends_after_its_start_stops_the_roll_until_somebody_resume
 
     asyncio.run(story())
     assert world.journal[0].cause == ""
+
+
+def test_a_failed_broker_goes_back_alone_and_rolls_again_when_somebody_resumes(world: Rolling) -> None:
+    """Its migration file, meta.properties of version 0, ZooKeeper mode; nothing is removed or touched beside it."""
+    meta = world.hosts.home / "0/logs/meta.properties"
+    meta.write_text("version=1\nnode.id=0\ncluster.id=abc\ndirectory.id=d0\n")
+    before = world.hosts.file(0).read_text()
+
+    async def story() -> None:
+        await world.to_rolling()
+        refused = await world.run_operation("BACK", who="Ada")
+        assert (refused.state, refused.answer[:8]) == ("refused", "Z2K-4216")  # none failed
+        await world.until(lambda: world.step(0) == "STARTED")
+        world.hosts.state(0, "stopped")
+        await world.until(lambda: world.step(0) == "FAILED")
+        await world.turn()
+        assert "`zk2kraft back`" in world.waiting
+        operation = await world.run_operation("BACK", who="Ada", reason="its disk is slow")
+        assert operation.state == "succeeded"
+        await world.until(lambda: world.step(0) == "BACK")
+        await world.turn(5)
+        assert "runs with its file of before" in world.waiting
+        assert world.hosts.file(0).read_text() == before
+        assert meta.read_text() == "version=0\nbroker.id=0\ncluster.id=abc\ndirectory.id=d0\n"
+        assert list((world.hosts.home / "0/logs").glob("meta.properties.zk2kraft-*"))
+        assert world.acts == ["stop 0", "start 0", "stop 0", "start 0"]
+        await world.run_operation("RESUME", who="Ada", reason="another try")
+        await world.until(lambda: world.step(0) == "WHOLE")
+
+    asyncio.run(story())
+    assert "process.roles=broker" in world.hosts.file(0).read_text()
+
+
+@pytest.mark.parametrize("step", ["STOPPED", "WRITTEN", "STARTED"])
+def test_a_service_that_dies_while_a_broker_goes_back_ends_it(world: Rolling, step: str) -> None:
+    async def first() -> None:
+        await world.to_rolling()
+        await world.until(lambda: world.step(0) == "STARTED")
+        world.hosts.state(0, "stopped")
+        await world.until(lambda: world.step(0) == "FAILED")
+        await world.run_operation("BACK", who="Ada")
+        await world.until(lambda: world.step(0) == step)
+
+    async def second() -> None:
+        await world.until(lambda: world.step(0) == "BACK")
+
+    asyncio.run(first())
+    world.start_service()
+    asyncio.run(second())
+    assert "zookeeper.metadata.migration.enable=true" in world.hosts.file(0).read_text()
+    assert not [act for act in world.acts if not act.endswith(" 0")]
+
+
+def test_no_broker_goes_back_alone_once_controllers_are_replaced_or_zookeeper_mode_lacks_a_feature(
+    world: Rolling,
+) -> None:
+    async def story() -> None:
+        await world.to_rolling()
+        await world.until(lambda: world.step(0) == "STARTED")
+        world.hosts.state(0, "stopped")
+        await world.until(lambda: world.step(0) == "FAILED")
+
+    asyncio.run(story())
+    snapshot, good = world.snapshot, world.evidence
+    assert good.road is not None
+    assert may_send_back(snapshot, good).node_id == 0
+    spoiled: dict[str, Any]
+    for spoiled in ({"features": ("kraft.version",)}, {"offline": (0,)}, {"log_problem": "nobody leads"}):
+        with pytest.raises(FindingError) as caught:
+            may_send_back(snapshot, replace(good, road=replace(good.road, **spoiled)))
+        assert caught.value.code == BACK_REFUSED.code == "Z2K-4216"
+    snapshot.migration.phase = Phase.REPLACING_CONTROLLERS
+    with pytest.raises(FindingError, match="not in REPLACING_CONTROLLERS"):
+        may_send_back(snapshot, good)
 
 
 def test_a_file_that_somebody_changed_is_named_within_half_a_minute(world: Rolling) -> None:

@@ -25,6 +25,7 @@ from state_machine.reconcile import Reconciler
 from state_machine.road.fleet import Fleets
 from state_machine.road.road_acts import RoadActs
 from state_machine.road.roller import Roller
+from state_machine.road.soak import SoakActs
 from state_machine.settings import Settings
 from state_machine.store import NewOperation, Snapshot, Store
 from state_machine.supervisor import Supervisor
@@ -140,7 +141,8 @@ class World:
         fleets = Fleets(self.settings.fleets)
         times = (self.clock, self.clock_steady)
         roller = Roller(self.store, fleets, observer, self.launcher, self.settings, *times)
-        road = RoadActs(self.store, fleets, roller, self.settings, *times)
+        soak = SoakActs(self.store, fleets, observer, *times)
+        road = RoadActs(self.store, fleets, roller, soak, self.settings, *times)
         acts = Acts(self.store, control, supervisor, self.inspections, self.settings, road, *times)
         operations = Operations(self.store, control, self.inspections, self.clock)
         self.reconciler = Reconciler(

@@ -1,0 +1,51 @@
+"""The laboratory's stock controllers start behind the shipped guard, as the road's gate wants it of every host."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from migrator.fleet.actuators import actuator_for
+from migrator.fleet.guard import Proof, guard_proof
+from migrator.fleet.inventory import read_inventory
+from migrator.lab.fleet import LabFleet
+from migrator.lab.servers.controller import ControllerSpec
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Any:
+    with ExitStack() as on_close:
+        directory = tmp_path / "controller-3000"
+        spec = ControllerSpec(
+            node_id=3000, port=1, directory=directory, voters="3000@127.0.0.1:1", zookeeper_connect="127.0.0.1:2"
+        )
+        laboratory: Any = SimpleNamespace(directory=tmp_path, on_close=on_close)
+        broker = SimpleNamespace(
+            broker_id=0, directory=tmp_path, properties_file=tmp_path / "b", spec=SimpleNamespace(log_directories=1)
+        )
+        cluster: Any = SimpleNamespace(
+            laboratory=laboratory, brokers=[broker], zookeeper_connect="127.0.0.1:2", bootstrap_servers="127.0.0.1:3"
+        )
+        ours: Any = SimpleNamespace(
+            spec=spec, cluster_id="c", properties_file=directory / "server.properties", data=directory / "data"
+        )
+        found = LabFleet(cluster, [ours])
+        found.serve()
+        found.write("orders")
+        yield found
+
+
+def test_the_laboratory_proves_the_guard_as_a_host_does(fleet: LabFleet) -> None:
+    inventory = read_inventory(fleet.directory / "orders.yaml")
+    (node,) = inventory.controllers
+    actuator = actuator_for(inventory, node, fleet.directory / "templates")
+    assert guard_proof(actuator, node.guard, node.properties).state is Proof.PROVEN
+    fleet.stock[3000].behind = ()  # somebody starts it without
+    assert guard_proof(actuator, node.guard, node.properties).state is Proof.NOT_PROVEN
+    assert fleet.stock[3000].why_not_ready() is not None
+    assert isinstance(fleet._socket, socket.socket)
