@@ -112,6 +112,21 @@ BACK_REFUSED = Finding(
     remedy="Correct what the message names, then `zk2kraft back` again. After ROLLING_BROKERS it is not possible.",
 )
 
+CANARY_OVER_BUDGET = Finding(
+    code="Z2K-4217",
+    says="The canary traffic is over its error budget: {reason}.",
+    means="Producers of the cluster may see the same. No further node is stopped.",
+    remedy="Find out which broker does not answer. The next restart waits until ten minutes are within the budget.",
+)
+
+FILES_NOT_READ = Finding(
+    code="Z2K-4218",
+    says="The file of {node} is not read: {reason}.",
+    means="Whether it is what was rendered is not known. Steps that restart controllers wait.",
+    remedy="Give its actuator a way to read it, or waive it for this node in the inventory (Z2K-4218) with a reason.",
+    severity=Severity.WARNS,
+)
+
 SOAK_WITHOUT_DISK = Finding(
     code="Z2K-4215",
     says="The snapshots of controller {node} cannot be listed.",

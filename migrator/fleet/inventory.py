@@ -213,6 +213,18 @@ class Window(_Strict, frozen=True, kw_only=True):
         return late or (DAYS[today - 1] in self.days and moment < self.end)
 
 
+class Canary(_Strict, frozen=True, kw_only=True):
+    """Traffic of the service's own, where somebody wants it: a topic with one partition led by each broker.
+
+    errors_max: the share of records of the last ten minutes that may fail. stall_s: so long no record may wait.
+    """
+
+    topic: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._\-]{1,200}$")] = "zk2kraft-canary"
+    records_per_s: Annotated[float, Meta(gt=0, le=100)] = 1.0
+    errors_max: Annotated[float, Meta(ge=0, le=1)] = 0.01
+    stall_s: Seconds = 30
+
+
 class Waiver(_Strict, frozen=True, kw_only=True):
     """An accepted exception. what: the name of a condition or the code of a finding. node: absent for the cluster."""
 
@@ -234,6 +246,7 @@ class Inventory(_Strict, frozen=True, kw_only=True):
     timeouts: Timeouts = Timeouts()
     maintenance_windows: tuple[Window, ...] = ()
     waivers: tuple[Waiver, ...] = ()
+    canary: Canary | None = None
 
     @property
     def nodes(self) -> tuple[Node, ...]:

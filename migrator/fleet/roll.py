@@ -222,6 +222,9 @@ def _go_on(entry: RollEntry, now: RollNow) -> Decision:
 
 
 def _stopping(entry: RollEntry, seen: NodeNow) -> Decision:
+    """One on its way back may have ended by itself: only the act of stopping keeps its supervisor from starting it."""
+    if entry.back and not entry.instruction:
+        return Perform(entry.id, Act.STOP)
     if seen.process is ProcessState.STOPPED or (seen.process is ProcessState.NOT_READ and seen.gone):
         return Reached(entry.id, Step.STOPPED)
     return Wait(_instructed(entry)) if entry.instruction else Perform(entry.id, Act.STOP)

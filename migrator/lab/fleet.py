@@ -60,6 +60,8 @@ class LabFleet:
         self._down: set[int] = set()
         self.before_act: Callable[[str, int], None] | None = None
         self.directory = laboratory.directory / "fleet"
+        self.canary = False
+        """Whether the inventory wants canary traffic."""
         self.guard = self.directory / GUARD
         """Stock controllers start behind it, as they do on a host of their own."""
         self._locks = {node: threading.Lock() for node in self.servers}
@@ -119,6 +121,7 @@ class LabFleet:
                 "quorum": {"voters": first.voters, "listener": LISTENER, "metadata_version": first.release},
             },
             "actuator": {"kind": "exec", "template": TEMPLATE},
+            **({"canary": {"records_per_s": 5, "errors_max": 0.0}} if self.canary else {}),
             "brokers": [
                 {
                     "id": each.broker_id,

@@ -17,7 +17,9 @@ from migrator.control_api.states import State
 from migrator.findings.fleet import GUARD_NOT_PROVEN
 from migrator.findings.road import (
     BACKUP_FAILED,
+    CANARY_OVER_BUDGET,
     FILE_DRIFTED,
+    FILES_NOT_READ,
     FINALIZE_NOT_APPROVED,
     LOG_NOT_OBSERVED,
     NO_FLEET,
@@ -34,6 +36,8 @@ APPROVAL_S: Final = 4 * 3600.0
 AUDIT_FRESH_S: Final = 600.0
 FILES_FRESH_S: Final = 120.0
 LAG_MAX: Final = 0
+CANARY_FRESH_S: Final = 30.0
+_CANARY: Final = (CANARY_OVER_BUDGET.code,)
 PROVEN: Final = "proven"
 
 UNKNOWN: Final = RoadEvidence(
@@ -132,10 +136,25 @@ def files_are_as_rendered(road: RoadEvidence) -> Condition:
     files = road.files
     if files is None:
         return Condition("every file is as rendered", False, "no file was read yet", (FILE_DRIFTED.code,))
-    wrong = [*files.drifted, *(f"{each} is not read" for each in files.not_read)]
+    unread, waived = not_read(road)
+    wrong = [*files.drifted, *(f"{each} is not read" for each in unread)]
     fresh = files.age_s < FILES_FRESH_S
     said = "; ".join(wrong) if wrong else f"all are, as read {files.age_s:.0f} s ago"
-    return Condition("every file is as rendered", fresh and not wrong, said, (FILE_DRIFTED.code,))
+    codes = (FILE_DRIFTED.code, *((FILES_NOT_READ.code,) if unread else ()))
+    return Condition("every file is as rendered", fresh and not wrong, "; ".join((said, *waived)), codes)
+
+
+def not_read(road: RoadEvidence) -> tuple[list[str], list[str]]:
+    """Files that are not read and not waived; the waivers of the others, in words."""
+    left, waived = [], []
+    for each in () if road.files is None else road.files.not_read:
+        number = each.partition(":")[0].rpartition(" ")[2]  # `broker 1: /etc/...: why`
+        waiver = road.waiver(FILES_NOT_READ.code, int(number)) if number.isdecimal() else None
+        if waiver is None:
+            left.append(each)
+        else:
+            waived.append(f"{each.partition(':')[0]} is not read: waived by {waiver.owner} ({waiver.reason})")
+    return left, waived
 
 
 def guards_are_proven(road: RoadEvidence) -> tuple[Condition, ...]:
@@ -170,6 +189,25 @@ def or_waived(road: RoadEvidence, condition: Condition, node: int | None = None)
             said = f"waived by {waiver.owner} until {end} ({waiver.reason}); {condition.message}"
             return Condition(condition.name, True, said, condition.codes)
     return condition
+
+
+def canary_is_well(road: RoadEvidence) -> tuple[Condition, ...]:
+    """Nothing where the inventory wants no canary traffic."""
+    canary = road.canary
+    if canary is None:
+        return ()
+    share = canary.failed / canary.sent if canary.sent else 0.0
+    reasons = [
+        canary.problem,
+        f"its figures are {canary.age_s:.0f} s old" if canary.age_s > CANARY_FRESH_S else "",
+        f"partitions {list(canary.silent)} never answered" if canary.silent else "",
+        f"{canary.failed} of {canary.sent} records failed" if share > canary.errors_max else "",
+        f"a record has waited for {canary.waiting_s:.0f} s" if canary.waiting_s > canary.stall_s else "",
+    ]
+    against = "; ".join(filter(None, reasons))
+    said = f"{canary.failed} of {canary.sent} records failed in ten minutes, the slowest took {canary.longest_s:.1f} s"
+    condition = Condition("canary traffic is within its error budget", not against, against or said, _CANARY)
+    return (or_waived(road, condition),)
 
 
 def audit_is_fresh(evidence: Evidence) -> Condition:
@@ -450,7 +488,7 @@ def finalize_is_committed(evidence: Evidence) -> Verdict:
             every_voter_is_stock(road),
             Condition(
                 "no file has a ZooKeeper key",
-                files is not None and not left and not files.not_read,
+                files is not None and not left and not not_read(road)[0],
                 "; ".join(left) or ("not read yet" if files is None else "none has"),
             ),
         )

@@ -104,6 +104,21 @@ class WaiverObserved:
 
 
 @dataclass(frozen=True, slots=True)
+class CanaryObserved:
+    """Canary traffic of the last ten minutes. age_s: of these figures. silent: partitions that never answered."""
+
+    age_s: float
+    sent: int = 0
+    failed: int = 0
+    longest_s: float = 0.0
+    waiting_s: float = 0.0
+    silent: tuple[int, ...] = ()
+    problem: str = ""
+    errors_max: float = 0.01
+    stall_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
 class SoakObserved:
     """leaders: controllers that led since it began. snapshots: controllers that wrote one since they were replaced.
 
@@ -152,6 +167,7 @@ class RoadEvidence:
     offline:       brokers with a directory that is offline.
     features:      finalized ones above 0 beside metadata.version.
     guards:        of each controller's host, as looked at with the files.
+    canary:        None: the inventory wants none.
     waivers:       of the inventory, those whose end is not reached.
     """
 
@@ -188,6 +204,7 @@ class RoadEvidence:
     features: tuple[str, ...] = ()
     guards: tuple[GuardObserved, ...] = ()
     waivers: tuple[WaiverObserved, ...] = ()
+    canary: CanaryObserved | None = None
 
     def roll(self, roll: Roll) -> RollObserved:
         return self.rolls.get(roll, RollObserved())

@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from state_machine.store import FILES, INTENT, LIMITS, SOAK, Snapshot
+from state_machine.road.canary_budget import CanaryFigures
+from state_machine.store import CANARY, FILES, INTENT, LIMITS, SOAK, Snapshot
 
-__all__ = ("FILES", "INTENT", "LIMITS", "SOAK")
+__all__ = ("CANARY", "FILES", "INTENT", "LIMITS", "SOAK")
 
 Shape = TypeVar("Shape")
 
@@ -80,6 +81,15 @@ class IntentDocument(msgspec.Struct, frozen=True):
     path: str
     text: str
     who: str
+
+
+class CanaryDocument(msgspec.Struct, frozen=True):
+    """figures: of canary_budget.py. errors_max, stall_s: as the inventory says. wanted: by the inventory."""
+
+    wanted: bool
+    figures: CanaryFigures
+    errors_max: float = 0.01
+    stall_s: float = 30.0
 
 
 class LimitsDocument(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from typing import Final
 
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.fleet import GUARD_NOT_PROVEN
-from migrator.findings.road import FILE_DRIFTED, FLAG_REMOVED_EARLY
+from migrator.findings.road import FILE_DRIFTED, FILES_NOT_READ, FLAG_REMOVED_EARLY
 from migrator.fleet.files import checksum_of
 from migrator.fleet.guard import Proof, guard_proof
 from migrator.fleet.properties_file import parse_properties
@@ -112,6 +112,9 @@ def file_findings(snapshot: Snapshot, files: FilesDocument | None) -> tuple[Occu
     for each in files.drifted:
         node, _, path = each.partition(": ")
         found.append(FILE_DRIFTED.found(node=node, path=path))
+    for each in files.not_read:
+        node, _, reason = each.partition(": ")
+        found.append(FILES_NOT_READ.found(node=node, reason=reason))
     if snapshot.phase in (Phase.REPLACING_CONTROLLERS, Phase.SOAK):
         whole = {row.node_id: row for row in snapshot.nodes_of(Roll.STOCK) if row.step == Step.WHOLE}
         found += [

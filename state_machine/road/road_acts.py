@@ -12,25 +12,30 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 import structlog
 
 from migrator.findings.finding import FindingError, Occurrence, words_of
-from migrator.findings.road import BACKUP_FAILED, FINALIZE_INTENT_STANDS
+from migrator.findings.road import BACKUP_FAILED, CANARY_OVER_BUDGET, FINALIZE_INTENT_STANDS
+from migrator.fleet.inventory import Inventory
 from migrator.fleet.roll import Step
 from migrator.zk import paths
 from state_machine.observations import Outcome
 from state_machine.policy.gates import Evidence
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_gates import road_of
+from state_machine.policy.road_gates import canary_is_well, road_of
 from state_machine.policy.road_observations import Roll
 from state_machine.road.backups import take_backup
+from state_machine.road.canary import CanaryTraffic, client_of
 from state_machine.road.documents import (
+    CANARY,
     FILES,
     INTENT,
     LIMITS,
+    CanaryDocument,
     FilesDocument,
     IntentDocument,
     LimitsDocument,
@@ -39,7 +44,7 @@ from state_machine.road.documents import (
 from state_machine.road.file_watch import file_findings, read_files
 from state_machine.road.fleet import Fleet, Fleets, trouble_of
 from state_machine.road.intent import FinalizeIntent, write_intent
-from state_machine.road.road_evidence import next_phase
+from state_machine.road.road_evidence import next_phase, road_evidence
 from state_machine.road.roller import Roller
 from state_machine.road.soak import SoakActs
 from state_machine.settings import Settings
@@ -48,6 +53,8 @@ from state_machine.store import Snapshot, Store
 log = structlog.get_logger()
 
 BACKUP_AGAIN_S: Final = 30.0
+CANARY_EVERY_S: Final = 2.0
+WITH_CANARY: Final = (Phase.ROLLING_BROKERS, Phase.REPLACING_CONTROLLERS, Phase.SOAK, Phase.FINALIZING)
 BACKED_UP_IN: Final = (Phase.DUAL_WRITE, Phase.ROLLING_BROKERS, Phase.SOAK)
 """Phases whose next step wants a backup."""
 
@@ -60,6 +67,8 @@ class _Work:
     files_at: float = -1e9
     backup: asyncio.Task[None] | None = None
     backup_at: float = -1e9
+    canary: CanaryTraffic | None = None
+    canary_at: float = -1e9
     troubles: dict[str, Occurrence] = field(default_factory=dict)
 
 
@@ -90,9 +99,11 @@ class RoadActs:
         work = self._work.setdefault(snapshot.id, _Work())
         await self._keep_limits(snapshot)
         await self._watch_files(snapshot, work)
+        await self._keep_canary(snapshot, work)
         if snapshot.phase in BACKED_UP_IN:
             await self._keep_backup(snapshot, work)
         files = document(snapshot, FILES, FilesDocument)
+        self._say_canary(snapshot, work)
         return (*file_findings(snapshot, files), *work.troubles.values())
 
     # --- phases --------------------------------------------------------------------------------------------
@@ -195,6 +206,40 @@ class RoadActs:
             before = document(snapshot, FILES, FilesDocument)
             baseline = {} if before is None else before.baseline
             return FilesDocument(now, problem=trouble_of(error), baseline=baseline)
+
+    async def _keep_canary(self, snapshot: Snapshot, work: _Work) -> None:
+        """Traffic of our own while nodes are restarted, where the inventory wants it."""
+        if self._steady() - work.canary_at < CANARY_EVERY_S:
+            return
+        work.canary_at = self._steady()
+        inventory = await asyncio.to_thread(self._inventory, snapshot)
+        spec = None if inventory is None or snapshot.phase not in WITH_CANARY else inventory.canary
+        if work.canary is not None and work.canary.spec != spec:
+            work.canary.stop()
+            work.canary = None
+        if spec is not None and work.canary is None:
+            assert inventory is not None
+            work.canary = CanaryTraffic(spec, len(inventory.brokers), partial(client_of, inventory), self._clock)
+            work.canary.start()
+        if work.canary is not None:
+            figures = work.canary.figures()
+            found = CanaryDocument(True, figures, work.canary.spec.errors_max, work.canary.spec.stall_s)
+            await self._keep(snapshot, CANARY, found)
+        elif (before := document(snapshot, CANARY, CanaryDocument)) is not None and before.wanted:
+            await self._keep(snapshot, CANARY, msgspec.structs.replace(before, wanted=False))
+
+    def _inventory(self, snapshot: Snapshot) -> Inventory | None:
+        try:
+            return self._fleets.fleet(snapshot.migration.name).inventory
+        except FindingError:
+            return None  # the files' problem says it
+
+    def _say_canary(self, snapshot: Snapshot, work: _Work) -> None:
+        work.troubles.pop("canary", None)
+        road = road_evidence(snapshot, self._clock())
+        for each in () if road is None else canary_is_well(road):
+            if not each.holds:
+                work.troubles["canary"] = CANARY_OVER_BUDGET.found(reason=each.message)
 
     async def _keep_backup(self, snapshot: Snapshot, work: _Work) -> None:
         if work.backup is not None:

@@ -21,6 +21,7 @@ from state_machine.policy.gates import Holder
 from state_machine.policy.phases import NEEDS_APPROVAL, ROAD, Phase
 from state_machine.policy.road_observations import (
     ApprovalObserved,
+    CanaryObserved,
     FilesObserved,
     GuardObserved,
     Limits,
@@ -32,10 +33,12 @@ from state_machine.policy.road_observations import (
     WaiverObserved,
 )
 from state_machine.road.documents import (
+    CANARY,
     FILES,
     INTENT,
     LIMITS,
     SOAK,
+    CanaryDocument,
     FilesDocument,
     IntentDocument,
     LimitsDocument,
@@ -89,6 +92,7 @@ def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
         digest=digest,
         offline=tuple(each.id for each in log.brokers if each.offline_dirs),
         features=log.features,
+        canary=_canary(snapshot, now),
         guards=()
         if files is None
         else tuple(GuardObserved(each.node, each.state, each.reason) for each in files.guards),
@@ -162,6 +166,24 @@ def _soak(snapshot: Snapshot, now: float) -> SoakObserved | None:
         snapshots=tuple(sorted(int(each) for each in soak.snapshots)),
         not_listed=soak.not_listed,
         quiet_s=max(now - max(last, soak.elected_at), 0.0),
+    )
+
+
+def _canary(snapshot: Snapshot, now: float) -> CanaryObserved | None:
+    found = document(snapshot, CANARY, CanaryDocument)
+    if found is None or not found.wanted:
+        return None
+    figures = found.figures
+    return CanaryObserved(
+        age_s=now - figures.at if now >= figures.at else math.inf,
+        sent=figures.sent,
+        failed=figures.failed,
+        longest_s=figures.longest_s,
+        waiting_s=figures.waiting_s,
+        silent=figures.silent,
+        problem=figures.problem,
+        errors_max=found.errors_max,
+        stall_s=found.stall_s,
     )
 
 

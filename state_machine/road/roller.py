@@ -46,6 +46,7 @@ from state_machine.clusters.observe import ClusterObserver
 from state_machine.observations import Outcome
 from state_machine.policy.gates import Evidence, Holder
 from state_machine.policy.road_gates import (
+    canary_is_well,
     claim_is_ours,
     every_broker_is_ready,
     every_registration_is_kraft,
@@ -397,6 +398,7 @@ def cluster_ready(evidence: Evidence, roll: Roll) -> Verdict:
     """What has to hold before any node of this roll is stopped."""
     road = road_of(evidence)
     common = (log_is_observed(road), every_broker_is_ready(road), *replicas_are_whole(road), replicas_are_settled(road))
+    common = (*common, *canary_is_well(road))
     zookeeper = Condition("ZooKeeper answers", evidence.holder is not Holder.UNKNOWN, f"/controller: {evidence.holder}")
     match roll:
         case Roll.JOIN:

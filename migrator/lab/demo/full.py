@@ -134,6 +134,7 @@ class FullDemo(Demo):
         self._open_the_page()
         first = self._build()
         self.fleet = LabFleet(self.cluster, self.controllers)
+        self.fleet.canary = True
         self.fleet.serve()
         self.fleet.write(NAME)
         self._go_on("PREFLIGHT", "a look at the cluster")

@@ -230,6 +230,20 @@ def test_each_closed_condition_has_the_page_that_says_what_to_do() -> None:
     assert codes(finalize_evidence(evidence(blind))) == {SOAK_WITHOUT_DISK.code} == {"Z2K-4215"}
 
 
+def test_a_file_that_nobody_can_read_is_waived_for_its_node_and_drift_never_is() -> None:
+    unread = FilesObserved(5.0, not_read=("broker 1: /etc/k.properties: its actuator cannot read files",))
+    verdict = finalize_evidence(evidence({"files": unread}))
+    assert codes(verdict) == {"Z2K-4209", "Z2K-4218"}
+    waiver = WaiverObserved("Z2K-4218", 1, "an appliance", "ops", 2e9)
+    assert closed(finalize_evidence(evidence({"files": unread, "waivers": (waiver,)}))) == []
+    other = replace(waiver, node=2)
+    assert closed(finalize_evidence(evidence({"files": unread, "waivers": (other,)}))) == ["every file is as rendered"]
+    drifted = FilesObserved(5.0, drifted=("broker 1: /etc/k.properties",))
+    for what in ("Z2K-4209", "Z2K-4218", "every file is as rendered"):
+        accepted = evidence({"files": drifted, "waivers": (replace(waiver, what=what),)})
+        assert closed(finalize_evidence(accepted)) == ["every file is as rendered"]
+
+
 def test_snapshots_that_cannot_be_listed_are_waived_by_name_and_only_there() -> None:
     waiver = WaiverObserved("Z2K-4215", 3001, "its host lists nothing", "ops", 2e9)
     soak = SoakObserved(100.0, NODES, elections=1, snapshots=(3000, 3002), not_listed=(3001,))
