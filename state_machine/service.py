@@ -8,6 +8,7 @@ Rule: one service per directory; the lock is the kernel's, so it is free again a
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from state_machine.clusters.private_files import close_to_others
 from state_machine.operations import Operations
 from state_machine.processes import ControllerProcesses
 from state_machine.reconcile import Reconciler
+from state_machine.road.cluster_lock import ClusterLocks
 from state_machine.road.fleet import Fleets
 from state_machine.road.road_acts import RoadActs
 from state_machine.road.roller import Roller
@@ -51,6 +53,7 @@ class Service:
     _audits: WarmAudits
     _http: httpx.AsyncClient
     _lock: IO[str]
+    _locks: ClusterLocks
 
     async def warm_up(self) -> None:
         """For a service that stays: the first audit does not wait for Spark."""
@@ -62,6 +65,7 @@ class Service:
         await self._inspections.stop()
         await self._audits.close()
         await self._observer.close()
+        await asyncio.to_thread(self._locks.close)
         await self._http.aclose()
         self.store.close()
         self._lock.close()
@@ -82,12 +86,13 @@ def open_service(settings: Settings) -> Service:
     processes = ControllerProcesses(directory / "controllers")
     supervisor = Supervisor(store, processes, settings.bounds, starts=settings.start_controllers)
     fleets = Fleets(settings.fleets)
-    roller = Roller(store, fleets, observer, processes, settings)
+    locks = ClusterLocks(str(directory))
+    roller = Roller(store, fleets, observer, processes, settings, locks=locks)
     road = RoadActs(store, fleets, roller, SoakActs(store, fleets, observer), settings)
     acts = Acts(store, control, supervisor, inspections, settings, road)
     operations = Operations(store, control, inspections)
     reconciler = Reconciler(store, observer, operations, acts, inspections, pause_s=settings.observe_every_s)
-    return Service(settings, store, reconciler, observer, inspections, audits, http, lock)
+    return Service(settings, store, reconciler, observer, inspections, audits, http, lock, locks)
 
 
 def _lock(directory: Path) -> IO[str]:

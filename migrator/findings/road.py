@@ -127,6 +127,20 @@ FILES_NOT_READ = Finding(
     severity=Severity.WARNS,
 )
 
+CLUSTER_LOCKED = Finding(
+    code="Z2K-4219",
+    says="Another service restarts nodes of this cluster ({path}: {holder}).",
+    means="Two services that restart nodes could stop two at one time. This one stops none.",
+    remedy="Let one service lead this cluster, and stop the other one. The lock ends with the session of its holder.",
+)
+
+CLUSTER_LOCK_LOST = Finding(
+    code="Z2K-4220",
+    says="The lock of this cluster cannot be held: {reason}.",
+    means="Whether another service restarts nodes is not known, so no node is stopped.",
+    remedy="Check that ZooKeeper answers. The service tries again by itself.",
+)
+
 SOAK_WITHOUT_DISK = Finding(
     code="Z2K-4215",
     says="The snapshots of controller {node} cannot be listed.",

@@ -39,6 +39,7 @@ TOKEN_CHANGES: Final = "/delegation_token/token_changes"
 
 PRESENCE_PREFIX: Final = "zk2kraft-"
 FINALIZE_INTENT: Final = "/cluster/zk2kraft_finalize"
+ROAD_LOCK: Final = "/cluster/zk2kraft_road"
 """That the finalize was begun: a znode of its own, since `/migration` is rewritten by whoever leads."""
 
 DEFAULT_ENTITY: Final = "<default>"

@@ -133,6 +133,7 @@ class RoadActs:
         return finalized or Outcome("waiting: the end of the migration is committed on every voter")
 
     async def completed(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+        await self._roller.release(snapshot)
         road = road_of(evidence)
         raise_ = "raise metadata.version after every node runs a later Kafka"
         stands = f"{paths.CONTROLLER}, {paths.MIGRATION} and {paths.FINALIZE_INTENT} stay in ZooKeeper"

@@ -63,6 +63,7 @@ from state_machine.policy.road_observations import BROKERS, Roll
 from state_machine.processes import Launcher, process_mark
 from state_machine.road import journal
 from state_machine.road.broker_back import write_back
+from state_machine.road.cluster_lock import ClusterLocks
 from state_machine.road.disks import look_at_disks
 from state_machine.road.fleet import KIND_OF, ROLE_OF, Fleet, FleetNode, Fleets
 from state_machine.settings import Settings
@@ -72,6 +73,8 @@ from state_machine.tables import RoadNode
 log = structlog.get_logger()
 
 LOOK_AT_NODE_EVERY_S: Final = 1.0
+LOCKED: Final = (Act.PREPARE, Act.STOP)
+"""Acts that no service begins without the lock of the cluster."""
 LEAVE_S: Final = 60.0
 """A controller of ours that is asked to stop ends within seconds."""
 
@@ -116,7 +119,9 @@ class Roller:
         settings: Settings,
         clock: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
+        locks: ClusterLocks | None = None,
     ) -> None:
+        self._locks = locks
         self._store = store
         self._fleets = fleets
         self._observer = observer
@@ -143,6 +148,11 @@ class Roller:
             found = NO_FLEET.found(name=snapshot.migration.name, reason=f"it does not name nodes {missing} any more")
             return Outcome(f"blocked: {found.text}", (found,))
         return await self._decide(snapshot, evidence, roll, fleet)
+
+    async def release(self, snapshot: Snapshot) -> None:
+        """Nothing is restarted any more."""
+        if self._locks is not None:
+            await asyncio.to_thread(self._locks.release, snapshot.id)
 
     async def _decide(self, snapshot: Snapshot, evidence: Evidence, roll: Roll, fleet: Fleet) -> Outcome | None:
         work = self._work.setdefault(snapshot.id, _Work())
@@ -193,7 +203,12 @@ class Roller:
     async def _begin(
         self, snapshot: Snapshot, roll: Roll, fleet: Fleet, row: RoadNode, act: Act, work: _Work
     ) -> Outcome:
-        """The step is written down, then the act begins."""
+        """The step is written down, then the act begins. A node that is away is brought back whoever has the lock."""
+        if act in LOCKED and self._locks is not None:
+            try:
+                await asyncio.to_thread(self._locks.hold, snapshot.id, snapshot.inventory.zookeeper)
+            except FindingError as error:
+                return Outcome(f"waiting: before {row.role} {row.node_id}: {_in_words(error)}", (error.occurrence,))
         before = RECORDED_BEFORE[act]
         if before is not None and row.step != before:
             await self._record(snapshot, roll, row.node_id, step=before, began_at=self._clock(), instruction="")
