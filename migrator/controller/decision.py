@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from random import Random
 
-from migrator.controller.authorizer import Asker, Rules, TokenRules
+from migrator.controller.authorizer import Asker, AuthorizerRules, TokenRules
 from migrator.controller.contacts import Contacts
 from migrator.controller.mutation_quotas import WINDOW_S, WINDOWS, MutationBuckets
 from migrator.findings.finding import Occurrence
@@ -86,8 +86,17 @@ class Error(IntEnum):
     INVALID_REGISTRATION = 119
 
 
+class ItemRefused(Exception):
+    """Why one item of a request (a topic, a resource, a user) is not done. message: None where the answer has none."""
+
+    def __init__(self, error: Error, message: str | None = None) -> None:
+        super().__init__(message or "")
+        self.error = error
+        self.message = message
+
+
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ControllerSettings:
     """What this controller was configured with and every decision may need."""
 
     node_id: int
@@ -101,7 +110,7 @@ class Settings:
     num_partitions: int = 1
     delete_topic_enabled: bool = True
     unclean_leader_election: bool = False
-    authorizer: Rules | None = None
+    authorizer: AuthorizerRules | None = None
     """None: everybody may do everything, and ACLs cannot be changed."""
     tokens: TokenRules | None = None
     """None: delegation tokens are switched off."""
@@ -129,7 +138,7 @@ class Situation:
 
     image: Image
     contacts: Contacts
-    settings: Settings
+    settings: ControllerSettings
     next_offset: int
     now_ms: int
     chance: Random

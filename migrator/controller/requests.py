@@ -22,7 +22,7 @@ from migrator.controller.brokers import (
     register_controller,
     unregister_broker,
 )
-from migrator.controller.configs import Operation, alter_configs, incremental_alter_configs
+from migrator.controller.configs import ConfigOperation, alter_configs, incremental_alter_configs
 from migrator.controller.decision import Decision, Error, Situation
 from migrator.controller.feature_updates import update_features
 from migrator.controller.features import FORWARDABLE
@@ -118,7 +118,7 @@ def _only_takes_away(request: Message) -> bool:
             return bool(request.deletions) and not request.upsertions
         case IncrementalAlterConfigsRequest():
             operations = [each.config_operation for resource in request.resources for each in resource.configs]
-            return bool(operations) and set(operations) == {Operation.DELETE}
+            return bool(operations) and set(operations) == {ConfigOperation.DELETE}
         case AlterPartitionReassignmentsRequest():
             moves = [each for topic in request.topics for each in topic.partitions]
             return bool(moves) and all(each.replicas is None for each in moves)

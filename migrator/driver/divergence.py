@@ -29,7 +29,7 @@ class Level(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class DivergenceLimits:
     """policy: what happens at a limit: changes of administrators are refused ("block"), or only said ("alarm").
 
     records: a restarted broker moves every leader of a large cluster at once; that is no divergence yet.
@@ -57,7 +57,7 @@ class Divergence:
     blocking_ms: how long administrators have had to wait.
     """
 
-    limits: Limits
+    limits: DivergenceLimits
     level: Level = Level.WITHIN
     records: int = 0
     behind_ms: int = 0

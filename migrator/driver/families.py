@@ -42,7 +42,7 @@ from migrator.zk.acl_znodes import acl_resource, parse_acls, parse_token
 from migrator.zk.entity_znodes import entity_of, parse_entity
 
 
-class Read(Protocol):
+class ZnodeRead(Protocol):
     """A znode as read: its bytes, and the transaction that last changed it."""
 
     @property
@@ -63,7 +63,7 @@ class Families:
 
     # --- reading -------------------------------------------------------------------------------------------
 
-    def take_entity(self, path: str, znode: Read | None, problems: list[Occurrence]) -> None:
+    def take_entity(self, path: str, znode: ZnodeRead | None, problems: list[Occurrence]) -> None:
         """A user, a client, an address, or a client of a user."""
         if znode is None:
             return  # deleted while we read
@@ -80,7 +80,12 @@ class Families:
             self.scram[ScramKey(entity.parts[0][1] or "", mechanism)] = kept
 
     def take_acls(
-        self, pattern: AclPattern, place: tuple[str, str], path: str, znode: Read | None, problems: list[Occurrence]
+        self,
+        pattern: AclPattern,
+        place: tuple[str, str],
+        path: str,
+        znode: ZnodeRead | None,
+        problems: list[Occurrence],
     ) -> None:
         """place: the names of type and resource."""
         if znode is None:
@@ -94,7 +99,7 @@ class Families:
         if entries:
             self.acls[resource] = entries
 
-    def take_token(self, path: str, znode: Read | None, problems: list[Occurrence]) -> None:
+    def take_token(self, path: str, znode: ZnodeRead | None, problems: list[Occurrence]) -> None:
         if znode is None:
             return
         self.mzxids[path] = znode.mzxid

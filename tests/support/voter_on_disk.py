@@ -20,7 +20,7 @@ from migrator.node.log.log_store import LogStore
 from migrator.node.process.startup import replay_stored, view_of
 from migrator.node.quorum.raft_node import RaftNode
 from migrator.raft.effects import SendFetch, SendVote
-from migrator.raft.roles import Settings
+from migrator.raft.roles import QuorumSettings
 from migrator.raft.types import (
     NOBODY,
     ElectionState,
@@ -84,7 +84,7 @@ class VoterOnDisk:
             cluster_id=CLUSTER,
             state=state or ElectionState(1, leader=2),
             log=view_of(self.store),
-            settings=Settings(**{"pre_vote": False, **settings}),
+            settings=QuorumSettings(**{"pre_vote": False, **settings}),
             chance=lambda n: 0,
         )
         self.raft = RaftNode(voter, self.store, on_fatal=self.fatal.append, now_ms=lambda: self.now_ms, disk=disk)

@@ -16,7 +16,7 @@ from typing import Any, Final
 import structlog
 
 from migrator.findings.finding import words_of
-from migrator.node.config.properties import Voter
+from migrator.node.config.properties import VoterAddress
 from migrator.node.transport.broker_client import BrokerConnection
 from migrator.node.transport.client_security import PLAINTEXT, ClientSecurity
 from migrator.raft.effects import (
@@ -65,8 +65,8 @@ from migrator.wire.messages.replication import (
     FetchSnapshotResponse,
     FetchSnapshotTopic,
     FetchTopic,
+    WireSnapshotId,
 )
-from migrator.wire.messages.replication import SnapshotId as WireSnapshotId
 from migrator.wire.schema import Message, declaration_of
 
 log = structlog.get_logger()
@@ -86,7 +86,7 @@ class Peer:
     """One other voter."""
 
     def __init__(
-        self, voter: Voter, node_id: int, cluster_id: str, timeout_s: float, security: ClientSecurity = PLAINTEXT
+        self, voter: VoterAddress, node_id: int, cluster_id: str, timeout_s: float, security: ClientSecurity = PLAINTEXT
     ) -> None:
         self._voter = voter
         self._cluster_id = cluster_id
@@ -141,7 +141,7 @@ class Peers:
 
     def __init__(
         self,
-        voters: tuple[Voter, ...],
+        voters: tuple[VoterAddress, ...],
         node_id: int,
         cluster_id: str,
         timeout_s: float,
@@ -207,7 +207,7 @@ def _vote(send: SendVote, cluster_id: str) -> VoteRequest:
     return VoteRequest(cluster_id=cluster_id, voter_id=send.to, topics=(VoteTopic(METADATA_TOPIC, (partition,)),))
 
 
-def _begin(send: SendBeginQuorumEpoch, cluster_id: str, voter: Voter) -> BeginQuorumEpochRequest:
+def _begin(send: SendBeginQuorumEpoch, cluster_id: str, voter: VoterAddress) -> BeginQuorumEpochRequest:
     partition = BeginQuorumEpochPartition(partition_index=0, leader_id=send.leader, leader_epoch=send.epoch)
     topics = (BeginQuorumEpochTopic(METADATA_TOPIC, (partition,)),)
     return BeginQuorumEpochRequest(cluster_id=cluster_id, voter_id=voter.id, topics=topics)

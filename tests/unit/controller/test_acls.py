@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from migrator.controller.authorizer import Rules
+from migrator.controller.authorizer import AuthorizerRules
 from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, Decision, Error, Situation
 from migrator.controller.security.acls import create_acls, delete_acls, describe_acls
 from migrator.model.draft import Draft
@@ -35,7 +35,7 @@ from tests.support.situations import a_situation, after
 
 ANY, MATCH, LITERAL, PREFIXED = range(1, 5)
 TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
-RULES = Rules(frozenset({"User:admin"}))
+RULES = AuthorizerRules(frozenset({"User:admin"}))
 
 
 def an_acl(name: str, pattern: int = LITERAL, operation: int = AclOperation.READ, principal: str = "User:a") -> Acl:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from migrator.controller.authorizer import Asker, Rules
+from migrator.controller.authorizer import Asker, AuthorizerRules
 from migrator.controller.decision import Decision, Error, Situation
 from migrator.controller.features import CONTROLLER_APIS, FORWARDABLE
 from migrator.controller.refusals import is_refusable
@@ -43,7 +43,7 @@ from tests.support.builders import a_topic, an_id, an_image
 from tests.support.situations import a_situation
 
 ALICE = Asker("User:alice", "10.0.0.1")
-RULES = Rules(frozenset({"User:admin", "User:ANONYMOUS"}))
+RULES = AuthorizerRules(frozenset({"User:admin", "User:ANONYMOUS"}))
 Grant = tuple[AclResourceType, str, AclOperation]
 
 

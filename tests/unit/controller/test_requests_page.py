@@ -15,7 +15,7 @@ import pytest
 from migrator.controller import requests
 from migrator.controller.authorizer import ANONYMOUS, Asker
 from migrator.controller.contacts import Contacts
-from migrator.controller.decision import Error, Settings, Situation
+from migrator.controller.decision import ControllerSettings, Error, Situation
 from migrator.controller.features import CONTROLLER_APIS, FORWARDABLE
 from migrator.model.image import EMPTY
 from migrator.node.listener.controller_apis import ControllerApis
@@ -25,7 +25,9 @@ from migrator.wire.schema import Message
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "requests.md"
 COLUMNS = ("key", "request", "versions", "Envelope", "early", "answer", "why")
-SETTINGS = Settings(node_id=1, cluster_id="cluster", migration_enabled=True, inter_broker_listener="PLAINTEXT")
+SETTINGS = ControllerSettings(
+    node_id=1, cluster_id="cluster", migration_enabled=True, inter_broker_listener="PLAINTEXT"
+)
 
 
 def rows() -> list[dict[str, str]]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from migrator.controller.authorizer import Asker, Rules, TokenRules
+from migrator.controller.authorizer import Asker, AuthorizerRules, TokenRules
 from migrator.controller.decision import Decision, Error, Situation
 from migrator.controller.requests import decide
 from migrator.findings.zookeeper import ZNODE_TOO_LARGE
@@ -79,7 +79,7 @@ ORDERS = AclResource(AclResourceType.TOPIC, AclPattern.LITERAL, "orders")
 def a_cluster(image: Image, limit: int = ZNODE_BYTES_MAX, **changes: Any) -> Situation:
     situation = a_situation(
         image,
-        authorizer=Rules(frozenset({"User:admin"})),
+        authorizer=AuthorizerRules(frozenset({"User:admin"})),
         tokens=TokenRules("a key", max_lifetime_ms=10_000, renew_lifetime_ms=1_000),
         znode_bytes_max=limit,
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from migrator.node.config.properties import Voter
+from migrator.node.config.properties import VoterAddress
 from migrator.node.quorum.peers import Peer
 from migrator.raft.effects import SendVote
 from migrator.raft.types import Error, VoteAnswered
@@ -48,7 +48,7 @@ class Voters:
 @asynccontextmanager
 async def a_peer(voters: Voters) -> AsyncIterator[Peer]:
     server = await asyncio.start_server(voters.serve, "127.0.0.1", 0)
-    peer = Peer(Voter(3001, "127.0.0.1", server.sockets[0].getsockname()[1]), 3000, "a cluster", 5.0)
+    peer = Peer(VoterAddress(3001, "127.0.0.1", server.sockets[0].getsockname()[1]), 3000, "a cluster", 5.0)
     try:
         yield peer
     finally:

@@ -17,8 +17,8 @@ from migrator.wire.messages.replication import (
     FetchSnapshotPartition,
     FetchSnapshotRequest,
     FetchSnapshotTopic,
+    WireSnapshotId,
 )
-from migrator.wire.messages.replication import SnapshotId as WireSnapshotId
 
 SNAPSHOT = SnapshotId(10, 1)
 
