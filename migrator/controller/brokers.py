@@ -15,7 +15,6 @@ from itertools import chain
 
 from migrator.controller.decision import (
     Decision,
-    Error,
     Record,
     Situation,
     register_broker_version,
@@ -35,6 +34,7 @@ from migrator.model import levels
 from migrator.model.image import METADATA_VERSION
 from migrator.model.names import host_problem
 from migrator.model.values import Broker, MigrationState
+from migrator.wire.errors import Error
 from migrator.wire.messages.brokers import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,

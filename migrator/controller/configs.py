@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
-from migrator.controller.decision import Decision, Error, ItemRefused, Record, Situation
+from migrator.controller.decision import Decision, ItemRefused, Record, Situation
 from migrator.controller.names import refuse_name
 from migrator.controller.znode_limits import larger_than_zookeeper_takes
 from migrator.model.client_metrics import refuse_subscription
@@ -22,6 +22,7 @@ from migrator.model.topic_configs import Inherited, effective, is_list
 from migrator.model.topic_rules import refuse_topic_config
 from migrator.model.values import ConfigKey, ConfigType, MigrationState, is_password
 from migrator.model.znode_sizes import config_bytes
+from migrator.wire.errors import Error
 from migrator.wire.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResource,

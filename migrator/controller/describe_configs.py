@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from migrator.controller.authorizer import CLUSTER_NAME, Asker, is_allowed
-from migrator.controller.decision import ControllerSettings, Error, ItemRefused
+from migrator.controller.decision import ControllerSettings, ItemRefused
 from migrator.controller.names import refuse_name
 from migrator.model.broker_configs import BROKER_CONFIGS
 from migrator.model.config_values import BadValue, ConfigRule, Value, parse_value
@@ -24,6 +24,7 @@ from migrator.model.hidden_keys import is_hidden
 from migrator.model.image import Image
 from migrator.model.topic_configs import TOPIC_CONFIGS, ConfigSource, Inherited, effective
 from migrator.model.values import AclOperation, AclResourceType, ConfigType
+from migrator.wire.errors import Error
 from migrator.wire.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

@@ -6,7 +6,8 @@ Source: Kafka 3.9 `ProducerIdControlManager`.
 
 from __future__ import annotations
 
-from migrator.controller.decision import Decision, Error, Situation
+from migrator.controller.decision import Decision, Situation
+from migrator.wire.errors import Error
 from migrator.wire.messages.brokers import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from migrator.wire.messages.metadata import ProducerIdsRecord
 

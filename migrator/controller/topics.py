@@ -16,7 +16,6 @@ from migrator.controller.decision import (
     RECORDS_PER_REQUEST_MAX,
     TOO_MANY,
     Decision,
-    Error,
     ItemRefused,
     Record,
     Situation,
@@ -31,6 +30,7 @@ from migrator.model.topic_configs import effective
 from migrator.model.topic_rules import refuse_topic_config
 from migrator.model.values import ZERO_ID, ConfigType, Partition, Topic
 from migrator.model.znode_sizes import assignment_bytes, topic_bytes
+from migrator.wire.errors import Error
 from migrator.wire.messages.metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from migrator.wire.messages.topics import (
     CreatableTopic,

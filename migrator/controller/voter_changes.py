@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from migrator.controller.decision import Error
 from migrator.model.values import ZERO_ID
+from migrator.wire.errors import Error
 from migrator.wire.messages.raft import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,

@@ -35,7 +35,6 @@ from migrator.raft.roles import (
 from migrator.raft.types import (
     NO_DIRECTORY,
     NOBODY,
-    Error,
     FetchAnswered,
     FetchSnapshotAnswered,
     LeaderClaimAnswered,
@@ -44,6 +43,7 @@ from migrator.raft.types import (
     VoteAnswered,
     VoteReceived,
 )
+from migrator.wire.errors import Error
 
 # --- the start --------------------------------------------------------------------------------------------
 

@@ -27,13 +27,8 @@ from migrator.raft.elections import is_persistent, stand
 from migrator.raft.epochs import EpochEnd
 from migrator.raft.quorum import QuorumState
 from migrator.raft.roles import Download, Follower
-from migrator.raft.types import (
-    Error,
-    FetchAnswered,
-    FetchSnapshotAnswered,
-    ReplicatedBatch,
-    SnapshotId,
-)
+from migrator.raft.types import FetchAnswered, FetchSnapshotAnswered, ReplicatedBatch, SnapshotId
+from migrator.wire.errors import Error
 
 # --- asking -----------------------------------------------------------------------------------------------
 

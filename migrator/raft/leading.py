@@ -20,14 +20,8 @@ from typing import Final
 from migrator.raft.effects import AdvanceHighWatermark, AnswerFetch, AnswerFetchSnapshot, Append, Flush
 from migrator.raft.quorum import QuorumState
 from migrator.raft.roles import Leadership, ParkedFetch, ReplicaProgress
-from migrator.raft.types import (
-    AppendRequested,
-    Error,
-    FetchReceived,
-    FetchSnapshotReceived,
-    LogFlushed,
-    RequestDropped,
-)
+from migrator.raft.types import AppendRequested, FetchReceived, FetchSnapshotReceived, LogFlushed, RequestDropped
+from migrator.wire.errors import Error
 
 FETCH_WAIT_MAX_MS: Final = 60_000
 """No fetch is parked longer, whatever it asks for: a lost client must not hold memory for ever."""

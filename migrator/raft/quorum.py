@@ -27,7 +27,8 @@ from migrator.raft.effects import (
 from migrator.raft.log_view import LogView
 from migrator.raft.requests import Requests
 from migrator.raft.roles import Candidate, Follower, Leadership, Prospective, QuorumSettings, Resigned, Role, Unattached
-from migrator.raft.types import NO_DIRECTORY, NOBODY, ElectionState, Error
+from migrator.raft.types import NO_DIRECTORY, NOBODY, ElectionState
+from migrator.wire.errors import Error
 
 LAST_EPOCH: Final = 2**31 - 1 - 1_000_000
 """Epochs are 31 bits. Even one election a second takes 68 years to get here; we stop a million before (R-595-12)."""

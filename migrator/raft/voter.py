@@ -61,7 +61,6 @@ from migrator.raft.roles import (
 from migrator.raft.types import (
     NOBODY,
     AppendRequested,
-    Error,
     Event,
     FetchAnswered,
     FetchReceived,
@@ -84,6 +83,7 @@ from migrator.raft.types import (
     VoteAnswered,
     VoteReceived,
 )
+from migrator.wire.errors import Error
 
 
 @dataclass(frozen=True, slots=True)

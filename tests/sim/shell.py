@@ -36,7 +36,6 @@ from migrator.node.quorum.raft_node import RaftNode
 from migrator.raft.effects import SendBeginQuorumEpoch, SendEndQuorumEpoch, SendFetch, SendFetchSnapshot, SendVote
 from migrator.raft.roles import QuorumSettings
 from migrator.raft.types import (
-    Error,
     Event,
     FetchAnswered,
     FetchReceived,
@@ -53,6 +52,7 @@ from migrator.raft.types import (
 )
 from migrator.raft.voter import Voter
 from migrator.wire.batch import build_batch, peek, read_batches
+from migrator.wire.errors import Error
 from migrator.wire.messages.metadata import NoOpRecord
 from migrator.wire.records import decode_record, encode_record
 from tests.sim.invariants import Violation

@@ -12,7 +12,6 @@ from migrator.raft.quorum import Chance
 from migrator.raft.roles import Candidate, Follower, QuorumSettings
 from migrator.raft.types import (
     ElectionState,
-    Error,
     Event,
     FetchAnswered,
     FetchReceived,
@@ -25,6 +24,7 @@ from migrator.raft.types import (
     VoteReceived,
 )
 from migrator.raft.voter import Voter
+from migrator.wire.errors import Error
 
 CLUSTER = "a cluster"
 ME, SECOND, THIRD = 1, 2, 3

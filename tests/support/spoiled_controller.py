@@ -26,8 +26,8 @@ from migrator.node.config.properties import read_config
 from migrator.node.process.controller import run_controller
 from migrator.node.quorum.hooks import Hooks
 from migrator.raft.effects import AnswerFetch
-from migrator.raft.types import Error
 from migrator.wire.codec import decode, encode
+from migrator.wire.errors import Error
 from migrator.wire.messages.control import LeaderAndIsrRequest
 from migrator.zk.multi import Create, Multi, MultiOutcome
 from migrator.zk.paths import CONTROLLER

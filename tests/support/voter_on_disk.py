@@ -24,7 +24,6 @@ from migrator.raft.roles import QuorumSettings
 from migrator.raft.types import (
     NOBODY,
     ElectionState,
-    Error,
     FetchAnswered,
     FetchReceived,
     LeaderClaimed,
@@ -34,6 +33,7 @@ from migrator.raft.types import (
 )
 from migrator.raft.voter import Voter
 from migrator.wire.batch import build_batch, build_control_batch
+from migrator.wire.errors import Error
 from migrator.wire.messages.control_records import LeaderChangeMessage
 from migrator.wire.records import encode_record
 from migrator.wire.schema import Message

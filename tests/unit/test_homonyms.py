@@ -15,9 +15,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGES: Final = ("migrator", "state_machine", "api")
 SHARED_MAX: Final = 10
 
-SHARED: Final[dict[str, str]] = {
-    "Error": "Two subsets of the error codes of Kafka, which the next commit makes one.",
-}
+SHARED: Final[dict[str, str]] = {}
 """Name to reason, one plain sentence each."""
 
 

@@ -17,15 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from migrator.controller.decision import (
-    RECORDS_PER_REQUEST_MAX,
-    TOO_MANY,
-    Decision,
-    Error,
-    ItemRefused,
-    Record,
-    Situation,
-)
+from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, TOO_MANY, Decision, ItemRefused, Record, Situation
 from migrator.controller.partitions.elections import (
     Assignment,
     Election,
@@ -41,6 +33,7 @@ from migrator.controller.znode_limits import larger_than_zookeeper_takes
 from migrator.model.image import Image
 from migrator.model.values import Partition, Topic
 from migrator.model.znode_sizes import partition_bytes, topic_bytes
+from migrator.wire.errors import Error
 from migrator.wire.messages.metadata import PartitionChangeRecord
 from migrator.wire.messages.partitions import (
     AlterPartitionReassignmentsRequest,

@@ -18,10 +18,11 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from migrator.controller.authorizer import CLUSTER_NAME, Asker, AuthorizerRules, is_allowed
-from migrator.controller.decision import Decision, Error, Situation
+from migrator.controller.decision import Decision, Situation
 from migrator.controller.refusals import refuse
 from migrator.model.image import Image
 from migrator.model.values import ZERO_ID, AclOperation, AclResourceType, ConfigType
+from migrator.wire.errors import Error
 from migrator.wire.messages.brokers import (
     AllocateProducerIdsRequest,
     AssignReplicasToDirsRequest,

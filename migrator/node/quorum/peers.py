@@ -27,7 +27,7 @@ from migrator.raft.effects import (
     SendVote,
 )
 from migrator.raft.types import (
-    Error,
+    QUORUM_ERRORS,
     Event,
     FetchAnswered,
     FetchSnapshotAnswered,
@@ -38,6 +38,7 @@ from migrator.raft.types import (
     VoteAnswered,
 )
 from migrator.wire.batch import TornBatchError, peek, verify_crc
+from migrator.wire.errors import Error
 from migrator.wire.frames import API_KEYS
 from migrator.wire.messages.handshake import ApiVersionsRequest, ApiVersionsResponse
 from migrator.wire.messages.raft import (
@@ -259,10 +260,9 @@ def _fetch_snapshot(send: SendFetchSnapshot, cluster_id: str) -> FetchSnapshotRe
 
 def _code(code: int) -> Error:
     """An error that the quorum does not know of is an answer that cannot be used."""
-    try:
-        return Error(code)
-    except ValueError as error:
-        raise OSError(f"error code {code}") from error
+    if code not in QUORUM_ERRORS:
+        raise OSError(f"error code {code}")
+    return Error(code)
 
 
 def _only(topics: Any, name: str) -> Any:

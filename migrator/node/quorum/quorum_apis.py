@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from migrator.controller.decision import Error
 from migrator.controller.voter_changes import QuorumStanding, VoterChange, VoterChangeResponse, answer_voter_change
 from migrator.node.config.voter_addresses import VoterAddresses
 from migrator.node.quorum.peers import METADATA_TOPIC, METADATA_TOPIC_ID
@@ -24,6 +23,7 @@ from migrator.raft.types import (
     VoteReceived,
 )
 from migrator.raft.voter import ReplicaState
+from migrator.wire.errors import Error
 from migrator.wire.messages.raft import (
     BeginQuorumEpochPartitionResult,
     BeginQuorumEpochRequest,

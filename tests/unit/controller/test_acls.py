@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from migrator.controller.authorizer import AuthorizerRules
-from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, Decision, Error, Situation
+from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, Decision, Situation
 from migrator.controller.security.acls import create_acls, delete_acls, describe_acls
 from migrator.model.draft import Draft
 from migrator.model.values import (
@@ -20,6 +20,7 @@ from migrator.model.values import (
     AclResourceType,
     MigrationState,
 )
+from migrator.wire.errors import Error
 from migrator.wire.messages.security import (
     AclCreation,
     CreateAclsRequest,

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.controller.configs import ConfigOperation, alter_configs, incremental_alter_configs
-from migrator.controller.decision import Decision, Error, Situation
+from migrator.controller.decision import Decision, Situation
 from migrator.findings.content import PASSWORD_UNDECODABLE
 from migrator.model.topic_configs import TOPIC_CONFIGS, ConfigSource, Inherited, effective, is_list
 from migrator.model.topic_rules import refuse_topic_config
 from migrator.model.values import ConfigType, MigrationState
+from migrator.wire.errors import Error
 from migrator.wire.messages.configs import (
     AlterableConfig,
     AlterConfigsRequest,

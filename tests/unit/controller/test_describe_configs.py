@@ -6,7 +6,7 @@ import pytest
 
 from migrator.controller.authorizer import Asker, AuthorizerRules
 from migrator.controller.configs import incremental_alter_configs
-from migrator.controller.decision import Decision, Error
+from migrator.controller.decision import Decision
 from migrator.controller.describe_configs import describe_configs
 from migrator.driver.mirror import Shape, plan
 from migrator.model.client_metrics import refuse_subscription
@@ -14,6 +14,7 @@ from migrator.model.hidden_keys import is_hidden
 from migrator.model.topic_configs import TOPIC_CONFIGS, ConfigSource
 from migrator.model.values import ConfigType
 from migrator.wire.codec import decode, encode
+from migrator.wire.errors import Error
 from migrator.wire.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

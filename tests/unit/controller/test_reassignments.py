@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from migrator.controller.brokers import fence_longest_silent, heal_leaderships
-from migrator.controller.decision import Decision, Error, Situation
+from migrator.controller.decision import Decision, Situation
 from migrator.controller.partitions.alter_partition import alter_partition
 from migrator.controller.partitions.reassignments import alter_reassignments, begin_ordered, list_reassignments
 from migrator.model.image import Image
 from migrator.model.values import Broker, Partition
+from migrator.wire.errors import Error
 from migrator.wire.messages.metadata import PartitionChangeRecord
 from migrator.wire.messages.partitions import (
     AlterPartitionPartition,

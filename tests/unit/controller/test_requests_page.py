@@ -15,11 +15,12 @@ import pytest
 from migrator.controller import requests
 from migrator.controller.authorizer import ANONYMOUS, Asker
 from migrator.controller.contacts import Contacts
-from migrator.controller.decision import ControllerSettings, Error, Situation
+from migrator.controller.decision import ControllerSettings, Situation
 from migrator.controller.features import CONTROLLER_APIS, FORWARDABLE
 from migrator.model.image import EMPTY
 from migrator.node.listener.controller_apis import ControllerApis
 from migrator.node.quorum.quorum_apis import QuorumApis
+from migrator.wire.errors import Error
 from migrator.wire.frames import API_KEYS
 from migrator.wire.schema import Message
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from migrator.controller.authorizer import ANONYMOUS, Asker, AuthorizerRules, TokenRules
-from migrator.controller.decision import Decision, Error, Situation
+from migrator.controller.decision import Decision, Situation
 from migrator.controller.security.tokens import create_token, expire_token, expired_tokens, renew_token
 from migrator.model.draft import Draft
 from migrator.model.values import (
@@ -24,6 +24,7 @@ from migrator.model.values import (
     DelegationToken,
 )
 from migrator.wire.codec import encode
+from migrator.wire.errors import Error
 from migrator.wire.messages.metadata import DelegationTokenRecord, RemoveDelegationTokenRecord
 from migrator.wire.messages.security import (
     CreatableRenewers,

@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, Decision, Error, Situation
+from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, Decision, Situation
 from migrator.controller.topics import create_partitions, create_topics, delete_topics
 from migrator.model.image import METADATA_VERSION
 from migrator.model.topic_configs import ConfigSource
 from migrator.model.values import UNASSIGNED_DIRECTORY, ZERO_ID, Broker, ConfigType
+from migrator.wire.errors import Error
 from migrator.wire.messages.metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from migrator.wire.messages.topics import (
     CreatableReplicaAssignment,

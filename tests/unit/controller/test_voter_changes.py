@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.controller.decision import Error
 from migrator.controller.voter_changes import QuorumStanding, VoterChange, answer_voter_change
+from migrator.wire.errors import Error
 from migrator.wire.messages.raft import AddRaftVoterRequest, RemoveRaftVoterRequest, UpdateRaftVoterRequest
 from migrator.wire.messages.shared import RaftEndpoint
 from tests.support.builders import an_id

@@ -17,7 +17,7 @@ from kazoo.protocol.paths import _prefix_root
 from msgspec.structs import replace as changed
 
 from migrator.controller.authorizer import Asker, AuthorizerRules, TokenRules
-from migrator.controller.decision import Error, Situation
+from migrator.controller.decision import Situation
 from migrator.controller.quotas import OF_IPS, OF_USERS_AND_CLIENTS
 from migrator.controller.requests import decide
 from migrator.driver.mirror import Shape, plan
@@ -25,6 +25,7 @@ from migrator.findings.zookeeper import ODD_HOST
 from migrator.model.names import host_problem, is_znode_name
 from migrator.model.values import MigrationState
 from migrator.wire.codec import UnencodableError
+from migrator.wire.errors import Error
 from migrator.wire.messages.brokers import BrokerRegistrationRequest, RegistrationFeature, RegistrationListener
 from migrator.wire.messages.configs import (
     AlterableConfig,

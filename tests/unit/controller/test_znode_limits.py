@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from migrator.controller.authorizer import Asker, AuthorizerRules, TokenRules
-from migrator.controller.decision import Decision, Error, Situation
+from migrator.controller.decision import Decision, Situation
 from migrator.controller.requests import decide
 from migrator.findings.zookeeper import ZNODE_TOO_LARGE
 from migrator.model.image import Image
@@ -24,6 +24,7 @@ from migrator.model.values import (
     QuotaEntity,
 )
 from migrator.model.znode_sizes import acls_bytes, config_bytes, token_bytes, topic_bytes, user_bytes
+from migrator.wire.errors import Error
 from migrator.wire.messages.configs import (
     AlterableConfig,
     AlterClientQuotasEntry,

@@ -12,7 +12,8 @@ import pytest
 from migrator.node.config.properties import VoterAddress
 from migrator.node.quorum.peers import Peer
 from migrator.raft.effects import SendVote
-from migrator.raft.types import Error, VoteAnswered
+from migrator.raft.types import VoteAnswered
+from migrator.wire.errors import Error
 from migrator.wire.frames import decode_request, encode_response, read_frame_length
 from migrator.wire.messages.handshake import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from migrator.wire.messages.raft import VotePartitionResult, VoteRequest, VoteResponse, VoteTopicResult

@@ -18,7 +18,8 @@ from migrator.node.listener.server import ControllerServer
 from migrator.node.quorum.peers import METADATA_TOPIC, METADATA_TOPIC_ID
 from migrator.node.quorum.quorum_apis import QuorumApis
 from migrator.raft.effects import AnswerFetch, AnswerFetchSnapshot, AnswerLeaderClaim, AnswerVote
-from migrator.raft.types import NOBODY, Error, SnapshotId
+from migrator.raft.types import NOBODY, SnapshotId
+from migrator.wire.errors import Error
 from migrator.wire.frames import API_KEYS, decode_response, encode_request
 from migrator.wire.messages.raft import (
     BeginQuorumEpochPartition,
