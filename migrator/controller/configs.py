@@ -22,6 +22,7 @@ from migrator.model.topic_configs import Inherited, effective, is_list
 from migrator.model.topic_rules import refuse_topic_config
 from migrator.model.values import ConfigKey, ConfigType, MigrationState, is_password
 from migrator.model.znode_sizes import config_bytes
+from migrator.records.builders import config_record
 from migrator.wire.errors import Error
 from migrator.wire.messages.configs import (
     AlterConfigsRequest,
@@ -34,7 +35,6 @@ from migrator.wire.messages.configs import (
     IncrementalAlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
 )
-from migrator.wire.messages.metadata import ConfigRecord
 
 
 class ConfigOperation(IntEnum):
@@ -120,11 +120,7 @@ def _written(situation: Situation, key: ConfigKey, touched: Mapping[str, str | N
         _check_size(situation, key, after)
     # Brokers reload files (keystores) when a value is set again, so a BROKER resource is always written.
     always = key.type == ConfigType.BROKER
-    return [
-        (ConfigRecord(resource_type=key.type, resource_name=key.name, name=name, value=value), 0)
-        for name, value in touched.items()
-        if always or now.get(name) != value
-    ]
+    return [(config_record(key, name, value), 0) for name, value in touched.items() if always or now.get(name) != value]
 
 
 def _check_size(situation: Situation, key: ConfigKey, after: Mapping[str, str]) -> None:

@@ -28,10 +28,11 @@ from migrator.controller.znode_limits import larger_than_zookeeper_takes
 from migrator.model.image import Image
 from migrator.model.topic_configs import effective
 from migrator.model.topic_rules import refuse_topic_config
-from migrator.model.values import ZERO_ID, ConfigType, Partition, Topic
+from migrator.model.values import ZERO_ID, ConfigKey, ConfigType, Partition, Topic
 from migrator.model.znode_sizes import assignment_bytes, topic_bytes
+from migrator.records.builders import config_record, partition_record, topic_record
 from migrator.wire.errors import Error
-from migrator.wire.messages.metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from migrator.wire.messages.metadata import RemoveTopicRecord
 from migrator.wire.messages.topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -118,8 +119,9 @@ def _create(situation: Situation, topic: CreatableTopic, collisions: dict[str, s
     _check_size(situation, topic.name, (), assignments)
     _take(quota, len(assignments))
     topic_id = situation.new_id(situation.image.topics)
-    records: list[Record] = [(TopicRecord(name=topic.name, topic_id=topic_id), 0)]
-    records += [(_config(topic.name, name, value), 0) for name, value in values.items()]
+    key = ConfigKey(ConfigType.TOPIC, topic.name)
+    records: list[Record] = [(topic_record(topic.name, topic_id), 0)]
+    records += [(config_record(key, name, value), 0) for name, value in values.items()]
     records += _partition_records(situation.image, topic_id, 0, assignments)
     result = CreatableTopicResult(
         name=topic.name,
@@ -238,22 +240,10 @@ def _partition_records(
     records: list[Record] = []
     for partition, replicas in enumerate(assignments, first):
         isr = tuple(broker for broker in replicas if image.brokers[broker].active)
-        record = PartitionRecord(
-            partition_id=partition,
-            topic_id=topic_id,
-            replicas=replicas,
-            isr=isr,
-            leader=isr[0],
-            leader_epoch=0,
-            partition_epoch=0,
-            directories=tuple(default_directory(image.brokers[broker]) for broker in replicas) if version >= 1 else (),
-        )
-        records.append((record, version))
+        known = tuple(default_directory(image.brokers[broker]) for broker in replicas) if version >= 1 else ()
+        made = Partition(partition, replicas, isr, leader=isr[0], directories=known)
+        records.append((partition_record(topic_id, made), version))
     return records
-
-
-def _config(topic: str, name: str, value: str) -> ConfigRecord:
-    return ConfigRecord(resource_type=ConfigType.TOPIC, resource_name=topic, name=name, value=value)
 
 
 # --- DeleteTopics -----------------------------------------------------------------------------------------

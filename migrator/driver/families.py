@@ -29,13 +29,7 @@ from migrator.model.values import (
     ScramCredential,
     ScramKey,
 )
-from migrator.wire.messages.metadata import (
-    AccessControlEntryRecord,
-    ClientQuotaRecord,
-    DelegationTokenRecord,
-    UserScramCredentialRecord,
-)
-from migrator.wire.messages.shared import ClientQuotaEntity
+from migrator.records.builders import acl_record, quota_record, scram_record, token_record
 from migrator.wire.records import encode_record
 from migrator.zk import paths
 from migrator.zk.acl_znodes import acl_resource, parse_acls, parse_token
@@ -161,46 +155,17 @@ def acl_id(acl: Acl) -> bytes:
 
 def quota_and_scram_values(families: Families) -> Iterator[bytes]:
     for entity in sorted(families.quotas, key=lambda each: each.place):
-        whom = tuple(ClientQuotaEntity(type_, name) for type_, name in entity.parts)
         for key, value in sorted(families.quotas[entity].items()):
-            yield encode_record(ClientQuotaRecord(entity=whom, key=key, value=value), 0)
+            yield encode_record(quota_record(entity, key, value), 0)
     for whose in sorted(families.scram):
-        kept = families.scram[whose]
-        record = UserScramCredentialRecord(
-            name=whose.user,
-            mechanism=whose.mechanism,
-            salt=kept.salt,
-            stored_key=kept.stored_key,
-            server_key=kept.server_key,
-            iterations=kept.iterations,
-        )
-        yield encode_record(record, 0)
+        yield encode_record(scram_record(whose, families.scram[whose]), 0)
 
 
 def acl_values(families: Families) -> Iterator[bytes]:
     for acl in families.all_acls():
-        record = AccessControlEntryRecord(
-            id=acl_id(acl),
-            resource_type=acl.resource.type,
-            resource_name=acl.resource.name,
-            pattern_type=acl.resource.pattern,
-            principal=acl.entry.principal,
-            host=acl.entry.host,
-            operation=acl.entry.operation,
-            permission_type=acl.entry.permission,
-        )
-        yield encode_record(record, 0)
+        yield encode_record(acl_record(acl_id(acl), acl), 0)
 
 
 def token_values(families: Families) -> Iterator[bytes]:
     for _, token in sorted(families.tokens.items()):
-        record = DelegationTokenRecord(
-            owner=token.owner,
-            requester=token.requester,
-            renewers=token.renewers,
-            issue_timestamp=token.issued_ms,
-            max_timestamp=token.max_ms,
-            expiration_timestamp=token.expires_ms,
-            token_id=token.id,
-        )
-        yield encode_record(record, 0)
+        yield encode_record(token_record(token), 0)

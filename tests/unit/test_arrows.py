@@ -23,7 +23,7 @@ MODULES_MAX: Final = 25
 """At one level of one package: more of them are two packages."""
 
 CORES: Final = frozenset(
-    {"model", "control_api", "findings", "wire", "wire.errors", "raft", "zk.znodes", "controller", "driver"}
+    {"model", "control_api", "findings", "wire", "wire.errors", "raft", "records", "zk.znodes", "controller", "driver"}
 )
 """Values in, values out. `zk.znodes` stands for everything in that folder that opens nothing."""
 
@@ -36,10 +36,11 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
         "wire": "findings",
         "wire.errors": "",
         "raft": "wire.errors findings",
+        "records": "model wire",
         "zk.znodes": "model findings",
         "zk.session": "zk.znodes model findings",
-        "controller": "model wire wire.errors findings",
-        "driver": "control_api model wire zk.znodes findings",
+        "controller": "model wire records wire.errors findings",
+        "driver": "control_api model wire records zk.znodes findings",
         "node": "control_api raft controller driver wire wire.errors zk.znodes zk.session model findings",
         "audit": "model wire zk.znodes zk.session findings",
         "fleet": "model wire findings",

@@ -17,7 +17,6 @@ from typing import Final
 from migrator.controller.authorizer import CLUSTER_NAME, WILDCARD
 from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, TOO_MANY, Decision, ItemRefused, Record, Situation
 from migrator.controller.refusals import refuse
-from migrator.controller.snapshot import acl_record
 from migrator.controller.znode_limits import larger_than_zookeeper_takes
 from migrator.model.image import Image
 from migrator.model.names import is_znode_name
@@ -32,6 +31,7 @@ from migrator.model.values import (
     MigrationState,
 )
 from migrator.model.znode_sizes import acl_bytes, acls_bytes
+from migrator.records.builders import acl_record
 from migrator.wire.errors import Error
 from migrator.wire.messages.metadata import RemoveAccessControlEntryRecord
 from migrator.wire.messages.security import (

@@ -17,12 +17,12 @@ import hmac
 from typing import Final
 
 from migrator.controller.decision import Decision, ItemRefused, Record, Situation
-from migrator.controller.snapshot import scram_record
 from migrator.controller.znode_limits import larger_than_zookeeper_takes
 from migrator.model import levels
 from migrator.model.names import RELATIVE
 from migrator.model.values import MigrationState, ScramCredential, ScramKey, ScramMechanism
 from migrator.model.znode_sizes import user_bytes
+from migrator.records.builders import scram_record
 from migrator.wire.errors import Error
 from migrator.wire.messages.metadata import RemoveUserScramCredentialRecord
 from migrator.wire.messages.security import (
