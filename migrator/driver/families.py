@@ -109,11 +109,11 @@ class Families:
         either = self.mzxids.keys() | before.mzxids.keys()
         return sorted(path for path in either if self.mzxids.get(path) != before.mzxids.get(path))
 
-    def told(self) -> dict[str, object]:
-        """What is said, under names for reports: nothing of it is secret."""
+    def described(self) -> dict[str, object]:
+        """What was read, under names for reports: nothing of it is secret."""
         return {
             **{f"quotas of {describe(entity)}": limits for entity, limits in self.quotas.items()},
-            **credentials_told(self.scram),
+            **described_credentials(self.scram),
             **{f"ACLs of {resource}": entries for resource, entries in self.acls.items()},
             **{paths.token(token): kept for token, kept in self.tokens.items()},
         }
@@ -137,7 +137,7 @@ class Families:
                 yield Acl(resource, entry)
 
 
-def credentials_told(scram: Mapping[ScramKey, ScramCredential]) -> dict[str, object]:
+def described_credentials(scram: Mapping[ScramKey, ScramCredential]) -> dict[str, object]:
     return {f"SCRAM credential {key.mechanism} of {key.user}": kept for key, kept in scram.items()}
 
 

@@ -68,7 +68,7 @@ class TakeoverEvidence:
     denials_unknown:  brokers that did not say what they deny, with the reason.
     unexplained:      what brokers have and would lose with a full send made of this tree (driver.guard).
     ours:             what this controller's file says, as far as the brokers' settings have to go with it.
-    broker_settings:  by broker, what somebody set (settings.ASKED).
+    broker_settings:  by broker, what an operator set (settings.ASKED).
     settings_unread:  brokers that did not say how they are set, with the reason.
     passwords:        what decodes brokers' passwords, None without a secret for it.
     limits:           by ZooKeeper server, the size of a request that passed, at most `jute_maxbuffer`.
@@ -193,7 +193,7 @@ def _listed(texts: list[str], shown: int = 2) -> str:
 
 
 def settings_checks(evidence: TakeoverEvidence) -> tuple[Condition, ...]:
-    """What was set on controllers and brokers goes together (F-18, F-37, F-38, F-50); what is for later is told."""
+    """What was set on controllers and brokers goes together (F-18, F-37, F-38, F-50); what is for later is reported."""
     ours, families = evidence.ours, evidence.tree.families
     found = list(controller_findings(evidence.tree, ours))
     size = full_request_bytes(evidence.tree)
@@ -224,8 +224,10 @@ def can_register(image: Image) -> bool:
 
 
 def voters_enabled(image: Image, asked: Mapping[int, bool]) -> Mapping[int, bool]:
-    """By voter that is known, whether it has the migration enabled: as it registered, or where nobody can register, as
-    it answered. (Stock asks nobody then, and would copy beside a voter that finalizes.)
+    """By voter that is known, whether it has the migration enabled.
+
+    As it registered; where no voter can register, as it answered. (Stock asks no voter then, and would copy beside a
+    voter that finalizes.)
     """
     if not can_register(image):
         return asked
@@ -401,7 +403,7 @@ def _deletion_and_reassignment(tree: Tree) -> list[Occurrence]:
 
 
 def _why_no_move(partition: Partition) -> str | None:
-    """Why nobody could end this reassignment; stock copies it all the same."""
+    """Why no controller could end this reassignment; stock copies it all the same."""
     for what, brokers in (("added", partition.adding), ("removed", partition.removing)):
         if len(set(brokers)) != len(brokers):
             return f"a replica is {what} twice: {brokers}"

@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from migrator.driver.families import Families, credentials_told
+from migrator.driver.families import Families, described_credentials
 from migrator.findings.content import MALFORMED_ZNODE, STATE_MISSING, TOPIC_ID_MISSING
 from migrator.findings.finding import FindingError, Occurrence, words_of
 from migrator.model.draft import Draft
@@ -329,14 +329,14 @@ def changed_since(copied: Tree, now: Tree, log: Image = EMPTY) -> list[str]:
     moved = {name for name, each in now.topics.items() if copied.topics.get(name) is not each}
     moved |= copied.topics.keys() - now.topics.keys()
 
-    def told(tree: Tree) -> dict[str, object]:
+    def described(tree: Tree) -> dict[str, object]:
         readings = ((name, tree.topics[name]) for name in moved if name in tree.topics)
         topics = {paths.topic(name): (_assigned(each.topic), each.config) for name, each in readings}
         configs = {f"/config/brokers/{broker}": values for broker, values in tree.broker_configs.items() if values}
-        return {**topics, **configs, **tree.families.told()}
+        return {**topics, **configs, **tree.families.described()}
 
-    before, after = told(copied), told(now)
-    ours = credentials_told(log.scram)
+    before, after = described(copied), described(now)
+    ours = described_credentials(log.scram)
     changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
     for name in moved & now.topics.keys() & copied.topics.keys():
         path, was = paths.topic(name), copied.topics[name]

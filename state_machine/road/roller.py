@@ -441,8 +441,16 @@ def _controller_whole(evidence: Evidence, roll: Roll, row: RoadNode, observed: L
             fresh and ready,
             "not registered" if controller is None else f"zkMigrationReady is {controller.zk_migration_ready}",
         ),
-        Condition("it has what is committed", lag == 0, "not known" if lag is None else f"it lacks {lag} records"),
-        Condition("a controller leads", observed.leader is not None, f"{observed.leader}"),
+        Condition(
+            "it has what is committed",
+            lag == 0,
+            "its lag is not known" if lag is None else f"it is {lag} records behind",
+        ),
+        Condition(
+            "a controller leads",
+            observed.leader is not None,
+            "no controller leads" if observed.leader is None else f"controller {observed.leader} leads",
+        ),
         *claim,
     )
 

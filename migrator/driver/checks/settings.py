@@ -85,7 +85,7 @@ def needed_limit(size: int) -> int:
 
 
 def broker_findings(broker: int, settings: Mapping[str, str], ours: ControllerFileSettings) -> Iterator[Occurrence]:
-    """settings: what somebody set, by key; defaults are left out, and secrets are `HIDDEN`."""
+    """settings: what an operator set, by key; defaults are left out, and secrets are `HIDDEN`."""
     for key, reason in _forbidding(settings, ours):
         yield BROKER_SETTING_FORBIDS.found(broker=broker, key=key, value=settings[key], reason=reason)
     for key, reason in _for_later(settings):

@@ -79,7 +79,7 @@ def evidence(road: dict[str, Any] | None = None, **changes: Any) -> Evidence:
     }
     audit = AuditObservation(7, "passed", 0, 30.0, "audit 7 by quick")
     known = Evidence(
-        looked_s=0.5,
+        observation_age_s=0.5,
         driver_state="DUAL_WRITE",
         holder=Holder.OURS,
         holder_id=3000,

@@ -20,7 +20,7 @@ from state_machine.tables import DriverCursor, Migration, PhaseEvent
 from state_machine.transition import SERVICE, GateClosed, PhaseStep, StepSource, take
 from tests.unit.state_machine.world import a_store, an_inventory
 
-SEEN = Evidence(looked_s=0.1)
+SEEN = Evidence(observation_age_s=0.1)
 NOW = 1_000.0
 
 
