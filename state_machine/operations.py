@@ -21,9 +21,9 @@ from migrator.fleet.render import Kind
 from migrator.fleet.roll import UNTOUCHED
 from migrator.fleet.roll import Step as RollStep
 from migrator.model.verdict import Verdict
-from state_machine.accepted import Accepted
+from state_machine.accepted import AcceptedOperations
 from state_machine.audits.inspections import Inspections
-from state_machine.clusters.control import ControlPort
+from state_machine.clusters.control import ControlClient
 from state_machine.evidence import asked_by
 from state_machine.policy.gates import Evidence
 from state_machine.policy.phases import (
@@ -54,11 +54,11 @@ class Operations:
     """Settles one operation after the other."""
 
     def __init__(
-        self, store: Store, control: ControlPort, inspections: Inspections, clock: Callable[[], float] = time.time
+        self, store: Store, control: ControlClient, inspections: Inspections, clock: Callable[[], float] = time.time
     ) -> None:
         self._store = store
         self._clock = clock
-        self._accepted = Accepted(store, control, inspections, clock)
+        self._accepted = AcceptedOperations(store, control, inspections, clock)
 
     async def settle(self, snapshot: Snapshot, operation: Operation, evidence: Evidence) -> None:
         """Do what is possible now; an operation that waits for the driver stays pending."""
@@ -95,9 +95,9 @@ class Operations:
             await self._accepted.begin(snapshot, operation, edge, evidence)
             return
         ask_gate(edge, trigger, asked_by(evidence, operation.who))
-        step = Step(
+        step = PhaseStep(
             trigger=trigger,
-            source=Source(SERVICE, version),
+            source=StepSource(SERVICE, version),
             at=self._clock(),
             who=operation.who,
             reason=operation.reason or "no reason given",

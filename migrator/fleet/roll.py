@@ -22,7 +22,7 @@ from migrator.fleet.actuator import ProcessState
 from migrator.model.verdict import Verdict
 
 
-class Step(StrEnum):
+class RollStep(StrEnum):
     """How far a node is.
 
     PENDING: nothing was done. PREPARED: its file is rendered and its disks were read; it runs as before.
@@ -43,12 +43,12 @@ class Step(StrEnum):
     BACK = "BACK"
 
 
-UNDER_WAY: Final = frozenset({Step.STOPPING, Step.STOPPED, Step.WRITTEN, Step.STARTED})
+UNDER_WAY: Final = frozenset({RollStep.STOPPING, RollStep.STOPPED, RollStep.WRITTEN, RollStep.STARTED})
 """The node is away, or not yet whole: no other one may be touched."""
-UNTOUCHED: Final = frozenset({Step.PENDING, Step.PREPARED})
+UNTOUCHED: Final = frozenset({RollStep.PENDING, RollStep.PREPARED})
 
 
-class Act(StrEnum):
+class NodeAct(StrEnum):
     """What is done with a node. PREPARE only reads."""
 
     PREPARE = "prepare"
@@ -57,18 +57,18 @@ class Act(StrEnum):
     START = "start"
 
 
-RECORDED_BEFORE: Final[Mapping[Act, Step | None]] = {
-    Act.PREPARE: None,
-    Act.STOP: Step.STOPPING,
-    Act.WRITE: None,
-    Act.START: None,
+RECORDED_BEFORE: Final[Mapping[NodeAct, RollStep | None]] = {
+    NodeAct.PREPARE: None,
+    NodeAct.STOP: RollStep.STOPPING,
+    NodeAct.WRITE: None,
+    NodeAct.START: None,
 }
 """The step that is in the journal before the act begins; the others leave a node as the step before them says."""
-REACHED_BY: Final[Mapping[Act, Step]] = {
-    Act.PREPARE: Step.PREPARED,
-    Act.STOP: Step.STOPPED,
-    Act.WRITE: Step.WRITTEN,
-    Act.START: Step.STARTED,
+REACHED_BY: Final[Mapping[NodeAct, RollStep]] = {
+    NodeAct.PREPARE: RollStep.PREPARED,
+    NodeAct.STOP: RollStep.STOPPED,
+    NodeAct.WRITE: RollStep.WRITTEN,
+    NodeAct.START: RollStep.STARTED,
 }
 
 
@@ -84,7 +84,7 @@ class RollEntry:
 
     id: int
     role: str
-    step: Step
+    step: RollStep
     rack: str = ""
     began_s: float = 0.0
     instruction: str = ""
@@ -128,7 +128,7 @@ class RollNow:
 @dataclass(frozen=True, slots=True)
 class Perform:
     node: int
-    act: Act
+    act: NodeAct
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class Reached:
     """An observation shows a step that no act of ours reported."""
 
     node: int
-    step: Step
+    step: RollStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +176,11 @@ def decide(entries: Sequence[RollEntry], now: RollNow) -> Decision:
     following = left[0]
     if now.paused is not None:
         return Wait(f"paused before {following.name}: {now.paused}")
-    if following.step is Step.PENDING:
-        return Perform(following.id, Act.PREPARE)
+    if following.step is RollStep.PENDING:
+        return Perform(following.id, NodeAct.PREPARE)
     if not now.cluster.holds:
         return Wait(f"before {following.name}: {now.cluster.reason()}")
-    return Perform(following.id, Act.STOP)
+    return Perform(following.id, NodeAct.STOP)
 
 
 def _choices(entry: RollEntry) -> str:
@@ -193,7 +193,7 @@ def in_order(entries: Iterable[RollEntry], last: frozenset[int]) -> list[RollEnt
 
     A node that was prepared keeps its turn.
     """
-    return sorted(entries, key=lambda each: (each.step is not Step.PREPARED, each.id in last, each.rack, each.id))
+    return sorted(entries, key=lambda each: (each.step is not RollStep.PREPARED, each.id in last, each.rack, each.id))
 
 
 def _go_on(entry: RollEntry, now: RollNow) -> Decision:
@@ -204,9 +204,9 @@ def _go_on(entry: RollEntry, now: RollNow) -> Decision:
         )
         return Fail(entry.id, cause)
     match entry.step:
-        case Step.STOPPING:
+        case RollStep.STOPPING:
             return _stopping(entry, seen)
-        case Step.STOPPED:
+        case RollStep.STOPPED:
             return _stopped(entry, seen)
         case Step.WRITTEN:
             if entry.back and not seen.gone:
@@ -226,8 +226,8 @@ def _stopping(entry: RollEntry, seen: NodeNow) -> Decision:
     if entry.back and not entry.instruction:
         return Perform(entry.id, Act.STOP)
     if seen.process is ProcessState.STOPPED or (seen.process is ProcessState.NOT_READ and seen.gone):
-        return Reached(entry.id, Step.STOPPED)
-    return Wait(_instructed(entry)) if entry.instruction else Perform(entry.id, Act.STOP)
+        return Reached(entry.id, RollStep.STOPPED)
+    return Wait(_instructed(entry)) if entry.instruction else Perform(entry.id, NodeAct.STOP)
 
 
 def _stopped(entry: RollEntry, seen: NodeNow) -> Decision:
@@ -235,8 +235,8 @@ def _stopped(entry: RollEntry, seen: NodeNow) -> Decision:
     if seen.process is ProcessState.RUNNING:
         return Fail(entry.id, NODE_STARTED_BY_OTHERS.found(node=entry.name))
     if not entry.instruction:
-        return Perform(entry.id, Act.WRITE)
-    return Wait(_instructed(entry)) if seen.file_is_rendered is False else Reached(entry.id, Step.WRITTEN)
+        return Perform(entry.id, NodeAct.WRITE)
+    return Wait(_instructed(entry)) if seen.file_is_rendered is False else Reached(entry.id, RollStep.WRITTEN)
 
 
 def _started(entry: RollEntry, seen: NodeNow) -> Decision:
@@ -256,9 +256,9 @@ def _instructed(entry: RollEntry) -> str:
 def _what_is_missing(entry: RollEntry, seen: NodeNow) -> str:
     if entry.instruction:
         return _instructed(entry)
-    return seen.whole.reason() if entry.step is Step.STARTED else f"its process is {seen.process}"
+    return seen.whole.reason() if entry.step is RollStep.STARTED else f"its process is {seen.process}"
 
 
-def failed(entry: RollEntry, act: Act, reason: str) -> Fail:
+def failed(entry: RollEntry, act: NodeAct, reason: str) -> Fail:
     """An act that the host refused."""
     return Fail(entry.id, STEP_FAILED.found(act=act, node=entry.name, reason=reason))

@@ -17,7 +17,7 @@ from migrator.fleet.files import checksum_of
 from migrator.fleet.guard import Proof, guard_proof
 from migrator.fleet.properties_file import parse_properties
 from migrator.fleet.render import FLAG
-from migrator.fleet.roll import UNDER_WAY, Step
+from migrator.fleet.roll import UNDER_WAY, RollStep
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import CONTROLLERS, Roll
 from state_machine.road.documents import FILES, FilesDocument, GuardRow, WaiverRow, document
@@ -101,7 +101,7 @@ def expected(snapshot: Snapshot, node: FleetNode) -> str | None:
 
 def _being_written(snapshot: Snapshot, node: FleetNode) -> bool:
     rows = (row for row in snapshot.road if (row.role, row.node_id) == (node.role, node.id))
-    return any(Step(row.step) in UNDER_WAY or row.step == Step.FAILED for row in rows)
+    return any(RollStep(row.step) in UNDER_WAY or row.step == RollStep.FAILED for row in rows)
 
 
 def file_findings(snapshot: Snapshot, files: FilesDocument | None) -> tuple[Occurrence, ...]:
@@ -116,7 +116,7 @@ def file_findings(snapshot: Snapshot, files: FilesDocument | None) -> tuple[Occu
         node, _, reason = each.partition(": ")
         found.append(FILES_NOT_READ.found(node=node, reason=reason))
     if snapshot.phase in (Phase.REPLACING_CONTROLLERS, Phase.SOAK):
-        whole = {row.node_id: row for row in snapshot.nodes_of(Roll.STOCK) if row.step == Step.WHOLE}
+        whole = {row.node_id: row for row in snapshot.nodes_of(Roll.STOCK) if row.step == RollStep.WHOLE}
         found += [
             FLAG_REMOVED_EARLY.found(node=node, path=whole[node].path) for node in files.without_flag if node in whole
         ]

@@ -31,7 +31,7 @@ def begin(store: Store, migration_id: int, roll: str, nodes: Iterable[FleetNode]
                     node_id=each.id,
                     role=each.role,
                     rack=each.node.rack,
-                    step=Step.PENDING,
+                    step=RollStep.PENDING,
                     failed_in="",
                     path=each.path,
                     kind="",
@@ -61,7 +61,7 @@ def entry_of(row: RoadNode, now: float) -> RollEntry:
     return RollEntry(
         id=row.node_id,
         role=row.role,
-        step=Step(row.step),
+        step=RollStep(row.step),
         rack=row.rack,
         began_s=0.0 if row.began_at is None else max(now - row.began_at, 0.0),
         instruction=row.instruction,

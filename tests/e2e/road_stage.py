@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any, Final
 
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.fleet import LabFleet
 from migrator.lab.ours import start_ready_to_migrate
 from migrator.lab.servers.laboratory import Laboratory
@@ -47,7 +47,7 @@ class RoadStage:
 
     def __init__(self, laboratory: Laboratory, kills: tuple[Kill, ...] = (), *, brokers: int = 3) -> None:
         self.laboratory = laboratory
-        self.cluster = Cluster(laboratory, brokers=brokers)
+        self.cluster = LabCluster(laboratory, brokers=brokers)
         self.service = LabService(
             laboratory,
             audit_engine="quick",
