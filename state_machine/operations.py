@@ -17,9 +17,8 @@ import structlog
 from migrator.findings.finding import FindingError
 from migrator.findings.road import BACK_REFUSED, FINALIZE_NOT_APPROVED
 from migrator.findings.service import NOT_POSSIBLE_HERE, VERSION_MOVED
-from migrator.fleet.render import Kind
-from migrator.fleet.roll import UNTOUCHED
-from migrator.fleet.roll import Step as RollStep
+from migrator.fleet.render import FileKind
+from migrator.fleet.roll import UNTOUCHED, RollStep
 from migrator.model.verdict import Verdict
 from state_machine.accepted import AcceptedOperations
 from state_machine.audits.inspections import Inspections
@@ -45,7 +44,7 @@ from state_machine.road.journal import send_back
 from state_machine.road.road_evidence import digest_of, plan_of
 from state_machine.store import UNDOES, Snapshot, Store
 from state_machine.tables import Operation, RoadNode
-from state_machine.transition import SERVICE, GateClosed, Source, Step, ask_gate, take
+from state_machine.transition import SERVICE, GateClosed, PhaseStep, StepSource, ask_gate, take
 
 log = structlog.get_logger()
 
@@ -199,7 +198,7 @@ def may_send_back(snapshot: Snapshot, evidence: Evidence) -> RoadNode:
     row = next((each for each in snapshot.nodes_of(Roll.KRAFT) if each.step == RollStep.FAILED), None)
     if row is None:
         raise BACK_REFUSED.error(node="A broker", reason="none failed")
-    if row.failed_in in UNTOUCHED and row.kind != Kind.BACK:
+    if row.failed_in in UNTOUCHED and row.kind != FileKind.BACK:
         raise BACK_REFUSED.error(node=f"broker {row.node_id}", reason="it was not stopped and has its file of before")
     verdict = broker_may_go_back(evidence, row.node_id)
     if not verdict.holds:

@@ -32,7 +32,7 @@ from state_machine.road.fleet import Fleets
 from state_machine.road.road_acts import RoadActs
 from state_machine.road.roller import Roller
 from state_machine.road.soak import SoakActs
-from state_machine.settings import Settings
+from state_machine.settings import ServiceSettings
 from state_machine.store import Store
 from state_machine.supervisor import Supervisor
 

@@ -161,14 +161,14 @@ Decision: TypeAlias = Perform | Reached | Fail | Wait | Complete
 def decide(entries: Sequence[RollEntry], now: RollNow) -> Decision:
     """The next act, or the reason to wait."""
     for entry in entries:
-        if entry.step is Step.FAILED:
+        if entry.step is RollStep.FAILED:
             return Wait(f"{entry.name} failed: {entry.cause} {_choices(entry)}")
     begun = [entry for entry in entries if entry.step in UNDER_WAY]
     if begun:
         assert len(begun) == 1, f"two nodes are under way: {begun}"
         return _go_on(begun[0], now)
     for entry in entries:
-        if entry.step is Step.BACK:
+        if entry.step is RollStep.BACK:
             return Wait(f"{entry.name} runs with its file of before; `zk2kraft resume` rolls it again")
     left = in_order((entry for entry in entries if entry.step in UNTOUCHED), now.last)
     if not left:
@@ -208,14 +208,14 @@ def _go_on(entry: RollEntry, now: RollNow) -> Decision:
             return _stopping(entry, seen)
         case RollStep.STOPPED:
             return _stopped(entry, seen)
-        case Step.WRITTEN:
+        case RollStep.WRITTEN:
             if entry.back and not seen.gone:
                 # the controller answers DUPLICATE_BROKER_REGISTRATION while the session before is valid
                 return Wait(f"{entry.name} is started when its registration of before is fenced")
-            return Perform(entry.id, Act.START)
-        case Step.STARTED:
+            return Perform(entry.id, NodeAct.START)
+        case RollStep.STARTED:
             return _started(entry, seen)
-        case Step.PENDING | Step.PREPARED | Step.WHOLE | Step.FAILED | Step.BACK:
+        case RollStep.PENDING | RollStep.PREPARED | RollStep.WHOLE | RollStep.FAILED | RollStep.BACK:
             raise AssertionError(f"{entry.name} is not under way: {entry.step}")
         case _:
             assert_never(entry.step)
@@ -224,7 +224,7 @@ def _go_on(entry: RollEntry, now: RollNow) -> Decision:
 def _stopping(entry: RollEntry, seen: NodeNow) -> Decision:
     """One on its way back may have ended by itself: only the act of stopping keeps its supervisor from starting it."""
     if entry.back and not entry.instruction:
-        return Perform(entry.id, Act.STOP)
+        return Perform(entry.id, NodeAct.STOP)
     if seen.process is ProcessState.STOPPED or (seen.process is ProcessState.NOT_READ and seen.gone):
         return Reached(entry.id, RollStep.STOPPED)
     return Wait(_instructed(entry)) if entry.instruction else Perform(entry.id, NodeAct.STOP)
@@ -243,7 +243,7 @@ def _started(entry: RollEntry, seen: NodeNow) -> Decision:
     if seen.process is ProcessState.STOPPED:
         return Fail(entry.id, NODE_ENDED.found(node=entry.name))
     if seen.whole.holds:
-        return Reached(entry.id, Step.BACK if entry.back else Step.WHOLE)
+        return Reached(entry.id, RollStep.BACK if entry.back else RollStep.WHOLE)
     if entry.instruction and seen.process is not ProcessState.RUNNING:
         return Wait(_instructed(entry))
     return Wait(f"{entry.name} is not whole yet ({entry.began_s:.0f} s): {seen.whole.reason()}")

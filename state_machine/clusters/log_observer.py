@@ -21,7 +21,7 @@ import msgspec
 
 from migrator.findings.finding import FindingError, words_of
 from migrator.model.image import METADATA_VERSION, Image
-from migrator.model.partition_figures import Figures, PartitionCounter
+from migrator.model.partition_figures import PartitionCounter, PartitionFigures
 from migrator.model.values import Broker, Controller
 from migrator.node.config.properties import VoterAddress
 from migrator.node.log.log_replay import LogReplay, read_snapshot

@@ -175,11 +175,11 @@ def directories_are_assigned(road: RoadEvidence) -> Condition:
 def files_are_as_rendered(road: RoadEvidence) -> Condition:
     files = road.files
     if files is None:
-        return Condition("every file is as rendered", False, "no file was read yet", (FILE_DRIFTED.code,))
+        return Condition("every file is as rendered", False, "the service has read no file yet", (FILE_DRIFTED.code,))
     unread, waived = not_read(road)
-    wrong = [*files.drifted, *(f"{each} is not read" for each in unread)]
+    wrong = [*files.drifted, *(f"the file of {each} could not be read" for each in unread)]
     fresh = files.age_s < FILES_FRESH_S
-    said = "; ".join(wrong) if wrong else f"all are, as read {files.age_s:.0f} s ago"
+    said = "; ".join(wrong) if wrong else f"every file was as rendered {files.age_s:.0f} s ago"
     codes = (FILE_DRIFTED.code, *((FILES_NOT_READ.code,) if unread else ()))
     return Condition("every file is as rendered", fresh and not wrong, "; ".join((said, *waived)), codes)
 
@@ -201,7 +201,7 @@ def guards_are_proven(road: RoadEvidence) -> tuple[Condition, ...]:
     """One condition per host: a stock controller that starts without the flag could end the migration."""
     fresh = road.files is not None and road.files.age_s < FILES_FRESH_S
     if not road.guards or not fresh:
-        said = "no host was looked at in the last 2 minutes"
+        said = "the service read no host in the last 2 minutes"
         return (Condition("the guard of every controller is proven", False, said, (GUARD_NOT_PROVEN.code,)),)
     return tuple(
         or_waived(
@@ -376,12 +376,14 @@ def broker_may_go_back(evidence: Evidence, broker: int) -> Verdict:
             Condition(
                 "no feature beside metadata.version is finalized",
                 not features,
-                f"ZooKeeper mode does not have {features}" if features else "none is",
+                f"ZooKeeper mode does not have {features}" if features else "no other feature is",
             ),
             Condition(
                 "every directory of the broker is online",
                 broker not in road.offline,
-                "one is offline, and a broker with the flag halts then" if broker in road.offline else "every one is",
+                "one is offline, and a broker with the flag halts then"
+                if broker in road.offline
+                else "every directory is online",
             ),
         )
     )
@@ -481,7 +483,7 @@ def soak_is_over(road: RoadEvidence) -> tuple[Condition, ...]:
         Condition(
             "every stock controller led in the soak",
             bool(voters) and not idle,
-            f"{idle} did not lead yet" if idle else "each did",
+            f"controllers {idle} did not lead yet" if idle else "every controller led",
         ),
         snapshots_are_written(road),
     )
@@ -494,8 +496,9 @@ def snapshots_are_written(road: RoadEvidence) -> Condition:
     unlisted = set(() if soak is None else soak.not_listed)
     waivers = {node: found for node in unlisted if (found := road.waiver(SOAK_WITHOUT_DISK.code, node)) is not None}
     left = [node for node in missing if node not in waivers]
-    said = f"none by {left}" if left else "each did"
-    said += f" (cannot be listed: {sorted(unlisted - waivers.keys())})" if unlisted - waivers.keys() else ""
+    blind = sorted(unlisted - waivers.keys())
+    said = f"controllers {left} wrote no snapshot in the soak" if left else "every controller wrote one in the soak"
+    said += f" (the directories of {blind} cannot be listed)" if blind else ""
     said += "".join(f"; {node} is waived by {each.owner}: {each.reason}" for node, each in sorted(waivers.items()))
     codes = (SOAK_WITHOUT_DISK.code,) if unlisted else ()
     return Condition("every stock controller wrote a snapshot", bool(voters) and not left, said, codes)
@@ -506,7 +509,7 @@ def audit_follows_soak(evidence: Evidence) -> Condition:
     soak = road_of(evidence).soak
     passed = None if evidence.audits is None else evidence.audits.passed_s
     quiet = None if soak is None else soak.quiet_s
-    said = "none passed yet" if passed is None else f"the last one passed {passed:.0f} s ago"
+    said = "no audit has passed yet" if passed is None else f"the last one passed {passed:.0f} s ago"
     said += "" if quiet is None or math.isinf(quiet) else f", the last restart or election was {quiet:.0f} s ago"
     follows = passed is not None and quiet is not None and passed < quiet
     return Condition("an audit passed after the last restart and election", follows, said, (AUDIT_OVERDUE.code,))
@@ -541,7 +544,8 @@ def finalize_is_committed(evidence: Evidence) -> Verdict:
             Condition(
                 "no file has a ZooKeeper key",
                 files is not None and not left and not not_read(road)[0],
-                "; ".join(left) or ("not read yet" if files is None else "none has"),
+                "; ".join(left)
+                or ("the service has read no file yet" if files is None else "no file has a ZooKeeper key"),
             ),
         )
     )

@@ -18,7 +18,7 @@ from migrator.fleet.actuator import Instruction
 from migrator.fleet.files import Present, checksum_of, predecessor_path, read_present, write_file
 from migrator.fleet.inventory import wanted_of
 from migrator.fleet.properties_file import Document, parse_properties
-from migrator.fleet.render import Kind, render
+from migrator.fleet.render import FileKind, render
 from state_machine.road.fleet import Fleet, FleetNode
 from state_machine.tables import RoadNode
 
@@ -33,7 +33,7 @@ def write_back(fleet: Fleet, node: FleetNode, row: RoadNode) -> dict[str, Any]:
         raise STEP_FAILED.error(act="write", node=node.name, reason=f"{node.path} cannot be read by its actuator")
     before = _before(node, row, present)
     wanted = wanted_of(fleet.inventory, node.node)
-    rendered = render(node.role, present.document, Kind.BACK, wanted, before).require()
+    rendered = render(node.role, present.document, FileKind.BACK, wanted, before).require()
     written = write_file(node.actuator, node.id, node.path, rendered.content, present)
     told += [written.text] if isinstance(written, Instruction) else []
     columns = {"checksum": rendered.checksum, "rendered_from": present.checksum, "detail": f"back: {said}"}

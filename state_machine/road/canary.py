@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from migrator.findings.finding import FindingError, words_of
 from migrator.fleet.inventory import Canary, Inventory
 from migrator.fleet.secrets import resolve
-from state_machine.road.canary_budget import Budget, CanaryFigures
+from state_machine.road.canary_budget import CanaryBudget, CanaryFigures
 
 log = structlog.get_logger()
 
@@ -34,7 +34,7 @@ REPLICAS_MAX: Final = 3
 VALUE: Final = b"zk2kraft canary"
 
 
-class Client(Protocol):
+class CanaryClient(Protocol):
     """A producer, as far as a canary needs it."""
 
     def produce(self, topic: str, value: bytes, *, partition: int, on_delivery: Callable[[Any, Any], None]) -> None: ...
@@ -46,12 +46,12 @@ class CanaryTraffic:
     """Of one migration. make: a client of the cluster, whose topic exists. Raises OSError or a finding."""
 
     def __init__(
-        self, spec: Canary, partitions: int, make: Callable[[], Client], clock: Callable[[], float] = time.time
+        self, spec: Canary, partitions: int, make: Callable[[], CanaryClient], clock: Callable[[], float] = time.time
     ) -> None:
         self.spec = spec
         self._make = make
         self._clock = clock
-        self._budget = Budget(partitions)
+        self._budget = CanaryBudget(partitions)
         self._partitions = partitions
         self._numbers = itertools.count()
         self._lock = threading.Lock()
@@ -85,7 +85,7 @@ class CanaryTraffic:
                 log.error("canary.fault", reason=self._problem)
             self._stop.wait(AGAIN_S if self._problem else 0.0)
 
-    def _traffic(self, client: Client) -> None:
+    def _traffic(self, client: CanaryClient) -> None:
         """For the life of one client."""
         ends = time.monotonic() + CLIENT_LIFE_S
         while not self._stop.is_set() and time.monotonic() < ends:
@@ -97,7 +97,7 @@ class CanaryTraffic:
                 client.poll(min(left, 0.1))
         client.flush(2.0)
 
-    def _send(self, client: Client, partition: int) -> None:
+    def _send(self, client: CanaryClient, partition: int) -> None:
         number = next(self._numbers)
         with self._lock:
             self._budget.sent(number, time.monotonic())
@@ -109,7 +109,7 @@ class CanaryTraffic:
         client.produce(self.spec.topic, VALUE, partition=partition, on_delivery=answered)
 
 
-def client_of(inventory: Inventory) -> Client:
+def client_of(inventory: Inventory) -> CanaryClient:
     """A producer, once the topic is there. Blocks. Raises OSError, KafkaException, Z2K-7010."""
     assert inventory.canary is not None
     settings = client_settings(inventory)

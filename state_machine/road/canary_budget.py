@@ -35,7 +35,7 @@ class CanaryFigures(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class Budget:
+class CanaryBudget:
     """partitions: all of the topic."""
 
     partitions: int

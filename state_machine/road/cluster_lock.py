@@ -21,7 +21,7 @@ from migrator.findings.finding import FindingError, words_of
 from migrator.findings.road import CLUSTER_LOCK_LOST, CLUSTER_LOCKED
 from migrator.zk import paths
 from migrator.zk.bulk_read import Znode
-from migrator.zk.multi import Create, Delete, Multi, Outcome
+from migrator.zk.multi import Create, Delete, Multi, MultiOutcome
 from migrator.zk.session import ZkSession
 
 log = structlog.get_logger()
@@ -29,17 +29,17 @@ log = structlog.get_logger()
 CONNECT_S: Final = 10.0
 
 
-class Session(Protocol):
+class LockSession(Protocol):
     """A ZooKeeper session, as far as a lock needs it."""
 
     @property
     def session_id(self) -> int: ...
     def get(self, path: str) -> Znode | None: ...
-    def apply(self, multi: Multi) -> Outcome: ...
+    def apply(self, multi: Multi) -> MultiOutcome: ...
     def close(self) -> None: ...
 
 
-def open_session(connect: str) -> Session:
+def open_session(connect: str) -> LockSession:
     return ZkSession(connect).start(CONNECT_S)
 
 
@@ -49,10 +49,10 @@ class ClusterLocks:
     home: the directory whose lock this service has. open_: makes a session; blocks, raises Z2K-2001.
     """
 
-    def __init__(self, home: str, open_: Callable[[str], Session] = open_session) -> None:
+    def __init__(self, home: str, open_: Callable[[str], LockSession] = open_session) -> None:
         self._home = f"service of {home} on {socket.gethostname()}, process "
         self._open = open_
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, LockSession] = {}
         self._turn = threading.Lock()
 
     def hold(self, migration: int, connect: str) -> None:
@@ -92,7 +92,7 @@ class ClusterLocks:
             holder = (found.data or b"").decode(errors="replace")[:200] or "unknown"
             raise CLUSTER_LOCKED.error(path=paths.ROAD_LOCK, holder=holder)
 
-    def _is_of_a_life_before(self, found: Znode, session: Session) -> bool:
+    def _is_of_a_life_before(self, found: Znode, session: LockSession) -> bool:
         return found.owner != session.session_id and (found.data or b"").startswith(self._home.encode())
 
     def _drop(self, migration: int) -> None:

@@ -93,8 +93,8 @@ def expected(snapshot: Snapshot, node: FleetNode) -> str | None:
         for row in snapshot.nodes_of(roll):
             if kind is None or (row.role, row.node_id) != (node.role, node.id):
                 continue
-            step = row.failed_in if row.step == Step.FAILED else row.step
-            if step in (Step.WRITTEN, Step.STARTED, Step.WHOLE, Step.BACK):
+            step = row.failed_in if row.step == RollStep.FAILED else row.step
+            if step in (RollStep.WRITTEN, RollStep.STARTED, RollStep.WHOLE, RollStep.BACK):
                 newest = row.checksum
     return newest
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from migrator.fleet.render import Kind
-from migrator.fleet.roll import RollEntry, Step
+from migrator.fleet.render import FileKind
+from migrator.fleet.roll import RollEntry, RollStep
 from state_machine.road.fleet import FleetNode
 from state_machine.store import Store
 from state_machine.tables import RoadNode
@@ -66,7 +66,7 @@ def entry_of(row: RoadNode, now: float) -> RollEntry:
         began_s=0.0 if row.began_at is None else max(now - row.began_at, 0.0),
         instruction=row.instruction,
         cause=f"{row.code} {row.cause}".strip(),
-        back=row.kind == Kind.BACK,
+        back=row.kind == FileKind.BACK,
     )
 
 
@@ -75,6 +75,6 @@ def send_back(session: Session, row: RoadNode, incarnation: str, *, at: float) -
 
     incarnation: as registered now, so that the next one is noticed.
     """
-    row.step, row.kind, row.incarnation = Step.STOPPING, Kind.BACK, incarnation
+    row.step, row.kind, row.incarnation = RollStep.STOPPING, FileKind.BACK, incarnation
     row.failed_in = row.cause = row.code = row.instruction = ""
     row.began_at = row.changed_at = at

@@ -21,9 +21,9 @@ import structlog
 from migrator.findings.finding import FindingError, Occurrence, words_of
 from migrator.findings.road import BACKUP_FAILED, CANARY_OVER_BUDGET, FINALIZE_INTENT_STANDS
 from migrator.fleet.inventory import Inventory
-from migrator.fleet.roll import Step
+from migrator.fleet.roll import RollStep
 from migrator.zk import paths
-from state_machine.observations import Outcome
+from state_machine.observations import WaitingReason
 from state_machine.policy.gates import Evidence
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_gates import canary_is_well, road_of
@@ -47,7 +47,7 @@ from state_machine.road.intent import FinalizeIntent, write_intent
 from state_machine.road.road_evidence import next_phase, road_evidence
 from state_machine.road.roller import Roller
 from state_machine.road.soak import SoakActs
-from state_machine.settings import Settings
+from state_machine.settings import ServiceSettings
 from state_machine.store import Snapshot, Store
 
 log = structlog.get_logger()
@@ -81,7 +81,7 @@ class RoadActs:
         fleets: Fleets,
         roller: Roller,
         soak: SoakActs,
-        settings: Settings,
+        settings: ServiceSettings,
         clock: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -116,14 +116,14 @@ class RoadActs:
         replaced = await self._roller.step(snapshot, evidence, Roll.STOCK)
         return replaced or WaitingReason("done: every controller is stock")
 
-    async def soak(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+    async def soak(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         """Snapshots, restarts, elections, and the time itself."""
         await self._soak.note(snapshot)
         restarted = await self._roller.step(snapshot, evidence, Roll.SOAK)
         if restarted is not None:
             return restarted
         led = await self._soak.elect(snapshot, evidence)
-        return led or Outcome("done: every stock controller was restarted, and led once")
+        return led or WaitingReason("done: every stock controller was restarted, and led once")
 
     async def finalizing(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         """The intent stands before the first node is touched."""
@@ -132,7 +132,7 @@ class RoadActs:
         finalized = await self._roller.step(snapshot, evidence, Roll.FINAL)
         return finalized or WaitingReason("waiting: the end of the migration is committed on every voter")
 
-    async def completed(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+    async def completed(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         await self._roller.release(snapshot)
         road = road_of(evidence)
         raise_ = "raise metadata.version after every node runs a later Kafka"

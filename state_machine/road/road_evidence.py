@@ -24,7 +24,6 @@ from state_machine.policy.road_observations import (
     CanaryObserved,
     FilesObserved,
     GuardObserved,
-    Limits,
     RoadEvidence,
     RoadLimits,
     Roll,

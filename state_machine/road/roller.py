@@ -23,7 +23,7 @@ from migrator.findings.road import CONTROLLER_NOT_LEFT, NO_FLEET, STEP_FAILED
 from migrator.fleet.actuator import Instruction, Performed, ProcessState
 from migrator.fleet.files import Present, checksum_of, read_present, write_file
 from migrator.fleet.guard import finalize_token
-from migrator.fleet.render import Kind
+from migrator.fleet.render import FileKind
 from migrator.fleet.roll import (
     REACHED_BY,
     RECORDED_BEFORE,
@@ -73,7 +73,7 @@ from state_machine.tables import RoadNode
 log = structlog.get_logger()
 
 LOOK_AT_NODE_EVERY_S: Final = 1.0
-LOCKED: Final = (Act.PREPARE, Act.STOP)
+LOCKED: Final = (NodeAct.PREPARE, NodeAct.STOP)
 """Acts that no service begins without the lock of the cluster."""
 LEAVE_S: Final = 60.0
 """A controller of ours that is asked to stop ends within seconds."""
@@ -154,7 +154,7 @@ class Roller:
         if self._locks is not None:
             await asyncio.to_thread(self._locks.release, snapshot.id)
 
-    async def _decide(self, snapshot: Snapshot, evidence: Evidence, roll: Roll, fleet: Fleet) -> Outcome | None:
+    async def _decide(self, snapshot: Snapshot, evidence: Evidence, roll: Roll, fleet: Fleet) -> WaitingReason | None:
         work = self._work.setdefault(snapshot.id, _Work())
         if work.running is not None:
             return await self._follow(snapshot, roll, work, work.running)
@@ -201,14 +201,16 @@ class Roller:
     # --- acts ----------------------------------------------------------------------------------------------
 
     async def _begin(
-        self, snapshot: Snapshot, roll: Roll, fleet: Fleet, row: RoadNode, act: Act, work: _Work
-    ) -> Outcome:
+        self, snapshot: Snapshot, roll: Roll, fleet: Fleet, row: RoadNode, act: NodeAct, work: _Work
+    ) -> WaitingReason:
         """The step is written down, then the act begins. A node that is away is brought back whoever has the lock."""
         if act in LOCKED and self._locks is not None:
             try:
                 await asyncio.to_thread(self._locks.hold, snapshot.id, snapshot.inventory.zookeeper)
             except FindingError as error:
-                return Outcome(f"waiting: before {row.role} {row.node_id}: {_in_words(error)}", (error.occurrence,))
+                return WaitingReason(
+                    f"waiting: before {row.role} {row.node_id}: {_in_words(error)}", (error.occurrence,)
+                )
         before = RECORDED_BEFORE[act]
         if before is not None and row.step != before:
             await self._record(snapshot, roll, row.node_id, step=before, began_at=self._clock(), instruction="")
@@ -253,11 +255,11 @@ class Roller:
                 if roll is Roll.STOCK:
                     self._stop_ours(snapshot, node)
                 return _performed(node.actuator.stop())
-            case Act.WRITE if row.kind == Kind.BACK:
+            case NodeAct.WRITE if row.kind == FileKind.BACK:
                 return write_back(fleet, node, row)
-            case Act.WRITE:
+            case NodeAct.WRITE:
                 return _performed(self._write(snapshot, roll, fleet, node, row))
-            case Act.START:
+            case NodeAct.START:
                 columns = _performed(node.actuator.start())
                 look = snapshot.observation
                 return {**columns, "log_end": 0 if look is None else look.log.high_watermark}
@@ -455,7 +457,7 @@ def node_whole(
 def _broker_whole(evidence: Evidence, roll: Roll, row: RoadNode, observed: LogObservation) -> tuple[Condition, ...]:
     road = road_of(evidence)
     broker = observed.broker(row.node_id)
-    mode = "ZooKeeper" if roll is Roll.JOIN or row.kind == Kind.BACK else "KRaft"
+    mode = "ZooKeeper" if roll is Roll.JOIN or row.kind == FileKind.BACK else "KRaft"
     if broker is None:
         return (Condition("the broker is registered", False, "it is not"),)
     fresh = broker.incarnation != row.incarnation

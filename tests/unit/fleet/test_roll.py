@@ -144,18 +144,20 @@ def test_the_next_node_waits_until_the_last_one_is_whole() -> None:
     assert decide(entries, now(nodes={1: seen()})) == Wait(
         "broker 1 is not whole yet (4 s): it is unfenced: it is fenced"
     )
-    assert decide(entries, now(nodes={1: seen(whole=WHOLE)})) == Reached(1, Step.WHOLE)
+    assert decide(entries, now(nodes={1: seen(whole=WHOLE)})) == Reached(1, RollStep.WHOLE)
 
 
 def test_a_broker_on_its_way_back_waits_until_its_registration_of_before_is_fenced() -> None:
     """Kafka answers DUPLICATE_BROKER_REGISTRATION while the session before is valid."""
-    entry = broker(1, Step.WRITTEN, back=True)
+    entry = broker(1, RollStep.WRITTEN, back=True)
     assert isinstance(decide([entry], now(nodes={1: seen(ProcessState.STOPPED)})), Wait)
-    assert decide([entry], now(nodes={1: seen(ProcessState.STOPPED, gone=True)})) == Perform(1, Act.START)
-    assert decide([replace(entry, step=Step.STARTED)], now(nodes={1: seen(whole=WHOLE)})) == Reached(1, Step.BACK)
+    assert decide([entry], now(nodes={1: seen(ProcessState.STOPPED, gone=True)})) == Perform(1, NodeAct.START)
+    assert decide([replace(entry, step=RollStep.STARTED)], now(nodes={1: seen(whole=WHOLE)})) == Reached(
+        1, RollStep.BACK
+    )
 
 
 def test_a_broker_that_is_back_keeps_every_other_one_as_it_is() -> None:
-    decision = decide([broker(1, Step.BACK, back=True), broker(2)], now())
+    decision = decide([broker(1, RollStep.BACK, back=True), broker(2)], now())
     assert isinstance(decision, Wait)
     assert "`zk2kraft resume` rolls it again" in decision.reason

@@ -14,7 +14,7 @@ from state_machine.policy.gates import Evidence
 from state_machine.policy.road_gates import canary_is_well
 from state_machine.policy.road_observations import CanaryObserved, Roll, WaiverObserved
 from state_machine.road.canary import CanaryTraffic, assignments, client_settings
-from state_machine.road.canary_budget import WINDOW_S, Budget
+from state_machine.road.canary_budget import WINDOW_S, CanaryBudget
 from state_machine.road.roller import cluster_ready
 from tests.unit.state_machine.test_road_gates import evidence
 from tests.unit.state_machine.test_road_parts import INVENTORY
@@ -65,7 +65,7 @@ def test_a_canary_that_somebody_waived_keeps_nobody_waiting_and_says_so() -> Non
 
 
 def test_what_failed_leaves_the_budget_after_ten_minutes_and_what_waits_grows_old() -> None:
-    budget = Budget(partitions=2)
+    budget = CanaryBudget(partitions=2)
     budget.sent(1, 0.0)
     budget.sent(2, 0.0)
     budget.answered(1, 0, 1.0, "timed out")

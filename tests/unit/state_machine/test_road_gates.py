@@ -29,7 +29,6 @@ from state_machine.policy.road_observations import (
     ApprovalObserved,
     FilesObserved,
     GuardObserved,
-    Limits,
     RoadEvidence,
     RoadLimits,
     Roll,

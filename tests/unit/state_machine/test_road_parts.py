@@ -16,7 +16,7 @@ from migrator.fleet.actuator import Done, Performed, ProcessState, ProcessStatus
 from migrator.fleet.files import Present, checksum_of
 from migrator.fleet.guard import finalize_token
 from migrator.fleet.inventory import Inventory, Node, Waiver, parse_inventory
-from migrator.fleet.render import Kind
+from migrator.fleet.render import FileKind
 from migrator.model.image import EMPTY
 from state_machine.clusters.inventory import ControllerEntry
 from state_machine.policy.phases import Phase
@@ -185,7 +185,7 @@ def test_the_guard_gets_its_token_before_a_file_without_the_flag_is_there(tmp_pa
     node = a_node(host, CONTROLLERS, 3000)
     node = replace(node, node=msgspec.structs.replace(node.node, guard="/usr/bin/zk2kraft-guard"))
     fleet = Fleet(an_inventory_file(), (node,), "")
-    rendered = fleet.render(node, Present(node.path, with_flag), Kind.FINALIZED)
+    rendered = fleet.render(node, Present(node.path, with_flag), FileKind.FINALIZED)
     if written_before:
         host.files[node.path] = rendered.content
     row = a_row(

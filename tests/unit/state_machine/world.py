@@ -26,7 +26,7 @@ from state_machine.road.fleet import Fleets
 from state_machine.road.road_acts import RoadActs
 from state_machine.road.roller import Roller
 from state_machine.road.soak import SoakActs
-from state_machine.settings import Settings
+from state_machine.settings import ServiceSettings
 from state_machine.store import NewOperation, Snapshot, Store
 from state_machine.supervisor import Supervisor
 from state_machine.tables import Base, Operation, PhaseEvent
