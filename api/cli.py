@@ -234,6 +234,18 @@ def import_(file: Path, zookeeper: ZooKeeper) -> None:
     raise typer.Exit(clusters.import_tree(file, zookeeper))
 
 
+@app.command("open-backup")
+def open_backup(
+    file: Path,
+    key: Annotated[str, typer.Option(help="file:/PATH, exec:/COMMAND or systemd:NAME, as `backup_key` of the service")],
+    out: Annotated[Path, typer.Option(help="a directory that does not exist yet")],
+) -> None:
+    """Open an encrypted backup of the service. `import` restores its zookeeper.json.gz, into an empty chroot only."""
+    from api.commands import clusters
+
+    raise typer.Exit(clusters.open_backup(file, key, out))
+
+
 # --- nodes and their files --------------------------------------------------------------------------------
 
 NodeFile = Annotated[Path, typer.Argument(help="the node's present properties file")]

@@ -85,6 +85,13 @@ class ServiceSettings(BaseSettings):
     soak_s: float = Field(default=86_400, ge=0, description="SOAK lasts at least so long")
     brokers_gone_s: float = Field(default=60, ge=0, description="/brokers/ids was empty for so long before FINALIZING")
     drift_every_s: float = Field(default=30, ge=1, le=3600, description="files of nodes are compared this often")
+    backup_key: str = Field(
+        default="",
+        description="reference of the secret that encrypts backups (file:, exec:, systemd:); empty: not encrypted",
+    )
+    backup_directory: Path | None = Field(
+        default=None, description="where backups before gates are kept; absent: migrations/N/backups in the directory"
+    )
     single_operator: bool = Field(default=False, description="who asks for FINALIZING may have approved it")
     command_limit_s: float = Field(default=900, ge=1, description="longest run of check, rehearse or audit")
 

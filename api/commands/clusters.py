@@ -73,6 +73,16 @@ def encoder_settings(controller: Path | None) -> EncoderSettings | None:
     return None if controller is None else read_config(controller).passwords
 
 
+def open_backup(file: Path, key: str, out: Path) -> int:
+    """Raises Z2K-4221 or Z2K-7010."""
+    from migrator.fleet.secrets import resolve
+    from state_machine.road.encrypted_archive import read_archive
+
+    names = read_archive(file, out, resolve(key))
+    print("\n".join([*(f"{out}/{name}" for name in names), "metadata logs are evidence: never put one under a voter"]))
+    return 0
+
+
 def rollback_without_controllers(
     zookeeper: str, logs: list[Path], *, execute: bool, accept_loss: bool, drop_orders: bool
 ) -> int:

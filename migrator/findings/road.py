@@ -141,6 +141,13 @@ CLUSTER_LOCK_LOST = Finding(
     remedy="Check that ZooKeeper answers. The service tries again by itself.",
 )
 
+BACKUP_NOT_OPENED = Finding(
+    code="Z2K-4221",
+    says="The backup {file} cannot be opened: {reason}.",
+    means="Nothing of it was restored.",
+    remedy="Compare its SHA-256 with the one that the service shows, and give the key that `backup_key` named then.",
+)
+
 SOAK_WITHOUT_DISK = Finding(
     code="Z2K-4215",
     says="The snapshots of controller {node} cannot be listed.",

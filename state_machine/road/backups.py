@@ -3,7 +3,8 @@
 In:   a snapshot and its fleet. Out: a directory that only the owner can read; its path and checksum for the database.
 Elsewhere: the export's form (migrator.zk.backup), when one is taken (road_acts.py).
 Rules: metadata logs are evidence and never put back under a voter. Files may hold secrets: the directory has mode 0700
-and its files 0600. The checksum is that of `SHA256SUMS`, which names every file.
+and its files 0600. The checksum is that of `SHA256SUMS`, which names every file. With a key, the whole is one encrypted
+file (encrypted_archive.py), outside of the database, which has its path and checksum.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from typing import Final
 
 from migrator.findings.finding import FindingError, words_of
 from migrator.findings.road import BACKUP_FAILED
+from migrator.fleet.secrets import resolve
 from migrator.zk.backup import export
 from migrator.zk.pipeline import CONSIDERATE
 from migrator.zk.session import ZkSession
+from state_machine.road.encrypted_archive import write_archive
 from state_machine.road.fleet import Fleet
 from state_machine.store import Snapshot
 
@@ -35,8 +38,11 @@ class Taken:
     size_bytes: int
 
 
-def take_backup(snapshot: Snapshot, fleet: Fleet, home: Path, phase: str) -> Taken:
-    """Blocks. Raises Z2K-4214. phase: the step before which it is taken."""
+def take_backup(snapshot: Snapshot, fleet: Fleet, home: Path, phase: str, key: str = "") -> Taken:
+    """Blocks. Raises Z2K-4214. phase: the step before which it is taken.
+
+    key: reference of the secret that encrypts it; then it is one file, and its checksum that of the file.
+    """
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     directory = home / f"{phase}-{stamp}"
     try:
@@ -46,9 +52,20 @@ def take_backup(snapshot: Snapshot, fleet: Fleet, home: Path, phase: str) -> Tak
             export(session, directory / "zookeeper.json.gz", CONSIDERATE)
         _copy_logs(snapshot, directory / "metadata-log")
         _copy_files(fleet, directory / "files")
-        return _summed_up(directory)
+        taken = _summed_up(directory)
+        return _encrypted(directory, key) if key else taken
     except (OSError, FindingError, shutil.Error) as error:
         raise BACKUP_FAILED.error(phase=phase, reason=words_of(error)) from error
+
+
+def _encrypted(directory: Path, key: str) -> Taken:
+    """The directory goes only when the file is complete."""
+    file = directory.with_name(f"{directory.name}.backup")
+    try:
+        sha256, size = write_archive(directory, file, resolve(key))
+    finally:
+        shutil.rmtree(directory)  # a copy that is not encrypted stays nowhere, whatever happened
+    return Taken(str(file), sha256, size)
 
 
 def _copy_logs(snapshot: Snapshot, target: Path) -> None:

@@ -274,10 +274,12 @@ class RoadActs:
         return bool(rows) and all(row.step == RollStep.WHOLE for row in rows)
 
     async def _back_up(self, snapshot: Snapshot, phase: str) -> None:
-        home = self._settings.directory.absolute() / "migrations" / str(snapshot.id) / "backups"
+        own = self._settings.directory.absolute() / "migrations" / str(snapshot.id) / "backups"
+        elsewhere = self._settings.backup_directory
+        home = own if elsewhere is None else elsewhere.absolute() / f"{snapshot.id}-{snapshot.migration.name}"
         fleet: Fleet = await asyncio.to_thread(self._fleets.fleet, snapshot.migration.name)
         try:
-            taken = await asyncio.to_thread(take_backup, snapshot, fleet, home, phase)
+            taken = await asyncio.to_thread(take_backup, snapshot, fleet, home, phase, self._settings.backup_key)
         except OSError as error:
             raise BACKUP_FAILED.error(phase=phase, reason=words_of(error)) from error
 

@@ -79,5 +79,5 @@ def test_no_election_is_caused_while_something_is_not_whole_or_steps_are_paused(
 
     not_whole, paused = asyncio.run(story())
     assert world.log.asked_to_lead == []
-    assert "3 are under-replicated" in not_whole
+    assert "under-replicated partitions: 3" in not_whole
     assert "paused by Ada" in paused
