@@ -85,8 +85,8 @@ def _encrypted(content: IO[bytes], key: AESGCM, salt: bytes) -> Iterator[bytes]:
         block, number = content.read(BLOCK_BYTES), 0
         while True:
             following = content.read(BLOCK_BYTES)
-            sealed = key.encrypt(_nonce(number), block, _about(number, last=not following))
-            yield struct.pack(">I", len(sealed)) + sealed
+            block_bytes = key.encrypt(_nonce(number), block, _about(number, last=not following))
+            yield struct.pack(">I", len(block_bytes)) + block_bytes
             if not following:
                 return
             block, number = following, number + 1
@@ -97,11 +97,11 @@ def _decrypted(content: IO[bytes], secret: Secret) -> Iterator[bytes]:
     if not head.startswith(MAGIC) or len(head) != len(MAGIC) + SALT_BYTES:
         raise ValueError("it is no backup of zk2kraft")
     key, number = _key(secret, head[len(MAGIC) :]), 0
-    sealed = _block(content)
-    while sealed:
+    block_bytes = _block(content)
+    while block_bytes:
         following = _block(content)
-        yield key.decrypt(_nonce(number), sealed, _about(number, last=not following))
-        sealed, number = following, number + 1
+        yield key.decrypt(_nonce(number), block_bytes, _about(number, last=not following))
+        block_bytes, number = following, number + 1
     if not number:
         raise ValueError("it ends after its head")
 
