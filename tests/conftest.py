@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from migrator.model.prepared_types import prepare_types
 from tests.support.order import in_order, seconds_by_file
 from tests.support.turns import turn
 
@@ -40,6 +41,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """With several workers, so that both have something to do until the end; whoever names tests has his own order."""
     if hasattr(config, "workerinput"):
         items[:] = in_order(items)
+
+
+def pytest_collection_finish() -> None:
+    """As programs with threads do at their start: tests run their parts without them (prepared_types.py)."""
+    prepare_types()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

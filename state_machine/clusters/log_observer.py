@@ -56,7 +56,7 @@ from migrator.wire.messages.replication import (
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
 DESCRIBE_VERSION: Final = 1
-END_VERSION: Final = 0
+END_VERSION: Final = 1
 FETCH_VERSION: Final = 13
 SNAPSHOT_VERSION: Final = 0
 FETCH_BYTES_MAX: Final = 8 << 20
@@ -194,7 +194,9 @@ class LogObserver:
 
         observed: its leader and epoch; a voter that knows of a later epoch refuses.
         """
-        partition = EndQuorumEpochPartition(0, observed.leader or 0, observed.epoch, (node,))
+        partition = EndQuorumEpochPartition(
+            0, observed.leader or 0, observed.epoch, preferred_candidates=(PreferredCandidate(node),)
+        )
         request = EndQuorumEpochRequest(self._cluster_id, (EndQuorumEpochTopic(METADATA_TOPIC, (partition,)),))
         answer = await self._connections[node].ask(request, END_VERSION, EndQuorumEpochResponse, ANSWER_S)
         errors = [each.error_code for topic in answer.topics for each in topic.partitions if each.error_code]

@@ -316,8 +316,10 @@ class Roller:
         """
         if node.node.guard is None:
             return None
-        plan = "" if snapshot.approval is None else snapshot.approval.digest
-        assert plan, "FINALIZING has an approval, and its digest is the plan"
+        if snapshot.approval is None:
+            reason = "no approval of FINALIZING is recorded, whose digest its guard wants"
+            raise STEP_FAILED.error(act="write", node=node.name, reason=reason)
+        plan = snapshot.approval.digest
         path, token = finalize_token(plan, node.id, content, posixpath.dirname(node.path))
         answer = node.actuator.write(path, token)
         return answer if isinstance(answer, Instruction) else None

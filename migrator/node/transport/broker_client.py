@@ -74,6 +74,9 @@ class BrokerConnection:
         except FindingError as error:
             self.close()
             raise OSError(f"the broker's answer cannot be read: {error}") from error
+        except asyncio.IncompleteReadError as error:
+            self.close()
+            raise OSError("the connection was closed before the answer came") from error
         except BaseException:
             self.close()
             raise
