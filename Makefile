@@ -44,9 +44,9 @@ adversarial:  ## takeovers cut short under load on real servers, ROUNDS of them 
 	$(SETUP) --with-java
 	$(BIN)/python -m tests.adversarial.takeovers --rounds $(or $(ROUNDS),200)
 
-kill-matrix:  ## kill -9 of the service at every act of the road, in PARTS whole runs (6 take about 20 minutes)
+kill-matrix:  ## kill -9 of service, leader, broker and ZooKeeper around every durable write of the road, in PARTS whole runs (12 take about an hour)
 	$(SETUP) --with-java
-	$(BIN)/python -m tests.adversarial.road --parts $(or $(PARTS),6)
+	$(BIN)/python -m tests.adversarial.road --parts $(or $(PARTS),12)
 
 poison:  ## odd requests, frames, brokers and znodes against a real cluster in dual-write, ROUNDS of them (120 take about 10 minutes; docs/adversarial.md)
 	$(SETUP) --with-java
