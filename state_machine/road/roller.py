@@ -187,11 +187,14 @@ class Roller:
         self, snapshot: Snapshot, roll: Roll, fleet: Fleet, row: RoadNode, act: Act, work: _Work
     ) -> Outcome:
         """The step is written down, then the act begins."""
-        before = RECORDED_BEFORE[act]
-        if before is not None and row.step != before:
-            await self._record(snapshot, roll, row.node_id, step=before, began_at=self._clock(), instruction="")
         node = fleet.node(row.role, row.node_id)
         assert node is not None, "nodes that are missing were refused"
+        before = RECORDED_BEFORE[act]
+        if before is not None and row.step != before:
+            columns: dict[str, Any] = {"step": before, "began_at": self._clock(), "instruction": ""}
+            if _log_of(snapshot).known:  # since it was prepared, its host may have started it again
+                columns["incarnation"] = _incarnation(snapshot, node)
+            await self._record(snapshot, roll, row.node_id, **columns)
         log.info("roll.act", roll=roll, node=node.id, act=act)
         coroutine = asyncio.to_thread(self._perform, snapshot, roll, fleet, node, row, act, self._image(snapshot))
         work.running = _Running(node.id, act, asyncio.create_task(coroutine), self._steady())

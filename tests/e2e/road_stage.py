@@ -39,9 +39,9 @@ STEP_DEADLINE_S: Final = 240.0
 class RoadStage:
     """kills: each happens once, in whatever order the road meets them (road_kills.py)."""
 
-    def __init__(self, laboratory: Laboratory, kills: tuple[Kill, ...] = (), *, brokers: int = 3) -> None:
+    def __init__(self, laboratory: Laboratory, kills: tuple[Kill, ...] = (), *, log_directories: int = 1) -> None:
         self.laboratory = laboratory
-        self.cluster = Cluster(laboratory, brokers=brokers)
+        self.cluster = Cluster(laboratory, log_directories=log_directories)
         self.service = LabService(
             laboratory,
             audit_engine="quick",
@@ -85,11 +85,11 @@ class RoadStage:
 
     def to_the_end(self) -> dict[str, Any]:
         """Through every gate; a service that was killed is started again. Returns the last view."""
-        self._advance("ROLLING_BROKERS")
-        self._advance("REPLACING_CONTROLLERS")
+        self.advance("ROLLING_BROKERS")
+        self.advance("REPLACING_CONTROLLERS")
         self._wait_phase("SOAK")
         self.kills.meet("SOAK", "after")
-        self._advance("FINALIZING")
+        self.advance("FINALIZING")
         self._wait_phase("COMPLETED")
         self.kills.meet("COMPLETED", "after")
         return self._wait_phase("COMPLETED")
@@ -106,12 +106,12 @@ class RoadStage:
 
     # --- gates ---------------------------------------------------------------------------------------------
 
-    def _advance(self, phase: str) -> None:
+    def advance(self, phase: str) -> None:
         """As an operator does: asks when the gate is open, and again when something died just then and closed it."""
-        self._wait(lambda view: self._why_not_open(view, phase))
+        self.wait_view(lambda view: self._why_not_open(view, phase))
         self.kills.meet(phase, "at")
         ends = time.monotonic() + STEP_DEADLINE_S
-        while self._wait(lambda view: self._why_not_open(view, phase))["phase"] != phase:
+        while self.wait_view(lambda view: self._why_not_open(view, phase))["phase"] != phase:
             try:
                 self.service.operation(self.migration, "advance", phase)
                 break
@@ -134,7 +134,7 @@ class RoadStage:
         return "; ".join(f"{each['name']}: {each['message']}" for each in closed) or None
 
     def _wait_phase(self, phase: str) -> dict[str, Any]:
-        return self._wait(lambda view: None if view["phase"] == phase else f"{view['phase']}: {view['waiting']}")
+        return self.wait_view(lambda view: None if view["phase"] == phase else f"{view['phase']}: {view['waiting']}")
 
     def _watch_intent(self) -> None:
         """A look every few milliseconds, so that the kill comes close behind the znode, before or after the row."""
@@ -159,8 +159,8 @@ class RoadStage:
                 if not self._dead.is_set():
                     raise
 
-    def _wait(self, why_not: Callable[[dict[str, Any]], str | None]) -> dict[str, Any]:
-        """As `wait_view`, across deaths of the service. Returns the view."""
+    def wait_view(self, why_not: Callable[[dict[str, Any]], str | None]) -> dict[str, Any]:
+        """Across deaths of the service. Returns the view that has it."""
         latest: dict[str, Any] = {}
 
         def reason() -> str | None:
