@@ -329,7 +329,7 @@ def _render(
     code = fleet.render_file(
         role,
         file,
-        fleet.Kind(kind),
+        fleet.FileKind(kind),
         inventory=inventory_file,
         node=node,
         before=before,
@@ -575,7 +575,7 @@ def _ask(url: str, as_json: bool, command: Callable[[Client], int]) -> None:
 
     try:
         code = command(client.Client(url, as_json=as_json))
-    except client.Refused as error:
+    except client.ServiceRefused as error:
         code = client.refused(error, as_json=as_json)
     raise typer.Exit(code)
 

@@ -55,7 +55,7 @@ CONNECT_TRIES: Final = 3
 """A service that is being restarted is back within a second or two."""
 
 
-class Refused(Exception):
+class ServiceRefused(Exception):
     """The service answered with a problem."""
 
     def __init__(self, problem: dict[str, Any]) -> None:
@@ -182,14 +182,14 @@ class Client:
         return self._request("GET", path)
 
     def _request(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
-        """Raises Z2K-4018 when nobody answers, `Refused` when the answer is a problem."""
+        """Raises Z2K-4018 when nobody answers, `ServiceRefused` when the answer is a problem."""
         try:
             answer = self._http.request(method, self._url + path, **arguments)
             document: dict[str, Any] = answer.json() if answer.content else {}
         except (httpx.HTTPError, ValueError) as error:
             raise SERVICE_SILENT.error(url=self._url, reason=words_of(error)) from error
         if answer.is_error:
-            raise Refused(document)
+            raise ServiceRefused(document)
         return document
 
     def _show(self, document: Any, lines: Any) -> int:
@@ -225,7 +225,7 @@ def phase_lines(word: str, phase: str) -> list[str]:
     return [f"the migration is in {phase}"] if phase else []
 
 
-def refused(error: Refused, *, as_json: bool) -> int:
+def refused(error: ServiceRefused, *, as_json: bool) -> int:
     """Print a problem: every condition that does not hold with its code, and what to do."""
     if as_json:
         print(json.dumps(error.problem))

@@ -1,7 +1,7 @@
 """The figures of one migration, for Prometheus.
 
 In:   the store and the time.
-Out:  `Figures`; asked for every few seconds, so nothing of a migration's history is read.
+Out:  `MigrationFigures`; asked for every few seconds, so nothing of a migration's history is read.
 Elsewhere: their names and what they mean (rest/health.py), what people are shown (views.py).
 """
 
@@ -17,7 +17,7 @@ from state_machine.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class MigrationFigures:
     """What can be measured of a migration at any time. values: by the name of its gauge."""
 
     name: str
@@ -25,7 +25,7 @@ class Figures:
     values: Mapping[str, float]
 
 
-def figures_of(store: Store, migration_id: int, clock: Callable[[], float]) -> Figures:
+def figures_of(store: Store, migration_id: int, clock: Callable[[], float]) -> MigrationFigures:
     """Ages count from the moment of reading. Without its history, which grows. Raises Z2K-4004, Z2K-4102."""
     snapshot = store.snapshot(migration_id)
     now = clock()
@@ -41,7 +41,7 @@ def figures_of(store: Store, migration_id: int, clock: Callable[[], float]) -> F
         "brokers_not_ready": float(sum(bool(broker.problem) for broker in brokers)),
         "look_age_seconds": 0.0 if look is None else now - look.at,
     }
-    return Figures(snapshot.migration.name, snapshot.phase, {**values, **_of_audits(observed.audits)})
+    return MigrationFigures(snapshot.migration.name, snapshot.phase, {**values, **_of_audits(observed.audits)})
 
 
 def _of_audits(observed: ScheduledAudits | None) -> dict[str, float]:

@@ -42,7 +42,7 @@ from migrator.model.verdict import Verdict
 from state_machine.audits.audit_rows import audits, result_of
 from state_machine.clusters.observe import Observation, ZooKeeperObservation
 from state_machine.evidence import brokers_seen, evidence
-from state_machine.observations import Group, backups, finding_groups, findings, nodes
+from state_machine.observations import FindingGroup, backups, finding_groups, findings, nodes
 from state_machine.policy.audit_observations import PASSED
 from state_machine.policy.gates import BrokerObservation, Evidence, Holder, standing
 from state_machine.policy.phases import (
@@ -507,7 +507,7 @@ def finding_view(row: FindingRow) -> FindingView:
     )
 
 
-def group_view(migration_id: int, group: Group) -> FindingGroupView:
+def group_view(migration_id: int, group: FindingGroup) -> FindingGroupView:
     first = [finding_view(each) for each in group.first]
     return FindingGroupView(
         code=group.code,

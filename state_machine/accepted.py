@@ -22,7 +22,7 @@ from migrator.findings.finding import FindingError
 from migrator.findings.laboratory import CONTROL_REFUSED
 from migrator.findings.service import CONTROLLER_SILENT, OPERATION_EXPIRED, OPERATION_FORGOTTEN
 from state_machine.audits.inspections import Inspections
-from state_machine.clusters.control import ControlPort
+from state_machine.clusters.control import ControlClient
 from state_machine.clusters.inventory import ControllerEntry
 from state_machine.clusters.observe import ControllerObservation
 from state_machine.policy.gates import BEFORE_BROKERS, Evidence
@@ -41,11 +41,11 @@ DRIVER_OPERATIONS: Final[Mapping[Trigger, DriverOperation]] = {
 }
 
 
-class Accepted:
+class AcceptedOperations:
     """What this life of the service knows to have been delivered is not handed over again."""
 
     def __init__(
-        self, store: Store, control: ControlPort, inspections: Inspections, clock: Callable[[], float]
+        self, store: Store, control: ControlClient, inspections: Inspections, clock: Callable[[], float]
     ) -> None:
         self._store = store
         self._control = control

@@ -21,8 +21,8 @@ from state_machine.audit_queries import CONFIRMATION, SCHEDULE
 from state_machine.audits import audit_rows
 from state_machine.audits.audit_schedule import AuditSchedule, schedule_findings
 from state_machine.audits.inspections import Inspections
-from state_machine.clusters.control import ControlPort
-from state_machine.observations import Outcome
+from state_machine.clusters.control import ControlClient
+from state_machine.observations import WaitingReason
 from state_machine.policy.gates import (
     NOTHING_CLAIMED,
     Evidence,
@@ -38,10 +38,10 @@ from state_machine.policy.phases import AUDITED, TRANSITIONS, Phase, Trigger
 from state_machine.policy.rivals import Rival
 from state_machine.policy.road_observations import Roll
 from state_machine.road.road_acts import RoadActs
-from state_machine.settings import Settings
+from state_machine.settings import ServiceSettings
 from state_machine.store import Snapshot, Store
 from state_machine.supervisor import Supervisor
-from state_machine.transition import SERVICE, Source, Step, take
+from state_machine.transition import SERVICE, PhaseStep, StepSource, take
 
 AGAIN_S: Final = 20.0
 """Pause before an inspection that was not passed is repeated."""
@@ -57,10 +57,10 @@ class Acts:
     def __init__(
         self,
         store: Store,
-        control: ControlPort,
+        control: ControlClient,
         supervisor: Supervisor,
         inspections: Inspections,
-        settings: Settings,
+        settings: ServiceSettings,
         road: RoadActs,
         clock: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
@@ -73,7 +73,7 @@ class Acts:
         self._settings = settings
         self._clock = clock
         self._schedule = AuditSchedule(store, settings.audit_every_s, clock, steady)
-        self._table: dict[Phase, Callable[[Snapshot, Evidence], Awaitable[Outcome]]] = {
+        self._table: dict[Phase, Callable[[Snapshot, Evidence], Awaitable[WaitingReason]]] = {
             Phase.CREATED: self._created,
             Phase.PREFLIGHT: self._preflight,
             Phase.QUORUM: self._quorum,
@@ -93,7 +93,7 @@ class Acts:
             Phase.ROLLED_BACK: self._rolled_back,
         }
 
-    async def act(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+    async def act(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         """Audits that somebody asked for or that are due, then the act of the phase."""
         if snapshot.phase in AUDITED:
             await self._schedule.tend(snapshot)
@@ -108,14 +108,14 @@ class Acts:
         road = await self._road.tend(snapshot) if evidence.road is not None else ()
         outcome = await self._table[snapshot.phase](snapshot, evidence)
         beside = (*schedule_findings(evidence.audits), *_unconfirmed(snapshot, evidence), *road)
-        return Outcome(outcome.reason, (*outcome.problems, *beside))
+        return WaitingReason(outcome.reason, (*outcome.problems, *beside))
 
     # --- before the takeover -------------------------------------------------------------------------------
 
-    async def _created(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
-        return Outcome("waiting: `zk2kraft advance` begins PREFLIGHT, which only reads")
+    async def _created(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+        return WaitingReason("waiting: `zk2kraft advance` begins PREFLIGHT, which only reads")
 
-    async def _preflight(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+    async def _preflight(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         check = evidence.check
         pause = (
             AGAIN_S if check is None or not check.passed or evidence.file_faults else self._settings.rehearsal_every_s
@@ -124,23 +124,23 @@ class Acts:
             self._inspections.check(snapshot)
         running = self._inspections.running_s(snapshot.id, "check")
         if check is None:
-            return Outcome(f"waiting: `zk2kraft check` runs ({running or 0:.0f} s)")
+            return WaitingReason(f"waiting: `zk2kraft check` runs ({running or 0:.0f} s)")
         return self._next_step(evidence, snapshot, "`zk2kraft advance` starts the controllers")
 
-    async def _quorum(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+    async def _quorum(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         if snapshot.rival is not None:
             return _taken(snapshot.rival)
         kept = await self._supervisor.keep_running(snapshot)
         return kept or await self._step_when_open(snapshot, evidence, Trigger.QUORUM_FORMED)
 
-    async def _brokers_joining(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+    async def _brokers_joining(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         if snapshot.rival is not None:
             return _taken(snapshot.rival)
         kept = await self._supervisor.keep_running(snapshot)
         joined = f"{len(evidence.brokers)} brokers are registered and unfenced"
         return kept or await self._step_when_open(snapshot, evidence, Trigger.BROKERS_JOINED, joined)
 
-    async def _ready(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+    async def _ready(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         """A rehearsal is kept fresh, so that a person can decide at any moment; none before everything else holds."""
         if snapshot.rival is not None:
             return _taken(snapshot.rival)
@@ -152,13 +152,15 @@ class Acts:
         if asked is None and self._is_due(rehearsal) and worth_rehearsing(evidence).holds:
             self._inspections.rehearse(snapshot)
         if asked is not None:
-            return Outcome(f"waiting: the driver has the takeover that {asked.who} requested; {evidence.driver_reason}")
+            return WaitingReason(
+                f"waiting: the driver has the takeover that {asked.who} requested; {evidence.driver_reason}"
+            )
         if evidence.driver_finding is not None and evidence.driver_state == State.ABORTED:
             code, text = evidence.driver_finding
-            return Outcome(f"the takeover was aborted: {code} {text}")
+            return WaitingReason(f"the takeover was aborted: {code} {text}")
         running = self._inspections.running_s(snapshot.id, "rehearsal")
         if running is not None and (rehearsal is None or not rehearsal.passed):
-            return Outcome(f"waiting: a rehearsal is made and audited ({running:.0f} s)")
+            return WaitingReason(f"waiting: a rehearsal is made and audited ({running:.0f} s)")
         return self._next_step(evidence, snapshot, "`zk2kraft advance` takes over")
 
     def _is_due(self, rehearsal: Inspection | None) -> bool:
@@ -170,11 +172,11 @@ class Acts:
 
     # --- the window, and after it --------------------------------------------------------------------------
 
-    async def _window(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+    async def _window(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         kept = await self._supervisor.keep_running(snapshot)
-        return kept or Outcome(driver_text(evidence))
+        return kept or WaitingReason(driver_text(evidence))
 
-    async def _audit(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+    async def _audit(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         """As the window; and when a restart lost the result of the audit, another one is made."""
         released = await self._released(snapshot, evidence)
         if released is not None:
@@ -184,7 +186,7 @@ class Acts:
         ):
             await self._prove_copy(snapshot, evidence)
             said = "its result is not known" if evidence.copy_audit is None else evidence.copy_audit.said
-            return Outcome(f"waiting: the copy is audited again before dual-write counts ({said})")
+            return WaitingReason(f"waiting: the copy is audited again before dual-write counts ({said})")
         return await self._window(snapshot, evidence)
 
     async def _prove_copy(self, snapshot: Snapshot, evidence: Evidence) -> None:
@@ -203,7 +205,7 @@ class Acts:
             at=self._clock(),
         )
 
-    async def _dual_write(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+    async def _dual_write(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         released = await self._released(snapshot, evidence)
         if released is not None:
             return released
@@ -212,13 +214,13 @@ class Acts:
             return kept
         if evidence.driver_state == State.FENCED and evidence.driver_finding is not None:
             code, text = evidence.driver_finding
-            return Outcome(f"blocked: {code} {text}")
+            return WaitingReason(f"blocked: {code} {text}")
         said = evidence.driver_reason if evidence.driver_state == State.DUAL_WRITE else driver_text(evidence)
-        return Outcome(f"dual-write: {said}")
+        return WaitingReason(f"dual-write: {said}")
 
     # --- from dual-write to the end (road) -----------------------------------------------------------------
 
-    async def _rolling_brokers(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+    async def _rolling_brokers(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         released = await self._released(snapshot, evidence)
         if released is not None:
             return released
@@ -227,7 +229,7 @@ class Acts:
             return kept
         return self._then(snapshot, evidence, await self._road.rolling_brokers(snapshot, evidence))
 
-    async def _replacing_controllers(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+    async def _replacing_controllers(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         """Those that are not replaced yet are kept running."""
         kept = await self._supervisor.keep_running(snapshot, without=snapshot.replaced)
         if kept is not None and kept.problems:
@@ -237,23 +239,23 @@ class Acts:
             return done
         return await self._step_when_open(snapshot, evidence, Trigger.CONTROLLERS_REPLACED, "every voter is stock")
 
-    async def _soak(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+    async def _soak(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         return self._then(snapshot, evidence, await self._road.soak(snapshot, evidence))
 
-    async def _finalizing(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+    async def _finalizing(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         going = await self._road.finalizing(snapshot, evidence)
         if not evidence.road or not evidence.road.roll(Roll.FINAL).complete:
             return going
         return await self._step_when_open(snapshot, evidence, Trigger.FINALIZED, "finalized on every voter")
 
-    def _then(self, snapshot: Snapshot, evidence: Evidence, outcome: Outcome) -> Outcome:
+    def _then(self, snapshot: Snapshot, evidence: Evidence, outcome: WaitingReason) -> WaitingReason:
         """Once a phase's own work is done: the next step, or what closes its gate."""
         if not outcome.reason.startswith("done"):
             return outcome
         following = self._next_step(evidence, snapshot, "`zk2kraft advance` goes on")
-        return Outcome(f"{outcome.reason.removeprefix('done: ')}; {following.reason}", outcome.problems)
+        return WaitingReason(f"{outcome.reason.removeprefix('done: ')}; {following.reason}", outcome.problems)
 
-    async def _released(self, snapshot: Snapshot, evidence: Evidence) -> Outcome | None:
+    async def _released(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason | None:
         """`zk2kraft rollback --without-controllers` with all of ours dead: the cluster says that it went back."""
         if not evidence.silent or not zookeeper_is_controller(evidence).holds:
             return None
@@ -261,7 +263,7 @@ class Acts:
 
     # --- back ----------------------------------------------------------------------------------------------
 
-    async def _rolling_back(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+    async def _rolling_back(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         """Undo whatever the driver is in, until ZooKeeper rules and nothing of ours runs.
 
         Until then controllers are kept alive rather than stopped wherever one of them may rule, led or not; but never
@@ -271,47 +273,47 @@ class Acts:
             return await self._step_when_open(snapshot, evidence, Trigger.FOUND_ROLLED_BACK)
         if evidence.can_abort:
             await self._ask(snapshot, DriverOperation.ABORT)
-            return Outcome(f"waiting: the takeover is aborted; {evidence.driver_reason}")
+            return WaitingReason(f"waiting: the takeover is aborted; {evidence.driver_reason}")
         if leads_without_claim(evidence):
             return await self._supervisor.stop_all(snapshot)
         if ours_may_rule(evidence):
             if not snapshot.cursors:
-                return Outcome(f"waiting: {zookeeper_is_controller(evidence).reason()}")
+                return WaitingReason(f"waiting: {zookeeper_is_controller(evidence).reason()}")
             kept = await self._supervisor.keep_running(snapshot)
-            return kept or Outcome(f"waiting: the cluster may depend on our controllers; {driver_text(evidence)}")
+            return kept or WaitingReason(f"waiting: the cluster may depend on our controllers; {driver_text(evidence)}")
         if evidence.holder is Holder.UNKNOWN and len(evidence.silent) < len(evidence.controllers):
-            return Outcome(
+            return WaitingReason(
                 f"waiting: our controllers are stopped when none of them is the active controller; {evidence.holder}"
             )
         if evidence.driver_state not in NOTHING_CLAIMED:
-            return Outcome(driver_text(evidence))
+            return WaitingReason(driver_text(evidence))
         stopping = await self._supervisor.stop_all(snapshot)
         return (
             stopping
             if evidence.driver_state is not None
-            else Outcome(f"waiting: {zookeeper_is_controller(evidence).reason()}")
+            else WaitingReason(f"waiting: {zookeeper_is_controller(evidence).reason()}")
         )
 
-    async def _rolled_back(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+    async def _rolled_back(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         """A retired controller has nothing left to do; one in any other state is not touched, nor what came later."""
         if evidence.driver_state == State.RETIRED or evidence.driver_state in NOTHING_CLAIMED:
             await self._supervisor.stop_all(snapshot)
-        return Outcome("done: a broker is the active controller, as it was before")
+        return WaitingReason("done: a broker is the active controller, as it was before")
 
     # --- shared --------------------------------------------------------------------------------------------
 
     async def _step_when_open(
         self, snapshot: Snapshot, evidence: Evidence, trigger: Trigger, why: str | None = None
-    ) -> Outcome:
+    ) -> WaitingReason:
         """Take a step that needs nobody, as soon as its gate holds. why: if not for the driver's reason."""
         edge = TRANSITIONS[snapshot.phase, trigger]
         verdict = edge.gate(evidence)
         if not verdict.holds:
-            return Outcome(f"waiting: {verdict.reason()}")
+            return WaitingReason(f"waiting: {verdict.reason()}")
         version = snapshot.migration.version
-        step = Step(
+        step = PhaseStep(
             trigger=trigger,
-            source=Source(SERVICE, version),
+            source=StepSource(SERVICE, version),
             at=self._clock(),
             who=SERVICE,
             reason=f"{trigger.value.lower().replace('_', ' ')}: {why or evidence.driver_reason}",
@@ -319,12 +321,12 @@ class Acts:
         await self._store.away(
             take, self._store, snapshot.id, step, expected_version=version, evidence=evidence, now=self._clock()
         )
-        return Outcome(f"{edge.to} begins")
+        return WaitingReason(f"{edge.to} begins")
 
-    def _next_step(self, evidence: Evidence, snapshot: Snapshot, invitation: str) -> Outcome:
+    def _next_step(self, evidence: Evidence, snapshot: Snapshot, invitation: str) -> WaitingReason:
         """What a person could do now, or what keeps them from it."""
         verdict = TRANSITIONS[snapshot.phase, Trigger.ADVANCE].gate(evidence)
-        return Outcome(f"ready: {invitation}" if verdict.holds else f"waiting: {verdict.reason()}")
+        return WaitingReason(f"ready: {invitation}" if verdict.holds else f"waiting: {verdict.reason()}")
 
     async def _ask(self, snapshot: Snapshot, asks: DriverOperation) -> None:
         """Ask every controller that answers; one that has nothing to undo refuses, which is fine."""
@@ -353,7 +355,7 @@ def _unconfirmed(snapshot: Snapshot, evidence: Evidence) -> tuple[Occurrence, ..
     return (SPARK_SAID_NOTHING.found(audit=run.id, reason=evidence.confirmation.said),)
 
 
-def _taken(rival: Rival) -> Outcome:
+def _taken(rival: Rival) -> WaitingReason:
     """Nothing is started for a second migration of one cluster."""
     found = rival.found()
-    return Outcome(f"blocked: {found.text}", (found,))
+    return WaitingReason(f"blocked: {found.text}", (found,))

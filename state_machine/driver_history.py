@@ -22,11 +22,11 @@ from state_machine.policy.gates import Evidence
 from state_machine.policy.phases import BEYOND_DUAL_WRITE, WINDOW, Phase, Trigger, way
 from state_machine.store import Snapshot, Store
 from state_machine.tables import Operation, PhaseEvent
-from state_machine.transition import GateClosed, Source, Step, take
+from state_machine.transition import GateClosed, PhaseStep, StepSource, take
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class HistoryEntry:
     """One move of a driver. at: wall time in seconds, by the controller's clock."""
 
     run: str
@@ -76,7 +76,7 @@ def meaning(phase: Phase, state: str) -> Phase:
             return phase  # IDLE, FENCED, DONE, and what a later release may add
 
 
-def unread(observation: Observation, cursors: Mapping[str, int]) -> list[Entry]:
+def unread(observation: Observation, cursors: Mapping[str, int]) -> list[HistoryEntry]:
     """Entries after the cursor of their run: each run in its own order, runs by the controllers' clocks."""
     runs = []
     for observed in observation.controllers:
@@ -85,7 +85,9 @@ def unread(observation: Observation, cursors: Mapping[str, int]) -> list[Entry]:
         run = observed.status.run
         after = cursors.get(run, 0)
         moves = sorted(observed.driver.history, key=lambda move: move.number)
-        runs.append([Entry(run, each.number, each.at, each.to, each.reason) for each in moves if each.number > after])
+        runs.append(
+            [HistoryEntry(run, each.number, each.at, each.to, each.reason) for each in moves if each.number > after]
+        )
     return list(heapq.merge(*runs, key=lambda entry: entry.at))
 
 
@@ -119,7 +121,7 @@ def catch_up(
     return written, None
 
 
-def _steps(entry: Entry, triggers: Sequence[Trigger], operations: Sequence[Operation]) -> list[Step]:
+def _steps(entry: HistoryEntry, triggers: Sequence[Trigger], operations: Sequence[Operation]) -> list[PhaseStep]:
     """Mostly one; several when what lay between was not seen."""
     steps = []
     for trigger in triggers:
@@ -127,9 +129,9 @@ def _steps(entry: Entry, triggers: Sequence[Trigger], operations: Sequence[Opera
         last = trigger is triggers[-1]
         asked = f"{operation.reason}; " if operation is not None and operation.reason else ""
         steps.append(
-            Step(
+            PhaseStep(
                 trigger=trigger,
-                source=Source(entry.run, entry.number, ends_entry=last),
+                source=StepSource(entry.run, entry.number, ends_entry=last),
                 at=entry.at,
                 who="driver" if operation is None else operation.who,
                 reason=asked + (entry.reason if last else f"not seen at its time; later: {entry.reason}"),
@@ -150,6 +152,6 @@ def _fulfilled(trigger: Trigger, operations: Sequence[Operation]) -> Operation |
     )
 
 
-def _leaves_dual_write(later: Sequence[Entry]) -> bool:
+def _leaves_dual_write(later: Sequence[HistoryEntry]) -> bool:
     """Whether the driver went on to where the gate of dual-write does not matter any more."""
     return any(entry.state in (State.ROLLING_BACK, State.ROLLING_BACK_EARLY, State.RETIRED) for entry in later)

@@ -34,7 +34,7 @@ together with its document: a process can end with 1 for many reasons.
 def evidence(snapshot: Snapshot, now: float) -> Evidence:
     """What is known at `now`."""
     known = Evidence(
-        looked_s=None,
+        observation_age_s=None,
         paused=snapshot.migration.paused,
         controllers=snapshot.inventory.node_ids,
         silent=dict.fromkeys(snapshot.inventory.node_ids, "not observed yet"),
@@ -54,7 +54,7 @@ def evidence(snapshot: Snapshot, now: float) -> Evidence:
         return known
     known = replace(
         known,
-        looked_s=_age(now, look.at),
+        observation_age_s=_age(now, look.at),
         silent={node: why for node, why in look.silent().items() if node not in snapshot.replaced},
         holder=look.zookeeper.holder,
         holder_id=look.zookeeper.holder_id,

@@ -19,7 +19,7 @@ from migrator.findings.catalogue import CATALOGUE
 from migrator.findings.finding import Occurrence, Severity
 from state_machine.clusters.observe import Observation
 from state_machine.store import OBSERVATION, Store, a_cursor, a_node, find_migration, note_cluster
-from state_machine.tables import Backup, FindingRow, Migration, Node, ObservationRow
+from state_machine.tables import Backup, FindingRow, Migration, ObservationRow, ObservedNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class RoundObservation:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WaitingReason:
     """Why nothing more happens now, in words, and the service's own findings behind it."""
 
     reason: str
@@ -78,7 +78,7 @@ def record_observation(store: Store, migration_id: int, look: RoundObservation) 
         )
 
 
-def record_outcome(store: Store, migration_id: int, outcome: Outcome, *, at: float) -> None:
+def record_outcome(store: Store, migration_id: int, outcome: WaitingReason, *, at: float) -> None:
     """Also for a migration whose own row cannot be read."""
     table = Migration.__table__
     assert isinstance(table, Table)
@@ -90,7 +90,7 @@ def record_outcome(store: Store, migration_id: int, outcome: Outcome, *, at: flo
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class FindingGroup:
     """Open findings of one code. first: the earliest few of them. since: when the earliest was seen first."""
 
     code: str
@@ -99,7 +99,7 @@ class Group:
     first: tuple[FindingRow, ...]
 
 
-def finding_groups(store: Store, migration_id: int, shown: int) -> list[Group]:
+def finding_groups(store: Store, migration_id: int, shown: int) -> list[FindingGroup]:
     """Those that block first, then as they were found. shown: how many rows of each."""
     table = FindingRow.__table__.c
     opened = (table.migration_id == migration_id, table.open)
@@ -109,7 +109,7 @@ def finding_groups(store: Store, migration_id: int, shown: int) -> list[Group]:
         find_migration(session, migration_id)
         for code, count, since in session.execute(query).all():
             rows = select(FindingRow).where(*opened, FindingRow.code == code).order_by(FindingRow.id).limit(shown)
-            groups.append(Group(code, count, since, tuple(session.scalars(rows))))
+            groups.append(FindingGroup(code, count, since, tuple(session.scalars(rows))))
     observed = [each for each in groups if each.first]  # the last of a code may be closed between the two questions
     return sorted(observed, key=lambda each: (each.first[0].severity != Severity.BLOCKS, each.since, each.code))
 
@@ -129,8 +129,12 @@ def findings(
         return list(session.scalars(query.order_by(*order).limit(limit)))
 
 
-def nodes(store: Store, migration_id: int, kind: str) -> list[Node]:
-    query = select(Node).where(Node.migration_id == migration_id, Node.kind == kind).order_by(Node.node_id)
+def nodes(store: Store, migration_id: int, kind: str) -> list[ObservedNode]:
+    query = (
+        select(ObservedNode)
+        .where(ObservedNode.migration_id == migration_id, ObservedNode.kind == kind)
+        .order_by(ObservedNode.node_id)
+    )
     with store.reading() as session:
         return list(session.scalars(query))
 

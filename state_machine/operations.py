@@ -18,9 +18,9 @@ from migrator.findings.finding import FindingError
 from migrator.findings.road import FINALIZE_NOT_APPROVED
 from migrator.findings.service import NOT_POSSIBLE_HERE, VERSION_MOVED
 from migrator.model.verdict import Verdict
-from state_machine.accepted import Accepted
+from state_machine.accepted import AcceptedOperations
 from state_machine.audits.inspections import Inspections
-from state_machine.clusters.control import ControlPort
+from state_machine.clusters.control import ControlClient
 from state_machine.evidence import asked_by
 from state_machine.policy.gates import Evidence
 from state_machine.policy.phases import (
@@ -38,7 +38,7 @@ from state_machine.policy.phases import (
 from state_machine.road.road_evidence import digest_of, plan_of
 from state_machine.store import UNDOES, Snapshot, Store
 from state_machine.tables import Operation
-from state_machine.transition import SERVICE, GateClosed, Source, Step, ask_gate, take
+from state_machine.transition import SERVICE, GateClosed, PhaseStep, StepSource, ask_gate, take
 
 log = structlog.get_logger()
 
@@ -47,11 +47,11 @@ class Operations:
     """Settles one operation after the other."""
 
     def __init__(
-        self, store: Store, control: ControlPort, inspections: Inspections, clock: Callable[[], float] = time.time
+        self, store: Store, control: ControlClient, inspections: Inspections, clock: Callable[[], float] = time.time
     ) -> None:
         self._store = store
         self._clock = clock
-        self._accepted = Accepted(store, control, inspections, clock)
+        self._accepted = AcceptedOperations(store, control, inspections, clock)
 
     async def settle(self, snapshot: Snapshot, operation: Operation, evidence: Evidence) -> None:
         """Do what is possible now; an operation that waits for the driver stays pending."""
@@ -86,9 +86,9 @@ class Operations:
             await self._accepted.begin(snapshot, operation, edge, evidence)
             return
         ask_gate(edge, trigger, asked_by(evidence, operation.who))
-        step = Step(
+        step = PhaseStep(
             trigger=trigger,
-            source=Source(SERVICE, version),
+            source=StepSource(SERVICE, version),
             at=self._clock(),
             who=operation.who,
             reason=operation.reason or "no reason given",

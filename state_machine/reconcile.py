@@ -26,7 +26,13 @@ from state_machine.audits.inspections import Inspections
 from state_machine.clusters.observe import ClusterObserver, ControllerObservation, Observation
 from state_machine.driver_history import catch_up
 from state_machine.evidence import evidence
-from state_machine.observations import Outcome, ReportedFinding, RoundObservation, record_observation, record_outcome
+from state_machine.observations import (
+    ReportedFinding,
+    RoundObservation,
+    WaitingReason,
+    record_observation,
+    record_outcome,
+)
 from state_machine.operations import Operations
 from state_machine.policy.phases import BEYOND_DUAL_WRITE, WINDOW, Phase
 from state_machine.policy.rivals import ONLY_READ
@@ -81,7 +87,7 @@ class Reconciler:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._calls: dict[int, asyncio.Event] = {}
         self._locks: dict[int, asyncio.Lock] = {}
-        self._told: dict[int, tuple[Outcome, float]] = {}
+        self._recorded_reasons: dict[int, tuple[WaitingReason, float]] = {}
         self._trouble_log = TroubleLog(time.monotonic)
         self.troubles: dict[int, Occurrence] = {}
         self.last_round_at: float | None = None
@@ -155,7 +161,7 @@ class Reconciler:
         await _end([self._tasks.pop(migration_id)])
         await self._inspections.stop(migration_id)
         await self._observer.forget(migration_id)
-        for known in (self._calls, self._locks, self._told, self.troubles):
+        for known in (self._calls, self._locks, self._recorded_reasons, self.troubles):
             known.pop(migration_id, None)
 
     async def step(self, migration_id: int) -> float:
@@ -166,24 +172,26 @@ class Reconciler:
         async with self._lock(migration_id):
             try:
                 outcome, phase = await self._step(migration_id)
-                await self._tell(migration_id, outcome)
+                await self._record_reason(migration_id, outcome)
             except Exception as error:  # named, shown, logged; this migration waits, nobody else does
                 found = self._in_trouble(migration_id, error)
-                await self._try_to_tell(migration_id, Outcome(f"waiting: {found.code} {found.text}", (found,)))
+                await self._try_to_record_reason(
+                    migration_id, WaitingReason(f"waiting: {found.code} {found.text}", (found,))
+                )
                 return self._pause_s if is_foreseen(found) else RESTING_PAUSE_S
             self._is_well(migration_id)
             return self._pause(phase)
 
-    async def _tell(self, migration_id: int, outcome: Outcome) -> None:
-        before, at = self._told.get(migration_id, (None, 0.0))
+    async def _record_reason(self, migration_id: int, outcome: WaitingReason) -> None:
+        before, at = self._recorded_reasons.get(migration_id, (None, 0.0))
         if outcome == before and self._clock() - at < SAY_SAME_EVERY_S:
             return
         await self._store.away(record_outcome, self._store, migration_id, outcome, at=self._clock())
-        self._told[migration_id] = (outcome, self._clock())
+        self._recorded_reasons[migration_id] = (outcome, self._clock())
 
-    async def _try_to_tell(self, migration_id: int, outcome: Outcome) -> None:
+    async def _try_to_record_reason(self, migration_id: int, outcome: WaitingReason) -> None:
         try:
-            await self._tell(migration_id, outcome)
+            await self._record_reason(migration_id, outcome)
         except Exception as error:  # `troubles` shows the first one; the log has both
             self._trouble_log.say(migration_id, named(error, migration_id), error)
 
@@ -199,14 +207,14 @@ class Reconciler:
     def _lock(self, migration_id: int) -> asyncio.Lock:
         return self._locks.setdefault(migration_id, asyncio.Lock())
 
-    async def _step(self, migration_id: int) -> tuple[Outcome, Phase]:
+    async def _step(self, migration_id: int) -> tuple[WaitingReason, Phase]:
         outcome = await self._look_and_act(migration_id)
         faults = self._inspections.faults(migration_id)
         if faults:
-            outcome = Outcome(outcome.reason, (*outcome.problems, *faults))
+            outcome = WaitingReason(outcome.reason, (*outcome.problems, *faults))
         return outcome, Phase(await self._store.away(self._store.phase, migration_id))
 
-    async def _look_and_act(self, migration_id: int) -> Outcome:
+    async def _look_and_act(self, migration_id: int) -> WaitingReason:
         snapshot, disagrees = await self._look(migration_id)
         for number in [operation.id for operation in snapshot.operations]:
             operation = next((each for each in snapshot.operations if each.id == number), None)
@@ -214,7 +222,7 @@ class Reconciler:
                 await self._operations.settle(snapshot, operation, evidence(snapshot, self._clock()))
                 snapshot = await self._store.away(self._store.snapshot, migration_id)
         if disagrees is not None and disagrees.code == CLUSTER_DISAGREES.code:
-            return Outcome(f"blocked: {disagrees.text}", (disagrees,))
+            return WaitingReason(f"blocked: {disagrees.text}", (disagrees,))
         return await self._acts.act(snapshot, evidence(snapshot, self._clock()))
 
     async def _look(self, migration_id: int) -> tuple[Snapshot, Occurrence | None]:
@@ -230,7 +238,7 @@ class Reconciler:
     def _keep(self, before: Before, observed: Observation) -> tuple[Snapshot, Occurrence | None]:
         if self._is_another_ones(before, observed):
             observed = without_foreign_controllers(observed, before.cursors)
-        record_observation(self._store, before.id, RoundObservation(observed, told(before, observed)))
+        record_observation(self._store, before.id, RoundObservation(observed, reported_findings(before, observed)))
         snapshot = self._store.snapshot(before.id)
         written, disagrees = catch_up(self._store, snapshot, evidence(snapshot, self._clock()), now=self._clock())
         return (self._store.snapshot(before.id) if written else snapshot), disagrees
@@ -277,7 +285,7 @@ def without_foreign_controllers(observed: Observation, runs: Container[str]) -> 
     return msgspec.structs.replace(observed, controllers=tuple(map(own, observed.controllers)))
 
 
-def told(before: Before, observed: Observation) -> dict[str, list[ReportedFinding]]:
+def reported_findings(before: Before, observed: Observation) -> dict[str, list[ReportedFinding]]:
     """Findings that the drivers and the last check name."""
     found = {
         "driver": [ReportedFinding.of_json(each) for controller in observed.controllers for each in controller.findings]

@@ -15,13 +15,13 @@ import msgspec
 
 from migrator.findings.finding import FindingError
 from migrator.findings.service import MIGRATION_UNREADABLE, NOT_REMOVABLE, VERSION_MOVED
-from state_machine.clusters.inventory import Inventory
+from state_machine.clusters.inventory import ClusterInventory
 from state_machine.policy.gates import Holder
 from state_machine.policy.phases import Phase
 from state_machine.policy.rivals import ONLY_READ, OVER, STARTED
 from state_machine.processes import process_mark
 from state_machine.store import Snapshot, Store
-from state_machine.tables import Node, PhaseEvent
+from state_machine.tables import ObservedNode, PhaseEvent
 
 UNCLAIMED: Final = ONLY_READ | STARTED
 
@@ -52,7 +52,10 @@ def change(
     at: float,
     expected_version: int | None = None,
 ) -> None:
-    """Give it another inventory, in part. fields: of `Inventory`, in its own shape. Raises the same, and Z2K-4006."""
+    """Give it another inventory, in part. fields: of `ClusterInventory`, in its own shape.
+
+    Raises the same, and Z2K-4006.
+    """
     snapshot = store.snapshot(migration_id)
     name, version = snapshot.migration.name, snapshot.migration.version
     if expected_version not in (None, version):
@@ -63,7 +66,7 @@ def change(
     why_not = why_it_stays(snapshot, store.events(migration_id))
     if why_not is not None:
         raise NOT_REMOVABLE.error(name=name, what="changed", reason=why_not)
-    inventory = msgspec.convert({**msgspec.to_builtins(snapshot.inventory), **fields}, Inventory)
+    inventory = msgspec.convert({**msgspec.to_builtins(snapshot.inventory), **fields}, ClusterInventory)
     store.change_inventory(migration_id, inventory, who=who, reason=reason, at=at)
 
 
@@ -95,5 +98,5 @@ def _claimed(phase: str, events: list[PhaseEvent]) -> str | None:
     return f"it reached {reached or phase} and is in {phase} now"
 
 
-def _runs(node: Node, mark: Callable[[int], str | None]) -> bool:
+def _runs(node: ObservedNode, mark: Callable[[int], str | None]) -> bool:
     return node.pid is not None and node.pid > 1 and mark(node.pid) == (node.process_mark or "")

@@ -1,6 +1,6 @@
 """The parts of this room, put together for one process of the service.
 
-In:   `Settings`.
+In:   `ServiceSettings`.
 Out:  `Service`: the store, the loop, and how to close them in order.
 Elsewhere: who serves HTTP beside it (api.commands.service), every part (this room).
 Rule: one service per directory; the lock is the kernel's, so it is free again after any kind of end.
@@ -20,7 +20,7 @@ from migrator.findings.service import SERVICE_RUNS_ALREADY
 from state_machine.acts import Acts
 from state_machine.audits.inspections import Inspections
 from state_machine.audits.warm_audits import WarmAudits
-from state_machine.clusters.control import ControlPort, loopback_client
+from state_machine.clusters.control import ControlClient, loopback_client
 from state_machine.clusters.observe import ClusterObserver
 from state_machine.clusters.private_files import close_to_others
 from state_machine.operations import Operations
@@ -29,7 +29,7 @@ from state_machine.reconcile import Reconciler
 from state_machine.road.fleet import Fleets
 from state_machine.road.road_acts import RoadActs
 from state_machine.road.roller import Roller
-from state_machine.settings import Settings
+from state_machine.settings import ServiceSettings
 from state_machine.store import Store
 from state_machine.supervisor import Supervisor
 
@@ -42,7 +42,7 @@ OURS: Final = ("zk2kraft.db", "zk2kraft.db-wal", "zk2kraft.db-shm", "serve.json"
 class Service:
     """Open it with `open_service`; run `reconciler.run()`; close it on the same loop."""
 
-    settings: Settings
+    settings: ServiceSettings
     store: Store
     reconciler: Reconciler
     _observer: ClusterObserver
@@ -66,7 +66,7 @@ class Service:
         self._lock.close()
 
 
-def open_service(settings: Settings) -> Service:
+def open_service(settings: ServiceSettings) -> Service:
     """Raises Z2K-4013 when another service has this directory, Z2K-4016 when the database cannot be used."""
     directory = settings.directory.absolute()
     close_to_others(directory, *OURS)
@@ -74,7 +74,7 @@ def open_service(settings: Settings) -> Service:
     store = Store.open(settings.database_url)
     close_to_others(directory, *OURS)
     http = loopback_client()
-    control = ControlPort(http, settings.bounds)
+    control = ControlClient(http, settings.bounds)
     observer = ClusterObserver(control)
     audits = WarmAudits(directory, master=settings.spark_master, idle_s=settings.audit_process_idle_s)
     inspections = Inspections(store, audits, settings)

@@ -1,7 +1,7 @@
 """How the service runs: one TOML file, then variables of the environment, then what is written here.
 
 In:   `--config FILE.toml`; variables named ZK2KRAFT_SERVE_<KEY> win over the file.
-Out:  `Settings`.
+Out:  `ServiceSettings`.
 Errors: Z2K-4001 for a key that does not exist or a value that cannot be, Z2K-4010 for an address beyond loopback.
 """
 
@@ -33,7 +33,7 @@ def default_roots() -> tuple[Path, ...]:
     return (Path.cwd(), *([Path(home)] if len(home) > 1 else []), *USUAL_ROOTS)
 
 
-class Settings(BaseSettings):
+class ServiceSettings(BaseSettings):
     """Keys of the TOML file. Times in seconds."""
 
     model_config = SettingsConfigDict(env_prefix="ZK2KRAFT_SERVE_", extra="forbid", frozen=True)
@@ -102,12 +102,12 @@ class Settings(BaseSettings):
         return is_loopback(self.host)
 
 
-def read_settings(file: Path | None) -> Settings:
+def read_settings(file: Path | None) -> ServiceSettings:
     """Raises Z2K-4001 or Z2K-4010."""
     if file is not None and not file.is_file():
         raise SERVE_CONFIG.error(file=str(file), key="(the file itself)", reason="it does not exist")
 
-    class FromFile(Settings):
+    class FromFile(ServiceSettings):
         @classmethod
         def settings_customise_sources(
             cls,

@@ -30,11 +30,10 @@ from migrator.findings.service import (
     OPERATION_PENDING,
     VERSION_MOVED,
 )
-from migrator.fleet.roll import UNTOUCHED
-from migrator.fleet.roll import Step as RollStep
+from migrator.fleet.roll import UNTOUCHED, RollStep
 from migrator.model.verdict import Verdict
 from state_machine.audit_queries import CONFIRMATION, audit_passed_at, dual_write_audits, last_finished
-from state_machine.clusters.inventory import Inventory
+from state_machine.clusters.inventory import ClusterInventory
 from state_machine.clusters.observe import Observation
 from state_machine.database import WRITES, open_database
 from state_machine.policy.phases import (
@@ -55,8 +54,8 @@ from state_machine.tables import (
     Backup,
     DriverCursor,
     Migration,
-    Node,
     ObservationRow,
+    ObservedNode,
     Operation,
     PhaseEvent,
     RoadNode,
@@ -96,14 +95,14 @@ class Snapshot:
     """
 
     migration: Migration
-    inventory: Inventory
+    inventory: ClusterInventory
     observation: Observation | None
     check: dict[str, Any] | None
     checked_at: float | None
     rehearsal: AuditRun | None
     copy_audit: AuditRun | None
     operations: tuple[Operation, ...]
-    processes: Mapping[int, Node]
+    processes: Mapping[int, ObservedNode]
     cursors: Mapping[str, int]
     rival: Rival | None = None
     confirmation: AuditRun | None = None
@@ -139,7 +138,7 @@ class Before:
 
     id: int
     phase: Phase
-    inventory: Inventory
+    inventory: ClusterInventory
     observation: Observation | None
     check: dict[str, Any] | None
     cursors: Mapping[str, int]
@@ -208,7 +207,9 @@ class Store:
 
     # --- migrations ----------------------------------------------------------------------------------------
 
-    def create(self, inventory: Inventory, *, who: str, at: float, key: str | None = None) -> tuple[Migration, bool]:
+    def create(
+        self, inventory: ClusterInventory, *, who: str, at: float, key: str | None = None
+    ) -> tuple[Migration, bool]:
         """The new migration, and True; the one that this key made before, and False.
 
         Raises Z2K-4015 when the name is taken, Z2K-4007 when the key stood for something else.
@@ -264,14 +265,16 @@ class Store:
         with self.reading() as session:
             return _phase(session, migration_id)
 
-    def change_inventory(self, migration_id: int, inventory: Inventory, *, who: str, reason: str, at: float) -> None:
+    def change_inventory(
+        self, migration_id: int, inventory: ClusterInventory, *, who: str, reason: str, at: float
+    ) -> None:
         """Another inventory; what was seen with the old one is forgotten. Raises Z2K-4004, Z2K-4015."""
         with self.writing() as session:
             row = find_migration(session, migration_id)
             taken = session.scalar(select(Migration).where(Migration.name == inventory.name, Migration.id != row.id))
             if taken is not None:
                 raise NAME_TAKEN.error(name=inventory.name, number=taken.id, phase=taken.phase)
-            answer = _changes(msgspec.convert(row.inventory, Inventory), inventory)
+            answer = _changes(msgspec.convert(row.inventory, ClusterInventory), inventory)
             session.add(_done_operation(row, CHANGE, who, reason, answer, at))
             row.name, row.inventory, row.cluster_id = inventory.name, msgspec.to_builtins(inventory), None
             session.execute(delete(ObservationRow).where(ObservationRow.migration_id == migration_id))
@@ -289,7 +292,7 @@ class Store:
             return Before(
                 migration_id,
                 Phase(row.phase),
-                msgspec.convert(row.inventory, Inventory),
+                msgspec.convert(row.inventory, ClusterInventory),
                 None if look is None else msgspec.convert(look.document, Observation),
                 None if check is None else check.document,
                 _cursors(session, migration_id),
@@ -308,10 +311,12 @@ class Store:
             look, check = _rows(session, migration_id)
             documents = _documents(session, migration_id)
             plan = documents.pop(PLAN, None)
-            nodes = session.scalars(select(Node).where(Node.migration_id == migration_id, Node.kind == "controller"))
+            nodes = session.scalars(
+                select(ObservedNode).where(ObservedNode.migration_id == migration_id, ObservedNode.kind == "controller")
+            )
             return Snapshot(
                 migration=row,
-                inventory=msgspec.convert(row.inventory, Inventory),
+                inventory=msgspec.convert(row.inventory, ClusterInventory),
                 observation=None if look is None else msgspec.convert(look.document, Observation),
                 check=None if check is None else check.document,
                 checked_at=None if check is None else check.at,
@@ -438,7 +443,7 @@ class Store:
                 else None
             )
             if operation.name == RESUME:
-                for node in session.scalars(select(Node).where(Node.migration_id == row.id)):
+                for node in session.scalars(select(ObservedNode).where(ObservedNode.migration_id == row.id)):
                     node.quick_ends = 0
                 _try_failed_again(session, row.id, at)
             written = session.get_one(Operation, operation.id)
@@ -596,11 +601,11 @@ def a_cursor(session: Session, migration_id: int, run: str) -> None:
         move_cursor(session, migration_id, run, 0)
 
 
-def a_node(session: Session, migration_id: int, kind: str, node_id: int) -> Node:
+def a_node(session: Session, migration_id: int, kind: str, node_id: int) -> ObservedNode:
     """The row of a broker or controller, made when there is none. kind: "broker" or "controller"."""
-    node = session.get(Node, (migration_id, kind, node_id))
+    node = session.get(ObservedNode, (migration_id, kind, node_id))
     if node is None:
-        node = Node(migration_id=migration_id, kind=kind, node_id=node_id, document={}, quick_ends=0)
+        node = ObservedNode(migration_id=migration_id, kind=kind, node_id=node_id, document={}, quick_ends=0)
         session.add(node)
     return node
 
@@ -624,7 +629,7 @@ def _rival(session: Session, row: Migration, cluster_id: str | None) -> Rival | 
     return rival_of(row.id, row.phase, [Rival(*each, cluster_id) for each in session.execute(query)])
 
 
-def _changes(before: Inventory, after: Inventory) -> str:
+def _changes(before: ClusterInventory, after: ClusterInventory) -> str:
     old, new = msgspec.to_builtins(before), msgspec.to_builtins(after)
     return "; ".join(f"{key}: {old[key]} is now {new[key]}" for key in new if old[key] != new[key]) or "nothing changed"
 

@@ -22,12 +22,12 @@ from migrator.findings.finding import Occurrence
 from migrator.findings.service import CONTROLLER_DOES_NOT_STAY, CONTROLLER_SILENT, PROCESS_NOT_KNOWN, STARTED_ELSEWHERE
 from state_machine.clusters.bounds import Bounds
 from state_machine.clusters.inventory import ControllerEntry, file_faults
-from state_machine.observations import Outcome
+from state_machine.observations import WaitingReason
 from state_machine.policy.gates import Holder
 from state_machine.policy.phases import Phase
 from state_machine.processes import Launcher
 from state_machine.store import Snapshot, Store
-from state_machine.tables import Node
+from state_machine.tables import ObservedNode
 
 log = structlog.get_logger()
 
@@ -66,10 +66,10 @@ class Supervisor:
         self._launcher = launcher
         self._clock = clock
 
-    async def keep_running(self, snapshot: Snapshot, *, without: Collection[int] = ()) -> Outcome | None:
+    async def keep_running(self, snapshot: Snapshot, *, without: Collection[int] = ()) -> WaitingReason | None:
         """Start what does not run. without: controllers that stock has replaced; they are left alone."""
         silent = {} if snapshot.observation is None else snapshot.observation.silent()
-        waiting: list[Outcome] = []
+        waiting: list[WaitingReason] = []
         for entry in snapshot.inventory.controllers:
             node = snapshot.processes.get(entry.node_id)
             if entry.node_id in without:
@@ -80,7 +80,7 @@ class Supervisor:
                 await self._record(snapshot, entry, quick_ends=0)
         return next((each for each in waiting if each.problems), waiting[0] if waiting else None)
 
-    async def stop_all(self, snapshot: Snapshot) -> Outcome:
+    async def stop_all(self, snapshot: Snapshot) -> WaitingReason:
         """Tell every controller that runs to stop; it may take a few looks until none does."""
         answering = {} if snapshot.observation is None else {e.node_id: e.pid for e in snapshot.observation.controllers}
         stopping: list[int] = []
@@ -93,10 +93,12 @@ class Supervisor:
             (stopping if told else unknown).append(entry.node_id)
         if unknown:
             problem = PROCESS_NOT_KNOWN.found(nodes=unknown)
-            return Outcome(f"blocked: {problem.text}", (problem,))
-        return Outcome(f"waiting: controllers {stopping} are stopping" if stopping else "none of our controllers runs")
+            return WaitingReason(f"blocked: {problem.text}", (problem,))
+        return WaitingReason(
+            f"waiting: controllers {stopping} are stopping" if stopping else "none of our controllers runs"
+        )
 
-    async def _see_to(self, snapshot: Snapshot, entry: ControllerEntry, node: Node | None) -> Outcome:
+    async def _see_to(self, snapshot: Snapshot, entry: ControllerEntry, node: ObservedNode | None) -> WaitingReason:
         """A controller that does not answer: starting, hanging, ended, or never started."""
         faults = await asyncio.to_thread(file_faults, snapshot.inventory, self._bounds.outside(snapshot.inventory))
         fault = faults.get(entry.node_id)
@@ -106,7 +108,7 @@ class Supervisor:
             return self._starting(entry, node, "finishes the rollback" if finishes else "is starting")
         if not self._starts and (finishes or fault is None):
             elsewhere = STARTED_ELSEWHERE.found(node=entry.node_id)
-            return Outcome(f"waiting: {elsewhere.text}", (elsewhere,))
+            return WaitingReason(f"waiting: {elsewhere.text}", (elsewhere,))
         if finishes:
             return await self._finish(snapshot, entry, node)
         quick_ends = 0 if node is None else node.quick_ends
@@ -117,30 +119,34 @@ class Supervisor:
             problem = CONTROLLER_DOES_NOT_STAY.found(
                 node=entry.node_id, times=quick_ends, words=self._words(node), log=node.log
             )
-            return Outcome(f"blocked: {problem.text}", (problem,))
+            return WaitingReason(f"blocked: {problem.text}", (problem,))
         if node is not None and quick_ends and self._age(node) < 2.0**quick_ends:
-            return Outcome(f"waiting: controller {entry.node_id} ended ({self._words(node)}) and is started again soon")
+            return WaitingReason(
+                f"waiting: controller {entry.node_id} ended ({self._words(node)}) and is started again soon"
+            )
         if fault is not None:
-            return Outcome(f"blocked: controller {entry.node_id} is not started: {fault.code} {fault.text}", (fault,))
+            return WaitingReason(
+                f"blocked: controller {entry.node_id} is not started: {fault.code} {fault.text}", (fault,)
+            )
         await self._launch(snapshot, entry, quick_ends)
-        return Outcome(f"waiting: controller {entry.node_id} is starting (0 s)")
+        return WaitingReason(f"waiting: controller {entry.node_id} is starting (0 s)")
 
-    async def _finish(self, snapshot: Snapshot, entry: ControllerEntry, node: Node | None) -> Outcome:
+    async def _finish(self, snapshot: Snapshot, entry: ControllerEntry, node: ObservedNode | None) -> WaitingReason:
         """The end of such a process is what was wanted, so none is counted."""
         if node is not None and self._age(node) < FINISH_PAUSE_S:
-            return Outcome(
+            return WaitingReason(
                 f"waiting: controller {entry.node_id} went to finish the rollback and ended ({self._words(node)}); it "
                 "is started again if the claim still stands"
             )
         await self._launch(snapshot, entry, quick_ends=0)
-        return Outcome(f"waiting: controller {entry.node_id} finishes the rollback (0 s)")
+        return WaitingReason(f"waiting: controller {entry.node_id} finishes the rollback (0 s)")
 
-    def _starting(self, entry: ControllerEntry, node: Node, does: str) -> Outcome:
+    def _starting(self, entry: ControllerEntry, node: ObservedNode, does: str) -> WaitingReason:
         age = self._age(node)
         if age < START_PATIENCE_S:
-            return Outcome(f"waiting: controller {entry.node_id} {does} ({age:.0f} s)")
+            return WaitingReason(f"waiting: controller {entry.node_id} {does} ({age:.0f} s)")
         problem = CONTROLLER_SILENT.found(node=entry.node_id, reason=f"process {node.pid} runs; its log is {node.log}")
-        return Outcome(f"blocked: {problem.text}", (problem,))
+        return WaitingReason(f"blocked: {problem.text}", (problem,))
 
     async def _launch(self, snapshot: Snapshot, entry: ControllerEntry, quick_ends: int) -> None:
         launched = self._launcher.launch(snapshot.migration.name, entry)
@@ -160,16 +166,16 @@ class Supervisor:
     async def _record(self, snapshot: Snapshot, entry: ControllerEntry, **columns: object) -> None:
         await self._store.away(self._store.record_process, snapshot.id, entry.node_id, **columns)
 
-    def _running_pid(self, node: Node | None) -> int | None:
+    def _running_pid(self, node: ObservedNode | None) -> int | None:
         """The process that was started for it, if that one still runs."""
         if node is None or node.pid is None:
             return None
         return node.pid if self._launcher.runs(node.pid, node.process_mark or "") else None
 
-    def _is_young(self, node: Node) -> bool:
+    def _is_young(self, node: ObservedNode) -> bool:
         return self._age(node) < QUICK_END_S
 
-    def _age(self, node: Node) -> float:
+    def _age(self, node: ObservedNode) -> float:
         """Seconds since its process was started, by the steady clock from when this service saw it first.
 
         Only a start before this life of the service is judged by wall time, and never by one that went back.
@@ -182,7 +188,7 @@ class Supervisor:
         seen_at, age_then = self._first_seen[key]
         return age_then + self._steady() - seen_at
 
-    def _words(self, node: Node) -> str:
+    def _words(self, node: ObservedNode) -> str:
         return "no log" if node.log is None else self._launcher.words(node.log)
 
 

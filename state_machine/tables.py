@@ -138,7 +138,7 @@ class ObservationRow(Base):
     document: Mapped[dict[str, Any]]
 
 
-class Node(Base):
+class ObservedNode(Base):
     """A broker or controller with its last observation; for a controller also the process that was started for it.
 
     process_mark: the start time of process `pid` as the kernel tells it, so that a number used again is noticed.

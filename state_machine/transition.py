@@ -38,7 +38,7 @@ class GateClosed(FindingError):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class StepSource:
     """Where a step comes from: an entry of a driver's history, or the service itself at a version.
 
     ends_entry: this is the last step of the entry, so that the cursor of the run moves with it.
@@ -50,13 +50,13 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class PhaseStep:
     """at: when it happened; for a driver's step the driver's own time. operation_id: the operation that is settled by
     it.
     """
 
     trigger: Trigger
-    source: Source
+    source: StepSource
     at: float
     who: str
     reason: str
@@ -64,7 +64,7 @@ class Step:
 
 
 def take(
-    store: Store, migration_id: int, step: Step, *, expected_version: int, evidence: Evidence, now: float
+    store: Store, migration_id: int, step: PhaseStep, *, expected_version: int, evidence: Evidence, now: float
 ) -> PhaseEvent:
     """Take one step; see the head of this module."""
     try:
@@ -85,7 +85,7 @@ def ask_gate(edge: Edge, trigger: Trigger, evidence: Evidence) -> Verdict:
 
 
 def _take(
-    session: Session, migration_id: int, step: Step, expected_version: int, evidence: Evidence, now: float
+    session: Session, migration_id: int, step: PhaseStep, expected_version: int, evidence: Evidence, now: float
 ) -> PhaseEvent:
     row = find_migration(session, migration_id)
     if row.version != expected_version:

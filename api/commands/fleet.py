@@ -20,10 +20,10 @@ from migrator.fleet.importing import Assumed, import_nodes
 from migrator.fleet.inventory import Inventory, Node, check_inventory, read_inventory, wanted_of
 from migrator.fleet.kafka_parser import class_path_of, require_kafka_accepts
 from migrator.fleet.properties_file import Document, has_placeholder, parse_properties
-from migrator.fleet.render import RULES, Kind, Rendered, Wanted, render
+from migrator.fleet.render import RULES, FileKind, Rendered, Wanted, render
 from migrator.fleet.strict_yaml import dump_yaml
 
-__all__ = ["Assumed", "Kind", "check_inventory_file", "import_inventory", "kinds_of", "render_file"]
+__all__ = ["Assumed", "FileKind", "check_inventory_file", "import_inventory", "kinds_of", "render_file"]
 
 REFUSED: Final = 2
 
@@ -65,7 +65,7 @@ def import_inventory(
 def render_file(
     role: str,
     file: Path,
-    kind: Kind,
+    kind: FileKind,
     *,
     inventory: Path | None,
     node: int | None,
@@ -94,7 +94,7 @@ def render_file(
     return 0
 
 
-def kinds_of(role: str) -> tuple[Kind, ...]:
+def kinds_of(role: str) -> tuple[FileKind, ...]:
     return tuple(kind for of, kind in RULES if of == role)
 
 

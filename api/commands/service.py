@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator
 
-    from state_machine.settings import Settings
+    from state_machine.settings import ServiceSettings
 
 
 def run_service(config: Path | None) -> int:
@@ -33,7 +33,7 @@ def run_service(config: Path | None) -> int:
     return asyncio.run(_serve(read_settings(config)))
 
 
-async def _serve(settings: Settings) -> int:
+async def _serve(settings: ServiceSettings) -> int:
     """The loop and the listener side by side; the end of one is the end of both."""
     import asyncio
     import signal
@@ -93,7 +93,7 @@ async def _serve(settings: Settings) -> int:
     return 1 if failed else 0
 
 
-def _listen(settings: Settings) -> socket.socket:
+def _listen(settings: ServiceSettings) -> socket.socket:
     """Raises Z2K-4115."""
     import socket
 

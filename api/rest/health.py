@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from api.figures import Figures, figures_of
+from api.figures import MigrationFigures, figures_of
 from api.rest.parts import ServiceParts
 from api.rest.problems import described
 from migrator.findings.finding import FindingError
@@ -78,7 +78,7 @@ async def metrics(parts: ServiceParts) -> str:
 class _Gauges(Collector):
     """Gauges of all migrations, labelled with their names. troubles: whether a migration has any, by name."""
 
-    def __init__(self, troubles: Mapping[str, bool], figures: Iterable[Figures]) -> None:
+    def __init__(self, troubles: Mapping[str, bool], figures: Iterable[MigrationFigures]) -> None:
         self._troubles = troubles
         self._figures = figures
 

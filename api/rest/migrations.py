@@ -41,7 +41,7 @@ from api.views import (
 )
 from migrator.findings.finding import FindingError
 from state_machine import removal
-from state_machine.clusters.inventory import Inventory
+from state_machine.clusters.inventory import ClusterInventory
 from state_machine.evidence import evidence
 from state_machine.observations import findings
 
@@ -56,7 +56,7 @@ def create_migration(
     """Create a migration. Nothing is looked at or started by this; somebody has to listen on ZooKeeper's address."""
     document = inventory.model_dump()
     document["audit_engine"] = inventory.audit_engine or parts.settings.audit_engine
-    wanted = msgspec.convert(document, Inventory)
+    wanted = msgspec.convert(document, ClusterInventory)
     refuse_outside(parts, wanted)
     parts.reach(wanted.zookeeper)
     row, _ = parts.store.create(wanted, who=who, at=parts.clock(), key=key)
@@ -65,7 +65,7 @@ def create_migration(
     return migration_view(parts.store, row.id, parts.clock())
 
 
-def refuse_outside(parts: Parts, inventory: Inventory) -> None:
+def refuse_outside(parts: Parts, inventory: ClusterInventory) -> None:
     """Raises Z2K-4112."""
     for outside in parts.settings.bounds.outside(inventory).values():
         raise FindingError(outside)
@@ -89,7 +89,7 @@ def change_migration(parts: ServiceParts, number: Number, body: ChangeIn) -> Mig
     def work() -> None:
         if body.controllers is not None:
             before = parts.store.snapshot(number).inventory
-            refuse_outside(parts, msgspec.convert({**msgspec.to_builtins(before), **fields}, Inventory))
+            refuse_outside(parts, msgspec.convert({**msgspec.to_builtins(before), **fields}, ClusterInventory))
         removal.change(
             parts.store,
             number,

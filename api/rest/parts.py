@@ -15,7 +15,7 @@ from typing import Annotated, TypeAlias
 from fastapi import Depends, Header, Path, Query, Request
 
 from migrator.findings.finding import Occurrence
-from state_machine.settings import Settings
+from state_machine.settings import ServiceSettings
 from state_machine.store import Store
 
 Alone: TypeAlias = Callable[[int, Callable[[], None]], None]
@@ -35,7 +35,7 @@ class Parts:
     """
 
     store: Store
-    settings: Settings
+    settings: ServiceSettings
     clock: Callable[[], float]
     wake: Callable[[], None]
     last_round_at: Callable[[], float | None]

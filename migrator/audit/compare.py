@@ -67,7 +67,7 @@ EVERY_FAMILY: Final = "every family"
 """The family of a difference that says why a whole side was not read."""
 
 
-class Kind(StrEnum):
+class DifferenceKind(StrEnum):
     """In what way a field, or a whole key, differs."""
 
     CHANGED = "changed"
@@ -76,7 +76,7 @@ class Kind(StrEnum):
     NOT_READ = "not read"
 
 
-class Outcome(StrEnum):
+class KeyOutcome(StrEnum):
     """What became of a key."""
 
     EQUAL = "equal"
@@ -113,27 +113,27 @@ class FamilyCount(msgspec.Struct):
     different: int = 0
     not_read: int = 0
 
-    def of(self, outcome: Outcome) -> int:
+    def of(self, outcome: KeyOutcome) -> int:
         match outcome:
-            case Outcome.EQUAL:
+            case KeyOutcome.EQUAL:
                 return self.equal
-            case Outcome.EXPECTED:
+            case KeyOutcome.EXPECTED:
                 return self.expected
-            case Outcome.DIFFERENT:
+            case KeyOutcome.DIFFERENT:
                 return self.different
-            case Outcome.NOT_READ:
+            case KeyOutcome.NOT_READ:
                 return self.not_read
 
-    def count(self, outcome: Outcome, keys: int = 1) -> None:
+    def count(self, outcome: KeyOutcome, keys: int = 1) -> None:
         self.compared += keys
         match outcome:
-            case Outcome.EQUAL:
+            case KeyOutcome.EQUAL:
                 self.equal += keys
-            case Outcome.EXPECTED:
+            case KeyOutcome.EXPECTED:
                 self.expected += keys
-            case Outcome.DIFFERENT:
+            case KeyOutcome.DIFFERENT:
                 self.different += keys
-            case Outcome.NOT_READ:
+            case KeyOutcome.NOT_READ:
                 self.not_read += keys
 
 
@@ -142,7 +142,7 @@ def no_counts() -> dict[str, FamilyCount]:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ExpectedDifferences:
     """Differences that are meant.
 
     producer_id_margin: how far the log's next producer id may be ahead (right after a copy); 0 afterwards.
@@ -190,7 +190,7 @@ class Rules:
     def _rule(self, each: Difference, zookeeper: Facts) -> str:
         if each.family == PRODUCER_IDS:
             return self._producer_id_rule(each, zookeeper.get(STOCK_ANNOUNCES))
-        if each.family == TOPIC_CONFIGS and each.kind == Kind.MISSING_IN_LOG and each.key not in self.topics:
+        if each.family == TOPIC_CONFIGS and each.kind == DifferenceKind.MISSING_IN_LOG and each.key not in self.topics:
             return "configuration without a topic"
         if each.family == ORDERS and (self.producer_id_margin or self.copied_zxid != NOT_A_COPY):
             return "an order for the controller of ZooKeeper, which rules until the takeover"
@@ -225,7 +225,7 @@ def _version_runs_ahead(each: Difference) -> bool:
 
 
 def _is_version(each: Difference) -> bool:
-    return (each.family, each.field_, each.kind) == (PARTITIONS, "partition_epoch", Kind.CHANGED)
+    return (each.family, each.field_, each.kind) == (PARTITIONS, "partition_epoch", DifferenceKind.CHANGED)
 
 
 class Postpones(Protocol):
@@ -238,7 +238,7 @@ class Postpones(Protocol):
 class Comparison:
     """Counts and differences of one audit in the making."""
 
-    rules: Rules = Rules()
+    rules: ExpectedDifferences = ExpectedDifferences()
     counts: dict[str, FamilyCount] = field(default_factory=no_counts)
     differences: list[Difference] = field(default_factory=list)
     expected: list[Difference] = field(default_factory=list)
@@ -250,16 +250,16 @@ class Comparison:
         if self.pending is not None and self.pending.takes(family, key, equal=zookeeper == log):
             return
         if zookeeper == log:
-            self.counts[family].count(Outcome.EQUAL)
+            self.counts[family].count(KeyOutcome.EQUAL)
             return
         if family in HOLD_SECRETS:
             zookeeper, log = self._fingerprinted(zookeeper), self._fingerprinted(log)
         self.note(family, *judge(family, key, zookeeper, log, self.rules, mzxid))
 
-    def note(self, family: str, outcome: Outcome, found: list[Difference]) -> None:
+    def note(self, family: str, outcome: KeyOutcome, found: list[Difference]) -> None:
         """A key that was judged."""
         self.counts[family].count(outcome)
-        if outcome in (Outcome.DIFFERENT, Outcome.NOT_READ):
+        if outcome in (KeyOutcome.DIFFERENT, KeyOutcome.NOT_READ):
             self.differences += found
         else:
             self.expected += found
@@ -267,13 +267,13 @@ class Comparison:
     def take(self, other: Comparison) -> None:
         """What was compared elsewhere, by the same rules."""
         for family, counts in other.counts.items():
-            for outcome in Outcome:
+            for outcome in KeyOutcome:
                 self.counts[family].count(outcome, counts.of(outcome))
         self.differences += other.differences
         self.expected += other.expected
 
     def not_read(self, family: str, key: str, reason: str) -> None:
-        self.counts[family].count(Outcome.NOT_READ)
+        self.counts[family].count(KeyOutcome.NOT_READ)
         self.differences.append(unread_key(family, key, reason))
 
     def _fingerprinted(self, facts: Facts | None) -> Facts | None:
@@ -292,16 +292,16 @@ class Comparison:
 
 
 def judge(
-    family: str, key: str, zookeeper: Facts | None, log: Facts | None, rules: Rules, mzxid: int = -1
-) -> tuple[Outcome, list[Difference]]:
+    family: str, key: str, zookeeper: Facts | None, log: Facts | None, rules: ExpectedDifferences, mzxid: int = -1
+) -> tuple[KeyOutcome, list[Difference]]:
     """What became of a key, and the differences that say so: only those that no rule expects, if there are any."""
     found = [rules.name(each, zookeeper or {}) for each in differences(family, key, zookeeper, log)]
     if found and rules.excuses(family, key, zookeeper, log, mzxid):
         found = [msgspec.structs.replace(each, rule=each.rule or MOVED_ON) for each in found]
     unexpected = [each for each in found if not each.rule]
     if unexpected:
-        return Outcome.DIFFERENT, unexpected
-    return (Outcome.EXPECTED if found else Outcome.EQUAL), found
+        return KeyOutcome.DIFFERENT, unexpected
+    return (KeyOutcome.EXPECTED if found else KeyOutcome.EQUAL), found
 
 
 def lag(changes: int, offset: int) -> str:
@@ -310,7 +310,7 @@ def lag(changes: int, offset: int) -> str:
 
 
 def unread_key(family: str, key: str, reason: str) -> Difference:
-    return Difference(family, key, "", Kind.NOT_READ, None, None, reason)
+    return Difference(family, key, "", DifferenceKind.NOT_READ, None, None, reason)
 
 
 def differences(family: str, key: str, zookeeper: Facts | None, log: Facts | None) -> list[Difference]:
@@ -321,12 +321,12 @@ def differences(family: str, key: str, zookeeper: Facts | None, log: Facts | Non
     if zookeeper is None and log is None:
         return []
     if zookeeper is None or log is None:
-        kind = Kind.MISSING_IN_ZOOKEEPER if zookeeper is None else Kind.MISSING_IN_LOG
+        kind = DifferenceKind.MISSING_IN_ZOOKEEPER if zookeeper is None else DifferenceKind.MISSING_IN_LOG
         return [Difference(family, key, "", kind, zookeeper, log)]
     if family == PARTITIONS and not STATE_FIELDS & zookeeper.keys():
         state = {name: log[name] for name in sorted(STATE_FIELDS) if name in log}
         assigned = {name: value for name, value in log.items() if name not in STATE_FIELDS}
-        missing = Difference(family, key, "state", Kind.MISSING_IN_ZOOKEEPER, None, state)
+        missing = Difference(family, key, "state", DifferenceKind.MISSING_IN_ZOOKEEPER, None, state)
         return [*_by_field(family, key, zookeeper, assigned), missing]
     return _by_field(family, key, zookeeper, log)
 
@@ -339,16 +339,16 @@ def _by_field(family: str, key: str, zookeeper: Facts, log: Facts) -> list[Diffe
     ]
 
 
-def _kind(name: str, zookeeper: Facts, log: Facts) -> Kind:
+def _kind(name: str, zookeeper: Facts, log: Facts) -> DifferenceKind:
     if name not in zookeeper:
-        return Kind.MISSING_IN_ZOOKEEPER
-    return Kind.CHANGED if name in log else Kind.MISSING_IN_LOG
+        return DifferenceKind.MISSING_IN_ZOOKEEPER
+    return DifferenceKind.CHANGED if name in log else DifferenceKind.MISSING_IN_LOG
 
 
 # --- the report -------------------------------------------------------------------------------------------
 
 
-class Report(msgspec.Struct):
+class AuditReport(msgspec.Struct):
     """What an audit says (the JSON of `zk2kraft audit --json`; keys are a contract)."""
 
     same: bool
@@ -374,8 +374,8 @@ class Report(msgspec.Struct):
 
 def report(
     comparison: Comparison, *, seconds: dict[str, float], zk: dict[str, Any], kraft: dict[str, int], engine: str
-) -> Report:
-    return Report(
+) -> AuditReport:
+    return AuditReport(
         same=comparison.same,
         families=list(comparison.counts.values()),
         differences=shown(comparison.differences),
@@ -387,13 +387,13 @@ def report(
     )
 
 
-def unread_report(error: FindingError, engine: str, seconds: dict[str, float]) -> Report:
+def unread_report(error: FindingError, engine: str, seconds: dict[str, float]) -> AuditReport:
     """A side could not be read: no family was compared, and what stood in the way is named."""
     families = list(no_counts().values())
     for each in families:
-        each.count(Outcome.NOT_READ)
+        each.count(KeyOutcome.NOT_READ)
     named = unread_key(EVERY_FAMILY, error.occurrence.text, error.code)
-    return Report(False, families, [named], [], rounded(seconds), {}, {"offset": -1, "epoch": -1}, engine)
+    return AuditReport(False, families, [named], [], rounded(seconds), {}, {"offset": -1, "epoch": -1}, engine)
 
 
 def shown(found: Iterable[Difference]) -> list[Difference]:

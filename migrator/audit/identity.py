@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import javaproperties
 
-from migrator.audit.compare import NOT_A_COPY, Report, Rules, unread_report
+from migrator.audit.compare import NOT_A_COPY, AuditReport, ExpectedDifferences, unread_report
 from migrator.audit.log_plan import is_directory
 from migrator.audit.normalise import PRODUCER_IDS
 from migrator.findings.audit import AUDIT_CANNOT_READ
@@ -43,7 +43,7 @@ def refuse_foreign_log(tree: dict[str, Any], kraft: str) -> None:
         raise AUDIT_CANNOT_READ.error(what=kraft, reason=reason)
 
 
-def follows_the_log(tree: dict[str, Any], rules: Rules) -> bool:
+def follows_the_log(tree: dict[str, Any], rules: ExpectedDifferences) -> bool:
     """Whether `/migration` says how far ZooKeeper has this log: in dual-write, and not of a rehearsal."""
     return bool(tree["dual_write"]) and not rules.producer_id_margin and rules.copied_zxid == NOT_A_COPY
 
@@ -53,7 +53,7 @@ def _is_identified(cluster_id: str | None, kraft: str) -> bool:
     return bool(cluster_id) and (not is_directory(kraft) or cluster_of_log(kraft) == cluster_id)
 
 
-def refuse_nothing_compared(report: Report, kraft: str) -> Report:
+def refuse_nothing_compared(report: AuditReport, kraft: str) -> AuditReport:
     """Two empty sides are equal whatever they are: such a report only passes when the cluster ids say the same."""
     keys = sum(family.compared for family in report.families if family.family != PRODUCER_IDS)
     if not report.same or keys or _is_identified(report.zk.get("cluster_id"), kraft):

@@ -36,7 +36,7 @@ from migrator.audit.rows import (
     not_read,
     subject_of,
 )
-from migrator.audit.security_facts import ACLS, SECURITY_RECORDS, Change, change_of
+from migrator.audit.security_facts import ACLS, SECURITY_RECORDS, SecurityChange, change_of
 from migrator.findings.finding import FindingError
 from migrator.wire.batch import Batch
 from migrator.wire.messages.metadata import (
@@ -65,7 +65,7 @@ _DECODERS: Final[dict[str, msgspec.json.Decoder[Any]]] = {
         ConfigRecord,
         ProducerIdsRecord,
     )
-} | {kind.__name__: msgspec.json.Decoder(Change) for kind in SECURITY_RECORDS}
+} | {kind.__name__: msgspec.json.Decoder(SecurityChange) for kind in SECURITY_RECORDS}
 
 
 class RecordRow(msgspec.Struct, frozen=True):
@@ -73,7 +73,7 @@ class RecordRow(msgspec.Struct, frozen=True):
 
     topic_id: of records about a topic, and the id of an ACL. name: the topic that a TopicRecord names.
     subject:  where the record itself tells it; of others it is found by the id.
-    data:     the record as JSON, or the `Change` that it is; None of transaction markers.
+    data:     the record as JSON, or the `SecurityChange` that it is; None of transaction markers.
     """
 
     offset: int
@@ -127,7 +127,7 @@ def _record_row(
 
 
 def _security_row(
-    offset: int, nth: int, epoch: int, kind: str, change: Change, fingerprints: SecretFingerprints
+    offset: int, nth: int, epoch: int, kind: str, change: SecurityChange, fingerprints: SecretFingerprints
 ) -> RecordRow:
     secret = change.facts is not None and change.family in HOLD_SECRETS
     fingerprinted = msgspec.structs.replace(change, facts=fingerprints.facts(change.facts or {})) if secret else change
@@ -136,7 +136,7 @@ def _security_row(
     return RecordRow(offset, nth, epoch, kind, acl_id, None, subject, _json(fingerprinted))
 
 
-def _json(record: Message | Change) -> str:
+def _json(record: Message | SecurityChange) -> str:
     return msgspec.json.encode(record).decode()
 
 
@@ -169,10 +169,10 @@ class Fold:
         for family, key, facts in self.states.facts.rows():
             yield SideRow(family, key, subject_of_key((family, key)), facts, self._touched.get((family, key), -1))
 
-    def _touches(self, record: Message | Change, subject: str) -> Key:
+    def _touches(self, record: Message | SecurityChange, subject: str) -> Key:
         """The key that a record changes. subject: of the topic, which records about partitions do not name."""
         match record:
-            case Change():
+            case SecurityChange():
                 return record.family, self.states.facts.security.path_of(record)
             case PartitionRecord() | PartitionChangeRecord():
                 return PARTITIONS, partition_key(subject.removeprefix(TOPIC_SUBJECT), record.partition_id)

@@ -29,7 +29,7 @@ from migrator.audit.normalise import (
     partition_key,
 )
 from migrator.audit.rows import BROKER_SUBJECT, TOPIC_SUBJECT, ZNODE_SUBJECT, subject_of, topic_subject
-from migrator.audit.security_facts import SECURITY_FAMILIES, SECURITY_RECORDS, Change, change_of
+from migrator.audit.security_facts import SECURITY_FAMILIES, SECURITY_RECORDS, SecurityChange, change_of
 from migrator.wire.messages.metadata import (
     ConfigRecord,
     PartitionChangeRecord,
@@ -48,21 +48,21 @@ NO_OFFSET: Final = 2**63 - 1
 _FAMILY_OF_RESOURCE: Final = {resource: family for family, resource in RESOURCES.items()}
 
 
-class Window(msgspec.Struct, frozen=True):
+class OffsetRange(msgspec.Struct, frozen=True):
     """Up to which offsets ZooKeeper had the log before and after it was read."""
 
     low: int
     high: int
 
 
-class State(NamedTuple):
+class KeyState(NamedTuple):
     """What the log says of a key from this offset on. facts: None while there is no such key."""
 
     since: int
     facts: Facts | None
 
 
-def in_window(states: list[State], high: int) -> list[State]:
+def in_window(states: list[KeyState], high: int) -> list[KeyState]:
     """Those of `LogStates.of` that the log said at some offset up to `high`, the first of them at least."""
     return [each for each in states if each.since <= high] or states[:1]
 
@@ -73,27 +73,27 @@ class LogStates:
     def __init__(self, low: int = NO_OFFSET) -> None:
         self.facts = LogFacts()
         self._low = low
-        self._earlier: defaultdict[Key, list[State]] = defaultdict(list)
+        self._earlier: defaultdict[Key, list[KeyState]] = defaultdict(list)
         self._changed: dict[Key, int] = {}
 
-    def take(self, offset: int, record: Message | Change) -> None:
+    def take(self, offset: int, record: Message | SecurityChange) -> None:
         """Raises Z2K-5002 as `LogFacts` does."""
         before = {} if offset <= self._low else {key: self._now(key) for key in self._keys(record)}
-        if isinstance(record, Change):
+        if isinstance(record, SecurityChange):
             self.facts.security.put(record)
         else:
             self.facts.apply(record)
         for key, facts in before.items():
-            self._earlier[key].append(State(self._changed.get(key, -1), facts))
+            self._earlier[key].append(KeyState(self._changed.get(key, -1), facts))
             self._changed[key] = offset
 
     def changed(self) -> Iterable[Key]:
         """Keys that records behind `low` are about."""
         return self._changed.keys()
 
-    def of(self, key: Key) -> list[State]:
+    def of(self, key: Key) -> list[KeyState]:
         """All that was said of a key from `low` on, the newest last."""
-        return [*self._earlier.get(key, ()), State(self._changed.get(key, -1), self._now(key))]
+        return [*self._earlier.get(key, ()), KeyState(self._changed.get(key, -1), self._now(key))]
 
     def keys_of(self, subject: str) -> set[Key]:
         """Keys of a subject that exist, or did since `low`."""
@@ -124,7 +124,7 @@ class LogStates:
             case _:
                 return self.facts.security.at(family, name)
 
-    def _keys(self, record: Message | Change) -> Iterator[Key]:
+    def _keys(self, record: Message | SecurityChange) -> Iterator[Key]:
         """What a record changes. Of one that does not fit what came before it, nothing: it ends the reading."""
         match record:
             case PartitionRecord() | PartitionChangeRecord():
@@ -142,7 +142,7 @@ class LogStates:
                 yield _FAMILY_OF_RESOURCE[record.resource_type], record.resource_name
             case ProducerIdsRecord():
                 yield PRODUCER_IDS, PRODUCER_IDS_KEY
-            case Change():
+            case SecurityChange():
                 yield record.family, self.facts.security.path_of(record)
             case _ if isinstance(record, SECURITY_RECORDS):
                 yield from self._keys(change_of(record))

@@ -1,9 +1,9 @@
 """The quick audit: in process, in one pass over ZooKeeper, against facts of the log held in memory.
 
 In:   a ZooKeeper session of its own, and `LogFacts`.
-Out:  a `Report`. Of a cluster in dual-write every key is judged by what the log said while it was read (log_states.py):
-      what changed meanwhile, or differs, is read once more between two readings of `/migration`. A difference counts
-      when two looks at both sides, one after the other, show it.
+Out:  an `AuditReport`. Of a cluster in dual-write every key is judged by what the log said while it was read
+      (log_states.py): what changed meanwhile, or differs, is read once more between two readings of `/migration`. A
+      difference counts when two looks at both sides, one after the other, show it.
 Elsewhere: the same question asked by Spark (job.py), with a memory by the commit that waits for it (verified_cache.py).
 """
 
@@ -17,7 +17,15 @@ from typing import Any, Final
 
 import msgspec
 
-from migrator.audit.compare import LOOKS_MAX, Comparison, Difference, Outcome, Report, Rules, report
+from migrator.audit.compare import (
+    LOOKS_MAX,
+    AuditReport,
+    Comparison,
+    Difference,
+    ExpectedDifferences,
+    KeyOutcome,
+    report,
+)
 from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.kept_reading import kept_facts
 from migrator.audit.log_states import NO_OFFSET, Key, LogStates, subject_of_key
@@ -36,9 +44,9 @@ from migrator.audit.rows import SideRow
 from migrator.audit.security_facts import SECURITY_FAMILIES
 from migrator.audit.subjects import JudgedKey, fingerprinted_facts, fingerprinted_row, judge_subject, moved_keys
 from migrator.audit.zk_source import (
-    Reader,
     Session,
     TopicRows,
+    ZnodeReader,
     config_names,
     config_rows,
     mirrored_offset,
@@ -78,11 +86,11 @@ def facts_of(records: Iterable[Message]) -> LogFacts:
 def compare_sides(
     session: Session,
     log: LogFacts,
-    rules: Rules,
+    rules: ExpectedDifferences,
     limits: ReadLimits = UNLIMITED,
     fingerprints: SecretFingerprints | None = None,
     passwords: PasswordReader | None = None,
-    pending: Pending | None = None,
+    pending: SecondPass | None = None,
 ) -> Comparison:
     """One pass over everything. ZooKeeper is read after `sync`, so that it is not older than the question.
 
@@ -106,13 +114,13 @@ def quick_audit(
     session: Session,
     read_log: ReadLog,
     *,
-    rules: Rules = Rules(),  # noqa: B008  (frozen)
+    rules: ExpectedDifferences = ExpectedDifferences(),  # noqa: B008  (frozen)
     limits: ReadLimits = UNLIMITED,
     settle_s: float = SETTLE_S,
     zk: dict[str, Any] | None = None,
     passwords: PasswordReader | None = None,
     follows: bool = False,
-) -> Report:
+) -> AuditReport:
     """Audit a live or resting cluster. zk: what the report says of the tree. passwords: as in `compare_sides`.
 
     follows: `/migration` says how far ZooKeeper has this log.
@@ -121,7 +129,7 @@ def quick_audit(
     fingerprints = kept_facts(rules.read).fingerprints if rules.read else SecretFingerprints()
     log, position = read_log(mirrored_offset(session) if follows else NO_OFFSET)
     read = time.monotonic()
-    pending = Pending.of(log) if follows else None
+    pending = SecondPass.of(log) if follows else None
     comparison = compare_sides(session, log.facts, rules, limits, fingerprints, passwords, pending)
     compared = time.monotonic()
     if pending is not None:
@@ -150,7 +158,7 @@ def _texts(found: Iterable[Difference]) -> set[bytes]:
 def _settle(
     session: Session,
     comparison: Comparison,
-    pending: Pending,
+    pending: SecondPass,
     read_log: ReadLog,
     limits: ReadLimits,
     passwords: PasswordReader | None,
@@ -182,7 +190,7 @@ def judged_rows(
     subjects: Iterable[str],
     log: LogStates,
     high: int,
-    rules: Rules,
+    rules: ExpectedDifferences,
     fingerprints: SecretFingerprints,
 ) -> Iterator[JudgedKey]:
     """What becomes of the keys of these subjects, as tasks of the Spark job say it."""
@@ -204,7 +212,7 @@ def judged_rows(
         yield from judge_subject(subject, by_subject[subject], in_log, rules, moved)
 
 
-class Pending:
+class SecondPass:
     """What the first pass leaves to the second: keys that differ in it, and all that the log changed meanwhile.
 
     whole: subjects of which no key is counted.  keys: those that are not, where others of their subject are.
@@ -215,7 +223,7 @@ class Pending:
         self.keys: set[Key] = set()
 
     @classmethod
-    def of(cls, log: LogStates) -> Pending:
+    def of(cls, log: LogStates) -> SecondPass:
         return cls(log.changed())
 
     def __bool__(self) -> bool:
@@ -238,14 +246,14 @@ class Pending:
 
     def counts(self, judged: JudgedKey) -> bool:
         place = judged.family, judged.key
-        return subject_of_key(place) in self.whole or place in self.keys or judged.outcome is Outcome.DIFFERENT
+        return subject_of_key(place) in self.whole or place in self.keys or judged.outcome is KeyOutcome.DIFFERENT
 
 
 # --- the families -----------------------------------------------------------------------------------------
 
 
 def compare_topics(
-    session: Reader, log: LogFacts, topics: Iterable[str], comparison: Comparison, limits: ReadLimits = UNLIMITED
+    session: ZnodeReader, log: LogFacts, topics: Iterable[str], comparison: Comparison, limits: ReadLimits = UNLIMITED
 ) -> set[str]:
     """Returns the topics that both sides have."""
     seen, on_both = set(), set()
@@ -277,7 +285,7 @@ def _compare_partitions(rows: TopicRows, log: LogFacts, comparison: Comparison, 
 
 
 def compare_configs(
-    session: Reader,
+    session: ZnodeReader,
     log: LogFacts,
     family: str,
     znodes: Iterable[str],

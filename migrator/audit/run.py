@@ -1,7 +1,7 @@
 """Run one audit with the engine that was asked for.
 
 In:   where ZooKeeper is, where the log is, which engine, where to keep the inputs.
-Out:  a `Report`, always: what could not be read is named in it, and it is not green (exit code 2).
+Out:  an `AuditReport`, always: what could not be read is named in it, and it is not green (exit code 2).
 Elsewhere: the engines (quick.py, job.py).
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from migrator.audit.compare import NOT_A_COPY, Report, Rules, unread_report
+from migrator.audit.compare import NOT_A_COPY, AuditReport, ExpectedDifferences, unread_report
 from migrator.audit.identity import follows_the_log, refuse_foreign_log, refuse_nothing_compared
 from migrator.audit.kept_reading import KEPT
 from migrator.audit.live_log import read_live
@@ -50,7 +50,7 @@ def run_audit(
     allow_moved: bool = False,
     passwords: EncoderSecrets | None = None,
     sessions: Any = None,
-) -> Report:
+) -> AuditReport:
     """kraft: a metadata log directory, or host:port[,host:port] of controllers. out: must not hold anything.
 
     allow_moved: of a rehearsal, what ZooKeeper changed after it was read is expected.
@@ -80,10 +80,10 @@ def _run(
     engine: str,
     master: str,
     out: Path | None,
-    rules: Rules,
+    rules: ExpectedDifferences,
     passwords: EncoderSecrets | None,
     sessions: Any,
-) -> Report:
+) -> AuditReport:
     match engine:
         case "quick":
             return _quick(zookeeper, kraft, rules, passwords)
@@ -99,7 +99,7 @@ def _run(
             raise AUDIT_CANNOT_READ.error(what=f"engine {engine}", reason="it is neither spark nor quick")
 
 
-def _quick(zookeeper: str, kraft: str, rules: Rules, passwords: EncoderSecrets | None) -> Report:
+def _quick(zookeeper: str, kraft: str, rules: ExpectedDifferences, passwords: EncoderSecrets | None) -> AuditReport:
     with ZkSession(zookeeper) as session:
         tree = describe_tree(session, zookeeper)
         refuse_foreign_log(tree, kraft)
@@ -145,22 +145,22 @@ def read_log(kraft: str, cluster_id: str | None = None, low: int = NO_OFFSET) ->
 
 
 class RehearsalMark(msgspec.Struct):
-    """What a rehearsal's directory says of itself; see `compare.Rules`."""
+    """What a rehearsal's directory says of itself; see `compare.ExpectedDifferences`."""
 
     producer_id_margin: int
     copied_zxid: int
 
 
-def rules_of(kraft: str) -> Rules:
+def rules_of(kraft: str) -> ExpectedDifferences:
     """A rehearsal is ahead by the copy's margin, and ZooKeeper may move on afterwards; a mirrored log is followed."""
     mark = Path(kraft) / REHEARSAL
     if not is_directory(kraft) or not mark.is_file():
-        return Rules()
+        return ExpectedDifferences()
     try:
         found = msgspec.json.decode(mark.read_bytes(), type=RehearsalMark)
     except msgspec.DecodeError as error:
         raise AUDIT_CANNOT_READ.error(what=str(mark), reason=words_of(error)) from error
     read = Path(kraft) / KEPT
-    return Rules(
+    return ExpectedDifferences(
         found.producer_id_margin, copied_zxid=found.copied_zxid, read=str(read.absolute()) if read.is_file() else ""
     )

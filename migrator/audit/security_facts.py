@@ -4,7 +4,7 @@ In:   bytes of znodes, and records as decoded from the log's bytes.
 Out:  facts by (family, key). A key is the path of the znode, on both sides.
 Elsewhere: topics, configurations, producer ids (normalise.py), hiding what is secret (fingerprints.py).
 Rule: nothing of the copy is imported here, as in normalise.py: names are escaped and words are read by code of our own.
-A record is told as a `Change`, which is what the Spark job keeps: the record itself would hold secrets.
+A record is told as a `SecurityChange`, which is what the Spark job keeps: the record itself would hold secrets.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _token_facts(token: str, owner: str, requester: str, renewers: list[str], ti
 # --- the log's side ---------------------------------------------------------------------------------------
 
 
-class Change(msgspec.Struct, frozen=True):
+class SecurityChange(msgspec.Struct, frozen=True):
     """What one record does to one key. part: what of the key it is about: a quota, a mechanism, an ACL's id.
 
     path:  empty where the record names an ACL by its id alone.
@@ -174,33 +174,37 @@ class Change(msgspec.Struct, frozen=True):
     facts: Facts | None
 
 
-def change_of(record: Message) -> Change:
+def change_of(record: Message) -> SecurityChange:
     match record:
         case ClientQuotaRecord():
             path = "/config" + "".join(sorted(map(_entity_part, record.entity), key=_entity_rank))
-            return Change(QUOTAS, path, record.key, None if record.remove else {record.key: _number(record.value)})
+            return SecurityChange(
+                QUOTAS, path, record.key, None if record.remove else {record.key: _number(record.value)}
+            )
         case UserScramCredentialRecord():
             name = _MECHANISMS.get(record.mechanism, str(record.mechanism))
             keys = {"salt": record.salt, "stored_key": record.stored_key, "server_key": record.server_key}
             facts: Facts = {f"{name} {each}": base64.b64encode(value).decode() for each, value in keys.items()}
-            return Change(SCRAM, _user(record.name), name, {**facts, f"{name} iterations": record.iterations})
+            return SecurityChange(SCRAM, _user(record.name), name, {**facts, f"{name} iterations": record.iterations})
         case RemoveUserScramCredentialRecord():
-            return Change(SCRAM, _user(record.name), _MECHANISMS.get(record.mechanism, str(record.mechanism)), None)
+            return SecurityChange(
+                SCRAM, _user(record.name), _MECHANISMS.get(record.mechanism, str(record.mechanism)), None
+            )
         case AccessControlEntryRecord():
             root = ACL_ROOTS.get(record.pattern_type, f"/pattern {record.pattern_type}")
             path = f"{root}/{_RESOURCES.get(record.resource_type, record.resource_type)}/{record.resource_name}"
             permission = _PERMISSIONS.get(record.permission_type, str(record.permission_type))
             operation = _OPERATIONS.get(record.operation, str(record.operation))
             told = _acl_text(permission, operation, record.principal, record.host)
-            return Change(ACLS, path, record.id.hex(), {told: 1})
+            return SecurityChange(ACLS, path, record.id.hex(), {told: 1})
         case RemoveAccessControlEntryRecord():
-            return Change(ACLS, "", record.id.hex(), None)
+            return SecurityChange(ACLS, "", record.id.hex(), None)
         case DelegationTokenRecord():
             times = record.issue_timestamp, record.max_timestamp, record.expiration_timestamp
             told_facts = _token_facts(record.token_id, record.owner, record.requester, list(record.renewers), times)
-            return Change(TOKENS, f"{TOKEN_ROOT}/{record.token_id}", "", told_facts)
+            return SecurityChange(TOKENS, f"{TOKEN_ROOT}/{record.token_id}", "", told_facts)
         case RemoveDelegationTokenRecord():
-            return Change(TOKENS, f"{TOKEN_ROOT}/{record.token_id}", "", None)
+            return SecurityChange(TOKENS, f"{TOKEN_ROOT}/{record.token_id}", "", None)
         case _:
             raise AssertionError(type(record).__name__)
 
@@ -231,7 +235,7 @@ class SecurityFacts:
         self._parts: dict[str, dict[str, dict[str, Facts]]] = {family: {} for family in SECURITY_FAMILIES}
         self._acls: dict[str, str] = {}
 
-    def put(self, change: Change) -> str:
+    def put(self, change: SecurityChange) -> str:
         """Returns the key that was changed. Z2K-5002 for an ACL's id that no record gave, or that is taken."""
         path = change.path
         if change.family == ACLS:
@@ -245,7 +249,7 @@ class SecurityFacts:
             del self._parts[change.family][path]
         return path
 
-    def _acl_path(self, change: Change) -> str:
+    def _acl_path(self, change: SecurityChange) -> str:
         if (change.facts is None) != (change.part in self._acls):
             reason = "an ACL has this id" if change.facts is not None else "no ACL has this id"
             raise LOG_INCONSISTENT.error(record=f"record of the ACL {change.part}", reason=reason)
@@ -254,7 +258,7 @@ class SecurityFacts:
         self._acls[change.part] = change.path
         return change.path
 
-    def path_of(self, change: Change) -> str:
+    def path_of(self, change: SecurityChange) -> str:
         """The key that a change is about; "" for the end of an ACL that nobody knows."""
         return change.path or self._acls.get(change.part, "")
 

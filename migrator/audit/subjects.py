@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from migrator.audit.compare import Difference, Outcome, Rules, differences, judge, lag, unread_key
+from migrator.audit.compare import Difference, ExpectedDifferences, KeyOutcome, differences, judge, lag, unread_key
 from migrator.audit.fingerprints import SecretFingerprints
-from migrator.audit.log_states import Key, LogStates, State, in_window
+from migrator.audit.log_states import Key, KeyState, LogStates, in_window
 from migrator.audit.normalise import PARTITIONS, TOPIC_CONFIGS, TOPICS, Facts
 from migrator.audit.rows import HOLD_SECRETS, TOPIC_SUBJECT, SideRow, facts_of_text, facts_text
 
@@ -39,7 +39,7 @@ class JudgedKey(NamedTuple):
 
     family: str
     key: str
-    outcome: Outcome
+    outcome: KeyOutcome
     differences: list[Difference]
     mzxid: int | None
     offset: int | None
@@ -61,10 +61,10 @@ class Moved(NamedTuple):
 NOTHING_MOVED: Final[Mapping[Key, Moved]] = MappingProxyType({})
 
 
-_RANKS: Final = (Outcome.EQUAL, Outcome.EXPECTED, Outcome.DIFFERENT)
+_RANKS: Final = (KeyOutcome.EQUAL, KeyOutcome.EXPECTED, KeyOutcome.DIFFERENT)
 
 
-def moved_key(states: list[State], high: int) -> Moved:
+def moved_key(states: list[KeyState], high: int) -> Moved:
     """states: all since M0, as `LogStates.of` gives them. high: M1."""
     known = in_window(states, high)
     newest = states[-1]
@@ -101,7 +101,7 @@ def judge_subject(
     subject: str,
     zookeeper: Iterable[ZkRow],
     log: Mapping[Key, SideRow],
-    rules: Rules,
+    rules: ExpectedDifferences,
     moved: Mapping[Key, Moved] = NOTHING_MOVED,
 ) -> Iterator[JudgedKey]:
     """rules: without names of topics. moved: keys that the log changed while ZooKeeper was read, or is ahead with."""
@@ -134,17 +134,23 @@ class _Scope:
 
 
 def _judged(
-    row: ZkRow, in_log: SideRow | None, scope: _Scope, rules: Rules, states: Moved | None, *, absent: bool = False
+    row: ZkRow,
+    in_log: SideRow | None,
+    scope: _Scope,
+    rules: ExpectedDifferences,
+    states: Moved | None,
+    *,
+    absent: bool = False,
 ) -> Iterator[JudgedKey]:
     family, key, text = row.family, row.key, row.text
     facts = None if in_log is None else in_log.facts
     moved = None if absent else row.mzxid, None if in_log is None else in_log.version
     if row.problem:
-        yield JudgedKey(family, key, Outcome.NOT_READ, [unread_key(family, key, row.problem)], *moved)
+        yield JudgedKey(family, key, KeyOutcome.NOT_READ, [unread_key(family, key, row.problem)], *moved)
     elif states is not None:
         yield from _judged_in_window(row, states, scope, rules, moved)
     elif text is not None and facts is not None and facts_text(facts) == text:
-        yield JudgedKey(family, key, Outcome.EQUAL, [], *moved)
+        yield JudgedKey(family, key, KeyOutcome.EQUAL, [], *moved)
     elif (text is not None and facts is not None) or not scope.goes_with_its_topic(family):
         topics = frozenset([key] if family == TOPIC_CONFIGS and scope.topic_exists else [])
         known = replace(rules, topics=topics)
@@ -152,7 +158,7 @@ def _judged(
 
 
 def _judged_in_window(
-    row: ZkRow, moved: Moved, scope: _Scope, rules: Rules, places: tuple[int | None, int | None]
+    row: ZkRow, moved: Moved, scope: _Scope, rules: ExpectedDifferences, places: tuple[int | None, int | None]
 ) -> Iterator[JudgedKey]:
     """A key that is what the log said at some offset of the window is right; that the log is ahead of it is told.
 
@@ -164,12 +170,12 @@ def _judged_in_window(
     ranks = [_RANKS.index(outcome) for outcome, _ in verdicts]
     best = ranks.index(min(ranks))
     outcome, found = verdicts[best]
-    if outcome is not Outcome.DIFFERENT:
+    if outcome is not KeyOutcome.DIFFERENT:
         if zookeeper is None and moved.newest is None:
             return
         ahead = best + moved.newer
         told = differences(family, key, zookeeper, moved.newest) if ahead else []
         if told:
             rule = lag(ahead, moved.offset)
-            outcome, found = Outcome.EXPECTED, [msgspec.structs.replace(each, rule=rule) for each in told]
+            outcome, found = KeyOutcome.EXPECTED, [msgspec.structs.replace(each, rule=rule) for each in told]
     yield JudgedKey(family, key, outcome, found, *places)

@@ -1,7 +1,7 @@
 """The audit of a commit, begun before the window: what was once compared and found equal is not parsed a second time.
 
 In:   a session of its own, the records to be committed, by topic and the rest.
-Out:  a `Report` with the counts and differences of `compare_sides`.
+Out:  an `AuditReport` with the counts and differences of `compare_sides`.
 Elsewhere: what equal means (compare.py), one pass without a memory (quick.py).
 Rule: ZooKeeper is read whole every time, with versions. A topic counts as equal unparsed only while its records are the
 very ones, and the digest over all its znodes is the one, with which it was compared field by field and found equal.
@@ -18,7 +18,7 @@ from hashlib import blake2b
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
-from migrator.audit.compare import Comparison, Outcome, Report, Rules, report
+from migrator.audit.compare import AuditReport, Comparison, ExpectedDifferences, KeyOutcome, report
 from migrator.audit.normalise import PARTITIONS, TOPIC_CONFIGS, TOPIC_RESOURCE, TOPICS, LogFacts, zk_topic
 from migrator.audit.passwords import PasswordReader
 from migrator.audit.quick import (
@@ -75,13 +75,13 @@ class VerifiedCache:
         rest: Sequence[bytes],
         producer_id_margin: int,
         limits: ReadLimits = UNLIMITED,
-    ) -> Report:
+    ) -> AuditReport:
         """Compare all of ZooKeeper, read now, with these records; remember what was found equal."""
         started = time.monotonic()
-        comparison = self._compare(session, by_topic, rest, Rules(producer_id_margin), limits)
+        comparison = self._compare(session, by_topic, rest, ExpectedDifferences(producer_id_margin), limits)
         if comparison is None:
             facts = facts_of_values(chain(*by_topic.values(), rest))
-            rules = Rules(producer_id_margin)
+            rules = ExpectedDifferences(producer_id_margin)
             comparison = compare_sides(session, facts, rules, limits, passwords=self._passwords)
         seconds = {"total": time.monotonic() - started}
         return report(comparison, seconds=seconds, zk={}, kraft={}, engine="quick")
@@ -91,7 +91,7 @@ class VerifiedCache:
         session: Session,
         by_topic: Mapping[str, Sequence[bytes]],
         rest: Sequence[bytes],
-        rules: Rules,
+        rules: ExpectedDifferences,
         limits: ReadLimits,
     ) -> Comparison | None:
         """None: the records do not come apart by topic, so nothing can be said of one topic alone."""
@@ -153,9 +153,9 @@ class VerifiedCache:
         znodes = digest([seen.head, seen.config, *seen.states])
         proof = self._of.get(seen.name)
         if proof is not None and proof.values is values and proof.znodes == znodes:
-            comparison.counts[TOPICS].count(Outcome.EQUAL)
-            comparison.counts[PARTITIONS].count(Outcome.EQUAL, len(proof.partitions))
-            comparison.counts[TOPIC_CONFIGS].count(Outcome.EQUAL, int(proof.configured))
+            comparison.counts[TOPICS].count(KeyOutcome.EQUAL)
+            comparison.counts[PARTITIONS].count(KeyOutcome.EQUAL, len(proof.partitions))
+            comparison.counts[TOPIC_CONFIGS].count(KeyOutcome.EQUAL, int(proof.configured))
             return proof
         alone = Comparison(comparison.rules, fingerprints=comparison.fingerprints)
         records = [decode_record(value) for value in values]

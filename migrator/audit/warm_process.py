@@ -1,8 +1,9 @@
 """The warm audit process: one audit after the other, asked for over a pipe, in a session that is started once.
 
-In:   a line of JSON on standard input for each audit: `Request`, the words of the command line as a fresh process has
-      them. Secrets are in the files that these words name.
-Out:  a line of JSON on standard output: `Answer`, with what the command printed. Nothing else is ever written there.
+In:   a line of JSON on standard input for each audit: `AuditRequest`, the words of the command line as a fresh process
+      has them. Secrets are in the files that these words name.
+Out:  a line of JSON on standard output: `AuditAnswer`, with what the command printed. Nothing else is ever written
+      there.
 Elsewhere: who starts and asks it (state_machine/audits/warm_audits.py), the command itself (api/cli.py, api/commands).
 Ends: when its input ends, at once and also in the middle of an audit: whoever asked is gone; after `idle_s` without
 a request; and after an audit that may have spoiled the session, without an answer. Nothing of it stays: every process
@@ -44,14 +45,14 @@ END_S: Final = 10.0
 POLL_S: Final = 0.02
 
 
-class Request(msgspec.Struct, frozen=True):
+class AuditRequest(msgspec.Struct, frozen=True):
     """words: behind `zk2kraft`."""
 
     number: int
     words: list[str]
 
 
-class Answer(msgspec.Struct, frozen=True):
+class AuditAnswer(msgspec.Struct, frozen=True):
     """number: of the request. output: what the command printed, as text."""
 
     number: int
@@ -73,9 +74,9 @@ def answer_audits(
     """Until nothing is asked for `idle_s`. run: exit code and output of a command. between: behind each answer."""
     with suppress(queue.Empty):
         while True:
-            request = msgspec.json.decode(pipe.requests.get(timeout=idle_s), type=Request)
+            request = msgspec.json.decode(pipe.requests.get(timeout=idle_s), type=AuditRequest)
             exit_code, output = run(request.words)
-            pipe.answers.write(msgspec.json.encode(Answer(request.number, exit_code, output)) + b"\n")
+            pipe.answers.write(msgspec.json.encode(AuditAnswer(request.number, exit_code, output)) + b"\n")
             pipe.answers.flush()
             between()
 

@@ -52,13 +52,13 @@ TOPICS_AT_ONCE: Final = 1_000
 _ROOTS: Final = {TOPIC_CONFIGS: paths.TOPIC_CONFIGS, BROKER_CONFIGS: paths.BROKER_CONFIGS}
 
 
-class Reader(Protocol):
+class ZnodeReader(Protocol):
     """Gives znodes whose paths are known."""
 
     def get_many(self, paths: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[Znode | None]: ...
 
 
-class Session(Reader, Protocol):
+class Session(ZnodeReader, Protocol):
     def get(self, path: str) -> Znode | None: ...
     def children(self, path: str) -> list[str] | None: ...
     def children_many(self, paths: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[list[str] | None]: ...
@@ -72,14 +72,14 @@ class TopicRows(NamedTuple):
     partitions: list[SideRow]
 
 
-def topic_rows(session: Reader, names: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[TopicRows]:
+def topic_rows(session: ZnodeReader, names: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[TopicRows]:
     """In the order of `names`; a topic that does not exist (any more) is left out."""
     remaining = iter(names)
     while chunk := list(islice(remaining, TOPICS_AT_ONCE)):
         yield from _chunk_of_topics(session, chunk, limits)
 
 
-def _chunk_of_topics(session: Reader, names: list[str], limits: ReadLimits) -> Iterator[TopicRows]:
+def _chunk_of_topics(session: ZnodeReader, names: list[str], limits: ReadLimits) -> Iterator[TopicRows]:
     heads = []
     for name, znode in zip(names, session.get_many(map(paths.topic, names), limits), strict=True):
         if znode is not None:
@@ -125,7 +125,7 @@ def _partition(topic: str, partition: int, assignment: Facts, assigned_at: int, 
 
 
 def config_rows(
-    session: Reader,
+    session: ZnodeReader,
     family: str,
     names: Iterable[str],
     limits: ReadLimits = UNLIMITED,
@@ -213,7 +213,7 @@ def order_rows(session: Session) -> Iterator[SideRow]:
     yield from order_rows_at(session, wanted)
 
 
-def order_rows_at(session: Reader, wanted: Iterable[str]) -> Iterator[SideRow]:
+def order_rows_at(session: ZnodeReader, wanted: Iterable[str]) -> Iterator[SideRow]:
     """wanted: paths of orders; one that is gone has no row."""
     places = list(wanted)
     for path, znode in zip(places, session.get_many(places), strict=True):

@@ -45,7 +45,7 @@ NOT_BEGUN_IN: Final[Mapping[DriverOperation, frozenset[State]]] = {
 the driver's history to tell."""
 
 
-class Accepted(msgspec.Struct, frozen=True):
+class OperationAccepted(msgspec.Struct, frozen=True):
     """The answer to an operation."""
 
     accepted: str
@@ -57,7 +57,7 @@ class Cancelled(msgspec.Struct, frozen=True):
     cancelled: bool
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class OperationRefusal(msgspec.Struct, frozen=True):
     """The answer to an operation that the driver does not keep, with where the driver is."""
 
     detail: str

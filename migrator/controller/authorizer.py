@@ -39,7 +39,7 @@ IMPLIED_BY: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class AuthorizerRules:
     """What the properties file says. super_users: principals as `Type:name`."""
 
     super_users: frozenset[str]
@@ -70,7 +70,7 @@ class TokenRules:
 
 
 def is_allowed(
-    image: Image, rules: Rules, asker: Asker, operation: AclOperation, type_: AclResourceType, name: str
+    image: Image, rules: AuthorizerRules, asker: Asker, operation: AclOperation, type_: AclResourceType, name: str
 ) -> bool:
     if asker.principal in rules.super_users:
         return True

@@ -15,7 +15,6 @@ from itertools import chain
 
 from migrator.controller.decision import (
     Decision,
-    Error,
     Record,
     Situation,
     register_broker_version,
@@ -34,7 +33,9 @@ from migrator.findings.zookeeper import ODD_HOST
 from migrator.model import levels
 from migrator.model.image import METADATA_VERSION
 from migrator.model.names import host_problem
-from migrator.model.values import Broker, MigrationState
+from migrator.model.values import Broker, Controller, FeatureRange, Listener, MigrationState
+from migrator.records.builders import broker_record, controller_record
+from migrator.wire.errors import Error
 from migrator.wire.messages.brokers import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -46,13 +47,8 @@ from migrator.wire.messages.brokers import (
     UnregisterBrokerResponse,
 )
 from migrator.wire.messages.metadata import (
-    BrokerEndpoint,
-    BrokerFeature,
     BrokerRegistrationChangeRecord,
-    ControllerEndpoint,
-    ControllerFeature,
     RegisterBrokerRecord,
-    RegisterControllerRecord,
     UnregisterBrokerRecord,
 )
 
@@ -161,43 +157,43 @@ def _registration_record(
 ) -> RegisterBrokerRecord:
     """before: the standing registration of the same incarnation, whose fencing is kept."""
     features = [
-        BrokerFeature(each.name, each.min_supported_version, each.max_supported_version) for each in request.features
+        FeatureRange(each.name, each.min_supported_version, each.max_supported_version) for each in request.features
     ]
     if METADATA_VERSION not in [each.name for each in features]:
-        features.append(BrokerFeature(METADATA_VERSION, 1, 1))
-    return RegisterBrokerRecord(
-        broker_id=request.broker_id,
-        is_migrating_zk_broker=request.is_migrating_zk_broker,
-        incarnation_id=request.incarnation_id,
-        broker_epoch=epoch,
-        end_points=tuple(
-            BrokerEndpoint(each.name, each.host, each.port, each.security_protocol) for each in request.listeners
+        features.append(FeatureRange(METADATA_VERSION, 1, 1))
+    registered = Broker(
+        id=request.broker_id,
+        epoch=epoch,
+        incarnation=request.incarnation_id,
+        listeners=tuple(
+            Listener(each.name, each.host, each.port, each.security_protocol) for each in request.listeners
         ),
         features=tuple(features),
         rack=request.rack,
         fenced=True if before is None else before.fenced,
         in_controlled_shutdown=False if before is None else before.in_controlled_shutdown,
+        migrating=request.is_migrating_zk_broker,
         log_dirs=tuple(request.log_dirs) if level >= levels.DIRECTORIES else (),
     )
+    return broker_record(registered)
 
 
 def register_controller(situation: Situation, request: ControllerRegistrationRequest) -> Decision:
     """A controller makes itself known; the newest registration of an id counts."""
     if situation.image.metadata_version < levels.CONTROLLER_REGISTRATION:
         return Decision(ControllerRegistrationResponse(error_code=Error.UNSUPPORTED_VERSION, error_message=None))
-    record = RegisterControllerRecord(
-        controller_id=request.controller_id,
-        incarnation_id=request.incarnation_id,
+    registered = Controller(
+        id=request.controller_id,
+        incarnation=request.incarnation_id,
         zk_migration_ready=request.zk_migration_ready,
-        end_points=tuple(
-            ControllerEndpoint(each.name, each.host, each.port, each.security_protocol) for each in request.listeners
+        listeners=tuple(
+            Listener(each.name, each.host, each.port, each.security_protocol) for each in request.listeners
         ),
         features=tuple(
-            ControllerFeature(each.name, each.min_supported_version, each.max_supported_version)
-            for each in request.features
+            FeatureRange(each.name, each.min_supported_version, each.max_supported_version) for each in request.features
         ),
     )
-    return Decision(ControllerRegistrationResponse(error_message=None), ((record, 0),))
+    return Decision(ControllerRegistrationResponse(error_message=None), ((controller_record(registered), 0),))
 
 
 def unregister_broker(situation: Situation, request: UnregisterBrokerRequest) -> Decision:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
-from migrator.controller.decision import Decision, Error, Record, Situation
+from migrator.controller.decision import Decision, ItemRefused, Record, Situation
 from migrator.controller.names import refuse_name
 from migrator.controller.znode_limits import larger_than_zookeeper_takes
 from migrator.model.client_metrics import refuse_subscription
@@ -22,6 +22,8 @@ from migrator.model.topic_configs import Inherited, effective, is_list
 from migrator.model.topic_rules import refuse_topic_config
 from migrator.model.values import ConfigKey, ConfigType, MigrationState, is_password
 from migrator.model.znode_sizes import config_bytes
+from migrator.records.builders import config_record
+from migrator.wire.errors import Error
 from migrator.wire.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -33,21 +35,13 @@ from migrator.wire.messages.configs import (
     IncrementalAlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
 )
-from migrator.wire.messages.metadata import ConfigRecord
 
 
-class Operation(IntEnum):
+class ConfigOperation(IntEnum):
     SET = 0
     DELETE = 1
     APPEND = 2
     SUBTRACT = 3
-
-
-class _Refused(Exception):
-    def __init__(self, error: Error, message: str | None) -> None:
-        super().__init__(message or "")
-        self.error = error
-        self.message = message
 
 
 def incremental_alter_configs(situation: Situation, request: IncrementalAlterConfigsRequest) -> Decision:
@@ -58,9 +52,9 @@ def incremental_alter_configs(situation: Situation, request: IncrementalAlterCon
         error, message = Error.NONE, None
         try:
             if counted[asked.resource_type, asked.resource_name] > 1:
-                raise _Refused(Error.INVALID_REQUEST, "Duplicate resource.")
+                raise ItemRefused(Error.INVALID_REQUEST, "Duplicate resource.")
             records += _alter(situation, asked)
-        except _Refused as refused:
+        except ItemRefused as refused:
             error, message = refused.error, refused.message
         results.append(
             IncrementalAlterConfigsResourceResponse(error, message, asked.resource_type, asked.resource_name)
@@ -79,9 +73,9 @@ def alter_configs(situation: Situation, request: AlterConfigsRequest) -> Decisio
         error, message = Error.NONE, None
         try:
             if counted[asked.resource_type, asked.resource_name] > 1:
-                raise _Refused(Error.INVALID_REQUEST, "Duplicate resource.")
+                raise ItemRefused(Error.INVALID_REQUEST, "Duplicate resource.")
             records += _replace(situation, asked)
-        except _Refused as refused:
+        except ItemRefused as refused:
             error, message = refused.error, refused.message
         results.append(AlterConfigsResourceResponse(error, message, asked.resource_type, asked.resource_name))
     if request.validate_only:
@@ -126,11 +120,7 @@ def _written(situation: Situation, key: ConfigKey, touched: Mapping[str, str | N
         _check_size(situation, key, after)
     # Brokers reload files (keystores) when a value is set again, so a BROKER resource is always written.
     always = key.type == ConfigType.BROKER
-    return [
-        (ConfigRecord(resource_type=key.type, resource_name=key.name, name=name, value=value), 0)
-        for name, value in touched.items()
-        if always or now.get(name) != value
-    ]
+    return [(config_record(key, name, value), 0) for name, value in touched.items() if always or now.get(name) != value]
 
 
 def _check_size(situation: Situation, key: ConfigKey, after: Mapping[str, str]) -> None:
@@ -140,19 +130,19 @@ def _check_size(situation: Situation, key: ConfigKey, after: Mapping[str, str]) 
         situation, what, config_bytes(key.name, after), lambda: config_bytes(key.name, now)
     )
     if words is not None:
-        raise _Refused(Error.POLICY_VIOLATION, words)
+        raise ItemRefused(Error.POLICY_VIOLATION, words)
 
 
 def _check_subscription(after: Mapping[str, str]) -> None:
     bad = refuse_subscription(after)
     if bad is not None:
-        raise _Refused(Error(bad.error), bad.words)
+        raise ItemRefused(Error(bad.error), bad.words)
 
 
 def _check_topic(situation: Situation, after: Mapping[str, str], before: Mapping[str, str]) -> None:
     refusal = refuse_topic_config(after, before=before, inherited=situation.inherited)
     if refusal is not None:
-        raise _Refused(Error.INVALID_CONFIG, refusal)
+        raise ItemRefused(Error.INVALID_CONFIG, refusal)
 
 
 def _check_resource(key: ConfigKey) -> None:
@@ -160,22 +150,22 @@ def _check_resource(key: ConfigKey) -> None:
     match key.type:
         case ConfigType.TOPIC:
             if not key.name:
-                raise _Refused(Error.INVALID_REQUEST, "Default topic resources are not allowed.")
+                raise ItemRefused(Error.INVALID_REQUEST, "Default topic resources are not allowed.")
             refusal = refuse_name(key.name)
             if refusal is not None:
-                raise _Refused(Error.INVALID_TOPIC_EXCEPTION, refusal)
+                raise ItemRefused(Error.INVALID_TOPIC_EXCEPTION, refusal)
         case ConfigType.BROKER:
             if key.name and re.fullmatch(r"[0-9]{1,10}", key.name) is None:
-                raise _Refused(Error.INVALID_REQUEST, f"Unable to parse broker name as a base 10 number: {key.name}")
+                raise ItemRefused(Error.INVALID_REQUEST, f"Unable to parse broker name as a base 10 number: {key.name}")
         case ConfigType.CLIENT_METRICS:
             if not key.name:
-                raise _Refused(Error.INVALID_REQUEST, "Subscription name can't be empty")
+                raise ItemRefused(Error.INVALID_REQUEST, "Subscription name can't be empty")
         case ConfigType.BROKER_LOGGER:
-            raise _Refused(Error.INVALID_REQUEST, "The loggers of a migrating controller cannot be changed.")
+            raise ItemRefused(Error.INVALID_REQUEST, "The loggers of a migrating controller cannot be changed.")
         case ConfigType.GROUP:
-            raise _Refused(Error.UNSUPPORTED_VERSION, "This cluster has no group configuration.")
+            raise ItemRefused(Error.UNSUPPORTED_VERSION, "This cluster has no group configuration.")
         case _:
-            raise _Refused(Error.UNSUPPORTED_VERSION, f"Unknown resource type {key.type}.")
+            raise ItemRefused(Error.UNSUPPORTED_VERSION, f"Unknown resource type {key.type}.")
 
 
 def _check_exists(situation: Situation, key: ConfigKey) -> None:
@@ -183,14 +173,14 @@ def _check_exists(situation: Situation, key: ConfigKey) -> None:
     match key.type:
         case ConfigType.TOPIC:
             if key.name not in image.topic_ids:
-                raise _Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{key.name}' does not exist.")
+                raise ItemRefused(Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{key.name}' does not exist.")
         case ConfigType.BROKER if key.name:
             if int(key.name) not in {*image.brokers, *image.controllers, situation.settings.node_id}:
-                raise _Refused(Error.BROKER_ID_NOT_REGISTERED, f"No node with id {key.name} found.")
+                raise ItemRefused(Error.BROKER_ID_NOT_REGISTERED, f"No node with id {key.name} found.")
         case _:
             pass
     if key.type == ConfigType.BROKER and key.name in situation.unmirrored:
-        raise _Refused(Error.INVALID_CONFIG, situation.unmirrored[key.name].in_full)
+        raise ItemRefused(Error.INVALID_CONFIG, situation.unmirrored[key.name].in_full)
 
 
 def _check_passwords(situation: Situation, key: ConfigKey, touched: Iterable[str]) -> None:
@@ -203,27 +193,27 @@ def _check_passwords(situation: Situation, key: ConfigKey, touched: Iterable[str
             f"Z2K-1010 {passwords[0]} cannot be changed while the cluster is migrated: the controllers have no "
             "password.encoder.secret with which ZooKeeper-mode brokers could read it."
         )
-        raise _Refused(Error.INVALID_CONFIG, text)
+        raise ItemRefused(Error.INVALID_CONFIG, text)
 
 
 def _new_value(situation: Situation, now: str | None, asked: IncrementalAlterableConfig, key: ConfigKey) -> str | None:
     name, operation = asked.name, asked.config_operation
     match operation:
-        case Operation.SET:
+        case ConfigOperation.SET:
             return asked.value
-        case Operation.DELETE:
+        case ConfigOperation.DELETE:
             return None
-        case Operation.APPEND | Operation.SUBTRACT:
+        case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
             if key.type != ConfigType.TOPIC or not is_list(name):
-                text = f"Can't {Operation(operation).name} to key {name} because its type is not LIST."
-                raise _Refused(Error.INVALID_CONFIG, text)
+                text = f"Can't {ConfigOperation(operation).name} to key {name} because its type is not LIST."
+                raise ItemRefused(Error.INVALID_CONFIG, text)
             before = effective({}, Inherited(static=situation.settings.static))[name][0] if now is None else now
             parts = [part for part in before.split(",") if part]
             for part in (asked.value or "").split(","):
-                if operation == Operation.APPEND and part not in parts:
+                if operation == ConfigOperation.APPEND and part not in parts:
                     parts.append(part)
-                elif operation == Operation.SUBTRACT and part in parts:
+                elif operation == ConfigOperation.SUBTRACT and part in parts:
                     parts.remove(part)
             return ",".join(parts)
         case _:
-            raise _Refused(Error.INVALID_REQUEST, f"Unknown operation {operation}.")
+            raise ItemRefused(Error.INVALID_REQUEST, f"Unknown operation {operation}.")

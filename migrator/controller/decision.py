@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 from random import Random
 
-from migrator.controller.authorizer import Asker, Rules, TokenRules
+from migrator.controller.authorizer import Asker, AuthorizerRules, TokenRules
 from migrator.controller.contacts import Contacts
 from migrator.controller.mutation_quotas import WINDOW_S, WINDOWS, MutationBuckets
 from migrator.findings.finding import Occurrence
@@ -20,6 +19,7 @@ from migrator.model import levels
 from migrator.model.image import Image
 from migrator.model.topic_configs import Inherited
 from migrator.model.values import ConfigType
+from migrator.wire.errors import Error
 from migrator.wire.schema import Message
 
 Record = tuple[Message, int]
@@ -31,63 +31,17 @@ RECORDS_PER_REQUEST_MAX = 10_000
 TOO_MANY = f"Unable to perform excessively large batch operation (more than {RECORDS_PER_REQUEST_MAX} records)."
 
 
-class Error(IntEnum):
-    """Kafka's error codes, as far as a controller answers them."""
+class ItemRefused(Exception):
+    """Why one item of a request (a topic, a resource, a user) is not done. message: None where the answer has none."""
 
-    UNKNOWN_SERVER_ERROR = -1
-    NONE = 0
-    UNKNOWN_TOPIC_OR_PARTITION = 3
-    NOT_LEADER_OR_FOLLOWER = 6
-    REQUEST_TIMED_OUT = 7
-    INVALID_TOPIC_EXCEPTION = 17
-    TOPIC_AUTHORIZATION_FAILED = 29
-    CLUSTER_AUTHORIZATION_FAILED = 31
-    UNSUPPORTED_SASL_MECHANISM = 33
-    UNSUPPORTED_VERSION = 35
-    TOPIC_ALREADY_EXISTS = 36
-    INVALID_PARTITIONS = 37
-    INVALID_REPLICATION_FACTOR = 38
-    INVALID_REPLICA_ASSIGNMENT = 39
-    INVALID_CONFIG = 40
-    NOT_CONTROLLER = 41
-    INVALID_REQUEST = 42
-    POLICY_VIOLATION = 44
-    SECURITY_DISABLED = 54
-    OPERATION_NOT_ATTEMPTED = 55
-    DELEGATION_TOKEN_AUTH_DISABLED = 61
-    DELEGATION_TOKEN_NOT_FOUND = 62
-    DELEGATION_TOKEN_OWNER_MISMATCH = 63
-    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = 64
-    DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65
-    DELEGATION_TOKEN_EXPIRED = 66
-    INVALID_PRINCIPAL_TYPE = 67
-    TOPIC_DELETION_DISABLED = 73
-    FENCED_LEADER_EPOCH = 74
-    UNKNOWN_LEADER_EPOCH = 75
-    STALE_BROKER_EPOCH = 77
-    PREFERRED_LEADER_NOT_AVAILABLE = 80
-    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
-    ELECTION_NOT_NEEDED = 84
-    NO_REASSIGNMENT_IN_PROGRESS = 85
-    THROTTLING_QUOTA_EXCEEDED = 89
-    RESOURCE_NOT_FOUND = 91
-    DUPLICATE_RESOURCE = 92
-    UNACCEPTABLE_CREDENTIAL = 93
-    INVALID_UPDATE_VERSION = 95
-    PRINCIPAL_DESERIALIZATION_FAILURE = 97
-    UNKNOWN_TOPIC_ID = 100
-    DUPLICATE_BROKER_REGISTRATION = 101
-    BROKER_ID_NOT_REGISTERED = 102
-    INCONSISTENT_CLUSTER_ID = 104
-    INELIGIBLE_REPLICA = 107
-    NEW_LEADER_ELECTED = 108
-    MISMATCHED_ENDPOINT_TYPE = 114
-    UNSUPPORTED_ENDPOINT_TYPE = 115
-    INVALID_REGISTRATION = 119
+    def __init__(self, error: Error, message: str | None = None) -> None:
+        super().__init__(message or "")
+        self.error = error
+        self.message = message
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ControllerSettings:
     """What this controller was configured with and every decision may need."""
 
     node_id: int
@@ -101,7 +55,7 @@ class Settings:
     num_partitions: int = 1
     delete_topic_enabled: bool = True
     unclean_leader_election: bool = False
-    authorizer: Rules | None = None
+    authorizer: AuthorizerRules | None = None
     """None: everybody may do everything, and ACLs cannot be changed."""
     tokens: TokenRules | None = None
     """None: delegation tokens are switched off."""
@@ -129,7 +83,7 @@ class Situation:
 
     image: Image
     contacts: Contacts
-    settings: Settings
+    settings: ControllerSettings
     next_offset: int
     now_ms: int
     chance: Random

@@ -16,14 +16,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from migrator.controller.authorizer import CLUSTER_NAME, Asker, is_allowed
-from migrator.controller.decision import Error, Settings
+from migrator.controller.decision import ControllerSettings, ItemRefused
 from migrator.controller.names import refuse_name
 from migrator.model.broker_configs import BROKER_CONFIGS
-from migrator.model.config_values import BadValue, Rule, Value, parse_value
+from migrator.model.config_values import BadValue, ConfigRule, Value, parse_value
 from migrator.model.hidden_keys import is_hidden
 from migrator.model.image import Image
-from migrator.model.topic_configs import TOPIC_CONFIGS, Inherited, Source, effective
+from migrator.model.topic_configs import TOPIC_CONFIGS, ConfigSource, Inherited, effective
 from migrator.model.values import AclOperation, AclResourceType, ConfigType
+from migrator.wire.errors import Error
 from migrator.wire.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -39,13 +40,6 @@ TYPES: Final = {"boolean": 1, "string": 2, "int": 3, "long": 5, "double": 6, "li
 ON_CLUSTER: Final = (ConfigType.BROKER, ConfigType.BROKER_LOGGER, ConfigType.CLIENT_METRICS)
 
 
-class _Refused(Exception):
-    def __init__(self, error: Error, words: str | None = None) -> None:
-        super().__init__(words or "")
-        self.error = error
-        self.words = words
-
-
 @dataclass(frozen=True, slots=True)
 class _Found:
     """One key: its text, where it is from, and every place where it is set, the strongest first."""
@@ -53,13 +47,13 @@ class _Found:
     name: str
     value: str | None
     source: int
-    rule: Rule | None = None
+    rule: ConfigRule | None = None
     synonyms: tuple[tuple[str, str | None, int], ...] = ()
     read_only: bool = False
 
 
 def describe_configs(
-    image: Image, settings: Settings, request: DescribeConfigsRequest, asker: Asker, version: int
+    image: Image, settings: ControllerSettings, request: DescribeConfigsRequest, asker: Asker, version: int
 ) -> DescribeConfigsResponse:
     described = _Described(image, settings, asker)
     return DescribeConfigsResponse(
@@ -68,7 +62,7 @@ def describe_configs(
 
 
 class _Described:
-    def __init__(self, image: Image, settings: Settings, asker: Asker) -> None:
+    def __init__(self, image: Image, settings: ControllerSettings, asker: Asker) -> None:
         self._image = image
         self._settings = settings
         self._asker = asker
@@ -79,8 +73,8 @@ class _Described:
         try:
             self._check_allowed(asked)
             found = self._found(asked)
-        except _Refused as refused:
-            error, words = refused.error, refused.words
+        except ItemRefused as refused:
+            error, words = refused.error, refused.message
         return DescribeConfigsResult(
             error,
             words,
@@ -100,11 +94,11 @@ class _Described:
             type_, name, error = AclResourceType.CLUSTER, CLUSTER_NAME, Error.CLUSTER_AUTHORIZATION_FAILED
         elif asked.resource_type != ConfigType.TOPIC:
             words = f"Unexpected resource type {asked.resource_type} for resource {asked.resource_name}"
-            raise _Refused(Error.INVALID_REQUEST, words)
+            raise ItemRefused(Error.INVALID_REQUEST, words)
         if rules is not None and not is_allowed(
             self._image, rules, self._asker, AclOperation.DESCRIBE_CONFIGS, type_, name
         ):
-            raise _Refused(error)
+            raise ItemRefused(error)
 
     def _found(self, asked: DescribeConfigsResource) -> list[_Found]:
         name = asked.resource_name
@@ -115,47 +109,47 @@ class _Described:
                 return self._node(name)
             case ConfigType.CLIENT_METRICS:
                 if not name:
-                    raise _Refused(Error.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+                    raise ItemRefused(Error.INVALID_REQUEST, "Client metrics subscription name must not be empty")
                 values = self._image.config(ConfigType.CLIENT_METRICS, name)
                 return [_Found(key, value, CLIENT_METRICS_SOURCE) for key, value in sorted(values.items())]
             case _:
-                raise _Refused(Error.INVALID_REQUEST, "A migrating controller does not describe its loggers.")
+                raise ItemRefused(Error.INVALID_REQUEST, "A migrating controller does not describe its loggers.")
 
     def _topic(self, name: str) -> list[_Found]:
         refusal = refuse_name(name)
         if refusal is not None:
-            raise _Refused(Error.INVALID_TOPIC_EXCEPTION, refusal)
+            raise ItemRefused(Error.INVALID_TOPIC_EXCEPTION, refusal)
         if name not in self._image.topic_ids:
-            raise _Refused(Error.UNKNOWN_TOPIC_OR_PARTITION)
+            raise ItemRefused(Error.UNKNOWN_TOPIC_OR_PARTITION)
         own = self._image.config(ConfigType.TOPIC, name)
         places = self._places()
         inherited = Inherited(*places.values())
         found = []
         for key, (text, source) in sorted(effective(own, inherited).items()):
             rule = TOPIC_CONFIGS[key]
-            set_in = [(key, text, int(Source.DYNAMIC_TOPIC))] if key in own else []
+            set_in = [(key, text, int(ConfigSource.DYNAMIC_TOPIC))] if key in own else []
             for place, values in places.items():
                 set_in += [(each, values[each], int(place)) for each, _ in rule.synonyms if each in values]
             found.append(_Found(key, _text(text, rule), source, rule, tuple(set_in)))
         return found
 
-    def _places(self) -> dict[Source, Mapping[str, str]]:
+    def _places(self) -> dict[ConfigSource, Mapping[str, str]]:
         """Where a key of this node can be set, the strongest first."""
         return {
-            Source.DYNAMIC_BROKER: self._image.config(ConfigType.BROKER, str(self._settings.node_id)),
-            Source.DYNAMIC_DEFAULT_BROKER: self._image.config(ConfigType.BROKER, ""),
-            Source.STATIC_BROKER: self._settings.static,
+            ConfigSource.DYNAMIC_BROKER: self._image.config(ConfigType.BROKER, str(self._settings.node_id)),
+            ConfigSource.DYNAMIC_DEFAULT_BROKER: self._image.config(ConfigType.BROKER, ""),
+            ConfigSource.STATIC_BROKER: self._settings.static,
         }
 
     def _node(self, name: str) -> list[_Found]:
         places = self._places()
         if not name:
-            places = {Source.DYNAMIC_DEFAULT_BROKER: places[Source.DYNAMIC_DEFAULT_BROKER]}
+            places = {ConfigSource.DYNAMIC_DEFAULT_BROKER: places[ConfigSource.DYNAMIC_DEFAULT_BROKER]}
         elif re.fullmatch(r"[+-]?[0-9]{1,10}", name) is None:
-            raise _Refused(Error.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+            raise ItemRefused(Error.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
         elif int(name) != self._settings.node_id:
             words = f"Unexpected broker id, expected {self._settings.node_id} or empty string, but received {name}"
-            raise _Refused(Error.INVALID_REQUEST, words)
+            raise ItemRefused(Error.INVALID_REQUEST, words)
         found = []
         for key in sorted({each for values in places.values() for each in values}):
             rule, hidden = BROKER_CONFIGS.get(key), is_hidden(key)
@@ -167,7 +161,7 @@ class _Described:
         return found
 
 
-def _text(text: str, rule: Rule) -> str:
+def _text(text: str, rule: ConfigRule) -> str:
     """As Kafka prints what it parsed; what it cannot parse as it stands."""
     try:
         value: Value = parse_value(text, rule)
@@ -183,7 +177,7 @@ def _entry(found: _Found, version: int, *, synonyms: bool) -> DescribeConfigsRes
         name=found.name,
         value=found.value,
         read_only=found.read_only,
-        is_default=version == 0 and found.source == Source.DEFAULT,
+        is_default=version == 0 and found.source == ConfigSource.DEFAULT,
         config_source=found.source,
         is_sensitive=found.value is None,
         synonyms=tuple(DescribeConfigsSynonym(*each) for each in found.synonyms) if synonyms else (),

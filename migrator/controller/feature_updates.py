@@ -15,11 +15,12 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-from migrator.controller.decision import Decision, Error, Record, Situation
+from migrator.controller.decision import Decision, Record, Situation
 from migrator.controller.features import KRAFT_VERSION, supported_features
 from migrator.model import levels
 from migrator.model.image import METADATA_VERSION, Image
 from migrator.model.values import FeatureRange, MigrationState
+from migrator.wire.errors import Error
 from migrator.wire.messages.configs import (
     FeatureUpdateKey,
     UpdatableFeatureResult,

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from migrator.controller.decision import Error, Record
+from migrator.controller.decision import Record
 from migrator.findings.finding import Occurrence
 from migrator.findings.quorum import CANNOT_ACTIVATE
 from migrator.model import levels
 from migrator.model.image import METADATA_VERSION, Image
 from migrator.model.values import Listener, MigrationState
+from migrator.wire.errors import Error
 from migrator.wire.frames import API_KEYS
 from migrator.wire.messages.brokers import (
     DescribeClusterBroker,

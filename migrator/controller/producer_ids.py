@@ -6,9 +6,10 @@ Source: Kafka 3.9 `ProducerIdControlManager`.
 
 from __future__ import annotations
 
-from migrator.controller.decision import Decision, Error, Situation
+from migrator.controller.decision import Decision, Situation
+from migrator.records.builders import producer_ids_record
+from migrator.wire.errors import Error
 from migrator.wire.messages.brokers import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from migrator.wire.messages.metadata import ProducerIdsRecord
 
 BLOCK = 1_000
 LAST_ID = 2**63 - 1
@@ -21,7 +22,5 @@ def allocate_producer_ids(situation: Situation, request: AllocateProducerIdsRequ
     first = max(situation.image.next_producer_id, 0)
     if first > LAST_ID - BLOCK:
         return Decision(AllocateProducerIdsResponse(error_code=Error.UNKNOWN_SERVER_ERROR))
-    record = ProducerIdsRecord(
-        broker_id=request.broker_id, broker_epoch=request.broker_epoch, next_producer_id=first + BLOCK
-    )
+    record = producer_ids_record(first + BLOCK, broker=request.broker_id, broker_epoch=request.broker_epoch)
     return Decision(AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=BLOCK), ((record, 0),))

@@ -17,12 +17,13 @@ from ipaddress import ip_address
 from math import isfinite
 from typing import Final
 
-from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, TOO_MANY, Decision, Error, Record, Situation
+from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, TOO_MANY, Decision, Record, Situation
 from migrator.controller.refusals import refuse
-from migrator.controller.snapshot import quota_record
 from migrator.model.image import NO_QUOTAS, Image
 from migrator.model.names import RELATIVE
 from migrator.model.values import QUOTA_TYPES, MigrationState, QuotaEntity
+from migrator.records.builders import quota_record
+from migrator.wire.errors import Error
 from migrator.wire.messages.configs import (
     AlterClientQuotasEntry,
     AlterClientQuotasEntryResult,

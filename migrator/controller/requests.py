@@ -22,8 +22,8 @@ from migrator.controller.brokers import (
     register_controller,
     unregister_broker,
 )
-from migrator.controller.configs import Operation, alter_configs, incremental_alter_configs
-from migrator.controller.decision import Decision, Error, Situation
+from migrator.controller.configs import ConfigOperation, alter_configs, incremental_alter_configs
+from migrator.controller.decision import Decision, Situation
 from migrator.controller.feature_updates import update_features
 from migrator.controller.features import FORWARDABLE
 from migrator.controller.partitions.alter_partition import alter_partition
@@ -40,6 +40,7 @@ from migrator.controller.security.tokens import create_token, expire_token, rene
 from migrator.controller.topics import create_partitions, create_topics, delete_topics
 from migrator.findings.finding import FindingError
 from migrator.model.values import MigrationState
+from migrator.wire.errors import Error
 from migrator.wire.frames import (
     API_KEYS,
     decode_request,
@@ -118,7 +119,7 @@ def _only_takes_away(request: Message) -> bool:
             return bool(request.deletions) and not request.upsertions
         case IncrementalAlterConfigsRequest():
             operations = [each.config_operation for resource in request.resources for each in resource.configs]
-            return bool(operations) and set(operations) == {Operation.DELETE}
+            return bool(operations) and set(operations) == {ConfigOperation.DELETE}
         case AlterPartitionReassignmentsRequest():
             moves = [each for topic in request.topics for each in topic.partitions]
             return bool(moves) and all(each.replicas is None for each in moves)

@@ -16,7 +16,7 @@ from migrator.controller.decision import (
     RECORDS_PER_REQUEST_MAX,
     TOO_MANY,
     Decision,
-    Error,
+    ItemRefused,
     Record,
     Situation,
     partition_version,
@@ -28,9 +28,11 @@ from migrator.controller.znode_limits import larger_than_zookeeper_takes
 from migrator.model.image import Image
 from migrator.model.topic_configs import effective
 from migrator.model.topic_rules import refuse_topic_config
-from migrator.model.values import ZERO_ID, ConfigType, Partition, Topic
+from migrator.model.values import ZERO_ID, ConfigKey, ConfigType, Partition, Topic
 from migrator.model.znode_sizes import assignment_bytes, topic_bytes
-from migrator.wire.messages.metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from migrator.records.builders import config_record, partition_record, topic_record
+from migrator.wire.errors import Error
+from migrator.wire.messages.metadata import RemoveTopicRecord
 from migrator.wire.messages.topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -50,14 +52,6 @@ from migrator.wire.messages.topics import (
 METADATA_TOPIC = "__cluster_metadata"
 
 
-class _Refused(Exception):
-    """Why one topic of a request is not done."""
-
-    def __init__(self, error: Error, message: str) -> None:
-        super().__init__(message)
-        self.error = error
-
-
 def _quota(situation: Situation, *, strict: bool) -> MutationQuota:
     return quota_for(situation.image, situation.asker, situation.buckets, situation.now_ms, strict=strict)
 
@@ -66,7 +60,7 @@ def _take(quota: MutationQuota, partitions: int) -> None:
     try:
         quota.take(partitions)
     except Throttled as throttled:
-        raise _Refused(Error.THROTTLING_QUOTA_EXCEEDED, str(throttled)) from throttled
+        raise ItemRefused(Error.THROTTLING_QUOTA_EXCEEDED, str(throttled)) from throttled
 
 
 # --- CreateTopics -----------------------------------------------------------------------------------------
@@ -89,9 +83,9 @@ def create_topics(situation: Situation, request: CreateTopicsRequest, version: i
     for topic in request.topics:
         try:
             if counted[topic.name] > 1:
-                raise _Refused(Error.INVALID_REQUEST, "Duplicate topic name.")
+                raise ItemRefused(Error.INVALID_REQUEST, "Duplicate topic name.")
             made = _create(situation, topic, collisions, quota)
-        except _Refused as refused:
+        except ItemRefused as refused:
             results.append(CreatableTopicResult(topic.name, error_code=refused.error, error_message=str(refused)))
             continue
         records += made.records
@@ -116,17 +110,18 @@ def _create(situation: Situation, topic: CreatableTopic, collisions: dict[str, s
     _check_name(situation.image, topic.name, collisions)
     unset = [config.name for config in topic.configs if config.value is None]
     if unset:
-        raise _Refused(Error.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(unset)}")
+        raise ItemRefused(Error.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(unset)}")
     values = {config.name: config.value or "" for config in topic.configs}
     refusal = refuse_topic_config(values, inherited=situation.inherited)
     if refusal is not None:
-        raise _Refused(Error.INVALID_CONFIG, refusal)
+        raise ItemRefused(Error.INVALID_CONFIG, refusal)
     assignments = _manual(situation.image, topic) if topic.assignments else _placed(situation, topic)
     _check_size(situation, topic.name, (), assignments)
     _take(quota, len(assignments))
     topic_id = situation.new_id(situation.image.topics)
-    records: list[Record] = [(TopicRecord(name=topic.name, topic_id=topic_id), 0)]
-    records += [(_config(topic.name, name, value), 0) for name, value in values.items()]
+    key = ConfigKey(ConfigType.TOPIC, topic.name)
+    records: list[Record] = [(topic_record(topic.name, topic_id), 0)]
+    records += [(config_record(key, name, value), 0) for name, value in values.items()]
     records += _partition_records(situation.image, topic_id, 0, assignments)
     result = CreatableTopicResult(
         name=topic.name,
@@ -147,20 +142,20 @@ def _check_size(situation: Situation, name: str, have: Sequence[Partition], new:
     after = topic_bytes(name, have) + grown
     words = larger_than_zookeeper_takes(situation, f"Topic {name}", after, lambda: 0)
     if words is not None:
-        raise _Refused(Error.POLICY_VIOLATION, words)
+        raise ItemRefused(Error.POLICY_VIOLATION, words)
 
 
 def _check_name(image: Image, name: str, collisions: dict[str, str]) -> None:
     if name == METADATA_TOPIC:
-        raise _Refused(Error.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
+        raise ItemRefused(Error.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
     if name in image.topic_ids:
-        raise _Refused(Error.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        raise ItemRefused(Error.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     refusal = refuse_name(name)
     if refusal is not None:
-        raise _Refused(Error.INVALID_TOPIC_EXCEPTION, refusal)
+        raise ItemRefused(Error.INVALID_TOPIC_EXCEPTION, refusal)
     other = collisions.get(_unified(name))
     if other is not None and other != name:
-        raise _Refused(Error.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
+        raise ItemRefused(Error.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
 
 
 def _collisions(image: Image, asked: Iterable[CreatableTopic]) -> dict[str, str]:
@@ -179,17 +174,17 @@ def _unified(name: str) -> str:
 def _manual(image: Image, topic: CreatableTopic) -> list[tuple[int, ...]]:
     if topic.replication_factor != -1:
         message = "A manual partition assignment was specified, but replication factor was not set to -1."
-        raise _Refused(Error.INVALID_REQUEST, message)
+        raise ItemRefused(Error.INVALID_REQUEST, message)
     if topic.num_partitions != -1:
         message = "A manual partition assignment was specified, but numPartitions was not set to -1."
-        raise _Refused(Error.INVALID_REQUEST, message)
+        raise ItemRefused(Error.INVALID_REQUEST, message)
     by_partition = {each.partition_index: tuple(each.broker_ids) for each in topic.assignments}
     if len(by_partition) != len(topic.assignments):
         message = "Found multiple manual partition assignments for a partition"
-        raise _Refused(Error.INVALID_REPLICA_ASSIGNMENT, message)
+        raise ItemRefused(Error.INVALID_REPLICA_ASSIGNMENT, message)
     if sorted(by_partition) != list(range(len(by_partition))):
         message = "partitions should be a consecutive 0-based integer sequence"
-        raise _Refused(Error.INVALID_REPLICA_ASSIGNMENT, message)
+        raise ItemRefused(Error.INVALID_REPLICA_ASSIGNMENT, message)
     assignments = [by_partition[partition] for partition in sorted(by_partition)]
     _check_manual(image, assignments, len(assignments[0]), 0)
     return assignments
@@ -204,22 +199,22 @@ def _check_manual(image: Image, assignments: Sequence[tuple[int, ...]], size: in
                 "controlled shutdown."
             )
         if problem is not None:
-            raise _Refused(Error.INVALID_REPLICA_ASSIGNMENT, problem)
+            raise ItemRefused(Error.INVALID_REPLICA_ASSIGNMENT, problem)
 
 
 def _placed(situation: Situation, topic: CreatableTopic) -> list[tuple[int, ...]]:
     factor, partitions = topic.replication_factor, topic.num_partitions
     if factor < -1 or factor == 0:
         message = "Replication factor must be larger than 0, or -1 to use the default value."
-        raise _Refused(Error.INVALID_REPLICATION_FACTOR, message)
+        raise ItemRefused(Error.INVALID_REPLICATION_FACTOR, message)
     if partitions < -1 or partitions == 0:
         message = "Number of partitions was set to an invalid non-positive value."
-        raise _Refused(Error.INVALID_PARTITIONS, message)
+        raise ItemRefused(Error.INVALID_PARTITIONS, message)
     settings = situation.settings
     wanted = settings.num_partitions if partitions == -1 else partitions
     if wanted > RECORDS_PER_REQUEST_MAX:
         message = f"Excessively large number of partitions per request: more than {RECORDS_PER_REQUEST_MAX}."
-        raise _Refused(Error.POLICY_VIOLATION, message)
+        raise ItemRefused(Error.POLICY_VIOLATION, message)
     return _place(situation, wanted, settings.default_replication_factor if factor == -1 else factor)
 
 
@@ -230,11 +225,11 @@ def _place(situation: Situation, partitions: int, replicas: int) -> list[tuple[i
     try:
         assignments = place(usable, partitions, replicas, situation.chance)
     except PlacementRefused as refused:
-        raise _Refused(Error.INVALID_REPLICATION_FACTOR, prefix + str(refused)) from refused
+        raise ItemRefused(Error.INVALID_REPLICATION_FACTOR, prefix + str(refused)) from refused
     for assigned in assignments:
         if not any(image.brokers[broker].active for broker in assigned):
             message = prefix + "All brokers are currently fenced or in controlled shutdown."
-            raise _Refused(Error.INVALID_REPLICATION_FACTOR, message)
+            raise ItemRefused(Error.INVALID_REPLICATION_FACTOR, message)
     return assignments
 
 
@@ -245,22 +240,10 @@ def _partition_records(
     records: list[Record] = []
     for partition, replicas in enumerate(assignments, first):
         isr = tuple(broker for broker in replicas if image.brokers[broker].active)
-        record = PartitionRecord(
-            partition_id=partition,
-            topic_id=topic_id,
-            replicas=replicas,
-            isr=isr,
-            leader=isr[0],
-            leader_epoch=0,
-            partition_epoch=0,
-            directories=tuple(default_directory(image.brokers[broker]) for broker in replicas) if version >= 1 else (),
-        )
-        records.append((record, version))
+        known = tuple(default_directory(image.brokers[broker]) for broker in replicas) if version >= 1 else ()
+        made = Partition(partition, replicas, isr, leader=isr[0], directories=known)
+        records.append((partition_record(topic_id, made), version))
     return records
-
-
-def _config(topic: str, name: str, value: str) -> ConfigRecord:
-    return ConfigRecord(resource_type=ConfigType.TOPIC, resource_name=topic, name=name, value=value)
 
 
 # --- DeleteTopics -----------------------------------------------------------------------------------------
@@ -295,7 +278,7 @@ def delete_topics(situation: Situation, request: DeleteTopicsRequest, version: i
         else:
             try:
                 _take(quota, len(topic.partitions))
-            except _Refused as refused:
+            except ItemRefused as refused:
                 results.append(DeletableTopicResult(topic.name, topic.id, refused.error, str(refused)))
                 continue
             records.append((RemoveTopicRecord(topic_id=topic.id), 0))
@@ -323,9 +306,9 @@ def create_partitions(situation: Situation, request: CreatePartitionsRequest, ve
     for asked in request.topics:
         try:
             if counted[asked.name] > 1:
-                raise _Refused(Error.INVALID_REQUEST, "Duplicate topic in request.")
+                raise ItemRefused(Error.INVALID_REQUEST, "Duplicate topic in request.")
             records += _grow(situation, asked, quota)
-        except _Refused as refused:
+        except ItemRefused as refused:
             results.append(CreatePartitionsTopicResult(asked.name, refused.error, str(refused) or None))
             continue
         results.append(CreatePartitionsTopicResult(asked.name))
@@ -343,23 +326,23 @@ def _grow(situation: Situation, asked: CreatePartitionsTopic, quota: MutationQuo
     image = situation.image
     topic = image.topic(asked.name)
     if topic is None:
-        raise _Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        raise ItemRefused(Error.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
     have = len(topic.partitions)
     if asked.count == have:
-        raise _Refused(Error.INVALID_PARTITIONS, f"Topic already has {have} partition(s).")
+        raise ItemRefused(Error.INVALID_PARTITIONS, f"Topic already has {have} partition(s).")
     if asked.count < have:
         message = f"The topic {asked.name} currently has {have} partition(s); {asked.count} would not be an increase."
-        raise _Refused(Error.INVALID_PARTITIONS, message)
+        raise ItemRefused(Error.INVALID_PARTITIONS, message)
     more, size = asked.count - have, len(topic.partitions[0].replicas)
     if more > RECORDS_PER_REQUEST_MAX:
         message = f"Excessively large number of partitions per request: more than {RECORDS_PER_REQUEST_MAX}."
-        raise _Refused(Error.POLICY_VIOLATION, message)
+        raise ItemRefused(Error.POLICY_VIOLATION, message)
     if asked.assignments is not None and len(asked.assignments) != more:
         message = (
             f"Attempted to add {more} additional partition(s), but only {len(asked.assignments)} assignment(s) "
             "were specified."
         )
-        raise _Refused(Error.INVALID_REPLICA_ASSIGNMENT, message)
+        raise ItemRefused(Error.INVALID_REPLICA_ASSIGNMENT, message)
     _take(quota, more)
     if asked.assignments is None:
         assignments = _place(situation, more, size)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from migrator.controller.decision import Error
 from migrator.model.values import ZERO_ID
+from migrator.wire.errors import Error
 from migrator.wire.messages.raft import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,
@@ -26,7 +26,7 @@ VoterChangeResponse = AddRaftVoterResponse | RemoveRaftVoterResponse | UpdateRaf
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class QuorumStanding:
     """Of this node. leader: -1 unknown; address: host and port of the leader on the listener that was asked.
 
     listener: the voters' own, by its name. knows_committed: a leader knows what is committed in its epoch.
@@ -41,7 +41,7 @@ class Standing:
     address: tuple[str, int] = ("", 0)
 
 
-def answer_voter_change(request: VoterChange, standing: Standing) -> VoterChangeResponse:
+def answer_voter_change(request: VoterChange, standing: QuorumStanding) -> VoterChangeResponse:
     """Always a refusal; the first reason counts, as in stock's order."""
     error, words = _refusal(request, standing)
     match request:
@@ -55,7 +55,7 @@ def answer_voter_change(request: VoterChange, standing: Standing) -> VoterChange
             return UpdateRaftVoterResponse(error_code=error, current_leader=leader)
 
 
-def _refusal(request: VoterChange, standing: Standing) -> tuple[Error, str]:
+def _refusal(request: VoterChange, standing: QuorumStanding) -> tuple[Error, str]:
     if request.cluster_id is not None and request.cluster_id != standing.cluster_id:
         return Error.INCONSISTENT_CLUSTER_ID, ""
     if isinstance(request, UpdateRaftVoterRequest) and request.current_leader_epoch != standing.epoch:
@@ -73,7 +73,7 @@ def _refusal(request: VoterChange, standing: Standing) -> tuple[Error, str]:
     return Error.UNSUPPORTED_VERSION, f"Cluster doesn't support {act} voter because the kraft.version feature is 0"
 
 
-def _odd_shape(request: VoterChange, standing: Standing) -> str | None:
+def _odd_shape(request: VoterChange, standing: QuorumStanding) -> str | None:
     act = "Add" if isinstance(request, AddRaftVoterRequest) else "Remove"
     if request.voter_id < 0 or request.voter_directory_id == ZERO_ID:
         return f"{act} voter request didn't include a valid voter"

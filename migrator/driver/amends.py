@@ -1,4 +1,4 @@
-"""What somebody spoiled in ZooKeeper after the commit, and how each oddity is put right: the log is the truth.
+"""What was damaged in ZooKeeper after the commit, and how each oddity is put right: the log is the truth.
 
 In:   a tree as read, with its problems, and what the log says.
 Out:  `Amends`: znodes to rewrite, znodes to remove with all below them, and what is left as it is, with an alarm.

@@ -1,4 +1,4 @@
-"""Who is controller: the multis that take the claim, persist it and give it back, and how to recognise it.
+"""Who is controller: the multis that take the claim, persist it and end it, and how to recognise it.
 
 In:   what the znodes `/controller_epoch`, `/controller` and `/migration` held, with their versions.
 Out:  one conditional multi per step, and the `Claim` that holds when it was applied.
@@ -131,7 +131,7 @@ def refuse_resume(
     """
     held = observed.controller
     if held is None or held.kraft_epoch <= 0 or held.brokerid not in voters or held.kraft_epoch > kraft_epoch:
-        now = "nobody" if held is None else f"node {held.brokerid} (KRaft epoch {held.kraft_epoch})"
+        now = "absent" if held is None else f"node {held.brokerid} (KRaft epoch {held.kraft_epoch})"
         return LOG_RETIRED.found(controller=now)
     if born is not None and observed.migration_version >= 0 and observed.migration_born != born:
         return LOG_RETIRED.found(controller=f"node {held.brokerid}, in another migration than that of this log")
@@ -292,7 +292,7 @@ def plan_abort(claim: Claim) -> Multi:
 
 
 def plan_fence(observed: ClaimObservation) -> Multi:
-    """After an abort with no claim to give back: an earlier leader's first claim may still be on its way.
+    """After an abort with no claim to end: an earlier leader's first claim may still be on its way.
 
     That claim names the version of `/migration` (or creates it); with this it is refused whenever it arrives, and the
     ZooKeeper controller is not disturbed, as it would be by a touch of `/controller_epoch`.
@@ -325,7 +325,7 @@ def plan_rollback(claim: Claim, highest_state_epoch: int) -> Multi:
 
 
 def still_ours(observed: ClaimObservation, claim: Claim) -> bool:
-    """Whether nobody touched the claim. `/migration` is compared by owner only: our own writes move its version."""
+    """Whether the claim is untouched. `/migration` is compared by owner only: our own writes move its version."""
     return (
         observed.epoch_version == claim.epoch_version
         and observed.controller is not None

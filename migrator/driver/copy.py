@@ -21,14 +21,11 @@ from migrator.findings.finding import Occurrence
 from migrator.model.draft import Delta, Draft
 from migrator.model.image import Image, Position
 from migrator.model.values import ConfigKey, ConfigType, MigrationState
+from migrator.records.builders import config_record, partition_record, producer_ids_record, topic_record
 from migrator.wire.batch import build_batch
 from migrator.wire.messages.metadata import (
     BeginTransactionRecord,
-    ConfigRecord,
     EndTransactionRecord,
-    PartitionRecord,
-    ProducerIdsRecord,
-    TopicRecord,
     ZkMigrationStateRecord,
 )
 from migrator.wire.records import encode_record
@@ -100,42 +97,25 @@ def producer_id_margin(brokers: int) -> int:
 def topic_values(reading: TopicReading) -> tuple[bytes, ...]:
     """Topic, then its configuration, then its partitions."""
     topic = reading.topic
-    values = [encode_record(TopicRecord(name=topic.name, topic_id=topic.id), 0)]
+    key = ConfigKey(ConfigType.TOPIC, topic.name)
+    values = [encode_record(topic_record(topic.name, topic.id), 0)]
+    values += [encode_record(config_record(key, name, value), 0) for name, value in sorted(reading.config.items())]
     values += [
-        encode_record(ConfigRecord(resource_type=ConfigType.TOPIC, resource_name=topic.name, name=name, value=value), 0)
-        for name, value in sorted(reading.config.items())
-    ]
-    values += [
-        encode_record(
-            PartitionRecord(
-                partition_id=partition.id,
-                topic_id=topic.id,
-                replicas=partition.replicas,
-                isr=partition.isr,
-                removing_replicas=partition.removing,
-                adding_replicas=partition.adding,
-                leader=partition.leader,
-                leader_recovery_state=partition.recovery,
-                leader_epoch=partition.leader_epoch,
-                partition_epoch=partition.partition_epoch,
-            ),
-            PARTITION_RECORD_VERSION,
-        )
-        for partition in topic.partitions
+        encode_record(partition_record(topic.id, partition), PARTITION_RECORD_VERSION) for partition in topic.partitions
     ]
     return tuple(values)
 
 
 def broker_config_values(configs: Mapping[str, Mapping[str, str]]) -> Iterator[bytes]:
     for broker, config in sorted(configs.items()):
+        key = ConfigKey(ConfigType.BROKER, broker)
         for name, value in sorted(config.items()):
-            record = ConfigRecord(resource_type=ConfigType.BROKER, resource_name=broker, name=name, value=value)
-            yield encode_record(record, 0)
+            yield encode_record(config_record(key, name, value), 0)
 
 
 def producer_id_value(tree: Tree, next_producer_id: int) -> bytes:
     broker = -1 if tree.producer_ids is None else tree.producer_ids.broker
-    return encode_record(ProducerIdsRecord(broker_id=broker, broker_epoch=-1, next_producer_id=next_producer_id), 0)
+    return encode_record(producer_ids_record(next_producer_id, broker=broker), 0)
 
 
 # --- as a transaction -------------------------------------------------------------------------------------

@@ -1,9 +1,9 @@
-"""How far ZooKeeper may be behind the log before somebody hears of it, and what happens then (R-866-12).
+"""How far ZooKeeper may be behind the log before an alarm, and what happens then (R-866-12).
 
 In:   the declared limits; what was committed and what ZooKeeper has, by the offset of the last record.
 Out:  a `Level`: NEAR from half of a limit on, OVER at it. Measured are how many records ZooKeeper lacks, and the age of
       the oldest of them.
-Elsewhere: who looks (node.divergence_watch), what a refused administrator is told (controller.requests).
+Elsewhere: who looks (node.divergence_watch), the answer to a refused administrator (controller.requests).
 Rule: nothing is lost by being behind. The log is the truth, and ZooKeeper is caught up afterwards. What grows with the
 distance is what a rollback would have to wait for, and what ZooKeeper-mode brokers that restart would not know.
 """
@@ -29,7 +29,7 @@ class Level(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class DivergenceLimits:
     """policy: what happens at a limit: changes of administrators are refused ("block"), or only said ("alarm").
 
     records: a restarted broker moves every leader of a large cluster at once; that is no divergence yet.
@@ -57,7 +57,7 @@ class Divergence:
     blocking_ms: how long administrators have had to wait.
     """
 
-    limits: Limits
+    limits: DivergenceLimits
     level: Level = Level.WITHIN
     records: int = 0
     behind_ms: int = 0

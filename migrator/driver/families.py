@@ -29,20 +29,14 @@ from migrator.model.values import (
     ScramCredential,
     ScramKey,
 )
-from migrator.wire.messages.metadata import (
-    AccessControlEntryRecord,
-    ClientQuotaRecord,
-    DelegationTokenRecord,
-    UserScramCredentialRecord,
-)
-from migrator.wire.messages.shared import ClientQuotaEntity
+from migrator.records.builders import acl_record, quota_record, scram_record, token_record
 from migrator.wire.records import encode_record
 from migrator.zk import paths
 from migrator.zk.acl_znodes import acl_resource, parse_acls, parse_token
 from migrator.zk.entity_znodes import entity_of, parse_entity
 
 
-class Read(Protocol):
+class ZnodeRead(Protocol):
     """A znode as read: its bytes, and the transaction that last changed it."""
 
     @property
@@ -63,7 +57,7 @@ class Families:
 
     # --- reading -------------------------------------------------------------------------------------------
 
-    def take_entity(self, path: str, znode: Read | None, problems: list[Occurrence]) -> None:
+    def take_entity(self, path: str, znode: ZnodeRead | None, problems: list[Occurrence]) -> None:
         """A user, a client, an address, or a client of a user."""
         if znode is None:
             return  # deleted while we read
@@ -80,7 +74,12 @@ class Families:
             self.scram[ScramKey(entity.parts[0][1] or "", mechanism)] = kept
 
     def take_acls(
-        self, pattern: AclPattern, place: tuple[str, str], path: str, znode: Read | None, problems: list[Occurrence]
+        self,
+        pattern: AclPattern,
+        place: tuple[str, str],
+        path: str,
+        znode: ZnodeRead | None,
+        problems: list[Occurrence],
     ) -> None:
         """place: the names of type and resource."""
         if znode is None:
@@ -94,7 +93,7 @@ class Families:
         if entries:
             self.acls[resource] = entries
 
-    def take_token(self, path: str, znode: Read | None, problems: list[Occurrence]) -> None:
+    def take_token(self, path: str, znode: ZnodeRead | None, problems: list[Occurrence]) -> None:
         if znode is None:
             return
         self.mzxids[path] = znode.mzxid
@@ -110,11 +109,11 @@ class Families:
         either = self.mzxids.keys() | before.mzxids.keys()
         return sorted(path for path in either if self.mzxids.get(path) != before.mzxids.get(path))
 
-    def told(self) -> dict[str, object]:
-        """What is said, under names for reports: nothing of it is secret."""
+    def described(self) -> dict[str, object]:
+        """What was read, under names for reports: nothing of it is secret."""
         return {
             **{f"quotas of {describe(entity)}": limits for entity, limits in self.quotas.items()},
-            **credentials_told(self.scram),
+            **described_credentials(self.scram),
             **{f"ACLs of {resource}": entries for resource, entries in self.acls.items()},
             **{paths.token(token): kept for token, kept in self.tokens.items()},
         }
@@ -138,7 +137,7 @@ class Families:
                 yield Acl(resource, entry)
 
 
-def credentials_told(scram: Mapping[ScramKey, ScramCredential]) -> dict[str, object]:
+def described_credentials(scram: Mapping[ScramKey, ScramCredential]) -> dict[str, object]:
     return {f"SCRAM credential {key.mechanism} of {key.user}": kept for key, kept in scram.items()}
 
 
@@ -156,46 +155,17 @@ def acl_id(acl: Acl) -> bytes:
 
 def quota_and_scram_values(families: Families) -> Iterator[bytes]:
     for entity in sorted(families.quotas, key=lambda each: each.place):
-        whom = tuple(ClientQuotaEntity(type_, name) for type_, name in entity.parts)
         for key, value in sorted(families.quotas[entity].items()):
-            yield encode_record(ClientQuotaRecord(entity=whom, key=key, value=value), 0)
+            yield encode_record(quota_record(entity, key, value), 0)
     for whose in sorted(families.scram):
-        kept = families.scram[whose]
-        record = UserScramCredentialRecord(
-            name=whose.user,
-            mechanism=whose.mechanism,
-            salt=kept.salt,
-            stored_key=kept.stored_key,
-            server_key=kept.server_key,
-            iterations=kept.iterations,
-        )
-        yield encode_record(record, 0)
+        yield encode_record(scram_record(whose, families.scram[whose]), 0)
 
 
 def acl_values(families: Families) -> Iterator[bytes]:
     for acl in families.all_acls():
-        record = AccessControlEntryRecord(
-            id=acl_id(acl),
-            resource_type=acl.resource.type,
-            resource_name=acl.resource.name,
-            pattern_type=acl.resource.pattern,
-            principal=acl.entry.principal,
-            host=acl.entry.host,
-            operation=acl.entry.operation,
-            permission_type=acl.entry.permission,
-        )
-        yield encode_record(record, 0)
+        yield encode_record(acl_record(acl_id(acl), acl), 0)
 
 
 def token_values(families: Families) -> Iterator[bytes]:
     for _, token in sorted(families.tokens.items()):
-        record = DelegationTokenRecord(
-            owner=token.owner,
-            requester=token.requester,
-            renewers=token.renewers,
-            issue_timestamp=token.issued_ms,
-            max_timestamp=token.max_ms,
-            expiration_timestamp=token.expires_ms,
-            token_id=token.id,
-        )
-        yield encode_record(record, 0)
+        yield encode_record(token_record(token), 0)

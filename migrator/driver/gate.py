@@ -15,12 +15,12 @@ from typing import Final
 
 from migrator.driver.checks.content import oddities
 from migrator.driver.checks.settings import (
-    ControllerSettings,
+    ControllerFileSettings,
     broker_findings,
     controller_findings,
     request_limit_finding,
 )
-from migrator.driver.checks.waivers import Waiver, lifted
+from migrator.driver.checks.waivers import PartitionWaiver, lifted
 from migrator.driver.claim import ClaimObservation, refuse_claim
 from migrator.driver.places import place_findings
 from migrator.driver.tree import Tree, clear_broker_configs, live_and_assigned
@@ -56,7 +56,7 @@ VOTERS_MIN: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class TakeoverEvidence:
     """What the node knows at the moment of the question.
 
     voters_enabled:   by voter that is known, whether it has the migration enabled.
@@ -68,7 +68,7 @@ class Evidence:
     denials_unknown:  brokers that did not say what they deny, with the reason.
     unexplained:      what brokers have and would lose with a full send made of this tree (driver.guard).
     ours:             what this controller's file says, as far as the brokers' settings have to go with it.
-    broker_settings:  by broker, what somebody set (settings.ASKED).
+    broker_settings:  by broker, what an operator set (settings.ASKED).
     settings_unread:  brokers that did not say how they are set, with the reason.
     passwords:        what decodes brokers' passwords, None without a secret for it.
     limits:           by ZooKeeper server, the size of a request that passed, at most `jute_maxbuffer`.
@@ -95,8 +95,8 @@ class Evidence:
     denied: Mapping[int, Sequence[str]] = field(default_factory=dict)
     denials_unknown: Mapping[int, str] = field(default_factory=dict)
     unexplained: Collection[Occurrence] = ()
-    waived: Collection[Waiver] = ()
-    ours: ControllerSettings = field(default_factory=ControllerSettings)
+    waived: Collection[PartitionWaiver] = ()
+    ours: ControllerFileSettings = field(default_factory=ControllerFileSettings)
     broker_settings: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     settings_unread: Mapping[int, str] = field(default_factory=dict)
     passwords: PasswordEncoder | None = None
@@ -105,7 +105,7 @@ class Evidence:
     jute_maxbuffer: int = JUTE_MAXBUFFER
 
 
-def takeover_verdict(evidence: Evidence) -> Verdict:
+def takeover_verdict(evidence: TakeoverEvidence) -> Verdict:
     """Every condition of the takeover, each as one check."""
     content, warnings = _by_severity(content_findings(evidence.tree, evidence.waived, evidence.passwords))
     refused = refuse_claim(evidence.observed, evidence.voters, evidence.kraft_epoch)
@@ -160,7 +160,7 @@ def limit_findings(
     return less, [ZOOKEEPER_LIMIT_UNKNOWN.found(server=server, reason=reason) for server, reason in unknown.items()]
 
 
-def _request_limits(evidence: Evidence) -> Condition:
+def _request_limits(evidence: TakeoverEvidence) -> Condition:
     """A server that is down bars nothing: the session is with another one. It is named all the same."""
     less, unknown = limit_findings(evidence.limits, evidence.limits_unknown, evidence.jute_maxbuffer)
     passed = f"{evidence.jute_maxbuffer} bytes passed at {len(evidence.limits)} servers."
@@ -192,8 +192,8 @@ def _listed(texts: list[str], shown: int = 2) -> str:
     return f"{len(texts)} found: " + " ".join(texts[:shown]) + more
 
 
-def settings_checks(evidence: Evidence) -> tuple[Condition, ...]:
-    """What was set on controllers and brokers goes together (F-18, F-37, F-38, F-50); what is for later is told."""
+def settings_checks(evidence: TakeoverEvidence) -> tuple[Condition, ...]:
+    """What was set on controllers and brokers goes together (F-18, F-37, F-38, F-50); what is for later is reported."""
     ours, families = evidence.ours, evidence.tree.families
     found = list(controller_findings(evidence.tree, ours))
     size = full_request_bytes(evidence.tree)
@@ -224,15 +224,17 @@ def can_register(image: Image) -> bool:
 
 
 def voters_enabled(image: Image, asked: Mapping[int, bool]) -> Mapping[int, bool]:
-    """By voter that is known, whether it has the migration enabled: as it registered, or where nobody can register, as
-    it answered. (Stock asks nobody then, and would copy beside a voter that finalizes.)
+    """By voter that is known, whether it has the migration enabled.
+
+    As it registered; where no voter can register, as it answered. (Stock asks no voter then, and would copy beside a
+    voter that finalizes.)
     """
     if not can_register(image):
         return asked
     return {each.id: each.zk_migration_ready for each in image.controllers.values()}
 
 
-def quorum_checks(evidence: Evidence) -> tuple[Condition, ...]:
+def quorum_checks(evidence: TakeoverEvidence) -> tuple[Condition, ...]:
     """Every voter is ours, registered and ready. One voter is for the laboratory only (F-59)."""
     enough = len(evidence.voters) >= VOTERS_MIN or evidence.laboratory
     missing = [voter for voter in evidence.voters if voter not in evidence.voters_enabled]
@@ -260,7 +262,7 @@ def quorum_checks(evidence: Evidence) -> tuple[Condition, ...]:
     )
 
 
-def broker_checks(evidence: Evidence) -> tuple[Condition, ...]:
+def broker_checks(evidence: TakeoverEvidence) -> tuple[Condition, ...]:
     """Every broker is there, fresh, and of one kind (F-02, F-12, F-16, F-20)."""
     live, assigned = live_and_assigned(evidence.tree)
     registered = evidence.image.brokers
@@ -317,7 +319,7 @@ def ibp_differs(kept_out: Mapping[int, tuple[int, int]], image: Image) -> Occurr
     return None
 
 
-def _permissions(evidence: Evidence) -> Condition:
+def _permissions(evidence: TakeoverEvidence) -> Condition:
     """Without them the takeover would be noticed to fail when it is made: seconds without a controller."""
     denied = [
         PERMISSION_MISSING.found(broker=broker, operations=", ".join(evidence.denied[broker])).text
@@ -346,7 +348,7 @@ def _levels(broker: Broker) -> tuple[int, int]:
 
 
 def content_findings(
-    tree: Tree, waived: Collection[Waiver] = (), passwords: PasswordEncoder | None = None
+    tree: Tree, waived: Collection[PartitionWaiver] = (), passwords: PasswordEncoder | None = None
 ) -> list[Occurrence]:
     """Everything in the tree that blocks a takeover or deserves a warning, blocking ones first."""
     found = [*tree.problems, *place_findings(tree.missing)]
@@ -401,7 +403,7 @@ def _deletion_and_reassignment(tree: Tree) -> list[Occurrence]:
 
 
 def _why_no_move(partition: Partition) -> str | None:
-    """Why nobody could end this reassignment; stock copies it all the same."""
+    """Why no controller could end this reassignment; stock copies it all the same."""
     for what, brokers in (("added", partition.adding), ("removed", partition.removing)):
         if len(set(brokers)) != len(brokers):
             return f"a replica is {what} twice: {brokers}"
@@ -412,7 +414,7 @@ def _why_no_move(partition: Partition) -> str | None:
     return None
 
 
-def _broker_and_isr_findings(tree: Tree, waived: Collection[Waiver]) -> list[Occurrence]:
+def _broker_and_isr_findings(tree: Tree, waived: Collection[PartitionWaiver]) -> list[Occurrence]:
     live, assigned = live_and_assigned(tree)
     found = [BROKER_ABSENT.found(broker=broker, topic=assigned[broker]) for broker in sorted(set(assigned) - live)]
     broken: dict[str, Occurrence] = {}

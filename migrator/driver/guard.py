@@ -71,7 +71,7 @@ def check_full_send(
     deleted:         names of topics that the log removed since the surveys were taken; leaving those out is right.
     removed:         broker, topic, partition of replicas that a reassignment took away; the broker may not know yet.
     after_fail_over: not right after the copy. Then a broker may have logs of a topic that it does not know yet: it has
-        just started, or the leader that died had told it to host them and did not come to the rest.
+        just started, or the leader that died had assigned them to it and did not come to the rest.
     """
     found: list[Occurrence] = []
     for update in dict.fromkeys(updates):  # the same one may leave twice
@@ -122,8 +122,8 @@ def guard(
 def without_ids(survey: Survey, topics: Mapping[str, Topic]) -> list[Occurrence]:
     """Topics whose logs the broker would move aside, asked before the claim: the window would end with it.
 
-    topics: by name. A broker that has just started knows no topic ids until its controller told it; after the claim
-    nobody would.
+    topics: by name. A broker that has just started knows no topic ids until its controller sends them; after the
+    claim no controller would.
     """
     shared = (
         (name, topics[name].id, survey.topics.get(name, ZERO_UUID)) for name in sorted(survey.logs) if name in topics

@@ -5,8 +5,8 @@ Out:  `Lagging`: how many operations each of them still needs; multis that carry
 Elsewhere: which writes make a partition lag (mirror.py), when versions are raised (node.mirror_node, node.dual_write),
 that none may lag at a rollback (node.hand_back).
 Why: a new znode is at version 0 and every write adds one. 100,000 partitions at epoch 300 would be 30 million writes
-that brokers and every later change had to wait for. In dual-write nobody reads the versions. After a rollback the
-ZooKeeper controller answers AlterPartition by them, and brokers keep the partition epoch that we told them: the ISR of
+that brokers and every later change had to wait for. In dual-write no broker reads the versions. After a rollback the
+ZooKeeper controller answers AlterPartition by them, and brokers keep the partition epoch of our updates: the ISR of
 a partition whose znode is behind could not change until its leader changes.
 Source: Kafka 3.9 `KafkaController.tryProcessAlterPartition` (a partition epoch above the znode's version is answered
 NOT_CONTROLLER), `ReplicaManager.becomeLeaderOrFollower` (an equal leader epoch of a ZooKeeper controller is ignored).
@@ -39,7 +39,7 @@ PIECE: Final = 100
 class Lagging:
     """topics: by topic id and partition, how many writes are left until the version is the partition epoch, never 0.
 
-    partitions, operations: the sums, so that nobody has to count.
+    partitions, operations: the sums.
     """
 
     topics: Map[bytes, Map[int, int]] = Map()  # noqa: RUF009  (immutable)

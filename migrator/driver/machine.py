@@ -130,7 +130,7 @@ TRANSITIONS: Final[dict[tuple[State, Happened], State]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TimeWithoutController:
     """The time without a controller: from the takeover until every unfenced broker answered. Milliseconds."""
 
     opened_ms: int

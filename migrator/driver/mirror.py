@@ -111,7 +111,7 @@ def plan(
     created_names = {topic.name for topic in created}
 
     def stays(key: ConfigKey) -> bool:
-        """In ZooKeeper as it is: neither are passwords told to everybody, nor are they taken from a broker."""
+        """In ZooKeeper as it is: passwords are neither published nor taken from a broker."""
         by_name = key.type == ConfigType.BROKER and key.name in shape.unreadable
         return by_name or (passwords is None and _holds_passwords(delta, key))
 
@@ -308,7 +308,7 @@ class _Writer:
         for partition in after.partitions:
             left = known.pop(partition.id, None)
             if left is None:
-                if after.name in self._below:  # somebody may have left znodes where the assignment names none
+                if after.name in self._below:  # an administrator may have left znodes where the assignment names none
                     operations += self._delete_partition(after.name, partition.id)
                 operations += self._create_partition(after, partition)
             elif not same_partition(left, partition):

@@ -1,4 +1,4 @@
-"""Orders that somebody left in ZooKeeper for its controller: topics to delete, replicas to move, leaders to elect.
+"""Orders in ZooKeeper for its controller: topics to delete, replicas to move, leaders to elect.
 
 In:   which znodes of orders stand.
 Out:  what is said of them, and the multis that take them away.
@@ -70,8 +70,8 @@ def plan_orders_removed(orders: Orders, claim: Claim, jute_maxbuffer: int = JUTE
 def with_orders(last: Multi, orders: Orders, guard: Sequence[Operation], jute_maxbuffer: int) -> tuple[Multi, ...]:
     """The multi that ends our claim, with the orders that stand; it comes last.
 
-    What one request does not hold goes before it, while the claim stands: as long as `/controller` is ours, nobody
-    carries out an order. guard: fails when the claim changed.
+    What one request does not hold goes before it, while the claim stands: as long as `/controller` is ours, no
+    controller carries out an order. guard: fails when the claim changed.
     """
     *before, rest = guarded(guard, orders.deletions, jute_maxbuffer - last.bytes) or (Multi(()),)
     return (*before, Multi((*last.operations, *rest.operations[len(guard) :])))

@@ -24,7 +24,7 @@ from migrator.zk.multi import Check, Create, Multi
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PersistentZnode:
     """One persistent znode. lost: what its absence means; empty where an empty znode is all that Kafka expects."""
 
     path: str
@@ -37,19 +37,19 @@ _DEAF: Final = "brokers that run do not hear of changed configuration any more, 
 _IDS_GONE: Final = "it names the producer ids in use; ids that are handed out twice can lose records in silence"
 
 PLACES: Final = (
-    Place("/brokers", _BROKERS_GONE),
-    Place(paths.BROKER_IDS, _BROKERS_GONE),
-    Place(paths.TOPICS, _TOPICS_GONE),
-    Place(paths.CONFIG),
-    Place(paths.CONFIG_CHANGES, _DEAF),
-    Place(paths.TOPIC_CONFIGS),
-    Place(paths.BROKER_CONFIGS),
-    Place(paths.USER_CONFIGS),
-    Place(paths.CLIENT_CONFIGS),
-    Place(paths.IP_CONFIGS),
-    Place("/admin"),
-    Place(paths.DELETE_TOPICS),
-    Place(paths.PRODUCER_IDS, _IDS_GONE),
+    PersistentZnode("/brokers", _BROKERS_GONE),
+    PersistentZnode(paths.BROKER_IDS, _BROKERS_GONE),
+    PersistentZnode(paths.TOPICS, _TOPICS_GONE),
+    PersistentZnode(paths.CONFIG),
+    PersistentZnode(paths.CONFIG_CHANGES, _DEAF),
+    PersistentZnode(paths.TOPIC_CONFIGS),
+    PersistentZnode(paths.BROKER_CONFIGS),
+    PersistentZnode(paths.USER_CONFIGS),
+    PersistentZnode(paths.CLIENT_CONFIGS),
+    PersistentZnode(paths.IP_CONFIGS),
+    PersistentZnode("/admin"),
+    PersistentZnode(paths.DELETE_TOPICS),
+    PersistentZnode(paths.PRODUCER_IDS, _IDS_GONE),
 )
 """Parents before their children. `/controller_epoch`, `/controller` and `/migration` are the claim's (claim.py)."""
 

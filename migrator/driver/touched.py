@@ -40,13 +40,13 @@ def touched(
     epoch: KRaft epoch of this node. may_abort: nothing is appended yet. fresh_copy: the copy is appended, and no broker
     has an update that was made from it.
     """
-    holder = "nobody" if observed.controller is None else f"node {observed.controller.brokerid}"
-    expected = "nobody" if claim is None else f"node {claim.node}, epoch {claim.zk_epoch}"
+    holder = "no controller" if observed.controller is None else f"node {observed.controller.brokerid}"
+    expected = "no controller" if claim is None else f"node {claim.node}, epoch {claim.zk_epoch}"
     if claim is not None and is_successor(observed, claim, voters, epoch):
         return Touched(Happened.LEADERSHIP_LOST, None, holder, expected)
     is_gone = observed.controller is None or observed.controller.kraft_epoch <= 0
     if is_gone and (may_abort or fresh_copy) and claim is not None and claim.ephemeral:
-        finding = CLAIM_EXPIRED.found(controller=holder)
+        finding = CLAIM_EXPIRED.found(controller="absent" if observed.controller is None else holder)
     else:
         finding = FENCED.found(found=f"{holder}, epoch {observed.epoch}", expected=expected)
     if may_abort:

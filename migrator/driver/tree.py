@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from migrator.driver.families import Families, credentials_told
+from migrator.driver.families import Families, described_credentials
 from migrator.findings.content import MALFORMED_ZNODE, STATE_MISSING, TOPIC_ID_MISSING
 from migrator.findings.finding import FindingError, Occurrence, words_of
 from migrator.model.draft import Draft
@@ -31,10 +31,10 @@ from migrator.zk.znodes import (
     BrokerZnode,
     ControllerZnode,
     MigrationZnode,
-    OrderedMove,
     ProducerIdBlock,
     StateZnode,
     TopicZnode,
+    ZkReassignment,
     parse,
     parse_config,
     replica_lists,
@@ -42,7 +42,7 @@ from migrator.zk.znodes import (
 )
 
 
-class Read(Protocol):
+class VersionedZnodeRead(Protocol):
     """A znode as read: its bytes, data version, and the transaction that last changed it."""
 
     @property
@@ -102,7 +102,7 @@ class Tree:
     migration: MigrationZnode | None = None
     migration_present: bool = False
     pending_deletions: list[str] = field(default_factory=list)
-    ordered_moves: tuple[OrderedMove, ...] = ()
+    ordered_moves: tuple[ZkReassignment, ...] = ()
     """What `/admin/reassign_partitions` says, begun or not."""
     families: Families = field(default_factory=Families)
     features: list[str] = field(default_factory=list)
@@ -134,7 +134,7 @@ class Tree:
 # --- topics -----------------------------------------------------------------------------------------------
 
 
-def read_head(name: str, znode: Read) -> TopicHead:
+def read_head(name: str, znode: VersionedZnodeRead) -> TopicHead:
     """A topic's znode. Raises a finding with the path when it is malformed or has no id (F-23)."""
     path = paths.topic(name)
     parsed = parse(TopicZnode, path, znode.data)
@@ -171,7 +171,7 @@ class StateReader:
     def read(
         self,
         head: TopicHead,
-        states: Iterator[Read | None],
+        states: Iterator[VersionedZnodeRead | None],
         config: dict[str, str],
         config_mzxid: int,
         problems: list[Occurrence],
@@ -231,7 +231,7 @@ def head_again(before: TopicReading) -> TopicHead:
     )
 
 
-def read_config(path: str, znode: Read | None, problems: list[Occurrence]) -> tuple[dict[str, str], int]:
+def read_config(path: str, znode: VersionedZnodeRead | None, problems: list[Occurrence]) -> tuple[dict[str, str], int]:
     """A configuration and its mzxid (-1 when there is no such znode); a malformed one becomes a problem."""
     if znode is None:
         return {}, -1
@@ -329,14 +329,14 @@ def changed_since(copied: Tree, now: Tree, log: Image = EMPTY) -> list[str]:
     moved = {name for name, each in now.topics.items() if copied.topics.get(name) is not each}
     moved |= copied.topics.keys() - now.topics.keys()
 
-    def told(tree: Tree) -> dict[str, object]:
+    def described(tree: Tree) -> dict[str, object]:
         readings = ((name, tree.topics[name]) for name in moved if name in tree.topics)
         topics = {paths.topic(name): (_assigned(each.topic), each.config) for name, each in readings}
         configs = {f"/config/brokers/{broker}": values for broker, values in tree.broker_configs.items() if values}
-        return {**topics, **configs, **tree.families.told()}
+        return {**topics, **configs, **tree.families.described()}
 
-    before, after = told(copied), told(now)
-    ours = credentials_told(log.scram)
+    before, after = described(copied), described(now)
+    ours = described_credentials(log.scram)
     changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
     for name in moved & now.topics.keys() & copied.topics.keys():
         path, was = paths.topic(name), copied.topics[name]

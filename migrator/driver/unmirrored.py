@@ -2,9 +2,9 @@
 
 In:   what is to be written, one job for each thing.
 Out:  the operations of those that can be, and by name those that cannot, with the reason.
-Elsewhere: the operations themselves (mirror.py), who is told of it (node.driver_node), that it bars the rollback
+Elsewhere: the operations themselves (mirror.py), who reports it (node.driver_node), that it bars the rollback
 (node.hand_back).
-Rule: one request reaches every voter, so a change that nobody thought of must not end the planning: each successor
+Rule: one request reaches every voter, so an unforeseen change must not end the planning: each successor
 would end of it as well.
 """
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from migrator.driver.machine import Happened, Window
+from migrator.driver.machine import Happened, TimeWithoutController
 from migrator.findings.driver import BROKER_LOST_IN_WINDOW, UPDATED_TOO_LATE, WINDOW_OVERDUE
 from migrator.findings.finding import Occurrence
 from migrator.model.values import Broker
@@ -19,7 +19,7 @@ MISSED_HEARTBEATS: Final = 2
 
 
 def window_trouble(
-    window: Window | None,
+    window: TimeWithoutController | None,
     now_ms: int,
     brokers: Mapping[int, Broker],
     heartbeat_ages_ms: Mapping[int, int],
@@ -36,7 +36,9 @@ def window_trouble(
     return None
 
 
-def too_late(window: Window | None, now_ms: int, trouble: Occurrence | None, *, fresh_copy: bool) -> Occurrence | None:
+def too_late(
+    window: TimeWithoutController | None, now_ms: int, trouble: Occurrence | None, *, fresh_copy: bool
+) -> Occurrence | None:
     """Why a committed copy has to be rolled back before the first broker update; None while there is time.
 
     fresh_copy: the copy is appended, and no broker has an update that was made from it.

@@ -14,7 +14,7 @@ from migrator.findings.fleet import TEMPLATE_REFUSED
 from migrator.fleet import inventory as document
 from migrator.fleet.actuator import Actuator
 from migrator.fleet.by_others import ByOthers
-from migrator.fleet.exec_actuator import ExecActuator
+from migrator.fleet.exec_actuator import CommandActuator
 from migrator.fleet.inventory import Inventory, Node
 from migrator.fleet.templates import load_template
 
@@ -38,14 +38,16 @@ def actuator_for(inventory: Inventory, node: Node, templates: Path) -> Actuator:
             assert_never(spec)
 
 
-def exec_actuator_for(inventory: Inventory, node: Node, spec: document.ExecActuator, templates: Path) -> ExecActuator:
+def exec_actuator_for(
+    inventory: Inventory, node: Node, spec: document.ExecActuator, templates: Path
+) -> CommandActuator:
     template = load_template(spec.template, templates)
     if taken := sorted(spec.settings.keys() & SETTINGS_TAKEN):
         raise TEMPLATE_REFUSED.error(file=spec.template, reason=f"settings replace {', '.join(taken)}")
     if bad := sorted(name for name, value in spec.settings.items() if value.startswith("-")):
         reason = f"settings.{bad[0]} begins with a dash, so a command could take it for an option"
         raise TEMPLATE_REFUSED.error(file=spec.template, reason=reason)
-    return ExecActuator(node.id, template, _values(node, spec), _limits(inventory))
+    return CommandActuator(node.id, template, _values(node, spec), _limits(inventory))
 
 
 def name_of_process(node: Node) -> str:

@@ -33,7 +33,7 @@ NEW_FILE: Final = "new-file"
 EVIDENCE_BYTES_MAX: Final = 65_536
 
 
-class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ManualStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is to be done. sha256: of the file after it, for a write."""
 
     step: str
@@ -45,7 +45,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sha256: str = ""
 
 
-class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class StepEvidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Somebody says that a step is done. sha256: of the file as it is now, for a write."""
 
     step: str
@@ -112,7 +112,7 @@ class ByOthers:
     def status(self) -> ProcessStatus:
         return ProcessStatus(ProcessState.NOT_READ, detail=f"{self.who}: the service does not reach {self.host}")
 
-    def evidence_of(self, instruction: Instruction) -> Evidence | None:
+    def evidence_of(self, instruction: Instruction) -> StepEvidence | None:
         """What somebody left for this instruction; None while there is nothing. Raises Z2K-7026."""
         assert instruction.bundle is not None, "every instruction of this actuator has a bundle"
         return read_evidence(Path(instruction.bundle))
@@ -130,7 +130,7 @@ class ByOthers:
         prefix = f"{act}-{what}" if path else act
         name = f"{prefix}-{self._turn(prefix):04d}"
         bundle = self._own / "steps" / name
-        step = Step(name, self.node, self.host, act, self.unit, path, sha256)
+        step = ManualStep(name, self.node, self.host, act, self.unit, path, sha256)
         said = text.replace("{file}", str(bundle / NEW_FILE))
         evidence = {"step": name, "by": "YOUR NAME", "at": "2026-11-24T10:00:00Z", "sha256": sha256}
         example = msgspec.json.format(msgspec.json.encode(evidence)).decode()
@@ -148,14 +148,14 @@ class ByOthers:
         return sum((each / EVIDENCE).exists() for each in steps.glob(f"{prefix}-*")) if steps.is_dir() else 0
 
 
-def read_evidence(bundle: Path) -> Evidence | None:
+def read_evidence(bundle: Path) -> StepEvidence | None:
     """Raises Z2K-7026."""
     file = bundle / EVIDENCE
     try:
         with file.open("rb") as opened:
             content = opened.read(EVIDENCE_BYTES_MAX)
-        evidence = msgspec.json.decode(content, type=Evidence)
-        step = msgspec.json.decode((bundle / STEP).read_bytes(), type=Step)
+        evidence = msgspec.json.decode(content, type=StepEvidence)
+        step = msgspec.json.decode((bundle / STEP).read_bytes(), type=ManualStep)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as error:

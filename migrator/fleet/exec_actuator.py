@@ -28,7 +28,7 @@ STATUS_EVERY_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class ExecActuator:
+class CommandActuator:
     """values: what `{name}` in the template's words becomes. limits_s: of acts for which the template says none."""
 
     node: int

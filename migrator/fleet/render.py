@@ -29,7 +29,7 @@ DEFAULT_MAP: Final = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,
 DEFAULT_LOG_DIR: Final = "/tmp/kafka-logs"
 
 
-class Kind(StrEnum):
+class FileKind(StrEnum):
     """Which file is wanted. MIGRATION, KRAFT, BACK: of a broker. STOCK, FINALIZED, BACK: of a controller."""
 
     MIGRATION = "migration"
@@ -61,7 +61,7 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RenderRule:
     """key: a name, or the beginning of names with `*` at the end. value: `{name}` is a field of `Wanted`.
 
     since: the first Kafka version in which the reason holds.
@@ -78,83 +78,89 @@ class Rule:
 
 
 _QUORUM: Final = (
-    Rule("controller.quorum.voters", Action.SET, "{voters}", "the broker finds the controllers by it", "3.0"),
-    Rule("controller.listener.names", Action.SET, "{controller_listener}", "on which controllers listen", "3.0"),
-    Rule(
+    RenderRule("controller.quorum.voters", Action.SET, "{voters}", "the broker finds the controllers by it", "3.0"),
+    RenderRule("controller.listener.names", Action.SET, "{controller_listener}", "on which controllers listen", "3.0"),
+    RenderRule(
         "listener.security.protocol.map",
         Action.EXTEND,
         "{controller_listener}:{controller_protocol}",
         "outside KRaft it has no default",
         "3.4",
     ),
-    Rule("sasl.mechanism.controller.protocol", Action.DEFAULT, "{sasl_mechanism}", "GSSAPI otherwise", "3.0"),
-    Rule("controller.quorum.voters", Action.NEED, "", "without it no controller is found", "3.0"),
-    Rule("controller.listener.names", Action.NEED, "", "without it no controller is found", "3.0"),
+    RenderRule("sasl.mechanism.controller.protocol", Action.DEFAULT, "{sasl_mechanism}", "GSSAPI otherwise", "3.0"),
+    RenderRule("controller.quorum.voters", Action.NEED, "", "without it no controller is found", "3.0"),
+    RenderRule("controller.listener.names", Action.NEED, "", "without it no controller is found", "3.0"),
 )
-_SUPER_USERS: Final = Rule(
+_SUPER_USERS: Final = RenderRule(
     "super.users", Action.EXTEND, "{super_users}", "controllers and brokers act on the cluster", "3.4"
 )
-_NO_ZOOKEEPER: Final = Rule(
+_NO_ZOOKEEPER: Final = RenderRule(
     "zookeeper.*", Action.REMOVE, "", "with the flag, any directory failure would halt a KRaft broker", "3.7"
 )
-_OURS: Final = Rule("zk2kraft.*", Action.REMOVE, "", "only our controllers know these keys", "3.9")
+_OURS: Final = RenderRule("zk2kraft.*", Action.REMOVE, "", "only our controllers know these keys", "3.9")
 
 _MIGRATION: Final = (
-    Rule("broker.id", Action.NEED, "", "generated ids and the migration exclude each other", "3.4"),
-    Rule("zookeeper.connect", Action.NEED, "", "a broker in migration mode still lives in ZooKeeper mode", "3.4"),
-    Rule("inter.broker.protocol.version", Action.DEFAULT, "{metadata_version}", "it equals metadata.version", "3.4"),
-    Rule("inter.broker.protocol.version", Action.NEED, "", "unset, it follows the installed software", "3.4"),
-    Rule(FLAG, Action.SET, "true", "the broker registers with the KRaft controllers", "3.4"),
+    RenderRule("broker.id", Action.NEED, "", "generated ids and the migration exclude each other", "3.4"),
+    RenderRule("zookeeper.connect", Action.NEED, "", "a broker in migration mode still lives in ZooKeeper mode", "3.4"),
+    RenderRule(
+        "inter.broker.protocol.version", Action.DEFAULT, "{metadata_version}", "it equals metadata.version", "3.4"
+    ),
+    RenderRule("inter.broker.protocol.version", Action.NEED, "", "unset, it follows the installed software", "3.4"),
+    RenderRule(FLAG, Action.SET, "true", "the broker registers with the KRaft controllers", "3.4"),
     *_QUORUM,
     _SUPER_USERS,
-    Rule("control.plane.listener.name", Action.KEEP, "", "allowed until the broker runs in KRaft mode", "3.9"),
+    RenderRule("control.plane.listener.name", Action.KEEP, "", "allowed until the broker runs in KRaft mode", "3.9"),
 )
 _KRAFT: Final = (
-    Rule("process.roles", Action.SET, "broker", "it makes the node a KRaft broker", "3.0"),
-    Rule("broker.id", Action.RENAME, "node.id", "the same number; meta.properties stays as it is", "3.0"),
-    Rule("node.id", Action.NEED, "", "a KRaft broker has no generated id", "3.0"),
+    RenderRule("process.roles", Action.SET, "broker", "it makes the node a KRaft broker", "3.0"),
+    RenderRule("broker.id", Action.RENAME, "node.id", "the same number; meta.properties stays as it is", "3.0"),
+    RenderRule("node.id", Action.NEED, "", "a KRaft broker has no generated id", "3.0"),
     *_QUORUM,
     _NO_ZOOKEEPER,
-    Rule("authorizer.zookeeper.*", Action.REMOVE, "", "AclAuthorizer's own connection", "3.0"),
-    Rule("inter.broker.protocol.version", Action.REMOVE, "", "metadata.version stands in its place", "3.3"),
-    Rule("control.plane.listener.name", Action.REMOVE, "", "refused in KRaft mode", "3.0"),
-    Rule("broker.id.generation.enable", Action.REMOVE, "", "ids come from ZooKeeper only in ZooKeeper mode", "3.0"),
-    Rule("reserved.broker.max.id", Action.REMOVE, "", "ids come from ZooKeeper only in ZooKeeper mode", "3.0"),
-    Rule("authorizer.class.name", Action.REPLACE, "{standard_authorizer}", "ACLs are in the metadata log", "3.2"),
+    RenderRule("authorizer.zookeeper.*", Action.REMOVE, "", "AclAuthorizer's own connection", "3.0"),
+    RenderRule("inter.broker.protocol.version", Action.REMOVE, "", "metadata.version stands in its place", "3.3"),
+    RenderRule("control.plane.listener.name", Action.REMOVE, "", "refused in KRaft mode", "3.0"),
+    RenderRule(
+        "broker.id.generation.enable", Action.REMOVE, "", "ids come from ZooKeeper only in ZooKeeper mode", "3.0"
+    ),
+    RenderRule("reserved.broker.max.id", Action.REMOVE, "", "ids come from ZooKeeper only in ZooKeeper mode", "3.0"),
+    RenderRule("authorizer.class.name", Action.REPLACE, "{standard_authorizer}", "ACLs are in the metadata log", "3.2"),
     _SUPER_USERS,
-    Rule("metadata.log.dir", Action.KEEP, "", "formatted already; another one would lack meta.properties", "3.0"),
-    Rule("password.encoder.*", Action.KEEP, "", "unused in KRaft mode, needed for the way back", "3.9"),
+    RenderRule("metadata.log.dir", Action.KEEP, "", "formatted already; another one would lack meta.properties", "3.0"),
+    RenderRule("password.encoder.*", Action.KEEP, "", "unused in KRaft mode, needed for the way back", "3.9"),
 )
 _UNKRAFT: Final = (
-    Rule("process.roles", Action.REMOVE, "", "without it the broker runs in ZooKeeper mode", "3.0"),
-    Rule("node.id", Action.RENAME, "broker.id", "the same number", "3.0"),
-    Rule("zookeeper.connect", Action.DEFAULT, "{zookeeper}", "where the broker registers", "3.0"),
-    Rule("authorizer.class.name", Action.REPLACE, "{acl_authorizer}", "ACLs are read from ZooKeeper", "3.0"),
+    RenderRule("process.roles", Action.REMOVE, "", "without it the broker runs in ZooKeeper mode", "3.0"),
+    RenderRule("node.id", Action.RENAME, "broker.id", "the same number", "3.0"),
+    RenderRule("zookeeper.connect", Action.DEFAULT, "{zookeeper}", "where the broker registers", "3.0"),
+    RenderRule("authorizer.class.name", Action.REPLACE, "{acl_authorizer}", "ACLs are read from ZooKeeper", "3.0"),
 )
 _STOCK: Final = (
-    Rule("process.roles", Action.NEED, "", "a stock controller in our place is a controller only", "3.0"),
-    Rule("node.id", Action.NEED, "", "same id, same directory", "3.0"),
-    Rule("controller.quorum.voters", Action.NEED, "", "voters are static until the end", "3.0"),
-    Rule("zookeeper.connect", Action.NEED, "", "Kafka refuses the flag without it", "3.4"),
-    Rule(FLAG, Action.SET, "true", "without it the next election ends the migration for good", "3.4"),
-    Rule("password.encoder.*", Action.KEEP, "", "stock copies brokers' encoded passwords with them", "3.4"),
+    RenderRule("process.roles", Action.NEED, "", "a stock controller in our place is a controller only", "3.0"),
+    RenderRule("node.id", Action.NEED, "", "same id, same directory", "3.0"),
+    RenderRule("controller.quorum.voters", Action.NEED, "", "voters are static until the end", "3.0"),
+    RenderRule("zookeeper.connect", Action.NEED, "", "Kafka refuses the flag without it", "3.4"),
+    RenderRule(FLAG, Action.SET, "true", "without it the next election ends the migration for good", "3.4"),
+    RenderRule("password.encoder.*", Action.KEEP, "", "stock copies brokers' encoded passwords with them", "3.4"),
     _OURS,
 )
 _FINALIZED: Final = (
-    Rule("process.roles", Action.NEED, "", "a controller", "3.0"),
-    Rule("node.id", Action.NEED, "", "same id, same directory", "3.0"),
-    Rule("controller.quorum.voters", Action.NEED, "", "voters are static until the end", "3.0"),
-    Rule("zookeeper.*", Action.REMOVE, "", "flag and address of ZooKeeper; the migration ends with this file", "3.4"),
+    RenderRule("process.roles", Action.NEED, "", "a controller", "3.0"),
+    RenderRule("node.id", Action.NEED, "", "same id, same directory", "3.0"),
+    RenderRule("controller.quorum.voters", Action.NEED, "", "voters are static until the end", "3.0"),
+    RenderRule(
+        "zookeeper.*", Action.REMOVE, "", "flag and address of ZooKeeper; the migration ends with this file", "3.4"
+    ),
     _OURS,
 )
 
-RULES: Final[Mapping[tuple[str, Kind], tuple[Rule, ...]]] = {
-    ("broker", Kind.MIGRATION): _MIGRATION,
-    ("broker", Kind.KRAFT): _KRAFT,
-    ("broker", Kind.BACK): (*_UNKRAFT, *_MIGRATION),
-    ("controller", Kind.STOCK): _STOCK,
-    ("controller", Kind.FINALIZED): _FINALIZED,
-    ("controller", Kind.BACK): (),
+RULES: Final[Mapping[tuple[str, FileKind], tuple[RenderRule, ...]]] = {
+    ("broker", FileKind.MIGRATION): _MIGRATION,
+    ("broker", FileKind.KRAFT): _KRAFT,
+    ("broker", FileKind.BACK): (*_UNKRAFT, *_MIGRATION),
+    ("controller", FileKind.STOCK): _STOCK,
+    ("controller", FileKind.FINALIZED): _FINALIZED,
+    ("controller", FileKind.BACK): (),
 }
 """By role and kind. The way back of a controller has no rules: its predecessor is written again, with later changes."""
 
@@ -194,7 +200,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class KeyChange:
     """One key that a rule changed; its value is in no message."""
 
     key: str
@@ -208,10 +214,10 @@ class Rendered:
     """present: what it was rendered from. document: the next file."""
 
     role: str
-    kind: Kind
+    kind: FileKind
     present: Document
     document: Document
-    changes: tuple[Change, ...]
+    changes: tuple[KeyChange, ...]
     findings: tuple[Occurrence, ...]
 
     @property
@@ -247,13 +253,13 @@ class Rendered:
         )
 
 
-def render(role: str, present: Document, kind: Kind, wanted: Wanted, before: Document | None = None) -> Rendered:
+def render(role: str, present: Document, kind: FileKind, wanted: Wanted, before: Document | None = None) -> Rendered:
     """role: `broker` or `controller`. before: for BACK, the kept predecessor of the present file."""
     assert (role, kind) in RULES, f"a {role} has no {kind} file"
     start, rules = present, RULES[role, kind]
-    if kind is Kind.BACK and before is not None:
+    if kind is FileKind.BACK and before is not None:
         start = _carried(role, present, before, wanted)
-    if rules is RULES["broker", Kind.BACK] and start.value("process.roles") is None:
+    if rules is RULES["broker", FileKind.BACK] and start.value("process.roles") is None:
         rules = _MIGRATION  # the predecessor, or back already
     document, changes = _applied(rules, start, wanted)
     findings = (*_repeated(document), *_CHECKS[role](present, document, kind, wanted, before))
@@ -263,13 +269,15 @@ def render(role: str, present: Document, kind: Kind, wanted: Wanted, before: Doc
 # --- rules ------------------------------------------------------------------------------------------------
 
 
-def _applied(rules: tuple[Rule, ...], document: Document, wanted: Wanted) -> tuple[Document, tuple[Change, ...]]:
+def _applied(
+    rules: tuple[RenderRule, ...], document: Document, wanted: Wanted
+) -> tuple[Document, tuple[KeyChange, ...]]:
     changes = []
     for rule in rules:
         after = _with_rule(rule, document, wanted)
         if after.lines != document.lines:
             changes += [
-                Change(key, rule.action, rule.reason, rule.since)
+                KeyChange(key, rule.action, rule.reason, rule.since)
                 for key in sorted({*document.values, *after.values})
                 if document.value(key) != after.value(key)
             ]
@@ -277,7 +285,7 @@ def _applied(rules: tuple[Rule, ...], document: Document, wanted: Wanted) -> tup
     return document, tuple(changes)
 
 
-def _with_rule(rule: Rule, document: Document, wanted: Wanted) -> Document:
+def _with_rule(rule: RenderRule, document: Document, wanted: Wanted) -> Document:
     match rule.action:
         case Action.KEEP | Action.NEED:
             return document
@@ -311,7 +319,7 @@ def _filled(value: str, wanted: Wanted) -> str:
     return value if "{" not in value else fields[value.strip("{}")]
 
 
-def _extended(rule: Rule, document: Document, wanted: Wanted) -> Document:
+def _extended(rule: RenderRule, document: Document, wanted: Wanted) -> Document:
     """The map gets the controllers' listener where it lacks it; super users are added where an authorizer asks."""
     present = document.value(rule.key)
     if rule.key == "super.users":
@@ -331,7 +339,7 @@ def _carried(role: str, present: Document, before: Document, wanted: Wanted) -> 
     """The predecessor, with every change that somebody made to the present file since it was rendered from it."""
     if role == "broker" and present.value("process.roles") is None:
         return present  # back already
-    forward = Kind.KRAFT if role == "broker" else Kind.STOCK
+    forward = FileKind.KRAFT if role == "broker" else FileKind.STOCK
     rendered, _ = _applied(RULES[role, forward], before, wanted)
     since = {
         key: value
@@ -351,7 +359,7 @@ def _repeated(document: Document) -> Iterator[Occurrence]:
 
 
 def _check_broker(
-    present: Document, document: Document, kind: Kind, wanted: Wanted, before: Document | None
+    present: Document, document: Document, kind: FileKind, wanted: Wanted, before: Document | None
 ) -> Iterator[Occurrence]:
     def refused(key: str, reason: str) -> Occurrence:
         return RENDER_REFUSED.found(file=document.name, kind=kind, key=key, reason=reason)
@@ -360,18 +368,18 @@ def _check_broker(
         return RENDER_UNSURE.found(file=document.name, kind=kind, key=key, reason=reason)
 
     roles = names_in(present.value("process.roles"))
-    if kind is Kind.MIGRATION and roles:
+    if kind is FileKind.MIGRATION and roles:
         yield refused("process.roles", f"the node has roles ({joined(roles)}), so it is in KRaft mode already")
     if "controller" in roles:
         yield refused("process.roles", "the node is a controller too; combined nodes are not migrated")
-    if kind is Kind.BACK and roles and before is None:
+    if kind is FileKind.BACK and roles and before is None:
         reason = "without the predecessor (--before) other zookeeper keys, such as TLS, are not there again"
         yield unsure("zookeeper.connect", reason)
     yield from _missing(RULES["broker", kind], document, kind)
     yield from _check_identity(present, document, wanted, refused)
     controllers = names_in(document.value("controller.listener.names"))
     listeners = {entry.partition("://")[0] for entry in names_in(document.value("listeners"))}
-    if kind is Kind.KRAFT and (both := listeners & set(controllers)):
+    if kind is FileKind.KRAFT and (both := listeners & set(controllers)):
         yield refused("listeners", f"{joined(sorted(both))} is a listener of controllers")
     ibp = document.value("inter.broker.protocol.version")
     if ibp and wanted.metadata_version and not _same_version(ibp, wanted.metadata_version):
@@ -382,18 +390,18 @@ def _check_broker(
 
 
 def _check_controller(
-    present: Document, document: Document, kind: Kind, wanted: Wanted, before: Document | None
+    present: Document, document: Document, kind: FileKind, wanted: Wanted, before: Document | None
 ) -> Iterator[Occurrence]:
     def refused(key: str, reason: str) -> Occurrence:
         return RENDER_REFUSED.found(file=document.name, kind=kind, key=key, reason=reason)
 
     if names_in(document.value("process.roles")) not in ((), ("controller",)):
         yield refused("process.roles", "it is not exactly: controller")
-    if kind is Kind.BACK and before is None:
+    if kind is FileKind.BACK and before is None:
         yield refused("zk2kraft.*", "our own keys are in the predecessor only (--before)")
     yield from _missing(RULES["controller", kind], document, kind)
     yield from _check_identity(present, document, wanted, refused)
-    if kind is Kind.STOCK and wanted.passwords_encoded and document.value("password.encoder.secret") is None:
+    if kind is FileKind.STOCK and wanted.passwords_encoded and document.value("password.encoder.secret") is None:
         yield refused("password.encoder.secret", "brokers have encoded passwords; stock would copy them as they are")
     if document.value("controller.quorum.bootstrap.servers"):
         yield refused("controller.quorum.bootstrap.servers", "dynamic voters are no part of the migration")
@@ -402,7 +410,7 @@ def _check_controller(
 _CHECKS: Final = {"broker": _check_broker, "controller": _check_controller}
 
 
-def _missing(rules: tuple[Rule, ...], document: Document, kind: Kind) -> Iterator[Occurrence]:
+def _missing(rules: tuple[RenderRule, ...], document: Document, kind: FileKind) -> Iterator[Occurrence]:
     for rule in rules:
         if rule.action is Action.NEED and not document.value(rule.key):
             if rule.key == "controller.quorum.voters" and document.value("controller.quorum.bootstrap.servers"):
@@ -431,9 +439,11 @@ def _check_identity(
         yield refused("controller.quorum.voters", f"it does not name this node ({own})")
 
 
-def _check_authorizer(document: Document, kind: Kind, unsure: Callable[[str, str], Occurrence]) -> Iterator[Occurrence]:
+def _check_authorizer(
+    document: Document, kind: FileKind, unsure: Callable[[str, str], Occurrence]
+) -> Iterator[Occurrence]:
     name = document.value("authorizer.class.name")
-    if kind is Kind.KRAFT and name not in (None, "", STANDARD_AUTHORIZER):
+    if kind is FileKind.KRAFT and name not in (None, "", STANDARD_AUTHORIZER):
         yield unsure("authorizer.class.name", f"{name} is no class of Kafka's; it may read ACLs from ZooKeeper")
     if name and has_placeholder(document.value("super.users") or ""):
         yield unsure("super.users", "a part comes from a config provider, so nobody knows whether it names all brokers")

@@ -22,7 +22,7 @@ from migrator.fleet.actuator import ProcessState
 from migrator.model.verdict import Verdict
 
 
-class Step(StrEnum):
+class RollStep(StrEnum):
     """How far a node is.
 
     PENDING: nothing was done. PREPARED: its file is rendered and its disks were read; it runs as before.
@@ -41,12 +41,12 @@ class Step(StrEnum):
     FAILED = "FAILED"
 
 
-UNDER_WAY: Final = frozenset({Step.STOPPING, Step.STOPPED, Step.WRITTEN, Step.STARTED})
+UNDER_WAY: Final = frozenset({RollStep.STOPPING, RollStep.STOPPED, RollStep.WRITTEN, RollStep.STARTED})
 """The node is away, or not yet whole: no other one may be touched."""
-UNTOUCHED: Final = frozenset({Step.PENDING, Step.PREPARED})
+UNTOUCHED: Final = frozenset({RollStep.PENDING, RollStep.PREPARED})
 
 
-class Act(StrEnum):
+class NodeAct(StrEnum):
     """What is done with a node. PREPARE only reads."""
 
     PREPARE = "prepare"
@@ -55,18 +55,18 @@ class Act(StrEnum):
     START = "start"
 
 
-RECORDED_BEFORE: Final[Mapping[Act, Step | None]] = {
-    Act.PREPARE: None,
-    Act.STOP: Step.STOPPING,
-    Act.WRITE: None,
-    Act.START: None,
+RECORDED_BEFORE: Final[Mapping[NodeAct, RollStep | None]] = {
+    NodeAct.PREPARE: None,
+    NodeAct.STOP: RollStep.STOPPING,
+    NodeAct.WRITE: None,
+    NodeAct.START: None,
 }
 """The step that is in the journal before the act begins; the others leave a node as the step before them says."""
-REACHED_BY: Final[Mapping[Act, Step]] = {
-    Act.PREPARE: Step.PREPARED,
-    Act.STOP: Step.STOPPED,
-    Act.WRITE: Step.WRITTEN,
-    Act.START: Step.STARTED,
+REACHED_BY: Final[Mapping[NodeAct, RollStep]] = {
+    NodeAct.PREPARE: RollStep.PREPARED,
+    NodeAct.STOP: RollStep.STOPPED,
+    NodeAct.WRITE: RollStep.WRITTEN,
+    NodeAct.START: RollStep.STARTED,
 }
 
 
@@ -81,7 +81,7 @@ class RollEntry:
 
     id: int
     role: str
-    step: Step
+    step: RollStep
     rack: str = ""
     began_s: float = 0.0
     instruction: str = ""
@@ -124,7 +124,7 @@ class RollNow:
 @dataclass(frozen=True, slots=True)
 class Perform:
     node: int
-    act: Act
+    act: NodeAct
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Reached:
     """An observation shows a step that no act of ours reported."""
 
     node: int
-    step: Step
+    step: RollStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ Decision: TypeAlias = Perform | Reached | Fail | Wait | Complete
 def decide(entries: Sequence[RollEntry], now: RollNow) -> Decision:
     """The next act, or the reason to wait."""
     for entry in entries:
-        if entry.step is Step.FAILED:
+        if entry.step is RollStep.FAILED:
             return Wait(
                 f"{entry.name} failed: {entry.cause} `zk2kraft resume` tries it again; `pause` leaves it as it is"
             )
@@ -171,11 +171,11 @@ def decide(entries: Sequence[RollEntry], now: RollNow) -> Decision:
     following = left[0]
     if now.paused is not None:
         return Wait(f"paused before {following.name}: {now.paused}")
-    if following.step is Step.PENDING:
-        return Perform(following.id, Act.PREPARE)
+    if following.step is RollStep.PENDING:
+        return Perform(following.id, NodeAct.PREPARE)
     if not now.cluster.holds:
         return Wait(f"before {following.name}: {now.cluster.reason()}")
-    return Perform(following.id, Act.STOP)
+    return Perform(following.id, NodeAct.STOP)
 
 
 def in_order(entries: Iterable[RollEntry], last: frozenset[int]) -> list[RollEntry]:
@@ -183,7 +183,7 @@ def in_order(entries: Iterable[RollEntry], last: frozenset[int]) -> list[RollEnt
 
     A node that was prepared keeps its turn.
     """
-    return sorted(entries, key=lambda each: (each.step is not Step.PREPARED, each.id in last, each.rack, each.id))
+    return sorted(entries, key=lambda each: (each.step is not RollStep.PREPARED, each.id in last, each.rack, each.id))
 
 
 def _go_on(entry: RollEntry, now: RollNow) -> Decision:
@@ -194,15 +194,15 @@ def _go_on(entry: RollEntry, now: RollNow) -> Decision:
         )
         return Fail(entry.id, cause)
     match entry.step:
-        case Step.STOPPING:
+        case RollStep.STOPPING:
             return _stopping(entry, seen)
-        case Step.STOPPED:
+        case RollStep.STOPPED:
             return _stopped(entry, seen)
-        case Step.WRITTEN:
-            return Perform(entry.id, Act.START)
-        case Step.STARTED:
+        case RollStep.WRITTEN:
+            return Perform(entry.id, NodeAct.START)
+        case RollStep.STARTED:
             return _started(entry, seen)
-        case Step.PENDING | Step.PREPARED | Step.WHOLE | Step.FAILED:
+        case RollStep.PENDING | RollStep.PREPARED | RollStep.WHOLE | RollStep.FAILED:
             raise AssertionError(f"{entry.name} is not under way: {entry.step}")
         case _:
             assert_never(entry.step)
@@ -210,8 +210,8 @@ def _go_on(entry: RollEntry, now: RollNow) -> Decision:
 
 def _stopping(entry: RollEntry, seen: NodeNow) -> Decision:
     if seen.process is ProcessState.STOPPED or (seen.process is ProcessState.NOT_READ and seen.gone):
-        return Reached(entry.id, Step.STOPPED)
-    return Wait(_instructed(entry)) if entry.instruction else Perform(entry.id, Act.STOP)
+        return Reached(entry.id, RollStep.STOPPED)
+    return Wait(_instructed(entry)) if entry.instruction else Perform(entry.id, NodeAct.STOP)
 
 
 def _stopped(entry: RollEntry, seen: NodeNow) -> Decision:
@@ -219,15 +219,15 @@ def _stopped(entry: RollEntry, seen: NodeNow) -> Decision:
     if seen.process is ProcessState.RUNNING:
         return Fail(entry.id, NODE_STARTED_BY_OTHERS.found(node=entry.name))
     if not entry.instruction:
-        return Perform(entry.id, Act.WRITE)
-    return Wait(_instructed(entry)) if seen.file_is_rendered is False else Reached(entry.id, Step.WRITTEN)
+        return Perform(entry.id, NodeAct.WRITE)
+    return Wait(_instructed(entry)) if seen.file_is_rendered is False else Reached(entry.id, RollStep.WRITTEN)
 
 
 def _started(entry: RollEntry, seen: NodeNow) -> Decision:
     if seen.process is ProcessState.STOPPED:
         return Fail(entry.id, NODE_ENDED.found(node=entry.name))
     if seen.whole.holds:
-        return Reached(entry.id, Step.WHOLE)
+        return Reached(entry.id, RollStep.WHOLE)
     if entry.instruction and seen.process is not ProcessState.RUNNING:
         return Wait(_instructed(entry))
     return Wait(f"{entry.name} is not whole yet ({entry.began_s:.0f} s): {seen.whole.reason()}")
@@ -240,9 +240,9 @@ def _instructed(entry: RollEntry) -> str:
 def _what_is_missing(entry: RollEntry, seen: NodeNow) -> str:
     if entry.instruction:
         return _instructed(entry)
-    return seen.whole.reason() if entry.step is Step.STARTED else f"its process is {seen.process}"
+    return seen.whole.reason() if entry.step is RollStep.STARTED else f"its process is {seen.process}"
 
 
-def failed(entry: RollEntry, act: Act, reason: str) -> Fail:
+def failed(entry: RollEntry, act: NodeAct, reason: str) -> Fail:
     """An act that the host refused."""
     return Fail(entry.id, STEP_FAILED.found(act=act, node=entry.name, reason=reason))

@@ -38,7 +38,7 @@ ABSENT: Final = 66
 Word = Annotated[str, msgspec.Meta(max_length=4_000)]
 
 
-class Act(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TemplateAct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """argv: the command and its arguments. timeout_s: 0 takes the inventory's."""
 
     argv: Annotated[tuple[Word, ...], msgspec.Meta(min_length=1, max_length=60)]
@@ -61,7 +61,7 @@ class Template(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """acts: by name, see `ACTS`. pass_environment: further variables of the service that commands get."""
 
     version: Annotated[int, msgspec.Meta(ge=1, le=1)]
-    acts: dict[str, Act]
+    acts: dict[str, TemplateAct]
     status_words: StatusWords = StatusWords()
     pass_environment: tuple[Annotated[str, msgspec.Meta(pattern=r"^[A-Z][A-Z0-9_]*$")], ...] = ()
     about: str = ""
@@ -78,7 +78,7 @@ def load_template(name: str, directory: Path) -> Template:
     return template
 
 
-def words_of_act(act: Act, values: Mapping[str, str]) -> list[str]:
+def words_of_act(act: TemplateAct, values: Mapping[str, str]) -> list[str]:
     """The argument vector for one node. Raises KeyError naming a value that this node does not have."""
     return [FIELD.sub(lambda match: _filled(match, values), word) for word in act.argv]
 

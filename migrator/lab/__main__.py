@@ -16,7 +16,7 @@ from pathlib import Path
 
 from migrator.findings.finding import FindingError
 from migrator.lab.classes import prepared
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.servers.laboratory import Laboratory
 
 
@@ -42,7 +42,7 @@ def _run(brokers: int, chroot: str, directory: Path | None) -> None:
     with ExitStack() as stack:
         home = directory or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zk2kraft-lab-")))
         laboratory = stack.enter_context(Laboratory(home, prepared()))
-        cluster = Cluster(laboratory, brokers=brokers, chroot=chroot)
+        cluster = LabCluster(laboratory, brokers=brokers, chroot=chroot)
         cluster.start()
         print(f"up in {time.monotonic() - began:.1f} s")
         print(f"zookeeper  {cluster.zookeeper_connect}")

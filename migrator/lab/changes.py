@@ -24,7 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but
     ResourceType,
 )
 
-from migrator.lab.cluster import ADMIN_TIMEOUT_S, Cluster
+from migrator.lab.cluster import ADMIN_TIMEOUT_S, LabCluster
 from migrator.lab.frames import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Direction, Frame, Recorder
 from migrator.lab.servers.tools import elect_preferred_leaders, reassign
 
@@ -63,10 +63,10 @@ class Plan:
         return self.names[1]
 
 
-class Changes:
+class ChangeScript:
     """The script. `run` does all steps; each step is also a method."""
 
-    def __init__(self, cluster: Cluster, recorder: Recorder, plan: Plan) -> None:
+    def __init__(self, cluster: LabCluster, recorder: Recorder, plan: Plan) -> None:
         self.cluster = cluster
         self.recorder = recorder
         self.plan = plan

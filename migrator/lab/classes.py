@@ -19,7 +19,7 @@ from typing import Final
 
 from migrator.findings.finding import FindingError
 from migrator.lab.servers.artifacts import Artifacts, cache_directory, kafka_artifacts, locked
-from migrator.lab.servers.broker import Broker, BrokerSpec
+from migrator.lab.servers.broker import BrokerProcess, BrokerSpec
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.ports import HOST
 from migrator.lab.servers.waiting import Say, say_on_stderr
@@ -82,7 +82,7 @@ def _run_once(laboratory: Laboratory, draft: Path) -> None:
     broker.stop(TRAINING_DEADLINE_S)
 
 
-class _TrainingBroker(Broker):
+class _TrainingBroker(BrokerProcess):
     draft: Path
 
     def jvm_options(self) -> tuple[str, ...]:

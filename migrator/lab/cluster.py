@@ -1,7 +1,7 @@
 """A whole Kafka cluster in a laboratory: ZooKeeper, brokers, taps in front of them, stock controllers.
 
 In:   a laboratory and how much of what.
-Out:  `Cluster`: start it, talk to it (`admin`, `bootstrap_servers`, `zookeeper_connect`), change its modes.
+Out:  `LabCluster`: start it, talk to it (`admin`, `bootstrap_servers`, `zookeeper_connect`), change its modes.
 Elsewhere: single servers (zookeeper.py, broker.py, controller.py); what a tap writes down (frames.py).
 """
 
@@ -20,8 +20,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but
 )
 
 from migrator.lab.frames import Recorder
-from migrator.lab.servers.broker import IBP, Broker, BrokerSpec
-from migrator.lab.servers.controller import Controller, Quorum, quorum_specs
+from migrator.lab.servers.broker import IBP, BrokerProcess, BrokerSpec
+from migrator.lab.servers.controller import StockController, StockQuorum, quorum_specs
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
 from migrator.lab.servers.server import READY_DEADLINE_S, start_together
@@ -35,7 +35,7 @@ METADATA_TIMEOUT_S: Final = 2.0
 logger = logging.getLogger(__name__)
 
 
-class Cluster:
+class LabCluster:
     """One cluster that begins in ZooKeeper mode.
 
     chroot:   "" or "/name": where Kafka's tree hangs in ZooKeeper.
@@ -66,7 +66,7 @@ class Cluster:
         self.taps: dict[int, Tap] = {}
         self._admin: AdminClient | None = None
         self._admin_since: list[int] = []
-        self.brokers: list[Broker] = []
+        self.brokers: list[BrokerProcess] = []
         for broker_id in range(brokers):
             port = laboratory.ports.reserve()
             spec = BrokerSpec(
@@ -80,7 +80,7 @@ class Cluster:
                 replication=min(3, brokers),
                 extra=extra or {},
             )
-            self.brokers.append(Broker(laboratory, spec, self.zk))
+            self.brokers.append(BrokerProcess(laboratory, spec, self.zk))
 
     @property
     def zookeeper_connect(self) -> str:
@@ -175,18 +175,20 @@ class Cluster:
             self._admin_since = now
         return self._admin
 
-    def quorum(self, count: int = 1, *, migrating: bool = True, extra: Mapping[str, Value] | None = None) -> Quorum:
+    def quorum(
+        self, count: int = 1, *, migrating: bool = True, extra: Mapping[str, Value] | None = None
+    ) -> StockQuorum:
         """A new quorum of stock controllers, not started; the brokers must have run once (cluster id)."""
         specs = quorum_specs(
             self.laboratory, count=count, zookeeper_connect=self.zookeeper_connect, migrating=migrating, extra=extra
         )
         cluster_id = self.cluster_id
-        return Quorum(Controller(self.laboratory, spec, cluster_id) for spec in specs)
+        return StockQuorum(StockController(self.laboratory, spec, cluster_id) for spec in specs)
 
     def restart_as(self, change: Callable[[BrokerSpec], BrokerSpec], deadline_s: float = READY_DEADLINE_S) -> None:
         """Restart all brokers at the same time with changed configurations: quick, and an outage.
 
-        change: for instance `lambda spec: spec.as_migrating(voters)`. One at a time: `Broker.restart_as`.
+        change: for instance `lambda spec: spec.as_migrating(voters)`. One at a time: `BrokerProcess.restart_as`.
         """
         self._stop_brokers()
         for broker in self.brokers:
@@ -202,7 +204,7 @@ class Cluster:
         for broker in running:
             broker.stop()
 
-    def _start_tap(self, broker: Broker, recorder: Recorder) -> None:
+    def _start_tap(self, broker: BrokerProcess, recorder: Recorder) -> None:
         port = broker.spec.advertised_port
         assert port is not None
         tap = Tap(broker.name, port=port, target_port=broker.spec.port, recorder=recorder)

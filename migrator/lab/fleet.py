@@ -20,10 +20,10 @@ from typing import Final
 
 from migrator.findings.finding import FindingError
 from migrator.lab import fleetctl
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
-from migrator.lab.servers.broker import Broker, BrokerMode
-from migrator.lab.servers.controller import Controller
+from migrator.lab.servers.broker import BrokerMode, BrokerProcess
+from migrator.lab.servers.controller import StockController
 from migrator.lab.servers.ports import HOST
 from migrator.lab.servers.properties import read
 from migrator.lab.servers.server import Server
@@ -47,11 +47,11 @@ class LabFleet:
     is such an act for the properties file, not for what is written beside it.
     """
 
-    def __init__(self, cluster: Cluster, controllers: Iterable[OurController]) -> None:
+    def __init__(self, cluster: LabCluster, controllers: Iterable[OurController]) -> None:
         self.cluster = cluster
         self.ours = list(controllers)
         laboratory = cluster.laboratory
-        self.stock = {each.spec.node_id: Controller(laboratory, each.spec, each.cluster_id) for each in self.ours}
+        self.stock = {each.spec.node_id: StockController(laboratory, each.spec, each.cluster_id) for each in self.ours}
         self.servers: dict[int, Server] = {broker.broker_id: broker for broker in cluster.brokers}
         self.servers.update(self.stock)
         self.done: list[ActDone] = []
@@ -208,7 +208,7 @@ class LabFleet:
         """With the file as it is; a broker's mode is what its file says."""
         if server.is_running:
             return "it runs"
-        if isinstance(server, Broker):
+        if isinstance(server, BrokerProcess):
             server.spec = replace(
                 server.spec, mode=mode_of(read(server.properties_file)), voters=self.ours[0].spec.voters
             )

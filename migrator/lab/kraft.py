@@ -19,8 +19,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but
 )
 
 from migrator.lab.ours import OurController
-from migrator.lab.servers.broker import IBP, Broker, BrokerMode, BrokerSpec
-from migrator.lab.servers.controller import Controller, quorum_specs
+from migrator.lab.servers.broker import IBP, BrokerMode, BrokerProcess, BrokerSpec
+from migrator.lab.servers.controller import StockController, quorum_specs
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
 from migrator.lab.servers.server import READY_DEADLINE_S
@@ -47,7 +47,7 @@ class Led(NamedTuple):
     replicas: tuple[int, ...]
 
 
-class KraftBroker(Broker):
+class KraftBroker(BrokerProcess):
     """A broker whose directories are formatted before its first start."""
 
     def __init__(self, laboratory: Laboratory, spec: BrokerSpec, cluster_id: str) -> None:
@@ -84,8 +84,10 @@ class KraftCluster:
         specs = quorum_specs(
             laboratory, count=controllers, zookeeper_connect="", migrating=False, extra=controller_extra
         )
-        made = OurController if whose is Whose.OURS else Controller
-        self.controllers: list[OurController | Controller] = [made(laboratory, each, self.cluster_id) for each in specs]
+        made = OurController if whose is Whose.OURS else StockController
+        self.controllers: list[OurController | StockController] = [
+            made(laboratory, each, self.cluster_id) for each in specs
+        ]
         self.brokers = [
             KraftBroker(
                 laboratory,

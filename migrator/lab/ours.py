@@ -20,7 +20,7 @@ from typing import Any, Final
 from prometheus_client.parser import text_string_to_metric_families
 
 from migrator.findings.laboratory import CONTROL_REFUSED, TOOL_FAILED
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.servers.controller import ControllerSpec, quorum_specs
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.processes import STOP_DEADLINE_S, Process
@@ -193,7 +193,7 @@ class OurController:
 
 
 def ready_to_migrate(
-    cluster: Cluster, topics: Iterable[str], extra: Mapping[str, Value] | None = None
+    cluster: LabCluster, topics: Iterable[str], extra: Mapping[str, Value] | None = None
 ) -> OurController:
     """Get the running brokers of a ZooKeeper-mode cluster ready, and make a controller for them; does not start it.
 
@@ -207,7 +207,7 @@ def ready_to_migrate(
 
 
 def start_ready_to_migrate(
-    cluster: Cluster, count: int = 1, extra: Mapping[str, Value] | None = None
+    cluster: LabCluster, count: int = 1, extra: Mapping[str, Value] | None = None
 ) -> list[OurController]:
     """Start a new cluster in ZooKeeper mode whose brokers have the migration on from their first start, and make
     controllers for it; does not start those. Half as many broker starts as with `ready_to_migrate`.
@@ -219,20 +219,20 @@ def start_ready_to_migrate(
     return _controllers(cluster, specs)
 
 
-def our_quorum(cluster: Cluster, count: int, extra: Mapping[str, Value] | None = None) -> list[OurController]:
+def our_quorum(cluster: LabCluster, count: int, extra: Mapping[str, Value] | None = None) -> list[OurController]:
     """Controllers of ours for a cluster whose brokers ran once, voters of one quorum."""
     return _controllers(cluster, _specs(cluster, count, extra))
 
 
-def _specs(cluster: Cluster, count: int, extra: Mapping[str, Value] | None) -> list[ControllerSpec]:
+def _specs(cluster: LabCluster, count: int, extra: Mapping[str, Value] | None) -> list[ControllerSpec]:
     return quorum_specs(cluster.laboratory, count=count, zookeeper_connect=cluster.zookeeper_connect, extra=extra)
 
 
-def _controllers(cluster: Cluster, specs: Iterable[ControllerSpec]) -> list[OurController]:
+def _controllers(cluster: LabCluster, specs: Iterable[ControllerSpec]) -> list[OurController]:
     return [OurController(cluster.laboratory, spec, cluster.cluster_id) for spec in specs]
 
 
-def our_controller(cluster: Cluster, extra: Mapping[str, Value] | None = None) -> OurController:
+def our_controller(cluster: LabCluster, extra: Mapping[str, Value] | None = None) -> OurController:
     """A controller of ours for a cluster whose brokers ran once; a quorum of one."""
     (controller,) = our_quorum(cluster, 1, extra)
     return controller

@@ -18,7 +18,7 @@ from typing import Any, Final
 import httpx
 
 from migrator.findings.laboratory import TOOL_FAILED
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import IN_THE_LABORATORY, PROGRAM, OurController
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.processes import STOP_DEADLINE_S, Process
@@ -93,7 +93,7 @@ class LabService:
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         return self._document(self._http.post(f"{self.url}/api/v1{path}", json=dict(body)))
 
-    def create(self, name: str, cluster: Cluster, controllers: Iterable[OurController]) -> int:
+    def create(self, name: str, cluster: LabCluster, controllers: Iterable[OurController]) -> int:
         """A migration of this cluster by these controllers, formatted and not started. Returns its number."""
         inventory = {
             "name": name,

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from migrator.findings.finding import FindingError
-from migrator.lab.changes import PARTITIONS, SETTLE_DEADLINE_S, TOPICS, Changes, Plan
+from migrator.lab.changes import PARTITIONS, SETTLE_DEADLINE_S, TOPICS, ChangeScript, Plan
 from migrator.lab.classes import prepared
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.frames import CONTROLLER_REQUESTS, LEADER_AND_ISR, UPDATE_METADATA, ControlType, Frame, Recorder
 from migrator.lab.servers.laboratory import Laboratory
 
@@ -43,7 +43,7 @@ class ControllerUnderTest(Protocol):
     def stop(self) -> None: ...
 
 
-MakeController = Callable[[Cluster], ControllerUnderTest]
+MakeController = Callable[[LabCluster], ControllerUnderTest]
 """Makes the controller for a running ZooKeeper cluster, in that cluster's laboratory; does not start it."""
 
 
@@ -56,7 +56,7 @@ class Recording:
     seconds: dict[str, float]
 
 
-def stock_quorum(cluster: Cluster) -> ControllerUnderTest:
+def stock_quorum(cluster: LabCluster) -> ControllerUnderTest:
     """One stock controller."""
     return cluster.quorum(1)
 
@@ -74,8 +74,8 @@ def record_migration(
 ) -> Recording:
     """Run the script on a new cluster in `laboratory` and save what brokers were sent to `directory`."""
     recorder = Recorder(keep=CONTROLLER_REQUESTS)
-    cluster = Cluster(laboratory, brokers=brokers, recorder=recorder, extra=NOBODY_ELSE_MOVES)
-    changes = Changes(cluster, recorder, plan)
+    cluster = LabCluster(laboratory, brokers=brokers, recorder=recorder, extra=NOBODY_ELSE_MOVES)
+    changes = ChangeScript(cluster, recorder, plan)
     clock = _Clock()
 
     changes.begin("zookeeper")
@@ -104,7 +104,7 @@ def record_migration(
     return Recording(index, recorder.frames(), clock.seconds)
 
 
-def _wait_told_everything(recorder: Recorder, cluster: Cluster) -> None:
+def _wait_told_everything(recorder: Recorder, cluster: LabCluster) -> None:
     """Every broker of the script hosts partitions, so each is sent a full request of both kinds."""
     for broker in cluster.brokers:
         for api_key in (LEADER_AND_ISR, UPDATE_METADATA):
@@ -116,7 +116,7 @@ def _wait_told_everything(recorder: Recorder, cluster: Cluster) -> None:
             recorder.wait_for(is_full, what=what, deadline_s=SETTLE_DEADLINE_S)
 
 
-def _about(cluster: Cluster, changes: Changes, plan: Plan, seconds: dict[str, float]) -> dict[str, Any]:
+def _about(cluster: LabCluster, changes: ChangeScript, plan: Plan, seconds: dict[str, float]) -> dict[str, Any]:
     """The head of the index: enough to read the frames without the cluster."""
     brokers = [
         {

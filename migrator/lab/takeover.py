@@ -26,7 +26,7 @@ import msgspec
 from migrator.findings.finding import FindingError
 from migrator.findings.laboratory import TOOL_FAILED
 from migrator.lab.classes import prepared
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import PROGRAM, OurController, our_controller, ready_to_migrate
 from migrator.lab.servers.artifacts import Artifacts
 from migrator.lab.servers.laboratory import Laboratory
@@ -53,7 +53,7 @@ class Measured(msgspec.Struct):
 
 def measure(laboratory: Laboratory, topics: int) -> Measured:
     """A takeover and a rollback, then another takeover by a new quorum and a release."""
-    cluster = Cluster(laboratory)
+    cluster = LabCluster(laboratory)
     cluster.start()
     names = [f"topic-{number:03}" for number in range(topics)]
     cluster.create_topics(names, partitions=PARTITIONS)
@@ -86,7 +86,7 @@ def _take_over(controller: OurController) -> int:
     return int(controller.status()["driver"]["window_ms"])
 
 
-def wait_sessions_ended(cluster: Cluster) -> None:
+def wait_sessions_ended(cluster: LabCluster) -> None:
     """After kill -9: until ZooKeeper has given the controllers up, which is when a release is possible."""
 
     def why_not() -> str | None:
@@ -96,7 +96,7 @@ def wait_sessions_ended(cluster: Cluster) -> None:
     cluster.laboratory.wait(why_not, name="the sessions of the controllers", deadline_s=DEADLINE_S)
 
 
-def roll_back_without_controllers(cluster: Cluster) -> str:
+def roll_back_without_controllers(cluster: LabCluster) -> str:
     """`zk2kraft rollback --without-controllers --execute`, as its own process. Raises Z2K-6007 when it is refused."""
     command = [
         sys.executable,
@@ -113,7 +113,7 @@ def roll_back_without_controllers(cluster: Cluster) -> str:
     return done.stdout
 
 
-def _until_zookeeper_rules(cluster: Cluster, began: float) -> int:
+def _until_zookeeper_rules(cluster: LabCluster, began: float) -> int:
     while time.monotonic() - began < DEADLINE_S:
         data = cluster.zk.read("/controller")
         if data is not None and json.loads(data).get("kraftControllerEpoch", -1) < 0:

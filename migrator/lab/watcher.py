@@ -46,7 +46,7 @@ READY_DEADLINE_S: Final = 20.0
 logger = logging.getLogger(__name__)
 
 
-class Kind(StrEnum):
+class ClaimHolder(StrEnum):
     """Whose controller it is. ABSENT: there is no `/controller`. UNKNOWN: ZooKeeper was not reached."""
 
     ZOOKEEPER = "zookeeper"
@@ -55,7 +55,7 @@ class Kind(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
+class ClaimSample(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was seen at a moment; written when it differs from the sight before, and once more at the end.
 
     at:      seconds of the wall clock when the answer came.
@@ -66,13 +66,13 @@ class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     at: float
-    kind: Kind
+    kind: ClaimHolder
     node: int | None = None
     epoch: int | None = None
     created: float | None = None
     created_zxid: int | None = None
 
-    def same_as(self, other: Observation | None) -> bool:
+    def same_as(self, other: ClaimSample | None) -> bool:
         return other is not None and msgspec.structs.replace(self, at=other.at) == other
 
 
@@ -81,7 +81,7 @@ class Reign(msgspec.Struct, frozen=True):
 
     start: float
     end: float
-    kind: Kind
+    kind: ClaimHolder
     node: int | None
 
     @property
@@ -92,9 +92,9 @@ class Reign(msgspec.Struct, frozen=True):
 # --- reading what was seen ------------------------------------------------------------------------------------
 
 
-def read_observations(file: Path) -> list[Observation]:
+def read_observations(file: Path) -> list[ClaimSample]:
     """What a watcher wrote, also while it runs. Raises Z2K-6014."""
-    decoder = msgspec.json.Decoder(Observation)
+    decoder = msgspec.json.Decoder(ClaimSample)
     observations = []
     for number, line in enumerate(file.read_bytes().splitlines(keepends=True), start=1):
         if not line.endswith(b"\n"):
@@ -106,12 +106,12 @@ def read_observations(file: Path) -> list[Observation]:
     return observations
 
 
-def reigns(observations: Iterable[Observation]) -> list[Reign]:
+def reigns(observations: Iterable[ClaimSample]) -> list[Reign]:
     """Who was controller when: neighbouring sights of the same registration are one reign, in order, without gaps."""
     return list(_reigns(list(observations)))
 
 
-def _reigns(observations: list[Observation]) -> Iterator[Reign]:
+def _reigns(observations: list[ClaimSample]) -> Iterator[Reign]:
     start = observations[0] if observations else None
     for before, after in pairwise(observations):
         assert start is not None
@@ -124,21 +124,21 @@ def _reigns(observations: list[Observation]) -> Iterator[Reign]:
 
 def longest_absence_s(known: Iterable[Reign], start: float | None = None, end: float | None = None) -> float:
     """The longest time without `/controller` between two moments (all of it when not given); 0 when there was none."""
-    return max((seconds for _, seconds in _inside(known, Kind.ABSENT, start, end)), default=0.0)
+    return max((seconds for _, seconds in _inside(known, ClaimHolder.ABSENT, start, end)), default=0.0)
 
 
 def unseen_s(known: Iterable[Reign], start: float | None = None, end: float | None = None) -> float:
     """How long ZooKeeper could not be asked between two moments; a figure is only worth something when this is 0."""
-    return sum(seconds for _, seconds in _inside(known, Kind.UNKNOWN, start, end))
+    return sum(seconds for _, seconds in _inside(known, ClaimHolder.UNKNOWN, start, end))
 
 
-def first_reign(known: Iterable[Reign], kind: Kind, after: float = 0.0) -> Reign | None:
+def first_reign(known: Iterable[Reign], kind: ClaimHolder, after: float = 0.0) -> Reign | None:
     """The first controller of a kind that was seen after a moment."""
     return next((reign for reign in known if reign.kind is kind and reign.start >= after), None)
 
 
 def _inside(
-    known: Iterable[Reign], kind: Kind, start: float | None, end: float | None
+    known: Iterable[Reign], kind: ClaimHolder, start: float | None, end: float | None
 ) -> Iterator[tuple[Reign, float]]:
     for reign in known:
         first = reign.start if start is None else max(start, reign.start)
@@ -156,7 +156,7 @@ class Watcher:
     def __init__(self, zookeeper: str, out: Path) -> None:
         self._kazoo = KazooClient(hosts=zookeeper, timeout=SESSION_S, read_only=True, logger=logger)
         self._out = out.open("ab", buffering=0)
-        self._last: Observation | None = None
+        self._last: ClaimSample | None = None
         self._wake = threading.Event()
         self._deleted_at = 0.0
         self._stopped = False
@@ -182,16 +182,16 @@ class Watcher:
             self._kazoo.close()
             self._out.close()
 
-    def _look(self) -> Observation:
+    def _look(self) -> ClaimSample:
         if not self._kazoo.connected:
-            return Observation(time.time(), Kind.UNKNOWN)
+            return ClaimSample(time.time(), ClaimHolder.UNKNOWN)
         asked = self._kazoo.get_async("/controller", watch=self._changed), self._kazoo.get_async("/controller_epoch")
         try:
             found, epoch = (_or_none(answer) for answer in asked)
             if found is None:
                 self._kazoo.exists_async("/controller", watch=self._changed)
         except (KazooException, KazooTimeoutError):
-            return Observation(time.time(), Kind.UNKNOWN)
+            return ClaimSample(time.time(), ClaimHolder.UNKNOWN)
         return observation_of(time.time(), found, None if epoch is None else int(epoch[0]))
 
     def _changed(self, event: Any) -> None:
@@ -199,20 +199,20 @@ class Watcher:
             self._deleted_at = time.time()
         self._wake.set()
 
-    def _write(self, observation: Observation) -> None:
+    def _write(self, observation: ClaimSample) -> None:
         self._last = observation
         self._out.write(msgspec.json.encode(observation) + b"\n")
 
 
-def observation_of(at: float, found: tuple[bytes, Any] | None, epoch: int | None) -> Observation:
+def observation_of(at: float, found: tuple[bytes, Any] | None, epoch: int | None) -> ClaimSample:
     """found: data and stat of `/controller`; None when it does not exist."""
     if found is None:
-        return Observation(at, Kind.ABSENT, epoch=epoch)
+        return ClaimSample(at, ClaimHolder.ABSENT, epoch=epoch)
     data, stat = found
     controller = msgspec.json.decode(data, type=_Controller)
-    return Observation(
+    return ClaimSample(
         at=at,
-        kind=Kind.KRAFT if controller.kraft_epoch > 0 else Kind.ZOOKEEPER,
+        kind=ClaimHolder.KRAFT if controller.kraft_epoch > 0 else ClaimHolder.ZOOKEEPER,
         node=controller.broker_id,
         epoch=epoch,
         created=stat.ctime / 1000,
@@ -220,13 +220,13 @@ def observation_of(at: float, found: tuple[bytes, Any] | None, epoch: int | None
     )
 
 
-def absence_between(before: Observation | None, now: Observation, deleted_at: float) -> Observation | None:
+def absence_between(before: ClaimSample | None, now: ClaimSample, deleted_at: float) -> ClaimSample | None:
     """The absence that came and went between two sights; None when there was none. deleted_at: when it was heard of."""
     if before is None or before.created_zxid is None or now.created is None:
         return None
     if before.created_zxid == now.created_zxid or not before.at < deleted_at < now.created:
         return None
-    return Observation(deleted_at, Kind.ABSENT, epoch=before.epoch)
+    return ClaimSample(deleted_at, ClaimHolder.ABSENT, epoch=before.epoch)
 
 
 class _Controller(msgspec.Struct):

@@ -12,24 +12,24 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from migrator.model.config_values import LONG_MAX, Rule
+from migrator.model.config_values import LONG_MAX, ConfigRule
 from migrator.model.topic_configs import TOPIC_CONFIGS, refuse_value
 
-_COUNT: Final = Rule("int", "1", 1)
-_FROM_ZERO: Final = Rule("int", "0", 0)
-_RATE: Final = Rule("long", str(LONG_MAX), 0)
-_LONG: Final = Rule("long", "0")
-_DOUBLE: Final = Rule("double", "0")
+_COUNT: Final = ConfigRule("int", "1", 1)
+_FROM_ZERO: Final = ConfigRule("int", "0", 0)
+_RATE: Final = ConfigRule("long", str(LONG_MAX), 0)
+_LONG: Final = ConfigRule("long", "0")
+_DOUBLE: Final = ConfigRule("double", "0")
 
 _OF_LOGS: Final = {rule.synonyms[0][0]: rule for rule in TOPIC_CONFIGS.values() if rule.synonyms}
 """What topics inherit from brokers has the topic's rule under the broker's name."""
 
-BROKER_CONFIGS: Final[dict[str, Rule]] = {
+BROKER_CONFIGS: Final[dict[str, ConfigRule]] = {
     **_OF_LOGS,
     "background.threads": _COUNT,
     "follower.replication.throttled.rate": _RATE,
     "leader.replication.throttled.rate": _RATE,
-    "log.cleaner.backoff.ms": Rule("long", "15000", 0),
+    "log.cleaner.backoff.ms": ConfigRule("long", "15000", 0),
     "log.cleaner.dedupe.buffer.size": _LONG,
     "log.cleaner.io.buffer.load.factor": _DOUBLE,
     "log.cleaner.io.buffer.size": _FROM_ZERO,
@@ -41,10 +41,10 @@ BROKER_CONFIGS: Final[dict[str, Rule]] = {
     "num.io.threads": _COUNT,
     "num.network.threads": _COUNT,
     "num.recovery.threads.per.data.dir": _COUNT,
-    "num.replica.fetchers": Rule("int", "1"),
+    "num.replica.fetchers": ConfigRule("int", "1"),
     "producer.id.expiration.ms": _COUNT,
     "replica.alter.log.dirs.io.max.bytes.per.second": _RATE,
-    "transaction.partition.verification.enable": Rule("boolean", "true"),
+    "transaction.partition.verification.enable": ConfigRule("boolean", "true"),
 }
 
 LISTENER_KEYS: Final = ("advertised.listeners", "listener.security.protocol.map", "listeners")

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from migrator.model.config_values import BadValue, Rule, parse_value, trim
+from migrator.model.config_values import BadValue, ConfigRule, parse_value, trim
 
 UNKNOWN_SERVER_ERROR: Final = -1
 INVALID_CONFIG: Final = 40
@@ -32,19 +32,19 @@ PARAMETERS: Final = frozenset(
     }
 )
 INTERVAL_MS: Final = range(100, 3_600_001)
-_INT: Final = Rule("int", "0")
+_INT: Final = ConfigRule("int", "0")
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ClientMetricsRefusal:
     error: int
     words: str
 
 
-def refuse_subscription(values: Mapping[str, str]) -> Refusal | None:
+def refuse_subscription(values: Mapping[str, str]) -> ClientMetricsRefusal | None:
     for key in values:
         if key not in KEYS:
-            return Refusal(INVALID_REQUEST, f"Unknown client metrics configuration: {key}")
+            return ClientMetricsRefusal(INVALID_REQUEST, f"Unknown client metrics configuration: {key}")
     interval = values.get("interval.ms")
     if interval is not None:
         refusal = _refuse_interval(interval)
@@ -53,21 +53,23 @@ def refuse_subscription(values: Mapping[str, str]) -> Refusal | None:
     match = values.get("match")
     for pattern in () if match is None else _split(match, ","):
         if not _is_pattern(pattern):
-            return Refusal(INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
+            return ClientMetricsRefusal(INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
     return None
 
 
-def _refuse_interval(text: str) -> Refusal | None:
+def _refuse_interval(text: str) -> ClientMetricsRefusal | None:
     """Stock parses it without `trim`, and what is no number is a fault of its own there."""
     try:
         number = parse_value(text, _INT) if trim(text) == text else None
     except BadValue:
         number = None
     if number is None:
-        return Refusal(UNKNOWN_SERVER_ERROR, "The server experienced an unexpected error when processing the request.")
+        return ClientMetricsRefusal(
+            UNKNOWN_SERVER_ERROR, "The server experienced an unexpected error when processing the request."
+        )
     if number not in INTERVAL_MS:
         words = f"Invalid value {text} for interval.ms, interval must be between 100 and 3600000 (1 hour)"
-        return Refusal(INVALID_REQUEST, words)
+        return ClientMetricsRefusal(INVALID_REQUEST, words)
     return None
 
 

@@ -27,7 +27,7 @@ Value = bool | int | float | str | tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ConfigRule:
     """One key. kind: "int", "long", "double", "boolean", "string" or "list". synonyms: (broker key, factor to ms).
 
     also: a number outside the range that is allowed too. check: why a parsed value is refused for another reason.
@@ -56,7 +56,7 @@ _TRIMMED: Final = "".join(map(chr, range(0x21)))
 _PATTERN_SPACES: Final = " \t\n\x0b\f\r"
 
 
-def parse_value(text: str, rule: Rule) -> Value:
+def parse_value(text: str, rule: ConfigRule) -> Value:
     """Raises `BadValue`."""
     value = _PARSERS[rule.kind](trim(text))
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -70,7 +70,7 @@ def parse_value(text: str, rule: Rule) -> Value:
     return value
 
 
-def _check_range(number: float, rule: Rule) -> None:
+def _check_range(number: float, rule: ConfigRule) -> None:
     """NaN lies in every range, as Java compares it."""
     if rule.also is not None and number == rule.also:
         return

@@ -1,8 +1,8 @@
 """How whole the partitions of a cluster are: counts for gates and status, kept up from image to image.
 
 In:   images, in the order in which they came to be; the `min.insync.replicas` of a topic that sets none.
-Out:  `Figures` of the last image. Only topics that are not the same object as before are counted again, so that one
-      more commit costs a look at each topic (10 ms for 30,000) and no look at each partition.
+Out:  `PartitionFigures` of the last image. Only topics that are not the same object as before are counted again, so
+      that one more commit costs a look at each topic (10 ms for 30,000) and no look at each partition.
 Elsewhere: when this is done, and on which thread (node.process.partition_count).
 Source: Kafka 3.9 `Partition.isUnderReplicated`, `isUnderMinIsr`; directory ids: `DirectoryId`.
 """
@@ -47,7 +47,7 @@ class BrokerFigures(msgspec.Struct, frozen=True):
     offline_dirs: frozenset[bytes] = frozenset()
 
 
-class Figures(msgspec.Struct, frozen=True):
+class PartitionFigures(msgspec.Struct, frozen=True):
     """Of the image at `position`. Each count is of partitions; leaderless: those that nobody leads."""
 
     position: Position = NOWHERE
@@ -95,7 +95,7 @@ class PartitionCounter:
             return image.partition_count()
         return sum(len(topic.partitions) for topic, _ in self._uncounted(image))
 
-    def count(self, image: Image) -> Figures:
+    def count(self, image: Image) -> PartitionFigures:
         """The figures of this image, which has to be as new as the last one."""
         directories = _directories(image)
         if directories != self._directories:
@@ -145,12 +145,12 @@ class PartitionCounter:
             self._faults[topic.id] = found
             self._sum.update(found)
 
-    def _figures(self, image: Image) -> Figures:
+    def _figures(self, image: Image) -> PartitionFigures:
         offline: dict[int, set[bytes]] = {}
         for kind, count in self._sum.items():
             if kind.directory and count > 0:
                 offline.setdefault(kind.broker, set()).add(kind.directory)
-        return Figures(
+        return PartitionFigures(
             position=image.position,
             partitions=self._partitions,
             under_replicated=self._sum[_UNDER_REPLICATED],

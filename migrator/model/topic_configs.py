@@ -17,7 +17,7 @@ from typing import Final
 from migrator.model.config_values import (
     LONG_MAX,
     BadValue,
-    Rule,
+    ConfigRule,
     Value,
     parse_value,
     refuse_throttled_replicas,
@@ -28,7 +28,7 @@ HOUR_MS: Final = 3_600_000
 WEEK_MS: Final = 168 * HOUR_MS
 
 
-class Source(IntEnum):
+class ConfigSource(IntEnum):
     """Where an effective value comes from; Kafka's numbers in DescribeConfigs and CreateTopics."""
 
     DYNAMIC_TOPIC = 1
@@ -38,27 +38,29 @@ class Source(IntEnum):
     DEFAULT = 5
 
 
-def _int(default: int, low: int, *synonyms: str) -> Rule:
-    return Rule("int", str(default), low, synonyms=tuple((name, 1) for name in synonyms))
+def _int(default: int, low: int, *synonyms: str) -> ConfigRule:
+    return ConfigRule("int", str(default), low, synonyms=tuple((name, 1) for name in synonyms))
 
 
-def _long(default: int, low: int | None, *synonyms: tuple[str, int]) -> Rule:
-    return Rule("long", str(default), low, synonyms=synonyms)
+def _long(default: int, low: int | None, *synonyms: tuple[str, int]) -> ConfigRule:
+    return ConfigRule("long", str(default), low, synonyms=synonyms)
 
 
-def _boolean(default: str, *synonyms: str) -> Rule:
-    return Rule("boolean", default, synonyms=tuple((name, 1) for name in synonyms))
+def _boolean(default: str, *synonyms: str) -> ConfigRule:
+    return ConfigRule("boolean", default, synonyms=tuple((name, 1) for name in synonyms))
 
 
-_THROTTLED = Rule("list", "", check=refuse_throttled_replicas)
+_THROTTLED = ConfigRule("list", "", check=refuse_throttled_replicas)
 _CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
-TOPIC_CONFIGS: Final[dict[str, Rule]] = {
-    "cleanup.policy": Rule("list", "delete", choices=("compact", "delete"), synonyms=(("log.cleanup.policy", 1),)),
-    "compression.gzip.level": Rule("int", "-1", 1, 9, also=-1, synonyms=(("compression.gzip.level", 1),)),
-    "compression.lz4.level": Rule("int", "9", 1, 17, synonyms=(("compression.lz4.level", 1),)),
-    "compression.type": Rule("string", "producer", choices=_CODECS, synonyms=(("compression.type", 1),)),
-    "compression.zstd.level": Rule("int", "3", -131072, 22, synonyms=(("compression.zstd.level", 1),)),
+TOPIC_CONFIGS: Final[dict[str, ConfigRule]] = {
+    "cleanup.policy": ConfigRule(
+        "list", "delete", choices=("compact", "delete"), synonyms=(("log.cleanup.policy", 1),)
+    ),
+    "compression.gzip.level": ConfigRule("int", "-1", 1, 9, also=-1, synonyms=(("compression.gzip.level", 1),)),
+    "compression.lz4.level": ConfigRule("int", "9", 1, 17, synonyms=(("compression.lz4.level", 1),)),
+    "compression.type": ConfigRule("string", "producer", choices=_CODECS, synonyms=(("compression.type", 1),)),
+    "compression.zstd.level": ConfigRule("int", "3", -131072, 22, synonyms=(("compression.zstd.level", 1),)),
     "delete.retention.ms": _long(24 * HOUR_MS, 0, ("log.cleaner.delete.retention.ms", 1)),
     "file.delete.delay.ms": _long(60_000, 0, ("log.segment.delete.delay.ms", 1)),
     "flush.messages": _long(LONG_MAX, 1, ("log.flush.interval.messages", 1)),
@@ -71,19 +73,19 @@ TOPIC_CONFIGS: Final[dict[str, Rule]] = {
     "max.compaction.lag.ms": _long(LONG_MAX, 1, ("log.cleaner.max.compaction.lag.ms", 1)),
     "max.message.bytes": _int(1024 * 1024 + 12, 0, "message.max.bytes"),
     "message.downconversion.enable": _boolean("true", "log.message.downconversion.enable"),
-    "message.format.version": Rule(
+    "message.format.version": ConfigRule(
         "string", "3.0-IV1", check=refuse_version, synonyms=(("log.message.format.version", 1),)
     ),
     "message.timestamp.after.max.ms": _long(LONG_MAX, 0, ("log.message.timestamp.after.max.ms", 1)),
     "message.timestamp.before.max.ms": _long(LONG_MAX, 0, ("log.message.timestamp.before.max.ms", 1)),
     "message.timestamp.difference.max.ms": _long(LONG_MAX, 0, ("log.message.timestamp.difference.max.ms", 1)),
-    "message.timestamp.type": Rule(
+    "message.timestamp.type": ConfigRule(
         "string",
         "CreateTime",
         choices=("CreateTime", "LogAppendTime"),
         synonyms=(("log.message.timestamp.type", 1),),
     ),
-    "min.cleanable.dirty.ratio": Rule("double", "0.5", 0, 1, synonyms=(("log.cleaner.min.cleanable.ratio", 1),)),
+    "min.cleanable.dirty.ratio": ConfigRule("double", "0.5", 0, 1, synonyms=(("log.cleaner.min.cleanable.ratio", 1),)),
     "min.compaction.lag.ms": _long(0, 0, ("log.cleaner.min.compaction.lag.ms", 1)),
     "min.insync.replicas": _int(1, 1, "min.insync.replicas"),
     "preallocate": _boolean("false", "log.preallocate"),
@@ -119,7 +121,7 @@ def parse_topic_config(values: Mapping[str, str | None]) -> dict[str, Value]:
     return found
 
 
-def refuse_value(name: str, value: str, rule: Rule) -> str | None:
+def refuse_value(name: str, value: str, rule: ConfigRule) -> str | None:
     """Why this key may not have this value; None when it may."""
     try:
         parse_value(value, rule)
@@ -140,22 +142,22 @@ class Inherited:
     static: Mapping[str, str] = field(default_factory=dict)
 
 
-def effective(topic: Mapping[str, str], inherited: Inherited) -> dict[str, tuple[str, Source]]:
+def effective(topic: Mapping[str, str], inherited: Inherited) -> dict[str, tuple[str, ConfigSource]]:
     """Each key with the value that a topic would run with and where it is from."""
     found = dict(_DEFAULTS)
     for values, source in (
-        (inherited.static, Source.STATIC_BROKER),
-        (inherited.brokers, Source.DYNAMIC_DEFAULT_BROKER),
-        (inherited.node, Source.DYNAMIC_BROKER),
+        (inherited.static, ConfigSource.STATIC_BROKER),
+        (inherited.brokers, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        (inherited.node, ConfigSource.DYNAMIC_BROKER),
     ):
         for name in {each for synonym in _BY_SYNONYM.keys() & values.keys() for each in _BY_SYNONYM[synonym]}:
             found[name] = (_by_synonym(TOPIC_CONFIGS[name], values), source)
     for name in TOPIC_CONFIGS.keys() & topic.keys():
-        found[name] = (topic[name], Source.DYNAMIC_TOPIC)
+        found[name] = (topic[name], ConfigSource.DYNAMIC_TOPIC)
     return found
 
 
-def _by_synonym(rule: Rule, values: Mapping[str, str]) -> str:
+def _by_synonym(rule: ConfigRule, values: Mapping[str, str]) -> str:
     """The first of the rule's synonyms that is set; one of them is."""
     name, factor = next(each for each in rule.synonyms if each[0] in values)
     if factor == 1:
@@ -174,7 +176,7 @@ def _keys_by_synonym() -> dict[str, list[str]]:
     return found
 
 
-_DEFAULTS: Final = {name: (rule.default, Source.DEFAULT) for name, rule in TOPIC_CONFIGS.items()}
+_DEFAULTS: Final = {name: (rule.default, ConfigSource.DEFAULT) for name, rule in TOPIC_CONFIGS.items()}
 _BY_SYNONYM: Final = _keys_by_synonym()
 """Which topic keys a broker key gives a value to: few are set, so the answer begins with the defaults."""
 

@@ -28,7 +28,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from migrator.raft.types import NOBODY, ElectionState, Error, Payload, ReplicatedBatch, SnapshotId
+from migrator.raft.types import NOBODY, ElectionState, Payload, ReplicatedBatch, SnapshotId
+from migrator.wire.errors import Error
 
 
 class Standing(StrEnum):

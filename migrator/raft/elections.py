@@ -22,7 +22,7 @@ from migrator.raft.effects import (
     SendEndQuorumEpoch,
     SendVote,
 )
-from migrator.raft.quorum import LAST_EPOCH, Quorum
+from migrator.raft.quorum import LAST_EPOCH, QuorumState
 from migrator.raft.roles import (
     ELECTION_RETRY_BASE_MS,
     Candidate,
@@ -35,7 +35,6 @@ from migrator.raft.roles import (
 from migrator.raft.types import (
     NO_DIRECTORY,
     NOBODY,
-    Error,
     FetchAnswered,
     FetchSnapshotAnswered,
     LeaderClaimAnswered,
@@ -44,11 +43,12 @@ from migrator.raft.types import (
     VoteAnswered,
     VoteReceived,
 )
+from migrator.wire.errors import Error
 
 # --- the start --------------------------------------------------------------------------------------------
 
 
-def start(q: Quorum, now_ms: int) -> None:
+def start(q: QuorumState, now_ms: int) -> None:
     """Take up the role that the stored election state leaves open.
 
     Source: `QuorumState.initialize`. A leader that comes back never leads or votes in its epoch again: it may have
@@ -71,7 +71,7 @@ def start(q: Quorum, now_ms: int) -> None:
 # --- votes ------------------------------------------------------------------------------------------------
 
 
-def on_vote_received(q: Quorum, ask: VoteReceived, now_ms: int) -> None:
+def on_vote_received(q: QuorumState, ask: VoteReceived, now_ms: int) -> None:
     error, top_level, granted = _refusal_of_vote(q, ask), False, False
     if error in (Error.INCONSISTENT_CLUSTER_ID, Error.INVALID_REQUEST):
         top_level = True
@@ -91,7 +91,7 @@ def on_vote_received(q: Quorum, ask: VoteReceived, now_ms: int) -> None:
     q.out.append(AnswerVote(ask.request, error, leader, q.epoch, granted, top_level))
 
 
-def _refusal_of_vote(q: Quorum, ask: VoteReceived) -> Error:
+def _refusal_of_vote(q: QuorumState, ask: VoteReceived) -> Error:
     """The tests that come before the epoch is taken over. Stock looks at the shape first, then at who asks."""
     if ask.cluster_id is not None and ask.cluster_id != q.cluster_id:
         return Error.INCONSISTENT_CLUSTER_ID
@@ -103,7 +103,7 @@ def _refusal_of_vote(q: Quorum, ask: VoteReceived) -> Error:
     return error
 
 
-def _refusal_of_voter(q: Quorum, voter: int, epoch: int) -> Error:
+def _refusal_of_voter(q: QuorumState, voter: int, epoch: int) -> Error:
     if epoch < q.epoch:
         return Error.FENCED_LEADER_EPOCH
     if voter < 0:
@@ -113,18 +113,18 @@ def _refusal_of_voter(q: Quorum, voter: int, epoch: int) -> Error:
     return Error.NONE if epoch <= LAST_EPOCH else Error.INVALID_REQUEST
 
 
-def _is_meant(q: Quorum, voter: int, directory: bytes) -> bool:
+def _is_meant(q: QuorumState, voter: int, directory: bytes) -> bool:
     """Whether the request is for this replica; one without a key, or with the zero directory, does not say."""
     return voter in (NOBODY, q.node_id) and directory in (NO_DIRECTORY, q.directory_id)
 
 
-def is_up_to_date(q: Quorum, ask: VoteReceived) -> bool:
+def is_up_to_date(q: QuorumState, ask: VoteReceived) -> bool:
     """A candidate must have at least what this node has on disk, for that may be committed."""
     own = q.log.last_on_disk()
     return (ask.last_epoch, ask.last_offset) >= (own.epoch, own.offset)
 
 
-def may_grant(q: Quorum, ask: VoteReceived) -> bool:
+def may_grant(q: QuorumState, ask: VoteReceived) -> bool:
     """One vote in an epoch, and none when its leader is known. The same candidate may ask again."""
     if not isinstance(q.role, Unattached | Prospective) or q.leader != NOBODY:
         return False
@@ -133,14 +133,14 @@ def may_grant(q: Quorum, ask: VoteReceived) -> bool:
     return is_up_to_date(q, ask)
 
 
-def _would_grant(q: Quorum, ask: VoteReceived) -> bool:
+def _would_grant(q: QuorumState, ask: VoteReceived) -> bool:
     """A pre-vote of Kafka 4.0: yes unless there is a leader that works. Source: KIP-996."""
     if isinstance(q.role, Leadership) or (isinstance(q.role, Follower) and q.role.has_fetched):
         return False
     return is_up_to_date(q, ask)
 
 
-def on_vote_answered(q: Quorum, answer: VoteAnswered, now_ms: int) -> None:
+def on_vote_answered(q: QuorumState, answer: VoteAnswered, now_ms: int) -> None:
     peer = q.requests.close(answer.request)
     if peer is None or is_persistent(q, peer, answer, now_ms):
         return
@@ -152,7 +152,7 @@ def on_vote_answered(q: Quorum, answer: VoteAnswered, now_ms: int) -> None:
         count_vote(q, q.role, peer, granted=answer.granted, now_ms=now_ms)
 
 
-def _count_pre_vote(q: Quorum, role: Prospective, voter: int, answer: VoteAnswered, now_ms: int) -> None:
+def _count_pre_vote(q: QuorumState, role: Prospective, voter: int, answer: VoteAnswered, now_ms: int) -> None:
     """A majority that would vote for it: stand. A peer that knows no pre-vote cannot be asked: stand as well.
 
     Refused by the leader itself: it lives and is heard, so follow it again. While another voter is down the leader may
@@ -168,11 +168,11 @@ def _count_pre_vote(q: Quorum, role: Prospective, voter: int, answer: VoteAnswer
         q.stand_back(now_ms)
 
 
-def _is_hopeless(q: Quorum, role: Prospective | Candidate) -> bool:
+def _is_hopeless(q: QuorumState, role: Prospective | Candidate) -> bool:
     return len(q.voters) - len(role.rejected) < q.majority
 
 
-def count_vote(q: Quorum, role: Candidate, voter: int, *, granted: bool, now_ms: int) -> None:
+def count_vote(q: QuorumState, role: Candidate, voter: int, *, granted: bool, now_ms: int) -> None:
     if granted:
         role.granted.add(voter)
         q.lead_if_elected(now_ms)
@@ -182,7 +182,7 @@ def count_vote(q: Quorum, role: Candidate, voter: int, *, granted: bool, now_ms:
         _back_off(q, role, now_ms)
 
 
-def _back_off(q: Quorum, role: Candidate, now_ms: int) -> None:
+def _back_off(q: QuorumState, role: Candidate, now_ms: int) -> None:
     """This election is lost; the next one is tried after a pause that grows with each."""
     steps = q.chance(2 << min(20, role.retries - 1))
     role.backoff_until_ms = now_ms + min(ELECTION_RETRY_BASE_MS * steps, q.settings.election_backoff_max_ms)
@@ -191,7 +191,7 @@ def _back_off(q: Quorum, role: Candidate, now_ms: int) -> None:
 # --- leaders that begin and end ---------------------------------------------------------------------------
 
 
-def on_leader_claimed(q: Quorum, claim: LeaderClaimed, now_ms: int) -> None:
+def on_leader_claimed(q: QuorumState, claim: LeaderClaimed, now_ms: int) -> None:
     """BeginQuorumEpoch. A follower that knows the leader already is not given more time by it; one that asks already
     who would vote for it follows again.
     """
@@ -205,7 +205,7 @@ def on_leader_claimed(q: Quorum, claim: LeaderClaimed, now_ms: int) -> None:
     _answer_claim(q, claim.request, error)
 
 
-def on_leader_left(q: Quorum, left: LeaderLeft, now_ms: int) -> None:
+def on_leader_left(q: QuorumState, left: LeaderLeft, now_ms: int) -> None:
     """EndQuorumEpoch. Stand at once when named first, later when named later (R-595-03)."""
     error = _refusal_of_claim(q, left)
     if error is Error.NONE:
@@ -216,7 +216,7 @@ def on_leader_left(q: Quorum, left: LeaderLeft, now_ms: int) -> None:
     _answer_claim(q, left.request, error)
 
 
-def succession_delay_ms(q: Quorum, successors: tuple[int, ...]) -> int:
+def succession_delay_ms(q: QuorumState, successors: tuple[int, ...]) -> int:
     """None for the first, the longest for the last and for who is not named, doubling with each place between."""
     longest = q.settings.election_backoff_max_ms
     place = successors.index(q.node_id) if q.node_id in successors else -1
@@ -227,18 +227,18 @@ def succession_delay_ms(q: Quorum, successors: tuple[int, ...]) -> int:
     return min(longest, (longest >> (len(successors) - 1)) << (place - 1))
 
 
-def _refusal_of_claim(q: Quorum, claim: LeaderClaimed | LeaderLeft) -> Error:
+def _refusal_of_claim(q: QuorumState, claim: LeaderClaimed | LeaderLeft) -> Error:
     if claim.cluster_id is not None and claim.cluster_id != q.cluster_id:
         return Error.INCONSISTENT_CLUSTER_ID
     return _refusal_of_voter(q, claim.leader, claim.epoch)
 
 
-def _answer_claim(q: Quorum, request: int, error: Error) -> None:
+def _answer_claim(q: QuorumState, request: int, error: Error) -> None:
     top_level = error in (Error.INCONSISTENT_CLUSTER_ID, Error.INVALID_REQUEST)
     q.out.append(AnswerLeaderClaim(request, error, q.leader, q.epoch, top_level))
 
 
-def on_leader_claim_answered(q: Quorum, answer: LeaderClaimAnswered, now_ms: int) -> None:
+def on_leader_claim_answered(q: QuorumState, answer: LeaderClaimAnswered, now_ms: int) -> None:
     peer = q.requests.close(answer.request)
     if peer is None or is_persistent(q, peer, answer, now_ms):
         return
@@ -255,7 +255,7 @@ def on_leader_claim_answered(q: Quorum, answer: LeaderClaimAnswered, now_ms: int
 Answered = VoteAnswered | LeaderClaimAnswered | FetchAnswered | FetchSnapshotAnswered
 
 
-def is_persistent(q: Quorum, peer: int, answer: Answered, now_ms: int) -> bool:
+def is_persistent(q: QuorumState, peer: int, answer: Answered, now_ms: int) -> bool:
     """What an answer says of epoch and leader; True when the rest of it is not to be read.
 
     Source: `KafkaRaftClient.maybeHandleCommonResponse`. An answer that settled nothing is followed by a pause, where
@@ -283,25 +283,25 @@ def is_persistent(q: Quorum, peer: int, answer: Answered, now_ms: int) -> bool:
 # --- time -------------------------------------------------------------------------------------------------
 
 
-def poll_unattached(q: Quorum, role: Unattached, now_ms: int) -> None:
+def poll_unattached(q: QuorumState, role: Unattached, now_ms: int) -> None:
     if q.log.is_on_disk and role.election_deadline_ms is not None and role.election_deadline_ms <= now_ms:
         stand(q, now_ms)
 
 
-def stand(q: Quorum, now_ms: int, retries: int = 1) -> None:
+def stand(q: QuorumState, now_ms: int, retries: int = 1) -> None:
     """And ask the others at once."""
     q.stand(now_ms, retries)
     poll_standing(q, now_ms)
 
 
-def poll_standing(q: Quorum, now_ms: int) -> None:
+def poll_standing(q: QuorumState, now_ms: int) -> None:
     if isinstance(q.role, Prospective):
         poll_prospective(q, q.role, now_ms)
     elif isinstance(q.role, Candidate):
         poll_candidate(q, q.role, now_ms)
 
 
-def poll_prospective(q: Quorum, role: Prospective, now_ms: int) -> None:
+def poll_prospective(q: QuorumState, role: Prospective, now_ms: int) -> None:
     """Neither granted nor refused by enough in time: ask all anew, for who refused may have missed its leader since.
 
     To stand back here would cost a whole fetch timeout more, whenever the voter with the better log asks first.
@@ -312,7 +312,7 @@ def poll_prospective(q: Quorum, role: Prospective, now_ms: int) -> None:
         _ask_for_votes(q, role, now_ms, pre_vote=True)
 
 
-def poll_candidate(q: Quorum, role: Candidate, now_ms: int) -> None:
+def poll_candidate(q: QuorumState, role: Candidate, now_ms: int) -> None:
     if role.backoff_until_ms is not None:
         if role.backoff_until_ms <= now_ms:
             stand(q, now_ms, role.retries + 1)
@@ -323,7 +323,7 @@ def poll_candidate(q: Quorum, role: Candidate, now_ms: int) -> None:
     _ask_for_votes(q, role, now_ms, pre_vote=False)
 
 
-def _ask_for_votes(q: Quorum, role: Prospective | Candidate, now_ms: int, *, pre_vote: bool) -> None:
+def _ask_for_votes(q: QuorumState, role: Prospective | Candidate, now_ms: int, *, pre_vote: bool) -> None:
     own = q.log.last_on_disk()
     for voter in q.others:
         if voter not in role.granted and voter not in role.rejected and q.requests.is_ready(voter, now_ms):
@@ -331,7 +331,7 @@ def _ask_for_votes(q: Quorum, role: Prospective | Candidate, now_ms: int, *, pre
             q.out.append(SendVote(number, voter, q.epoch, q.node_id, own.epoch, own.offset, pre_vote))
 
 
-def poll_begin(q: Quorum, role: Leadership, now_ms: int) -> None:
+def poll_begin(q: QuorumState, role: Leadership, now_ms: int) -> None:
     """Tell every voter that does not fetch, again and again: one that restarted waits to be told (R-595-04)."""
     if role.next_begin_ms <= now_ms:
         silent_since_ms = now_ms - q.settings.begin_period_ms
@@ -348,7 +348,7 @@ def _has_fetched(role: Leadership, voter: int, since_ms: int) -> bool:
     return progress is not None and progress.last_fetch_ms > since_ms
 
 
-def poll_resigned(q: Quorum, role: Resigned, now_ms: int) -> None:
+def poll_resigned(q: QuorumState, role: Resigned, now_ms: int) -> None:
     """Tell the successors until each has heard it; after an election timeout, stand again."""
     is_over = role.election_deadline_ms is not None and role.election_deadline_ms <= now_ms
     if is_over and q.log.is_on_disk and not q.stopping:

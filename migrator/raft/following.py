@@ -25,20 +25,15 @@ from migrator.raft.effects import (
 )
 from migrator.raft.elections import is_persistent, stand
 from migrator.raft.epochs import EpochEnd
-from migrator.raft.quorum import Quorum
+from migrator.raft.quorum import QuorumState
 from migrator.raft.roles import Download, Follower
-from migrator.raft.types import (
-    Error,
-    FetchAnswered,
-    FetchSnapshotAnswered,
-    ReplicatedBatch,
-    SnapshotId,
-)
+from migrator.raft.types import FetchAnswered, FetchSnapshotAnswered, ReplicatedBatch, SnapshotId
+from migrator.wire.errors import Error
 
 # --- asking -----------------------------------------------------------------------------------------------
 
 
-def poll_follower(q: Quorum, role: Follower, now_ms: int) -> None:
+def poll_follower(q: QuorumState, role: Follower, now_ms: int) -> None:
     if not q.log.is_on_disk:  # the offset of a fetch says that everything before it is on disk
         return
     if q.is_voter and role.fetch_deadline_ms <= now_ms:
@@ -49,13 +44,13 @@ def poll_follower(q: Quorum, role: Follower, now_ms: int) -> None:
         ask_leader(q, role, now_ms)
 
 
-def poll_observer(q: Quorum, now_ms: int) -> None:
+def poll_observer(q: QuorumState, now_ms: int) -> None:
     """An observer asks any voter until one names the leader; a voter waits to be told."""
     if not q.is_voter and q.log.is_on_disk:
         ask_anybody(q, now_ms)
 
 
-def ask_anybody(q: Quorum, now_ms: int) -> None:
+def ask_anybody(q: QuorumState, now_ms: int) -> None:
     """One fetch at a time to a voter by chance: its refusal names the leader."""
     if not q.requests.is_idle():
         return
@@ -64,7 +59,7 @@ def ask_anybody(q: Quorum, now_ms: int) -> None:
         _send_fetch(q, ready[q.chance(len(ready))], now_ms)
 
 
-def ask_leader(q: Quorum, role: Follower, now_ms: int) -> None:
+def ask_leader(q: QuorumState, role: Follower, now_ms: int) -> None:
     if role.download is None:
         _send_fetch(q, role.leader, now_ms)
         return
@@ -74,7 +69,7 @@ def ask_leader(q: Quorum, role: Follower, now_ms: int) -> None:
     q.out.append(SendFetchSnapshot(number, role.leader, q.node_id, q.epoch, wanted, position, size))
 
 
-def _send_fetch(q: Quorum, voter: int, now_ms: int) -> None:
+def _send_fetch(q: QuorumState, voter: int, now_ms: int) -> None:
     number = q.requests.open(voter, now_ms)
     wait_ms = q.settings.fetch_wait_ms
     q.out.append(SendFetch(number, voter, q.node_id, q.epoch, q.log.end, q.log.last_epoch, wait_ms))
@@ -83,7 +78,7 @@ def _send_fetch(q: Quorum, voter: int, now_ms: int) -> None:
 # --- records ----------------------------------------------------------------------------------------------
 
 
-def on_fetch_answered(q: Quorum, answer: FetchAnswered, now_ms: int) -> None:
+def on_fetch_answered(q: QuorumState, answer: FetchAnswered, now_ms: int) -> None:
     peer = q.requests.close(answer.request)
     if peer is None or is_persistent(q, peer, answer, now_ms):
         return
@@ -98,7 +93,7 @@ def on_fetch_answered(q: Quorum, answer: FetchAnswered, now_ms: int) -> None:
         q.requests.pause(peer, now_ms)
 
 
-def take_answer(q: Quorum, role: Follower, answer: FetchAnswered) -> bool:
+def take_answer(q: QuorumState, role: Follower, answer: FetchAnswered) -> bool:
     """False when the answer makes no sense for this log."""
     if answer.diverging_epoch >= 0:
         truncate_to_leader(q, EpochEnd(answer.diverging_epoch, answer.diverging_end))
@@ -115,7 +110,7 @@ def take_answer(q: Quorum, role: Follower, answer: FetchAnswered) -> bool:
     return True
 
 
-def fits(q: Quorum, batches: tuple[ReplicatedBatch, ...]) -> bool:
+def fits(q: QuorumState, batches: tuple[ReplicatedBatch, ...]) -> bool:
     """Whether the batches go on where the log ends, without a gap, and in epochs that do not fall."""
     end, epoch = q.log.end, q.log.last_epoch
     for batch in batches:
@@ -125,7 +120,7 @@ def fits(q: Quorum, batches: tuple[ReplicatedBatch, ...]) -> bool:
     return True
 
 
-def truncate_to_leader(q: Quorum, agreed: EpochEnd) -> None:
+def truncate_to_leader(q: QuorumState, agreed: EpochEnd) -> None:
     """Cut what the leader does not have (R-595-07). Committed records are never among it."""
     end = q.log.end_shared_with(agreed)
     assert end >= q.log.committed, f"told to truncate to {end}, but {q.log.committed} is committed"
@@ -134,7 +129,7 @@ def truncate_to_leader(q: Quorum, agreed: EpochEnd) -> None:
         q.out.append(Truncate(end))
 
 
-def follow_high_watermark(q: Quorum, told: int) -> None:
+def follow_high_watermark(q: QuorumState, told: int) -> None:
     """A leader that is new, or an answer that waited, may know less than we do already."""
     offset = min(told, q.log.end)
     if offset > q.log.committed:
@@ -145,7 +140,7 @@ def follow_high_watermark(q: Quorum, told: int) -> None:
 # --- snapshots --------------------------------------------------------------------------------------------
 
 
-def begin_download(q: Quorum, role: Follower, snapshot: SnapshotId) -> bool:
+def begin_download(q: QuorumState, role: Follower, snapshot: SnapshotId) -> bool:
     """The log no longer reaches back to where ours ends, so the state comes as a whole (R-595-08)."""
     is_sound = snapshot.end_offset > q.log.committed and 0 <= snapshot.epoch <= q.epoch
     if not is_sound or snapshot in q.log.snapshots:
@@ -154,7 +149,7 @@ def begin_download(q: Quorum, role: Follower, snapshot: SnapshotId) -> bool:
     return True
 
 
-def on_fetch_snapshot_answered(q: Quorum, answer: FetchSnapshotAnswered, now_ms: int) -> None:
+def on_fetch_snapshot_answered(q: QuorumState, answer: FetchSnapshotAnswered, now_ms: int) -> None:
     peer = q.requests.close(answer.request)
     if peer is None or is_persistent(q, peer, answer, now_ms):
         return
@@ -179,7 +174,7 @@ def _continues(download: Download, answer: FetchSnapshotAnswered) -> bool:
     return is_asked and 0 < len(answer.data) <= answer.size - answer.position
 
 
-def _take_part(q: Quorum, role: Follower, download: Download, answer: FetchSnapshotAnswered) -> None:
+def _take_part(q: QuorumState, role: Follower, download: Download, answer: FetchSnapshotAnswered) -> None:
     q.out.append(WriteSnapshotPart(download.snapshot, download.position, answer.data))
     download.position += len(answer.data)
     if download.position == answer.size:
@@ -187,7 +182,7 @@ def _take_part(q: Quorum, role: Follower, download: Download, answer: FetchSnaps
         install(q, download.snapshot, answer.size)
 
 
-def install(q: Quorum, snapshot: SnapshotId, size: int) -> None:
+def install(q: QuorumState, snapshot: SnapshotId, size: int) -> None:
     """The state jumps to the end of the snapshot, and the log begins there."""
     q.log.snapshot_sizes[snapshot] = size
     q.log.reset(snapshot)

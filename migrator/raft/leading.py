@@ -18,16 +18,10 @@ from dataclasses import replace
 from typing import Final
 
 from migrator.raft.effects import AdvanceHighWatermark, AnswerFetch, AnswerFetchSnapshot, Append, Flush
-from migrator.raft.quorum import Quorum
-from migrator.raft.roles import Leadership, ParkedFetch, Progress
-from migrator.raft.types import (
-    AppendRequested,
-    Error,
-    FetchReceived,
-    FetchSnapshotReceived,
-    LogFlushed,
-    RequestDropped,
-)
+from migrator.raft.quorum import QuorumState
+from migrator.raft.roles import Leadership, ParkedFetch, ReplicaProgress
+from migrator.raft.types import AppendRequested, FetchReceived, FetchSnapshotReceived, LogFlushed, RequestDropped
+from migrator.wire.errors import Error
 
 FETCH_WAIT_MAX_MS: Final = 60_000
 """No fetch is parked longer, whatever it asks for: a lost client must not hold memory for ever."""
@@ -38,7 +32,7 @@ OBSERVER_FORGOTTEN_AFTER_MS: Final = 300_000
 # --- appending --------------------------------------------------------------------------------------------
 
 
-def on_append_requested(q: Quorum, event: AppendRequested, now_ms: int) -> None:
+def on_append_requested(q: QuorumState, event: AppendRequested, now_ms: int) -> None:
     lead = q.leadership
     assert lead is not None, "append without leadership"
     assert event.epoch == q.epoch, f"append for epoch {event.epoch}, this is {q.epoch}"
@@ -47,7 +41,7 @@ def on_append_requested(q: Quorum, event: AppendRequested, now_ms: int) -> None:
     _flush_soon(q, lead, event, now_ms)
 
 
-def _flush_soon(q: Quorum, lead: Leadership, event: AppendRequested, now_ms: int) -> None:
+def _flush_soon(q: QuorumState, lead: Leadership, event: AppendRequested, now_ms: int) -> None:
     """At once, or when the linger is over: one flush and one fetch then carry what came meanwhile."""
     if q.settings.append_linger_ms <= 0:
         _order_flush(q, lead, now_ms)
@@ -59,18 +53,18 @@ def _flush_soon(q: Quorum, lead: Leadership, event: AppendRequested, now_ms: int
         _flush_lingering(q, lead, now_ms)
 
 
-def _flush_lingering(q: Quorum, lead: Leadership, now_ms: int) -> None:
+def _flush_lingering(q: QuorumState, lead: Leadership, now_ms: int) -> None:
     lead.flush_due_ms, lead.lingering_bytes = None, 0
     _order_flush(q, lead, now_ms)
 
 
-def _order_flush(q: Quorum, lead: Leadership, now_ms: int) -> None:
+def _order_flush(q: QuorumState, lead: Leadership, now_ms: int) -> None:
     if lead.flush_deadline_ms is None:
         lead.flush_deadline_ms = now_ms + q.settings.check_quorum_ms
     q.out.append(Flush(q.log.generation))
 
 
-def on_log_flushed(q: Quorum, event: LogFlushed, now_ms: int) -> None:
+def on_log_flushed(q: QuorumState, event: LogFlushed, now_ms: int) -> None:
     """A flush that began before the log was cut says nothing about what lies there now."""
     if event.generation != q.log.generation:
         return
@@ -85,7 +79,7 @@ def on_log_flushed(q: Quorum, event: LogFlushed, now_ms: int) -> None:
 # --- the high watermark -----------------------------------------------------------------------------------
 
 
-def advance_high_watermark(q: Quorum, lead: Leadership) -> bool:
+def advance_high_watermark(q: QuorumState, lead: Leadership) -> bool:
     """Committed is what a majority has on disk, and only once the own epoch's first record is among it.
 
     Records of earlier epochs are committed by that first record and never by being counted: a majority may have
@@ -102,7 +96,7 @@ def advance_high_watermark(q: Quorum, lead: Leadership) -> bool:
     return True
 
 
-def _end_on_disk(q: Quorum, lead: Leadership, voter: int) -> int:
+def _end_on_disk(q: QuorumState, lead: Leadership, voter: int) -> int:
     if voter == q.node_id:
         return q.log.durable_end
     progress = lead.replicas.get(voter)
@@ -112,7 +106,7 @@ def _end_on_disk(q: Quorum, lead: Leadership, voter: int) -> int:
 # --- fetches ----------------------------------------------------------------------------------------------
 
 
-def on_fetch_received(q: Quorum, ask: FetchReceived, now_ms: int) -> None:
+def on_fetch_received(q: QuorumState, ask: FetchReceived, now_ms: int) -> None:
     refusal = refusal_of_fetch(q, ask)
     if refusal is not None:
         q.out.append(refusal)
@@ -132,7 +126,7 @@ def on_fetch_received(q: Quorum, ask: FetchReceived, now_ms: int) -> None:
     _send(q, lead, answer, ask)
 
 
-def _send(q: Quorum, lead: Leadership, answer: AnswerFetch, ask: FetchReceived) -> None:
+def _send(q: QuorumState, lead: Leadership, answer: AnswerFetch, ask: FetchReceived) -> None:
     progress = lead.replicas.get(ask.replica)
     if progress is not None:
         progress.told = answer.high_watermark
@@ -147,7 +141,7 @@ def _has_news(lead: Leadership, answer: AnswerFetch, ask: FetchReceived) -> bool
     return progress is not None and progress.told is not None and progress.told < answer.high_watermark
 
 
-def refusal_of_fetch(q: Quorum, ask: FetchReceived) -> AnswerFetch | None:
+def refusal_of_fetch(q: QuorumState, ask: FetchReceived) -> AnswerFetch | None:
     """The checks of a fetch, in the order of `KafkaRaftClient`. None when it is in order."""
     error = Error.NONE
     if ask.cluster_id is not None and ask.cluster_id != q.cluster_id:
@@ -160,7 +154,7 @@ def refusal_of_fetch(q: Quorum, ask: FetchReceived) -> AnswerFetch | None:
     return None if error is Error.NONE else _refuse(q, ask, error)
 
 
-def _refusal_of_reader(q: Quorum, epoch: int) -> Error:
+def _refusal_of_reader(q: QuorumState, epoch: int) -> Error:
     """What every request to a leader is checked for."""
     if epoch < q.epoch:
         return Error.FENCED_LEADER_EPOCH
@@ -171,11 +165,11 @@ def _refusal_of_reader(q: Quorum, epoch: int) -> Error:
     return Error.BROKER_NOT_AVAILABLE if q.stopping else Error.NONE
 
 
-def _refuse(q: Quorum, ask: FetchReceived, error: Error, *, top_level: bool = False) -> AnswerFetch:
+def _refuse(q: QuorumState, ask: FetchReceived, error: Error, *, top_level: bool = False) -> AnswerFetch:
     return AnswerFetch(ask.request, error, q.leader, q.epoch, q.high_watermark, q.log.start, top_level=top_level)
 
 
-def _answer(q: Quorum, ask: FetchReceived) -> AnswerFetch:
+def _answer(q: QuorumState, ask: FetchReceived) -> AnswerFetch:
     """Records, or where the logs part, or which snapshot to load; the tests in the order of `KafkaRaftClient`."""
     # What is not yet on our disk is not shown: a crash could take it back after a replica applied it.
     end = max(q.log.durable_end, ask.offset)
@@ -193,7 +187,7 @@ def _answer(q: Quorum, ask: FetchReceived) -> AnswerFetch:
     return answer
 
 
-def note_contact(q: Quorum, lead: Leadership, replica: int, now_ms: int) -> None:
+def note_contact(q: QuorumState, lead: Leadership, replica: int, now_ms: int) -> None:
     """A majority that asks for anything, records or a snapshot, is a majority that is there (R-595-05)."""
     if replica not in q.others:
         return
@@ -204,13 +198,13 @@ def note_contact(q: Quorum, lead: Leadership, replica: int, now_ms: int) -> None
         lead.check_quorum_deadline_ms = now_ms + q.settings.check_quorum_ms
 
 
-def note_progress(q: Quorum, lead: Leadership, ask: FetchReceived, now_ms: int) -> None:
+def note_progress(q: QuorumState, lead: Leadership, ask: FetchReceived, now_ms: int) -> None:
     """The offset of a fetch says what its sender has on disk."""
     if ask.replica < 0 or ask.replica == q.node_id:
         return
     if ask.replica not in lead.replicas:
         _forget_silent_observers(q, lead, now_ms)
-    progress = lead.replicas.setdefault(ask.replica, Progress())
+    progress = lead.replicas.setdefault(ask.replica, ReplicaProgress())
     if ask.offset >= q.log.end:
         progress.last_caught_up_ms = now_ms
     elif ask.offset >= progress.leader_end_then >= 0:
@@ -220,13 +214,13 @@ def note_progress(q: Quorum, lead: Leadership, ask: FetchReceived, now_ms: int) 
     progress.leader_end_then = q.log.end
 
 
-def _forget_silent_observers(q: Quorum, lead: Leadership, now_ms: int) -> None:
+def _forget_silent_observers(q: QuorumState, lead: Leadership, now_ms: int) -> None:
     for replica, seen in list(lead.replicas.items()):
         if replica not in q.voters and now_ms - seen.last_fetch_ms >= OBSERVER_FORGOTTEN_AFTER_MS:
             del lead.replicas[replica]
 
 
-def answer_parked(q: Quorum, lead: Leadership, now_ms: int) -> None:
+def answer_parked(q: QuorumState, lead: Leadership, now_ms: int) -> None:
     """Answer each parked fetch for which there is news, or whose time is up."""
     for request, parked in list(lead.parked.items()):
         answer = _answer(q, parked.ask)
@@ -235,7 +229,7 @@ def answer_parked(q: Quorum, lead: Leadership, now_ms: int) -> None:
             _send(q, lead, answer, parked.ask)
 
 
-def on_request_dropped(q: Quorum, event: RequestDropped) -> None:
+def on_request_dropped(q: QuorumState, event: RequestDropped) -> None:
     if isinstance(q.role, Leadership):
         q.role.parked.pop(event.request, None)
 
@@ -243,7 +237,7 @@ def on_request_dropped(q: Quorum, event: RequestDropped) -> None:
 # --- snapshots for others ---------------------------------------------------------------------------------
 
 
-def on_fetch_snapshot_received(q: Quorum, ask: FetchSnapshotReceived, now_ms: int) -> None:
+def on_fetch_snapshot_received(q: QuorumState, ask: FetchSnapshotReceived, now_ms: int) -> None:
     """A piece of a snapshot. What we cannot serve is "not found": stock readers end on the other error codes."""
     answer = AnswerFetchSnapshot(ask.request, Error.NONE, q.leader, q.epoch, ask.snapshot)
     if ask.cluster_id is not None and ask.cluster_id != q.cluster_id:
@@ -259,14 +253,14 @@ def on_fetch_snapshot_received(q: Quorum, ask: FetchSnapshotReceived, now_ms: in
     assert isinstance(q.role, Leadership)
     note_contact(q, q.role, ask.replica, now_ms)
     if ask.replica in q.others:
-        q.role.replicas.setdefault(ask.replica, Progress()).last_fetch_ms = now_ms
+        q.role.replicas.setdefault(ask.replica, ReplicaProgress()).last_fetch_ms = now_ms
     q.out.append(replace(answer, position=ask.position, max_bytes=ask.max_bytes, size=size))
 
 
 # --- time -------------------------------------------------------------------------------------------------
 
 
-def poll_leader(q: Quorum, lead: Leadership, now_ms: int) -> None:
+def poll_leader(q: QuorumState, lead: Leadership, now_ms: int) -> None:
     if lead.flush_due_ms is not None and lead.flush_due_ms <= now_ms:
         _flush_lingering(q, lead, now_ms)
     is_stuck = lead.flush_deadline_ms is not None and lead.flush_deadline_ms <= now_ms
@@ -274,6 +268,6 @@ def poll_leader(q: Quorum, lead: Leadership, now_ms: int) -> None:
         q.resign(now_ms)
 
 
-def on_ticked(q: Quorum, now_ms: int) -> None:
+def on_ticked(q: QuorumState, now_ms: int) -> None:
     if isinstance(q.role, Leadership):
         answer_parked(q, q.role, now_ms)

@@ -26,8 +26,9 @@ from migrator.raft.effects import (
 )
 from migrator.raft.log_view import LogView
 from migrator.raft.requests import Requests
-from migrator.raft.roles import Candidate, Follower, Leadership, Prospective, Resigned, Role, Settings, Unattached
-from migrator.raft.types import NO_DIRECTORY, NOBODY, ElectionState, Error
+from migrator.raft.roles import Candidate, Follower, Leadership, Prospective, QuorumSettings, Resigned, Role, Unattached
+from migrator.raft.types import NO_DIRECTORY, NOBODY, ElectionState
+from migrator.wire.errors import Error
 
 LAST_EPOCH: Final = 2**31 - 1 - 1_000_000
 """Epochs are 31 bits. Even one election a second takes 68 years to get here; we stop a million before (R-595-12)."""
@@ -36,7 +37,7 @@ Chance = Callable[[int], int]
 """Called with n, returns one of 0 to n - 1, each as likely as the others."""
 
 
-class Quorum:
+class QuorumState:
     """What every part of the core reads and changes."""
 
     def __init__(
@@ -47,7 +48,7 @@ class Quorum:
         cluster_id: str,
         state: ElectionState,
         log: LogView,
-        settings: Settings | None = None,
+        settings: QuorumSettings | None = None,
         chance: Chance | None = None,
         directory_id: bytes = NO_DIRECTORY,
     ) -> None:
@@ -61,7 +62,7 @@ class Quorum:
         self.majority = len(voters) // 2 + 1
         self.cluster_id = cluster_id
         self.directory_id = directory_id
-        self.settings = settings or Settings()
+        self.settings = settings or QuorumSettings()
         self.chance: Chance = chance or (lambda _: 0)
         self.log = log
         # The log may be ahead of the stored state only when that file was lost: the epoch must not go back.

@@ -21,7 +21,7 @@ ELECTION_RETRY_BASE_MS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class QuorumSettings:
     """Times in milliseconds, sizes in bytes; Kafka's names and defaults but for the linger.
 
     The fetch timeout is twice the election timeout (R-595-11): a shorter one finds a dead leader sooner and deposes a
@@ -94,7 +94,7 @@ class Candidate:
 
 
 @dataclass(slots=True)
-class Progress:
+class ReplicaProgress:
     """How far a replica has come, by its own fetches."""
 
     end: int = -1
@@ -120,7 +120,7 @@ class Leadership:
     check_quorum_deadline_ms: int
     next_begin_ms: int
     high_watermark: int | None = None
-    replicas: dict[int, Progress] = field(default_factory=dict)
+    replicas: dict[int, ReplicaProgress] = field(default_factory=dict)
     parked: dict[int, ParkedFetch] = field(default_factory=dict)
     heard: set[int] = field(default_factory=set)
     """Voters that fetched since the check of the quorum began anew."""

@@ -9,11 +9,11 @@ Source: KIP-630; Kafka 3.9 `SnapshotGenerator`, `KafkaMetadataLog.maybeClean`.
 from __future__ import annotations
 
 from migrator.raft.effects import ResetLog, TakeSnapshot, TrimLog
-from migrator.raft.quorum import Quorum
+from migrator.raft.quorum import QuorumState
 from migrator.raft.types import RecordsApplied, SnapshotId, SnapshotTaken, StorageMeasured
 
 
-def recover(q: Quorum, now_ms: int) -> None:
+def recover(q: QuorumState, now_ms: int) -> None:
     """A crash between the two halves of an installation leaves a snapshot that the log does not reach."""
     q.snapshot_ms = now_ms
     newest = q.log.snapshots[-1] if q.log.snapshots else None
@@ -22,7 +22,7 @@ def recover(q: Quorum, now_ms: int) -> None:
         q.out.append(ResetLog(newest))
 
 
-def on_records_applied(q: Quorum, event: RecordsApplied, now_ms: int) -> None:
+def on_records_applied(q: QuorumState, event: RecordsApplied, now_ms: int) -> None:
     """Enough bytes, or enough time with anything new: a snapshot of exactly what is applied now."""
     assert event.end <= q.log.committed, f"applied {event.end}, committed {q.log.committed}"
     q.bytes_since_snapshot += event.size
@@ -36,7 +36,7 @@ def on_records_applied(q: Quorum, event: RecordsApplied, now_ms: int) -> None:
         q.out.append(TakeSnapshot(SnapshotId(event.end, q.log.epoch_before(event.end))))
 
 
-def on_snapshot_taken(q: Quorum, event: SnapshotTaken) -> None:
+def on_snapshot_taken(q: QuorumState, event: SnapshotTaken) -> None:
     """One that a leader's snapshot has overtaken meanwhile is of no use."""
     q.snapshot_ordered = False
     newest = q.log.snapshots[-1].end_offset if q.log.snapshots else 0
@@ -44,12 +44,12 @@ def on_snapshot_taken(q: Quorum, event: SnapshotTaken) -> None:
         q.log.add_snapshot(event.snapshot, event.size)
 
 
-def on_snapshot_failed(q: Quorum) -> None:
+def on_snapshot_failed(q: QuorumState) -> None:
     """The next one is ordered when as much or as much time has passed again: what refused this one may be gone then."""
     q.snapshot_ordered = False
 
 
-def on_storage_measured(q: Quorum, event: StorageMeasured) -> None:
+def on_storage_measured(q: QuorumState, event: StorageMeasured) -> None:
     """Forget the oldest part when there is too much or it is too old. The newest snapshot always stays.
 
     One step at a time: the shell measures again after it.
@@ -60,7 +60,7 @@ def on_storage_measured(q: Quorum, event: StorageMeasured) -> None:
         q.out.append(TrimLog(target))
 
 
-def trim_target(q: Quorum, event: StorageMeasured) -> SnapshotId | None:
+def trim_target(q: QuorumState, event: StorageMeasured) -> SnapshotId | None:
     """The snapshot before which everything may go: the oldest that the log reaches behind, or the next one."""
     known = [stored for stored in event.snapshots if stored.snapshot in q.log.snapshots]
     if not known:

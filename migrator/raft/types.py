@@ -8,7 +8,9 @@ Source: KIP-595, KIP-630; Kafka 3.9 `KafkaRaftClient` and the raft messages' sch
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
+from typing import Final
+
+from migrator.wire.errors import Error
 
 NOBODY = -1
 
@@ -16,20 +18,22 @@ NO_DIRECTORY = bytes(16)
 """The zero uuid: a voter key that carries it is matched by node id alone (kraft.version 0)."""
 
 
-class Error(IntEnum):
-    """Kafka's error codes, as far as the quorum speaks them."""
-
-    NONE = 0
-    UNKNOWN_TOPIC_OR_PARTITION = 3
-    NOT_LEADER_OR_FOLLOWER = 6
-    BROKER_NOT_AVAILABLE = 8
-    UNSUPPORTED_VERSION = 35
-    INVALID_REQUEST = 42
-    FENCED_LEADER_EPOCH = 74
-    UNKNOWN_LEADER_EPOCH = 75
-    SNAPSHOT_NOT_FOUND = 98
-    INCONSISTENT_CLUSTER_ID = 104
-    INVALID_VOTER_KEY = 125
+QUORUM_ERRORS: Final = frozenset(
+    {
+        Error.NONE,
+        Error.UNKNOWN_TOPIC_OR_PARTITION,
+        Error.NOT_LEADER_OR_FOLLOWER,
+        Error.BROKER_NOT_AVAILABLE,
+        Error.UNSUPPORTED_VERSION,
+        Error.INVALID_REQUEST,
+        Error.FENCED_LEADER_EPOCH,
+        Error.UNKNOWN_LEADER_EPOCH,
+        Error.SNAPSHOT_NOT_FOUND,
+        Error.INCONSISTENT_CLUSTER_ID,
+        Error.INVALID_VOTER_KEY,
+    }
+)
+"""The codes that the core can use. A message with another one is of no use to it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,12 +47,20 @@ from migrator.raft import elections, following, leading, snapshots
 from migrator.raft.effects import Announce, Effect
 from migrator.raft.leading import FETCH_WAIT_MAX_MS, OBSERVER_FORGOTTEN_AFTER_MS
 from migrator.raft.log_view import LogView
-from migrator.raft.quorum import LAST_EPOCH, Chance, Quorum
-from migrator.raft.roles import Candidate, Follower, Leadership, Progress, Prospective, Resigned, Settings, Unattached
+from migrator.raft.quorum import LAST_EPOCH, Chance, QuorumState
+from migrator.raft.roles import (
+    Candidate,
+    Follower,
+    Leadership,
+    Prospective,
+    QuorumSettings,
+    ReplicaProgress,
+    Resigned,
+    Unattached,
+)
 from migrator.raft.types import (
     NOBODY,
     AppendRequested,
-    Error,
     Event,
     FetchAnswered,
     FetchReceived,
@@ -75,6 +83,7 @@ from migrator.raft.types import (
     VoteAnswered,
     VoteReceived,
 )
+from migrator.wire.errors import Error
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +108,7 @@ class Description:
     observers: tuple[ReplicaState, ...] = ()
 
 
-class Voter(Quorum):
+class Voter(QuorumState):
     """The decisions of one node. `receive` is the only way in."""
 
     def receive(self, event: Event, now_ms: int) -> list[Effect]:
@@ -233,7 +242,7 @@ class Voter(Quorum):
         """After `Stopping`: nobody is left who should be told that this node leads no more."""
         return self.stopping and not (isinstance(self.role, Resigned) and self.role.unacknowledged)
 
-    def observers(self, now_ms: int) -> dict[int, Progress]:
+    def observers(self, now_ms: int) -> dict[int, ReplicaProgress]:
         """Replicas that fetch and are not voters; those silent for five minutes are left out."""
         lead = self.leadership
         if lead is None:
@@ -250,12 +259,13 @@ class Voter(Quorum):
         if lead is None:
             return Description(Error.NOT_LEADER_OR_FOLLOWER, self.leader, self.epoch, self.high_watermark)
 
-        def line(replica: int, seen: Progress) -> ReplicaState:
+        def line(replica: int, seen: ReplicaProgress) -> ReplicaState:
             return ReplicaState(replica, seen.end, seen.last_fetch_ms, seen.last_caught_up_ms)
 
-        itself = Progress(self.log.durable_end, now_ms, now_ms)
+        itself = ReplicaProgress(self.log.durable_end, now_ms, now_ms)
         voters = tuple(
-            line(each, itself if each == self.node_id else lead.replicas.get(each, Progress())) for each in self.voters
+            line(each, itself if each == self.node_id else lead.replicas.get(each, ReplicaProgress()))
+            for each in self.voters
         )
         observers = tuple(line(each, seen) for each, seen in sorted(self.observers(now_ms).items()))
         return Description(Error.NONE, self.leader, self.epoch, self.high_watermark, voters, observers)
@@ -269,7 +279,7 @@ __all__ = [
     "Chance",
     "Description",
     "LogView",
+    "QuorumSettings",
     "ReplicaState",
-    "Settings",
     "Voter",
 ]

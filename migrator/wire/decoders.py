@@ -1,7 +1,7 @@
 """Writes the source of one decoder: one message class at one version.
 
 In:   a declared message class and a version.
-Out:  a `Source` with `decode(buffer, position, end)`, which returns the message and the position behind it.
+Out:  a `GeneratedSource` with `decode(buffer, position, end)`, which returns the message and the position behind it.
 Elsewhere: compiling it and naming its errors (`generate`), what it calls (`packing`).
 
 The bytes come from strangers, so the generated code assumes nothing: a slice is taken only after its end was
@@ -30,10 +30,10 @@ from migrator.wire.schema import (
     slots_of,
     smallest_size,
 )
-from migrator.wire.source import Source
+from migrator.wire.source import GeneratedSource
 
 
-def decoder_source(message: type[Message], version: int, handed_on: str = "") -> Source:
+def decoder_source(message: type[Message], version: int, handed_on: str = "") -> GeneratedSource:
     """The source of `decode(buffer, position, end)`; it raises what `generate` turns into Z2K-3001.
 
     handed_on: the array whose elements are given one by one to a fourth argument, `take`, and not kept.
@@ -41,7 +41,7 @@ def decoder_source(message: type[Message], version: int, handed_on: str = "") ->
     the line and so the field.
     """
     declared = declaration_of(message)
-    source = Source(f"{declared.name} version {version}, decoder")
+    source = GeneratedSource(f"{declared.name} version {version}, decoder")
     writer = _DecoderWriter(source, version, declared.is_flexible(version), handed_on)
     with source.block(f"def decode(buffer, position, end{', take' if handed_on else ''}):"):
         with source.block("try:"):
@@ -54,7 +54,7 @@ def decoder_source(message: type[Message], version: int, handed_on: str = "") ->
 
 
 class _DecoderWriter:
-    def __init__(self, source: Source, version: int, flexible: bool, handed_on: str) -> None:
+    def __init__(self, source: GeneratedSource, version: int, flexible: bool, handed_on: str) -> None:
         self._source = source
         self._version = version
         self._flexible = flexible

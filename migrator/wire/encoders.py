@@ -1,7 +1,7 @@
 """Writes the source of one encoder: one message class at one version.
 
 In:   a declared message class and a version.
-Out:  a `Source` with `encode(message, out)`, which appends the message's bytes to a bytearray.
+Out:  a `GeneratedSource` with `encode(message, out)`, which appends the message's bytes to a bytearray.
 Elsewhere: compiling and keeping it (`generate`), what it calls (`packing`), naming a bad value (`explain`).
 
 The generated code trusts the types and checks only what `struct` and `bytes` would let pass: id lengths, string
@@ -38,20 +38,20 @@ from migrator.wire.schema import (
     present_in,
     slots_of,
 )
-from migrator.wire.source import Source
+from migrator.wire.source import GeneratedSource
 
 
-def encoder_source(message: type[Message], version: int) -> Source:
+def encoder_source(message: type[Message], version: int) -> GeneratedSource:
     """The source of `encode(message, out)`. Raises Z2K-3002 and whatever `explain` makes readable."""
     declared = declaration_of(message)
-    source = Source(f"{declared.name} version {version}, encoder")
+    source = GeneratedSource(f"{declared.name} version {version}, encoder")
     with source.block("def encode(message, out):"):
         _EncoderWriter(source, declared.name, version, declared.is_flexible(version)).part(message, "message", "")
     return source
 
 
 class _EncoderWriter:
-    def __init__(self, source: Source, message: str, version: int, flexible: bool) -> None:
+    def __init__(self, source: GeneratedSource, message: str, version: int, flexible: bool) -> None:
         self._source = source
         self._version = version
         self._flexible = flexible

@@ -18,7 +18,7 @@ from migrator.findings.quorum import MALFORMED_BYTES
 from migrator.wire.decoders import decoder_source
 from migrator.wire.encoders import encoder_source
 from migrator.wire.schema import Message, declaration_of
-from migrator.wire.source import Source
+from migrator.wire.source import GeneratedSource
 
 SomeMessage = TypeVar("SomeMessage", bound=Message)
 
@@ -60,7 +60,7 @@ def _compiled(message: type[Message], version: int, handed_on: str) -> Callable[
     return source.compiled("decode")
 
 
-def _locator(name: str, source: Source) -> Callable[[Exception, int], FindingError]:
+def _locator(name: str, source: GeneratedSource) -> Callable[[Exception, int], FindingError]:
     """Name message, field and place of a failure; the field follows from the line of generated code it was in."""
 
     def located(error: Exception, position: int) -> FindingError:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 
-class Source:
+class GeneratedSource:
     """Collects one function. Blocks nest by one space each, since nobody but the compiler indents by them."""
 
     def __init__(self, title: str) -> None:

@@ -2,7 +2,7 @@
 
 In:   paths, chroot included.
 Out:  a request as kazoo's connection wants it; from its answer a `Znode`, or names, for each path, None where there is
-      none, and a `Refusal` where the server refused.
+      none, and a `ReadRefusal` where the server refused.
 Elsewhere: sending it, and servers that do not know it (pipeline.py).
 Source: ZooKeeper's client protocol, operation 22, servers from 3.6 on.
 """
@@ -30,7 +30,7 @@ class Znode(msgspec.Struct, frozen=True, gc=False):
     acl_changes: int = 0
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class ReadRefusal(msgspec.Struct, frozen=True):
     """What the server said instead of what one path holds: an error code of ZooKeeper."""
 
     code: int
@@ -116,4 +116,4 @@ class ChildrenMany(BulkRead):
 
 
 def _missing_or_refused(code: int) -> Any:
-    return None if code == _NO_NODE else Refusal(code)
+    return None if code == _NO_NODE else ReadRefusal(code)

@@ -1,7 +1,7 @@
 """Who a process is for ZooKeeper, and what may be done with the znodes that it makes.
 
 In:   the environment of the process, the text of a JAAS file, paths below the chroot.
-Out:  a `Login`; whether a znode holds secrets.
+Out:  a `ZkLogin`; whether a znode holds secrets.
 Elsewhere: reading the file and logging in (session.py).
 Rules: as with Kafka's own processes the login belongs to the process: `KAFKA_OPTS` names the file
 (`-Djava.security.auth.login.config`), and its section `Client`, or `-Dzookeeper.sasl.clientconfig`, the login.
@@ -27,7 +27,7 @@ OPEN: Final = "/consumers"
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class ZkLogin:
     """A user of ZooKeeper, by DIGEST-MD5."""
 
     user: str
@@ -55,7 +55,7 @@ def login_place(environment: Mapping[str, str]) -> LoginPlace | None:
     return LoginPlace(file.removeprefix("file:"), given.get("zookeeper.sasl.clientconfig", "Client"))
 
 
-def login_in(place: LoginPlace, text: str) -> Login:
+def login_in(place: LoginPlace, text: str) -> ZkLogin:
     """text: of the file. Raises Z2K-1092 when it cannot be used."""
     try:
         module = parse_section(text, place.section)
@@ -67,7 +67,7 @@ def login_in(place: LoginPlace, text: str) -> Login:
     missing = [key for key in ("username", "password") if not module.options.get(key)]
     if missing:
         raise ZOOKEEPER_LOGIN_UNUSABLE.error(file=place.file, reason=f"{place.section}: it has no {missing[0]}")
-    return Login(module.options["username"], module.options["password"])
+    return ZkLogin(module.options["username"], module.options["password"])
 
 
 def is_sensitive(path: str) -> bool:

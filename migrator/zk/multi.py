@@ -84,7 +84,7 @@ class Multi:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class MultiOutcome:
     """What became of a multi. `versions` has the new data version after each SetData, 0 after a Create, else -1.
 
     failed_at: index of the operation that was refused, -1 when all were applied.
@@ -107,7 +107,7 @@ ERROR_NAMES: Final = {
     "not_empty": "NotEmpty",
     "no_auth": "NoAuth",
 }
-"""What ZooKeeper's own documentation calls the errors of an `Outcome`."""
+"""What ZooKeeper's own documentation calls the errors of a `MultiOutcome`."""
 
 _FRAME = 60
 """Bytes of headers, versions and access list around one operation's path and data."""

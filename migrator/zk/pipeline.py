@@ -33,7 +33,7 @@ from kazoo.exceptions import (
 
 from migrator.findings.finding import FindingError
 from migrator.findings.zookeeper import ZOOKEEPER_REFUSES
-from migrator.zk.bulk_read import ChildrenMany, GetMany, Refusal, Znode
+from migrator.zk.bulk_read import ChildrenMany, GetMany, ReadRefusal, Znode
 from migrator.zk.kazoo_calls import CALL_TIMEOUT_S, refuse_unconnected, translated, znode_of
 
 log = logging.getLogger(__name__)
@@ -138,7 +138,7 @@ class ReadPipeline:
                 raise
             self._losses = 0
             for path, each in zip(chunk, found, strict=True):
-                if isinstance(each, Refusal):
+                if isinstance(each, ReadRefusal):
                     raise ZOOKEEPER_REFUSES.error(path=path, reason=EXCEPTIONS[each.code].__name__)
             return list(found)
 

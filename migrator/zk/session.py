@@ -1,7 +1,7 @@
 """One ZooKeeper session: its life and login, reads, conditional multis, watches.
 
 In:   a connect string (with chroot), paths and `Multi` values.
-Out:  `Znode` values and `Outcome`s. All calls block; the node runs them on threads, never on its loop.
+Out:  `Znode` values and `MultiOutcome`s. All calls block; the node runs them on threads, never on its loop.
 Elsewhere: what the bytes mean (znodes.py), what is written and when (driver), how many znodes are read at once
 (pipeline.py), how long an answer may take and what its trouble is called (kazoo_calls.py).
 Errors: Z2K-2001 when no server answers, Z2K-2002 when an answer was lost and the outcome of a write is unknown, or
@@ -37,8 +37,8 @@ from migrator.findings.preflight import ZOOKEEPER_LOGIN_UNUSABLE
 from migrator.findings.zookeeper import ZOOKEEPER_LOST, ZOOKEEPER_UNREACHABLE
 from migrator.zk.bulk_read import Znode
 from migrator.zk.kazoo_calls import CALL_TIMEOUT_S, is_connected, refuse_unconnected, translated, znode_of
-from migrator.zk.login import OPEN, Login, is_sensitive, login_in, login_place
-from migrator.zk.multi import Check, Create, Delete, Multi, Outcome, SetData
+from migrator.zk.login import OPEN, ZkLogin, is_sensitive, login_in, login_place
+from migrator.zk.multi import Check, Create, Delete, Multi, MultiOutcome, SetData
 from migrator.zk.pipeline import UNLIMITED, ReadLimits, ReadPipeline
 from migrator.zk.reach import reach
 
@@ -46,14 +46,14 @@ logging.getLogger("kazoo").addHandler(logging.NullHandler())
 """Its lines go where somebody asked for them, and not in front of the finding that says the same."""
 
 
-class Pending:
+class PendingMulti:
     """A multi on its way. `outcome()` waits for the answer."""
 
     def __init__(self, result: Any, size: int) -> None:
         self._result = result
         self._size = size
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> MultiOutcome:
         with translated("multi"):
             return _outcome(self._result.get(timeout=CALL_TIMEOUT_S))
 
@@ -244,7 +244,7 @@ class ZkSession:
 
     # --- writes --------------------------------------------------------------------------------------------
 
-    def send(self, multi: Multi) -> Pending:
+    def send(self, multi: Multi) -> PendingMulti:
         """Send a multi without waiting; a session's multis are applied in the order of sending."""
         refuse_unconnected(self._client, "multi")
         transaction: TransactionRequest = self._client.transaction()
@@ -259,9 +259,9 @@ class ZkSession:
                 case Delete(path, version):
                     transaction.delete(path, version)
         with translated("multi"):
-            return Pending(transaction.commit_async(), len(multi))
+            return PendingMulti(transaction.commit_async(), len(multi))
 
-    def apply(self, multi: Multi) -> Outcome:
+    def apply(self, multi: Multi) -> MultiOutcome:
         """Send a multi and wait. Z2K-2002 when the connection broke: only a re-read tells whether it was applied."""
         return self.send(multi).outcome()
 
@@ -269,7 +269,7 @@ class ZkSession:
         self._ask(path, self._client.ensure_path_async)
 
 
-def process_login() -> Login | None:
+def process_login() -> ZkLogin | None:
     """Who this process is for ZooKeeper. Raises Z2K-1092 when that is said and cannot be used."""
     place = login_place(os.environ)
     if place is None:
@@ -281,7 +281,7 @@ def process_login() -> Login | None:
     return login_in(place, text)
 
 
-def _sasl_options(login: Login) -> dict[str, str]:
+def _sasl_options(login: ZkLogin) -> dict[str, str]:
     return {"mechanism": "DIGEST-MD5", "username": login.user, "password": login.password}
 
 
@@ -291,7 +291,7 @@ def _entry_text(entry: Any) -> str:
     return f"{entry.id.scheme}:{whom} may {'+'.join(sorted(entry.acl_list)) or 'nothing'}"
 
 
-def _outcome(results: Sequence[Any]) -> Outcome:
+def _outcome(results: Sequence[Any]) -> MultiOutcome:
     versions = []
     for index, result in enumerate(results):
         if isinstance(result, Exception):
@@ -299,11 +299,11 @@ def _outcome(results: Sequence[Any]) -> Outcome:
             name = type(result).__name__
             if name in ("RolledBackError", "RuntimeInconsistency"):
                 continue
-            return Outcome(failed_at=index, error=_ERRORS.get(type(result), name))
+            return MultiOutcome(failed_at=index, error=_ERRORS.get(type(result), name))
         versions.append(getattr(result, "version", 0 if isinstance(result, str) else -1))
     if len(versions) < len(results):
-        return Outcome(failed_at=len(versions), error="inconsistent")
-    return Outcome(versions=tuple(versions))
+        return MultiOutcome(failed_at=len(versions), error="inconsistent")
+    return MultiOutcome(versions=tuple(versions))
 
 
 _ERRORS: Final[dict[type[Exception], str]] = {

@@ -92,7 +92,7 @@ class ProducerIdBlock(msgspec.Struct, frozen=True, gc=False):
     version: int = 1
 
 
-class OrderedMove(msgspec.Struct, frozen=True, gc=False):
+class ZkReassignment(msgspec.Struct, frozen=True, gc=False):
     """New replicas for one partition, ordered through ZooKeeper."""
 
     topic: str
@@ -104,7 +104,7 @@ class ReassignZnode(msgspec.Struct, gc=False):
     """`/admin/reassign_partitions`: what was ordered there. What moves already is in the topics' own znodes."""
 
     version: int
-    partitions: list[OrderedMove]
+    partitions: list[ZkReassignment]
 
 
 class ClusterIdZnode(msgspec.Struct, gc=False):
@@ -185,7 +185,7 @@ _PARTITION_ID: Final = re.compile("0|[1-9][0-9]{0,9}")
 """In one form only: "1" and "01" would be one partition with two assignments."""
 
 
-def parse_ordered_moves(path: str, data: bytes | None) -> tuple[OrderedMove, ...]:
+def parse_ordered_moves(path: str, data: bytes | None) -> tuple[ZkReassignment, ...]:
     """What `/admin/reassign_partitions` orders; without data nothing. Raises Z2K-1001."""
     if not data:
         return ()

@@ -38,7 +38,7 @@ RESTS_ON: Final = {Phase.TAKEOVER: ("rehearsal", CONFIRMATION), Phase.DUAL_WRITE
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptAudit:
     """A run with its directory, and how many bytes that has."""
 
     run: AuditRun
@@ -56,7 +56,7 @@ def prune(store: Store, migration_id: int, home: Path, *, bytes_max: int) -> lis
         of_it = AuditRun.migration_id == migration_id
         runs = list(session.scalars(select(AuditRun).where(of_it).order_by(AuditRun.id)))
         events = list(session.scalars(select(PhaseEvent).where(PhaseEvent.migration_id == migration_id)))
-    kept = [Kept(run, _home_of(home, run), _bytes(_home_of(home, run))) for run in runs]
+    kept = [KeptAudit(run, _home_of(home, run), _bytes(_home_of(home, run))) for run in runs]
     gone = removable(kept, needed(runs, events), bytes_max=bytes_max)
     for each in gone:
         if each.home.exists():
@@ -80,7 +80,7 @@ def needed(runs: Sequence[AuditRun], events: Iterable[PhaseEvent]) -> set[int]:
     return found
 
 
-def removable(kept: Sequence[Kept], needed_: set[int], *, bytes_max: int) -> list[Kept]:
+def removable(kept: Sequence[KeptAudit], needed_: set[int], *, bytes_max: int) -> list[KeptAudit]:
     """Oldest first. kept: by number."""
     last = {each.run.id for purpose in {each.run.purpose for each in kept} for each in _last_of(kept, purpose)}
     days: set[str] = set()
@@ -123,7 +123,7 @@ def _is_evidence(run: AuditRun) -> bool:
     return run.purpose != "rehearsal" and result_of(run) == DIVERGED
 
 
-def _last_of(kept: Sequence[Kept], purpose: str) -> list[Kept]:
+def _last_of(kept: Sequence[KeptAudit], purpose: str) -> list[KeptAudit]:
     return [each for each in kept if each.run.purpose == purpose][-KEPT.get(purpose, KEPT_ELSE) :]
 
 

@@ -21,11 +21,11 @@ from migrator.findings.service import INSPECTION_FAILED
 from state_machine.audit_queries import CONFIRMATION, SCHEDULE
 from state_machine.audits import audit_rows
 from state_machine.audits.audit_pruning import prune
-from state_machine.clusters.inventory import Inventory, file_faults
+from state_machine.clusters.inventory import ClusterInventory, file_faults
 from state_machine.commands import Runner
 from state_machine.policy.audit_observations import PASSED
 from state_machine.policy.phases import AUDITED
-from state_machine.settings import Settings
+from state_machine.settings import ServiceSettings
 from state_machine.store import Snapshot, Store
 from state_machine.tables import AuditRun
 from state_machine.trouble import named
@@ -51,7 +51,7 @@ class Inspections:
     """The running ones, by migration and kind: "check", "rehearsal", or "audit 7"."""
 
     def __init__(
-        self, store: Store, runner: Runner, settings: Settings, clock: Callable[[], float] = time.time
+        self, store: Store, runner: Runner, settings: ServiceSettings, clock: Callable[[], float] = time.time
     ) -> None:
         self._store = store
         self._runner = runner
@@ -192,7 +192,7 @@ class Inspections:
             kraft = Path(run.kraft if run.purpose == CONFIRMATION and run.kraft else data)
             await self._compare(snapshot.inventory, run, kraft, self._home(snapshot) / "audits" / str(run.id))
 
-    async def _compare(self, inventory: Inventory, run: AuditRun, kraft: Path, out: Path) -> None:
+    async def _compare(self, inventory: ClusterInventory, run: AuditRun, kraft: Path, out: Path) -> None:
         await self._store.away(audit_rows.begin, self._store, run.id, kraft=str(kraft), directory=str(out))
         out.mkdir(parents=True, exist_ok=True, mode=0o700)
         master = ("--master", self._settings.spark_master) if run.engine == "spark" else ()
@@ -255,6 +255,6 @@ class _Recorded:
                 return False
 
 
-def _secrets_of(inventory: Inventory) -> tuple[str, ...]:
+def _secrets_of(inventory: ClusterInventory) -> tuple[str, ...]:
     """Where a command finds the brokers' secret; `check` makes sure that all controllers have the same."""
     return "--controller", inventory.controllers[0].properties

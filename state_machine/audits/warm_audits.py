@@ -23,7 +23,7 @@ from typing import IO, Final
 import msgspec
 import structlog
 
-from migrator.audit.warm_process import MARK, Answer, Request, clear, end_all
+from migrator.audit.warm_process import MARK, AuditAnswer, AuditRequest, clear, end_all
 from migrator.findings.service import AUDIT_PROCESS_ENDED
 from state_machine.commands import CHILDREN_NICE, PROGRAM, Commands, Result, Runner, document_of, last_words
 
@@ -46,15 +46,15 @@ class _Process:
     child: asyncio.subprocess.Process
     asked: int = 0
 
-    async def ask(self, words: list[str]) -> Answer:
+    async def ask(self, words: list[str]) -> AuditAnswer:
         """Raises _Gone."""
         self.asked += 1
         assert self.child.stdin is not None
         assert self.child.stdout is not None
         try:
-            self.child.stdin.write(msgspec.json.encode(Request(self.asked, words)) + b"\n")
+            self.child.stdin.write(msgspec.json.encode(AuditRequest(self.asked, words)) + b"\n")
             await self.child.stdin.drain()
-            answer = msgspec.json.decode(await self.child.stdout.readuntil(b"\n"), type=Answer)
+            answer = msgspec.json.decode(await self.child.stdout.readuntil(b"\n"), type=AuditAnswer)
         except (OSError, asyncio.IncompleteReadError):
             raise _Gone("it ended") from None
         except (asyncio.LimitOverrunError, msgspec.MsgspecError) as error:

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from migrator.findings.finding import Occurrence
 from migrator.findings.service import PATH_OUTSIDE
-from state_machine.clusters.inventory import ControllerEntry, Inventory
+from state_machine.clusters.inventory import ClusterInventory, ControllerEntry
 
 EVERYWHERE: Final = (Path("/"),)
 
@@ -31,7 +31,7 @@ class Bounds:
     roots: tuple[Path, ...] = EVERYWHERE
     hosts: Collection[str] = ()
 
-    def outside(self, inventory: Inventory) -> dict[int, Occurrence]:
+    def outside(self, inventory: ClusterInventory) -> dict[int, Occurrence]:
         """By node id: the first path of a controller that lies nowhere below a root."""
         found = {entry.node_id: self.outside_of(entry) for entry in inventory.controllers}
         return {node: occurrence for node, occurrence in found.items() if occurrence is not None}

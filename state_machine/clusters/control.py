@@ -16,7 +16,7 @@ import httpx
 import msgspec
 
 from migrator.control_api.control_file import CONTROL_FILE, CONTROL_FILE_MAX_BYTES, ControlFile
-from migrator.control_api.operations import CANCEL, Accepted, Cancelled, DriverOperation, Refusal
+from migrator.control_api.operations import CANCEL, Cancelled, DriverOperation, OperationAccepted, OperationRefusal
 from migrator.control_api.status import ControllerStatus
 from migrator.findings.finding import words_of
 from migrator.findings.laboratory import CONTROL_REFUSED
@@ -51,7 +51,7 @@ def read_control_file(entry: ControllerEntry, bounds: Bounds) -> ControlFile:
     return control
 
 
-class ControlPort:
+class ControlClient:
     """Asks controllers. http: a client without proxies; tests put one in that reaches a fake."""
 
     def __init__(self, http: httpx.AsyncClient, bounds: Bounds | None = None) -> None:
@@ -70,7 +70,11 @@ class ControlPort:
     async def ask(self, entry: ControllerEntry, operation: DriverOperation, reason: str) -> None:
         """Hand over an operation. The driver looks at it by itself; its history tells what became of it."""
         control = await asyncio.to_thread(read_control_file, entry, self._bounds)
-        _decoded(entry, await self._request(entry, control, "POST", f"/v1/{operation}", {"reason": reason}), Accepted)
+        _decoded(
+            entry,
+            await self._request(entry, control, "POST", f"/v1/{operation}", {"reason": reason}),
+            OperationAccepted,
+        )
 
     async def cancel(self, entry: ControllerEntry, reason: str) -> bool:
         """Take a takeover back; False when the driver keeps no such operation: it has begun, or was given up before."""
@@ -120,7 +124,7 @@ def _why_silent(error: httpx.HTTPError | httpx.InvalidURL) -> str:
 def _detail(answer: httpx.Response) -> str:
     """The words of a controller's refusal; nothing of what anybody else answers there."""
     try:
-        detail = msgspec.json.decode(answer.content, type=Refusal).detail
+        detail = msgspec.json.decode(answer.content, type=OperationRefusal).detail
     except (msgspec.DecodeError, UnicodeDecodeError):
         return "another program, or another release, answers there"
     return detail[:DETAIL_MAX]

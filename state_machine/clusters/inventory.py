@@ -1,7 +1,7 @@
 """What a migration is about: where the cluster is, and which controllers of ours belong to it.
 
 In:   the body of `POST migrations`, kept as it was given.
-Out:  `Inventory`; what is wrong with the controllers' files (read, never written).
+Out:  `ClusterInventory`; what is wrong with the controllers' files (read, never written).
 Elsewhere: what a controller does with its file (node.config).
 Rule: controllers of the service run with zk2kraft.gates=pause, so that no takeover begins without its gate.
 """
@@ -40,7 +40,7 @@ class BrokerEntry(msgspec.Struct, frozen=True):
     note: str = ""
 
 
-class Inventory(msgspec.Struct, frozen=True):
+class ClusterInventory(msgspec.Struct, frozen=True):
     """zookeeper: connect string with chroot. audit_engine: "spark" or "quick"."""
 
     name: str
@@ -55,14 +55,14 @@ class Inventory(msgspec.Struct, frozen=True):
         return tuple(each.node_id for each in self.controllers)
 
 
-def file_faults(inventory: Inventory, outside: Mapping[int, Occurrence] | None = None) -> dict[int, Occurrence]:
+def file_faults(inventory: ClusterInventory, outside: Mapping[int, Occurrence] | None = None) -> dict[int, Occurrence]:
     """What keeps the service from starting a controller, by node id. outside: those whose files are not read at all."""
     barred = outside or {}
     found = {each.node_id: barred.get(each.node_id) or _fault(inventory, each) for each in inventory.controllers}
     return {node: fault for node, fault in found.items() if fault is not None}
 
 
-def _fault(inventory: Inventory, entry: ControllerEntry) -> Occurrence | None:
+def _fault(inventory: ClusterInventory, entry: ControllerEntry) -> Occurrence | None:
     try:
         file = Path(entry.properties)
         if file.exists() and not file.is_file():
@@ -79,7 +79,7 @@ def _fault(inventory: Inventory, entry: ControllerEntry) -> Occurrence | None:
     return _contradiction(inventory, entry, config)
 
 
-def _contradiction(inventory: Inventory, entry: ControllerEntry, config: NodeConfig) -> Occurrence | None:
+def _contradiction(inventory: ClusterInventory, entry: ControllerEntry, config: NodeConfig) -> Occurrence | None:
     if config.gates != "pause":
         return GATES_NOT_PAUSED.found(file=entry.properties, value=config.gates)
     if not config.migration_enabled:

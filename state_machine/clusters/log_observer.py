@@ -21,9 +21,9 @@ import msgspec
 
 from migrator.findings.finding import FindingError, words_of
 from migrator.model.image import Image
-from migrator.model.partition_figures import Figures, PartitionCounter
+from migrator.model.partition_figures import PartitionCounter, PartitionFigures
 from migrator.model.values import Broker, Controller
-from migrator.node.config.properties import Voter
+from migrator.node.config.properties import VoterAddress
 from migrator.node.log.log_replay import LogReplay, read_snapshot
 from migrator.node.transport.broker_client import BrokerConnection
 from migrator.node.transport.client_security import PLAINTEXT, ClientSecurity
@@ -46,8 +46,8 @@ from migrator.wire.messages.replication import (
     FetchSnapshotResponse,
     FetchSnapshotTopic,
     FetchTopic,
+    WireSnapshotId,
 )
-from migrator.wire.messages.replication import SnapshotId as WireSnapshotId
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
@@ -147,7 +147,9 @@ class LogObservation(msgspec.Struct, frozen=True):
 class LogObserver:
     """A place in the log of one quorum, kept from look to look."""
 
-    def __init__(self, voters: Sequence[Voter], cluster_id: str | None, security: ClientSecurity = PLAINTEXT) -> None:
+    def __init__(
+        self, voters: Sequence[VoterAddress], cluster_id: str | None, security: ClientSecurity = PLAINTEXT
+    ) -> None:
         self._voters = tuple(voters)
         self._cluster_id = cluster_id
         self._connections = {
@@ -311,7 +313,9 @@ class LogObserver:
 
     # --- what it says --------------------------------------------------------------------------------------
 
-    def _summed_up(self, now: float, quorum: DescribeQuorumPartitionResult, figures: Figures) -> LogObservation:
+    def _summed_up(
+        self, now: float, quorum: DescribeQuorumPartitionResult, figures: PartitionFigures
+    ) -> LogObservation:
         image = self._replay.image
         return LogObservation(
             at=now,
@@ -344,7 +348,7 @@ def _replayed(content: bytes, snapshot: SnapshotId) -> LogReplay:
         return read_snapshot(path, snapshot)
 
 
-def _broker(broker: Broker, figures: Figures) -> LogBroker:
+def _broker(broker: Broker, figures: PartitionFigures) -> LogBroker:
     mine = figures.brokers.get(broker.id)
     return LogBroker(
         id=broker.id,

@@ -29,8 +29,8 @@ from migrator.node.zookeeper.claims import read_claim
 from migrator.zk import paths
 from migrator.zk.session import ZkSession
 from migrator.zk.znodes import ClusterIdZnode, parse
-from state_machine.clusters.control import ControlPort
-from state_machine.clusters.inventory import ControllerEntry, Inventory
+from state_machine.clusters.control import ControlClient
+from state_machine.clusters.inventory import ClusterInventory, ControllerEntry
 from state_machine.clusters.log_observer import LogObservation, LogObserver
 from state_machine.policy.gates import Holder
 
@@ -162,7 +162,7 @@ class LogSource(Protocol):
     def close(self) -> None: ...
 
 
-def log_of_inventory(inventory: Inventory) -> LogSource:
+def log_of_inventory(inventory: ClusterInventory) -> LogSource:
     """Voters and how to speak to them are as in the controllers' files. Blocks; raises what is wrong with the files."""
     config = _first_config(inventory)
     return LogObserver(config.voters, None, client_security(config.security.get(config.controller_listener)))
@@ -178,10 +178,10 @@ class ClusterObserver:
 
     def __init__(
         self,
-        control: ControlPort,
+        control: ControlClient,
         clock: Callable[[], float] = time.time,
         ensembles: Callable[[str], Ensemble] | None = None,
-        logs: Callable[[Inventory], LogSource] = log_of_inventory,
+        logs: Callable[[ClusterInventory], LogSource] = log_of_inventory,
     ) -> None:
         self._make_log = logs
         self._control = control
@@ -191,7 +191,7 @@ class ClusterObserver:
         self._logs: dict[int, tuple[tuple[ControllerEntry, ...], LogSource]] = {}
 
     async def look(
-        self, inventory: Inventory, before: Observation | None, migration_id: int, *, with_log: bool = False
+        self, inventory: ClusterInventory, before: Observation | None, migration_id: int, *, with_log: bool = False
     ) -> Observation:
         """with_log: the metadata log as well, which is there from dual-write on."""
         ensemble = await self._ensemble(migration_id, inventory.zookeeper)
@@ -202,14 +202,14 @@ class ClusterObserver:
         )
         return summed_up(self._clock(), tuple(controllers), zookeeper, before, log)
 
-    async def _look_at_log(self, inventory: Inventory, migration_id: int) -> LogObservation:
+    async def _look_at_log(self, inventory: ClusterInventory, migration_id: int) -> LogObservation:
         try:
             observer = await self._log(inventory, migration_id)
         except FindingError as error:
             return LogObservation(self._clock(), str(error))
         return await observer.look(self._clock())
 
-    async def _log(self, inventory: Inventory, migration_id: int) -> LogSource:
+    async def _log(self, inventory: ClusterInventory, migration_id: int) -> LogSource:
         """Kept from the first time on: later the files change."""
         known = self._logs.get(migration_id)
         if known is None or known[0] != inventory.controllers:
@@ -293,7 +293,7 @@ async def _nothing() -> None:
     return None
 
 
-def _first_config(inventory: Inventory) -> NodeConfig:
+def _first_config(inventory: ClusterInventory) -> NodeConfig:
     """Of any controller; raises the finding of the last one when none can be read."""
     trouble: FindingError | None = None
     for entry in inventory.controllers:

@@ -103,7 +103,7 @@ class Inspection:
 class Evidence:
     """What the service knows. `None` is "unknown"; a gate never takes it for True.
 
-    looked_s:    seconds since the last observation of the cluster.
+    observation_age_s:    seconds since the last observation of the cluster.
     paused:      who paused steps forward, and why.
     silent:      controllers of the inventory that do not answer, with the reason.
     file_faults: controllers' files that do not fit the service, with finding code and words.
@@ -116,7 +116,7 @@ class Evidence:
     road: what is known of the way from dual-write on; None before it.
     """
 
-    looked_s: float | None
+    observation_age_s: float | None
     paused: str | None = None
     controllers: tuple[int, ...] = ()
     silent: Mapping[int, str] = field(default_factory=dict)
@@ -149,8 +149,12 @@ Gate: TypeAlias = Callable[[Evidence], Verdict]
 
 
 def observed_at(evidence: Evidence) -> Condition:
-    age = "never observed" if evidence.looked_s is None else f"last observed {evidence.looked_s:.1f} s ago"
-    fresh = evidence.looked_s is not None and evidence.looked_s < OBSERVATION_FRESH_S
+    age = (
+        "never observed"
+        if evidence.observation_age_s is None
+        else f"last observed {evidence.observation_age_s:.1f} s ago"
+    )
+    fresh = evidence.observation_age_s is not None and evidence.observation_age_s < OBSERVATION_FRESH_S
     return Condition("the cluster was observed under 10 s ago", fresh, age, (NOT_OBSERVED.code,))
 
 

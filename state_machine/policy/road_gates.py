@@ -44,8 +44,18 @@ def road_of(evidence: Evidence) -> RoadEvidence:
 # --- conditions that several gates share ------------------------------------------------------------------
 
 
+def _read(road: RoadEvidence, said: str) -> str:
+    """What was read in the log; while the log cannot be read, that it is unknown."""
+    return f"unknown: {road.log_problem}" if road.log_problem else said
+
+
+def _all_voters(road: RoadEvidence, words: str) -> str:
+    number = len(road.voters)
+    return f"{number} of {number} voters {words}" if number else "no voter is known"
+
+
 def log_is_observed(road: RoadEvidence) -> Condition:
-    said = road.log_problem or "it is read up to what is committed"
+    said = road.log_problem or "the service has read every committed record"
     return Condition("the metadata log is observed", not road.log_problem, said, (LOG_NOT_OBSERVED.code,))
 
 
@@ -62,12 +72,21 @@ def replicas_are_whole(road: RoadEvidence) -> tuple[Condition, ...]:
         Condition(
             "no partition is under-replicated or without a leader",
             known and not road.under_replicated and not road.leaderless,
-            f"{road.under_replicated} are under-replicated, {road.leaderless} have no leader",
+            _read(
+                road,
+                f"under-replicated partitions: {road.under_replicated}; partitions without a leader: {road.leaderless}",
+            ),
         ),
         Condition(
-            "no partition is under its minimum ISR", known and not road.under_min_isr, f"{road.under_min_isr} are"
+            "no partition is under its minimum ISR",
+            known and not road.under_min_isr,
+            _read(road, f"partitions under their minimum ISR: {road.under_min_isr}"),
         ),
-        Condition("no partition is being reassigned", known and not moving, f"{moving} are"),
+        Condition(
+            "no partition is being reassigned",
+            known and not moving,
+            _read(road, f"partitions being reassigned: {moving}"),
+        ),
     )
 
 
@@ -77,60 +96,81 @@ def replicas_are_settled(road: RoadEvidence) -> Condition:
     return Condition(
         f"nothing was under-replicated for {least:g} s",
         not road.log_problem and road.settled_s >= least,
-        f"for {road.settled_s:.0f} s nothing was",
+        _read(road, f"every partition has been fully replicated for {road.settled_s:.0f} s"),
     )
 
 
+def _brokers(count: int) -> str:
+    return "1 broker is" if count == 1 else f"{count} brokers are"
+
+
 def every_broker_is_ready(road: RoadEvidence) -> Condition:
-    said = f"fenced or shutting down: {list(road.not_ready)}" if road.not_ready else "all are"
-    known = not road.log_problem and bool(road.kraft or road.zookeeper)
-    return Condition("every registered broker is unfenced", known and not road.not_ready, said)
+    registered = len(road.kraft) + len(road.zookeeper)
+    said = (
+        f"brokers {list(road.not_ready)} are fenced or shutting down"
+        if road.not_ready
+        else f"{_brokers(registered)} registered, none is fenced"
+    )
+    known = not road.log_problem and registered > 0
+    return Condition("every registered broker is unfenced", known and not road.not_ready, _read(road, said))
 
 
 def zookeeper_follows(road: RoadEvidence) -> Condition:
     lag = road.dual_write_lag
-    said = "not known" if lag is None else f"it lacks {lag} records"
+    said = "the lag of dual-write is not known" if lag is None else f"ZooKeeper is {lag} records behind the log"
     return Condition("ZooKeeper has every committed change", lag is not None and lag <= LAG_MAX, said)
+
+
+def _leads(road: RoadEvidence) -> str:
+    if road.leader is None:
+        return "no controller leads"
+    return f"controller {road.leader} leads, and every voter has its log"
 
 
 def voters_follow(road: RoadEvidence) -> Condition:
     """Before a controller is stopped, a majority must hold without it."""
     behind = [
-        f"{each.id}: {'never fetched' if each.lag is None else f'{each.lag} records'}"
+        f"voter {each.id} {'has never fetched' if each.lag is None else f'is {each.lag} records behind'}"
         for each in road.voters
         if each.lag != 0
     ]
     known = not road.log_problem and road.leader is not None and bool(road.voters)
-    said = f"behind: {', '.join(behind)}" if behind else f"controller {road.leader} leads, every voter has its log"
-    return Condition("every voter has what is committed", known and not behind, said)
+    said = "; ".join(behind) if behind else _leads(road)
+    return Condition("every voter has what is committed", known and not behind, _read(road, said))
 
 
 def every_registration_is_kraft(road: RoadEvidence) -> Condition:
     """Fenced ones too: a registration may come back as it was."""
     left = list(road.zookeeper)
-    said = f"in ZooKeeper mode: {left}" if left else f"{len(road.kraft)} are in KRaft mode"
+    said = f"brokers {left} are in ZooKeeper mode" if left else f"{_brokers(len(road.kraft))} in KRaft mode"
     known = not road.log_problem and bool(road.kraft)
-    return Condition("every registered broker is in KRaft mode", known and not left, said)
+    return Condition("every registered broker is in KRaft mode", known and not left, _read(road, said))
 
 
 def directories_are_assigned(road: RoadEvidence) -> Condition:
     """Kafka finds the partitions of a failed directory by the assigned directory only (`handleDirectoriesOffline`)."""
-    said = f"brokers {list(road.unassigned)} have unassigned replicas" if road.unassigned else "all are"
+    said = (
+        f"brokers {list(road.unassigned)} have replicas without an assigned directory"
+        if road.unassigned
+        else "no registered broker has a replica without an assigned directory"
+    )
     if road.orphans:
         said += f"; {road.orphans} replicas are on brokers that are not registered"
     known = not road.log_problem
     return Condition(
-        "every replica has a directory of a registered broker", known and not road.unassigned and not road.orphans, said
+        "every replica has a directory of a registered broker",
+        known and not road.unassigned and not road.orphans,
+        _read(road, said),
     )
 
 
 def files_are_as_rendered(road: RoadEvidence) -> Condition:
     files = road.files
     if files is None:
-        return Condition("every file is as rendered", False, "no file was read yet", (FILE_DRIFTED.code,))
-    wrong = [*files.drifted, *(f"{each} is not read" for each in files.not_read)]
+        return Condition("every file is as rendered", False, "the service has read no file yet", (FILE_DRIFTED.code,))
+    wrong = [*files.drifted, *(f"the file of {each} could not be read" for each in files.not_read)]
     fresh = files.age_s < FILES_FRESH_S
-    said = "; ".join(wrong) if wrong else f"all are, as read {files.age_s:.0f} s ago"
+    said = "; ".join(wrong) if wrong else f"every file was as rendered {files.age_s:.0f} s ago"
     return Condition("every file is as rendered", fresh and not wrong, said, (FILE_DRIFTED.code,))
 
 
@@ -138,7 +178,7 @@ def audit_is_fresh(evidence: Evidence) -> Condition:
     last = None if evidence.audits is None else evidence.audits.last
     if last is None:
         return Condition(
-            "the last audit passed, under 10 minutes ago", False, "none has finished", (AUDIT_OVERDUE.code,)
+            "the last audit passed, under 10 minutes ago", False, "no audit has finished yet", (AUDIT_OVERDUE.code,)
         )
     fresh = last.result == "passed" and last.age_s < AUDIT_FRESH_S
     said = f"{last.said} ({last.age_s:.0f} s ago)"
@@ -146,7 +186,9 @@ def audit_is_fresh(evidence: Evidence) -> Condition:
 
 
 def backup_is_taken(road: RoadEvidence) -> Condition:
-    said = "none yet" if road.backed_up is None else f"{road.backed_up:.0f} s ago"
+    said = (
+        "there is no backup yet" if road.backed_up is None else f"the last backup was made {road.backed_up:.0f} s ago"
+    )
     return Condition(
         "ZooKeeper, the metadata log and the files are backed up",
         road.backed_up is not None,
@@ -157,7 +199,7 @@ def backup_is_taken(road: RoadEvidence) -> Condition:
 
 def claim_is_ours(evidence: Evidence) -> Condition:
     """Stock controllers have the node ids of ours, so that the claim of either counts."""
-    said = f"{evidence.holder}" + ("" if evidence.holder_id is None else f" (node {evidence.holder_id})")
+    said = f"the holder is {evidence.holder}" + ("" if evidence.holder_id is None else f" (node {evidence.holder_id})")
     return Condition("/controller is held by this quorum", evidence.holder is Holder.OURS, said)
 
 
@@ -167,15 +209,15 @@ def is_approved(road: RoadEvidence, phase: str) -> Condition:
     codes = (FINALIZE_NOT_APPROVED.code,)
     approval, hours = road.approval, APPROVAL_S / 3600
     if approval is None:
-        return Condition(name, False, "nobody has: `zk2kraft approve`", codes)
+        return Condition(name, False, "there is no approval yet; approve with `zk2kraft approve`", codes)
     if approval.age_s > APPROVAL_S:
-        return Condition(name, False, f"{approval.who} did, more than {hours:g} h ago", codes)
+        return Condition(name, False, f"the approval by {approval.who} is older than {hours:g} h", codes)
     if not approval.fits:
-        return Condition(name, False, f"{approval.who} did, and the plan or the evidence changed since", codes)
+        return Condition(name, False, f"the plan or the evidence changed after {approval.who} approved", codes)
     if road.asker == approval.who and not road.limits.single_operator:
-        return Condition(name, False, f"{approval.who} approved it and asks for it", codes)
+        return Condition(name, False, f"{approval.who} requested it and approved it", codes)
     alone = " (single_operator is on)" if road.limits.single_operator else ""
-    return Condition(name, True, f"{approval.who} did, {approval.age_s / 60:.0f} min ago{alone}", codes)
+    return Condition(name, True, f"{approval.who} approved it {approval.age_s / 60:.0f} min ago{alone}", codes)
 
 
 def _roll_is_complete(road: RoadEvidence, roll: Roll, name: str) -> Condition:
@@ -226,14 +268,16 @@ def may_replace_controllers(evidence: Evidence) -> Verdict:
             Condition(
                 "/migration has an offset above 0 (at -1 stock stays inactive)",
                 offset is not None and offset > 0,
-                f"it has {offset}",
+                "/migration has no offset" if offset is None else f"the offset is {offset}",
             ),
             claim_is_ours(evidence),
             voters_follow(road),
             Condition(
                 "nothing in the log or in ZooKeeper stops a stock controller",
                 against == "",
-                "not known: no controller of ours tells" if against is None else against or "nothing does",
+                "not known: no migrating controller reports it"
+                if against is None
+                else against or "no obstacle was found",
                 tuple(sorted({code for code, _ in road.replacing or ()})),
             ),
             files_are_as_rendered(road),
@@ -259,13 +303,15 @@ def controllers_are_replaced(evidence: Evidence) -> Verdict:
 
 def every_voter_is_stock(road: RoadEvidence) -> Condition:
     ours = [each.id for each in road.voters if not each.stock]
-    said = f"ours: {ours}" if ours else "all are"
+    said = f"voters {ours} are migrating controllers" if ours else _all_voters(road, "are stock controllers")
     return Condition("every voter is a stock controller", bool(road.voters) and not ours, said)
 
 
 def state_is(road: RoadEvidence, state: MigrationState) -> Condition:
     return Condition(
-        f"the log says {state.name}", not road.log_problem and road.migration == state.name, f"it says {road.migration}"
+        f"the log says {state.name}",
+        not road.log_problem and road.migration == state.name,
+        _read(road, f"the log says {road.migration}"),
     )
 
 
@@ -283,7 +329,9 @@ def finalize_evidence(evidence: Evidence) -> Verdict:
             Condition(
                 f"/brokers/ids is empty, and was for {least:g} s",
                 gone is not None and gone >= least,
-                f"it names {list(road.zookeeper_ids)}" if road.zookeeper_ids else f"empty for {gone or 0:.0f} s",
+                f"/brokers/ids names {list(road.zookeeper_ids)}"
+                if road.zookeeper_ids
+                else f"/brokers/ids has been empty for {gone or 0:.0f} s",
             ),
             directories_are_assigned(road),
             *replicas_are_whole(road),
@@ -291,7 +339,9 @@ def finalize_evidence(evidence: Evidence) -> Verdict:
             Condition(
                 "every voter runs with the migration flag",
                 bool(road.voters) and not unready,
-                f"not registered as ready: {unready}" if unready else "all registered as ready",
+                f"voters {unready} are not registered as ready for the migration"
+                if unready
+                else _all_voters(road, "registered as ready"),
             ),
             voters_follow(road),
             state_is(road, MigrationState.MIGRATION),
@@ -313,25 +363,27 @@ def soak_is_over(road: RoadEvidence) -> tuple[Condition, ...]:
     age = None if soak is None else soak.age_s
     missing = sorted(voters - set(soak.snapshots if soak else ()))
     unlisted = () if soak is None else soak.not_listed
-    said = f"none by {missing}" if missing else "each did"
+    said = (
+        f"controllers {missing} wrote no snapshot in the soak" if missing else "every controller wrote one in the soak"
+    )
     return (
         Condition(
             f"the soak lasted {least:g} s",
             age is not None and age >= least,
-            "not begun" if age is None else f"{age:.0f} s",
+            "the soak has not begun" if age is None else f"the soak has lasted {age:.0f} s",
         ),
         _roll_is_complete(road, Roll.SOAK, "every stock controller was restarted in the soak"),
         Condition(
             "an election was held in the soak",
             soak is not None and soak.elections > 0,
-            "none yet"
+            "the soak has not begun"
             if soak is None
-            else f"{soak.elections}; controllers {list(soak.leaders)} of {sorted(voters)} led",
+            else f"elections: {soak.elections}; controllers {list(soak.leaders)} of {sorted(voters)} have led",
         ),
         Condition(
             "every stock controller wrote a snapshot",
             bool(voters) and not missing,
-            said + (f" (cannot be listed: {list(unlisted)})" if unlisted else ""),
+            said + (f" (the directories of {list(unlisted)} cannot be listed)" if unlisted else ""),
             (SOAK_WITHOUT_DISK.code,) if unlisted else (),
         ),
     )
@@ -347,8 +399,10 @@ def finalize_is_committed(evidence: Evidence) -> Verdict:
         (
             Condition(
                 "the cluster was observed under 10 s ago",
-                evidence.looked_s is not None and evidence.looked_s < 10.0,
-                f"last observed {evidence.looked_s} s ago",
+                evidence.observation_age_s is not None and evidence.observation_age_s < 10.0,
+                "never observed"
+                if evidence.observation_age_s is None
+                else f"last observed {evidence.observation_age_s:.1f} s ago",
                 (NOT_OBSERVED.code,),
             ),
             log_is_observed(road),
@@ -357,14 +411,15 @@ def finalize_is_committed(evidence: Evidence) -> Verdict:
             Condition(
                 "that record is on every voter",
                 bool(road.voters) and not behind,
-                f"not on {behind}" if behind else "it is",
+                f"voters {behind} do not have it" if behind else _all_voters(road, "have it"),
             ),
             voters_follow(road),
             every_voter_is_stock(road),
             Condition(
                 "no file has a ZooKeeper key",
                 files is not None and not left and not files.not_read,
-                "; ".join(left) or ("not read yet" if files is None else "none has"),
+                "; ".join(left)
+                or ("the service has read no file yet" if files is None else "no file has a ZooKeeper key"),
             ),
         )
     )

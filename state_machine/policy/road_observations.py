@@ -106,7 +106,7 @@ class ApprovalObserved:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RoadLimits:
     """Configured times, as gates print them."""
 
     settle_s: float = 60.0
@@ -154,7 +154,7 @@ class RoadEvidence:
     soak: SoakObserved | None = None
     approval: ApprovalObserved | None = None
     asker: str | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: RoadLimits = field(default_factory=RoadLimits)
     backed_up: float | None = None
     intent: str = ""
     digest: str = ""

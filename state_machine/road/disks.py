@@ -26,14 +26,14 @@ TOPICS_MAX: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Disks:
+class DiskReading:
     """said: what was read, in words. trouble: None when nothing is amiss."""
 
     said: str
     trouble: Occurrence | None = None
 
 
-def look_at_disks(node: FleetNode, image: Image, *, with_ids: bool) -> Disks:
+def look_at_disks(node: FleetNode, image: Image, *, with_ids: bool) -> DiskReading:
     """Blocks on the host."""
     stray: list[str] = []
     checked = 0
@@ -41,9 +41,11 @@ def look_at_disks(node: FleetNode, image: Image, *, with_ids: bool) -> Disks:
         try:
             names = node.actuator.list(directory)
         except FindingError as error:
-            return Disks(f"{directory} cannot be listed: {error.occurrence.text}")
+            return DiskReading(f"{directory} cannot be listed: {error.occurrence.text}")
         if names is None:
-            return Disks(f"{directory} is not listed by this actuator: stray directories and topic ids are not checked")
+            return DiskReading(
+                f"{directory} is not listed by this actuator: stray directories and topic ids are not checked"
+            )
         stray += [f"{directory}/{name}" for name in names if name.endswith(STRAY)]
         if with_ids:
             for path, topic in _one_of_each_topic(directory, names):
@@ -56,10 +58,12 @@ def look_at_disks(node: FleetNode, image: Image, *, with_ids: bool) -> Disks:
                     occurrence = TOPIC_IDS_DIFFER.found(
                         node=node.name, path=path, found=_text(found), expected=_text(known.id)
                     )
-                    return Disks(f"{checked} topic ids read", occurrence)
+                    return DiskReading(f"{checked} topic ids read", occurrence)
     if stray:
-        return Disks(f"{len(stray)} stray directories", STRAY_DIRECTORIES.found(node=node.name, directories=stray))
-    return Disks(f"no stray directory; {checked} topic ids equal" if with_ids else "no stray directory")
+        return DiskReading(
+            f"{len(stray)} stray directories", STRAY_DIRECTORIES.found(node=node.name, directories=stray)
+        )
+    return DiskReading(f"no stray directory; {checked} topic ids equal" if with_ids else "no stray directory")
 
 
 def _one_of_each_topic(directory: str, names: tuple[str, ...]) -> list[tuple[str, str]]:

@@ -15,7 +15,7 @@ from migrator.findings.road import FILE_DRIFTED, FLAG_REMOVED_EARLY
 from migrator.fleet.files import checksum_of
 from migrator.fleet.properties_file import parse_properties
 from migrator.fleet.render import FLAG
-from migrator.fleet.roll import UNDER_WAY, Step
+from migrator.fleet.roll import UNDER_WAY, RollStep
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import CONTROLLERS, Roll
 from state_machine.road.documents import FILES, FilesDocument, document
@@ -78,15 +78,15 @@ def expected(snapshot: Snapshot, node: FleetNode) -> str | None:
         for row in snapshot.nodes_of(roll):
             if kind is None or (row.role, row.node_id) != (node.role, node.id):
                 continue
-            step = row.failed_in if row.step == Step.FAILED else row.step
-            if step in (Step.WRITTEN, Step.STARTED, Step.WHOLE):
+            step = row.failed_in if row.step == RollStep.FAILED else row.step
+            if step in (RollStep.WRITTEN, RollStep.STARTED, RollStep.WHOLE):
                 newest = row.checksum
     return newest
 
 
 def _being_written(snapshot: Snapshot, node: FleetNode) -> bool:
     rows = (row for row in snapshot.road if (row.role, row.node_id) == (node.role, node.id))
-    return any(Step(row.step) in UNDER_WAY or row.step == Step.FAILED for row in rows)
+    return any(RollStep(row.step) in UNDER_WAY or row.step == RollStep.FAILED for row in rows)
 
 
 def file_findings(snapshot: Snapshot, files: FilesDocument | None) -> tuple[Occurrence, ...]:
@@ -98,7 +98,7 @@ def file_findings(snapshot: Snapshot, files: FilesDocument | None) -> tuple[Occu
         node, _, path = each.partition(": ")
         found.append(FILE_DRIFTED.found(node=node, path=path))
     if snapshot.phase in (Phase.REPLACING_CONTROLLERS, Phase.SOAK):
-        whole = {row.node_id: row for row in snapshot.nodes_of(Roll.STOCK) if row.step == Step.WHOLE}
+        whole = {row.node_id: row for row in snapshot.nodes_of(Roll.STOCK) if row.step == RollStep.WHOLE}
         found += [
             FLAG_REMOVED_EARLY.found(node=node, path=whole[node].path) for node in files.without_flag if node in whole
         ]

@@ -20,16 +20,16 @@ from migrator.fleet.actuator import Actuator
 from migrator.fleet.actuators import actuator_for
 from migrator.fleet.files import Present
 from migrator.fleet.inventory import Inventory, Node, read_inventory, require_inventory, wanted_of
-from migrator.fleet.render import Kind, Rendered, render
+from migrator.fleet.render import FileKind, Rendered, render
 from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
 
 TEMPLATES: Final = "templates"
 KIND_OF: Final = {
-    Roll.JOIN: Kind.MIGRATION,
-    Roll.KRAFT: Kind.KRAFT,
-    Roll.STOCK: Kind.STOCK,
+    Roll.JOIN: FileKind.MIGRATION,
+    Roll.KRAFT: FileKind.KRAFT,
+    Roll.STOCK: FileKind.STOCK,
     Roll.SOAK: None,
-    Roll.FINAL: Kind.FINALIZED,
+    Roll.FINAL: FileKind.FINALIZED,
 }
 """The file that a node gets in a roll; None: it keeps its own."""
 ROLE_OF: Final = {
@@ -76,7 +76,7 @@ class Fleet:
     def node(self, role: str, node_id: int) -> FleetNode | None:
         return next((each for each in self.nodes if (each.role, each.id) == (role, node_id)), None)
 
-    def render(self, node: FleetNode, present: Present, kind: Kind) -> Rendered:
+    def render(self, node: FleetNode, present: Present, kind: FileKind) -> Rendered:
         """Raises the first finding that forbids to write it."""
         return render(node.role, present.document, kind, wanted_of(self.inventory, node.node)).require()
 

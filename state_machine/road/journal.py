@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from migrator.fleet.roll import RollEntry, Step
+from migrator.fleet.roll import RollEntry, RollStep
 from state_machine.road.fleet import FleetNode
 from state_machine.store import Store
 from state_machine.tables import RoadNode
@@ -28,7 +28,7 @@ def begin(store: Store, migration_id: int, roll: str, nodes: Iterable[FleetNode]
                     node_id=each.id,
                     role=each.role,
                     rack=each.node.rack,
-                    step=Step.PENDING,
+                    step=RollStep.PENDING,
                     failed_in="",
                     path=each.path,
                     kind="",
@@ -58,7 +58,7 @@ def entry_of(row: RoadNode, now: float) -> RollEntry:
     return RollEntry(
         id=row.node_id,
         role=row.role,
-        step=Step(row.step),
+        step=RollStep(row.step),
         rack=row.rack,
         began_s=0.0 if row.began_at is None else max(now - row.began_at, 0.0),
         instruction=row.instruction,

@@ -20,10 +20,10 @@ import structlog
 
 from migrator.findings.finding import FindingError, Occurrence, words_of
 from migrator.findings.road import BACKUP_FAILED, FINALIZE_INTENT_STANDS
-from migrator.fleet.roll import Step
+from migrator.fleet.roll import RollStep
 from migrator.zk import paths
 from state_machine.clusters.log_observer import LogObservation
-from state_machine.observations import Outcome
+from state_machine.observations import WaitingReason
 from state_machine.policy.gates import Evidence
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_gates import road_of
@@ -45,7 +45,7 @@ from state_machine.road.fleet import Fleet, Fleets, trouble_of
 from state_machine.road.intent import FinalizeIntent, write_intent
 from state_machine.road.road_evidence import next_phase
 from state_machine.road.roller import Roller
-from state_machine.settings import Settings
+from state_machine.settings import ServiceSettings
 from state_machine.store import Snapshot, Store
 
 log = structlog.get_logger()
@@ -79,7 +79,7 @@ class RoadActs:
         store: Store,
         fleets: Fleets,
         roller: Roller,
-        settings: Settings,
+        settings: ServiceSettings,
         clock: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -103,32 +103,32 @@ class RoadActs:
 
     # --- phases --------------------------------------------------------------------------------------------
 
-    async def rolling_brokers(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+    async def rolling_brokers(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         rolled = await self._roller.step(snapshot, evidence, Roll.KRAFT)
-        return rolled or Outcome("done: every broker is in KRaft mode")
+        return rolled or WaitingReason("done: every broker is in KRaft mode")
 
-    async def replacing_controllers(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+    async def replacing_controllers(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         replaced = await self._roller.step(snapshot, evidence, Roll.STOCK)
-        return replaced or Outcome("done: every controller is stock")
+        return replaced or WaitingReason("done: every controller is stock")
 
-    async def soak(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+    async def soak(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         """Elections, snapshots, restarts, and the time itself."""
         await self._note_soak(snapshot)
         restarted = await self._roller.step(snapshot, evidence, Roll.SOAK)
-        return restarted or Outcome("done: every stock controller was restarted")
+        return restarted or WaitingReason("done: every stock controller was restarted")
 
-    async def finalizing(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+    async def finalizing(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         """The intent stands before the first node is touched."""
         if document(snapshot, INTENT, IntentDocument) is None:
             return await self._intend(snapshot)
         finalized = await self._roller.step(snapshot, evidence, Roll.FINAL)
-        return finalized or Outcome("waiting: the end of the migration is committed on every voter")
+        return finalized or WaitingReason("waiting: the end of the migration is committed on every voter")
 
-    async def completed(self, snapshot: Snapshot, evidence: Evidence) -> Outcome:
+    async def completed(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         road = road_of(evidence)
         raise_ = "raise metadata.version after every node runs a later Kafka"
         stands = f"{paths.CONTROLLER}, {paths.MIGRATION} and {paths.FINALIZE_INTENT} stay in ZooKeeper"
-        return Outcome(
+        return WaitingReason(
             f"done: {len(road.kraft)} brokers and {len(road.voters)} controllers of stock run without ZooKeeper. Stop "
             f"ZooKeeper and keep its data; {stands}, so that no stray broker becomes a second controller. "
             f"Next: {raise_}"
@@ -199,7 +199,7 @@ class RoadActs:
 
     # --- finalize ------------------------------------------------------------------------------------------
 
-    async def _intend(self, snapshot: Snapshot) -> Outcome:
+    async def _intend(self, snapshot: Snapshot) -> WaitingReason:
         """Znode first: a row without it would let nobody else see what was begun."""
         approval = snapshot.approval
         events = await self._store.away(self._store.events, snapshot.id)
@@ -215,12 +215,12 @@ class RoadActs:
         try:
             text = await asyncio.to_thread(write_intent, snapshot.inventory.zookeeper, intent)
         except FindingError as error:
-            return Outcome(f"waiting: the intent is written to ZooKeeper: {words_of(error)}", (error.occurrence,))
+            return WaitingReason(f"waiting: the intent is written to ZooKeeper: {words_of(error)}", (error.occurrence,))
         await self._keep(
             snapshot, INTENT, IntentDocument(at=self._clock(), path=paths.FINALIZE_INTENT, text=text, who=who)
         )
         log.warning("finalize.intended", path=paths.FINALIZE_INTENT, text=text)
-        return Outcome(f"waiting: {FINALIZE_INTENT_STANDS.found(path=paths.FINALIZE_INTENT, text=text).text}")
+        return WaitingReason(f"waiting: {FINALIZE_INTENT_STANDS.found(path=paths.FINALIZE_INTENT, text=text).text}")
 
     # --- files, backups, times -----------------------------------------------------------------------------
 
@@ -247,7 +247,9 @@ class RoadActs:
                 await self._keep(snapshot, FILES, found)
             return
         last = document(snapshot, FILES, FilesDocument)
-        changed = last is not None and any(row.changed_at > last.at and row.step == Step.WHOLE for row in snapshot.road)
+        changed = last is not None and any(
+            row.changed_at > last.at and row.step == RollStep.WHOLE for row in snapshot.road
+        )
         since = self._steady() - work.files_at
         if since >= self._settings.drift_every_s or (changed and since >= 1.0):
             work.files_at = self._steady()
@@ -289,7 +291,7 @@ class RoadActs:
         """A backup before a gate has what stands when its phase has done its work."""
         roll = {Phase.ROLLING_BROKERS: Roll.KRAFT, Phase.SOAK: Roll.SOAK}[snapshot.phase]
         rows = snapshot.nodes_of(roll)
-        return bool(rows) and all(row.step == Step.WHOLE for row in rows)
+        return bool(rows) and all(row.step == RollStep.WHOLE for row in rows)
 
     async def _back_up(self, snapshot: Snapshot, phase: str) -> None:
         home = self._settings.directory.absolute() / "migrations" / str(snapshot.id) / "backups"

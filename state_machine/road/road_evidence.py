@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from migrator.fleet.roll import UNDER_WAY, Step
+from migrator.fleet.roll import UNDER_WAY, RollStep
 from migrator.model.values import MigrationState
 from state_machine.clusters.log_observer import LogObservation
 from state_machine.clusters.observe import Observation
@@ -22,8 +22,8 @@ from state_machine.policy.phases import NEEDS_APPROVAL, ROAD, Phase
 from state_machine.policy.road_observations import (
     ApprovalObserved,
     FilesObserved,
-    Limits,
     RoadEvidence,
+    RoadLimits,
     Roll,
     RollObserved,
     SoakObserved,
@@ -81,7 +81,7 @@ def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
         files=None if files is None else _files(files, now),
         soak=_soak(snapshot, now),
         approval=_approval(snapshot, digest, now),
-        limits=Limits() if limits is None else Limits(**msgspec.structs.asdict(limits)),
+        limits=RoadLimits() if limits is None else RoadLimits(**msgspec.structs.asdict(limits)),
         backed_up=_backed_up(snapshot, now),
         intent="" if intent is None else intent.text,
         digest=digest,
@@ -92,9 +92,9 @@ def roll_observed(snapshot: Snapshot, roll: Roll) -> RollObserved:
     rows = snapshot.nodes_of(roll)
     return RollObserved(
         nodes=tuple(each.node_id for each in rows),
-        whole=tuple(each.node_id for each in rows if each.step == Step.WHOLE),
-        failed=tuple(each.node_id for each in rows if each.step == Step.FAILED),
-        under_way=tuple(each.node_id for each in rows if Step(each.step) in UNDER_WAY),
+        whole=tuple(each.node_id for each in rows if each.step == RollStep.WHOLE),
+        failed=tuple(each.node_id for each in rows if each.step == RollStep.FAILED),
+        under_way=tuple(each.node_id for each in rows if RollStep(each.step) in UNDER_WAY),
     )
 
 
@@ -118,7 +118,7 @@ def _replacing(look: Observation) -> tuple[tuple[str, str], ...] | None:
 
 def _voters(snapshot: Snapshot, log: LogObservation) -> tuple[VoterObserved, ...]:
     silent = {} if snapshot.observation is None else snapshot.observation.silent()
-    replaced = {each.node_id for each in snapshot.nodes_of(Roll.STOCK) if each.step == Step.WHOLE}
+    replaced = {each.node_id for each in snapshot.nodes_of(Roll.STOCK) if each.step == RollStep.WHOLE}
     committed = log.high_watermark > log.migration_at
     found = []
     for each in log.voters:

@@ -1,6 +1,6 @@
 """Rolling restarts, carried out: the journal, the acts on hosts, what is observed of nodes.
 
-In:   a snapshot with its evidence, and which roll. Out: an `Outcome`; rows of the journal.
+In:   a snapshot with its evidence, and which roll. Out: a `WaitingReason`; rows of the journal.
 Elsewhere: what to do next (migrator.fleet.roll), hosts (migrator.fleet), which roll a phase wants (road_acts.py).
 Rules: one act at a time and per migration, on a thread; the loop goes on meanwhile. A step is in the journal before its
 act. After the death of the service the last act is repeated: each one may be.
@@ -25,14 +25,14 @@ from migrator.fleet.roll import (
     REACHED_BY,
     RECORDED_BEFORE,
     UNDER_WAY,
-    Act,
     Complete,
     Fail,
+    NodeAct,
     NodeNow,
     Perform,
     Reached,
     RollNow,
-    Step,
+    RollStep,
     Wait,
     decide,
 )
@@ -40,7 +40,7 @@ from migrator.model.image import EMPTY, Image
 from migrator.model.verdict import Condition, Verdict
 from state_machine.clusters.log_observer import LogObservation
 from state_machine.clusters.observe import ClusterObserver
-from state_machine.observations import Outcome
+from state_machine.observations import WaitingReason
 from state_machine.policy.gates import Evidence, Holder
 from state_machine.policy.road_gates import (
     claim_is_ours,
@@ -58,7 +58,7 @@ from state_machine.processes import Launcher, process_mark
 from state_machine.road import journal
 from state_machine.road.disks import look_at_disks
 from state_machine.road.fleet import KIND_OF, ROLE_OF, Fleet, FleetNode, Fleets
-from state_machine.settings import Settings
+from state_machine.settings import ServiceSettings
 from state_machine.store import Snapshot, Store
 from state_machine.tables import RoadNode
 
@@ -74,7 +74,7 @@ class _Running:
     """An act on its way."""
 
     node: int
-    act: Act
+    act: NodeAct
     task: asyncio.Task[dict[str, Any]]
     since: float
 
@@ -106,7 +106,7 @@ class Roller:
         fleets: Fleets,
         observer: ClusterObserver,
         launcher: Launcher,
-        settings: Settings,
+        settings: ServiceSettings,
         clock: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -119,25 +119,25 @@ class Roller:
         self._steady = steady
         self._work: dict[int, _Work] = {}
 
-    async def step(self, snapshot: Snapshot, evidence: Evidence, roll: Roll) -> Outcome | None:
+    async def step(self, snapshot: Snapshot, evidence: Evidence, roll: Roll) -> WaitingReason | None:
         """One decision. None: every node is whole."""
         try:
             fleet = await asyncio.to_thread(self._fleets.fleet, snapshot.migration.name)
         except FindingError as error:
             found = error.occurrence
-            return Outcome(f"blocked: {found.code} {found.text}", (found,))
+            return WaitingReason(f"blocked: {found.code} {found.text}", (found,))
         rows = snapshot.nodes_of(roll)
         wanted = fleet.of(ROLE_OF[roll])
         if {each.id for each in wanted} - {row.node_id for row in rows}:
             await self._store.away(journal.begin, self._store, snapshot.id, roll, wanted, at=self._clock())
-            return Outcome(f"waiting: {roll} is prepared for {len(wanted)} nodes")
+            return WaitingReason(f"waiting: {roll} is prepared for {len(wanted)} nodes")
         missing = [row.node_id for row in rows if fleet.node(row.role, row.node_id) is None]
         if missing:
             found = NO_FLEET.found(name=snapshot.migration.name, reason=f"it does not name nodes {missing} any more")
-            return Outcome(f"blocked: {found.text}", (found,))
+            return WaitingReason(f"blocked: {found.text}", (found,))
         return await self._decide(snapshot, evidence, roll, fleet)
 
-    async def _decide(self, snapshot: Snapshot, evidence: Evidence, roll: Roll, fleet: Fleet) -> Outcome | None:
+    async def _decide(self, snapshot: Snapshot, evidence: Evidence, roll: Roll, fleet: Fleet) -> WaitingReason | None:
         work = self._work.setdefault(snapshot.id, _Work())
         if work.running is not None:
             return await self._follow(snapshot, roll, work, work.running)
@@ -145,7 +145,7 @@ class Roller:
         rows = {row.node_id: row for row in snapshot.nodes_of(roll)}
         seen = {}
         for row in rows.values():
-            if Step(row.step) in UNDER_WAY:
+            if RollStep(row.step) in UNDER_WAY:
                 node = fleet.node(row.role, row.node_id)
                 assert node is not None, "nodes that are missing were refused"
                 seen[row.node_id] = await self._node_now(snapshot, evidence, roll, node, row, work)
@@ -164,15 +164,15 @@ class Roller:
             case Complete():
                 return None
             case Wait(reason):
-                failed = [row for row in rows.values() if row.step == Step.FAILED]
-                return Outcome(f"blocked: {reason}" if failed else f"waiting: {reason}", _problems(failed))
+                failed = [row for row in rows.values() if row.step == RollStep.FAILED]
+                return WaitingReason(f"blocked: {reason}" if failed else f"waiting: {reason}", _problems(failed))
             case Reached(node_id, step):
                 await self._record(snapshot, roll, node_id, step=step, instruction="", cause="", code="")
                 log.info("roll.step", roll=roll, node=node_id, step=step)
-                return Outcome(f"waiting: {rows[node_id].role} {node_id} is {step}")
+                return WaitingReason(f"waiting: {rows[node_id].role} {node_id} is {step}")
             case Fail(node_id, cause):
                 await self._fail(snapshot, roll, rows[node_id], cause)
-                return Outcome(f"blocked: {cause.text}", (cause,))
+                return WaitingReason(f"blocked: {cause.text}", (cause,))
             case Perform(node_id, act):
                 return await self._begin(snapshot, roll, fleet, rows[node_id], act, work)
 
@@ -184,8 +184,8 @@ class Roller:
     # --- acts ----------------------------------------------------------------------------------------------
 
     async def _begin(
-        self, snapshot: Snapshot, roll: Roll, fleet: Fleet, row: RoadNode, act: Act, work: _Work
-    ) -> Outcome:
+        self, snapshot: Snapshot, roll: Roll, fleet: Fleet, row: RoadNode, act: NodeAct, work: _Work
+    ) -> WaitingReason:
         """The step is written down, then the act begins."""
         node = fleet.node(row.role, row.node_id)
         assert node is not None, "nodes that are missing were refused"
@@ -199,44 +199,44 @@ class Roller:
         coroutine = asyncio.to_thread(self._perform, snapshot, roll, fleet, node, row, act, self._image(snapshot))
         work.running = _Running(node.id, act, asyncio.create_task(coroutine), self._steady())
         work.seen.pop((roll, node.id), None)
-        return Outcome(f"waiting: {node.name}: {act} begins")
+        return WaitingReason(f"waiting: {node.name}: {act} begins")
 
-    async def _follow(self, snapshot: Snapshot, roll: Roll, work: _Work, running: _Running) -> Outcome:
+    async def _follow(self, snapshot: Snapshot, roll: Roll, work: _Work, running: _Running) -> WaitingReason:
         if not running.task.done():
             seconds = self._steady() - running.since
-            return Outcome(f"waiting: {ROLE_OF[roll]} {running.node}: {running.act} ({seconds:.0f} s)")
+            return WaitingReason(f"waiting: {ROLE_OF[roll]} {running.node}: {running.act} ({seconds:.0f} s)")
         work.running = None
         row = next(each for each in snapshot.nodes_of(roll) if each.node_id == running.node)
         try:
             columns = running.task.result()
         except FindingError as error:
             cause = error.occurrence
-            if running.act is not Act.PREPARE:
+            if running.act is not NodeAct.PREPARE:
                 cause = STEP_FAILED.found(act=running.act, node=f"{row.role} {row.node_id}", reason=_in_words(error))
             await self._fail(snapshot, roll, row, cause)
-            return Outcome(f"blocked: {cause.code} {cause.text}", (cause,))
+            return WaitingReason(f"blocked: {cause.code} {cause.text}", (cause,))
         instruction = columns.get("instruction", "")
-        if not instruction or running.act is Act.START:
+        if not instruction or running.act is NodeAct.START:
             columns.setdefault("step", REACHED_BY[running.act])
         await self._record(snapshot, roll, running.node, **{"instruction": "", **columns})
         log.info("roll.step", roll=roll, node=running.node, step=columns.get("step", row.step))
         shown = instruction or f"{running.act} is done"
-        return Outcome(f"waiting: {row.role} {running.node}: {shown}")
+        return WaitingReason(f"waiting: {row.role} {running.node}: {shown}")
 
     def _perform(
-        self, snapshot: Snapshot, roll: Roll, fleet: Fleet, node: FleetNode, row: RoadNode, act: Act, image: Image
+        self, snapshot: Snapshot, roll: Roll, fleet: Fleet, node: FleetNode, row: RoadNode, act: NodeAct, image: Image
     ) -> dict[str, Any]:
         """On a thread. Returns columns of the journal; raises the finding that stopped it."""
         match act:
-            case Act.PREPARE:
+            case NodeAct.PREPARE:
                 return self._prepare(snapshot, roll, fleet, node, image)
-            case Act.STOP:
+            case NodeAct.STOP:
                 if roll is Roll.STOCK:
                     self._stop_ours(snapshot, node)
                 return _performed(node.actuator.stop())
-            case Act.WRITE:
+            case NodeAct.WRITE:
                 return _performed(self._write(roll, fleet, node, row))
-            case Act.START:
+            case NodeAct.START:
                 columns = _performed(node.actuator.start())
                 look = snapshot.observation
                 return {**columns, "log_end": 0 if look is None else look.log.high_watermark}
@@ -332,7 +332,7 @@ class Roller:
         except FindingError:
             content = None
         seen = _Seen(self._steady(), process, None if content is None else checksum_of(content) == row.checksum)
-        if node.role == BROKERS and row.step == Step.STARTED:
+        if node.role == BROKERS and row.step == RollStep.STARTED:
             disks = look_at_disks(node, image, with_ids=False)
             codes = () if disks.trouble is None else (disks.trouble.code,)
             said = disks.said if disks.trouble is None else disks.trouble.text
@@ -364,7 +364,7 @@ class Roller:
     async def _fail(self, snapshot: Snapshot, roll: Roll, row: RoadNode, cause: Occurrence) -> None:
         log.error("roll.failed", roll=roll, node=row.node_id, code=cause.code, reason=cause.text)
         await self._record(
-            snapshot, roll, row.node_id, step=Step.FAILED, failed_in=row.step, cause=cause.text, code=cause.code
+            snapshot, roll, row.node_id, step=RollStep.FAILED, failed_in=row.step, cause=cause.text, code=cause.code
         )
 
 
@@ -444,8 +444,16 @@ def _controller_whole(evidence: Evidence, roll: Roll, row: RoadNode, observed: L
             fresh and ready,
             "not registered" if controller is None else f"zkMigrationReady is {controller.zk_migration_ready}",
         ),
-        Condition("it has what is committed", lag == 0, "not known" if lag is None else f"it lacks {lag} records"),
-        Condition("a controller leads", observed.leader is not None, f"{observed.leader}"),
+        Condition(
+            "it has what is committed",
+            lag == 0,
+            "its lag is not known" if lag is None else f"it is {lag} records behind",
+        ),
+        Condition(
+            "a controller leads",
+            observed.leader is not None,
+            "no controller leads" if observed.leader is None else f"controller {observed.leader} leads",
+        ),
         *claim,
     )
 

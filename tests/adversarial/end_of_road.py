@@ -24,17 +24,17 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # publ
 
 from migrator.findings.finding import FindingError
 from migrator.lab.classes import prepared
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController, start_ready_to_migrate
 from migrator.lab.servers.artifacts import LATER_KAFKA_VERSION
-from migrator.lab.servers.controller import Controller
+from migrator.lab.servers.controller import StockController
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
 from migrator.lab.servers.tools import dump_metadata_log
 from migrator.lab.traffic.control import Traffic
 from migrator.lab.traffic.proof import prove
 from migrator.model.values import Mark
-from migrator.node.config.properties import Voter
+from migrator.node.config.properties import VoterAddress
 from migrator.node.log.log_replay import read_snapshot
 from migrator.node.log.snapshot_files import SnapshotFiles
 from migrator.wire.batch import read_batches
@@ -61,9 +61,9 @@ MIGRATION, POST_MIGRATION = "MIGRATION", "POST_MIGRATION"
 @contextmanager
 def in_dual_write(
     laboratory: Laboratory, voters: int, extra: Mapping[str, Value] | None = None
-) -> Iterator[tuple[Cluster, list[OurController], Traffic]]:
+) -> Iterator[tuple[LabCluster, list[OurController], Traffic]]:
     """Three brokers under ours; at the end nothing that was acknowledged is lost and order is kept."""
-    cluster = Cluster(laboratory)
+    cluster = LabCluster(laboratory)
     ours = start_ready_to_migrate(cluster, voters, extra)
     cluster.create_topics(TOPICS, config={"min.insync.replicas": "2"})
     start(ours)
@@ -78,13 +78,13 @@ def in_dual_write(
     assert report.bad == {}, report.bad
 
 
-def into_kraft_mode(cluster: Cluster, voters: str) -> None:
+def into_kraft_mode(cluster: LabCluster, voters: str) -> None:
     for broker in cluster.brokers:
         broker.restart_as(broker.spec.as_kraft(voters))
         wait_whole(cluster)
 
 
-def wait_whole(cluster: Cluster) -> None:
+def wait_whole(cluster: LabCluster) -> None:
     """As clients are told, since ZooKeeper may be away."""
 
     def why_not() -> str | None:
@@ -103,7 +103,7 @@ def wait_whole(cluster: Cluster) -> None:
     wait_for(why_not, SETTLE_S, "every replica is in sync")
 
 
-def create(cluster: Cluster, name: str) -> None:
+def create(cluster: LabCluster, name: str) -> None:
     """As an administrator who asks until somebody leads: a topic that exists by then was made by the ask before."""
 
     def why_not() -> str | None:
@@ -116,22 +116,22 @@ def create(cluster: Cluster, name: str) -> None:
     wait_for(why_not, SETTLE_S, f"{name} is created")
 
 
-def as_stock(ours: OurController, **extra: Value) -> Controller:
+def as_stock(ours: OurController, **extra: Value) -> StockController:
     """Not started. On the directory of one of ours, with its file and some more."""
     spec = replace(ours.spec, extra={**ours.spec.extra, **extra})
-    return Controller(ours.laboratory, spec, ours.cluster_id)
+    return StockController(ours.laboratory, spec, ours.cluster_id)
 
 
-def without_flag(stock: Controller) -> None:
+def without_flag(stock: StockController) -> None:
     """From its next start on."""
     stock.spec = replace(stock.spec, migrating=False)
 
 
-def with_flag(stock: Controller, connect: str) -> None:
+def with_flag(stock: StockController, connect: str) -> None:
     stock.spec = replace(stock.spec, migrating=True, zookeeper_connect=connect)
 
 
-def replace_all(ours: Sequence[OurController], **extra: Value) -> list[Controller]:
+def replace_all(ours: Sequence[OurController], **extra: Value) -> list[StockController]:
     """Each of ours by stock in place, the leader last."""
     leader = wait_leader(ours[0].voters)
     made = {}
@@ -147,7 +147,9 @@ def replace_all(ours: Sequence[OurController], **extra: Value) -> list[Controlle
 def observed(voters: str) -> LogObservation:
     """What the service would see."""
     addresses = [each.partition("@") for each in voters.split(",")]
-    found = [Voter(int(node), where.rpartition(":")[0], int(where.rpartition(":")[2])) for node, _, where in addresses]
+    found = [
+        VoterAddress(int(node), where.rpartition(":")[0], int(where.rpartition(":")[2])) for node, _, where in addresses
+    ]
 
     async def look() -> LogObservation:
         observer = LogObserver(found, None)
@@ -170,7 +172,7 @@ def wait_observed(voters: str, holds: Callable[[LogObservation], bool], what: st
     return latest[0]
 
 
-def says_final(stock: Controller) -> bool:
+def says_final(stock: StockController) -> bool:
     """Whether its log, the tail that is not committed included, has the record that ends the migration."""
     state = '"zkMigrationState":3'
     return state in dump_metadata_log(stock.laboratory, stock.metadata_log).replace(" ", "")
@@ -180,7 +182,7 @@ def newest_snapshot(log: Path) -> int:
     return max((each.end_offset for each in SnapshotFiles(log).stored()), default=0)
 
 
-def wait_newer_snapshot(cluster: Cluster, log: Path, than: int, prefix: str) -> int:
+def wait_newer_snapshot(cluster: LabCluster, log: Path, than: int, prefix: str) -> int:
     """Make topics until a snapshot ends behind `than`."""
     for number in range(20):
         create(cluster, f"{prefix}-{number}")
@@ -292,7 +294,7 @@ def zookeeper_and_controllers_dead(laboratory: Laboratory) -> None:
 
 
 def flagless_voter(laboratory: Laboratory) -> None:
-    """The first start without the flag: in a minority and cut before the append; a follower; elected and cut after it."""
+    """The first start without the flag: a minority, cut before the append; a follower; elected and cut after it."""
     with in_dual_write(laboratory, 3) as (cluster, ours, _):
         into_kraft_mode(cluster, ours[0].voters)
         stock = replace_all(ours)
@@ -385,7 +387,7 @@ def flagless_voter(laboratory: Laboratory) -> None:
         wait_whole(cluster)
 
 
-def _start_all(stock: Sequence[Controller]) -> None:
+def _start_all(stock: Sequence[StockController]) -> None:
     for each in stock:
         each.start()
     for each in stock:

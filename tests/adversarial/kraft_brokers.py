@@ -172,7 +172,7 @@ def run(laboratory: Laboratory, whose: Whose, minutes: float, seed: int) -> Resu
     result.refused["without an answer"] += unanswered
     cluster.stop()
     for broker in cluster.brokers:
-        result.kinds += kinds(broker.process.log_text())
+        result.kinds += kinds(broker.process.log.read_text(errors="replace"))  # all of its lives
     return result
 
 

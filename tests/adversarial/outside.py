@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from migrator.findings.finding import FindingError
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.servers.ports import HOST
 from migrator.lab.servers.zookeeper import ZooKeeperClient
 from migrator.node.transport.broker_client import BrokerConnection
@@ -47,7 +47,7 @@ class Observation:
 class Outside:
     """ids: by topic and life; a topic that has another one was made again by somebody."""
 
-    cluster: Cluster
+    cluster: LabCluster
     load: Load
     ids: dict[tuple[str, int], str] = field(default_factory=dict)
 

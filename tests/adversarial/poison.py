@@ -27,7 +27,7 @@ from kazoo.client import KazooClient
 
 from migrator.findings.finding import FindingError
 from migrator.lab.classes import prepared
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
@@ -104,7 +104,7 @@ class Seen:
 class Stage:
     """The cluster under poison."""
 
-    cluster: Cluster
+    cluster: LabCluster
     ours: Sequence[OurController]
     chance: Random
     say: Say

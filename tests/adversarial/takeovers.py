@@ -30,7 +30,7 @@ from confluent_kafka import Producer
 
 from migrator.findings.finding import FindingError
 from migrator.lab.classes import prepared
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
@@ -107,7 +107,7 @@ class Result:
 class Run:
     """One cluster for all rounds; a controller and its quorum for as long as its log is not retired."""
 
-    def __init__(self, cluster: Cluster, controller: OurController, seed: int, say: Say) -> None:
+    def __init__(self, cluster: LabCluster, controller: OurController, seed: int, say: Say) -> None:
         self.cluster = cluster
         self.controller = controller
         self.say = say
@@ -366,7 +366,7 @@ class Run:
         return int(self.cluster.zk.read("/controller_epoch") or -1)
 
 
-def make_transaction_log(cluster: Cluster) -> None:
+def make_transaction_log(cluster: LabCluster) -> None:
     """The first transactional producer of a cluster has its topic made; the others need it."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "the first"})
     producer.init_transactions(60)

@@ -30,7 +30,7 @@ import msgspec
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # public, but not re-exported for mypy
 
 from migrator.lab.classes import prepared
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import our_controller
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.zk import paths
@@ -63,7 +63,7 @@ async def burst(name: str, directory: Path) -> Figure:
 
 def _burst(name: str, directory: Path) -> Figure:
     with Laboratory(directory, prepared(), fast_start=False) as laboratory:
-        cluster = Cluster(laboratory)
+        cluster = LabCluster(laboratory)
         cluster.start()
         cluster.create_topics(["first"], partitions=1)
         controller = our_controller(cluster) if name == OURS else cluster.quorum(1)

@@ -21,9 +21,9 @@ from typing import Final, Protocol
 
 from migrator.findings.finding import FindingError
 from migrator.lab.classes import prepared
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
-from migrator.lab.servers.controller import DUAL_WRITE, Controller, quorum_specs
+from migrator.lab.servers.controller import DUAL_WRITE, StockController, quorum_specs
 from migrator.lab.servers.laboratory import Laboratory
 
 VOTERS: Final = 3
@@ -91,8 +91,8 @@ def until(condition: Callable[[], bool], what: str) -> float:
 class Quorum:
     """Three voters of one kind on a cluster whose brokers wait for them."""
 
-    def __init__(self, laboratory: Laboratory, make: Callable[[Laboratory, Cluster], dict[int, Node]]) -> None:
-        self._cluster = Cluster(laboratory)
+    def __init__(self, laboratory: Laboratory, make: Callable[[Laboratory, LabCluster], dict[int, Node]]) -> None:
+        self._cluster = LabCluster(laboratory)
         self._cluster.start()
         topics = [f"topic-{number}" for number in range(TOPICS)]
         self._cluster.create_topics(topics, partitions=PARTITIONS)
@@ -129,7 +129,7 @@ class Quorum:
 
 def in_dual_write(node: Node) -> bool:
     """As the node itself says: ours by its status, stock in its log."""
-    if isinstance(node, Controller):
+    if isinstance(node, StockController):
         return node.driver_state() == DUAL_WRITE
     assert isinstance(node, OurController)
     try:
@@ -138,19 +138,19 @@ def in_dual_write(node: Node) -> bool:
         return False
 
 
-def make_ours(laboratory: Laboratory, cluster: Cluster) -> dict[int, Node]:
+def make_ours(laboratory: Laboratory, cluster: LabCluster) -> dict[int, Node]:
     specs = quorum_specs(laboratory, count=VOTERS, zookeeper_connect=cluster.zookeeper_connect)
     return {spec.node_id: OurController(laboratory, spec, cluster.cluster_id) for spec in specs}
 
 
-def make_stock(laboratory: Laboratory, cluster: Cluster) -> dict[int, Node]:
+def make_stock(laboratory: Laboratory, cluster: LabCluster) -> dict[int, Node]:
     controllers = cluster.quorum(VOTERS).controllers
     for controller in controllers:
         controller.format()
     return {controller.spec.node_id: controller for controller in controllers}
 
 
-def measure(name: str, make: Callable[[Laboratory, Cluster], dict[int, Node]], kills: int) -> list[FailOver]:
+def measure(name: str, make: Callable[[Laboratory, LabCluster], dict[int, Node]], kills: int) -> list[FailOver]:
     found = []
     with tempfile.TemporaryDirectory() as directory, Laboratory(Path(directory), prepared()) as laboratory:
         quorum = Quorum(laboratory, make)

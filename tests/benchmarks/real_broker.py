@@ -20,7 +20,7 @@ import msgspec
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # public, but not re-exported for mypy
 
 from migrator.lab.classes import prepared
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController, our_controller
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.zk import paths
@@ -45,7 +45,7 @@ class Taken(msgspec.Struct, frozen=True):
 
 def take_over(name: str, partitions: int, directory: Path) -> Taken:
     with Laboratory(directory, prepared(), fast_start=False) as laboratory:
-        cluster = Cluster(laboratory, brokers=1)
+        cluster = LabCluster(laboratory, brokers=1)
         for broker in cluster.brokers:
             broker.spec = replace(broker.spec, heap_mb=HEAP_MB)
         cluster.start()
@@ -61,7 +61,7 @@ def take_over(name: str, partitions: int, directory: Path) -> Taken:
         return Taken(name, len(before), round(took_s, 2), window_s)
 
 
-def _create(cluster: Cluster, count: int) -> list[str]:
+def _create(cluster: LabCluster, count: int) -> list[str]:
     names = [f"topic-{number:05}" for number in range(count)]
     for first in range(0, count, TOPICS_AT_ONCE):
         new = [NewTopic(name, PARTITIONS_PER_TOPIC, 1) for name in names[first : first + TOPICS_AT_ONCE]]
@@ -73,7 +73,7 @@ def _create(cluster: Cluster, count: int) -> list[str]:
     return names
 
 
-def _leaderships(cluster: Cluster, topics: list[str]) -> dict[str, tuple[int, int]]:
+def _leaderships(cluster: LabCluster, topics: list[str]) -> dict[str, tuple[int, int]]:
     """Leader and leader epoch by the path of the partition's state."""
     wanted = [paths.state(topic, partition) for topic in topics for partition in range(PARTITIONS_PER_TOPIC)]
     with ZkSession(cluster.zookeeper_connect) as session:

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from migrator.lab.ours import OurController
 from migrator.lab.servers.artifacts import Artifacts
-from migrator.lab.servers.controller import Controller, ControllerSpec, quorum_specs
+from migrator.lab.servers.controller import ControllerSpec, StockController, quorum_specs
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.ports import HOST
 from migrator.lab.servers.properties import Value
@@ -145,7 +145,7 @@ class ZooKeeperSystem:
         raise AssertionError("no server of the ensemble says that it leads")
 
 
-class _QuietController(Controller):
+class _QuietController(StockController):
     """A stock controller with the heap and collector of Kafka's start scripts, without a line per topic."""
 
     def jvm_options(self) -> tuple[str, ...]:

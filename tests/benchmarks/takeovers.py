@@ -23,7 +23,7 @@ from typing import Final
 from migrator.driver.update_requests import LEADER_AND_ISR
 from migrator.lab.classes import prepared
 from migrator.lab.ours import OurController
-from migrator.lab.servers.controller import DUAL_WRITE, Controller, ControllerSpec, quorum_specs
+from migrator.lab.servers.controller import DUAL_WRITE, ControllerSpec, StockController, quorum_specs
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.ports import HOST
 from migrator.lab.servers.zookeeper import ZooKeeper
@@ -47,7 +47,7 @@ OF_OURS: Final = {"zk2kraft.takeover.max.ms": 60_000}
 """The longest that it takes: a window that is over its limit ends by itself, and here it is measured."""
 
 
-class Quiet(Controller):
+class Quiet(StockController):
     """Stock with the collector of Kafka's start scripts, which logs of the migration only."""
 
     def jvm_options(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ import pytest
 from migrator.lab.classes import prepared
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.zookeeper import ZooKeeper
-from migrator.zk.multi import Check, Create, Delete, Multi, Outcome, SetData
+from migrator.zk.multi import Check, Create, Delete, Multi, MultiOutcome, SetData
 from migrator.zk.session import ZkSession
 from tests.support.fake_zookeeper import FakeEnsemble
 
@@ -55,7 +55,7 @@ def root(session: ZkSession) -> str:
     return path
 
 
-def do(session: ZkSession, *operations: Check | Create | SetData | Delete) -> Outcome:
+def do(session: ZkSession, *operations: Check | Create | SetData | Delete) -> MultiOutcome:
     return session.apply(Multi(operations))
 
 
@@ -64,8 +64,8 @@ def do(session: ZkSession, *operations: Check | Create | SetData | Delete) -> Ou
 
 def test_a_znode_begins_at_version_0_and_counts_each_write_also_of_equal_bytes(session: ZkSession, root: str) -> None:
     path = f"{root}/a"
-    assert do(session, Create(path, b"x")) == Outcome(versions=(0,))
-    assert do(session, SetData(path, b"x"), SetData(path, b"x", 1)) == Outcome(versions=(1, 2))
+    assert do(session, Create(path, b"x")) == MultiOutcome(versions=(0,))
+    assert do(session, SetData(path, b"x"), SetData(path, b"x", 1)) == MultiOutcome(versions=(1, 2))
     found = session.get(path)
     assert found is not None
     assert (found.data, found.version, found.owner) == (b"x", 2, 0)
@@ -173,7 +173,7 @@ def test_multis_are_applied_in_the_order_of_sending_and_answered_each(session: Z
     for _ in range(21):
         assert done.acquire(timeout=FIRES_S)
     assert all(each.outcome().applied for each in pending)
-    assert refused.outcome() == Outcome(failed_at=0, error="node_exists")
+    assert refused.outcome() == MultiOutcome(failed_at=0, error="node_exists")
     born = [session.get(f"{root}/{number}") for number in range(20)]
     zxids = [each.czxid for each in born if each is not None]
     assert zxids == sorted(zxids)

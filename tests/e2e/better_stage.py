@@ -25,7 +25,7 @@ from kazoo.client import KazooClient
 from kazoo.security import ACL, make_acl, make_digest_acl
 
 from migrator.findings.finding import FindingError
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.zk.multi import Multi, Operation
@@ -60,7 +60,7 @@ def _nothing() -> None: ...
 
 @dataclass(slots=True)
 class Stage:
-    cluster: Cluster
+    cluster: LabCluster
     controller: OurController
     directory: Path
     stopper: Undo = _nothing

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
 from tests.e2e.quorums import leading, wait_ruling
 from tests.e2e.support import spoil, wait_for, wait_zookeeper_rules
@@ -22,7 +22,7 @@ DEEDS = {"zk.takeover", "copy.committed", "brokers.updated", "dual_write.entered
 class Quorum:
     """Three voters, of which one is paused before a given effect."""
 
-    def __init__(self, cluster: Cluster, ours: list[OurController], plan: Path) -> None:
+    def __init__(self, cluster: LabCluster, ours: list[OurController], plan: Path) -> None:
         self.cluster = cluster
         self.ours = ours
         self._plan = plan

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from migrator.findings.finding import FindingError
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController, start_ready_to_migrate
-from migrator.lab.servers.controller import Controller
+from migrator.lab.servers.controller import StockController
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
 from migrator.lab.servers.tools import dump_metadata_log
@@ -18,15 +18,15 @@ from tests.e2e.support import wait_for
 TOPICS = [f"topic-{number}" for number in range(3)]
 FAIL_OVER_S = 15.0
 
-Voter = OurController | Controller
+Voter = OurController | StockController
 
 
 @contextmanager
 def three_controllers(
     laboratory: Laboratory, extra: dict[str, Value] | None = None, broker_extra: dict[str, Value] | None = None
-) -> Iterator[tuple[Cluster, list[OurController]]]:
+) -> Iterator[tuple[LabCluster, list[OurController]]]:
     """Three of ours, formatted and not started, and brokers that wait for them."""
-    cluster = Cluster(laboratory, extra=broker_extra)
+    cluster = LabCluster(laboratory, extra=broker_extra)
     ours = start_ready_to_migrate(cluster, 3, extra)
     cluster.create_topics(TOPICS, partitions=4)
     yield cluster, ours

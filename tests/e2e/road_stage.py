@@ -16,7 +16,7 @@ from typing import Any, Final
 import httpx
 
 from migrator.findings.finding import FindingError
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.fleet import LabFleet
 from migrator.lab.ours import start_ready_to_migrate
 from migrator.lab.servers.laboratory import Laboratory
@@ -41,7 +41,7 @@ class RoadStage:
 
     def __init__(self, laboratory: Laboratory, kills: tuple[Kill, ...] = (), *, log_directories: int = 1) -> None:
         self.laboratory = laboratory
-        self.cluster = Cluster(laboratory, log_directories=log_directories)
+        self.cluster = LabCluster(laboratory, log_directories=log_directories)
         self.service = LabService(
             laboratory,
             audit_engine="quick",

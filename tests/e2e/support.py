@@ -13,7 +13,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController, start_ready_to_migrate
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
@@ -33,11 +33,11 @@ def ready_cluster(
     brokers: int = 3,
     extra: Mapping[str, Value] | None = None,
     broker_extra: Mapping[str, Value] | None = None,
-) -> Iterator[tuple[Cluster, OurController]]:
+) -> Iterator[tuple[LabCluster, OurController]]:
     """A cluster in ZooKeeper mode with topics, its brokers with the migration on, and a controller of ours that was not
     started yet. (Restarting brokers into the migration is tried in test_lab_traffic.py, test_families.py and others.)
     """
-    cluster = Cluster(laboratory, chroot=chroot, brokers=brokers, extra=broker_extra)
+    cluster = LabCluster(laboratory, chroot=chroot, brokers=brokers, extra=broker_extra)
     (controller,) = start_ready_to_migrate(cluster, extra=extra)
     cluster.create_topics([f"topic-{number}" for number in range(topics)], partitions=partitions)
     yield cluster, controller
@@ -71,13 +71,13 @@ def wait_for(why_not: Callable[[], str | None], deadline_s: float, what: str) ->
         time.sleep(min(max(POLL_EVERY_S, 4 * (now - asked)), POLL_AT_LEAST_EVERY_S))
 
 
-def controller_of(cluster: Cluster) -> dict[str, Any] | None:
+def controller_of(cluster: LabCluster) -> dict[str, Any] | None:
     """`/controller` as ZooKeeper has it."""
     data = cluster.zk.read("/controller")
     return None if data is None else dict(json.loads(data))
 
 
-def zookeeper_rules(cluster: Cluster) -> str | None:
+def zookeeper_rules(cluster: LabCluster) -> str | None:
     """None when a ZooKeeper-mode broker is controller."""
     found = controller_of(cluster)
     if found is None:
@@ -85,11 +85,11 @@ def zookeeper_rules(cluster: Cluster) -> str | None:
     return None if found.get("kraftControllerEpoch", -1) <= 0 else f"KRaft node {found['brokerid']} is controller"
 
 
-def wait_zookeeper_rules(cluster: Cluster, deadline_s: float = 30.0) -> float:
+def wait_zookeeper_rules(cluster: LabCluster, deadline_s: float = 30.0) -> float:
     return wait_for(lambda: zookeeper_rules(cluster), deadline_s, "a ZooKeeper broker is controller")
 
 
-def audit(cluster: Cluster, kraft: Path | str, engine: str = "quick") -> dict[str, Any]:
+def audit(cluster: LabCluster, kraft: Path | str, engine: str = "quick") -> dict[str, Any]:
     """Our audit, as anybody would run it."""
     command = [sys.executable, "-m", "api", "audit", "-z", cluster.zookeeper_connect, "--kraft", str(kraft)]
     done = subprocess.run([*command, "--engine", engine, "--json"], capture_output=True, text=True, timeout=240)
@@ -97,12 +97,12 @@ def audit(cluster: Cluster, kraft: Path | str, engine: str = "quick") -> dict[st
     return dict(json.loads(done.stdout))
 
 
-def assert_same(cluster: Cluster, kraft: Path | str) -> None:
+def assert_same(cluster: LabCluster, kraft: Path | str) -> None:
     report = audit(cluster, kraft)
     assert report["same"], report["differences"]
 
 
-def produce(cluster: Cluster, topic: str, count: int) -> None:
+def produce(cluster: LabCluster, topic: str, count: int) -> None:
     """Acknowledged by all, or the test fails."""
     failed: list[str] = []
     producer = Producer({**cluster.client, "acks": "all", "enable.idempotence": True})

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from migrator.lab.ours import OurController
-from migrator.lab.servers.controller import Controller, quorum_specs
+from migrator.lab.servers.controller import StockController, quorum_specs
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.ports import HOST
 from migrator.lab.servers.tools import dump_metadata_log, random_cluster_id
@@ -179,7 +179,7 @@ def test_administrators_are_answered_as_by_stock_and_both_logs_say_the_same(labo
     cluster_id = random_cluster_id(laboratory)
     both = quorum_specs(laboratory, count=2, zookeeper_connect="", migrating=False, extra=EXTRA)
     of_ours, of_stock = (replace(each, voters=f"{each.node_id}@{HOST}:{each.port}") for each in both)
-    ours, stock = OurController(laboratory, of_ours, cluster_id), Controller(laboratory, of_stock, cluster_id)
+    ours, stock = OurController(laboratory, of_ours, cluster_id), StockController(laboratory, of_stock, cluster_id)
     stock.start()
     ours.start()
     stock.wait_ready()

@@ -26,7 +26,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     UserScramCredentialUpsertion,
 )
 
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController, ready_to_migrate
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.tools import (
@@ -51,7 +51,7 @@ MOVED = "moved"
 RECORDS = 2_000
 
 
-def create(cluster: Cluster, topic: str, *replicas: Sequence[int]) -> None:
+def create(cluster: LabCluster, topic: str, *replicas: Sequence[int]) -> None:
     assignment = [list(each) for each in replicas]
     new = NewTopic(topic, num_partitions=len(assignment), replica_assignment=assignment)
     for future in cluster.admin().create_topics([new], operation_timeout=30).values():
@@ -59,7 +59,7 @@ def create(cluster: Cluster, topic: str, *replicas: Sequence[int]) -> None:
     cluster.wait_isr_whole([topic])
 
 
-def assignment(cluster: Cluster, topic: str) -> dict[str, Any]:
+def assignment(cluster: LabCluster, topic: str) -> dict[str, Any]:
     """`/brokers/topics/<topic>` as ZooKeeper has it."""
     data = cluster.zk.read(f"/brokers/topics/{topic}")
     assert data is not None
@@ -75,7 +75,7 @@ def at_rest(**partitions: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def wait_assignment(cluster: Cluster, topic: str, wanted: dict[str, Any], deadline_s: float = 60) -> None:
+def wait_assignment(cluster: LabCluster, topic: str, wanted: dict[str, Any], deadline_s: float = 60) -> None:
     def why_not() -> str | None:
         found = assignment(cluster, topic)
         return None if found == wanted else f"{found}"
@@ -84,7 +84,7 @@ def wait_assignment(cluster: Cluster, topic: str, wanted: dict[str, Any], deadli
     cluster.wait_isr_whole([topic])
 
 
-def wait_logs(cluster: Cluster, topic: str, partition: int, brokers: set[int]) -> None:
+def wait_logs(cluster: LabCluster, topic: str, partition: int, brokers: set[int]) -> None:
     """Exactly these brokers have a log of the partition; what a StopReplica deletes is renamed first."""
 
     def why_not() -> str | None:
@@ -98,7 +98,7 @@ def wait_logs(cluster: Cluster, topic: str, partition: int, brokers: set[int]) -
     wait_for(why_not, 30, f"the log of {topic}-{partition} is on {sorted(brokers)}")
 
 
-def order(cluster: Cluster, topic: str, *replicas: Sequence[int]) -> None:
+def order(cluster: LabCluster, topic: str, *replicas: Sequence[int]) -> None:
     """A reassignment that Kafka's tool would not send: it looks first whether every broker is there."""
     moves = tuple(ReassignablePartition(number, each) for number, each in enumerate(replicas))
     request = AlterPartitionReassignmentsRequest(topics=(ReassignableTopic(topic, moves),))
@@ -115,12 +115,12 @@ def order(cluster: Cluster, topic: str, *replicas: Sequence[int]) -> None:
     assert [each.error_code for each in answer.responses[0].partitions] == [0] * len(replicas), answer
 
 
-def leaders(cluster: Cluster, topic: str, partitions: int) -> list[int]:
+def leaders(cluster: LabCluster, topic: str, partitions: int) -> list[int]:
     states = [cluster.partition_state(topic, number) for number in range(partitions)]
     return [-1 if state is None else int(state["leader"]) for state in states]
 
 
-def consumed(cluster: Cluster, topic: str, partitions: int) -> list[str]:
+def consumed(cluster: LabCluster, topic: str, partitions: int) -> list[str]:
     """Every record from the first to the end."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "everything"})
     try:
@@ -150,11 +150,11 @@ def consumed(cluster: Cluster, topic: str, partitions: int) -> list[str]:
         consumer.close()
 
 
-def assert_all_there(cluster: Cluster, topic: str, partitions: int, count: int = RECORDS) -> None:
+def assert_all_there(cluster: LabCluster, topic: str, partitions: int, count: int = RECORDS) -> None:
     assert sorted(consumed(cluster, topic, partitions)) == sorted(map(str, range(count)))
 
 
-def described(cluster: Cluster, *topics: str) -> dict[str, dict[int, list[int]]]:
+def described(cluster: LabCluster, *topics: str) -> dict[str, dict[int, list[int]]]:
     """Replicas by topic and partition, as a client is told."""
     futures = cluster.admin().describe_topics(TopicCollection(list(topics)))
     return {
@@ -163,14 +163,14 @@ def described(cluster: Cluster, *topics: str) -> dict[str, dict[int, list[int]]]
     }
 
 
-def rollback(cluster: Cluster, controller: OurController) -> None:
+def rollback(cluster: LabCluster, controller: OurController) -> None:
     controller.ask("rollback")
     controller.wait_state("RETIRED", deadline_s=60)
     controller.stop()
     wait_zookeeper_rules(cluster)
 
 
-def elect_preferred_leader(cluster: Cluster, topic: str, partition: int) -> str | None:
+def elect_preferred_leader(cluster: LabCluster, topic: str, partition: int) -> str | None:
     """The error's name, None when it was elected.
 
     Brokers name one of them at random as the controller, and librdkafka now and then waits for the one of an earlier
@@ -442,7 +442,7 @@ def test_quotas_and_credentials_reach_zookeeper_and_the_brokers(laboratory: Labo
 TOKEN_KEY = "what tokens of the laboratory are derived with"
 
 
-def with_a_client_listener(laboratory: Laboratory) -> tuple[Cluster, str]:
+def with_a_client_listener(laboratory: Laboratory) -> tuple[LabCluster, str]:
     """Brokers with an authorizer and a listener on which clients say who they are; the address of that one."""
     authorized = {
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
@@ -455,7 +455,7 @@ def with_a_client_listener(laboratory: Laboratory) -> tuple[Cluster, str]:
             'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="hers";'
         ),
     }
-    cluster = Cluster(laboratory)
+    cluster = LabCluster(laboratory)
     addresses = []
     for broker in cluster.brokers:
         addresses.append(f"127.0.0.1:{laboratory.ports.reserve()}")

@@ -21,7 +21,7 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from migrator.audit.compare import MOVED_ON, Report, Rules
+from migrator.audit.compare import MOVED_ON, AuditReport, ExpectedDifferences
 from migrator.audit.log_plan import plan_log
 from migrator.audit.normalise import BROKER_CONFIGS, ORDERS, PARTITIONS, PRODUCER_IDS, TOPIC_CONFIGS, TOPICS
 from migrator.audit.run import run_audit
@@ -110,7 +110,7 @@ class Cluster:
     log: Path
     directory: Path
 
-    def audit(self, engine: str, log: Path | None = None, out: Path | None = None, **options: Any) -> Report:
+    def audit(self, engine: str, log: Path | None = None, out: Path | None = None, **options: Any) -> AuditReport:
         options = {"passwords": ENCODER, **options}
         return run_audit(self.connect, str(log or self.log), engine=engine, master="local[2]", out=out, **options)
 
@@ -150,7 +150,7 @@ def many_splits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_job, "plan_log", partial(plan_log, split_bytes=SPLIT_BYTES))
 
 
-def keys(report: Report) -> set[Key]:
+def keys(report: AuditReport) -> set[Key]:
     return {(each.family, each.key) for each in report.differences}
 
 
@@ -340,7 +340,7 @@ def write_everything_again(session: ZkSession) -> None:
             applied(session, SetData(path, znode.data or b"", znode.version))
 
 
-def without_hashes(report: Report) -> str:
+def without_hashes(report: AuditReport) -> str:
     """Two audits have two keys, so their hashes differ; nothing else does."""
     told = msgspec.json.encode([report.families, report.differences, report.expected], order="sorted").decode()
     return re.sub(r"hmac-sha256:[0-9a-f]+", "(a hash)", told)
@@ -457,7 +457,7 @@ def test_a_live_log_that_catches_up_between_two_looks_is_the_same(cluster: Clust
             leader.address,
             master="local[2]",
             out=out,
-            rules=Rules(producer_id_margin=4_000),
+            rules=ExpectedDifferences(producer_id_margin=4_000),
             passwords=ENCODER,
         )
     assert report.exit_code == 0, report.differences

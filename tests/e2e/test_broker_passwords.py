@@ -29,7 +29,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from migrator.driver.copy import producer_id_margin
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController, our_controller
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.ports import HOST
@@ -98,7 +98,7 @@ class SecuredCluster:
         self.encoder = ENCODER
         self.stores = Stores(laboratory.directory / "stores")
         first = self.stores.make("static")
-        self.cluster = Cluster(laboratory, brokers=BROKERS)
+        self.cluster = LabCluster(laboratory, brokers=BROKERS)
         self.ports: list[int] = []
         for broker in self.cluster.brokers:
             self.ports.append(laboratory.ports.reserve())
@@ -200,7 +200,7 @@ def audited(secured: SecuredCluster, ours: OurController, exit_code: int = 0) ->
     return run(*words, "--controller", ours.properties_file, exit_code=exit_code)
 
 
-def overwrite(cluster: Cluster, values: Mapping[str, str]) -> None:
+def overwrite(cluster: LabCluster, values: Mapping[str, str]) -> None:
     """What somebody else may do to broker 0."""
     data = json.dumps({"version": 1, "config": dict(values)}).encode()
     with ZkSession(cluster.zookeeper_connect) as session:

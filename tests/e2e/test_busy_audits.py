@@ -20,7 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from migrator.audit.compare import LAG
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.servers.laboratory import Laboratory
 from tests.e2e.support import audit, ready_cluster, wait_for
 
@@ -33,7 +33,7 @@ BUSY, PLANTED = "topic-0", "/config/users/nobody"
 
 
 @contextmanager
-def changes_without_end(cluster: Cluster) -> Iterator[list[int]]:
+def changes_without_end(cluster: LabCluster) -> Iterator[list[int]]:
     """Another value of one topic's `retention.ms`, again and again. Yields their numbers."""
     done, made, failed = threading.Event(), [0], []
     admin = cluster.admin()
@@ -77,7 +77,7 @@ def test_five_audits_of_a_cluster_that_never_rests_pass_and_a_difference_is_foun
                 assert [(each["family"], each["key"]) for each in report["differences"]] == [("client quotas", PLANTED)]
 
 
-def audited(cluster: Cluster, log: Any, engine: str, made: list[int]) -> dict[str, Any]:
+def audited(cluster: LabCluster, log: Any, engine: str, made: list[int]) -> dict[str, Any]:
     before = len(made)
     report = audit(cluster, log, engine)
     told = [each["rule"] for each in report["expected"] if each["rule"].startswith(LAG)]

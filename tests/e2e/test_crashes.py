@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.servers.laboratory import Laboratory
 from tests.e2e.support import (
     assert_same,
@@ -103,7 +103,7 @@ def test_a_rollback_that_was_killed_before_its_last_step_is_finished_by_the_next
         cluster.create_topics(["after-the-rollback"])
 
 
-def not_led_by(cluster: Cluster, broker: int) -> bool:
+def not_led_by(cluster: LabCluster, broker: int) -> bool:
     states = [cluster.partition_state(f"topic-{topic}", each) for topic in range(3) for each in range(4)]
     return all(state is not None and state["leader"] != broker for state in states)
 

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewTopic
 
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
@@ -25,7 +25,7 @@ SESSION: Final[dict[str, Value]] = {"zookeeper.session.timeout.ms": 120_000}
 MAX_S: Final = 6
 
 
-def create(cluster: Cluster, name: str, timeout_s: float = 30) -> KafkaError | None:
+def create(cluster: LabCluster, name: str, timeout_s: float = 30) -> KafkaError | None:
     """Ask a broker for a topic, as an administrator does; the error of the answer."""
     (asked,) = cluster.admin().create_topics([NewTopic(name, 2, 3)], request_timeout=timeout_s).values()
     try:
@@ -50,7 +50,7 @@ def wait_level(controller: OurController, level: str, deadline_s: float) -> dict
     return divergence(controller)
 
 
-def why_isr_not_whole(cluster: Cluster, topic: str) -> str | None:
+def why_isr_not_whole(cluster: LabCluster, topic: str) -> str | None:
     """As brokers tell their clients."""
     try:
         partitions = cluster.admin().list_topics(topic, timeout=5).topics[topic].partitions
@@ -64,7 +64,7 @@ def levels(controller: OurController) -> list[str]:
     return [event["stands"] for event in controller.events() if event.get("event") == "zk.divergence"]
 
 
-def registrations(cluster: Cluster) -> list[bytes | None]:
+def registrations(cluster: LabCluster) -> list[bytes | None]:
     """What brokers wrote when their present sessions began."""
     return [cluster.zk.read(f"/brokers/ids/{broker.broker_id}") for broker in cluster.brokers]
 

@@ -16,8 +16,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from kazoo.client import KazooClient
 
-from migrator.lab.cluster import Cluster
-from migrator.lab.servers.controller import Controller, quorum_specs
+from migrator.lab.cluster import LabCluster
+from migrator.lab.servers.controller import StockController, quorum_specs
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.tools import dump_metadata_log
 from tests.e2e.support import (
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.lab
 TOPICS = [f"topic-{number}" for number in range(3)]
 
 
-def broker_says(cluster: Cluster, broker: int) -> dict[str, Any]:
+def broker_says(cluster: LabCluster, broker: int) -> dict[str, Any]:
     """Topics, leaders and ISRs as one broker tells a client over its own socket."""
     admin = AdminClient({"bootstrap.servers": cluster.brokers[broker].address})
     topics = admin.list_topics(timeout=10).topics
@@ -45,7 +45,7 @@ def broker_says(cluster: Cluster, broker: int) -> dict[str, Any]:
     }
 
 
-def zookeeper_says(cluster: Cluster) -> dict[str, Any]:
+def zookeeper_says(cluster: LabCluster) -> dict[str, Any]:
     """The same, read with nothing of ours."""
     client = KazooClient(cluster.zookeeper_connect)
     client.start()
@@ -63,7 +63,7 @@ def zookeeper_says(cluster: Cluster) -> dict[str, Any]:
         client.close()
 
 
-def topic_config_of(cluster: Cluster, broker: int, topic: str) -> dict[str, str]:
+def topic_config_of(cluster: LabCluster, broker: int, topic: str) -> dict[str, str]:
     """The topic's own configuration, as one broker describes it."""
     admin = AdminClient({"bootstrap.servers": cluster.brokers[broker].address})
     resource = ConfigResource(ResourceType.TOPIC, topic)
@@ -99,7 +99,7 @@ def log_says(kraft: Path) -> dict[str, Any]:
 
 def test_the_file_and_directory_of_a_stock_controller_reach_dual_write_under_a_chroot(laboratory: Laboratory) -> None:
     with ready_cluster(laboratory, chroot="/kafka/one") as (cluster, ours):
-        stock = Controller(laboratory, ours.spec, cluster.cluster_id)
+        stock = StockController(laboratory, ours.spec, cluster.cluster_id)
         stock.format()
         as_stock_would_run = stock.properties_file.read_bytes()
         ours.start()
@@ -136,7 +136,7 @@ def kafka_reads(laboratory: Laboratory, directory: Path) -> None:
     assert index.stat().st_size % 8 == 0
 
 
-def stock_takes_over_a_copy(laboratory: Laboratory, cluster: Cluster, data: Path) -> None:
+def stock_takes_over_a_copy(laboratory: Laboratory, cluster: LabCluster, data: Path) -> None:
     """A stock controller, started on a copy of the directory, leads and serves what ours wrote."""
     (spec,) = quorum_specs(laboratory, count=1, zookeeper_connect=cluster.zookeeper_connect, migrating=False)
     elsewhere = replace(spec, directory=laboratory.directory / f"controller-{spec.node_id}", migrating=False)
@@ -144,7 +144,7 @@ def stock_takes_over_a_copy(laboratory: Laboratory, cluster: Cluster, data: Path
     shutil.copytree(data, copy)
     for left in ("zk2kraft-control.json", ".lock"):
         (copy / left).unlink(missing_ok=True)
-    stock = Controller(laboratory, replace(elsewhere, extra={"log.dirs": str(copy)}), cluster.cluster_id)
+    stock = StockController(laboratory, replace(elsewhere, extra={"log.dirs": str(copy)}), cluster.cluster_id)
     stock.directory.mkdir(parents=True, exist_ok=True)
     stock.format = lambda: None  # type: ignore[method-assign]  # the directory is formatted: it is ours
     stock.start()

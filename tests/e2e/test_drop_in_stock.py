@@ -26,10 +26,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but
 from migrator.audit.compare import STOCK_RUNS_AHEAD
 from migrator.controller.snapshot import records_of
 from migrator.lab.classes import prepared
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
 from migrator.lab.servers.artifacts import LATER_KAFKA_VERSION, Artifacts
-from migrator.lab.servers.controller import Controller, Quorum, quorum_specs
+from migrator.lab.servers.controller import StockController, StockQuorum, quorum_specs
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
 from migrator.lab.servers.server import READY_DEADLINE_S
@@ -195,7 +195,7 @@ def canonical(records: list[Data], *, without_migration: bool) -> list[str]:
 # --- what an administrator does ---------------------------------------------------------------------------
 
 
-def change_config(cluster: Cluster, kind: ResourceType, name: str, changes: Mapping[str, str | None]) -> None:
+def change_config(cluster: LabCluster, kind: ResourceType, name: str, changes: Mapping[str, str | None]) -> None:
     """None: back to the default."""
     entries = [
         ConfigEntry(
@@ -210,7 +210,7 @@ def change_config(cluster: Cluster, kind: ResourceType, name: str, changes: Mapp
         future.result(30)
 
 
-def change_much(cluster: Cluster, prefix: str) -> None:
+def change_much(cluster: LabCluster, prefix: str) -> None:
     """Topics come, grow, change and go; a broker leaves and returns; producers get ids."""
     names = [f"{prefix}-{number}" for number in range(6)]
     cluster.create_topics(names, config={"retention.ms": "3600000", "segment.bytes": "1048576"})
@@ -228,7 +228,7 @@ def change_much(cluster: Cluster, prefix: str) -> None:
     cluster.wait_isr_whole([*TOPICS, names[0], names[1], *names[3:]])
 
 
-def assert_stock_mirrored(cluster: Cluster, log: Path) -> None:
+def assert_stock_mirrored(cluster: LabCluster, log: Path) -> None:
     """Stock writes a state znode again when it only differs in directories, which no znode has: its version runs ahead
     of the partition epoch, which is expected. Nothing else may differ. (Ours puts that right when it leads again.)
     """
@@ -238,7 +238,7 @@ def assert_stock_mirrored(cluster: Cluster, log: Path) -> None:
     assert rules <= {("partitions", "partition_epoch", STOCK_RUNS_AHEAD)}, found
 
 
-def partitions_seen(cluster: Cluster) -> dict[str, Any]:
+def partitions_seen(cluster: LabCluster) -> dict[str, Any]:
     """Leaders and ISRs as the brokers tell their clients."""
     return {
         f"{name}-{number}": (each.leader, sorted(each.isrs), list(each.replicas))
@@ -250,7 +250,7 @@ def partitions_seen(cluster: Cluster) -> dict[str, Any]:
 # --- stock controllers ------------------------------------------------------------------------------------
 
 
-def start_stock(stock: Controller) -> None:
+def start_stock(stock: StockController) -> None:
     """Start it on whatever its directory holds, and wait until it leads."""
     stock.start()
     stock.wait_ready()
@@ -259,18 +259,18 @@ def start_stock(stock: Controller) -> None:
     )
 
 
-def stop_calmly(stock: Controller) -> None:
+def stop_calmly(stock: StockController) -> None:
     stock.stop()
     assert_calm(stock)
 
 
-def assert_calm(stock: Controller) -> None:
+def assert_calm(stock: StockController) -> None:
     """Nothing that it said was an error."""
     loud = LOUD.findall(stock.process.log_text())
     assert not (alarming := [line for line in loud if not any(known in line for known in HARMLESS)]), alarming
 
 
-def assert_no_broker_broke(cluster: Cluster) -> None:
+def assert_no_broker_broke(cluster: LabCluster) -> None:
     for broker in cluster.brokers:
         assert broker.is_running, broker.name
         assert "Encountered fatal fault" not in (log := broker.process.log_text())
@@ -294,7 +294,7 @@ def wait_snapshot(directory: Path, newer_than: int) -> int:
 def test_a_directory_of_ours_is_led_by_stock_then_finalized_by_it_and_led_by_a_later_kafka(
     laboratory: Laboratory, later_kafka: Artifacts
 ) -> None:
-    cluster = Cluster(laboratory)
+    cluster = LabCluster(laboratory)
     cluster.start()
     cluster.create_topics(TOPICS, config={"min.insync.replicas": "2"})
     produce(cluster, TOPICS[0], 20)
@@ -323,9 +323,9 @@ def test_a_directory_of_ours_is_led_by_stock_then_finalized_by_it_and_led_by_a_l
     assert held is not None
 
     # stock leads it, with the same file
-    stock = Controller(laboratory, spec, cluster.cluster_id)
+    stock = StockController(laboratory, spec, cluster.cluster_id)
     start_stock(stock)
-    Quorum([stock]).wait_dual_write(60)
+    StockQuorum([stock]).wait_dual_write(60)
     claimed = controller_of(cluster)
     assert claimed is not None
     assert claimed["kraftControllerEpoch"] > held["kraftControllerEpoch"]
@@ -338,11 +338,11 @@ def test_a_directory_of_ours_is_led_by_stock_then_finalized_by_it_and_led_by_a_l
 
     # the brokers go over, and stock ends the migration
     start_stock(stock)
-    Quorum([stock]).wait_dual_write(60)
+    StockQuorum([stock]).wait_dual_write(60)
     for broker in cluster.brokers:
         broker.restart_as(broker.spec.as_kraft(stock.spec.voters))
         cluster.wait_isr_whole([*TOPICS, "ours-0", "stock-0"])
-    Quorum([stock]).finalize()
+    StockQuorum([stock]).finalize()
     wait_for(lambda: None if ACTIVE.search(stock.process.log_text()) else "not yet", 40, "stock leads again")
     create_as_kraft(cluster, "after-the-migration")
     wait_snapshot(log, end)
@@ -366,17 +366,17 @@ def test_a_directory_of_ours_is_led_by_stock_then_finalized_by_it_and_led_by_a_l
 def test_a_directory_of_stock_in_dual_write_is_led_by_ours_and_the_way_back_stays_open(
     laboratory: Laboratory,
 ) -> None:
-    cluster = Cluster(laboratory)
+    cluster = LabCluster(laboratory)
     cluster.start()
     cluster.create_topics(TOPICS, config={"min.insync.replicas": "2"})
     produce(cluster, TOPICS[0], 20)
     (spec,) = quorum_specs(laboratory, count=1, zookeeper_connect=cluster.zookeeper_connect, extra=SMALL_LOG)
-    stock = Controller(laboratory, spec, cluster.cluster_id)
+    stock = StockController(laboratory, spec, cluster.cluster_id)
     log = stock.metadata_log
     cluster.restart_as(lambda broker: broker.as_migrating(spec.voters))
     cluster.wait_isr_whole(TOPICS)
     start_stock(stock)
-    Quorum([stock]).wait_dual_write(60)
+    StockQuorum([stock]).wait_dual_write(60)
     change_much(cluster, "stock")
     wait_snapshot(log, 0)
     as_run_by_stock = stock.properties_file.read_bytes()
@@ -404,7 +404,7 @@ def test_a_directory_of_stock_in_dual_write_is_led_by_ours_and_the_way_back_stay
     ours.kill()
     assert_read_alike(laboratory, log)
     start_stock(stock)
-    Quorum([stock]).wait_dual_write(60)
+    StockQuorum([stock]).wait_dual_write(60)
     assert_stock_mirrored(cluster, log)
     stock.kill()
     assert_calm(stock)
@@ -427,7 +427,7 @@ def test_a_directory_that_was_never_in_migration_is_served_without_the_flag_and_
     zookeeper.start(READY_DEADLINE_S)
     (with_flag,) = quorum_specs(laboratory, count=1, zookeeper_connect=zookeeper.hosts)
     without_flag = replace(with_flag, migrating=False)
-    stock = Controller(laboratory, without_flag, "never-in-migration")
+    stock = StockController(laboratory, without_flag, "never-in-migration")
     start_stock(stock)
     stop_calmly(stock)
     before = kafka_says(laboratory, stock.metadata_log)
@@ -449,7 +449,7 @@ def test_a_directory_that_was_never_in_migration_is_served_without_the_flag_and_
     stop_calmly(stock)
 
 
-def create_as_kraft(cluster: Cluster, *names: str) -> None:
+def create_as_kraft(cluster: LabCluster, *names: str) -> None:
     """Create topics where ZooKeeper shows nothing any more."""
     for future in cluster.admin().create_topics([NewTopic(name, 4, 3) for name in names]).values():
         future.result(60)

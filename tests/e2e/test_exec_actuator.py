@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from migrator.fleet.actuator import ProcessState
-from migrator.fleet.exec_actuator import ExecActuator
+from migrator.fleet.exec_actuator import CommandActuator
 from migrator.fleet.files import Present, Written, read_present, write_file
 from migrator.fleet.strict_yaml import load_yaml
 from migrator.fleet.templates import Template
@@ -73,7 +73,7 @@ class Host:
         self._log = (directory / f"{node}.log").open("wb")
         self._runsv = subprocess.Popen(words, stdout=self._log, stderr=self._log, start_new_session=True)
         template = msgspec.convert(load_yaml(TEMPLATE.encode()), Template)
-        self.actuator = ExecActuator(node, template, {"host": self.name, "service": str(self.service)}, {})
+        self.actuator = CommandActuator(node, template, {"host": self.name, "service": str(self.service)}, {})
 
     @property
     def log(self) -> str:

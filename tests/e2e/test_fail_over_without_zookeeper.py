@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
 from migrator.lab.servers.laboratory import Laboratory
 from tests.e2e.quorums import TOPICS, leading, start, three_controllers, wait_ruling
@@ -21,7 +21,7 @@ def broker_in(status: dict[str, Any], broker: int) -> dict[str, Any]:
     return dict(found)
 
 
-def led_by(cluster: Cluster, broker: int) -> str | None:
+def led_by(cluster: LabCluster, broker: int) -> str | None:
     """None when no partition in ZooKeeper is led by it."""
     for name in TOPICS:
         for partition in range(4):

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from migrator.driver.copy import producer_id_margin
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController, our_controller
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.zk.multi import Create, Delete, Multi, SetData
@@ -88,7 +88,7 @@ TOKEN_DATA = json.dumps(
 ROOTS = ("/config/users", "/config/clients", "/config/ips", "/kafka-acl", "/kafka-acl-extended/prefixed")
 
 
-def plant_every_family(cluster: Cluster) -> None:
+def plant_every_family(cluster: LabCluster) -> None:
     tool, brokers = cluster.laboratory.tool, ("--bootstrap-server", cluster.bootstrap_servers)
     for words in ACL_COMMANDS:
         tool("kafka.admin.AclCommand", *brokers, *words.split())
@@ -97,18 +97,18 @@ def plant_every_family(cluster: Cluster) -> None:
     cluster.zk.create(TOKEN, TOKEN_DATA)
 
 
-def listed_acls(cluster: Cluster) -> list[str]:
+def listed_acls(cluster: LabCluster) -> list[str]:
     """What a broker's authorizer knows, as Kafka's tool prints it."""
     text = cluster.laboratory.tool("kafka.admin.AclCommand", "--bootstrap-server", cluster.bootstrap_servers, "--list")
     return sorted(line.strip() for line in text.splitlines() if line.strip())
 
 
-def znodes(cluster: Cluster) -> dict[str, Any]:
+def znodes(cluster: LabCluster) -> dict[str, Any]:
     """What the families' znodes say, without those that say nothing; a resource's ACLs are a set."""
     return dict(_said(cluster))
 
 
-def _said(cluster: Cluster) -> Iterator[tuple[str, Any]]:
+def _said(cluster: LabCluster) -> Iterator[tuple[str, Any]]:
     below = [*ROOTS, TOKEN.rpartition("/")[0]]
     while below:
         path = below.pop()
@@ -121,18 +121,18 @@ def _said(cluster: Cluster) -> Iterator[tuple[str, Any]]:
             yield path, found
 
 
-def notifications(cluster: Cluster, root: str) -> set[str]:
+def notifications(cluster: LabCluster, root: str) -> set[str]:
     return {(cluster.zk.read(f"{root}/{name}") or b"").decode() for name in cluster.zk.children(root)}
 
 
-def abort_takeover(cluster: Cluster) -> None:
+def abort_takeover(cluster: LabCluster) -> None:
     """What Kafka's documentation says for the way back from a stock quorum that is stopped."""
     cluster.zk.delete("/migration")
     cluster.zk.delete("/controller")
     wait_zookeeper_rules(cluster)
 
 
-def spoil_zookeeper(cluster: Cluster) -> None:
+def spoil_zookeeper(cluster: LabCluster) -> None:
     """What somebody else might have done while no controller of ours was there."""
     acls = b'{"version":1,"acls":[{"principal":"User:eve","permissionType":"Allow","host":"*","operation":"All"}]}'
     change = (
@@ -157,7 +157,7 @@ def assert_no_secret_in(text: str, kept: dict[str, Any]) -> None:
 
 
 def test_every_family_is_copied_as_stock_copies_it_kept_and_rolled_back(laboratory: Laboratory, tmp_path: Path) -> None:
-    cluster = Cluster(laboratory, extra=WITH_SECURITY)
+    cluster = LabCluster(laboratory, extra=WITH_SECURITY)
     cluster.start()
     cluster.create_topics(TOPICS)
     produce(cluster, TOPICS[0], 10)
@@ -213,7 +213,7 @@ def test_every_family_is_copied_as_stock_copies_it_kept_and_rolled_back(laborato
     assert_no_secret_in(ours.process.log_text(), planted)
 
 
-def rollback(cluster: Cluster, controller: OurController) -> None:
+def rollback(cluster: LabCluster, controller: OurController) -> None:
     controller.ask("rollback")
     controller.wait_state("RETIRED", deadline_s=40)
     wait_zookeeper_rules(cluster)

@@ -9,7 +9,7 @@ import sys
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.zk.multi import Delete, Multi
 from migrator.zk.session import ZkSession
@@ -31,7 +31,7 @@ def test_a_cluster_that_kafka_alone_wrote_holds_nothing_against_a_migration(labo
         assert (ran.returncode, [each["says"] for each in json.loads(ran.stdout)["findings"]]) == (0, [])
 
 
-def alter(cluster: Cluster, kind: ResourceType, name: str, values: dict[str, str]) -> None:
+def alter(cluster: LabCluster, kind: ResourceType, name: str, values: dict[str, str]) -> None:
     entries = [ConfigEntry(*each, incremental_operation=AlterConfigOpType.SET) for each in values.items()]
     resource = ConfigResource(kind, name, incremental_configs=entries)
     for future in cluster.admin().incremental_alter_configs([resource]).values():

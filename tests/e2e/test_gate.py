@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from migrator.driver.checks.settings import ACL_AUTHORIZER
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.node.zookeeper.tree_reader import descendants
@@ -152,7 +152,7 @@ def remove(session: ZkSession, condition: Plant, before: dict[str, bytes]) -> No
     assert session.apply(Multi(tuple(condition.undo(session, before)))).applied, condition.name
 
 
-def blocked(controller: OurController, cluster: Cluster, condition: Plant, zookeepers: object) -> None:
+def blocked(controller: OurController, cluster: LabCluster, condition: Plant, zookeepers: object) -> None:
     """The gate names the condition; nothing was claimed."""
 
     def why_not() -> str | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.node.quorum.hooks import EFFECTS
@@ -44,7 +44,7 @@ def test_every_effect_is_killed_here() -> None:
 class Victim:
     """A controller that dies right before an effect, and brokers of which one after the other restarts then."""
 
-    def __init__(self, cluster: Cluster, controller: OurController, mark: Path) -> None:
+    def __init__(self, cluster: LabCluster, controller: OurController, mark: Path) -> None:
         self.cluster = cluster
         self.controller = controller
         self._mark = mark

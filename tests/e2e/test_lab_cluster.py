@@ -16,9 +16,9 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import NewTopic
 
 from migrator.findings.finding import FindingError
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.frames import LEADER_AND_ISR, Recorder
-from migrator.lab.servers.broker import Broker, BrokerMode
+from migrator.lab.servers.broker import BrokerMode, BrokerProcess
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.server import Server
 from migrator.lab.servers.tools import describe_quorum, dump_metadata_log, random_cluster_id
@@ -58,7 +58,7 @@ def consume(bootstrap_servers: str, topic: str, count: int) -> int:
     return got
 
 
-def create_topic(cluster: Cluster, topic: str) -> None:
+def create_topic(cluster: LabCluster, topic: str) -> None:
     cluster.admin().create_topics([NewTopic(topic, 3, 3)])[topic].result(30)
     cluster.wait_isr_whole([topic])
 
@@ -75,7 +75,7 @@ def lives(pid: int) -> bool:
 
 
 def test_a_cluster_serves_goes_through_all_modes_and_leaves_nothing_behind(laboratory: Laboratory) -> None:
-    cluster = Cluster(laboratory, brokers=3, chroot="/kafka", recorder=Recorder())
+    cluster = LabCluster(laboratory, brokers=3, chroot="/kafka", recorder=Recorder())
     cluster.start()
     create_topic(cluster, "orders")
     produce(cluster.bootstrap_servers, "orders")
@@ -115,7 +115,7 @@ def test_a_cluster_serves_goes_through_all_modes_and_leaves_nothing_behind(labor
 
 def test_a_broker_killed_and_started_again_does_not_wait_for_its_old_session(laboratory: Laboratory) -> None:
     """It is registered until then; with a session of two minutes nobody could wait for its end."""
-    cluster = Cluster(laboratory, brokers=1, extra={"zookeeper.session.timeout.ms": 120_000})
+    cluster = LabCluster(laboratory, brokers=1, extra={"zookeeper.session.timeout.ms": 120_000})
     cluster.start()
     broker = cluster.brokers[0]
     broker.kill()
@@ -136,7 +136,7 @@ def test_an_ensemble_of_three_serves_when_one_is_killed(laboratory: Laboratory) 
 
 
 def test_a_broker_that_cannot_start_is_reported_with_its_log(laboratory: Laboratory) -> None:
-    cluster = Cluster(laboratory, brokers=1, extra={"log.segment.bytes": "not a number"})
+    cluster = LabCluster(laboratory, brokers=1, extra={"log.segment.bytes": "not a number"})
     with pytest.raises(FindingError, match="not a number") as caught:
         cluster.start()
     assert caught.value.code == "Z2K-6003"
@@ -144,7 +144,7 @@ def test_a_broker_that_cannot_start_is_reported_with_its_log(laboratory: Laborat
 
 
 def test_a_paused_broker_does_not_answer_until_it_is_resumed(laboratory: Laboratory) -> None:
-    cluster = Cluster(laboratory, brokers=1)
+    cluster = LabCluster(laboratory, brokers=1)
     cluster.start()
     broker = cluster.brokers[0]
     broker.pause()
@@ -184,8 +184,8 @@ def _why_alive(children: list[int]) -> Callable[[], str | None]:
 
 
 def test_a_broker_keeps_its_identity_through_a_restart(laboratory: Laboratory) -> None:
-    cluster = Cluster(laboratory, brokers=1)
-    broker: Broker = cluster.brokers[0]
+    cluster = LabCluster(laboratory, brokers=1)
+    broker: BrokerProcess = cluster.brokers[0]
     other = cluster.brokers[0].spec.__class__(broker_id=9, port=1, directory=broker.directory)
     with pytest.raises(AssertionError, match="broker_id"):
         broker.become(other)

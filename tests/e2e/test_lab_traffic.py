@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewPartitions
 
-from migrator.lab.cluster import ADMIN_TIMEOUT_S, Cluster
+from migrator.lab.cluster import ADMIN_TIMEOUT_S, LabCluster
 from migrator.lab.ours import OurController, ready_to_migrate
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.traffic.control import Traffic
@@ -21,7 +21,7 @@ from migrator.lab.traffic.figures import figures_between
 from migrator.lab.traffic.ledger import Acknowledged, read_ledger
 from migrator.lab.traffic.proof import ReaderReport, prove
 from migrator.lab.traffic.status import TrafficStatus
-from migrator.lab.watcher import Kind, longest_absence_s, read_observations, reigns, start_watcher, unseen_s
+from migrator.lab.watcher import ClaimHolder, longest_absence_s, read_observations, reigns, start_watcher, unseen_s
 
 pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
@@ -45,12 +45,12 @@ def administer(change: Callable[[], object]) -> None:
             time.sleep(0.5)
 
 
-def grow(cluster: Cluster, topic: str, partitions: int) -> None:
+def grow(cluster: LabCluster, topic: str, partitions: int) -> None:
     change = NewPartitions(topic, partitions)
     administer(lambda: cluster.admin().create_partitions([change])[topic].result(ADMIN_TIMEOUT_S))
 
 
-def delete(cluster: Cluster, topic: str) -> None:
+def delete(cluster: LabCluster, topic: str) -> None:
     administer(lambda: cluster.admin().delete_topics([topic])[topic].result(ADMIN_TIMEOUT_S))
     cluster.laboratory.wait(
         lambda: f"{topic} is still there" if cluster.zk.exists(f"/brokers/topics/{topic}") else None,
@@ -78,7 +78,7 @@ def assert_all_good(report: ReaderReport) -> None:
 
 
 def test_nothing_is_lost_while_a_broker_is_away_and_topics_come_and_go(laboratory: Laboratory) -> None:
-    cluster = Cluster(laboratory)
+    cluster = LabCluster(laboratory)
     cluster.start()
     cluster.create_topics([*TOPICS, "gone"])
     traffic = Traffic(laboratory, cluster.bootstrap_servers)
@@ -112,7 +112,7 @@ def test_nothing_is_lost_while_a_broker_is_away_and_topics_come_and_go(laborator
     find_plants(cluster, traffic)
 
 
-def find_plants(cluster: Cluster, traffic: Traffic) -> None:
+def find_plants(cluster: LabCluster, traffic: Traffic) -> None:
     """Three things that are wrong, and the reader names those three."""
     ledger = traffic.directory / "planted.jsonl"
     promised = [one for one in read_ledger(traffic.ledger) if isinstance(one, Acknowledged) and one.topic == "payments"]
@@ -136,7 +136,7 @@ def find_plants(cluster: Cluster, traffic: Traffic) -> None:
     assert ends.startswith("payments-3: ")
 
 
-def with_a_short_copy(cluster: Cluster) -> list[Path]:
+def with_a_short_copy(cluster: LabCluster) -> list[Path]:
     """The brokers' data directories, with a copy in place of the first whose payments-3 lacks its last batch."""
     first, *others = [broker.directory / "data-0" for broker in cluster.brokers]
     copy = first.with_name("copy-of-data-0")
@@ -149,7 +149,7 @@ def with_a_short_copy(cluster: Cluster) -> list[Path]:
 def test_nothing_is_lost_when_our_controller_takes_over_and_rolls_back(
     laboratory: Laboratory, record_property: Callable[[str, object], None]
 ) -> None:
-    cluster = Cluster(laboratory, chroot="/kafka")
+    cluster = LabCluster(laboratory, chroot="/kafka")
     cluster.start()
     cluster.create_topics(TOPICS)
     controller = ready_to_migrate(cluster, TOPICS)
@@ -174,11 +174,11 @@ def test_nothing_is_lost_when_our_controller_takes_over_and_rolls_back(
     assert watcher.exit_code == 0
     seen = reigns(read_observations(observations))
     assert unseen_s(seen) == 0
-    kinds = [reign.kind for reign in seen if reign.kind is not Kind.ABSENT]
+    kinds = [reign.kind for reign in seen if reign.kind is not ClaimHolder.ABSENT]
     assert [kind for index, kind in enumerate(kinds) if kinds[:index][-1:] != [kind]] == [
-        Kind.ZOOKEEPER,
-        Kind.KRAFT,
-        Kind.ZOOKEEPER,
+        ClaimHolder.ZOOKEEPER,
+        ClaimHolder.KRAFT,
+        ClaimHolder.ZOOKEEPER,
     ]
     assert longest_absence_s(seen) < 5.0
     report_figures(controller, traffic, longest_absence_s(seen), record_property)

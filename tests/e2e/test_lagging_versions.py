@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from migrator.audit.compare import VERSION_LAGS
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.takeover import wait_sessions_ended
@@ -29,7 +29,7 @@ WORN, PARTITIONS, EPOCH = "worn", 40, 5_000
 STATES = [paths.state(WORN, each) for each in range(PARTITIONS)]
 
 
-def wear(cluster: Cluster) -> None:
+def wear(cluster: LabCluster) -> None:
     """Thousands of changes of each partition, as years leave them: the version of its state znode counts them."""
     with ZkSession(cluster.zookeeper_connect) as session:
         for path, znode in zip(STATES, session.get_many(STATES), strict=True):
@@ -39,7 +39,7 @@ def wear(cluster: Cluster) -> None:
             assert all(each.outcome().applied for each in sent)
 
 
-def make_anew(cluster: Cluster) -> None:
+def make_anew(cluster: LabCluster) -> None:
     """The same data in new znodes, each at version 0."""
     with ZkSession(cluster.zookeeper_connect) as session:
         for path, znode in zip(STATES, session.get_many(STATES), strict=True):
@@ -47,7 +47,7 @@ def make_anew(cluster: Cluster) -> None:
             assert session.apply(Multi((Delete(path), Create(path, znode.data or b"")))).applied
 
 
-def versions(cluster: Cluster) -> list[int]:
+def versions(cluster: LabCluster) -> list[int]:
     with ZkSession(cluster.zookeeper_connect) as session:
         return [-1 if znode is None else znode.version for znode in session.get_many(STATES)]
 
@@ -56,7 +56,7 @@ def left(controller: OurController) -> dict[str, Any]:
     return dict(controller.status()["dual_write"])
 
 
-def mirrored(cluster: Cluster, topic: str) -> float:
+def mirrored(cluster: LabCluster, topic: str) -> float:
     """Seconds until an admin change is in ZooKeeper, at most 5."""
     began = time.monotonic()
     cluster.create_topics([topic], partitions=2)

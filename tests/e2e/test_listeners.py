@@ -17,7 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but
 )
 
 from migrator.driver.checks.settings import ACL_AUTHORIZER
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.ports import HOST
 from migrator.lab.servers.properties import Value
@@ -66,7 +66,7 @@ def login(authority: Authority, user: str) -> dict[str, str]:
     }
 
 
-def secured_cluster(laboratory: Laboratory, authority: Authority) -> Cluster:
+def secured_cluster(laboratory: Laboratory, authority: Authority) -> LabCluster:
     """No listener without TLS and login; the ZooKeeper controller speaks on a control plane of its own."""
     extra = {
         **secured(authority, "broker"),
@@ -74,7 +74,7 @@ def secured_cluster(laboratory: Laboratory, authority: Authority) -> Cluster:
         "authorizer.class.name": ACL_AUTHORIZER,
         "super.users": "User:broker;User:admin",
     }
-    cluster = Cluster(laboratory, brokers=2, extra=extra, client=login(authority, "admin"))
+    cluster = LabCluster(laboratory, brokers=2, extra=extra, client=login(authority, "admin"))
     for broker in cluster.brokers:
         ports = {"CLIENTS": broker.spec.port, **{name: laboratory.ports.reserve() for name in LISTENERS[1:3]}}
         listeners = ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items())
@@ -83,7 +83,7 @@ def secured_cluster(laboratory: Laboratory, authority: Authority) -> Cluster:
     return cluster
 
 
-def allow(cluster: Cluster, user: str, kind: ResourceType, name: str, *operations: AclOperation) -> None:
+def allow(cluster: LabCluster, user: str, kind: ResourceType, name: str, *operations: AclOperation) -> None:
     bindings = [
         AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", each, AclPermissionType.ALLOW)
         for each in operations
@@ -92,7 +92,7 @@ def allow(cluster: Cluster, user: str, kind: ResourceType, name: str, *operation
         future.result(30)
 
 
-def why_not_written(cluster: Cluster, who: dict[str, str], topic: str) -> KafkaError | None:
+def why_not_written(cluster: LabCluster, who: dict[str, str], topic: str) -> KafkaError | None:
     """One record by this user."""
     told: list[KafkaError | None] = []
     producer = Producer({**cluster.client, **who, "message.timeout.ms": "20000"})
@@ -101,7 +101,7 @@ def why_not_written(cluster: Cluster, who: dict[str, str], topic: str) -> KafkaE
     return told[0]
 
 
-def permitted(cluster: Cluster, authority: Authority) -> Callable[[str], None]:
+def permitted(cluster: LabCluster, authority: Authority) -> Callable[[str], None]:
     """What happens at each stop of the way: a topic, a permission for it, and brokers that heed both."""
 
     def at(name: str) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.servers.artifacts import Artifacts
-from migrator.lab.servers.controller import Controller, Quorum
+from migrator.lab.servers.controller import StockController, StockQuorum
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.tools import dump_metadata_log
 from tests.e2e.whole_way import there_and_back, topic_made, waiting, waiting_brokers, whole_after_a_restart
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.lab
 MADE = "made-in-dual-write"
 
 
-def two_directories(laboratory: Laboratory) -> Cluster:
-    return Cluster(laboratory, brokers=2, log_directories=2)
+def two_directories(laboratory: Laboratory) -> LabCluster:
+    return LabCluster(laboratory, brokers=2, log_directories=2)
 
 
 def said_of_directories(text: str) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def said_of_directories(text: str) -> dict[str, Any]:
 def under_stock(laboratory: Laboratory) -> dict[str, Any]:
     cluster = two_directories(laboratory)
     specs = waiting_brokers(cluster)
-    stock = Quorum(Controller(laboratory, spec, cluster.cluster_id) for spec in specs)
+    stock = StockQuorum(StockController(laboratory, spec, cluster.cluster_id) for spec in specs)
     stock.start()
     stock.wait_dual_write()
     topic_made(cluster, MADE)

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
-from migrator.lab.servers.controller import Controller
+from migrator.lab.servers.controller import StockController
 from migrator.lab.servers.laboratory import Laboratory
 from tests.e2e.quorums import TOPICS, Voter, committed, leading, ruling, start, three_controllers, wait_ruling
 from tests.e2e.support import assert_same, audit, controller_of, produce, wait_for, wait_zookeeper_rules
@@ -40,10 +40,10 @@ NOTICES_FIRST = {"controller.quorum.fetch.timeout.ms": 1200}
 """The others have 2000: a stock follower with this stands first when a leader of ours dies, so that both kinds lead."""
 
 
-def as_stock(ours: OurController) -> Controller:
+def as_stock(ours: OurController) -> StockController:
     """A stock controller on the directory of one of ours that has ended, with its file but for one time-out."""
     spec = replace(ours.spec, extra={**ours.spec.extra, **NOTICES_FIRST})
-    stock = Controller(ours.laboratory, spec, ours.cluster_id)
+    stock = StockController(ours.laboratory, spec, ours.cluster_id)
     stock.start()
     stock.wait_ready()
     return stock
@@ -74,7 +74,7 @@ def wait_leader(voters: list[Voter], deadline_s: float = STOCK_FAIL_OVER_S) -> V
 class Load:
     """Topics are created and records produced all the while; what was acknowledged has to be there at the end."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: LabCluster) -> None:
         self._cluster = cluster
         self._ends = threading.Event()
         self.created: list[str] = []
@@ -198,7 +198,7 @@ def test_ours_does_not_take_over_beside_a_stock_voter(laboratory: Laboratory) ->
         before = controller_of(cluster)
         start(ours[:2])
         wait_for(lambda: None if leading(ours[:2]) else "nobody leads", 30, "one of ours leads")
-        stock = Controller(laboratory, ours[2].spec, ours[2].cluster_id)
+        stock = StockController(laboratory, ours[2].spec, ours[2].cluster_id)
         stock.start()
         stock.wait_ready()
         leader = next(each for each in ours[:2] if each.spec.node_id == leading(ours[:2]))

@@ -15,7 +15,7 @@ import pytest
 
 from migrator.driver.copy import producer_id_margin
 from migrator.lab.ours import OurController
-from migrator.lab.servers.controller import Controller, Quorum, quorum_specs
+from migrator.lab.servers.controller import StockController, StockQuorum, quorum_specs
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.zookeeper import ZooKeeper
 from migrator.zk.multi import Multi, SetData
@@ -54,7 +54,7 @@ def planted(zookeeper: ZooKeeper, chroot: str, odd: OddTree) -> str:
 
 def stock_copies(laboratory: Laboratory, connect: str, odd: OddTree) -> dict[str, Any]:
     (spec,) = quorum_specs(laboratory, count=1, zookeeper_connect=connect, extra=HEEDING_ACLS)
-    quorum = Quorum([Controller(laboratory, spec, CLUSTER_ID)])
+    quorum = StockQuorum([StockController(laboratory, spec, CLUSTER_ID)])
     with stand_in_brokers(odd.tree, connect, CLUSTER_ID, spec.port):
         quorum.start()
         quorum.wait_dual_write(90)

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.tools import cancel_reassignment, list_reassignments, reassign
 from tests.e2e.support import assert_same, ready_cluster, wait_for
@@ -35,7 +35,7 @@ REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throt
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 
 
-def fill(cluster: Cluster, topic: str) -> None:
+def fill(cluster: LabCluster, topic: str) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "linger.ms": 20})
     for number in range(RECORDS):
         producer.produce(topic, str(number).encode(), partition=number % 3, headers={"padding": PADDING})
@@ -43,14 +43,14 @@ def fill(cluster: Cluster, topic: str) -> None:
     assert producer.flush(60) == 0
 
 
-def alter(cluster: Cluster, resource: ConfigResource, kind: AlterConfigOpType, **values: str) -> None:
+def alter(cluster: LabCluster, resource: ConfigResource, kind: AlterConfigOpType, **values: str) -> None:
     for name, value in values.items():
         entry = ConfigEntry(name.replace("_", "."), value, incremental_operation=kind)
         resource.add_incremental_config(entry)
     cluster.admin().incremental_alter_configs([resource])[resource].result(30)
 
 
-def throttle(cluster: Cluster, topic: str) -> None:
+def throttle(cluster: LabCluster, topic: str) -> None:
     for broker in cluster.brokers:
         named = {name.replace(".", "_"): "1000" for name in RATES}
         alter(cluster, ConfigResource(ResourceType.BROKER, str(broker.broker_id)), AlterConfigOpType.SET, **named)
@@ -58,7 +58,7 @@ def throttle(cluster: Cluster, topic: str) -> None:
     alter(cluster, ConfigResource(ResourceType.TOPIC, topic), AlterConfigOpType.SET, **named)
 
 
-def let_go(cluster: Cluster, topic: str) -> None:
+def let_go(cluster: LabCluster, topic: str) -> None:
     """Fetches that are held back now come to an end in a while: the rate of the last seconds has to fall."""
     named = {name.replace(".", "_"): "" for name in REPLICAS}
     alter(cluster, ConfigResource(ResourceType.TOPIC, topic), AlterConfigOpType.DELETE, **named)
@@ -74,7 +74,7 @@ MOVING = {
 }
 
 
-def begin_to_move(cluster: Cluster) -> None:
+def begin_to_move(cluster: LabCluster) -> None:
     """Three partitions get a replica on broker 2, which gets a part of it only. By ZooKeeper's controller."""
     create(cluster, MOVED, (0, 1), (1, 0), (0, 1))
     fill(cluster, MOVED)

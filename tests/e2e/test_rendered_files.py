@@ -9,7 +9,7 @@ import pytest
 
 from migrator.fleet.kafka_parser import why_kafka_refuses
 from migrator.fleet.properties_file import Document, parse_properties
-from migrator.fleet.render import FLAG, Kind, Rendered, Wanted, render
+from migrator.fleet.render import FLAG, FileKind, Rendered, Wanted, render
 from migrator.lab.servers.artifacts import kafka_artifacts
 from migrator.lab.servers.broker import BrokerSpec
 from migrator.lab.servers.controller import ControllerSpec
@@ -49,9 +49,9 @@ def test_kafka_accepts_a_broker_on_its_way_there_and_back(tmp_path: Path) -> Non
         "broker.id.generation.enable=true",
     )
     assert refused(present) is None
-    migration = accepted(render("broker", present, Kind.MIGRATION, WANTED))
-    kraft = accepted(render("broker", migration, Kind.KRAFT, WANTED))
-    assert accepted(render("broker", kraft, Kind.BACK, WANTED, migration)).content == migration.content
+    migration = accepted(render("broker", present, FileKind.MIGRATION, WANTED))
+    kraft = accepted(render("broker", migration, FileKind.KRAFT, WANTED))
+    assert accepted(render("broker", kraft, FileKind.BACK, WANTED, migration)).content == migration.content
 
 
 def test_kafka_accepts_a_controller_from_ours_to_the_end(tmp_path: Path) -> None:
@@ -60,14 +60,14 @@ def test_kafka_accepts_a_controller_from_ours_to_the_end(tmp_path: Path) -> None
         extra={"zk2kraft.gates": "pause"},
     )  # fmt: skip
     ours = parse_properties(text_of(spec.properties()).encode(), "controller")
-    stock = accepted(render("controller", ours, Kind.STOCK, Wanted(node=3000)))
+    stock = accepted(render("controller", ours, FileKind.STOCK, Wanted(node=3000)))
     assert stock.value(FLAG) == "true"
-    accepted(render("controller", stock, Kind.FINALIZED, Wanted(node=3000)))
+    accepted(render("controller", stock, FileKind.FINALIZED, Wanted(node=3000)))
 
 
 def test_kafka_refuses_what_a_rule_prevents(tmp_path: Path) -> None:
-    kraft = render("broker", of_broker(tmp_path), Kind.KRAFT, WANTED).require().document
+    kraft = render("broker", of_broker(tmp_path), FileKind.KRAFT, WANTED).require().document
     assert "control.plane.listener.name" in (refused(kraft.with_values({"control.plane.listener.name": "CP"})) or "")
-    migration = render("broker", of_broker(tmp_path), Kind.MIGRATION, WANTED).require().document
+    migration = render("broker", of_broker(tmp_path), FileKind.MIGRATION, WANTED).require().document
     without = migration.without(lambda key: key in ("controller.listener.names", "listener.security.protocol.map"))
     assert refused(without) is not None

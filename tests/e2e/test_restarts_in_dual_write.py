@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
-from migrator.lab.servers.broker import Broker
+from migrator.lab.servers.broker import BrokerProcess
 from migrator.lab.servers.laboratory import Laboratory
 from tests.e2e.support import assert_same, ready_cluster, wait_for
 
@@ -22,15 +22,15 @@ ID = "cHJlY2lvdXMtdG9waWMtaQ"
 """As Kafka writes a topic id."""
 
 
-def data_of(broker: Broker) -> Path:
+def data_of(broker: BrokerProcess) -> Path:
     return broker.spec.directory / "data-0"
 
 
-def moved_aside(cluster: Cluster) -> list[str]:
+def moved_aside(cluster: LabCluster) -> list[str]:
     return [str(each) for broker in cluster.brokers for each in data_of(broker).glob("*-stray")]
 
 
-def create_many(cluster: Cluster, prefix: str) -> list[str]:
+def create_many(cluster: LabCluster, prefix: str) -> list[str]:
     """Begun and acknowledged; brokers may still be opening the logs."""
     names = [f"{prefix}-{number}" for number in range(MANY)]
     made = cluster.admin().create_topics([NewTopic(name, 2, 3) for name in names])
@@ -51,7 +51,7 @@ def wait_told(ours: OurController, broker: int, epoch_before: int) -> None:
     wait_for(why_not, 60, f"broker {broker} is told everything")
 
 
-def plant_log(broker: Broker, like: str, name: str) -> Path:
+def plant_log(broker: BrokerProcess, like: str, name: str) -> Path:
     """A log that neither ZooKeeper nor the metadata log knows, as after a botched clean-up."""
     source, planted = data_of(broker) / like, data_of(broker) / name
     shutil.copytree(source, planted)

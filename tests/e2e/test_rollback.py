@@ -12,9 +12,9 @@ import time
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController, our_controller
-from migrator.lab.servers.broker import SESSION_TIMEOUT_MS, Broker
+from migrator.lab.servers.broker import SESSION_TIMEOUT_MS, BrokerProcess
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.takeover import wait_sessions_ended
 from migrator.zk import paths
@@ -36,7 +36,7 @@ LONGER_THAN_A_SESSION_S = SESSION_TIMEOUT_MS / 1000 + 2
 """Whatever a broker's absence ends by time-out has ended then."""
 
 
-def isr_changes(cluster: Cluster, rounds: int) -> None:
+def isr_changes(cluster: LabCluster, rounds: int) -> None:
     """Stop and return brokers: each time every partition's ISR shrinks and grows."""
     for number in range(rounds):
         broker = cluster.brokers[number % len(cluster.brokers)]
@@ -46,18 +46,18 @@ def isr_changes(cluster: Cluster, rounds: int) -> None:
         cluster.wait_isr_whole(TOPICS)
 
 
-def partition_epochs(cluster: Cluster) -> int:
+def partition_epochs(cluster: LabCluster) -> int:
     """Changes of all partitions so far: the sum of the state znodes' versions."""
     states = [paths.state(topic, p) for topic in TOPICS for p in range(4)]
     with ZkSession(cluster.zookeeper_connect) as session:
         return sum(znode.version for znode in session.get_many(states) if znode is not None)
 
 
-def processes(cluster: Cluster) -> list[int]:
+def processes(cluster: LabCluster) -> list[int]:
     return [broker.process.pid for broker in cluster.brokers]
 
 
-def assert_zookeeper_goes_on(cluster: Cluster, stopped_s: float) -> None:
+def assert_zookeeper_goes_on(cluster: LabCluster, stopped_s: float) -> None:
     """Each broker in turn is away for a while: every partition gets a leader, and the ISR is whole again."""
     for broker in cluster.brokers:
         broker.stop()
@@ -75,7 +75,7 @@ def assert_zookeeper_goes_on(cluster: Cluster, stopped_s: float) -> None:
         cluster.wait_isr_whole(TOPICS)
 
 
-def assert_refuses_to_start(cluster: Cluster, controller: OurController) -> None:
+def assert_refuses_to_start(cluster: LabCluster, controller: OurController) -> None:
     """The old controller, restarted unchanged, ends with a finding and touches nothing."""
     before = {path: cluster.zk.read(path) for path in ("/controller", "/controller_epoch", "/migration")}
     cluster.create_topics(f"under-zookeeper-{number}" for number in range(5))
@@ -108,7 +108,7 @@ def test_the_cluster_goes_back_after_200_isr_changes(laboratory: Laboratory) -> 
         assert_refuses_to_start(cluster, controller)
 
 
-def without_controllers(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
+def without_controllers(cluster: LabCluster, *words: str) -> subprocess.CompletedProcess[str]:
     command = [
         sys.executable,
         "-m",
@@ -127,13 +127,13 @@ def why_not_mirrored(controller: OurController) -> str | None:
     return f"{lag} records behind" if lag else None
 
 
-def newest_block(cluster: Cluster) -> ProducerIdBlock:
+def newest_block(cluster: LabCluster) -> ProducerIdBlock:
     block = parse_producer_ids(paths.PRODUCER_IDS, cluster.zk.read(paths.PRODUCER_IDS))
     assert block is not None
     return block
 
 
-def hand_out_ids(broker: Broker, handed: Handed, beyond: int) -> None:
+def hand_out_ids(broker: BrokerProcess, handed: Handed, beyond: int) -> None:
     """Use producer ids up at one broker until it gives one above `beyond`; it asks for blocks on the way."""
 
     async def ask() -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from migrator.findings.finding import FindingError
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController, our_quorum
-from migrator.lab.servers.controller import Controller, quorum_specs
+from migrator.lab.servers.controller import StockController, quorum_specs
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.ports import HOST
 from migrator.lab.servers.properties import Value, write
@@ -20,7 +20,7 @@ from migrator.model.values import SecurityProtocol
 from migrator.node.config.properties import read_config
 from migrator.node.transport.broker_client import BrokerConnection
 from migrator.node.transport.client_security import client_security
-from migrator.node.transport.security import ListenerSecurity, Login, SaslSettings, read_security
+from migrator.node.transport.security import ListenerSecurity, SaslLogin, SaslSettings, read_security
 from migrator.wire.messages.brokers import DescribeClusterRequest, DescribeClusterResponse
 from tests.e2e.quorums import wait_ruling
 from tests.e2e.support import assert_same, produce, wait_for
@@ -68,7 +68,7 @@ def assert_no_secret(ours: list[OurController]) -> None:
 def test_voters_and_brokers_meet_over_sasl_ssl_and_go_on_when_the_leader_dies(laboratory: Laboratory) -> None:
     """Every connection but those of clients: voters with each other, brokers to controllers, controllers to brokers."""
     authority = Authority(laboratory.directory / "authority")
-    cluster = Cluster(laboratory, extra=sasl_ssl(authority, "broker"))
+    cluster = LabCluster(laboratory, extra=sasl_ssl(authority, "broker"))
     for broker in cluster.brokers:
         inside = laboratory.ports.reserve()
         listeners = f"PLAINTEXT://{HOST}:{broker.spec.port},INSIDE://{HOST}:{inside}"
@@ -158,7 +158,7 @@ def test_kafkas_tools_log_in_to_ours_and_ours_to_stock_by_plain_and_scram(labora
     assert "wr0ng" not in ours.process.log_text()
     ours.stop()
 
-    stock = Controller(laboratory, spec, cluster_id)
+    stock = StockController(laboratory, spec, cluster_id)
     stock.start()
     stock.wait_ready()
     config = read_config(ours.properties_file)
@@ -168,7 +168,7 @@ def test_kafkas_tools_log_in_to_ours_and_ours_to_stock_by_plain_and_scram(labora
     assert listener.sasl is not None
     for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
         for password, refused in ((SECRETS[1], False), ("wr0ng", True)):
-            login = Login("broker", password, {})
+            login = SaslLogin("broker", password, {})
             how = replace(listener, sasl=SaslSettings((), mechanism, {mechanism: login}))
 
             def why_not(how: ListenerSecurity = how) -> str | None:

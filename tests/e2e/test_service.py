@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import pytest
 
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import CONTROL_FILE, OurController
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.processes import Process
@@ -40,7 +40,7 @@ class ServiceUnderTest:
     def __init__(
         self,
         laboratory: Laboratory,
-        cluster: Cluster,
+        cluster: LabCluster,
         controller: OurController,
         *,
         engine: str = "quick",

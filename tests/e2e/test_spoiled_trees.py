@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.takeover import wait_sessions_ended
@@ -29,7 +29,7 @@ MARK = f"/admin/delete_topics/{TOPICS[0]}"
 ODD_BROKER = "/brokers/ids/77"
 
 
-def oddities(cluster: Cluster) -> dict[str, bytes]:
+def oddities(cluster: LabCluster) -> dict[str, bytes]:
     first, second, *_ = (f"/brokers/topics/{name}" for name in TOPICS)
     without_id = json.loads(cluster.zk.read(second) or b"")
     del without_id["topic_id"]
@@ -55,7 +55,7 @@ def oddities(cluster: Cluster) -> dict[str, bytes]:
     }
 
 
-def plant(cluster: Cluster, znodes: dict[str, bytes]) -> None:
+def plant(cluster: LabCluster, znodes: dict[str, bytes]) -> None:
     with ZkSession(cluster.zookeeper_connect) as session:
         for path, data in znodes.items():
             session.ensure_path(path)
@@ -70,7 +70,7 @@ def alarms(controller: OurController) -> set[str]:
     return {each["code"] for each in driver(controller)["alarms"]}
 
 
-def served_and_mirrored(cluster: Cluster, topic: str) -> None:
+def served_and_mirrored(cluster: LabCluster, topic: str) -> None:
     """An admin change is in ZooKeeper within 5 s, and brokers were told: it takes records."""
     cluster.create_topics([topic], partitions=2)
     there = f"/brokers/topics/{topic}"
@@ -121,7 +121,7 @@ def test_a_spoiled_tree_and_a_fail_over_keep_nobody_waiting_and_nothing_is_delet
             produce(cluster, name, 20)
 
 
-def without_controllers(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
+def without_controllers(cluster: LabCluster, *words: str) -> subprocess.CompletedProcess[str]:
     command = [
         sys.executable,
         "-m",

@@ -40,7 +40,7 @@ from migrator.driver.update_requests import (
     full_updates,
 )
 from migrator.lab.changes import Plan
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.frames import ControlType, Direction, Frame
 from migrator.lab.ours import OurController, our_controller
 from migrator.lab.servers.laboratory import Laboratory
@@ -71,7 +71,7 @@ Told = dict[str, Any]
 class Observed:
     """A controller under test with a look at the cluster before it starts, and at both sides before it stops."""
 
-    def __init__(self, cluster: Cluster, inner: ControllerUnderTest, directory: Path) -> None:
+    def __init__(self, cluster: LabCluster, inner: ControllerUnderTest, directory: Path) -> None:
         self._cluster = cluster
         self._inner = inner
         self.directory = directory
@@ -105,7 +105,7 @@ class Observed:
         self._inner.stop()
 
 
-def fill_every_family(cluster: Cluster) -> None:
+def fill_every_family(cluster: LabCluster) -> None:
     """Topic configs, broker configs of one and of all, producer ids."""
     topic = Plan().grown
     produce(cluster, topic, 50)
@@ -121,7 +121,7 @@ def fill_every_family(cluster: Cluster) -> None:
     cluster.laboratory.tool("kafka.admin.ConfigCommand", "--bootstrap-server", cluster.bootstrap_servers, *of_all)
 
 
-def use_up_a_block_of_producer_ids(cluster: Cluster) -> None:
+def use_up_a_block_of_producer_ids(cluster: LabCluster) -> None:
     """Until a broker has got exactly one more from the controller, and ZooKeeper says so."""
     port = int(cluster.brokers[0].address.rpartition(":")[2])
 
@@ -140,18 +140,18 @@ def use_up_a_block_of_producer_ids(cluster: Cluster) -> None:
     wait_for(lambda: "not yet" if cluster.zk.read(PRODUCER_IDS) == before else None, 30, "that block is mirrored")
 
 
-def rehearse(cluster: Cluster, out: Path) -> None:
+def rehearse(cluster: LabCluster, out: Path) -> None:
     command = [sys.executable, "-m", "api", "rehearse", "-z", cluster.zookeeper_connect, "--out", str(out), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
 
 
 def observe(
-    laboratory: Laboratory, directory: Path, make: Callable[[Cluster], ControllerUnderTest]
+    laboratory: Laboratory, directory: Path, make: Callable[[LabCluster], ControllerUnderTest]
 ) -> tuple[Recording, Observed]:
     made: list[Observed] = []
 
-    def make_controller(cluster: Cluster) -> ControllerUnderTest:
+    def make_controller(cluster: LabCluster) -> ControllerUnderTest:
         made.append(Observed(cluster, make(cluster), directory))
         return made[0]
 

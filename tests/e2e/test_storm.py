@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController, our_controller
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
@@ -61,8 +61,8 @@ class Weathered:
     seconds: float
 
 
-def weather(laboratory: Laboratory, make: Callable[[Cluster], ControllerUnderTest]) -> Weathered:
-    cluster = Cluster(laboratory, brokers=2, extra=OF_BROKERS)
+def weather(laboratory: Laboratory, make: Callable[[LabCluster], ControllerUnderTest]) -> Weathered:
+    cluster = LabCluster(laboratory, brokers=2, extra=OF_BROKERS)
     cluster.start()
     cluster.create_topics([BEFORE])
     controller = make(cluster)
@@ -91,11 +91,11 @@ def weather(laboratory: Laboratory, make: Callable[[Cluster], ControllerUnderTes
     return found
 
 
-def stock(cluster: Cluster) -> ControllerUnderTest:
+def stock(cluster: LabCluster) -> ControllerUnderTest:
     return cluster.quorum(1, extra=OF_CONTROLLERS)
 
 
-def ours(cluster: Cluster) -> ControllerUnderTest:
+def ours(cluster: LabCluster) -> ControllerUnderTest:
     return our_controller(cluster, OF_CONTROLLERS)
 
 

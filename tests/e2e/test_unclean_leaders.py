@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.servers.laboratory import Laboratory
 from tests.e2e.support import assert_same, produce, ready_cluster, wait_for
 
@@ -19,12 +19,12 @@ TOPIC = "waits"
 SWEEP_S = 2.0
 
 
-def state(cluster: Cluster) -> dict[str, Any]:
+def state(cluster: LabCluster) -> dict[str, Any]:
     data = cluster.zk.read(f"/brokers/topics/{TOPIC}/partitions/0/state")
     return dict(json.loads(data or b"{}"))
 
 
-def wait_leader(cluster: Cluster, leader: int, isr: list[int], deadline_s: float) -> None:
+def wait_leader(cluster: LabCluster, leader: int, isr: list[int], deadline_s: float) -> None:
     def why_not() -> str | None:
         found = state(cluster)
         return None if (found.get("leader"), found.get("isr")) == (leader, isr) else str(found)
@@ -32,7 +32,7 @@ def wait_leader(cluster: Cluster, leader: int, isr: list[int], deadline_s: float
     wait_for(why_not, deadline_s, f"the partition has leader {leader} and ISR {isr}")
 
 
-def allow_unclean(cluster: Cluster) -> None:
+def allow_unclean(cluster: LabCluster) -> None:
     entry = ConfigEntry("unclean.leader.election.enable", "true", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[entry])
     (asked,) = cluster.admin().incremental_alter_configs([resource]).values()

@@ -17,7 +17,7 @@ import pytest
 
 from migrator.findings.finding import FindingError
 from migrator.lab.classes import prepared
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.tools import dump_metadata_log
 from migrator.model.levels import CONTROLLER_REGISTRATION, DIRECTORIES
@@ -60,7 +60,7 @@ def test_abort_takeover_fail_over_and_rollback_at_each_version(
 ) -> None:
     assert of_version.artifacts.version == kafka
     level = level_of(ibp)
-    cluster = Cluster(of_version, brokers=2, ibp=ibp)
+    cluster = LabCluster(of_version, brokers=2, ibp=ibp)
     ours = waiting(cluster, voters=1 if level >= CONTROLLER_REGISTRATION else 3, ibp=ibp)
     leader = there_and_back(cluster, ours, tmp_path / "mark", partial(topic_made, cluster))
     assert leader.status()["log"]["metadata_version"] == level

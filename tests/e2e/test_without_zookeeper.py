@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # public, but not re-exported for mypy
 
 from migrator.findings.finding import FindingError
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
 from migrator.lab.servers.laboratory import Laboratory
 from tests.e2e.quorums import TOPICS, start, three_controllers, wait_ruling
@@ -33,7 +33,7 @@ def leader_resuming(ours: list[OurController]) -> OurController:
     return found[-1]
 
 
-def into_kraft_mode(cluster: Cluster, ours: list[OurController]) -> None:
+def into_kraft_mode(cluster: LabCluster, ours: list[OurController]) -> None:
     for broker in cluster.brokers:
         broker.restart_as(broker.spec.as_kraft(ours[0].voters), 60)
         cluster.wait_isr_whole(TOPICS)

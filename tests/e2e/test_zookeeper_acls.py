@@ -13,7 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but
     UserScramCredentialUpsertion,
 )
 
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.zk.session import ZkSession
 from tests.e2e.whole_way import there_and_back, topic_made, waiting
@@ -27,7 +27,7 @@ SECRET = {f"sasl:{USER}:31"}
 NOT_OURS = ("/consumers", "/zookeeper")
 
 
-def guarded_cluster(laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+def guarded_cluster(laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch) -> LabCluster:
     """ZooKeeper knows one user, whom brokers and this process with its children log in as."""
     jaas = laboratory.directory / "jaas.conf"
     jaas.parent.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ def guarded_cluster(laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch) -> 
     )
     login = f"-Djava.security.auth.login.config={jaas}"
     monkeypatch.setenv("KAFKA_OPTS", login)
-    cluster = Cluster(laboratory, brokers=2, extra={"zookeeper.set.acl": True})
+    cluster = LabCluster(laboratory, brokers=2, extra={"zookeeper.set.acl": True})
     provider = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
     for server in cluster.zookeeper.servers:
         server.spec = replace(server.spec, extra={"authProvider.1": provider})
@@ -55,7 +55,7 @@ def everything(session: ZkSession, path: str = "") -> Iterator[str]:
             yield from everything(session, below)
 
 
-def wrongly_guarded(cluster: Cluster) -> dict[str, set[str]]:
+def wrongly_guarded(cluster: LabCluster) -> dict[str, set[str]]:
     """Znodes whose access list is not what Kafka's brokers give them."""
     found = {}
     with ZkSession(cluster.zookeeper_connect) as session:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController, ready_to_migrate
 from migrator.lab.servers.artifacts import Artifacts
 from migrator.lab.servers.laboratory import Laboratory
@@ -173,7 +173,7 @@ def test_real_brokers_lose_nothing_while_zookeeper_loses_its_leader_and_then_eve
     laboratory: Laboratory, tmp_path: Path
 ) -> None:
     """In the window, in dual-write while a broker dies as well, and in the rollback; under traffic."""
-    cluster = Cluster(laboratory, zookeepers=3, extra={"min.insync.replicas": 2})
+    cluster = LabCluster(laboratory, zookeepers=3, extra={"min.insync.replicas": 2})
     cluster.start()
     cluster.create_topics(TOPICS, partitions=4)
     controller = ready_to_migrate(cluster, TOPICS, LONG_WINDOW)

@@ -20,7 +20,7 @@ from typing import Any, Final
 from kazoo.client import KazooClient
 from kazoo.security import ACL, make_acl, make_digest_acl
 
-from migrator.audit.compare import Rules, report
+from migrator.audit.compare import ExpectedDifferences, report
 from migrator.audit.log_source import CommittedRecords, read_directory
 from migrator.audit.normalise import LogFacts
 from migrator.audit.quick import compare_sides
@@ -136,7 +136,7 @@ class Cell:
         for record in read_directory(self.controller.metadata_log.parent, records):
             facts.apply(record)
         with ZkSession(self.connect) as session:
-            comparison = compare_sides(session, facts, Rules())
+            comparison = compare_sides(session, facts, ExpectedDifferences())
         return list(report(comparison, seconds={}, zk={}, kraft={}, engine="quick").differences)
 
     def versions(self) -> dict[str, int]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from migrator.lab.ours import OurController
-from migrator.lab.servers.controller import Controller, quorum_specs
+from migrator.lab.servers.controller import StockController, quorum_specs
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.ports import HOST
 from migrator.lab.servers.properties import Value
@@ -125,7 +125,7 @@ def compared(laboratory: Laboratory, extra: Mapping[str, Value], story: Callable
     cluster_id = random_cluster_id(laboratory)
     both = quorum_specs(laboratory, count=2, zookeeper_connect="", migrating=False, extra={**NEVER_FENCED, **extra})
     spec, other = (replace(each, voters=f"{each.node_id}@{HOST}:{each.port}") for each in both)
-    stock, ours = Controller(laboratory, spec, cluster_id), OurController(laboratory, other, cluster_id)
+    stock, ours = StockController(laboratory, spec, cluster_id), OurController(laboratory, other, cluster_id)
     stock.start()
     ours.start()
     stock.wait_ready()

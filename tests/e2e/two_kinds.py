@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from migrator.findings.finding import FindingError
 from migrator.lab.ours import OurController
-from migrator.lab.servers.controller import Controller, quorum_specs
+from migrator.lab.servers.controller import StockController, quorum_specs
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
 from migrator.lab.servers.tools import random_cluster_id
@@ -19,7 +19,7 @@ TURNS_MAX = 6
 class TwoKinds(NamedTuple):
     """Three voters: one of Kafka's, two of ours."""
 
-    stock: Controller
+    stock: StockController
     ours: list[OurController]
 
     def start(self) -> None:
@@ -81,4 +81,4 @@ def two_kinds(laboratory: Laboratory, extra: dict[str, Value] | None = None) -> 
     cluster_id = random_cluster_id(laboratory)
     first, *rest = quorum_specs(laboratory, count=3, zookeeper_connect="", migrating=False, extra=extra)
     ours = [OurController(laboratory, spec, cluster_id) for spec in rest]
-    return TwoKinds(Controller(laboratory, first, cluster_id), ours)
+    return TwoKinds(StockController(laboratory, first, cluster_id), ours)

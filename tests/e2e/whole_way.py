@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
 from migrator.lab.servers.broker import IBP
 from migrator.lab.servers.controller import ControllerSpec, quorum_specs
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 def waiting_brokers(
-    cluster: Cluster, *, voters: int = 1, ibp: str = IBP, extra: Mapping[str, Value] | None = None
+    cluster: LabCluster, *, voters: int = 1, ibp: str = IBP, extra: Mapping[str, Value] | None = None
 ) -> list[ControllerSpec]:
     """Start these brokers, in migration mode at once, and make topics; for controllers of anybody.
 
@@ -46,7 +46,7 @@ def waiting_brokers(
 
 
 def waiting(
-    cluster: Cluster, *, voters: int = 1, ibp: str = IBP, extra: Mapping[str, Value] | None = None
+    cluster: LabCluster, *, voters: int = 1, ibp: str = IBP, extra: Mapping[str, Value] | None = None
 ) -> list[OurController]:
     """Waiting brokers, and ours for them, formatted and not started."""
     specs = waiting_brokers(cluster, voters=voters, ibp=ibp, extra=extra)
@@ -56,7 +56,7 @@ def waiting(
     return ours
 
 
-def abort_once(cluster: Cluster, ours: list[OurController], mark: Path) -> OurController:
+def abort_once(cluster: LabCluster, ours: list[OurController], mark: Path) -> OurController:
     """A person ends the first takeover inside the window; ZooKeeper rules again, and nothing was copied."""
     for each in ours:
         spoil(each, mark, stall_before="audit", go=f"{mark}.go")
@@ -83,14 +83,14 @@ def fail_over(ours: list[OurController], leader: OurController) -> OurController
     return successor
 
 
-def topic_made(cluster: Cluster, name: str) -> None:
+def topic_made(cluster: LabCluster, name: str) -> None:
     """A topic is made and written to, and one that was there is written to as well."""
     cluster.create_topics([name], partitions=2)
     for topic in (name, TOPICS[0]):
         produce(cluster, topic, 50)
 
 
-def whole_after_a_restart(cluster: Cluster, topics: list[str]) -> None:
+def whole_after_a_restart(cluster: LabCluster, topics: list[str]) -> None:
     """A broker leaves every ISR and comes back into it: who rules decides both."""
     broker = cluster.brokers[1]
     broker.stop()
@@ -100,7 +100,7 @@ def whole_after_a_restart(cluster: Cluster, topics: list[str]) -> None:
     cluster.wait_isr_whole(topics)
 
 
-def rollback(cluster: Cluster, leader: OurController) -> None:
+def rollback(cluster: LabCluster, leader: OurController) -> None:
     """ZooKeeper rules again, no broker was restarted for it, and changes go on."""
     pids = [broker.process.pid for broker in cluster.brokers]
     leader.ask("rollback")
@@ -116,7 +116,7 @@ STOCK_FLAW = re.compile(
 )
 
 
-def restart_those_that_forward_nothing(cluster: Cluster) -> None:
+def restart_those_that_forward_nothing(cluster: LabCluster) -> None:
     """What docs/undo.md asks of an operator: a flaw of Kafka's brokers, met on machines with far too much to do.
 
     A forwarding thread that ended for any other reason is no flaw that we know, and one in fifteen is not most.
@@ -137,7 +137,7 @@ def restart_those_that_forward_nothing(cluster: Cluster) -> None:
 
 
 def there_and_back(
-    cluster: Cluster, ours: list[OurController], mark: Path, change: Callable[[str], None]
+    cluster: LabCluster, ours: list[OurController], mark: Path, change: Callable[[str], None]
 ) -> OurController:
     """Abort, takeover, fail-over, rollback; whoever rolled back is returned and was not stopped.
 

@@ -32,7 +32,7 @@ from migrator.model.image import NOWHERE, Position
 from migrator.model.values import MigrationState
 from migrator.node.zookeeper.claims import read_claim
 from migrator.zk import paths
-from migrator.zk.multi import ERROR_NAMES, Check, Create, Delete, Multi, Outcome, SetData
+from migrator.zk.multi import ERROR_NAMES, Check, Create, Delete, Multi, MultiOutcome, SetData
 from migrator.zk.znodes import MigrationZnode, controller_data, migration_data
 from state_machine.driver_history import meaning
 from state_machine.policy.phases import PEOPLE, Phase, Trigger, look_up, way
@@ -237,7 +237,7 @@ class MigrationStage:
         return ["  " + "   ".join(lines)]
 
 
-def _refused(multi: Multi, outcome: Outcome) -> str:
+def _refused(multi: Multi, outcome: MultiOutcome) -> str:
     return f"refused, {ERROR_NAMES[outcome.error]} at {multi.operations[outcome.failed_at].path}"
 
 

@@ -24,7 +24,7 @@ from migrator.raft.effects import (
     TrimLog,
     Truncate,
 )
-from migrator.raft.roles import Settings
+from migrator.raft.roles import QuorumSettings
 from migrator.raft.types import NOBODY, Event, ResignRequested, Stopping
 from tests.scenarios.story import Stage
 from tests.sim.disk import SimDisk
@@ -210,7 +210,7 @@ def quorum(words: list[str]) -> tuple[Stage, list[str]]:
     leader: the story begins 3 s after the start, when that node was elected.
     """
     given = dict(word.split("=", 1) for word in words)
-    settings = Settings(pre_vote=given.pop("pre-vote", "yes") == "yes")
+    settings = QuorumSettings(pre_vote=given.pop("pre-vote", "yes") == "yes")
     if "snapshot-after" in given:
         settings = replace(settings, snapshot_after_bytes=int(given.pop("snapshot-after")), retention_bytes=0)
     plan = Plan(

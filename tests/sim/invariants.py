@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from migrator.raft.effects import AnswerVote, Lead, SendFetch, SendVote
-from migrator.raft.types import Error
+from migrator.wire.errors import Error
 from tests.sim.disk import EMPTY_DIGEST, Entry, SimDisk
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from typing import Any
 from migrator.raft import elections, following, leading, snapshots
 from migrator.raft.effects import AdvanceHighWatermark, Effect, InstallSnapshot, Persist, TakeSnapshot, Truncate
 from migrator.raft.log_view import LogView
-from migrator.raft.quorum import Quorum
+from migrator.raft.quorum import QuorumState
 from migrator.raft.requests import Requests
-from migrator.raft.roles import Candidate, Follower, Leadership, Progress, Unattached
+from migrator.raft.roles import Candidate, Follower, Leadership, ReplicaProgress, Unattached
 from migrator.raft.types import NOBODY, ElectionState, FetchReceived, SnapshotId, VoteReceived
 from migrator.raft.voter import Voter
 from tests.sim.clients import Pending
@@ -50,7 +50,7 @@ class Mutant:
 
 
 def _count_other_epochs() -> list[Patch]:
-    def advance(q: Quorum, lead: Leadership) -> bool:
+    def advance(q: QuorumState, lead: Leadership) -> bool:
         was, lead.start = lead.start, -1
         try:
             return original(q, lead)
@@ -62,7 +62,7 @@ def _count_other_epochs() -> list[Patch]:
 
 
 def _count_self_unsynced() -> list[Patch]:
-    def end(q: Quorum, lead: Leadership, voter: int) -> int:
+    def end(q: QuorumState, lead: Leadership, voter: int) -> int:
         return q.log.end if voter == q.node_id else original(q, lead, voter)
 
     original = leading._end_on_disk
@@ -70,7 +70,7 @@ def _count_self_unsynced() -> list[Patch]:
 
 
 def _answer_before_majority() -> list[Patch]:
-    def advance(q: Quorum, lead: Leadership) -> bool:
+    def advance(q: QuorumState, lead: Leadership) -> bool:
         if q.log.durable_end <= max(lead.start, lead.high_watermark or 0):
             return False
         lead.high_watermark = q.log.committed = q.log.durable_end
@@ -81,7 +81,7 @@ def _answer_before_majority() -> list[Patch]:
 
 
 def _majority_too_small() -> list[Patch]:
-    def start(q: Quorum, now_ms: int) -> None:
+    def start(q: QuorumState, now_ms: int) -> None:
         q.majority = max(1, len(q.voters) // 2)
         original(q, now_ms)
 
@@ -127,15 +127,15 @@ def _vote_before_sync() -> list[Patch]:
 def _vote_forgotten() -> list[Patch]:
     """A vote lives in memory only."""
 
-    def voted(q: Quorum, candidate: int, now_ms: int) -> None:
+    def voted(q: QuorumState, candidate: int, now_ms: int) -> None:
         q.state = ElectionState(q.epoch, voted_for=candidate)
         q.role = Unattached(now_ms + q.election_timeout_ms())
 
-    return [(Quorum, "become_voted", voted)]
+    return [(QuorumState, "become_voted", voted)]
 
 
 def _vote_twice() -> list[Patch]:
-    def grant(q: Quorum, ask: VoteReceived) -> bool:
+    def grant(q: QuorumState, ask: VoteReceived) -> bool:
         if isinstance(q.role, Unattached) and q.leader == NOBODY and elections.is_up_to_date(q, ask):
             q.state = replace(q.state, voted_for=NOBODY)
             return True
@@ -155,7 +155,7 @@ def _vote_by_length_alone() -> list[Patch]:
 def _stale_vote_counted() -> list[Patch]:
     """Rejections count as votes."""
 
-    def count(q: Quorum, role: Candidate, voter: int, *, granted: bool, now_ms: int) -> None:
+    def count(q: QuorumState, role: Candidate, voter: int, *, granted: bool, now_ms: int) -> None:
         role.granted.add(voter)
         q.lead_if_elected(now_ms)
 
@@ -168,7 +168,7 @@ def _stale_vote_counted() -> list[Patch]:
 def _leader_stays_in_old_epoch() -> list[Patch]:
     """A leader takes over a higher epoch and goes on leading in it."""
 
-    def unattached(q: Quorum, epoch: int, now_ms: int) -> None:
+    def unattached(q: QuorumState, epoch: int, now_ms: int) -> None:
         if isinstance(q.role, Leadership):
             q.state = ElectionState(epoch, leader=q.node_id)
             q.out.append(Persist(q.state))
@@ -176,14 +176,14 @@ def _leader_stays_in_old_epoch() -> list[Patch]:
         else:
             original(q, epoch, now_ms)
 
-    original = Quorum.become_unattached
-    return [(Quorum, "become_unattached", unattached)]
+    original = QuorumState.become_unattached
+    return [(QuorumState, "become_unattached", unattached)]
 
 
 def _restarted_leader_goes_on() -> list[Patch]:
     """A leader that comes back believes that it still leads its epoch."""
 
-    def start(q: Quorum, now_ms: int) -> None:
+    def start(q: QuorumState, now_ms: int) -> None:
         if q.state.leader == q.node_id and q.others:
             q.state = ElectionState(q.epoch, voted_for=q.node_id)
             q.role = Candidate(now_ms, 1, set(q.voters))
@@ -198,7 +198,7 @@ def _restarted_leader_goes_on() -> list[Patch]:
 def _zombie_leads_for_ever() -> list[Patch]:
     """A leader that nobody asks any more never resigns."""
 
-    def poll(q: Quorum, lead: Leadership, now_ms: int) -> None:
+    def poll(q: QuorumState, lead: Leadership, now_ms: int) -> None:
         lead.check_quorum_deadline_ms = now_ms + 1_000
         original(q, lead, now_ms)
 
@@ -212,7 +212,7 @@ def _zombie_leads_for_ever() -> list[Patch]:
 def _stale_fetch_accepted() -> list[Patch]:
     """Neither the epoch of a fetch is looked at nor that of the record before its offset."""
 
-    def received(q: Quorum, ask: FetchReceived, now_ms: int) -> None:
+    def received(q: QuorumState, ask: FetchReceived, now_ms: int) -> None:
         last_epoch = q.log.epoch_before(min(ask.offset, q.log.end))
         original(q, replace(ask, epoch=q.epoch, last_epoch=last_epoch), now_ms)
 
@@ -223,9 +223,9 @@ def _stale_fetch_accepted() -> list[Patch]:
 def _diverging_fetch_counted() -> list[Patch]:
     """The offset of a fetch counts as progress although its records are others."""
 
-    def received(q: Quorum, ask: FetchReceived, now_ms: int) -> None:
+    def received(q: QuorumState, ask: FetchReceived, now_ms: int) -> None:
         if leading.refusal_of_fetch(q, ask) is None and isinstance(q.role, Leadership) and ask.replica in q.others:
-            progress = q.role.replicas.setdefault(ask.replica, Progress())
+            progress = q.role.replicas.setdefault(ask.replica, ReplicaProgress())
             progress.end = max(progress.end, min(ask.offset, q.log.end))
             leading.advance_high_watermark(q, q.role)
         original(q, ask, now_ms)
@@ -241,7 +241,7 @@ def _no_divergence_told() -> list[Patch]:
 def _no_truncation() -> list[Patch]:
     """Told where the logs part, a follower goes on as if it had cut."""
 
-    def truncate(q: Quorum, agreed: Any) -> None:
+    def truncate(q: QuorumState, agreed: Any) -> None:
         end = q.log.end_shared_with(agreed)
         if end < q.log.end:
             q.log.epochs.truncate_to(end)
@@ -258,7 +258,7 @@ def _truncates_one_epoch_too_little() -> list[Patch]:
 def _fetch_before_sync() -> list[Patch]:
     """A follower acknowledges what is only in its page cache."""
 
-    def take(q: Quorum, role: Follower, answer: Any) -> bool:
+    def take(q: QuorumState, role: Follower, answer: Any) -> bool:
         taken = original(q, role, answer)
         q.log.durable_end = q.log.end
         return taken
@@ -303,7 +303,7 @@ def _snapshot_half_installed_is_not_repaired() -> list[Patch]:
 def _snapshot_of_uncommitted() -> list[Patch]:
     """A snapshot names one record more than it contains."""
 
-    def applied(q: Quorum, event: Any, now_ms: int) -> None:
+    def applied(q: QuorumState, event: Any, now_ms: int) -> None:
         original(q, event, now_ms)
         if q.out and isinstance(q.out[-1], TakeSnapshot):
             named = q.out[-1].snapshot

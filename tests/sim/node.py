@@ -43,7 +43,6 @@ from migrator.raft.effects import (
 from migrator.raft.types import (
     NOBODY,
     AppendRequested,
-    Error,
     Event,
     FetchAnswered,
     FetchReceived,
@@ -66,6 +65,7 @@ from migrator.raft.types import (
     VoteReceived,
 )
 from migrator.raft.voter import Voter
+from migrator.wire.errors import Error
 from tests.sim.disk import Entry, SimDisk, SnapshotFile
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from migrator.raft.roles import Settings
+from migrator.raft.roles import QuorumSettings
 
 STORM_EVENTS = 2_000
 """A storm lasts until the cores have received so many events."""
@@ -58,7 +58,7 @@ class Plan:
     seed: int
     voters: int
     observers: int
-    settings: Settings
+    settings: QuorumSettings
     weather: Weather
     clients: int
     think_ms: int
@@ -75,7 +75,7 @@ class Plan:
     def node_ids(self) -> tuple[int, ...]:
         return tuple(range(1, self.voters + self.observers + 1))
 
-    def settings_of(self, node: int) -> Settings:
+    def settings_of(self, node: int) -> QuorumSettings:
         return replace(self.settings, pre_vote=False) if node in self.old_voters else self.settings
 
     def text(self) -> str:
@@ -147,9 +147,9 @@ def from_text(text: str) -> Plan:
     )
 
 
-def _settings_of(numbers: dict[str, int]) -> Settings:
+def _settings_of(numbers: dict[str, int]) -> QuorumSettings:
     pre_vote = bool(numbers.pop("pre_vote"))
-    return Settings(**numbers, pre_vote=pre_vote, linger_bytes_max=200)
+    return QuorumSettings(**numbers, pre_vote=pre_vote, linger_bytes_max=200)
 
 
 # --- from a seed ------------------------------------------------------------------------------------------
@@ -212,9 +212,9 @@ def pre_votes_of(plan: Plan) -> PreVotes:
     return PreVotes.DRAWN if plan.settings.pre_vote == plan_for(plan.seed).settings.pre_vote else PreVotes.ALL
 
 
-def _settings(rng: random.Random) -> Settings:
+def _settings(rng: random.Random) -> QuorumSettings:
     election_ms = rng.choice((80, 150, 150, 300, 1_000))
-    return Settings(
+    return QuorumSettings(
         election_timeout_ms=election_ms,
         fetch_timeout_ms=2 * election_ms,
         election_backoff_max_ms=election_ms,

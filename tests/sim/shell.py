@@ -34,9 +34,8 @@ from migrator.node.process.startup import view_of
 from migrator.node.quorum.peers import batches_of
 from migrator.node.quorum.raft_node import RaftNode
 from migrator.raft.effects import SendBeginQuorumEpoch, SendEndQuorumEpoch, SendFetch, SendFetchSnapshot, SendVote
-from migrator.raft.roles import Settings
+from migrator.raft.roles import QuorumSettings
 from migrator.raft.types import (
-    Error,
     Event,
     FetchAnswered,
     FetchReceived,
@@ -53,6 +52,7 @@ from migrator.raft.types import (
 )
 from migrator.raft.voter import Voter
 from migrator.wire.batch import build_batch, peek, read_batches
+from migrator.wire.errors import Error
 from migrator.wire.messages.metadata import NoOpRecord
 from migrator.wire.records import decode_record, encode_record
 from tests.sim.invariants import Violation
@@ -64,7 +64,7 @@ CLUSTER: Final = "simulated"
 VOTERS: Final = (1, 2, 3)
 STORM_S: Final = 6.0
 HEAL_S: Final = 20.0
-SETTINGS: Final = Settings(
+SETTINGS: Final = QuorumSettings(
     election_timeout_ms=150,
     fetch_timeout_ms=300,
     election_backoff_max_ms=100,

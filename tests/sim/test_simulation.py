@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.raft.roles import Settings
+from migrator.raft.roles import QuorumSettings
 from tests.sim.mutants import MUTANTS
 from tests.sim.plan import STORM_EVENTS, Action, PreVotes, from_text, plan_for, plan_with, pre_votes_of
 from tests.sim.runner import FOUND, load, run_plan, run_seed, run_seeds, shrink, summarise
@@ -86,7 +86,7 @@ def a_calm_world(seed: int, *actions: Action, pre_vote: bool = True) -> World:
     """Three voters, a good network, and only what is named happens."""
     plan = plan_for(seed)
     calm = replace(plan.weather, drop=0.0, duplicate=0.0, skew=0.0, delay_ms=(1, 4), disk_ms=(0, 1))
-    settings = Settings(election_timeout_ms=150, fetch_timeout_ms=300, fetch_wait_ms=75, pre_vote=pre_vote)
+    settings = QuorumSettings(election_timeout_ms=150, fetch_timeout_ms=300, fetch_wait_ms=75, pre_vote=pre_vote)
     chosen = replace(plan, voters=3, observers=0, weather=calm, settings=settings, clients=2, think_ms=20)
     return World(replace(chosen, actions=actions, storm_events=3_000))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from migrator.driver.machine import Happened
 from migrator.node.driver import driver_acts
-from migrator.node.driver.act import Act, Ended
+from migrator.node.driver.act import Act, ActEnded
 from migrator.node.driver.driver_node import DriverNode
 
 
@@ -39,7 +39,7 @@ class Done:
 
     async def _ended(self, running: Awaitable[Any]) -> Any:
         ended = await running
-        return self._driver._take(ended) if isinstance(ended, Ended) else ended
+        return self._driver._take(ended) if isinstance(ended, ActEnded) else ended
 
     def _refresh(self, acts: Any) -> None:
         for each in fields(acts):
@@ -82,11 +82,11 @@ async def persisted(driver: Any, position: Any) -> Happened:
     return Happened(driver._take(await driver_acts.claim_persistence(driver).persist(position)))
 
 
-def as_act(happens: Callable[[], Awaitable[Happened | Ended]]) -> Act:
+def as_act(happens: Callable[[], Awaitable[Happened | ActEnded]]) -> Act:
     """An act that changes nothing."""
 
-    async def act() -> Ended:
+    async def act() -> ActEnded:
         happened = await happens()
-        return happened if isinstance(happened, Ended) else Ended(happened)
+        return happened if isinstance(happened, ActEnded) else ActEnded(happened)
 
     return act

@@ -17,11 +17,11 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from migrator.findings.zookeeper import ZOOKEEPER_LOST
 from migrator.zk.bulk_read import Znode
-from migrator.zk.multi import JUTE_MAXBUFFER, Check, Create, Delete, Multi, Operation, Outcome, SetData
+from migrator.zk.multi import JUTE_MAXBUFFER, Check, Create, Delete, Multi, MultiOutcome, Operation, SetData
 from migrator.zk.pipeline import UNLIMITED, ReadLimits
 
 if TYPE_CHECKING:  # the type checker compares each signature with the real one; nothing of it is inherited
-    from migrator.zk.session import Pending as _Pending
+    from migrator.zk.session import PendingMulti as _Pending
     from migrator.zk.session import ZkSession as _ZkSession
 else:
     _Pending = _ZkSession = object
@@ -82,7 +82,7 @@ class FakeEnsemble:
     def tree(self) -> dict[str, bytes]:
         return {path: node.data for path, node in sorted(self.nodes.items())}
 
-    def apply(self, multi: Multi, session_id: int) -> Outcome:
+    def apply(self, multi: Multi, session_id: int) -> MultiOutcome:
         if request_bytes(multi) > self.jute_maxbuffer:
             raise ZOOKEEPER_LOST.error(path="multi", reason="Connection has been closed")
         before = {path: _Node(**vars(node)) for path, node in self.nodes.items()}
@@ -93,11 +93,11 @@ class FakeEnsemble:
                 versions.append(self._one(operation, session_id))
             except _Refused as refused:
                 self.nodes = before
-                return Outcome(failed_at=index, error=str(refused))
+                return MultiOutcome(failed_at=index, error=str(refused))
         self.log.append(multi)
         moved = [path for path in before.keys() | self.nodes.keys() if before.get(path) != self.nodes.get(path)]
         self._fire(moved, came_or_went=before.keys() ^ self.nodes.keys())
-        return Outcome(versions=tuple(versions))
+        return MultiOutcome(versions=tuple(versions))
 
     def _fire(self, moved: Iterable[str], came_or_went: Iterable[str]) -> None:
         """Call each watch once that waits for one of these."""
@@ -170,9 +170,9 @@ def _as_sent(operation: Operation) -> object:
 
 @dataclass
 class FakePending(_Pending):
-    result: Outcome
+    result: MultiOutcome
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> MultiOutcome:
         return self.result
 
     def when_done(self, callback: Callable[[], None]) -> None:
@@ -212,7 +212,7 @@ class FakeSession(_ZkSession):
     def children_many(self, paths: Iterable[str], limits: ReadLimits = UNLIMITED) -> Iterator[list[str] | None]:
         return map(self.children, paths)
 
-    def apply(self, multi: Multi) -> Outcome:
+    def apply(self, multi: Multi) -> MultiOutcome:
         return self.ensemble.apply(multi, self.session_id)
 
     def send(self, multi: Multi) -> FakePending:

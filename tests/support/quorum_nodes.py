@@ -9,10 +9,9 @@ from migrator.raft.effects import Effect
 from migrator.raft.epochs import EpochCache
 from migrator.raft.log_view import LogView
 from migrator.raft.quorum import Chance
-from migrator.raft.roles import Candidate, Follower, Settings
+from migrator.raft.roles import Candidate, Follower, QuorumSettings
 from migrator.raft.types import (
     ElectionState,
-    Error,
     Event,
     FetchAnswered,
     FetchReceived,
@@ -25,6 +24,7 @@ from migrator.raft.types import (
     VoteReceived,
 )
 from migrator.raft.voter import Voter
+from migrator.wire.errors import Error
 
 CLUSTER = "a cluster"
 ME, SECOND, THIRD = 1, 2, 3
@@ -60,7 +60,7 @@ def a_node(
         cluster_id=CLUSTER,
         state=state or ElectionState(max(epochs, default=0)),
         log=log or a_log(epochs),
-        settings=Settings(**{"pre_vote": False, **settings}),
+        settings=QuorumSettings(**{"pre_vote": False, **settings}),
         chance=chance,
     )
 

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any, Final
 
 from migrator.zk.multi import Create, Multi
-from migrator.zk.session import Pending, ZkSession
+from migrator.zk.session import PendingMulti, ZkSession
 from tests.support.fake_zookeeper import FakeEnsemble
 
 OPERATIONS_PER_MULTI = 500
@@ -68,7 +68,7 @@ class SeededTree:
     def seed(self, session: ZkSession) -> None:
         for root in ROOTS:
             session.ensure_path(root)
-        waiting: deque[Pending] = deque()
+        waiting: deque[PendingMulti] = deque()
         remaining = self.creates()
         while chunk := tuple(islice(remaining, OPERATIONS_PER_MULTI)):
             waiting.append(session.send(Multi(chunk)))

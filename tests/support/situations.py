@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from migrator.controller.contacts import Contacts
-from migrator.controller.decision import Decision, Record, Settings, Situation
+from migrator.controller.decision import ControllerSettings, Decision, Record, Situation
 from migrator.controller.replay import replay
 from migrator.model.draft import Delta, Draft
 from migrator.model.image import Image, Position
@@ -18,7 +18,7 @@ CLUSTER = "a cluster"
 CONTROLLER = 3000
 
 
-def the_settings(**changes: Any) -> Settings:
+def the_settings(**changes: Any) -> ControllerSettings:
     fields: dict[str, Any] = {
         "node_id": CONTROLLER,
         "cluster_id": CLUSTER,
@@ -26,7 +26,7 @@ def the_settings(**changes: Any) -> Settings:
         "inter_broker_listener": "PLAINTEXT",
         "session_timeout_ms": 9_000,
     }
-    return Settings(**{**fields, **changes})
+    return ControllerSettings(**{**fields, **changes})
 
 
 def a_situation(image: Image, *, now_ms: int = 100_000, seed: int = 1, **settings: Any) -> Situation:

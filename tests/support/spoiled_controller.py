@@ -26,10 +26,10 @@ from migrator.node.config.properties import read_config
 from migrator.node.process.controller import run_controller
 from migrator.node.quorum.hooks import Hooks
 from migrator.raft.effects import AnswerFetch
-from migrator.raft.types import Error
 from migrator.wire.codec import decode, encode
+from migrator.wire.errors import Error
 from migrator.wire.messages.control import LeaderAndIsrRequest
-from migrator.zk.multi import Create, Multi, Outcome
+from migrator.zk.multi import Create, Multi, MultiOutcome
 from migrator.zk.paths import CONTROLLER
 from migrator.zk.session import ZkSession
 
@@ -107,7 +107,7 @@ def spoil_fetch(answer: AnswerFetch) -> AnswerFetch:
 def lose_the_answer_of_the_claim(mark: Path) -> None:
     apply = ZkSession.apply
 
-    def forgetful(session: ZkSession, multi: Multi) -> Outcome:
+    def forgetful(session: ZkSession, multi: Multi) -> MultiOutcome:
         outcome = apply(session, multi)
         if not mark.exists() and any(isinstance(each, Create) and each.path == CONTROLLER for each in multi.operations):
             mark.write_text(f"applied: {outcome.applied}")

@@ -20,11 +20,10 @@ from migrator.node.log.log_store import LogStore
 from migrator.node.process.startup import replay_stored, view_of
 from migrator.node.quorum.raft_node import RaftNode
 from migrator.raft.effects import SendFetch, SendVote
-from migrator.raft.roles import Settings
+from migrator.raft.roles import QuorumSettings
 from migrator.raft.types import (
     NOBODY,
     ElectionState,
-    Error,
     FetchAnswered,
     FetchReceived,
     LeaderClaimed,
@@ -34,6 +33,7 @@ from migrator.raft.types import (
 )
 from migrator.raft.voter import Voter
 from migrator.wire.batch import build_batch, build_control_batch
+from migrator.wire.errors import Error
 from migrator.wire.messages.control_records import LeaderChangeMessage
 from migrator.wire.records import encode_record
 from migrator.wire.schema import Message
@@ -84,7 +84,7 @@ class VoterOnDisk:
             cluster_id=CLUSTER,
             state=state or ElectionState(1, leader=2),
             log=view_of(self.store),
-            settings=Settings(**{"pre_vote": False, **settings}),
+            settings=QuorumSettings(**{"pre_vote": False, **settings}),
             chance=lambda n: 0,
         )
         self.raft = RaftNode(voter, self.store, on_fatal=self.fatal.append, now_ms=lambda: self.now_ms, disk=disk)

@@ -19,9 +19,9 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from migrator.audit.compare import Difference, Kind, Outcome, Rules
+from migrator.audit.compare import Difference, DifferenceKind, ExpectedDifferences, KeyOutcome
 from migrator.audit.log_fold import Fold
-from migrator.audit.log_states import NO_OFFSET, Window
+from migrator.audit.log_states import NO_OFFSET, OffsetRange
 from migrator.audit.normalise import FAMILIES
 from migrator.audit.rows import WHOLE_SIDE, SideRow, facts_text
 from migrator.audit.spark.sources import ZOOKEEPER, InputRow
@@ -64,10 +64,10 @@ _SUBJECT: Final = itemgetter(1)
 class SubjectJudge:
     """For `mapInArrow`: the rows of whole subjects, to what became of their keys."""
 
-    def __init__(self, rules: Rules, window: Window | None = None) -> None:
+    def __init__(self, rules: ExpectedDifferences, window: OffsetRange | None = None) -> None:
         """window: of a dual-write, the offsets that ZooKeeper had while it was read."""
         self._rules = rules
-        self._window = window or Window(NO_OFFSET, NO_OFFSET)
+        self._window = window or OffsetRange(NO_OFFSET, NO_OFFSET)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         taken = 0
@@ -81,7 +81,7 @@ class SubjectJudge:
             if len(found) >= ROWS_PER_BATCH:
                 yield _batch(found)
                 found = []
-        found += [_count(family, None, Outcome.EQUAL, keys) for family, keys in equal.items()]
+        found += [_count(family, None, KeyOutcome.EQUAL, keys) for family, keys in equal.items()]
         yield _batch([*found, _count(WHOLE_SIDE, None, TAKEN, taken)])
 
     def _subject(self, subject: str, rows: list[InputRow], equal: Counter[str]) -> list[JudgedRow]:
@@ -93,12 +93,12 @@ class SubjectJudge:
         log = {(row.family, row.key): row for row in facts}
         moved = moved_keys(fold.states, fold.states.changed(), self._window.high)
         judged = list(judge_subject(subject, _of_zookeeper(rows), log, self._rules, moved))
-        same = Counter(each.family for each in judged if each.outcome is Outcome.EQUAL)
+        same = Counter(each.family for each in judged if each.outcome is KeyOutcome.EQUAL)
         if sum(same.values()) == len(judged):
             equal.update(same)
             return []
-        counted = [_count(family, subject, Outcome.EQUAL, keys) for family, keys in same.items()]
-        told = (each for each in judged if each.outcome is not Outcome.EQUAL)
+        counted = [_count(family, subject, KeyOutcome.EQUAL, keys) for family, keys in same.items()]
+        told = (each for each in judged if each.outcome is not KeyOutcome.EQUAL)
         return [*counted, *chain.from_iterable(_rows(each, subject) for each in told)]
 
 
@@ -128,8 +128,8 @@ def _rows(judged: JudgedKey, subject: str) -> Iterator[JudgedRow]:
 
 
 def _unread(subject: str, row: SideRow) -> JudgedRow:
-    told = "", str(Kind.NOT_READ), "null", "null", row.problem
-    return WHOLE_SIDE, row.key, subject, Outcome.NOT_READ.value, 1, 0, *told, None, None
+    told = "", str(DifferenceKind.NOT_READ), "null", "null", row.problem
+    return WHOLE_SIDE, row.key, subject, KeyOutcome.NOT_READ.value, 1, 0, *told, None, None
 
 
 def _count(family: str, subject: str | None, outcome: str, keys: int) -> JudgedRow:
@@ -149,8 +149,8 @@ Counts = Mapping[tuple[str, str], int]
 
 def counting() -> dict[tuple[str, str], Column]:
     """What to observe of judged rows: the keys of each family by outcome, what a side did not give, rows taken."""
-    wanted = [(family, outcome.value) for family in FAMILIES for outcome in Outcome]
-    wanted += [(WHOLE_SIDE, Outcome.NOT_READ.value), (WHOLE_SIDE, TAKEN)]
+    wanted = [(family, outcome.value) for family in FAMILIES for outcome in KeyOutcome]
+    wanted += [(WHOLE_SIDE, KeyOutcome.NOT_READ.value), (WHOLE_SIDE, TAKEN)]
     return {each: _keys(*each) for each in wanted}
 
 
@@ -165,7 +165,7 @@ def counts(verdicts: DataFrame) -> Counts:
     return {(row["family"], row["outcome"]): row["keys"] for row in found}
 
 
-def first_differences(verdicts: DataFrame, outcomes: Sequence[Outcome], most: int) -> list[Difference]:
+def first_differences(verdicts: DataFrame, outcomes: Sequence[KeyOutcome], most: int) -> list[Difference]:
     """The first `most`, in the order of reports."""
     wanted = verdicts.where(F.col("outcome").isin(*[each.value for each in outcomes]) & (F.col("kind") != ""))
     ordered = wanted.orderBy(_place(), "key", "field").limit(most)

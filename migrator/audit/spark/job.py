@@ -1,7 +1,7 @@
 """The Spark audit: everything of both sides, with its inputs kept so that a finding can be replayed.
 
 In:   where ZooKeeper and the log are, a Spark session or the master of one, a directory to keep things in.
-Out:  a `Report`; in the directory, for each look, Parquet files of what was read and of what came of it:
+Out:  an `AuditReport`; in the directory, for each look, Parquet files of what was read and of what came of it:
 
     audit.json            what was audited, up to which offset, and which looks there were
     look-1/inputs         rows of both sides as they were read: ZooKeeper's keys, the log's records
@@ -34,14 +34,23 @@ import msgspec
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from migrator.audit.compare import DIFFERENCES_SHOWN, LOOKS_MAX, NOT_A_COPY, Outcome, Report, Rules, no_counts, rounded
+from migrator.audit.compare import (
+    DIFFERENCES_SHOWN,
+    LOOKS_MAX,
+    NOT_A_COPY,
+    AuditReport,
+    ExpectedDifferences,
+    KeyOutcome,
+    no_counts,
+    rounded,
+)
 from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.identity import follows_the_log, refuse_foreign_log
 from migrator.audit.kept_reading import kept_facts
 from migrator.audit.live_log import LiveLog, fetch_into
 from migrator.audit.log_plan import LogPlan, LogSplit, begins_at, is_directory, plan_log, splits_behind
 from migrator.audit.log_source import dropped_ranges
-from migrator.audit.log_states import Window
+from migrator.audit.log_states import OffsetRange
 from migrator.audit.passwords import EncoderSecrets, Secrets
 from migrator.audit.quick import SETTLE_S
 from migrator.audit.rows import WHOLE_SIDE
@@ -80,13 +89,13 @@ SETTINGS: Final = {"spark.sql.adaptive.enabled": "false", "spark.sql.execution.a
 Sessions = Callable[[str, Path], AbstractContextManager[SparkSession]]
 """From a master and an audit's scratch directory."""
 
-NO_RULES: Final = Rules()
+NO_RULES: Final = ExpectedDifferences()
 KEPT: Final = "audit.json"
 SCRATCH: Final = ".scratch"
 UNREAD_NAMED: Final = 20
 
 
-class Kept(msgspec.Struct):
+class ReplayManifest(msgspec.Struct):
     """What a replay needs beside the Parquet files. records_of: which look's records each look is made of.
 
     rows: how many each look wrote. windows: of a dual-write, the offsets that ZooKeeper had during each look.
@@ -100,7 +109,7 @@ class Kept(msgspec.Struct):
     tasks: int
     records_of: list[int] = []
     rows: list[int] = []
-    windows: list[Window | None] = []
+    windows: list[OffsetRange | None] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +118,7 @@ class SparkRequest:
 
     zookeeper: str
     kraft: str
-    rules: Rules = NO_RULES
+    rules: ExpectedDifferences = NO_RULES
     settle_s: float = SETTLE_S
     passwords: EncoderSecrets | None = None
 
@@ -120,11 +129,11 @@ def spark_audit(
     *,
     master: str,
     out: Path | None,
-    rules: Rules = NO_RULES,
+    rules: ExpectedDifferences = NO_RULES,
     settle_s: float = SETTLE_S,
     passwords: EncoderSecrets | None = None,
     sessions: Sessions = spark_session,
-) -> Report:
+) -> AuditReport:
     """out: an empty directory that keeps the audit; None: nothing is kept. passwords: the brokers' settings.
 
     sessions: starts a session for this audit, or gives one that runs already and goes on to (kept_session.py).
@@ -161,11 +170,11 @@ def _prepared(request: SparkRequest, out: Path | None) -> Iterator[_Work]:
         yield _Work(directory, scratch, clock, tree, names, log)
 
 
-def _audited(spark: SparkSession, request: SparkRequest, work: _Work) -> Report:
+def _audited(spark: SparkSession, request: SparkRequest, work: _Work) -> AuditReport:
     log, cores = work.log, int(spark.sparkContext.defaultParallelism)
     tasks = max(cores, -(-log.plan.records // RECORDS_PER_TASK))
     rules = request.rules
-    kept = Kept(work.tree, {}, rules.producer_id_margin, rules.copied_zxid, rules.read, tasks)
+    kept = ReplayManifest(work.tree, {}, rules.producer_id_margin, rules.copied_zxid, rules.read, tasks)
     offsets = _Offsets(request.zookeeper, log) if follows_the_log(work.tree, rules) else None
     reading = ZkReading.shared(
         request.zookeeper, log.fingerprints, min(cores, READERS_MAX), Secrets.of(request.passwords)
@@ -180,22 +189,22 @@ def _audited(spark: SparkSession, request: SparkRequest, work: _Work) -> Report:
     return audit.report()
 
 
-def rehearse_a_look(spark: SparkSession, directory: Path, rows: Any) -> Report:
+def rehearse_a_look(spark: SparkSession, directory: Path, rows: Any) -> AuditReport:
     """One look at rows that a function for `mapInArrow` makes: whatever an audit loads is loaded then."""
-    audit = _Audit(spark, directory, Kept({}, {}, 0, NOT_A_COPY, "", 1), _Clock())
+    audit = _Audit(spark, directory, ReplayManifest({}, {}, 0, NOT_A_COPY, "", 1), _Clock())
     look = audit._next_look()
     audit._keep_inputs(look, spark.range(1).repartition(1).mapInArrow(rows, INPUT_SCHEMA), 1)
     audit._compare(look)
     return audit.report()
 
 
-def replay(directory: Path, *, master: str = "local[*]") -> Report:
+def replay(directory: Path, *, master: str = "local[*]") -> AuditReport:
     """The report of a kept audit, made again from what it read: no ZooKeeper, no log."""
     file = directory / KEPT
     if not file.is_file():
         raise AUDIT_CANNOT_READ.error(what=str(directory), reason="no finished audit was kept in it")
     clock = _Clock()
-    kept = msgspec.json.decode(file.read_bytes(), type=Kept)
+    kept = msgspec.json.decode(file.read_bytes(), type=ReplayManifest)
     with _directory(None) as again, _scratch(again) as scratch, spark_session(master, scratch) as spark:
         clock.lap("session")
         audit = _Audit(spark, again, msgspec.structs.replace(kept, records_of=[], rows=[], windows=[]), clock)
@@ -221,7 +230,7 @@ class _Look:
     markers: int = 0
     records: _Look | None = None
     subjects: DataFrame | None = None
-    window: Window | None = None
+    window: OffsetRange | None = None
     counts: Counts = field(default_factory=dict)
 
     @property
@@ -235,7 +244,7 @@ class _Audit:
 
     spark: SparkSession
     directory: Path
-    kept: Kept
+    kept: ReplayManifest
     clock: _Clock
     looks: list[_Look] = field(default_factory=list)
 
@@ -287,7 +296,7 @@ class _Audit:
         self._compare(look)
         self.clock.lap("again")
 
-    def look_at_kept(self, kept: Path, kept_records: Path, rows: int, window: Window | None) -> None:
+    def look_at_kept(self, kept: Path, kept_records: Path, rows: int, window: OffsetRange | None) -> None:
         look = self._next_look()
         look.inputs, look.rows = kept / "inputs", rows
         self._note_window(look, window)
@@ -308,7 +317,7 @@ class _Audit:
         self.kept.windows.append(None)
         return self.looks[-1]
 
-    def _note_window(self, look: _Look, window: Window | None) -> None:
+    def _note_window(self, look: _Look, window: OffsetRange | None) -> None:
         look.window = self.kept.windows[-1] = window
 
     def _read(self, reader: PartReader) -> DataFrame:
@@ -354,7 +363,7 @@ class _Audit:
             wanted = wanted.join(F.broadcast(look.subjects), "subject", "left_semi").select(*wanted.columns)
         given, judged = Observation(), Observation()
         wanted = wanted.observe(given, F.count(F.lit(1)).alias("rows"))
-        rules = Rules(
+        rules = ExpectedDifferences(
             self.kept.producer_id_margin,
             copied_zxid=self.kept.copied_zxid,
             read=self.kept.read,
@@ -369,7 +378,7 @@ class _Audit:
             _refuse_lost("read", seen.get["rows"], each.rows)
         look.counts = {each: judged.get[f"c{place}"] for place, each in enumerate(columns)}
         _refuse_lost("judge", look.counts[WHOLE_SIDE, TAKEN], given.get["rows"])
-        if look.counts[WHOLE_SIDE, Outcome.NOT_READ.value]:
+        if look.counts[WHOLE_SIDE, KeyOutcome.NOT_READ.value]:
             unread = self._judged(look).where(F.col("family") == WHOLE_SIDE).where(F.col("kind") != "")
             _refuse_unread(unread.select(F.concat_ws(": ", "key", "rule")))
 
@@ -377,7 +386,7 @@ class _Audit:
         """Something differs, all could be read, and what differs is not the same as in the look before."""
         look = self.looks[-1]
         found = _by_outcome(look.counts)
-        if not found[Outcome.DIFFERENT] or found[Outcome.NOT_READ] or len(self.looks) == LOOKS_MAX:
+        if not found[KeyOutcome.DIFFERENT] or found[KeyOutcome.NOT_READ] or len(self.looks) == LOOKS_MAX:
             return False
         if len(self.looks) == 1:
             return True
@@ -385,22 +394,22 @@ class _Audit:
         return not self._different(look).join(before, list(IDENTITY), "left_anti").isEmpty()
 
     def _different(self, look: _Look) -> DataFrame:
-        return self._judged(look).where(F.col("outcome") == Outcome.DIFFERENT.value)
+        return self._judged(look).where(F.col("outcome") == KeyOutcome.DIFFERENT.value)
 
     # --- the report ----------------------------------------------------------------------------------------
 
-    def report(self) -> Report:
+    def report(self) -> AuditReport:
         verdicts = self._last_word()
         families = no_counts()
         for (family, outcome), keys in (self.looks[0].counts if len(self.looks) == 1 else counts(verdicts)).items():
             if family != WHOLE_SIDE:
-                families[family].count(Outcome(outcome), keys)
+                families[family].count(KeyOutcome(outcome), keys)
         same = not any(each.different or each.not_read for each in families.values())
-        failing = [Outcome.DIFFERENT, Outcome.NOT_READ]
+        failing = [KeyOutcome.DIFFERENT, KeyOutcome.NOT_READ]
         different = [] if same else first_differences(verdicts, failing, DIFFERENCES_SHOWN)
-        expected = first_differences(verdicts, [Outcome.EXPECTED], DIFFERENCES_SHOWN)
+        expected = first_differences(verdicts, [KeyOutcome.EXPECTED], DIFFERENCES_SHOWN)
         self.clock.lap("report")
-        return Report(
+        return AuditReport(
             same=same,
             families=list(families.values()),
             differences=different,
@@ -433,7 +442,7 @@ class _Audit:
 
 def _by_outcome(found: Counts) -> dict[str, int]:
     """Keys of all families, by outcome."""
-    return {each.value: sum(keys for (_, told), keys in found.items() if told == each.value) for each in Outcome}
+    return {each.value: sum(keys for (_, told), keys in found.items() if told == each.value) for each in KeyOutcome}
 
 
 def _refuse_lost(step: str, found: int, expected: int) -> None:
@@ -494,10 +503,10 @@ class _Offsets:
             raise AUDIT_CANNOT_READ.error(what=str(self._log.path), reason="it was cut off while it was read")
         return behind, high
 
-    def window(self, low: int, high: int) -> Window:
+    def window(self, low: int, high: int) -> OffsetRange:
         """Of what a snapshot stands for, no record tells in which order it was said."""
         low = max(low, begins_at(self._log.plan))
-        return Window(low, max(low, high))
+        return OffsetRange(low, max(low, high))
 
 
 class _Clock:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from migrator.controller.decision import Decision, Error, Record, Situation
+from migrator.controller.decision import Decision, Record, Situation
 from migrator.controller.partitions.elections import Election, able_to_lead, active_brokers, change, unclean_enabled
 from migrator.controller.replay import changed
 from migrator.model.image import Image
 from migrator.model.values import Partition, Recovery, Topic
+from migrator.wire.errors import Error
 from migrator.wire.messages.metadata import NO_LEADER_CHANGE, PartitionChangeRecord
 from migrator.wire.messages.partitions import (
     AlterPartitionPartition,

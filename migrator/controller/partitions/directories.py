@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from migrator.controller.decision import CHANGE_OF_DIRECTORIES, Decision, Error, Record, Situation
+from migrator.controller.decision import CHANGE_OF_DIRECTORIES, Decision, Record, Situation
 from migrator.controller.partitions.elections import (
     Assignment,
     Election,
@@ -32,6 +32,7 @@ from migrator.controller.refusals import refuse
 from migrator.controller.replay import changed
 from migrator.model import levels
 from migrator.model.values import LOST_DIRECTORY, Broker, Partition, Topic
+from migrator.wire.errors import Error
 from migrator.wire.messages.brokers import (
     AssignedDirectoryResult,
     AssignedPartitionResult,

@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final
 
-from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, TOO_MANY, Decision, Error, Record, Situation
+from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, TOO_MANY, Decision, Record, Situation
 from migrator.controller.partitions.elections import Election, able_to_lead, active_brokers, change
 from migrator.controller.refusals import refuse
 from migrator.model.values import NO_LEADER, Partition, Topic
+from migrator.wire.errors import Error
 from migrator.wire.messages.partitions import (
     ElectLeadersPartitionResult,
     ElectLeadersRequest,

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, TOO_MANY, Decision, Error, Record, Situation
+from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, TOO_MANY, Decision, ItemRefused, Record, Situation
 from migrator.controller.partitions.elections import (
     Assignment,
     Election,
@@ -33,6 +33,7 @@ from migrator.controller.znode_limits import larger_than_zookeeper_takes
 from migrator.model.image import Image
 from migrator.model.values import Partition, Topic
 from migrator.model.znode_sizes import partition_bytes, topic_bytes
+from migrator.wire.errors import Error
 from migrator.wire.messages.metadata import PartitionChangeRecord
 from migrator.wire.messages.partitions import (
     AlterPartitionReassignmentsRequest,
@@ -45,15 +46,6 @@ from migrator.wire.messages.partitions import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-
-
-class _Refused(Exception):
-    """Why one partition of a request is not moved."""
-
-    def __init__(self, error: Error, message: str | None) -> None:
-        super().__init__(message or "")
-        self.error = error
-        self.message = message
 
 
 def alter_reassignments(situation: Situation, request: AlterPartitionReassignmentsRequest) -> Decision:
@@ -83,7 +75,7 @@ class _Moves:
     def answer(self, topic: str, asked: ReassignablePartition) -> ReassignablePartitionResponse:
         try:
             self._move(topic, asked)
-        except _Refused as refused:
+        except ItemRefused as refused:
             return ReassignablePartitionResponse(asked.partition_index, refused.error, refused.message)
         return ReassignablePartitionResponse(asked.partition_index, error_message=None)
 
@@ -108,38 +100,38 @@ class _Moves:
         before = self._bytes[topic.id]
         words = larger_than_zookeeper_takes(self._situation, f"Topic {topic.name}", before + more, lambda: before)
         if words is not None:
-            raise _Refused(Error.POLICY_VIOLATION, words)
+            raise ItemRefused(Error.POLICY_VIOLATION, words)
         self._bytes[topic.id] = before + more
 
     def _find(self, name: str, number: int) -> tuple[Topic, Partition]:
         topic = self._situation.image.topic(name)
         if topic is None:
-            raise _Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
+            raise ItemRefused(Error.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
         partition = self._now.get((topic.id, number)) or topic.partition(number)
         if partition is None:
-            raise _Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{number}.")
+            raise ItemRefused(Error.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{number}.")
         return topic, partition
 
     def _wanted(self, partition: Partition, replicas: tuple[int, ...]) -> Assignment:
         image = self._situation.image
         problem = manual_problem(image.brokers, replicas)
         if problem is not None:
-            raise _Refused(Error.INVALID_REPLICA_ASSIGNMENT, problem)
+            raise ItemRefused(Error.INVALID_REPLICA_ASSIGNMENT, problem)
         return wanted_assignment(image, partition, replicas)
 
     def _take_back(self, topic: Topic, partition: Partition) -> Record | None:
         if not (partition.adding or partition.removing):
-            raise _Refused(Error.NO_REASSIGNMENT_IN_PROGRESS, None)
+            raise ItemRefused(Error.NO_REASSIGNMENT_IN_PROGRESS, None)
         unclean = unclean_enabled(self._situation, topic.name)
         before = tuple(each for each in partition.replicas if each not in partition.adding)
         isr = tuple(each for each in partition.isr if each not in partition.adding)
         if not isr:
             if not before:
                 words = "Invalid replica assignment: addingReplicas contains all replicas."
-                raise _Refused(Error.INVALID_REPLICA_ASSIGNMENT, words)
+                raise ItemRefused(Error.INVALID_REPLICA_ASSIGNMENT, words)
             if not unclean:
                 words = f"Unable to revert partition assignment for {topic.name}:{partition.id} because it would "
-                raise _Refused(Error.INVALID_REPLICA_ASSIGNMENT, words + "require an unclean leader election.")
+                raise ItemRefused(Error.INVALID_REPLICA_ASSIGNMENT, words + "require an unclean leader election.")
             isr = before[:1]
         election = Election.UNCLEAN if unclean else Election.ONLINE
         return self._change(topic, partition, to=Assignment(before), isr=isr, election=election)

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from migrator.controller.authorizer import CLUSTER_NAME, WILDCARD
-from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, TOO_MANY, Decision, Error, Record, Situation
+from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, TOO_MANY, Decision, ItemRefused, Record, Situation
 from migrator.controller.refusals import refuse
-from migrator.controller.snapshot import acl_record
 from migrator.controller.znode_limits import larger_than_zookeeper_takes
 from migrator.model.image import Image
 from migrator.model.names import is_znode_name
@@ -32,6 +31,8 @@ from migrator.model.values import (
     MigrationState,
 )
 from migrator.model.znode_sizes import acl_bytes, acls_bytes
+from migrator.records.builders import acl_record
+from migrator.wire.errors import Error
 from migrator.wire.messages.metadata import RemoveAccessControlEntryRecord
 from migrator.wire.messages.security import (
     AclCreation,
@@ -54,14 +55,6 @@ MATCH: Final = 2
 NO_AUTHORIZER: Final = "No Authorizer is configured."
 
 
-class _Refused(Exception):
-    """Why one ACL or filter is refused."""
-
-    def __init__(self, words: str, error: Error = Error.INVALID_REQUEST) -> None:
-        super().__init__(words)
-        self.error = error
-
-
 # --- CreateAcls -------------------------------------------------------------------------------------------
 
 
@@ -79,7 +72,7 @@ def create_acls(situation: Situation, request: CreateAclsRequest) -> Decision:
             if acl not in new and acl.entry not in znodes.entries(acl.resource):
                 znodes.add(acl)
                 new[acl] = situation.new_id(situation.image.acls)
-        except _Refused as refused:
+        except ItemRefused as refused:
             results.append(AclCreationResult(refused.error, str(refused)))
             continue
         results.append(AclCreationResult(Error.NONE, None))
@@ -104,21 +97,21 @@ class _Znodes:
         return self._entries[resource]
 
     def add(self, acl: Acl) -> None:
-        """Raises `_Refused` where ZooKeeper could not hold one more."""
+        """Raises `ItemRefused` where ZooKeeper could not hold one more."""
         after = self._bytes[acl.resource] + acl_bytes(acl.entry)
         what = f"The ACLs of {AclResourceType(acl.resource.type).name}:{acl.resource.name}"
         words = larger_than_zookeeper_takes(self._situation, what, after, lambda: 0)
         if words is not None:
-            raise _Refused(words, Error.POLICY_VIOLATION)
+            raise ItemRefused(Error.POLICY_VIOLATION, words)
         self._bytes[acl.resource] = after
 
 
 def _acl(asked: AclCreation) -> Acl:
     """The checks in stock's order, then those of what can stand in ZooKeeper."""
     if asked.resource_type == AclResourceType.CLUSTER and asked.resource_name != CLUSTER_NAME:
-        raise _Refused(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+        raise ItemRefused(Error.INVALID_REQUEST, f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not asked.resource_name:
-        raise _Refused("Invalid empty resource name")
+        raise ItemRefused(Error.INVALID_REQUEST, "Invalid empty resource name")
     for what, number, kind in (
         ("resourceType", asked.resource_type, AclResourceType),
         ("patternType", asked.resource_pattern_type, AclPattern),
@@ -126,17 +119,21 @@ def _acl(asked: AclCreation) -> Acl:
         ("permissionType", asked.permission_type, AclPermission),
     ):
         if number not in tuple(kind):
-            raise _Refused(f"Invalid {what} {number}")
+            raise ItemRefused(Error.INVALID_REQUEST, f"Invalid {what} {number}")
     type_, colon, _ = asked.principal.partition(":")
     if not colon or not type_:
-        raise _Refused(f"Invalid principal {asked.principal}: it has to be of the form Type:name")
+        raise ItemRefused(
+            Error.INVALID_REQUEST, f"Invalid principal {asked.principal}: it has to be of the form Type:name"
+        )
     resource = AclResource(asked.resource_type, asked.resource_pattern_type, asked.resource_name)
     return Acl(resource, AclEntry(asked.principal, asked.host, asked.operation, asked.permission_type))
 
 
 def _check_name_of_znode(name: str) -> None:
     if not is_znode_name(name):
-        raise _Refused(f"While the cluster is in ZooKeeper too, a resource cannot be named {name!r}")
+        raise ItemRefused(
+            Error.INVALID_REQUEST, f"While the cluster is in ZooKeeper too, a resource cannot be named {name!r}"
+        )
 
 
 # --- filters ----------------------------------------------------------------------------------------------
@@ -156,12 +153,12 @@ class AclFilter:
 
     @classmethod
     def of(cls, asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
-        """Raises `_Refused` for numbers that Kafka does not know."""
+        """Raises `ItemRefused` for numbers that Kafka does not know."""
         patterns = (ANY, MATCH, *AclPattern)
         if asked.resource_type_filter not in (ANY, *AclResourceType) or asked.pattern_type_filter not in patterns:
-            raise _Refused("Unknown patternFilter.")
+            raise ItemRefused(Error.INVALID_REQUEST, "Unknown patternFilter.")
         if asked.operation not in (ANY, *AclOperation) or asked.permission_type not in (ANY, *AclPermission):
-            raise _Refused("Unknown entryFilter.")
+            raise ItemRefused(Error.INVALID_REQUEST, "Unknown entryFilter.")
         return cls(
             asked.resource_type_filter,
             asked.resource_name_filter,
@@ -212,7 +209,7 @@ def delete_acls(situation: Situation, request: DeleteAclsRequest) -> Decision:
     for asked in request.filters:
         try:
             found = _fitting(situation.image, AclFilter.of(asked))
-        except _Refused as refused:
+        except ItemRefused as refused:
             results.append(DeleteAclsFilterResult(Error.INVALID_REQUEST, str(refused)))
             continue
         gone |= {acl_id: (RemoveAccessControlEntryRecord(id=acl_id), 0) for _, acl_id in found}
@@ -243,7 +240,7 @@ def describe_acls(situation: Situation, request: DescribeAclsRequest) -> Decisio
         return Decision(refuse(request, Error.SECURITY_DISABLED, "No Authorizer is configured on the broker"))
     try:
         found = _fitting(situation.image, AclFilter.of(request))
-    except _Refused as refused:
+    except ItemRefused as refused:
         return Decision(refuse(request, Error.INVALID_REQUEST, str(refused)))
     by_resource: dict[AclResource, list[AclDescription]] = {}
     for acl, _ in found:

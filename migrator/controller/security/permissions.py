@@ -17,11 +17,12 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from migrator.controller.authorizer import CLUSTER_NAME, Asker, Rules, is_allowed
-from migrator.controller.decision import Decision, Error, Situation
+from migrator.controller.authorizer import CLUSTER_NAME, Asker, AuthorizerRules, is_allowed
+from migrator.controller.decision import Decision, Situation
 from migrator.controller.refusals import refuse
 from migrator.model.image import Image
 from migrator.model.values import ZERO_ID, AclOperation, AclResourceType, ConfigType
+from migrator.wire.errors import Error
 from migrator.wire.messages.brokers import (
     AllocateProducerIdsRequest,
     AssignReplicasToDirsRequest,
@@ -120,7 +121,7 @@ CONFIG_NEEDS: Final = {
 @dataclass(frozen=True, slots=True)
 class _Permissions:
     image: Image
-    rules: Rules
+    rules: AuthorizerRules
     asker: Asker
 
     def on_cluster(self, operation: AclOperation) -> bool:
@@ -153,7 +154,7 @@ def decide_allowed(situation: Situation, request: Message, decide: Decide) -> De
             return Decision(refuse(request, Error.CLUSTER_AUTHORIZATION_FAILED, None))
 
 
-def allowed_as_whole(image: Image, rules: Rules, asker: Asker, request: Message) -> bool:
+def allowed_as_whole(image: Image, rules: AuthorizerRules, asker: Asker, request: Message) -> bool:
     """Of a request on the cluster; of others, whose parts are looked at one by one, always."""
     operation = ON_CLUSTER.get(type(request))
     return operation is None or _Permissions(image, rules, asker).on_cluster(operation)

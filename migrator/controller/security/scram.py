@@ -16,13 +16,14 @@ import hashlib
 import hmac
 from typing import Final
 
-from migrator.controller.decision import Decision, Error, Record, Situation
-from migrator.controller.snapshot import scram_record
+from migrator.controller.decision import Decision, ItemRefused, Record, Situation
 from migrator.controller.znode_limits import larger_than_zookeeper_takes
 from migrator.model import levels
 from migrator.model.names import RELATIVE
 from migrator.model.values import MigrationState, ScramCredential, ScramKey, ScramMechanism
 from migrator.model.znode_sizes import user_bytes
+from migrator.records.builders import scram_record
+from migrator.wire.errors import Error
 from migrator.wire.messages.metadata import RemoveUserScramCredentialRecord
 from migrator.wire.messages.security import (
     AlterUserScramCredentialsRequest,
@@ -39,15 +40,9 @@ HASHES: Final = {ScramMechanism.SHA_256: "sha256", ScramMechanism.SHA_512: "sha5
 Change = ScramCredentialDeletion | ScramCredentialUpsertion
 
 
-class _Refused(Exception):
-    def __init__(self, error: Error, message: str) -> None:
-        super().__init__(message)
-        self.error = error
-
-
 def alter_scram(situation: Situation, request: AlterUserScramCredentialsRequest) -> Decision:
     accepted: dict[str, Change] = {}
-    refused: dict[str, _Refused] = {}
+    refused: dict[str, ItemRefused] = {}
     changes: list[Change] = [*request.deletions, *request.upsertions]
     for change in changes:
         if change.name in refused:
@@ -55,9 +50,9 @@ def alter_scram(situation: Situation, request: AlterUserScramCredentialsRequest)
         try:
             if accepted.pop(change.name, None) is not None:
                 words = "A user credential cannot be altered twice in the same request"
-                raise _Refused(Error.DUPLICATE_RESOURCE, words)
+                raise ItemRefused(Error.DUPLICATE_RESOURCE, words)
             _check(situation, change)
-        except _Refused as reason:
+        except ItemRefused as reason:
             refused[change.name] = reason
         else:
             accepted[change.name] = change
@@ -70,21 +65,21 @@ def alter_scram(situation: Situation, request: AlterUserScramCredentialsRequest)
 def _check(situation: Situation, change: Change) -> None:
     image = situation.image
     if image.metadata_version < levels.SCRAM:
-        raise _Refused(Error.UNSUPPORTED_VERSION, "The current metadata.version does not support SCRAM")
+        raise ItemRefused(Error.UNSUPPORTED_VERSION, "The current metadata.version does not support SCRAM")
     if not change.name:
-        raise _Refused(Error.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+        raise ItemRefused(Error.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if change.mechanism not in HASHES:
-        raise _Refused(Error.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+        raise ItemRefused(Error.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
     if isinstance(change, ScramCredentialDeletion):
         if ScramKey(change.name, change.mechanism) not in image.scram:
-            raise _Refused(Error.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
+            raise ItemRefused(Error.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
     elif image.migration is MigrationState.MIGRATION and change.name in RELATIVE:
         words = f"While the cluster is in ZooKeeper too, a user cannot be named {change.name!r}"
-        raise _Refused(Error.UNACCEPTABLE_CREDENTIAL, words)
+        raise ItemRefused(Error.UNACCEPTABLE_CREDENTIAL, words)
     elif change.iterations < ITERATIONS_MIN:
-        raise _Refused(Error.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+        raise ItemRefused(Error.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
     elif change.iterations > ITERATIONS_MAX:
-        raise _Refused(Error.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+        raise ItemRefused(Error.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
     else:
         _check_size(situation, change)
 
@@ -101,7 +96,7 @@ def _check_size(situation: Situation, change: ScramCredentialUpsertion) -> None:
         lambda: user_bytes(change.name, now.values()),
     )
     if words is not None:
-        raise _Refused(Error.POLICY_VIOLATION, words)
+        raise ItemRefused(Error.POLICY_VIOLATION, words)
 
 
 def _record(change: Change) -> Record:

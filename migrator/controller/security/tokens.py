@@ -19,12 +19,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from migrator.controller.authorizer import ANONYMOUS, Asker, TokenRules, is_allowed
-from migrator.controller.decision import Decision, Error, Record, Situation
-from migrator.controller.snapshot import token_record
+from migrator.controller.decision import Decision, Record, Situation
 from migrator.controller.znode_limits import larger_than_zookeeper_takes
 from migrator.model import levels
 from migrator.model.values import AclOperation, AclResourceType, DelegationToken
 from migrator.model.znode_sizes import token_bytes
+from migrator.records.builders import token_record
+from migrator.wire.errors import Error
 from migrator.wire.messages.metadata import RemoveDelegationTokenRecord
 from migrator.wire.messages.security import (
     CreateDelegationTokenRequest,

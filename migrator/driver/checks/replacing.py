@@ -26,7 +26,7 @@ WITHOUT_ZNODE: Final = {ConfigType.CLIENT_METRICS: "client-metrics", ConfigType.
 def against_stock(
     image: Image, observed: ClaimObservation, claim: Claim | None, orders: Orders, *, transaction_open: bool = False
 ) -> tuple[Occurrence, ...]:
-    """In the order in which somebody would mend them. claim: as this node holds it, None when it holds none.
+    """In the order in which an operator would repair them. claim: as this node holds it, None when it holds none.
 
     transaction_open: never of a leader: it aborts what an earlier one left open before it leads, and a copy is one run.
     """

@@ -1,6 +1,6 @@
 """Do the settings of controllers and brokers go together, and with what ZooKeeper holds?
 
-In:   what this controller's file says (`ControllerSettings`), what each broker says that it was set to, the tree.
+In:   what this controller's file says (`ControllerFileSettings`), what each broker says that it was set to, the tree.
 Out:  occurrences of findings; what only has to change before a broker runs in KRaft mode is a warning.
 Elsewhere: asking brokers (node.survey), reading files (node.config), the configuration in ZooKeeper (content.py).
 Limits: brokers do not show values of keys that Kafka has no type for (`super.users`), nor secrets; of a secret it is
@@ -41,7 +41,7 @@ HIDDEN: Final = "(hidden)"
 
 
 @dataclass(frozen=True, slots=True)
-class ControllerSettings:
+class ControllerFileSettings:
     """What the brokers' settings are compared with.
 
     file: where it is said, for reports. chroot: of zookeeper.connect, "" for none.
@@ -58,7 +58,7 @@ class ControllerSettings:
     level: int = levels.LATEST
 
 
-def controller_findings(tree: Tree, ours: ControllerSettings) -> Iterator[Occurrence]:
+def controller_findings(tree: Tree, ours: ControllerFileSettings) -> Iterator[Occurrence]:
     """What ZooKeeper holds and these controllers could not take care of."""
     held = sorted(tree.families.acls)
     if held and not ours.authorizer:
@@ -84,15 +84,15 @@ def needed_limit(size: int) -> int:
     return math.ceil(size / REQUEST_SHARE)
 
 
-def broker_findings(broker: int, settings: Mapping[str, str], ours: ControllerSettings) -> Iterator[Occurrence]:
-    """settings: what somebody set, by key; defaults are left out, and secrets are `HIDDEN`."""
+def broker_findings(broker: int, settings: Mapping[str, str], ours: ControllerFileSettings) -> Iterator[Occurrence]:
+    """settings: what an operator set, by key; defaults are left out, and secrets are `HIDDEN`."""
     for key, reason in _forbidding(settings, ours):
         yield BROKER_SETTING_FORBIDS.found(broker=broker, key=key, value=settings[key], reason=reason)
     for key, reason in _for_later(settings):
         yield BROKER_SETTING_FOR_LATER.found(broker=broker, key=key, value=settings[key], reason=reason)
 
 
-def _forbidding(settings: Mapping[str, str], ours: ControllerSettings) -> Iterator[tuple[str, str]]:
+def _forbidding(settings: Mapping[str, str], ours: ControllerFileSettings) -> Iterator[tuple[str, str]]:
     connect = settings.get("zookeeper.connect")
     if connect is not None and paths.chroot_of(connect) != ours.chroot:
         yield "zookeeper.connect", f"the controllers use the chroot {ours.chroot or '/'}"

@@ -21,7 +21,7 @@ _FORM: Final = re.compile(r"([A-Za-z0-9._*-]+)(?::([0-9]{1,3}(?:\.[0-9]+)?)%)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Waiver:
+class PartitionWaiver:
     """text: as it was written. share: percent, None: all of them."""
 
     text: str
@@ -35,7 +35,7 @@ class Waiver:
         return [name for name in names if form.fullmatch(name)]
 
 
-def parse_waiver(text: str) -> Waiver:
+def parse_waiver(text: str) -> PartitionWaiver:
     """Raises ValueError, with what is wrong, for anything else."""
     found = _FORM.fullmatch(text)
     if found is None:
@@ -45,11 +45,11 @@ def parse_waiver(text: str) -> Waiver:
         raise ValueError(f"the share of {text} is not above 0 and at most 100 percent")
     if not pattern.strip("*"):
         raise ValueError(f"{text} would waive every partition; name the topics")
-    return Waiver(text, pattern, share)
+    return PartitionWaiver(text, pattern, share)
 
 
 def lifted(
-    waivers: Collection[Waiver], broken: Sequence[str], names: Iterable[str]
+    waivers: Collection[PartitionWaiver], broken: Sequence[str], names: Iterable[str]
 ) -> tuple[set[str], list[Occurrence]]:
     """broken: partitions that are not whole. names: of all partitions; they are gone through only for a share.
 

@@ -25,7 +25,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but
 )
 
 from migrator.findings.laboratory import DEMO_STOPPED
-from migrator.lab.cluster import ADMIN_TIMEOUT_S, Cluster
+from migrator.lab.cluster import ADMIN_TIMEOUT_S, LabCluster
 from migrator.lab.traffic.control import Traffic
 
 SEEN_DEADLINE_S: Final = 30.0
@@ -34,7 +34,7 @@ MORE_PARTITIONS: Final = 2
 RECREATED_MARK: Final = "re-created"
 
 
-class Change(msgspec.Struct, frozen=True):
+class DemoChange(msgspec.Struct, frozen=True):
     """acknowledged_s: until the brokers said it was done. in_zookeeper_s: from then on until ZooKeeper showed it."""
 
     what: str
@@ -42,16 +42,16 @@ class Change(msgspec.Struct, frozen=True):
     in_zookeeper_s: float
 
 
-class Changes:
+class DemoChanges:
     """topics: of the cluster; the last one is deleted, the one before re-created, the first one grows."""
 
-    def __init__(self, cluster: Cluster, traffic: Traffic, topics: list[str], partitions: int) -> None:
+    def __init__(self, cluster: LabCluster, traffic: Traffic, topics: list[str], partitions: int) -> None:
         self._cluster = cluster
         self._traffic = traffic
         self._partitions = partitions
         self.grown, self.recreated, self.deleted = topics[0], topics[-2], topics[-1]
 
-    def run(self) -> Iterator[Change]:
+    def run(self) -> Iterator[DemoChange]:
         """Make them one after the other."""
         old = self._topic_id(self.recreated)
         yield self._created(CREATED)
@@ -68,14 +68,14 @@ class Changes:
         broker = str(self._cluster.brokers[-1].broker_id)
         yield self._configured(ResourceType.BROKER, broker, "log.cleaner.backoff.ms", "16000")
 
-    def _timed(self, what: str, change: Callable[[], None], why_not_seen: Callable[[], str | None]) -> Change:
+    def _timed(self, what: str, change: Callable[[], None], why_not_seen: Callable[[], str | None]) -> DemoChange:
         began = time.monotonic()
         change()
         acknowledged = time.monotonic()
         seen = self._cluster.laboratory.wait(why_not_seen, name=what, deadline_s=SEEN_DEADLINE_S, poll_every_s=0.002)
-        return Change(what, round(acknowledged - began, 3), round(seen, 3))
+        return DemoChange(what, round(acknowledged - began, 3), round(seen, 3))
 
-    def _created(self, topic: str) -> Change:
+    def _created(self, topic: str) -> DemoChange:
         """With a configuration of its own; the traffic writes to it at once."""
         admin, factor = self._cluster.admin(), min(3, len(self._cluster.brokers))
         new = NewTopic(topic, self._partitions, factor, config={"max.message.bytes": "2000000"})
@@ -87,7 +87,7 @@ class Changes:
         self._traffic.add(topic)
         return made
 
-    def _deleted(self, topic: str) -> Change:
+    def _deleted(self, topic: str) -> DemoChange:
         """After the traffic has nothing under way to it."""
         self._traffic.drop(topic)
         path = f"/brokers/topics/{topic}"
@@ -100,7 +100,7 @@ class Changes:
     def _grow(self, partitions: int) -> None:
         _finish(self._cluster.admin().create_partitions([NewPartitions(self.grown, partitions)]))
 
-    def _configured(self, kind: ResourceType, name: str, key: str, value: str) -> Change:
+    def _configured(self, kind: ResourceType, name: str, key: str, value: str) -> DemoChange:
         path = f"/config/{kind.name.lower()}s/{name}"
         resource = ConfigResource(kind, name)
         resource.add_incremental_config(ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET))

@@ -17,7 +17,7 @@ from typing import Final, Self
 
 import msgspec
 
-from migrator.lab.traffic.figures import Figures, Latency, figures_between, latency_of
+from migrator.lab.traffic.figures import Latency, TrafficFigures, figures_between, latency_of
 from migrator.lab.traffic.ledger import Entry
 
 NAP_S: Final = 0.05
@@ -34,7 +34,7 @@ SLOW_MS: Final = 500.0
 SLOW_TIMES_BEFORE: Final = 3.0
 
 
-class Pace(msgspec.Struct, frozen=True):
+class DemoPace(msgspec.Struct, frozen=True):
     """The run between READY and the takeover. wake_up: how late a sleeping thread was woken."""
 
     acknowledgement: Latency
@@ -55,14 +55,14 @@ class Stretch(msgspec.Struct, frozen=True):
     wake_up: Latency
 
 
-def stall_limit_ms(pace: Pace, stretch: Stretch) -> float:
+def stall_limit_ms(pace: DemoPace, stretch: Stretch) -> float:
     """From how many milliseconds on a time without any acknowledgement is a stall."""
     relative = TIMES_BEFORE * (pace.acknowledgement.max_ms or 0.0)
     clients = STALL_MAX_MS if stretch.disturbed else min(max(relative, STALL_LEAST_MS), STALL_MAX_MS)
     return round(clients + (stretch.wake_up.max_ms or 0.0), 1)
 
 
-def why_stalled(pace: Pace, stretch: Stretch) -> str | None:
+def why_stalled(pace: DemoPace, stretch: Stretch) -> str | None:
     """Says it when clients stood still, or when nobody can know; None otherwise."""
     if not stretch.acknowledgement.count:
         return f"{stretch.name}: no record was acknowledged"
@@ -74,7 +74,7 @@ def why_stalled(pace: Pace, stretch: Stretch) -> str | None:
     )
 
 
-def why_slow(pace: Pace, stretch: Stretch) -> str | None:
+def why_slow(pace: DemoPace, stretch: Stretch) -> str | None:
     """Says it when a record waited much longer than those before the takeover; None otherwise."""
     slowest = stretch.acknowledgement.max_ms
     before = pace.acknowledgement
@@ -97,10 +97,10 @@ class Moments(msgspec.Struct, frozen=True):
     end: float
 
 
-def measure(entries: Sequence[Entry], wake_ups: WakeUps, at: Moments) -> tuple[Pace, list[Stretch]]:
+def measure(entries: Sequence[Entry], wake_ups: WakeUps, at: Moments) -> tuple[DemoPace, list[Stretch]]:
     """The pace before the takeover, and every stretch from there to the end."""
 
-    def felt(start: float, end: float) -> Figures:
+    def felt(start: float, end: float) -> TrafficFigures:
         return figures_between(entries, int(start * 1e6), int(end * 1e6))
 
     def stretch(name: str, start: float, end: float, *, disturbed: bool = False) -> Stretch:
@@ -108,7 +108,7 @@ def measure(entries: Sequence[Entry], wake_ups: WakeUps, at: Moments) -> tuple[P
         late = wake_ups.between(start, end)
         return Stretch(name, disturbed, figures.acknowledgement, figures.longest_stall_ms, late)
 
-    pace = Pace(felt(at.ready, at.takeover).sent_inside, wake_ups.between(at.ready, at.takeover))
+    pace = DemoPace(felt(at.ready, at.takeover).sent_inside, wake_ups.between(at.ready, at.takeover))
     return pace, [
         stretch("takeover", at.takeover, at.dual_write),
         stretch("dual-write", at.dual_write, at.rolling_back, disturbed=True),

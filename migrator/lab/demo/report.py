@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
-from migrator.lab.demo.changes import Change
-from migrator.lab.demo.pace import Pace, Stretch, why_slow, why_stalled
+from migrator.lab.demo.changes import DemoChange
+from migrator.lab.demo.pace import DemoPace, Stretch, why_slow, why_stalled
 from migrator.lab.servers.artifacts import Artifacts
 from migrator.lab.traffic.figures import Latency
 from migrator.lab.traffic.proof import ReaderReport
@@ -36,7 +36,7 @@ LIMITS: Final = (
 )
 
 
-class Window(msgspec.Struct, frozen=True):
+class TakeoverFigures(msgspec.Struct, frozen=True):
     """From TAKING_OVER to DUAL_WRITE.
 
     without_controller_s: the longest time in which `/controller` did not name anybody, seen by a client of ZooKeeper.
@@ -83,7 +83,7 @@ class Rollback(msgspec.Struct, frozen=True):
 class DualWrite(msgspec.Struct, frozen=True):
     """lag_ms: the longest that the driver told of. in_zookeeper_s: the slowest change, seen from outside."""
 
-    changes: list[Change]
+    changes: list[DemoChange]
     lag_ms: float
     in_zookeeper_s: float
     reconciled_writes: int
@@ -111,8 +111,8 @@ class DemoReport(msgspec.Struct):
     cluster: ClusterFigures
     seconds: float
     phases: list[dict[str, Any]]
-    window: Window
-    pace: Pace
+    window: TakeoverFigures
+    pace: DemoPace
     stretches: list[Stretch]
     traffic: TrafficStatus
     outside_reader: ReaderReport
@@ -173,7 +173,7 @@ def _not_waited_for(audit: dict[str, Any]) -> bool:
     return (audit["purpose"], audit["state"]) == (CONFIRMATION, "stopped")
 
 
-def not_measured(window: Window) -> list[str]:
+def not_measured(window: TakeoverFigures) -> list[str]:
     """What the outside watcher could not know."""
     if not window.zookeeper_unseen_s:
         return []

@@ -26,8 +26,8 @@ import msgspec
 
 from migrator.findings.laboratory import DEMO_NOT_POSSIBLE, DEMO_STOPPED
 from migrator.lab.classes import prepared
-from migrator.lab.cluster import Cluster
-from migrator.lab.demo.changes import RECREATED_MARK, Change, Changes
+from migrator.lab.cluster import LabCluster
+from migrator.lab.demo.changes import RECREATED_MARK, DemoChange, DemoChanges
 from migrator.lab.demo.pace import Moments, WakeUps, measure
 from migrator.lab.demo.progress import ProgressReporter
 from migrator.lab.demo.report import (
@@ -39,7 +39,7 @@ from migrator.lab.demo.report import (
     FailOver,
     Rollback,
     Stopped,
-    Window,
+    TakeoverFigures,
     family_table,
     machine,
     not_measured,
@@ -57,7 +57,7 @@ from migrator.lab.traffic.figures import WINDOW_S, figures_between
 from migrator.lab.traffic.ledger import read_ledger
 from migrator.lab.traffic.proof import ReaderReport, prove
 from migrator.lab.watcher import (
-    Kind,
+    ClaimHolder,
     first_reign,
     longest_absence_s,
     read_observations,
@@ -182,13 +182,13 @@ class Demo:
         self.progress = progress
         self.artifacts = artifacts
         self.wake_ups = wake_ups
-        self.cluster = Cluster(laboratory, brokers=options.brokers)
+        self.cluster = LabCluster(laboratory, brokers=options.brokers)
         self.service = self.a_service()
         self.controllers: list[OurController] = []
         self.traffic = Traffic(laboratory, self.cluster.bootstrap_servers)
         self.topics = [f"demo-{number:02}" for number in range(options.topics)]
-        self.changes = Changes(self.cluster, self.traffic, self.topics, options.partitions)
-        self.changed: list[Change] = []
+        self.changes = DemoChanges(self.cluster, self.traffic, self.topics, options.partitions)
+        self.changed: list[DemoChange] = []
         self.stopped: list[Stopped] = []
         self.fail_overs: list[FailOver] = []
         self.undo: dict[str, dict[str, Any]] = {}
@@ -416,7 +416,7 @@ class Demo:
         self.progress.say("audit", f"by {audit['engine']}: {compared:,} keys, {verdict}")
         return audit
 
-    def _note(self, change: Change) -> None:
+    def _note(self, change: DemoChange) -> None:
         self.changed.append(change)
         self._view()
         lag = change.in_zookeeper_s * 1000
@@ -430,7 +430,7 @@ class Demo:
         self._pause(AFTER_ROLLBACK_S, "clients go on under the ZooKeeper controller")
         self.watcher.stop()  # its last sight ends the last reign
         known = reigns(read_observations(self.observations))
-        reign = first_reign(known, Kind.ZOOKEEPER, after=began)
+        reign = first_reign(known, ClaimHolder.ZOOKEEPER, after=began)
         if reign is None:
             raise DEMO_STOPPED.error(phase="ROLLED_BACK", reason="no broker became controller")
         restarted = sum(broker.process.pid != pid for broker, pid in zip(self.cluster.brokers, pids, strict=True))
@@ -460,12 +460,12 @@ class Demo:
             return f"[{status.acknowledged:,} acknowledged, {status.lost} lost]"
         return ""
 
-    def _window(self) -> Window:
+    def _window(self) -> TakeoverFigures:
         report = self.service.get(f"/migrations/{self.migration}/report")
         start, end = self._entered("TAKEOVER"), self._entered("DUAL_WRITE")
         figures = figures_between(list(read_ledger(self.traffic.ledger)), int(start * 1e6), int(end * 1e6))
         known = reigns(read_observations(self.observations))
-        return Window(
+        return TakeoverFigures(
             without_controller_s=round(longest_absence_s(known, start, end), 3),
             driver_ms=report["window_ms"],
             takeover_s=report["takeover_s"],

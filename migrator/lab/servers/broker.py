@@ -1,7 +1,8 @@
 """Real Kafka brokers: in ZooKeeper mode, in ZooKeeper mode ready to migrate, and in KRaft mode.
 
 In:   a `BrokerSpec`: id, ports, directory, mode.
-Out:  `Broker`: the process, and `restart_as(spec)`, which changes a broker's mode on the same directory and ports.
+Out:  `BrokerProcess`: the process, and `restart_as(spec)`, which changes a broker's mode on the same directory and
+      ports.
 Elsewhere: which brokers make a cluster (cluster.py).
 Source: KIP-866 and Kafka 3.9's KafkaConfig: a broker without the migration flag must not name controller listeners,
 one with it must; a KRaft broker must not name ZooKeeper.
@@ -149,7 +150,7 @@ class BrokerSpec:
         }
 
 
-class Broker(Server):
+class BrokerProcess(Server):
     """One broker process.
 
     zookeeper: a client below the cluster's chroot, to see the broker register and leave.

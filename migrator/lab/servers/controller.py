@@ -1,7 +1,7 @@
 """Stock KRaft controllers: Kafka's own, formatted by Kafka's own tool, with and without the migration.
 
 In:   a `ControllerSpec` per voter.
-Out:  `Controller`, and `Quorum`: all voters, `voters` for the brokers, `wait_dual_write`.
+Out:  `StockController`, and `StockQuorum`: all voters, `voters` for the brokers, `wait_dual_write`.
 Elsewhere: the script that drives a stock migration (stock.py); our own controllers (node).
 Source: KIP-866; the log lines are those of KRaftMigrationDriver in Kafka 3.9.
 """
@@ -69,7 +69,7 @@ class ControllerSpec:
         return {**properties, **self.extra}
 
 
-class Controller(Server):
+class StockController(Server):
     """One stock controller process."""
 
     main_class = "kafka.Kafka"
@@ -116,10 +116,10 @@ class Controller(Server):
         return str(states[-1][1]) if states else ""
 
 
-class Quorum:
+class StockQuorum:
     """All stock controllers of one cluster. Is a controller under test in the sense of stock.py."""
 
-    def __init__(self, controllers: Iterable[Controller]) -> None:
+    def __init__(self, controllers: Iterable[StockController]) -> None:
         self.controllers = list(controllers)
 
     @property
@@ -175,7 +175,7 @@ class Quorum:
         return "drivers: " + ", ".join(f"{name} {state or 'silent'}" for name, state in states.items())
 
     @property
-    def _answering(self) -> Controller:
+    def _answering(self) -> StockController:
         """The controller whose log explains most: one that ended, else the first."""
         return next((controller for controller in self.controllers if not controller.is_running), self.controllers[0])
 

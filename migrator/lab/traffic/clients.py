@@ -1,7 +1,7 @@
 """The client library as the traffic uses it: settings, one poller for each producer, answers with exact times.
 
 In:   a bootstrap address and the things every thread of the traffic shares (`Surroundings`).
-Out:  `ProducerClient`: send a record, get one `Answer` for it.
+Out:  `ProducerClient`: send a record, get one `DeliveryReport` for it.
 Elsewhere: what is sent when (producers.py), consumers (consumers.py).
 The library's defaults stay, because real clients have them; every setting that differs says why.
 """
@@ -92,7 +92,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DeliveryReport:
     """What became of one record. Times in microseconds.
 
     offset:  UNTOLD when it failed, and when it is there and nobody knows where.   error: "" when it did not fail.
@@ -138,7 +138,7 @@ class ProducerClient:
         """Whether a topic came back since this client was made."""
         return self._returns != self._here.topics.returns
 
-    def send(self, record: Record, answered: Callable[[Answer], None]) -> None:
+    def send(self, record: Record, answered: Callable[[DeliveryReport], None]) -> None:
         """Hand a record over; `answered` is called once, from another thread, or here when it is refused at once."""
         sent_us = now_us()
 
@@ -146,11 +146,11 @@ class ProducerClient:
             took_s, offset = message.latency(), message.offset()
             at_us = now_us() if took_s is None or took_s < 0 else sent_us + int(took_s * 1e6)
             if error is not None:
-                answered(Answer(record, sent_us, at_us, error=error.name()))
+                answered(DeliveryReport(record, sent_us, at_us, error=error.name()))
             else:
                 if offset is None or offset < 0:
                     self._here.tally.error(OFFSET_UNTOLD)
-                answered(Answer(record, sent_us, at_us, UNTOLD if offset is None else offset))
+                answered(DeliveryReport(record, sent_us, at_us, UNTOLD if offset is None else offset))
 
         try:
             self.producer.produce(
@@ -161,10 +161,10 @@ class ProducerClient:
                 on_delivery=on_delivery,
             )
         except BufferError:
-            answered(Answer(record, sent_us, now_us(), error=QUEUE_FULL, refused=True))
+            answered(DeliveryReport(record, sent_us, now_us(), error=QUEUE_FULL, refused=True))
         except KafkaException as error:
             name = error.args[0].name()
-            answered(Answer(record, sent_us, now_us(), error=name, refused=name in NEVER_TAKEN))
+            answered(DeliveryReport(record, sent_us, now_us(), error=name, refused=name in NEVER_TAKEN))
 
     def partition_counts(self) -> dict[str, int]:
         """Topic to number of partitions, as this client sees them from now on; empty when no broker answers."""

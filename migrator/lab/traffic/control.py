@@ -20,9 +20,9 @@ import msgspec
 from migrator.findings.laboratory import TRAFFIC_FAILED
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.processes import Process
-from migrator.lab.traffic.figures import Figures, figures_between, mark_us
+from migrator.lab.traffic.figures import TrafficFigures, figures_between, mark_us
 from migrator.lab.traffic.ledger import read_ledger
-from migrator.lab.traffic.status import State, TrafficStatus
+from migrator.lab.traffic.status import TrafficState, TrafficStatus
 
 LEDGER: Final = "ledger.jsonl"
 STATUS: Final = "status.json"
@@ -38,7 +38,7 @@ STOP_DEADLINE_S: Final = 180.0
 LOOK_EVERY_S: Final = 0.1
 
 
-class Mark(msgspec.Struct, frozen=True, tag="mark", tag_field="command"):
+class MarkCommand(msgspec.Struct, frozen=True, tag="mark", tag_field="command"):
     """at_us: when it was so for the caller; microseconds of the wall clock."""
 
     name: str
@@ -57,7 +57,7 @@ class Stop(msgspec.Struct, frozen=True, tag="stop", tag_field="command"):
     pass
 
 
-Command: TypeAlias = Mark | Add | Drop | Stop
+Command: TypeAlias = MarkCommand | Add | Drop | Stop
 
 
 class CommandFile:
@@ -121,7 +121,7 @@ class Traffic:
         """Wait until each partition of each topic has an acknowledged record. Returns the seconds. Raises Z2K-6003."""
 
         def why_not(status: TrafficStatus) -> str | None:
-            if status.state is not State.RUNNING:
+            if status.state is not TrafficState.RUNNING:
                 return status.state
             if status.missing_topics:
                 return f"no broker names {', '.join(status.missing_topics)}"
@@ -149,7 +149,7 @@ class Traffic:
 
     def mark(self, name: str) -> None:
         """Give this moment a name, for `figures` and for the reader. Returns at once."""
-        self._ask(Mark(name, time.time_ns() // 1000))
+        self._ask(MarkCommand(name, time.time_ns() // 1000))
 
     def add(self, topic: str) -> None:
         """Write to and read a topic that exists; returns when the traffic has heard of it."""
@@ -169,7 +169,7 @@ class Traffic:
             raise TRAFFIC_FAILED.error(name=self.name, exit_code=exit_code, output=self.process.log_tail())
         return self.status
 
-    def figures(self, from_mark: str, to_mark: str) -> Figures:
+    def figures(self, from_mark: str, to_mark: str) -> TrafficFigures:
         """What clients felt between two marks, from the ledger. Raises Z2K-6014, Z2K-6015."""
         entries = list(read_ledger(self.ledger))
         return figures_between(entries, mark_us(entries, from_mark), mark_us(entries, to_mark))

@@ -1,7 +1,7 @@
 """What clients felt: percentiles, stalls, and the answer to "how long did an acknowledgement take meanwhile".
 
 In:   latencies and times, live or from the ledger.
-Out:  percentiles by nearest rank, the longest time without any acknowledgement, `Figures` of a window.
+Out:  percentiles by nearest rank, the longest time without any acknowledgement, `TrafficFigures` of a window.
 Elsewhere: who measures (tally.py live, ledger.py afterwards).
 """
 
@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from migrator.findings.laboratory import MARK_UNKNOWN
-from migrator.lab.traffic.ledger import Acknowledged, Entry, Failed, Marked, Outcome, TransactionEnded
+from migrator.lab.traffic.ledger import Acknowledged, Entry, Failed, Marked, TransactionEnded, TransactionOutcome
 
 WINDOW_S: Final = 10.0
 SAMPLES_MAX: Final = 20_000
@@ -81,7 +81,7 @@ class StallClock:
         return max(self._longest_s, now_s - self._last_s)
 
 
-class Figures(msgspec.Struct, frozen=True):
+class TrafficFigures(msgspec.Struct, frozen=True):
     """One window of a run.
 
     acknowledgement: of every record that was under way in the window, those sent before it and answered after it too.
@@ -102,7 +102,7 @@ class Figures(msgspec.Struct, frozen=True):
     slowest: tuple[Acknowledged, ...]
 
 
-def figures_between(entries: Iterable[Entry], from_us: int, to_us: int) -> Figures:
+def figures_between(entries: Iterable[Entry], from_us: int, to_us: int) -> TrafficFigures:
     """What clients felt from one moment to another, from a ledger."""
     known = list(entries)
     records = [one for one in known if isinstance(one, Acknowledged)]
@@ -111,12 +111,12 @@ def figures_between(entries: Iterable[Entry], from_us: int, to_us: int) -> Figur
         (one.ended_us - one.ending_us) / 1000
         for one in known
         if isinstance(one, TransactionEnded)
-        and one.outcome is not Outcome.UNKNOWN
+        and one.outcome is not TransactionOutcome.UNKNOWN
         and one.ending_us <= to_us
         and one.ended_us >= from_us
     ]
     inside.sort(key=latency_us, reverse=True)
-    return Figures(
+    return TrafficFigures(
         from_us=from_us,
         to_us=to_us,
         acknowledgement=latency_of(latency_us(one) / 1000 for one in inside),

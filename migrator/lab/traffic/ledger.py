@@ -24,7 +24,7 @@ NO_TRANSACTION: Final = -1
 UNTOLD: Final = -1
 
 
-class Outcome(StrEnum):
+class TransactionOutcome(StrEnum):
     """How a transaction ended. UNKNOWN: the commit was sent and never answered; it is all there or not at all."""
 
     COMMITTED = "committed"
@@ -79,7 +79,7 @@ class TransactionEnded(_Entry, frozen=True, tag="txn"):
     """ending_us: when the producer asked for the commit or the abort."""
 
     transaction: int
-    outcome: Outcome
+    outcome: TransactionOutcome
     began_us: int
     ending_us: int
     ended_us: int
@@ -115,14 +115,14 @@ class TopicDropped(_Entry, frozen=True, tag="drop"):
     at_us: int
 
 
-class Ended(_Entry, frozen=True, tag="end"):
+class RunEnded(_Entry, frozen=True, tag="end"):
     """Always the last line of a run that ended in order: nothing was outstanding, groups committed what they read."""
 
     at_us: int
 
 
 Entry: TypeAlias = (
-    Began | Acknowledged | Failed | TransactionEnded | GroupCommitted | Marked | TopicAdded | TopicDropped | Ended
+    Began | Acknowledged | Failed | TransactionEnded | GroupCommitted | Marked | TopicAdded | TopicDropped | RunEnded
 )
 
 

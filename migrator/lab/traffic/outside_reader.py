@@ -73,7 +73,7 @@ Hidden = dict[tuple[str, int, int], tuple[int, Content]]
 
 
 @dataclass
-class Check:
+class CheckLine:
     """One line of the verdict. not_read: what could not be looked at; it is never good."""
 
     name: str
@@ -202,8 +202,8 @@ class RecordJudge:
         self._last: dict[tuple[str, int, bytes], int] = {}
         self._wrong: list[str] = []
         self._seen_of: Counter[int] = Counter()
-        self._order = Check("order of each key")
-        self._twice = Check("no record twice")
+        self._order = CheckLine("order of each key")
+        self._twice = CheckLine("no record twice")
         self.unpromised = 0
         self.foreign = 0
 
@@ -229,9 +229,9 @@ class RecordJudge:
         }
         return {place: left for place, left in counting.items() if left}
 
-    def checks(self, committed: Reading, hidden: Hidden) -> list[Check]:
+    def checks(self, committed: Reading, hidden: Hidden) -> list[CheckLine]:
         """committed: how far records were read.  hidden: what is at the places where a record is missing."""
-        records = Check("acknowledged records", failed=len(self._wrong), first=self._wrong[:FIRST_MAX])
+        records = CheckLine("acknowledged records", failed=len(self._wrong), first=self._wrong[:FIRST_MAX])
         all_promises = [one for promises in self._ledger.promises.values() for one in promises.values()]
         records.compared = sum(self._ledger.outcome(one) == "committed" for one in all_promises)
         for twice in self._ledger.twice:
@@ -266,12 +266,12 @@ class RecordJudge:
             return "there, behind a transaction that is still open", False
         return "there, but its transaction was aborted", True
 
-    def _transactions(self, promises: Iterable[Promise], waiting: Mapping[int, int]) -> list[Check]:
+    def _transactions(self, promises: Iterable[Promise], waiting: Mapping[int, int]) -> list[CheckLine]:
         """waiting: transaction to the number of its records that are there and cannot be seen yet."""
         sizes = Counter(one.transaction for one in promises if one.transaction != NOT_IN_A_TRANSACTION)
-        committed = Check("committed transactions are whole")
-        aborted = Check("aborted transactions are absent")
-        unknown = Check("transactions of unknown end are whole or absent")
+        committed = CheckLine("committed transactions are whole")
+        aborted = CheckLine("aborted transactions are absent")
+        unknown = CheckLine("transactions of unknown end are whole or absent")
         for number, size in sizes.items():
             seen, text = self._seen_of[number], f"transaction {number}: {self._seen_of[number]} of {size} records seen"
             match self._ledger.outcomes.get(number, "unknown"):
@@ -335,7 +335,9 @@ def read_everything(
     return reading
 
 
-def check_records(bootstrap: str, ledger: Ledger, tree: Tree, judge: RecordJudge, deadline_s: float) -> list[Check]:
+def check_records(
+    bootstrap: str, ledger: Ledger, tree: TreeReading, judge: RecordJudge, deadline_s: float
+) -> list[CheckLine]:
     """Every record of the ledger's topics; where one is missing, a second look tells whether it is only hidden."""
     existing = tree.places_of(ledger.topics)
     committed = read_everything(bootstrap, existing, "read_committed", deadline_s, judge.saw)
@@ -352,9 +354,9 @@ def check_records(bootstrap: str, ledger: Ledger, tree: Tree, judge: RecordJudge
     return judge.checks(committed, hidden)
 
 
-def check_open_transactions(bootstrap: str, tree: Tree, ledger: Ledger) -> list[Check]:
+def check_open_transactions(bootstrap: str, tree: TreeReading, ledger: Ledger) -> list[CheckLine]:
     """Where a reader of committed records must stop is the end: a transaction that nobody ends hides all after it."""
-    check = Check("no transaction is left open")
+    check = CheckLine("no transaction is left open")
     levels = ("read_committed", "read_uncommitted")
     readers = [
         Consumer({"bootstrap.servers": bootstrap, "group.id": "outside-reader", "isolation.level": level})
@@ -374,8 +376,8 @@ def check_open_transactions(bootstrap: str, tree: Tree, ledger: Ledger) -> list[
 # --- groups ---------------------------------------------------------------------------------------------------
 
 
-def check_groups(bootstrap: str, ledger: Ledger) -> list[Check]:
-    check = Check("committed group offsets")
+def check_groups(bootstrap: str, ledger: Ledger) -> list[CheckLine]:
+    check = CheckLine("committed group offsets")
     for group in sorted({group for group, _, _ in ledger.commits}):
         places = [TopicPartition(topic, number) for name, topic, number in ledger.commits if name == group]
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False})
@@ -392,7 +394,7 @@ def check_groups(bootstrap: str, ledger: Ledger) -> list[Check]:
 
 
 def judge_group_offset(
-    check: Check, name: str, recorded: list[int], found: int, *, ended: bool, one_at_a_time: bool
+    check: CheckLine, name: str, recorded: list[int], found: int, *, ended: bool, one_at_a_time: bool
 ) -> None:
     """recorded: acknowledged offsets in the order of their answers.
 
@@ -411,7 +413,7 @@ def judge_group_offset(
 
 
 @dataclass
-class Tree:
+class TreeReading:
     """What ZooKeeper says. replicas: topic to partition to brokers.  states: None where there is none yet."""
 
     brokers: dict[int, str] = field(default_factory=dict)
@@ -427,8 +429,8 @@ class Tree:
         return {(topic, number) for topic, number, _ in self.places if topic in topics}
 
 
-def read_tree(zookeeper: KazooClient) -> Tree:
-    tree = Tree()
+def read_tree(zookeeper: KazooClient) -> TreeReading:
+    tree = TreeReading()
     for broker in zookeeper.get_children("/brokers/ids"):
         seen = json.loads(zookeeper.get(f"/brokers/ids/{broker}")[0])
         tree.brokers[int(broker)] = seen["endpoints"][0].partition("://")[2]
@@ -445,11 +447,11 @@ def read_tree(zookeeper: KazooClient) -> Tree:
     return tree
 
 
-def read_tree_of_brokers(bootstrap: str) -> Tree:
+def read_tree_of_brokers(bootstrap: str) -> TreeReading:
     """The same where there is no ZooKeeper any more: as whichever broker answers tells it."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     told = admin.list_topics(timeout=ANSWER_S)
-    tree = Tree(brokers={number: f"{each.host}:{each.port}" for number, each in told.brokers.items()})
+    tree = TreeReading(brokers={number: f"{each.host}:{each.port}" for number, each in told.brokers.items()})
     described = admin.describe_topics(TopicCollection(sorted(told.topics)), request_timeout=ANSWER_S)
     for name, future in described.items():
         tree.topic_ids[name] = _as_brokers_write(str(future.result(ANSWER_S).topic_id))
@@ -460,8 +462,8 @@ def read_tree_of_brokers(bootstrap: str) -> Tree:
     return tree
 
 
-def check_tree(tree: Tree, ledger: Ledger) -> list[Check]:
-    isr, topics = Check("ISR in ZooKeeper"), Check("topics of the ledger exist")
+def check_tree(tree: TreeReading, ledger: Ledger) -> list[CheckLine]:
+    isr, topics = CheckLine("ISR in ZooKeeper"), CheckLine("topics of the ledger exist")
     for topic, number, replicas in tree.places:
         state = tree.states[topic, number] or {"leader": None, "isr": []}
         text = f"{topic}-{number}: replicas {replicas}, in sync {state['isr']}, leader {state['leader']}"
@@ -471,12 +473,12 @@ def check_tree(tree: Tree, ledger: Ledger) -> list[Check]:
     return [isr, topics]
 
 
-def check_brokers(tree: Tree) -> list[Check]:
+def check_brokers(tree: TreeReading) -> list[CheckLine]:
     """Each broker's own answer to Metadata, over a connection to nobody but it."""
     checks = []
     named = {broker for _, _, replicas in tree.places for broker in replicas}
     for broker in sorted(named | tree.brokers.keys()):
-        check = Check(f"ISR as broker {broker} says")
+        check = CheckLine(f"ISR as broker {broker} says")
         checks.append(check)
         if broker not in tree.brokers:
             check.miss(f"broker {broker} is not registered in ZooKeeper")
@@ -494,7 +496,7 @@ Told = dict[Place, tuple[int, list[int], list[int]]]
 """Partition to leader, replicas, in-sync replicas."""
 
 
-def judge_metadata(check: Check, tree: Tree, told: Told) -> None:
+def judge_metadata(check: CheckLine, tree: TreeReading, told: Told) -> None:
     for topic, number, replicas in tree.places:
         leader, said, isr = told.get((topic, number), (None, [], []))
         in_tree = (tree.states[topic, number] or {"leader": None})["leader"]
@@ -558,13 +560,13 @@ def told_in(words: Words) -> Told:
 # --- what is on the disks -------------------------------------------------------------------------------------
 
 
-class Batch(NamedTuple):
+class LogBatch(NamedTuple):
     base_offset: int
     end_offset: int
     crc: int
 
 
-def batches_in(data: bytes | mmap.mmap) -> Iterator[Batch]:
+def batches_in(data: bytes | mmap.mmap) -> Iterator[LogBatch]:
     """The whole batches of a segment; an end that is still being written is left out. Raises ValueError."""
     at = 0
     while at + BATCH_HEADER_BYTES <= len(data):
@@ -573,14 +575,14 @@ def batches_in(data: bytes | mmap.mmap) -> Iterator[Batch]:
             return
         if magic != 2:
             raise ValueError(f"batch at byte {at} has magic {magic}")
-        yield Batch(base, base + last_delta + 1, crc)
+        yield LogBatch(base, base + last_delta + 1, crc)
         at += LENGTH_AT + length
 
 
-def batches_of(directory: Path) -> tuple[int, list[Batch]]:
+def batches_of(directory: Path) -> tuple[int, list[LogBatch]]:
     """The log end offset of one replica, and its batches."""
     end = 0
-    found: list[Batch] = []
+    found: list[LogBatch] = []
     for segment in sorted(directory.glob("*.log")):
         end = max(end, int(segment.stem))
         if segment.stat().st_size:
@@ -590,7 +592,7 @@ def batches_of(directory: Path) -> tuple[int, list[Batch]]:
 
 
 @dataclass
-class Disks:
+class LogDirectories:
     """The brokers' data directories. replicas: broker and partition to its directory.  other: what else is there."""
 
     replicas: dict[tuple[int, str, int], Path] = field(default_factory=dict)
@@ -598,9 +600,9 @@ class Disks:
     brokers: set[int] = field(default_factory=set)
 
 
-def read_disks(data_dirs: Iterable[Path], tree: Tree, gone: Collection[str]) -> Disks:
+def read_disks(data_dirs: Iterable[Path], tree: TreeReading, gone: Collection[str]) -> LogDirectories:
     """gone: topics deleted during the run, whose directories may still wait for their deletion."""
-    disks = Disks()
+    disks = LogDirectories()
     for data_dir in data_dirs:
         properties = dict(re.findall(r"^([a-z.]+)=(.*)$", (data_dir / "meta.properties").read_text(), re.MULTILINE))
         broker = int(properties.get("broker.id") or properties["node.id"])
@@ -622,9 +624,9 @@ def _waits_for_deletion(name: str, gone: Collection[str]) -> bool:
     return name.endswith("-delete") and name.rpartition(".")[0].rpartition("-")[0] in gone
 
 
-def check_disks(tree: Tree, disks: Disks) -> list[Check]:
-    leftover, ids = Check("no leftover directories"), Check("topic ids on the disks")
-    ends, same = Check("log end offsets are equal"), Check("replicas hold the same batches")
+def check_disks(tree: TreeReading, disks: LogDirectories) -> list[CheckLine]:
+    leftover, ids = CheckLine("no leftover directories"), CheckLine("topic ids on the disks")
+    ends, same = CheckLine("log end offsets are equal"), CheckLine("replicas hold the same batches")
     leftover.compared = len(disks.replicas) + len(disks.other)
     for other in disks.other:
         leftover.fail(other)
@@ -644,7 +646,9 @@ def check_disks(tree: Tree, disks: Disks) -> list[Check]:
     return [leftover, ids, ends, same]
 
 
-def judge_logs(name: str, logs: Mapping[int, tuple[int, list[Batch]]], ends: Check, same: Check | None) -> None:
+def judge_logs(
+    name: str, logs: Mapping[int, tuple[int, list[LogBatch]]], ends: CheckLine, same: CheckLine | None
+) -> None:
     """same: None for compacted topics, which every broker cleans in its own time."""
     by_broker = {broker: end for broker, (end, _) in logs.items()}
     ends.that(len(set(by_broker.values())) == 1, f"{name}: {by_broker}")
@@ -670,7 +674,7 @@ def _topic_id_in(directory: Path) -> str | None:
 # --- the verdict ----------------------------------------------------------------------------------------------
 
 
-def settled(look: Callable[[], list[Check]], settle_s: float) -> tuple[list[Check], list[str]]:
+def settled(look: Callable[[], list[CheckLine]], settle_s: float) -> tuple[list[CheckLine], list[str]]:
     """Look until all is good, and for `settle_s` seconds at most: the last look, and what the first one waited for."""
     until = time.monotonic() + settle_s
     checks = look()
@@ -681,17 +685,17 @@ def settled(look: Callable[[], list[Check]], settle_s: float) -> tuple[list[Chec
     return checks, waited_for[:FIRST_MAX]
 
 
-def attempt(name: str, look: Callable[[], list[Check]]) -> list[Check]:
+def attempt(name: str, look: Callable[[], list[CheckLine]]) -> list[CheckLine]:
     """What a look found; one that could not be taken is a check that was not read."""
     try:
         return look()
     except TROUBLE as error:
-        check = Check(name)
+        check = CheckLine(name)
         check.miss(f"{type(error).__name__}: {error}")
         return [check]
 
 
-def exit_code(checks: Iterable[Check]) -> int:
+def exit_code(checks: Iterable[CheckLine]) -> int:
     known = list(checks)
     if any(check.failed for check in known):
         return 1
@@ -706,7 +710,7 @@ def judge(chosen: argparse.Namespace) -> dict[str, Any]:
     gone = {*chosen.deleted, *recreated}
     with tree_source(chosen) as read:
 
-        def look() -> list[Check]:
+        def look() -> list[CheckLine]:
             return attempt("cluster", lambda: look_at_cluster(read(), ledger, chosen.data_dir, gone))
 
         cluster, waited_for = settled(look, chosen.settle_s)
@@ -732,7 +736,7 @@ def judge(chosen: argparse.Namespace) -> dict[str, Any]:
 
 
 @contextmanager
-def tree_source(chosen: argparse.Namespace) -> Iterator[Callable[[], Tree]]:
+def tree_source(chosen: argparse.Namespace) -> Iterator[Callable[[], TreeReading]]:
     """Where topics, replicas and leaders are read: in ZooKeeper, or without one from brokers."""
     if chosen.zookeeper is None:
         yield lambda: read_tree_of_brokers(chosen.bootstrap)
@@ -746,7 +750,9 @@ def tree_source(chosen: argparse.Namespace) -> Iterator[Callable[[], Tree]]:
         zookeeper.close()
 
 
-def look_at_cluster(tree: Tree, ledger: Ledger, data_dirs: Iterable[Path], gone: Collection[str]) -> list[Check]:
+def look_at_cluster(
+    tree: TreeReading, ledger: Ledger, data_dirs: Iterable[Path], gone: Collection[str]
+) -> list[CheckLine]:
     on_disk = attempt("directories", lambda: check_disks(tree, read_disks(data_dirs, tree, gone)))
     return [*check_tree(tree, ledger), *check_brokers(tree), *on_disk]
 

@@ -17,9 +17,9 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from migrator.lab.traffic.clients import FLUSH_DEADLINE_S, Answer, ProducerClient, Surroundings, now_us
-from migrator.lab.traffic.ledger import NO_TRANSACTION, Acknowledged, Failed, Outcome, TransactionEnded
-from migrator.lab.traffic.records import Pace, Record, Rounds
+from migrator.lab.traffic.clients import FLUSH_DEADLINE_S, DeliveryReport, ProducerClient, Surroundings, now_us
+from migrator.lab.traffic.ledger import NO_TRANSACTION, Acknowledged, Failed, TransactionEnded, TransactionOutcome
+from migrator.lab.traffic.records import Record, RecordPace, Rounds
 
 TICK_S: Final = 0.02
 RECORDS_PER_TRANSACTION: Final = 20
@@ -49,7 +49,7 @@ class Lane(ABC):
         self._usable: dict[str, int] = {}
         self._ask_at = 0.0
         self._rounds = Rounds(name, burst)
-        self._pace = Pace(rate, time.monotonic())
+        self._pace = RecordPace(rate, time.monotonic())
 
     @abstractmethod
     def run(self) -> None:
@@ -76,7 +76,7 @@ class Lane(ABC):
             self._usable |= {topic: min(count, known[topic]) for topic, count in wanted.items() if topic in known}
         self._rounds.set_topics(self._usable)
 
-    def _acknowledged(self, answer: Answer, transaction: int) -> None:
+    def _acknowledged(self, answer: DeliveryReport, transaction: int) -> None:
         record = answer.record
         self.here.tally.delivered(answer.at_us / 1e6, (answer.at_us - answer.sent_us) / 1000)
         self.here.ledger.write(
@@ -92,7 +92,7 @@ class Lane(ABC):
             )
         )
 
-    def _failed(self, answer: Answer, transaction: int) -> None:
+    def _failed(self, answer: DeliveryReport, transaction: int) -> None:
         """A record that was accepted and given up, or refused: the ledger names both, with the error."""
         record = answer.record
         self.here.tally.error(answer.error)
@@ -145,7 +145,7 @@ class IdempotentLane(Lane):
         self._opening.add(place)
         return True
 
-    def _answered(self, answer: Answer) -> None:
+    def _answered(self, answer: DeliveryReport) -> None:
         place = answer.record.topic, answer.record.partition
         if answer.error:
             self._failed(answer, NO_TRANSACTION)
@@ -174,7 +174,7 @@ class Transaction:
         self.failed = 0
         self._change = threading.Condition(threading.RLock())
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: DeliveryReport) -> None:
         with self._change:
             if answer.refused:
                 self.records.remove(answer.record)
@@ -214,10 +214,10 @@ class TransactionalLane(Lane):
             transaction = self._begin()
             outcome = self._carry(transaction, self._paced(), abort=on_purpose)
             self._note(transaction, outcome)
-            if outcome is Outcome.ABORTED and on_purpose:
+            if outcome is TransactionOutcome.ABORTED and on_purpose:
                 self.here.tally.transaction_aborted_on_purpose()
                 self.here.tally.withdrawn(record.topic for record in transaction.records)
-            elif outcome is Outcome.ABORTED:
+            elif outcome is TransactionOutcome.ABORTED:
                 self._send_again(transaction)
         self._client.close()
 
@@ -248,21 +248,21 @@ class TransactionalLane(Lane):
             failed = self._begin()
             outcome = self._carry(failed, [left], abort=False)
             self._note(failed, outcome)
-            if outcome is not Outcome.ABORTED:
+            if outcome is not TransactionOutcome.ABORTED:
                 return
 
     def _give_up(self, records: list[Record], failed: Transaction) -> None:
         for record in records:
             self.here.tally.sent(record.topic)
             self.here.tally.failed([record.topic])
-            self._failed(Answer(record, failed.began_us, now_us(), error="TRANSACTION_GIVEN_UP"), failed.number)
+            self._failed(DeliveryReport(record, failed.began_us, now_us(), error="TRANSACTION_GIVEN_UP"), failed.number)
 
     def _begin(self) -> Transaction:
         if self._client.is_dead or self._client.is_outdated:
             self._replace_client()
         return Transaction(self.here.next_transaction())
 
-    def _carry(self, transaction: Transaction, batches: Iterable[list[Record]], *, abort: bool) -> Outcome:
+    def _carry(self, transaction: Transaction, batches: Iterable[list[Record]], *, abort: bool) -> TransactionOutcome:
         """Open, fill and end one transaction; whatever the producer says, an outcome comes out."""
         committing = False
         try:
@@ -278,10 +278,10 @@ class TransactionalLane(Lane):
         except KafkaException as error:
             self.here.tally.error(error.args[0].name())
             self._replace_client()
-            return Outcome.UNKNOWN if committing else Outcome.ABORTED
+            return TransactionOutcome.UNKNOWN if committing else TransactionOutcome.ABORTED
 
     def _send(self, transaction: Transaction, batch: list[Record]) -> None:
-        def answered(answer: Answer) -> None:
+        def answered(answer: DeliveryReport) -> None:
             if answer.error:
                 self._failed(answer, transaction.number)
                 if answer.refused:
@@ -295,17 +295,17 @@ class TransactionalLane(Lane):
             self.here.tally.sent(record.topic)
             self._client.send(record, answered)
 
-    def _commit(self) -> Outcome:
+    def _commit(self) -> TransactionOutcome:
         """Raises KafkaException when nobody can say how it ended."""
         while (error := self._ask(self._client.producer.commit_transaction)) is not None:
             if error.txn_requires_abort():
                 return self._abort()
-        return Outcome.COMMITTED
+        return TransactionOutcome.COMMITTED
 
-    def _abort(self) -> Outcome:
+    def _abort(self) -> TransactionOutcome:
         while self._ask(self._client.producer.abort_transaction) is not None:
             pass
-        return Outcome.ABORTED
+        return TransactionOutcome.ABORTED
 
     def _ask(self, question: Callable[[], None]) -> KafkaError | None:
         """None when it was answered, else an error after which the transaction can still be ended."""
@@ -320,7 +320,7 @@ class TransactionalLane(Lane):
             return reason
         return None
 
-    def _note(self, transaction: Transaction, outcome: Outcome) -> None:
+    def _note(self, transaction: Transaction, outcome: TransactionOutcome) -> None:
         self.here.ledger.write(
             TransactionEnded(
                 transaction=transaction.number,
@@ -330,10 +330,10 @@ class TransactionalLane(Lane):
                 ended_us=now_us(),
             )
         )
-        if outcome is Outcome.COMMITTED:
+        if outcome is TransactionOutcome.COMMITTED:
             self.here.tally.transaction_committed()
             self.here.tally.counted(transaction.offsets)
-        elif outcome is Outcome.UNKNOWN:
+        elif outcome is TransactionOutcome.UNKNOWN:
             self.here.tally.transaction_unknown()
             self.here.tally.withdrawn(record.topic for record in transaction.records)
 

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from migrator.findings.laboratory import READER_FAILED
-from migrator.lab.cluster import Cluster
+from migrator.lab.cluster import LabCluster
 
 READER: Final = Path(__file__).with_name("outside_reader.py")
 DEADLINE_S: Final = 200.0
@@ -58,7 +58,7 @@ class ReaderReport(msgspec.Struct, frozen=True):
 
 
 def prove(
-    cluster: Cluster,
+    cluster: LabCluster,
     ledger: Path,
     *,
     deleted: Iterable[str] = (),

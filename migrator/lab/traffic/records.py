@@ -72,7 +72,7 @@ class Rounds:
         return Record(topic, partition, f"{self.lane}-{slot}", sequence)
 
 
-class Pace:
+class RecordPace:
     """How many records are due. All times in seconds of one clock."""
 
     def __init__(self, rate: float, now: float) -> None:

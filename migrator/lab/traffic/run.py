@@ -27,21 +27,32 @@ from confluent_kafka.admin import AdminClient
 from migrator.findings.finding import FindingError
 from migrator.lab.traffic.clients import METADATA_TIMEOUT_S, Surroundings, Topics, now_us
 from migrator.lab.traffic.consumers import GroupReader
-from migrator.lab.traffic.control import COMMANDS, LEDGER, RATE, STATUS, Add, Command, CommandFile, Drop, Mark, Stop
+from migrator.lab.traffic.control import (
+    COMMANDS,
+    LEDGER,
+    RATE,
+    STATUS,
+    Add,
+    Command,
+    CommandFile,
+    Drop,
+    MarkCommand,
+    Stop,
+)
 from migrator.lab.traffic.figures import figures_between, mark_us
 from migrator.lab.traffic.ledger import (
     FORMAT,
     Began,
-    Ended,
     LedgerWriter,
     Marked,
+    RunEnded,
     TopicAdded,
     TopicDropped,
     read_ledger,
 )
 from migrator.lab.traffic.producers import IdempotentLane, Lane, TransactionalLane
 from migrator.lab.traffic.records import VALUE_BYTES
-from migrator.lab.traffic.status import State
+from migrator.lab.traffic.status import TrafficState
 from migrator.lab.traffic.tally import Tally
 
 TURN_S: Final = 0.1
@@ -71,7 +82,7 @@ class Run:
         self._commands = CommandFile(directory / COMMANDS)
         self._commands_done = 0
         self._told_to_stop = False
-        self._state = State.STARTING
+        self._state = TrafficState.STARTING
         self._told_at = 0.0
         self._asked_at = 0.0
         self._admin = AdminClient(self.here.client_settings("admin"))
@@ -94,9 +105,9 @@ class Run:
                 ]
                 reading = [threads.submit(group.run) for group in self.groups]
                 writing = [threads.submit(lane.run) for lane in self.lanes]
-                self._state = State.RUNNING
+                self._state = TrafficState.RUNNING
                 self._turn_until(lambda: self.here.stopping.is_set(), [*writing, *reading])
-                self._state = State.STOPPING
+                self._state = TrafficState.STOPPING
                 self._turn_until(lambda: all(future.done() for future in writing), [*writing, *reading])
                 self.here.written.set()
                 self._turn_until(lambda: all(future.done() for future in reading), reading)
@@ -111,9 +122,9 @@ class Run:
 
     def _end(self) -> None:
         assert self.tally.outstanding() == 0, f"{self.tally.outstanding()} records were never answered"
-        self.ledger.write(Ended(now_us()))
+        self.ledger.write(RunEnded(now_us()))
         self.ledger.close()
-        self._state = State.STOPPED
+        self._state = TrafficState.STOPPED
         self._tell()
 
     def _turn_until(self, is_done: Callable[[], bool], futures: list[Future[None]]) -> None:
@@ -144,7 +155,7 @@ class Run:
 
     def _carry_out(self, command: Command) -> None:
         match command:
-            case Mark():
+            case MarkCommand():
                 self.ledger.write(Marked(command.name, command.at_us))
                 self.tally.mark(command.name, command.at_us / 1e6)
             case Add():

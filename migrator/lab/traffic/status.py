@@ -16,7 +16,7 @@ import msgspec
 from migrator.lab.traffic.figures import Latency
 
 
-class State(StrEnum):
+class TrafficState(StrEnum):
     STARTING = "starting"
     RUNNING = "running"
     STOPPING = "stopping"
@@ -33,7 +33,7 @@ class SinceMark(msgspec.Struct, frozen=True):
     longest_stall_ms: float
 
 
-class Group(msgspec.Struct, frozen=True):
+class ConsumerGroup(msgspec.Struct, frozen=True):
     """One consumer group.
 
     read:             records of this run, each counted once.
@@ -80,7 +80,7 @@ class TrafficStatus(msgspec.Struct, frozen=True):
 
     at: float
     run: str
-    state: State
+    state: TrafficState
     commands_done: int
     topics: int
     partitions: int
@@ -96,7 +96,7 @@ class TrafficStatus(msgspec.Struct, frozen=True):
     transactions: Transactions
     latency: Latency
     since_mark: SinceMark
-    groups: dict[str, Group]
+    groups: dict[str, ConsumerGroup]
     errors: dict[str, int]
     cpu_s: float
     memory_mb: int

@@ -17,7 +17,7 @@ from typing import Final
 
 from migrator.lab.traffic.figures import RecentLatencies, StallClock
 from migrator.lab.traffic.records import Record
-from migrator.lab.traffic.status import Group, SinceMark, State, TrafficStatus, Transactions
+from migrator.lab.traffic.status import ConsumerGroup, SinceMark, TrafficState, TrafficStatus, Transactions
 
 ERROR_KINDS_MAX: Final = 50
 """Error names come from a list of Kafka's; the cap is for an error whose text varies."""
@@ -204,7 +204,7 @@ class Tally:
         with self._lock:
             return self._sums.outstanding.total()
 
-    def status(self, state: State, commands_done: int, in_use: Collection[str]) -> TrafficStatus:
+    def status(self, state: TrafficState, commands_done: int, in_use: Collection[str]) -> TrafficStatus:
         """in_use: topics that a thread may still write to or read, having not yet heard that they were dropped."""
         now = time.time()
         usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -248,8 +248,8 @@ class Tally:
             longest_stall_ms=round(self._stall.longest_s(now_s) * 1000, 1),
         )
 
-    def _group(self, tally: GroupTally) -> Group:
-        return Group(tally.read, self._lag(tally), tally.order_violations, tally.duplicates, tally.redelivered)
+    def _group(self, tally: GroupTally) -> ConsumerGroup:
+        return ConsumerGroup(tally.read, self._lag(tally), tally.order_violations, tally.duplicates, tally.redelivered)
 
     def _lag(self, group: GroupTally) -> int:
         return sum(max(0, end - group.ends.get(place, 0)) for place, end in self._ends.items())

@@ -44,7 +44,7 @@ Ask = Callable[[int], Awaitable[tuple[dict[int, Survey], dict[int, str]]]]
 
 
 @dataclass(slots=True)
-class Wait:
+class PendingFullSend:
     """One broker, in one of its lives, that waits for a full send. since_ms: on the clock of `now_ms`."""
 
     epoch: int
@@ -89,7 +89,7 @@ class FullSends:
         self._alarm = alarm
         self._on_change = on_change
         self._now_ms = now_ms
-        self._waits: dict[int, Wait] = {}
+        self._waits: dict[int, PendingFullSend] = {}
         self._kept: dict[int, list[BrokerUpdate]] = {}
         """By broker whose full send is being encoded: what leaves behind it."""
         self._wake = asyncio.Event()
@@ -115,7 +115,7 @@ class FullSends:
         """Who waits, or for what, may have changed."""
         self._wake.set()
 
-    def waits(self) -> Mapping[int, Wait]:
+    def waits(self) -> Mapping[int, PendingFullSend]:
         """Brokers that wait for a full send, and why."""
         return self._waits
 
@@ -124,7 +124,7 @@ class FullSends:
         new = set(broker_updates.waiting()) - set(self._waits)
         return sorted(new | {broker for broker, wait in self._waits.items() if self._is_underway(wait)})
 
-    def _is_underway(self, wait: Wait) -> bool:
+    def _is_underway(self, wait: PendingFullSend) -> bool:
         is_ours = wait.survey is not None  # what is left is encoding
         return is_ours or (wait.finding is None and self._now_ms() - wait.since_ms < SILENT_AFTER_MS)
 
@@ -171,13 +171,13 @@ class FullSends:
                 wait.stop()
                 del self._waits[broker]
         for broker, epoch in waiting.items():
-            wait = self._waits.setdefault(broker, Wait(epoch, self._now_ms()))
+            wait = self._waits.setdefault(broker, PendingFullSend(epoch, self._now_ms()))
             if broker not in admissible:
                 wait.reason = HELD_BACK
             elif wait.survey is None and wait.asking is None and wait.again is None:
                 self._begin_asking(broker, wait)
 
-    def _ready(self, broker_updates: BrokerUpdates) -> dict[int, Wait]:
+    def _ready(self, broker_updates: BrokerUpdates) -> dict[int, PendingFullSend]:
         admissible = broker_updates.admissible()
         return {
             broker: wait
@@ -190,14 +190,14 @@ class FullSends:
 
     # --- asking --------------------------------------------------------------------------------------------
 
-    def _begin_asking(self, broker: int, wait: Wait) -> None:
+    def _begin_asking(self, broker: int, wait: PendingFullSend) -> None:
         if not wait.tries:
             wait.reason = ASKED
         name = f"survey-{broker}"
         asking = kept(name, lambda: self._ask_one(broker, wait), self._alarm)
         wait.asking = asyncio.get_running_loop().create_task(asking, name=name)
 
-    async def _ask_one(self, broker: int, wait: Wait) -> None:
+    async def _ask_one(self, broker: int, wait: PendingFullSend) -> None:
         try:
             surveys, failed = await self._ask(broker)
         except Exception as error:  # whatever a broker says or is called: it concerns this broker alone
@@ -210,7 +210,7 @@ class FullSends:
             self._refuse(broker, wait, SURVEY_FAILED.found(broker=broker, reason=failed.get(broker, "no answer")))
         self._wake.set()
 
-    def _refuse(self, broker: int, wait: Wait, finding: Occurrence) -> None:
+    def _refuse(self, broker: int, wait: PendingFullSend, finding: Occurrence) -> None:
         """Not now: name it, and ask the broker again after a pause."""
         if wait.finding is None or wait.finding.text != finding.text:
             log.warning("broker.not_updated", broker=broker, code=finding.code, reason=finding.text)
@@ -221,13 +221,13 @@ class FullSends:
         wait.tries += 1
         self._on_change()
 
-    def _ask_again(self, wait: Wait) -> None:
+    def _ask_again(self, wait: PendingFullSend) -> None:
         wait.again = None
         self._wake.set()
 
     # --- sending -------------------------------------------------------------------------------------------
 
-    async def _send(self, broker_updates: BrokerUpdates, ready: dict[int, Wait]) -> None:
+    async def _send(self, broker_updates: BrokerUpdates, ready: dict[int, PendingFullSend]) -> None:
         """One full send to all of them: encoded and compared on a thread."""
         try:
             self._leave(broker_updates, ready, await self._compared(broker_updates, ready))
@@ -235,7 +235,7 @@ class FullSends:
             self._kept = {}
             await self._not_built(broker_updates, ready, error)
 
-    def _leave(self, broker_updates: BrokerUpdates, ready: dict[int, Wait], guarded: Guarded) -> None:
+    def _leave(self, broker_updates: BrokerUpdates, ready: dict[int, PendingFullSend], guarded: Guarded) -> None:
         """What the guard lets pass, to those that still live the same life; behind it what was kept."""
         behind, self._kept = self._kept, {}
         audience = broker_updates.audience()
@@ -252,7 +252,7 @@ class FullSends:
         self._queue(update for broker in alive for update in behind.get(broker, ()))
         self._on_change()
 
-    async def _compared(self, broker_updates: BrokerUpdates, ready: dict[int, Wait]) -> Guarded:
+    async def _compared(self, broker_updates: BrokerUpdates, ready: dict[int, PendingFullSend]) -> Guarded:
         plan = broker_updates.welcome(ready)
         self._kept = {broker: [] for broker in ready}
         for wait in ready.values():
@@ -260,7 +260,9 @@ class FullSends:
         surveys = {broker: wait.survey for broker, wait in ready.items() if wait.survey is not None}
         return await asyncio.to_thread(self._guarded, plan, surveys)
 
-    async def _not_built(self, broker_updates: BrokerUpdates, ready: dict[int, Wait], error: Exception) -> None:
+    async def _not_built(
+        self, broker_updates: BrokerUpdates, ready: dict[int, PendingFullSend], error: Exception
+    ) -> None:
         """Each of several brokers is tried alone; one alone is named, and asked again after a pause."""
         log.error("full_send.not_built", brokers=sorted(ready), exc_info=error)
         for broker, wait in ready.items():

@@ -18,7 +18,7 @@ from typing import TypeVar
 from migrator.driver.checks.settings import ASKED, HIDDEN
 from migrator.driver.guard import Survey, logs_by_topic
 from migrator.findings.finding import words_of
-from migrator.model.topic_configs import Source
+from migrator.model.topic_configs import ConfigSource
 from migrator.model.values import Broker, ConfigType
 from migrator.node.transport.broker_client import BrokerConnection
 from migrator.node.transport.client_security import PLAINTEXT, ClientSecurity
@@ -115,7 +115,7 @@ async def _settings(broker: Broker, connection: BrokerConnection) -> dict[str, s
     (result,) = (await connection.ask(request, 4, DescribeConfigsResponse, ASK_TIMEOUT_S)).results
     if result.error_code:
         raise OSError(f"DescribeConfigs answered error {result.error_code} ({result.error_message})")
-    given = (each for each in result.configs if each.config_source != Source.DEFAULT)
+    given = (each for each in result.configs if each.config_source != ConfigSource.DEFAULT)
     return {each.name: HIDDEN if each.is_sensitive else each.value or "" for each in given}
 
 

@@ -18,11 +18,11 @@ from typing import Final, NoReturn
 
 import javaproperties
 
-from migrator.controller.authorizer import ANONYMOUS, STANDARD_AUTHORIZER, Rules, TokenRules
+from migrator.controller.authorizer import ANONYMOUS, STANDARD_AUTHORIZER, AuthorizerRules, TokenRules
 from migrator.controller.mutation_quotas import WINDOW_S, WINDOWS
-from migrator.driver.checks.settings import ControllerSettings
-from migrator.driver.checks.waivers import Waiver, parse_waiver
-from migrator.driver.divergence import BLOCK, POLICIES, Limits
+from migrator.driver.checks.settings import ControllerFileSettings
+from migrator.driver.checks.waivers import PartitionWaiver, parse_waiver
+from migrator.driver.divergence import BLOCK, POLICIES, DivergenceLimits
 from migrator.findings.finding import words_of
 from migrator.findings.quorum import CONFIG_MISSING, CONFIG_NOT_HONOURED, CONFIG_UNREADABLE
 from migrator.model.values import Listener, SecurityProtocol
@@ -35,7 +35,7 @@ from migrator.node.transport.security import (
     ListenerSecurity,
     read_security,
 )
-from migrator.raft.roles import Settings as QuorumSettings
+from migrator.raft.roles import QuorumSettings
 from migrator.wire.frames import FRAME_BYTES_MAX
 from migrator.zk import paths
 from migrator.zk.multi import JUTE_MAXBUFFER, JUTE_MAXBUFFER_MIN
@@ -55,7 +55,7 @@ DELAY_MS_MAX: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Voter:
+class VoterAddress:
     id: int
     host: str
     port: int
@@ -72,7 +72,7 @@ class NodeConfig:
 
     file: str
     node_id: int
-    voters: tuple[Voter, ...]
+    voters: tuple[VoterAddress, ...]
     listeners: tuple[Listener, ...]
     """Where this node listens; only controller listeners."""
     advertised: tuple[Listener, ...]
@@ -106,7 +106,7 @@ class NodeConfig:
     """Listeners that are not PLAINTEXT, by name: controller listeners, and the one on which brokers are told things."""
     controller_listener: str = "CONTROLLER"
     """The first of controller.listener.names: on it this node speaks to the other voters."""
-    authorizer: Rules | None = None
+    authorizer: AuthorizerRules | None = None
     """Who may do everything, and what holds where no ACL is; None without an authorizer."""
     tokens: TokenRules | None = None
     token_check_interval_ms: int = 3_600_000
@@ -117,9 +117,9 @@ class NodeConfig:
     takeover_max_ms: int = 15_000
     control_address: str = "127.0.0.1:0"
     export_dir: Path | None = None
-    waived: tuple[Waiver, ...] = ()
+    waived: tuple[PartitionWaiver, ...] = ()
     """Partitions (`topic-0`) whose incomplete ISR somebody accepted by name."""
-    divergence: Limits = field(default_factory=Limits)
+    divergence: DivergenceLimits = field(default_factory=DivergenceLimits)
     request_bytes_max: int = FRAME_BYTES_MAX
     """The largest request that this node reads (socket.request.max.bytes)."""
     mutation_windows_s: int = WINDOWS * WINDOW_S
@@ -143,9 +143,9 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def controller_settings(config: NodeConfig) -> ControllerSettings:
+def controller_settings(config: NodeConfig) -> ControllerFileSettings:
     """The part of it that brokers' settings are compared with."""
-    return ControllerSettings(
+    return ControllerFileSettings(
         file=config.file,
         chroot=paths.chroot_of(config.zookeeper_connect or ""),
         authorizer=config.authorizer is not None,
@@ -243,9 +243,9 @@ class _Parser:
             control_address=self._control_address(),
             export_dir=self._export_dir(),
             waived=self._waivers(),
-            divergence=Limits(
-                seconds=self._int("zk2kraft.divergence.max.seconds", Limits().seconds, at_least=1),
-                records=self._int("zk2kraft.divergence.max.records", Limits().records, at_least=1),
+            divergence=DivergenceLimits(
+                seconds=self._int("zk2kraft.divergence.max.seconds", DivergenceLimits().seconds, at_least=1),
+                records=self._int("zk2kraft.divergence.max.records", DivergenceLimits().records, at_least=1),
                 policy=self._one_of("zk2kraft.divergence.policy", BLOCK, POLICIES),
             ),
             request_bytes_max=self._int(
@@ -275,7 +275,7 @@ class _Parser:
             retention_ms=self._limit("metadata.max.retention.ms", default.retention_ms, off=-1),
         )
 
-    def _authorizer(self, protocols: Collection[int]) -> Rules | None:
+    def _authorizer(self, protocols: Collection[int]) -> AuthorizerRules | None:
         name = self._given.get("authorizer.class.name")
         if not name:
             return None
@@ -290,7 +290,7 @@ class _Parser:
         if SecurityProtocol.PLAINTEXT in protocols and ANONYMOUS not in super_users:
             reason = f"on a PLAINTEXT controller listener brokers come as {ANONYMOUS}, who has to be a super user"
             self._refuse("super.users", reason)
-        return Rules(super_users, self._bool("allow.everyone.if.no.acl.found", False))
+        return AuthorizerRules(super_users, self._bool("allow.everyone.if.no.acl.found", False))
 
     def _tokens(self) -> TokenRules | None:
         """The older name of the key counts where the newer one is not given, as in Kafka."""
@@ -331,7 +331,7 @@ class _Parser:
     def _names(self, key: str) -> list[str]:
         return [name.strip() for name in self._given.get(key, "").split(",") if name.strip()]
 
-    def _waivers(self) -> tuple[Waiver, ...]:
+    def _waivers(self) -> tuple[PartitionWaiver, ...]:
         try:
             return tuple(map(parse_waiver, self._names(WAIVE)))
         except ValueError as error:
@@ -448,7 +448,7 @@ class _Parser:
             self._refuse(key, "it names no directory")
         return Path(self._given.get("metadata.log.dir") or log_dirs[0]), log_dirs
 
-    def _voters(self) -> tuple[Voter, ...]:
+    def _voters(self) -> tuple[VoterAddress, ...]:
         voters = []
         for entry in self._names("controller.quorum.voters"):
             match = re.fullmatch(r"([0-9]{1,10})@(.+):([0-9]{1,5})", entry)
@@ -460,7 +460,7 @@ class _Parser:
             ):
                 self._refuse("controller.quorum.voters", f"{entry!r} is not id@host:port")
             else:
-                voters.append(Voter(int(match[1]), match[2].strip("[]"), int(match[3])))
+                voters.append(VoterAddress(int(match[1]), match[2].strip("[]"), int(match[3])))
         if not voters:
             raise CONFIG_MISSING.error(file=self._file, key="controller.quorum.voters", reason="it names the quorum")
         if len({voter.id for voter in voters}) != len(voters):

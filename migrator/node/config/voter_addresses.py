@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from migrator.model.image import EMPTY, Image
-from migrator.node.config.properties import Voter
+from migrator.node.config.properties import VoterAddress
 from migrator.wire.messages.raft import QuorumNode
 from migrator.wire.messages.shared import NodeEndpoint, RaftEndpoint
 
@@ -22,7 +22,10 @@ class VoterAddresses:
     """voters: of the file. listener: on which their addresses are. image: what is committed now."""
 
     def __init__(
-        self, voters: Iterable[Voter] = (), listener: str = "CONTROLLER", image: Callable[[], Image] = lambda: EMPTY
+        self,
+        voters: Iterable[VoterAddress] = (),
+        listener: str = "CONTROLLER",
+        image: Callable[[], Image] = lambda: EMPTY,
     ) -> None:
         self._voters = {voter.id: voter for voter in voters}
         self.listener = listener

@@ -1,7 +1,8 @@
 """The contract between the acts and the loop: what an act may read, what it reports, and what it returns.
 
 In:   nothing; types only.
-Out:  `DriverView` (read), `Progress` (report while an act runs), `Ended` (return), and the changes that both carry.
+Out:  `DriverView` (read), `ActReporter` (report while an act runs), `ActEnded` (return), and the changes that both
+      carry.
 Elsewhere: who assigns (driver_state.py, called by the loop in driver_node.py), the acts (driver_acts.py names them).
 Rules: an act never assigns the driver's state. `DriverView` has properties only, so mypy refuses it, and
 tests/unit/test_arrows.py looks for it in the source.
@@ -20,7 +21,7 @@ tests/unit/test_arrows.py looks for it in the source.
 | `reconciled_writes`, `unreadable` | result | `Reconciled`, `ConfigsUnreadable` |
 | `orders`, `replacing` | result | `OrdersObserved`, `ReplacingObserved` |
 | `finding` | result: why a state ended, or what dual-write found | `Found`, `Concluded`, `ClaimRefused` |
-| `reason`, `trouble`, `alarms` | live status | `Progress.waiting`, `.status`, `.trouble`, `.alarm`; the loop |
+| `reason`, `trouble`, `alarms` | live status | `ActReporter.waiting`, `.status`, `.trouble`, `.alarm`; the loop |
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from migrator.audit.compare import Report
+from migrator.audit.compare import AuditReport
 from migrator.control_api.states import State
 from migrator.driver.claim import Claim
 from migrator.driver.copy import Copy
 from migrator.driver.guard import Survey
-from migrator.driver.machine import Happened, Window
+from migrator.driver.machine import Happened, TimeWithoutController
 from migrator.driver.orders import Orders
 from migrator.driver.tree import Tree
 from migrator.driver.unmirrored import Unmirrored
@@ -55,7 +56,7 @@ class DriverView(Protocol):
     @property
     def claim(self) -> Claim | None: ...
     @property
-    def window(self) -> Window | None: ...
+    def window(self) -> TimeWithoutController | None: ...
     @property
     def tree(self) -> Tree | None: ...
     @property
@@ -109,7 +110,7 @@ class ClaimRefused:
 
 @dataclass(frozen=True, slots=True)
 class WindowOpened:
-    window: Window
+    window: TimeWithoutController
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,7 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    report: Report
+    report: AuditReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,17 +224,17 @@ Change = (
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ActEnded:
     """How an act ended, and what it changed. The loop assigns `changed`, in this order, in the same step."""
 
     happened: Happened
     changed: tuple[Change, ...] = ()
 
 
-Act = Callable[[], Awaitable[Ended]]
+Act = Callable[[], Awaitable[ActEnded]]
 
 
-class Progress(Protocol):
+class ActReporter(Protocol):
     """What an act reports while it runs. The loop's `StateReporter` implements it."""
 
     def waiting(self, reason: str) -> None:

@@ -22,7 +22,7 @@ from migrator.driver.touched import touched
 from migrator.findings.finding import FindingError
 from migrator.model.values import Mark, MigrationState
 from migrator.node.background import AGAIN_MAX_S, AGAIN_S, alarm_name, unexpected
-from migrator.node.driver.act import Concluded, DriverView, Progress, WindowAbandoned
+from migrator.node.driver.act import ActReporter, Concluded, DriverView, WindowAbandoned
 from migrator.node.driver.event_queue import LOOK_S, EventQueue
 from migrator.node.leader.active_controller import ActiveController
 from migrator.node.leader.pending_appends import LeadershipLost
@@ -42,7 +42,7 @@ class ClaimWatch:
     def __init__(
         self,
         now: DriverView,
-        progress: Progress,
+        progress: ActReporter,
         controller: ActiveController,
         session: ZkSession,
         voters: Collection[int],

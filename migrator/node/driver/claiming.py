@@ -30,7 +30,7 @@ from migrator.driver.claim import (
     refuse_claim,
     refuse_resume,
 )
-from migrator.driver.machine import Happened, Window
+from migrator.driver.machine import Happened, TimeWithoutController
 from migrator.driver.places import plan_places
 from migrator.findings.driver import CLAIM_NOT_POSSIBLE, LOG_RETIRED
 from migrator.findings.finding import FindingError, Occurrence
@@ -41,14 +41,14 @@ from migrator.model.values import Mark
 from migrator.node.brokers.step_down import wait_stepped_down
 from migrator.node.config.properties import NodeConfig
 from migrator.node.driver.act import (
+    ActEnded,
+    ActReporter,
     ClaimHeld,
     ClaimRefused,
     Concluded,
     CopyShared,
     DriverView,
-    Ended,
     Found,
-    Progress,
     WindowOpened,
 )
 from migrator.node.driver.claim_watch import ClaimWatch
@@ -61,7 +61,7 @@ from migrator.node.leader.active_controller import ActiveController
 from migrator.node.quorum.hooks import Hooks
 from migrator.node.transport.client_security import ClientSecurity
 from migrator.node.zookeeper.claims import read_claim, refusal
-from migrator.zk.multi import Multi, Outcome
+from migrator.zk.multi import Multi, MultiOutcome
 from migrator.zk.session import ZkSession
 from migrator.zk.znodes import ControllerZnode
 
@@ -76,7 +76,7 @@ class ClaimActs:
     """The acts of one driver. to_brokers: how brokers are reached."""
 
     now: DriverView
-    progress: Progress
+    progress: ActReporter
     config: NodeConfig
     controller: ActiveController
     session: ZkSession
@@ -92,7 +92,7 @@ class ClaimActs:
 
     # --- the first claim -----------------------------------------------------------------------------------
 
-    async def take_over(self) -> Ended:
+    async def take_over(self) -> ActEnded:
         """Latch, then claim. Every voter keeps the latch: no second attempt happens by itself."""
         self.progress.changed(Found(None))
         await self.hooks.before("latch")
@@ -111,7 +111,7 @@ class ClaimActs:
                 return await self._not_claimed(not_made)
             log.warning("zk.paths_created", code=PATH_WILL_BE_CREATED.code, paths=missing)
         await self.hooks.before("claim")
-        window = Window(self.now_ms(), self.config.takeover_max_ms)
+        window = TimeWithoutController(self.now_ms(), self.config.takeover_max_ms)
         self.progress.changed(WindowOpened(window))
         self.ephemeral.begin(window)
         held = observed.controller
@@ -123,14 +123,14 @@ class ClaimActs:
         self.progress.changed(ClaimHeld(claim))  # before it is watched
         self.claim_watch.look()
         self.guard.watch()
-        return Ended(Happened.CLAIMED)
+        return ActEnded(Happened.CLAIMED)
 
-    async def _not_claimed(self, found: Occurrence | None) -> Ended:
+    async def _not_claimed(self, found: Occurrence | None) -> ActEnded:
         """Nothing of the claim stands in ZooKeeper, so nothing has to be deleted."""
         self.progress.changed(ClaimRefused(found))  # before the mark: the window's guard has nothing to end any more
         self.ephemeral.end()
         await self.controller.mark(Mark.TAKEOVER, "")
-        return Ended(Happened.CLAIM_REFUSED)
+        return ActEnded(Happened.CLAIM_REFUSED)
 
     async def _claim_vacant(self, observed: ClaimObservation) -> Claim | None:
         """No ZooKeeper-mode broker is controller: one multi."""
@@ -168,7 +168,7 @@ class ClaimActs:
 
     # --- after a restart -----------------------------------------------------------------------------------
 
-    async def resume(self) -> Ended:
+    async def resume(self) -> ActEnded:
         """A log in MIGRATION goes on only while `/controller` still carries this quorum (K-02, F-42)."""
         observed = await self.claim_watch.observed()
         at = self.controller.image.position
@@ -176,11 +176,11 @@ class ClaimActs:
         barred = refuse_resume(observed, self.config.voter_ids, self.now.epoch, at, None if born is None else int(born))
         if barred is not None:
             if barred.code != LOG_RETIRED.code:
-                return Ended(Happened.CLAIM_TOUCHED, (Concluded(barred),))
+                return ActEnded(Happened.CLAIM_TOUCHED, (Concluded(barred),))
             # Whatever comes later (another migration by nodes of the same ids), this log has no part in it.
             self.progress.changed(Concluded(barred))
             await self.retirement.retire(json.dumps({"at": time.time(), "found": barred.text}))
-            return Ended(Happened.ROLLED_BACK)
+            return ActEnded(Happened.ROLLED_BACK)
         assert observed.migration is not None
         mirrored = Position(observed.migration.kraft_metadata_epoch, observed.migration.kraft_metadata_offset)
         self.divergence.behind_by(mirrored.offset, self.controller.image)
@@ -193,14 +193,14 @@ class ClaimActs:
             ephemeral=False,
             at=at if mirrored.offset < 0 else mirrored,
         )
-        self.progress.changed(WindowOpened(Window(self.now_ms(), self.config.takeover_max_ms)))
+        self.progress.changed(WindowOpened(TimeWithoutController(self.now_ms(), self.config.takeover_max_ms)))
         if not await self._claimed(multi, claim):
             assert self.now.trouble is not None
             raise FindingError(self.now.trouble)
         self.ephemeral.end()
         self.progress.changed(CopyShared(), ClaimHeld(claim))  # before it is watched
         self.claim_watch.look()
-        return Ended(Happened.CLAIM_RESUMED)
+        return ActEnded(Happened.CLAIM_RESUMED)
 
     # --- what both need ------------------------------------------------------------------------------------
 
@@ -231,7 +231,7 @@ class ClaimActs:
         self.guard.stop()
 
 
-def _not_possible(multi: Multi, outcome: Outcome) -> Occurrence:
+def _not_possible(multi: Multi, outcome: MultiOutcome) -> Occurrence:
     found = refusal(multi, outcome)
     if found.code != WRITE_REFUSED.code:
         return found

@@ -1,7 +1,7 @@
 """The audit of a copy: ahead while the gate is closed, and whole under the claim.
 
 In:   a `Copy` (driver.copy), and for the second one the claim.
-Out:  a `Report` (audit.compare) of what would be committed against ZooKeeper, read by a session of its own.
+Out:  an `AuditReport` (audit.compare) of what would be committed against ZooKeeper, read by a session of its own.
 Elsewhere: how it is compared, and what need not be parsed again (audit.verified_cache); what follows
 from it (copying.py). `ahead` and `under` block: on a thread.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 
-from migrator.audit.compare import Report
+from migrator.audit.compare import AuditReport
 from migrator.audit.passwords import PasswordReader
 from migrator.audit.verified_cache import VerifiedCache
 from migrator.driver.claim import Claim, still_ours
@@ -36,7 +36,7 @@ class CopyAudit:
             self._session = self._open()
         self._verified.audit(self._session, copy.by_topic(), copy.rest, _margin(copy), limits)
 
-    def under(self, claim: Claim, copy: Copy) -> Report:
+    def under(self, claim: Claim, copy: Copy) -> AuditReport:
         """After our epoch was seen in ZooKeeper. Raises Z2K-2011 when another controller's epoch is there."""
         session = self._session
         assert session is not None

@@ -24,7 +24,7 @@ from migrator.findings.driver import COPY_DIFFERS, MOVED_WHILE_COPIED
 from migrator.findings.finding import FindingError, Severity
 from migrator.model.image import Position
 from migrator.node.config.properties import NodeConfig
-from migrator.node.driver.act import Audited, CopyAppended, CopyMade, DriverView, Ended, Progress, TreeRead
+from migrator.node.driver.act import ActEnded, ActReporter, Audited, CopyAppended, CopyMade, DriverView, TreeRead
 from migrator.node.driver.claim_watch import ClaimWatch
 from migrator.node.driver.copy_audit import CopyAudit
 from migrator.node.driver.persisting import ClaimPersistence
@@ -45,7 +45,7 @@ class CopyActs:
     """The acts of one driver. claim_audit: the audit under the claim; passwords: of broker configurations."""
 
     now: DriverView
-    progress: Progress
+    progress: ActReporter
     config: NodeConfig
     controller: ActiveController
     session: ZkSession
@@ -57,7 +57,7 @@ class CopyActs:
     now_ms: Callable[[], int]
     wall_ms: Callable[[], int]
 
-    async def copy(self) -> Ended:
+    async def copy(self) -> ActEnded:
         """Read again what changed, encode it, and make sure that nothing changes any more."""
         started = self.now_ms()
         await self.hooks.before("read")
@@ -86,9 +86,9 @@ class CopyActs:
             encode_ms=self.now_ms() - read,
             total_ms=self.now_ms() - started,
         )
-        return Ended(Happened.COPIED, (TreeRead(tree), CopyMade(copy)))
+        return ActEnded(Happened.COPIED, (TreeRead(tree), CopyMade(copy)))
 
-    async def audit(self) -> Ended:
+    async def audit(self) -> ActEnded:
         """Compare what would be committed with ZooKeeper, read by another session after our epoch was seen there."""
         await self.hooks.before("audit")
         copy, claim = self.now.copy, self.now.claim
@@ -100,9 +100,9 @@ class CopyActs:
             self.progress.changed(Audited(report))
             first = report.differences[0]
             raise COPY_DIFFERS.error(different=len(report.differences), first=f"{first.family} {first.key}")
-        return Ended(Happened.AUDIT_PASSED, (Audited(report),))
+        return ActEnded(Happened.AUDIT_PASSED, (Audited(report),))
 
-    async def commit(self) -> Ended:
+    async def commit(self) -> ActEnded:
         """Append the transaction in one run, wait for its commit, heal leaderships, persist the claim."""
         copy = self.now.copy
         assert copy is not None
@@ -116,9 +116,9 @@ class CopyActs:
             observed, claim = await self.claim_watch.observed(), self.now.claim
             assert claim is not None
             if not still_ours(observed, claim):
-                return Ended(self.claim_watch.touched(observed))
+                return ActEnded(self.claim_watch.touched(observed))
             if self.now.abandoned:
-                return Ended(Happened.WINDOW_FAILED)
+                return ActEnded(Happened.WINDOW_FAILED)
             self.progress.changed(CopyAppended())  # in one step with the append; no broker has an update from it yet
             position = await self.controller.append_copy(batches, delta)
         log.info("copy.committed", offset=position.offset, epoch=position.epoch, took_ms=self.now_ms() - started)

@@ -16,7 +16,7 @@ from typing import Final
 
 import structlog
 
-from migrator.driver.divergence import Divergence, Level, Limits
+from migrator.driver.divergence import Divergence, DivergenceLimits, Level
 from migrator.driver.machine import all_in_kraft_mode
 from migrator.findings.driver import ZOOKEEPER_FALLS_BEHIND
 from migrator.findings.finding import Occurrence
@@ -35,7 +35,7 @@ class DivergenceWatch:
 
     def __init__(
         self,
-        limits: Limits,
+        limits: DivergenceLimits,
         *,
         now_ms: Callable[[], int],
         wall_ms: Callable[[], int],

@@ -36,14 +36,14 @@ from migrator.model.image import Position
 from migrator.model.values import Mark, MigrationState
 from migrator.node.background import unexpected
 from migrator.node.config.properties import NodeConfig
-from migrator.node.driver.act import Act, Concluded, Ended
+from migrator.node.driver.act import Act, ActEnded, Concluded
 from migrator.node.driver.claim_watch import ClaimWatch
 from migrator.node.driver.divergence_watch import DivergenceWatch
 from migrator.node.driver.driver_state import DriverState, StateReporter, not_mirrored
 from migrator.node.driver.ephemeral_claim import EphemeralClaim
 from migrator.node.driver.event_queue import EventQueue
 from migrator.node.driver.mirror_node import Mirror, Mirroring
-from migrator.node.driver.operations import Operations
+from migrator.node.driver.operations import DriverOperations
 from migrator.node.driver.propagator import Propagator
 from migrator.node.leader.active_controller import ActiveController
 from migrator.node.leader.pending_appends import LeadershipLost
@@ -116,7 +116,7 @@ class DriverNode:
         self._quiet_time = calm
         self._on_retired = on_retired
         self._loop = asyncio.get_running_loop()
-        self.operations = Operations(now, now_ms)
+        self.operations = DriverOperations(now, now_ms)
         self.ephemeral = EphemeralClaim(now, self.progress, now_ms, lambda: session.renew(), self.events.watch_task)
         self.claim_watch = ClaimWatch(
             now,
@@ -328,11 +328,11 @@ class DriverNode:
                 self.now.trouble = error.occurrence
                 late = too_late(self.now.window, self.now_ms(), error.occurrence, fresh_copy=self.now.fresh_copy)
                 if late is not None:
-                    return self._take(Ended(Happened.MUST_ROLL_BACK, (Concluded(late),)))
+                    return self._take(ActEnded(Happened.MUST_ROLL_BACK, (Concluded(late),)))
                 await asyncio.sleep(pause_s)
                 pause_s = AGAIN_S if self.now.window is not None else min(2 * pause_s, AGAIN_MAX_S)
 
-    def _take(self, ended: Ended) -> Happened:
+    def _take(self, ended: ActEnded) -> Happened:
         self.progress.changed(*ended.changed)
         return ended.happened
 

@@ -15,13 +15,13 @@ from typing import assert_never
 
 import structlog
 
-from migrator.audit.compare import Report
+from migrator.audit.compare import AuditReport
 from migrator.control_api.states import State
 from migrator.control_api.status import Move
 from migrator.driver.claim import Claim
 from migrator.driver.copy import Copy
 from migrator.driver.guard import Survey
-from migrator.driver.machine import Happened, Window, in_window, may_abort
+from migrator.driver.machine import Happened, TimeWithoutController, in_window, may_abort
 from migrator.driver.orders import NO_ORDERS, Orders
 from migrator.driver.tree import Tree
 from migrator.driver.unmirrored import Unmirrored
@@ -68,14 +68,14 @@ class DriverState:
     led_epoch: int | None = None
     """Epoch of the newest leadership of this node."""
     claim: Claim | None = None
-    window: Window | None = None
+    window: TimeWithoutController | None = None
     window_ms: int | None = None
     tree: Tree | None = None
     copy: Copy | None = None
     surveys: dict[int, Survey] = field(default_factory=dict)
     verdict: Verdict | None = None
     exported: str | None = None
-    audit: Report | None = None
+    audit: AuditReport | None = None
     finding: Occurrence | None = None
     trouble: Occurrence | None = None
     fresh_copy: bool = False

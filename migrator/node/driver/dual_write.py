@@ -22,10 +22,18 @@ from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.zookeeper import ZOOKEEPER_LOST
 from migrator.model.values import Mark
 from migrator.node.background import attempted
-from migrator.node.driver.act import CopyShared, DriverView, Ended, Found, OrdersObserved, Progress, ReplacingObserved
+from migrator.node.driver.act import (
+    ActEnded,
+    ActReporter,
+    CopyShared,
+    DriverView,
+    Found,
+    OrdersObserved,
+    ReplacingObserved,
+)
 from migrator.node.driver.event_queue import LOOK_S, EventQueue
 from migrator.node.driver.mirror_node import Mirroring, versions_lag
-from migrator.node.driver.operations import Operations
+from migrator.node.driver.operations import DriverOperations
 from migrator.node.driver.propagator import Propagator
 from migrator.node.driver.updating_brokers import name_not_updated
 from migrator.node.leader.active_controller import ActiveController
@@ -46,17 +54,17 @@ class DualWriteActs:
     """The act of one driver."""
 
     now: DriverView
-    progress: Progress
+    progress: ActReporter
     controller: ActiveController
     session: ZkSession
     hooks: Hooks
     mirroring: Mirroring
     propagator: Propagator
-    operations: Operations
+    operations: DriverOperations
     events: EventQueue
     now_ms: Callable[[], int]
 
-    async def dual_write(self) -> Ended:
+    async def dual_write(self) -> ActEnded:
         """Stay until an operator requests a rollback or a write fails."""
         await self.hooks.before("enter dual-write")
         if Mark.TAKEOVER in self.controller.newest.marks:
@@ -65,9 +73,9 @@ class DualWriteActs:
         not_following, observed_ms = NotFollowing(), 0
         while True:
             if self.mirroring.mirror is None:  # it broke while its break led nowhere, as during a refused rollback
-                return Ended(Happened.MIRROR_BROKEN)
+                return ActEnded(Happened.MIRROR_BROKEN)
             if self.operations.rollback:
-                return Ended(Happened.ROLLBACK_REQUESTED)
+                return ActEnded(Happened.ROLLBACK_REQUESTED)
             came_or_went = is_away(self.now.trouble) == self.session.connected
             if self.now_ms() - observed_ms >= NOT_FOLLOWING_EVERY_MS or came_or_went:
                 observed_ms = self.now_ms()

@@ -18,9 +18,9 @@ from typing import Final
 import structlog
 
 from migrator.control_api.states import State
-from migrator.driver.machine import Window
+from migrator.driver.machine import TimeWithoutController
 from migrator.findings.finding import FindingError
-from migrator.node.driver.act import DriverView, Progress
+from migrator.node.driver.act import ActReporter, DriverView
 
 log = structlog.get_logger()
 
@@ -35,7 +35,7 @@ class EphemeralClaim:
     def __init__(
         self,
         now: DriverView,
-        progress: Progress,
+        progress: ActReporter,
         now_ms: Callable[[], int],
         renew: Callable[[], None],
         watch_task: Callable[[asyncio.Task[None]], None],
@@ -47,7 +47,7 @@ class EphemeralClaim:
         self._watch_task = watch_task
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, window: Window) -> None:
+    def begin(self, window: TimeWithoutController) -> None:
         """A claim of this node may stand from now on."""
         self.end()
         self._task = asyncio.create_task(self._watch(window), name="ephemeral-claim")
@@ -59,7 +59,7 @@ class EphemeralClaim:
             self._task.cancel()
             self._task = None
 
-    async def _watch(self, window: Window) -> None:
+    async def _watch(self, window: TimeWithoutController) -> None:
         while self._now.state not in NOT_LEADING or not window.overdue(self._now_ms()):
             await asyncio.sleep(LOOK_S)
         log.error("claim.let_go", limit_ms=window.limit_ms, state=self._now.state.value)

@@ -26,7 +26,7 @@ from migrator.findings.driver import VERSIONS_LAG
 from migrator.findings.finding import FindingError, Occurrence, words_of
 from migrator.model.draft import Delta
 from migrator.model.image import Image, Position
-from migrator.zk.multi import Multi, Outcome
+from migrator.zk.multi import Multi, MultiOutcome
 from migrator.zk.passwords import PasswordEncoder
 
 log = structlog.get_logger()
@@ -35,15 +35,15 @@ RAISES_PER_S = 5_000.0
 """Until it was measured: how many writes that only raise versions ZooKeeper takes in a second (docs/performance.md)."""
 
 
-class Pending(Protocol):
-    def outcome(self) -> Outcome: ...
+class PendingBatch(Protocol):
+    def outcome(self) -> MultiOutcome: ...
     def when_done(self, callback: Callable[[], None]) -> None: ...
 
 
 class Writer(Protocol):
     @property
     def session_id(self) -> int: ...
-    def send(self, multi: Multi) -> Pending: ...
+    def send(self, multi: Multi) -> PendingBatch: ...
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class _Sent:
     """One multi on its way; `batch` is set on the last one of a commit."""
 
     multi: Multi
-    pending: Pending
+    pending: PendingBatch
     batch: _Batch | None
 
 

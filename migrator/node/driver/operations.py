@@ -25,7 +25,7 @@ GOING_BACK: Final = frozenset({State.ROLLING_BACK, State.ROLLING_BACK_EARLY, Sta
 TAKEOVER_KEPT_MS: Final = round(1000 * TAKEOVER_KEPT_S)
 
 
-class Operations:
+class DriverOperations:
     """Of one driver, on its loop."""
 
     def __init__(self, now: DriverView, now_ms: Callable[[], int]) -> None:

@@ -17,7 +17,7 @@ from migrator.driver.machine import Happened
 from migrator.driver.window import too_late
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.model.image import Position
-from migrator.node.driver.act import ClaimHeld, Concluded, DriverView, Ended, Progress
+from migrator.node.driver.act import ActEnded, ActReporter, ClaimHeld, Concluded, DriverView
 from migrator.node.driver.claim_watch import ClaimWatch
 from migrator.node.driver.ephemeral_claim import EphemeralClaim
 from migrator.node.zookeeper.claims import refusal
@@ -32,14 +32,14 @@ class ClaimPersistence:
     """Of one driver."""
 
     now: DriverView
-    progress: Progress
+    progress: ActReporter
     session: ZkSession
     claim_watch: ClaimWatch
     ephemeral: EphemeralClaim
     now_ms: Callable[[], int]
     wall_ms: Callable[[], int]
 
-    async def persist(self, position: Position) -> Ended:
+    async def persist(self, position: Position) -> ActEnded:
         """Try again and again, while the claim stands and the window has time."""
         claim = self.now.claim
         assert claim is not None
@@ -50,17 +50,17 @@ class ClaimPersistence:
                 break
             observed = await self.claim_watch.observed()
             if not still_ours(observed, claim):
-                return Ended(self.claim_watch.touched(observed))
+                return ActEnded(self.claim_watch.touched(observed))
             if observed.migration_version == persisted.migration_version:
                 break  # applied, and the answer lost
             self.progress.trouble(reason)
             self.progress.waiting(reason.text)
             late = too_late(self.now.window, self.now_ms(), reason, fresh_copy=self.now.fresh_copy)
             if late is not None:
-                return Ended(Happened.MUST_ROLL_BACK, (Concluded(late),))
+                return ActEnded(Happened.MUST_ROLL_BACK, (Concluded(late),))
             await asyncio.sleep(PERSIST_AGAIN_S)
         self.ephemeral.end()
-        return Ended(Happened.COMMITTED, (ClaimHeld(persisted),))
+        return ActEnded(Happened.COMMITTED, (ClaimHeld(persisted),))
 
 
 async def refused(session: ZkSession, multi: Multi) -> Occurrence | None:

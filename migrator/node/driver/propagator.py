@@ -29,7 +29,7 @@ from migrator.node.brokers.broker_channels import UNKNOWN_SERVER_ERROR, BrokerCh
 from migrator.node.brokers.full_sends import FullSends
 from migrator.node.brokers.survey import survey_brokers
 from migrator.node.config.properties import NodeConfig
-from migrator.node.driver.act import Progress
+from migrator.node.driver.act import ActReporter
 from migrator.node.driver.event_queue import EventQueue
 from migrator.node.leader.active_controller import ActiveController
 from migrator.node.transport.client_security import ClientSecurity
@@ -64,7 +64,7 @@ class Propagator:
         self,
         config: NodeConfig,
         controller: ActiveController,
-        progress: Progress,
+        progress: ActReporter,
         events: EventQueue,
         *,
         security: ClientSecurity,

@@ -33,12 +33,12 @@ from migrator.model.image import Image, Position
 from migrator.model.values import Mark
 from migrator.node.config.properties import NodeConfig
 from migrator.node.driver.act import (
+    ActEnded,
+    ActReporter,
     Concluded,
     ConfigsUnreadable,
     DriverView,
-    Ended,
     Found,
-    Progress,
     Reconciled,
     TreeRead,
 )
@@ -54,7 +54,7 @@ from migrator.node.zookeeper.claims import refusal
 from migrator.node.zookeeper.tree_reader import descendants, descendants_of, read_tree
 from migrator.node.zookeeper.zookeeper_orders import read_orders
 from migrator.zk import paths
-from migrator.zk.multi import Delete, Multi, Outcome
+from migrator.zk.multi import Delete, Multi, MultiOutcome
 from migrator.zk.passwords import PasswordEncoder
 from migrator.zk.pipeline import UNLIMITED
 from migrator.zk.session import ZkSession
@@ -68,7 +68,7 @@ class ReconcileActs:
     """The act of one driver. updates: what brokers get while ZooKeeper cannot be reconciled."""
 
     now: DriverView
-    progress: Progress
+    progress: ActReporter
     config: NodeConfig
     controller: ActiveController
     session: ZkSession
@@ -81,7 +81,7 @@ class ReconcileActs:
     now_ms: Callable[[], int]
     _failed_in_a_row: int = field(default=0, init=False)
 
-    async def reconcile(self) -> Ended:
+    async def reconcile(self) -> ActEnded:
         """Read ZooKeeper, compare it with the log as images, write the differences; then mirror commit by commit.
 
         When that fails a second time, brokers are updated all the same: the log is the truth.
@@ -99,16 +99,16 @@ class ReconcileActs:
         self.progress.alarm(UPDATED_FIRST.code, None)
         return ended
 
-    async def _reconcile(self) -> Ended:
+    async def _reconcile(self) -> ActEnded:
         await self.hooks.before("reconcile")
         observed, session_id = await self._claim_in_one_session()
         claim = self.now.claim
         assert claim is not None
         if not still_ours(observed, claim):
-            return Ended(self.claim_watch.touched(observed))
+            return ActEnded(self.claim_watch.touched(observed))
         late = too_late(self.now.window, self.now_ms(), self.now.trouble, fresh_copy=self.now.fresh_copy)
         if late is not None:
-            return Ended(Happened.MUST_ROLL_BACK, (Concluded(late),))
+            return ActEnded(Happened.MUST_ROLL_BACK, (Concluded(late),))
         assert observed.migration is not None
         at = Position(observed.migration.kraft_metadata_epoch, observed.migration.kraft_metadata_offset)
         claim = replace(claim, migration_version=observed.migration_version, at=at)
@@ -120,7 +120,7 @@ class ReconcileActs:
         tree = await self._read(self.now.tree)
         foreign = self._foreign(tree)
         if foreign is not None:
-            return Ended(Happened.MUST_ROLL_BACK, (Concluded(foreign),))
+            return ActEnded(Happened.MUST_ROLL_BACK, (Concluded(foreign),))
         tree = await self._put_right(tree, target, claim)
         planned, unreadable = await self._write_difference(tree, target, claim)
         await self._take_orders_away(orders, claim, begun)
@@ -128,7 +128,9 @@ class ReconcileActs:
         log.info("zk.reconciled", writes=planned.writes, multis=len(planned.multis))
         return self._begin_mirror(planned, target, unreadable, session_id)
 
-    def _begin_mirror(self, planned: MirrorPlan, target: Image, unreadable: frozenset[str], session_id: int) -> Ended:
+    def _begin_mirror(
+        self, planned: MirrorPlan, target: Image, unreadable: frozenset[str], session_id: int
+    ) -> ActEnded:
         shape = Shape(
             planned.configs, unreadable=unreadable, lagging=planned.lagging, jute_maxbuffer=self.config.jute_maxbuffer
         )
@@ -136,9 +138,9 @@ class ReconcileActs:
         if self.mirroring.mirror is None:
             raise MIRROR_BROKE.error(reason=self.now.broken)
         if self.propagator.broker_updates is None:
-            return Ended(Happened.RECONCILED)
+            return ActEnded(Happened.RECONCILED)
         self.propagator.mirrored(target.position)
-        return Ended(Happened.RECONCILED if self.propagator.not_updated() else Happened.RECONCILED_AGAIN)
+        return ActEnded(Happened.RECONCILED if self.propagator.not_updated() else Happened.RECONCILED_AGAIN)
 
     # --- reading -------------------------------------------------------------------------------------------
 
@@ -294,7 +296,7 @@ class ReconcileActs:
                 self._clear_below(multi, outcome)
                 raise FindingError(refusal(multi, outcome))
 
-    def _clear_below(self, multi: Multi, outcome: Outcome) -> None:
+    def _clear_below(self, multi: Multi, outcome: MultiOutcome) -> None:
         """Foreign znodes below one that goes: they go first, and the difference is written at the next try."""
         if outcome.error == "not_empty":
             below = reversed(descendants(self.session, multi.operations[outcome.failed_at].path))

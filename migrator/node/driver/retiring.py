@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass
 
 from migrator.model.values import Mark
-from migrator.node.driver.act import Progress
+from migrator.node.driver.act import ActReporter
 from migrator.node.leader.active_controller import ActiveController
 from migrator.node.leader.voter_observations import QuorumView
 from migrator.node.log.storage import RetiredMark
@@ -23,7 +23,7 @@ SPREAD_S = 2.0
 class Retirement:
     """Of one driver."""
 
-    progress: Progress
+    progress: ActReporter
     controller: ActiveController
     retired_mark: RetiredMark
     quorum: QuorumView

@@ -20,7 +20,7 @@ from itertools import count
 import msgspec
 import structlog
 
-from migrator.audit.compare import Kind, Report, Rules
+from migrator.audit.compare import AuditReport, DifferenceKind, ExpectedDifferences
 from migrator.audit.compare import report as make_report
 from migrator.audit.log_source import CommittedRecords, read_directory
 from migrator.audit.normalise import LogFacts
@@ -34,13 +34,13 @@ from migrator.findings.finding import FindingError
 from migrator.findings.zookeeper import ZOOKEEPER_LOST
 from migrator.model.values import Mark
 from migrator.node.config.properties import NodeConfig
-from migrator.node.driver.act import Audited, ClaimDropped, DriverView, Ended, Found, Progress
+from migrator.node.driver.act import ActEnded, ActReporter, Audited, ClaimDropped, DriverView, Found
 from migrator.node.driver.claim_watch import ClaimWatch
 from migrator.node.driver.driver_state import not_mirrored
 from migrator.node.driver.ephemeral_claim import EphemeralClaim
 from migrator.node.driver.event_queue import EventQueue
 from migrator.node.driver.mirror_node import Mirroring, versions_lag
-from migrator.node.driver.operations import Operations
+from migrator.node.driver.operations import DriverOperations
 from migrator.node.driver.propagator import Propagator
 from migrator.node.driver.retiring import Retirement
 from migrator.node.leader.active_controller import ActiveController
@@ -94,7 +94,7 @@ class RollbackActs:
     """The acts of one driver. close_listener: brokers reach this node no more."""
 
     now: DriverView
-    progress: Progress
+    progress: ActReporter
     config: NodeConfig
     controller: ActiveController
     session: ZkSession
@@ -104,7 +104,7 @@ class RollbackActs:
     ephemeral: EphemeralClaim
     mirroring: Mirroring
     propagator: Propagator
-    operations: Operations
+    operations: DriverOperations
     retirement: Retirement
     events: EventQueue
     close_listener: Callable[[], Awaitable[None]]
@@ -112,7 +112,7 @@ class RollbackActs:
 
     # --- abort ---------------------------------------------------------------------------------------------
 
-    async def abort_takeover(self) -> Ended:
+    async def abort_takeover(self) -> ActEnded:
         """Before the commit: delete the claim of this quorum, also one that an earlier leader left or still sends."""
         self.progress.changed(ClaimDropped())
         if Mark.TAKEOVER not in self.controller.newest.marks:  # ABORTED has to outlive this node
@@ -130,11 +130,11 @@ class RollbackActs:
             self.progress.waiting("ZooKeeper did not take the claim back; reading it again")
             await asyncio.sleep(AGAIN_S)
         self.ephemeral.end()
-        return Ended(Happened.ABORT_DONE)
+        return ActEnded(Happened.ABORT_DONE)
 
     # --- rollback -----------------------------------------------------------------------------------------
 
-    async def rollback(self) -> Ended:
+    async def rollback(self) -> ActEnded:
         """From dual-write, with every broker in ZooKeeper mode."""
         self.operations.begun()
         self.progress.alarm(REFUSED, None)
@@ -149,15 +149,15 @@ class RollbackActs:
             self.progress.changed(Audited(report))
             if not report.same:
                 first = report.differences[0]
-                what = f"not readable: {first.rule}" if first.kind == Kind.NOT_READ else "different"
+                what = f"not readable: {first.rule}" if first.kind == DifferenceKind.NOT_READ else "different"
                 raise ROLLBACK_NOT_POSSIBLE.error(reason=f"the audit found {first.family} {first.key} {what}")
         except FindingError as error:
             self.progress.alarm(REFUSED, error.occurrence)
             self.progress.waiting(str(error))
-            return Ended(Happened.ROLLBACK_REFUSED, (Found(error.occurrence),))
+            return ActEnded(Happened.ROLLBACK_REFUSED, (Found(error.occurrence),))
         return await self._leave(highest)
 
-    async def roll_back_early(self) -> Ended:
+    async def roll_back_early(self) -> ActEnded:
         """After the commit, but before the first broker update: leave at once; this log is retired."""
         return await self._leave(-1, leaves_orders=True)
 
@@ -208,13 +208,15 @@ class RollbackActs:
             self.progress.waiting(reason)
             await self.events.changed(0.1)
 
-    def _compare(self) -> tuple[Report, int]:
+    def _compare(self) -> tuple[AuditReport, int]:
         """On a thread: the log as it is on disk against ZooKeeper, and the highest epoch in any state."""
         started = time.monotonic()
         records, facts = CommittedRecords(), LogFacts()
         for record in read_directory(self.config.metadata_log_dir, records):
             facts.apply(record)
-        comparison = compare_sides(self.session, facts, Rules(), passwords=PasswordReader.of(self.config.passwords))
+        comparison = compare_sides(
+            self.session, facts, ExpectedDifferences(), passwords=PasswordReader.of(self.config.passwords)
+        )
         tree = read_tree(self.session, before=self.now.tree)
         if tree.problems:  # the next ZooKeeper controller would read it too, and may end of it
             raise ROLLBACK_NOT_POSSIBLE.error(reason=f"{tree.problems[0].code} {tree.problems[0].text}")
@@ -227,7 +229,7 @@ class RollbackActs:
         )
         return report, tree.highest_controller_epoch()
 
-    async def _leave(self, highest_state_epoch: int, *, leaves_orders: bool = False) -> Ended:
+    async def _leave(self, highest_state_epoch: int, *, leaves_orders: bool = False) -> ActEnded:
         """The mark first: from then on this log is never used again, whatever happens next."""
         claim = self.now.claim
         assert claim is not None
@@ -253,7 +255,7 @@ class RollbackActs:
         self.ephemeral.end()
         log.info("zk.rolled_back", controller_epoch=claim.zk_epoch)
         self.progress.status("the cluster was rolled back; this log is retired")
-        return Ended(Happened.ROLLED_BACK)
+        return ActEnded(Happened.ROLLED_BACK)
 
     # --- ZooKeeper -----------------------------------------------------------------------------------------
 

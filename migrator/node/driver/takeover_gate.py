@@ -20,7 +20,7 @@ import structlog
 
 from migrator.driver.claim import left_controller
 from migrator.driver.copy import Copy, make_copy
-from migrator.driver.gate import Evidence, can_register, ibp_differs, takeover_verdict, voters_enabled
+from migrator.driver.gate import TakeoverEvidence, can_register, ibp_differs, takeover_verdict, voters_enabled
 from migrator.driver.guard import strays, without_ids
 from migrator.driver.machine import Happened
 from migrator.driver.tree import Tree, replicas_gone
@@ -31,21 +31,21 @@ from migrator.model.values import Mark
 from migrator.node.brokers.survey import ask_denied, ask_settings, survey_brokers
 from migrator.node.config.properties import NodeConfig, controller_settings
 from migrator.node.driver.act import (
+    ActEnded,
+    ActReporter,
     BrokersSurveyed,
     Concluded,
     CopyMade,
     DriverView,
-    Ended,
     Exported,
     Found,
     GateAsked,
-    Progress,
     TreeRead,
 )
 from migrator.node.driver.claim_watch import ClaimWatch
 from migrator.node.driver.copy_audit import CopyAudit
 from migrator.node.driver.event_queue import LOOK_S, EventQueue
-from migrator.node.driver.operations import Operations
+from migrator.node.driver.operations import DriverOperations
 from migrator.node.driver.window_guard import live_brokers
 from migrator.node.leader.active_controller import ActiveController
 from migrator.node.leader.voter_observations import QuorumView
@@ -73,13 +73,13 @@ class GateActs:
     """The acts of one driver. copy_audit: compares ahead what a takeover would commit. laboratory: fewer voters do."""
 
     now: DriverView
-    progress: Progress
+    progress: ActReporter
     config: NodeConfig
     controller: ActiveController
     session: ZkSession
     quorum: QuorumView
     claim_watch: ClaimWatch
-    operations: Operations
+    operations: DriverOperations
     events: EventQueue
     copy_audit: CopyAudit
     passwords: PasswordEncoder | None
@@ -96,13 +96,13 @@ class GateActs:
 
     # --- waiting -------------------------------------------------------------------------------------------
 
-    async def wait_quorum(self) -> Ended:
+    async def wait_quorum(self) -> ActEnded:
         """Until every voter is registered with the migration enabled."""
         while True:
             known = await self._voters_enabled()
             missing = [voter for voter in self.config.voter_ids if voter not in known]
             if not missing:
-                return Ended(Happened.QUORUM_READY)
+                return ActEnded(Happened.QUORUM_READY)
             self.progress.waiting(f"controllers {missing} did not make themselves known yet")
             await self.events.changed(LOOK_S)
 
@@ -112,11 +112,11 @@ class GateActs:
         asked = {} if can_register(image) else await self.quorum.migration_enabled()
         return voters_enabled(image, {self.config.node_id: self.config.migration_enabled, **asked})
 
-    async def wait_brokers(self) -> Ended:
+    async def wait_brokers(self) -> ActEnded:
         """Brokers register, the tree is read ahead, the gate is asked; then the takeover begins unless it is paused."""
         while True:
             if left_controller(await self.claim_watch.observed(), self.config.voter_ids, self.now.epoch):
-                return Ended(Happened.CLAIM_LEFT)
+                return ActEnded(Happened.CLAIM_LEFT)
             waiting = await self._missing_brokers()
             if waiting is not None:
                 self.progress.waiting(waiting)
@@ -133,7 +133,7 @@ class GateActs:
                 continue
             if verdict.holds and (self.config.gates == "auto" or self.operations.takeover):
                 self.operations.begun()
-                return Ended(Happened.GATE_OPENED)
+                return ActEnded(Happened.GATE_OPENED)
             held = "the takeover is paused (zk2kraft.gates=pause); `zk2kraft advance` lets it begin"
             self.progress.waiting(held if verdict.holds else verdict.reason())
             await self.events.changed(max(READ_AGAIN_S, READ_SHARE * self._look_ms / 1000))
@@ -155,7 +155,7 @@ class GateActs:
             return f"brokers {missing} are not registered and unfenced yet ({len(wanted & ready)}/{len(wanted)})"
         return None
 
-    async def _evidence(self) -> Evidence:
+    async def _evidence(self) -> TakeoverEvidence:
         """Read, encode and ask everything that the gate wants to know."""
         before = self.now.tree
         tree, copy = await asyncio.to_thread(self._read_ahead, before, self.now.copy)
@@ -172,7 +172,7 @@ class GateActs:
         settings, silent = await ask_settings(*whom)
         denied, unknown = await ask_denied(*whom)
         limits = await asyncio.to_thread(self._limits.ask, self.session.connect, self.config.jute_maxbuffer)
-        return Evidence(
+        return TakeoverEvidence(
             tree=tree,
             observed=observed,
             image=self.controller.image,
@@ -240,7 +240,7 @@ class GateActs:
 
     # --- after an abort ------------------------------------------------------------------------------------
 
-    async def wait_aborted(self) -> Ended:
+    async def wait_aborted(self) -> ActEnded:
         """Nothing happens by itself here; an operator allows another takeover."""
         if self.now.finding is None:
             mark = self.controller.newest.marks.get(Mark.TAKEOVER)
@@ -248,5 +248,5 @@ class GateActs:
         while True:
             if self.operations.takeover:
                 await self.controller.mark(Mark.TAKEOVER, "")
-                return Ended(Happened.UNLATCHED, (Found(None),))
+                return ActEnded(Happened.UNLATCHED, (Found(None),))
             await self.events.changed(5.0)

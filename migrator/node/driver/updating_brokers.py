@@ -24,7 +24,7 @@ from migrator.findings.driver import FULL_SEND_INCOMPLETE, SURVEY_FAILED, UPDATE
 from migrator.model.values import Mark
 from migrator.node.brokers.survey import survey_brokers
 from migrator.node.config.properties import NodeConfig
-from migrator.node.driver.act import BrokersSurveyed, Concluded, CopyShared, DriverView, Ended, Found, Progress
+from migrator.node.driver.act import ActEnded, ActReporter, BrokersSurveyed, Concluded, CopyShared, DriverView, Found
 from migrator.node.driver.event_queue import LOOK_S, EventQueue
 from migrator.node.driver.mirror_node import Mirroring
 from migrator.node.driver.propagator import Propagator
@@ -44,7 +44,7 @@ class UpdateActs:
     """The act of one driver, and the update that leaves while ZooKeeper cannot be reconciled."""
 
     now: DriverView
-    progress: Progress
+    progress: ActReporter
     config: NodeConfig
     controller: ActiveController
     hooks: Hooks
@@ -54,7 +54,7 @@ class UpdateActs:
     to_brokers: ClientSecurity
     now_ms: Callable[[], int]
 
-    async def update_brokers(self) -> Ended:
+    async def update_brokers(self) -> ActEnded:
         """The full update, compared before it leaves.
 
         Right after a copy it leaves for all brokers or for none; a broker that is silent is updated once it answers.
@@ -68,18 +68,18 @@ class UpdateActs:
             return await self._updated(await self._begin(), started)
         return await self._first_update(started)
 
-    async def _first_update(self, started: int) -> Ended:
+    async def _first_update(self, started: int) -> ActEnded:
         for tries in range(1, GUARD_TRIES + 1):
             silent = await self._survey_missing()
             if self.mirroring.mirror is None:
-                return Ended(Happened.MIRROR_BROKEN)
+                return ActEnded(Happened.MIRROR_BROKEN)
             broker_updates = await self._prepare()
             guarded = await asyncio.to_thread(self._guarded, broker_updates, silent)
             findings = guarded.findings
             late = too_late(self.now.window, self.now_ms(), self.now.trouble, fresh_copy=self.now.fresh_copy)
             if not findings:
                 if late is not None:
-                    return Ended(Happened.MUST_ROLL_BACK, (Concluded(late),))
+                    return ActEnded(Happened.MUST_ROLL_BACK, (Concluded(late),))
                 self.progress.changed(CopyShared())  # before the first update is queued
                 self.propagator.begin(broker_updates, guarded)
                 return await self._updated(broker_updates, started)
@@ -90,7 +90,7 @@ class UpdateActs:
                 break
             self.progress.changed(BrokersSurveyed({}))
             await asyncio.sleep(LOOK_S)
-        return Ended(Happened.MUST_ROLL_BACK)
+        return ActEnded(Happened.MUST_ROLL_BACK)
 
     async def update_first(self, why: Exception) -> None:
         """ZooKeeper cannot be brought to what the log says: brokers need their leaders all the same.
@@ -131,11 +131,11 @@ class UpdateActs:
         fail_over = not self.now.fresh_copy
         return guard(updates, self.now.surveys, gone.topics, gone.replicas, after_fail_over=fail_over)
 
-    async def _updated(self, broker_updates: BrokerUpdates, started: int) -> Ended:
+    async def _updated(self, broker_updates: BrokerUpdates, started: int) -> ActEnded:
         """The first takeover waits for every answer. Later the update has to be on its way to all that answer."""
         while True:
             if self.mirroring.mirror is None:
-                return Ended(Happened.MIRROR_BROKEN)
+                return ActEnded(Happened.MIRROR_BROKEN)
             is_first = Mark.TAKEOVER in self.controller.newest.marks
             waiting = self.propagator.not_updated() if is_first else self.propagator.not_sent()
             name_not_updated(self.propagator, self.progress)
@@ -143,14 +143,14 @@ class UpdateActs:
                 partitions, brokers = self.controller.image.partition_count(), len(broker_updates.audience())
                 took_ms = self.now_ms() - started
                 log.info("brokers.updated", brokers=brokers, partitions=partitions, took_ms=took_ms)
-                return Ended(Happened.BROKERS_UPDATED)
+                return ActEnded(Happened.BROKERS_UPDATED)
             named = [self.now.alarms.get(finding.code) for finding in NOT_UPDATED]
             first = next((each.text for each in named if each is not None), None)
             self.progress.waiting(first or f"brokers {waiting} have not answered the full send yet")
             await self.events.changed(LOOK_S)
 
 
-def name_not_updated(propagator: Propagator, progress: Progress) -> None:
+def name_not_updated(propagator: Propagator, progress: ActReporter) -> None:
     """Name the brokers that get no full update before an operator looks at them."""
     waits = propagator.full_sends.waits().values()
     named = {wait.finding.code: wait.finding for wait in waits if wait.finding is not None}

@@ -25,7 +25,7 @@ import structlog
 from migrator.controller.authorizer import Asker
 from migrator.controller.brokers import heal_leaderships, heartbeat_without_change
 from migrator.controller.contacts import Contacts
-from migrator.controller.decision import Decision, Error, Record, Settings, Situation
+from migrator.controller.decision import ControllerSettings, Decision, Record, Situation
 from migrator.controller.features import activation_records, activation_refusal
 from migrator.controller.mutation_quotas import MutationBuckets
 from migrator.controller.partitions.mass import SLICE_RECORDS, has_many, may_touch_many
@@ -49,6 +49,7 @@ from migrator.node.quorum.raft_node import RaftNode
 from migrator.raft.types import Payload, SnapshotId
 from migrator.wire.batch import BatchTooLargeError
 from migrator.wire.codec import UnencodableError
+from migrator.wire.errors import Error
 from migrator.wire.messages.brokers import BrokerHeartbeatRequest
 from migrator.wire.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from migrator.wire.messages.metadata import NoOpRecord
@@ -73,7 +74,7 @@ class ActiveController:
     def __init__(
         self,
         raft: RaftNode,
-        settings: Settings,
+        settings: ControllerSettings,
         read_ahead: ReadAhead,
         bootstrap: list[Record],
         *,

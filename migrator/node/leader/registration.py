@@ -17,7 +17,7 @@ from migrator.controller.features import supported_features
 from migrator.findings.finding import words_of
 from migrator.model.levels import CONTROLLER_REGISTRATION
 from migrator.model.values import Listener
-from migrator.node.config.properties import NodeConfig, Voter
+from migrator.node.config.properties import NodeConfig, VoterAddress
 from migrator.node.leader.active_controller import ActiveController
 from migrator.node.quorum.raft_node import RaftNode
 from migrator.node.transport.broker_client import BrokerConnection
@@ -54,7 +54,7 @@ async def stay_registered(
     raft: RaftNode,
     controller: ActiveController,
     request: ControllerRegistrationRequest,
-    voters: tuple[Voter, ...],
+    voters: tuple[VoterAddress, ...],
     security: ClientSecurity = PLAINTEXT,
 ) -> None:
     """For ever: whenever the log does not have this incarnation, ask the leader for it."""
@@ -74,7 +74,7 @@ async def stay_registered(
         await asyncio.sleep(AGAIN_S)
 
 
-async def _ask(leader: Voter, request: ControllerRegistrationRequest, security: ClientSecurity) -> str:
+async def _ask(leader: VoterAddress, request: ControllerRegistrationRequest, security: ClientSecurity) -> str:
     """One try; empty when the leader took it."""
     client_id = f"controller-{request.controller_id}-registration"
     connection = BrokerConnection(leader.host, leader.port, client_id, security)

@@ -16,7 +16,7 @@ from typing import Final
 
 from migrator.controller.incarnations import registered_by_others
 from migrator.model.values import Controller
-from migrator.node.config.properties import Voter
+from migrator.node.config.properties import VoterAddress
 from migrator.node.leader.pending_appends import LeadershipLost
 from migrator.node.quorum.peers import API_VERSIONS_VERSION, OUR_SOFTWARE
 from migrator.node.quorum.raft_node import RaftNode
@@ -68,7 +68,7 @@ class QuorumView:
         self,
         raft: RaftNode,
         observed: VoterObservations,
-        voters: Iterable[Voter] = (),
+        voters: Iterable[VoterAddress] = (),
         security: ClientSecurity = PLAINTEXT,
         controllers: Callable[[], Mapping[int, Controller]] = dict,
     ) -> None:
@@ -93,7 +93,7 @@ class QuorumView:
         answers = await asyncio.gather(*(self._is_enabled(voter) for voter in self._accepted))
         return {voter: enabled for voter, enabled in answers if enabled is not None}
 
-    async def _is_enabled(self, voter: Voter) -> tuple[int, bool | None]:
+    async def _is_enabled(self, voter: VoterAddress) -> tuple[int, bool | None]:
         connection = BrokerConnection(voter.host, voter.port, f"controller-{self._raft.voter.node_id}", self._security)
         request = ApiVersionsRequest(client_software_name=OUR_SOFTWARE, client_software_version="1")
         try:

@@ -15,7 +15,6 @@ from typing import Any
 import structlog
 
 from migrator.controller.authorizer import ANONYMOUS, Asker
-from migrator.controller.decision import Error
 from migrator.controller.describe_configs import describe_configs
 from migrator.controller.features import api_versions, describe_cluster
 from migrator.controller.refusals import is_refusable, refuse
@@ -29,6 +28,7 @@ from migrator.node.leader.voter_observations import VoterObservations
 from migrator.node.quorum.quorum_apis import QuorumApis, replica_of
 from migrator.node.quorum.raft_node import RaftNode
 from migrator.node.transport.sasl import SCRAM_NUMBERS
+from migrator.wire.errors import Error
 from migrator.wire.frames import API_KEYS, RequestHeader
 from migrator.wire.messages.brokers import (
     BrokerRegistrationRequest,

@@ -22,8 +22,12 @@ from migrator.controller.requests import host_text
 from migrator.findings.finding import FindingError
 from migrator.node.listener.controller_apis import Caller, ControllerApis
 from migrator.node.transport.acceptor import Acceptor
-from migrator.node.transport.authentication import NOT_AUTHENTICATED_BYTES_MAX, Entry, Step
-from migrator.node.transport.connections import Connections, Place
+from migrator.node.transport.authentication import (
+    NOT_AUTHENTICATED_BYTES_MAX,
+    AuthenticationStep,
+    ConnectionAuthentication,
+)
+from migrator.node.transport.connections import ConnectionPlace, Connections
 from migrator.node.transport.frame_limits import ON_THREAD_BYTES, SMALL_BYTES_MAX, refuse_key, refuse_size
 from migrator.node.transport.security import ListenerSecurity
 from migrator.node.transport.tls import server_context
@@ -106,7 +110,7 @@ class ControllerServer:
         with self._places.place(serving.cancel) as place:
             await self._serve(reader, writer, place)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, place: Place) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, place: ConnectionPlace) -> None:
         peer = writer.get_extra_info("peername")
         caller = Caller(asker=Asker(ANONYMOUS, host_text(peer[0]) if peer else ""))
         try:
@@ -129,7 +133,7 @@ class ControllerServer:
         finally:
             writer.close()
 
-    async def _next_frame(self, reader: asyncio.StreamReader, place: Place, caller: Caller) -> bytes:
+    async def _next_frame(self, reader: asyncio.StreamReader, place: ConnectionPlace, caller: Caller) -> bytes:
         try:
             with self._places.silent(place):
                 async with asyncio.timeout(self._places.idle_s):
@@ -143,7 +147,7 @@ class ControllerServer:
             await writer.start_tls(self._tls, ssl_handshake_timeout=ENTER_WITHIN_S)
         if self._security is None or self._security.sasl is None:
             return
-        entry = Entry(self._security.sasl, self._apis.find_credential)
+        entry = ConnectionAuthentication(self._security.sasl, self._apis.find_credential)
         while entry.user is None:
             frame = await _read_frame(reader, NOT_AUTHENTICATED_BYTES_MAX)
             header = read_request_header(frame)
@@ -194,7 +198,7 @@ async def _read_frame(reader: asyncio.StreamReader, bytes_max: int = FRAME_BYTES
     return await reader.readexactly(size)
 
 
-def _step(entry: Entry, header: RequestHeader, frame: bytes) -> Step:
+def _step(entry: ConnectionAuthentication, header: RequestHeader, frame: bytes) -> AuthenticationStep:
     """Anything but the two requests of SASL ends the connection without an answer, and is not even read."""
     if header.api_key not in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
         raise _NotEntered(f"{API_KEYS[header.api_key].name} before it authenticated")

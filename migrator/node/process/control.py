@@ -23,7 +23,7 @@ from fastapi.responses import PlainTextResponse, Response
 from pydantic import BaseModel
 
 from migrator.control_api.control_file import CONTROL_FILE, ControlFile
-from migrator.control_api.operations import CANCEL, Accepted, Cancelled, DriverOperation
+from migrator.control_api.operations import CANCEL, Cancelled, DriverOperation, OperationAccepted
 from migrator.control_api.status import ControllerStatus
 from migrator.node.driver.driver_node import DriverNode
 from migrator.node.quorum.metrics import Metrics
@@ -37,7 +37,7 @@ class Body(BaseModel):
     reason: str = ""
 
 
-class ControlPort:
+class ControlServer:
     """One HTTP server per controller process."""
 
     def __init__(
@@ -124,7 +124,7 @@ class ControlPort:
         @app.post(f"/v1/{DriverOperation.TAKE_OVER}", dependencies=[Depends(authorized)])
         def take_over(body: Body) -> Response:
             self._ask("a takeover cannot be asked for now", DriverNode.request_takeover)
-            return _json(Accepted(DriverOperation.TAKE_OVER), 202)
+            return _json(OperationAccepted(DriverOperation.TAKE_OVER), 202)
 
         @app.post(f"/v1/{CANCEL}", dependencies=[Depends(authorized)])
         def cancel(body: Body) -> Response:
@@ -134,12 +134,12 @@ class ControlPort:
         @app.post(f"/v1/{DriverOperation.ABORT}", dependencies=[Depends(authorized)])
         def abort(body: Body) -> Response:
             self._ask("there is no takeover to abort now", lambda driver: driver.request_abort(body.reason))
-            return _json(Accepted(DriverOperation.ABORT), 202)
+            return _json(OperationAccepted(DriverOperation.ABORT), 202)
 
         @app.post(f"/v1/{DriverOperation.ROLL_BACK}", dependencies=[Depends(authorized)])
         def rollback(body: Body) -> Response:
             self._ask("a rollback cannot be asked for now", DriverNode.request_rollback)
-            return _json(Accepted(DriverOperation.ROLL_BACK), 202)
+            return _json(OperationAccepted(DriverOperation.ROLL_BACK), 202)
 
         return app
 

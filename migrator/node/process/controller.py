@@ -58,7 +58,7 @@ from migrator.node.log.storage import (
     RetiredMark,
     identify,
 )
-from migrator.node.process.control import ControlPort
+from migrator.node.process.control import ControlServer
 from migrator.node.process.partition_count import PartitionCount, min_isr_default
 from migrator.node.process.retirement import retire
 from migrator.node.process.startup import make_voter, replay_stored, settings_of, zookeeper_needed
@@ -147,7 +147,7 @@ class ControllerProcess:
         self._ended: asyncio.Future[int] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._loop_delay_ms = 0.0
-        self._control: ControlPort | None = None
+        self._control: ControlServer | None = None
         for security in config.security.values():
             check_stores(security)  # before anything is written
         if config.zookeeper_set_acl and config.migration_enabled and process_login() is None:
@@ -367,7 +367,7 @@ class ControllerProcess:
 
     def _start_control(self, loop: asyncio.AbstractEventLoop, parts: _Parts, meta: MetaProperties) -> None:
         counting = PartitionCount(min_isr_default(self._config.given))
-        self._control = ControlPort(
+        self._control = ControlServer(
             loop,
             self._config.metadata_log_dir,
             status=lambda: status(

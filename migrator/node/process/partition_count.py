@@ -17,7 +17,7 @@ from typing import Final
 import structlog
 
 from migrator.model.image import Image
-from migrator.model.partition_figures import MIN_ISR, Figures, PartitionCounter
+from migrator.model.partition_figures import MIN_ISR, PartitionCounter, PartitionFigures
 
 log = structlog.get_logger()
 
@@ -40,11 +40,11 @@ class PartitionCount:
         self._counter = PartitionCounter(min_isr_default)
         self._clock = clock
         self._image: Image | None = None
-        self._figures: Figures | None = None
+        self._figures: PartitionFigures | None = None
         self._counted_at = -PAUSE_S
         self._counting: asyncio.Task[None] | None = None
 
-    def of(self, image: Image) -> tuple[Figures, int] | None:
+    def of(self, image: Image) -> tuple[PartitionFigures, int] | None:
         """The newest figures, and for how many milliseconds they have been out of date: 0 when they are of `image`."""
         if self._is_due(image):
             if len(image.topics) <= AT_ONCE_TOPICS and self._counter.changed(image) <= AT_ONCE_PARTITIONS:
@@ -69,5 +69,5 @@ class PartitionCount:
         finally:
             self._counting = None
 
-    def _counted(self, image: Image, figures: Figures) -> None:
+    def _counted(self, image: Image, figures: PartitionFigures) -> None:
         self._image, self._figures, self._counted_at = image, figures, self._clock()

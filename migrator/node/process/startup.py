@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from random import SystemRandom
 
-from migrator.controller.decision import Settings
+from migrator.controller.decision import ControllerSettings
 from migrator.driver.machine import all_in_kraft_mode
 from migrator.model.image import Image
 from migrator.model.values import MigrationState
@@ -50,9 +50,9 @@ def view_of(store: LogStore) -> LogView:
     )
 
 
-def settings_of(config: NodeConfig, cluster_id: str) -> Settings:
+def settings_of(config: NodeConfig, cluster_id: str) -> ControllerSettings:
     """What the active controller decides with, as the file says."""
-    return Settings(
+    return ControllerSettings(
         node_id=config.node_id,
         cluster_id=cluster_id,
         migration_enabled=config.migration_enabled,

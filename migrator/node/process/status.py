@@ -24,7 +24,7 @@ from migrator.control_api.status import (
     QuorumStatus,
 )
 from migrator.model.image import METADATA_VERSION
-from migrator.model.partition_figures import BrokerFigures, Figures
+from migrator.model.partition_figures import BrokerFigures, PartitionFigures
 from migrator.model.values import Broker
 from migrator.node.brokers.denials import Denials
 from migrator.node.driver.driver_node import DriverNode
@@ -74,7 +74,7 @@ def status(
 
 
 def with_log(
-    found: ControllerStatus, controller: ActiveController, figures: Figures | None, *, behind_ms: int = 0
+    found: ControllerStatus, controller: ActiveController, figures: PartitionFigures | None, *, behind_ms: int = 0
 ) -> ControllerStatus:
     """The same, with what the log says, and how brokers and partitions are. figures: None while not counted."""
     image = controller.image
@@ -94,7 +94,7 @@ def with_log(
     )
 
 
-def _partitions(figures: Figures, behind_ms: int) -> PartitionsStatus:
+def _partitions(figures: PartitionFigures, behind_ms: int) -> PartitionsStatus:
     return PartitionsStatus(
         offset=figures.position.offset,
         epoch=figures.position.epoch,
@@ -190,7 +190,7 @@ def _mirrors(now: DriverState) -> bool:
     return now.claim is not None and now.dual_write_at.offset >= 0
 
 
-def _brokers(controller: ActiveController, figures: Figures | None) -> tuple[BrokerStatus, ...]:
+def _brokers(controller: ActiveController, figures: PartitionFigures | None) -> tuple[BrokerStatus, ...]:
     ages = controller.heartbeat_ages_ms()
     found = []
     for broker in sorted(controller.image.brokers.values(), key=lambda each: each.id):

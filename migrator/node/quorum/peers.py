@@ -16,7 +16,7 @@ from typing import Any, Final
 import structlog
 
 from migrator.findings.finding import words_of
-from migrator.node.config.properties import Voter
+from migrator.node.config.properties import VoterAddress
 from migrator.node.transport.broker_client import BrokerConnection
 from migrator.node.transport.client_security import PLAINTEXT, ClientSecurity
 from migrator.raft.effects import (
@@ -27,7 +27,7 @@ from migrator.raft.effects import (
     SendVote,
 )
 from migrator.raft.types import (
-    Error,
+    QUORUM_ERRORS,
     Event,
     FetchAnswered,
     FetchSnapshotAnswered,
@@ -38,6 +38,7 @@ from migrator.raft.types import (
     VoteAnswered,
 )
 from migrator.wire.batch import TornBatchError, peek, verify_crc
+from migrator.wire.errors import Error
 from migrator.wire.frames import API_KEYS
 from migrator.wire.messages.handshake import ApiVersionsRequest, ApiVersionsResponse
 from migrator.wire.messages.raft import (
@@ -65,8 +66,8 @@ from migrator.wire.messages.replication import (
     FetchSnapshotResponse,
     FetchSnapshotTopic,
     FetchTopic,
+    WireSnapshotId,
 )
-from migrator.wire.messages.replication import SnapshotId as WireSnapshotId
 from migrator.wire.schema import Message, declaration_of
 
 log = structlog.get_logger()
@@ -86,7 +87,7 @@ class Peer:
     """One other voter."""
 
     def __init__(
-        self, voter: Voter, node_id: int, cluster_id: str, timeout_s: float, security: ClientSecurity = PLAINTEXT
+        self, voter: VoterAddress, node_id: int, cluster_id: str, timeout_s: float, security: ClientSecurity = PLAINTEXT
     ) -> None:
         self._voter = voter
         self._cluster_id = cluster_id
@@ -141,7 +142,7 @@ class Peers:
 
     def __init__(
         self,
-        voters: tuple[Voter, ...],
+        voters: tuple[VoterAddress, ...],
         node_id: int,
         cluster_id: str,
         timeout_s: float,
@@ -207,7 +208,7 @@ def _vote(send: SendVote, cluster_id: str) -> VoteRequest:
     return VoteRequest(cluster_id=cluster_id, voter_id=send.to, topics=(VoteTopic(METADATA_TOPIC, (partition,)),))
 
 
-def _begin(send: SendBeginQuorumEpoch, cluster_id: str, voter: Voter) -> BeginQuorumEpochRequest:
+def _begin(send: SendBeginQuorumEpoch, cluster_id: str, voter: VoterAddress) -> BeginQuorumEpochRequest:
     partition = BeginQuorumEpochPartition(partition_index=0, leader_id=send.leader, leader_epoch=send.epoch)
     topics = (BeginQuorumEpochTopic(METADATA_TOPIC, (partition,)),)
     return BeginQuorumEpochRequest(cluster_id=cluster_id, voter_id=voter.id, topics=topics)
@@ -259,10 +260,9 @@ def _fetch_snapshot(send: SendFetchSnapshot, cluster_id: str) -> FetchSnapshotRe
 
 def _code(code: int) -> Error:
     """An error that the quorum does not know of is an answer that cannot be used."""
-    try:
-        return Error(code)
-    except ValueError as error:
-        raise OSError(f"error code {code}") from error
+    if code not in QUORUM_ERRORS:
+        raise OSError(f"error code {code}")
+    return Error(code)
 
 
 def _only(topics: Any, name: str) -> Any:

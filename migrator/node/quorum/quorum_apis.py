@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from migrator.controller.decision import Error
-from migrator.controller.voter_changes import Standing, VoterChange, VoterChangeResponse, answer_voter_change
+from migrator.controller.voter_changes import QuorumStanding, VoterChange, VoterChangeResponse, answer_voter_change
 from migrator.node.config.voter_addresses import VoterAddresses
 from migrator.node.quorum.peers import METADATA_TOPIC, METADATA_TOPIC_ID
 from migrator.node.quorum.raft_node import RaftNode
@@ -24,6 +23,7 @@ from migrator.raft.types import (
     VoteReceived,
 )
 from migrator.raft.voter import ReplicaState
+from migrator.wire.errors import Error
 from migrator.wire.messages.raft import (
     BeginQuorumEpochPartitionResult,
     BeginQuorumEpochRequest,
@@ -57,8 +57,8 @@ from migrator.wire.messages.replication import (
     FetchSnapshotResponse,
     FetchSnapshotTopicResult,
     FetchTopicResult,
+    WireSnapshotId,
 )
-from migrator.wire.messages.replication import SnapshotId as WireSnapshotId
 from migrator.wire.messages.shared import NodeEndpoint
 from migrator.wire.schema import Message
 
@@ -224,7 +224,7 @@ class QuorumApis:
         """Nobody is added, removed or moved: voters are static."""
         voter = self._raft.voter
         found = self._addresses.endpoints(voter.leader, listener)
-        standing = Standing(
+        standing = QuorumStanding(
             cluster_id=voter.cluster_id,
             epoch=voter.epoch,
             leader=voter.leader,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from migrator.audit.compare import VERSION_LAGS, Comparison, Difference, Kind, Rules
+from migrator.audit.compare import VERSION_LAGS, Comparison, Difference, DifferenceKind, ExpectedDifferences
 from migrator.audit.log_source import CommittedRecords, read_directory
 from migrator.audit.normalise import ORDERS, PRODUCER_IDS, LogFacts
 from migrator.audit.quick import compare_sides
@@ -94,7 +94,7 @@ def look_at_both(session: ZkSession, directory: Path) -> LogAgainstZooKeeper:
         return LogAgainstZooKeeper(
             not_compared=f"whether ZooKeeper says what the log says ({error.code} {error.occurrence.text})"
         )
-    return _looked(compare_sides(session, facts, Rules(in_dual_write=True), CONSIDERATE))
+    return _looked(compare_sides(session, facts, ExpectedDifferences(in_dual_write=True), CONSIDERATE))
 
 
 def _looked(compared: Comparison) -> LogAgainstZooKeeper:
@@ -103,7 +103,7 @@ def _looked(compared: Comparison) -> LogAgainstZooKeeper:
     for each in compared.differences:
         if each.family in SETTLED_OTHERWISE:
             continue
-        if each.kind == Kind.NOT_READ:
+        if each.kind == DifferenceKind.NOT_READ:
             unread += 1
         else:
             differing.append(" ".join(filter(None, (each.family, each.key, each.field_))))

@@ -1,8 +1,8 @@
 """Who is there? The first requests on a connection of a SASL listener, from both ends.
 
 In:   for who listens: requests in their order. For who connects: an open connection.
-Out:  for who listens: `Entry`, the answers until somebody has shown who they are; before that nothing else is answered
-      than ApiVersions, SaslHandshake and SaslAuthenticate. For who connects: the conversation, done.
+Out:  for who listens: `ConnectionAuthentication`, the answers until the client is authenticated. Before that, only
+      ApiVersions, SaslHandshake and SaslAuthenticate are answered. For who connects: the conversation, done.
 Elsewhere: the mechanisms (sasl.py), TLS below all of it (tls.py), the connection (server.py, broker_client.py).
 Source: Kafka 3.9 `SaslServerAuthenticator`, `SaslClientAuthenticator`. Left out: handshakes of version 0, whose tokens
 have no headers (clients before 1.0), and re-authentication; a session has no end here, and says so (lifetime 0).
@@ -20,7 +20,7 @@ from migrator.node.transport.sasl import (
     FindCredential,
     PlainClient,
     PlainServer,
-    Refused,
+    SaslRefused,
     ScramClient,
     ScramServer,
     ServerSide,
@@ -44,14 +44,14 @@ NOT_AUTHENTICATED_BYTES_MAX = 524_288
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class AuthenticationStep:
     """What to answer; `refused` when the connection then ends, with a reason for the log that holds no secret."""
 
     answer: Message
     refused: str | None = None
 
 
-class Entry:
+class ConnectionAuthentication:
     """One connection's way in."""
 
     def __init__(self, sasl: SaslSettings, find: FindCredential) -> None:
@@ -65,33 +65,33 @@ class Entry:
         """Who it is; None until that is shown."""
         return None if self._conversation is None else self._conversation.user
 
-    def handshake(self, request: SaslHandshakeRequest, version: int) -> Step:
+    def handshake(self, request: SaslHandshakeRequest, version: int) -> AuthenticationStep:
         enabled = self._sasl.enabled
         if self._conversation is not None:
-            return Step(SaslHandshakeResponse(ILLEGAL_SASL_STATE, enabled), "a second SaslHandshake")
+            return AuthenticationStep(SaslHandshakeResponse(ILLEGAL_SASL_STATE, enabled), "a second SaslHandshake")
         if version < 1:
-            return Step(SaslHandshakeResponse(UNSUPPORTED_VERSION, enabled), "SaslHandshake version 0")
+            return AuthenticationStep(SaslHandshakeResponse(UNSUPPORTED_VERSION, enabled), "SaslHandshake version 0")
         if request.mechanism not in enabled:
             reason = f"a SASL mechanism that is not enabled here (enabled: {', '.join(enabled)})"
-            return Step(SaslHandshakeResponse(UNSUPPORTED_SASL_MECHANISM, enabled), reason)
+            return AuthenticationStep(SaslHandshakeResponse(UNSUPPORTED_SASL_MECHANISM, enabled), reason)
         self._mechanism = request.mechanism
         self._conversation = self._begin(request.mechanism)
-        return Step(SaslHandshakeResponse(0, enabled))
+        return AuthenticationStep(SaslHandshakeResponse(0, enabled))
 
     def _begin(self, mechanism: str) -> ServerSide:
         if mechanism == PLAIN:
             return PlainServer(self._sasl.logins[mechanism].users)
         return ScramServer(mechanism, self._find, new_nonce())
 
-    def authenticate(self, request: SaslAuthenticateRequest) -> Step:
+    def authenticate(self, request: SaslAuthenticateRequest) -> AuthenticationStep:
         if self._conversation is None or self.user is not None:
             words = "SaslAuthenticate request received out of its order"
-            return Step(SaslAuthenticateResponse(ILLEGAL_SASL_STATE, words), words)
+            return AuthenticationStep(SaslAuthenticateResponse(ILLEGAL_SASL_STATE, words), words)
         try:
-            return Step(SaslAuthenticateResponse(0, None, self._conversation.answer(request.auth_bytes)))
-        except Refused as refused:
+            return AuthenticationStep(SaslAuthenticateResponse(0, None, self._conversation.answer(request.auth_bytes)))
+        except SaslRefused as refused:
             answer = SaslAuthenticateResponse(SASL_AUTHENTICATION_FAILED, str(refused))
-            return Step(answer, f"{self._mechanism}: {refused}")
+            return AuthenticationStep(answer, f"{self._mechanism}: {refused}")
 
 
 def client_side(sasl: SaslSettings) -> Callable[[], ClientSide]:

@@ -18,7 +18,7 @@ from typing import Final
 from migrator.findings.finding import FindingError
 from migrator.node.transport.authentication import client_side
 from migrator.node.transport.connections import keep_alive
-from migrator.node.transport.sasl import ClientSide, Refused
+from migrator.node.transport.sasl import ClientSide, SaslRefused
 from migrator.node.transport.security import ListenerSecurity
 from migrator.node.transport.tls import client_context
 from migrator.wire.frames import decode_response, encode_request, read_frame_length
@@ -90,7 +90,7 @@ class ClientSecurity:
                 if answer.error_code:
                     raise OSError(f"it refused our login (error {answer.error_code}: {answer.error_message})")
                 token = side.answer(answer.auth_bytes)
-        except (FindingError, Refused) as error:
+        except (FindingError, SaslRefused) as error:
             raise OSError(f"SASL {self.mechanism}: {error}") from error
         if token is not None:
             raise OSError(f"SASL {self.mechanism} did not come to an end after {TOKENS_MAX} tokens")

@@ -55,7 +55,7 @@ def keep_alive(connection: socket.socket) -> None:
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class ConnectionPlace:
     """One connection. silent_since_s: None while a request of it is being answered."""
 
     close: Callable[[], object]
@@ -84,7 +84,7 @@ class Connections:
         self.refused = 0
         self.closed_for_others = 0
         self._clock = clock
-        self._places: set[Place] = set()
+        self._places: set[ConnectionPlace] = set()
         self._full_at_s: float | None = None
         self._told_at_s: float | None = None
 
@@ -114,9 +114,9 @@ class Connections:
         self._tell()
 
     @contextmanager
-    def place(self, close: Callable[[], object]) -> Iterator[Place]:
+    def place(self, close: Callable[[], object]) -> Iterator[ConnectionPlace]:
         """close: ends the connection; called at the most once."""
-        taken = Place(close, self._clock())
+        taken = ConnectionPlace(close, self._clock())
         self._places.add(taken)
         try:
             yield taken
@@ -124,7 +124,7 @@ class Connections:
             self._places.discard(taken)
 
     @contextmanager
-    def silent(self, place: Place) -> Iterator[None]:
+    def silent(self, place: ConnectionPlace) -> Iterator[None]:
         """While a connection waits for its peer's next request."""
         place.silent_since_s = self._clock()
         try:

@@ -1,7 +1,7 @@
 """SASL mechanisms as conversations: bytes of the other side in, bytes for it out, and a name or a refusal at the end.
 
 In:   tokens; for SCRAM a nonce of this side. Passwords and credentials come from whoever makes the conversation.
-Out:  tokens; `Refused` when the other side is not who it says. Its text is for the peer and for logs: it holds no
+Out:  tokens; `SaslRefused` when the other side is not who it says. Its text is for the peer and for logs: it holds no
       secret, and never says whether a user exists.
 Elsewhere: the requests that carry tokens (authentication.py, broker_client.py), where logins come from (security.py).
 Source: RFC 4616 (PLAIN), RFC 5802 and RFC 7677 (SCRAM); Kafka 3.9 `PlainSaslServer`, `ScramSaslServer`,
@@ -31,7 +31,7 @@ _GS2_HEADER: Final = b"n,,"
 _BINDING: Final = base64.b64encode(_GS2_HEADER)
 
 
-class Refused(Exception):
+class SaslRefused(Exception):
     """The conversation failed, for a reason that may be told."""
 
 
@@ -69,16 +69,18 @@ class PlainServer:
         try:
             authorization, user, password = token.decode().split("\0")
         except ValueError as error:
-            raise Refused("Invalid SASL/PLAIN response: it has not three parts") from error
+            raise SaslRefused("Invalid SASL/PLAIN response: it has not three parts") from error
         if not user or not password:
-            raise Refused("Authentication failed: user or password not specified")
+            raise SaslRefused("Authentication failed: user or password not specified")
         expected = self._users.get(user)
         # The comparison takes as long for a user who does not exist.
         is_right = hmac.compare_digest((password if expected is None else expected).encode(), password.encode())
         if expected is None or not is_right:
-            raise Refused("Authentication failed: Invalid username or password")
+            raise SaslRefused("Authentication failed: Invalid username or password")
         if authorization not in ("", user):
-            raise Refused("Authentication failed: Client requested an authorization id that is different from username")
+            raise SaslRefused(
+                "Authentication failed: Client requested an authorization id that is different from username"
+            )
         self.user = user
         return b""
 
@@ -117,9 +119,9 @@ class ScramServer:
         except (ValueError, KeyError) as error:
             raise self._refusal() from error
 
-    def _refusal(self) -> Refused:
+    def _refusal(self) -> SaslRefused:
         reason = f"due to invalid credentials with SASL mechanism {self._mechanism}"
-        return Refused(f"Authentication failed during authentication {reason}")
+        return SaslRefused(f"Authentication failed during authentication {reason}")
 
     def _first(self, token: bytes) -> bytes:
         binding, authorization, bare = token.split(b",", 2)
@@ -171,16 +173,16 @@ class ScramClient:
                 return self._proof(token)
             self._verify(token, self._expected)
         except (ValueError, KeyError) as error:
-            raise Refused("the server's SCRAM message cannot be read") from error
+            raise SaslRefused("the server's SCRAM message cannot be read") from error
         return None
 
     def _proof(self, token: bytes) -> bytes:
         said = _attributes(token)
         iterations = int(said["i"])
         if not said["r"].startswith(self._nonce) or len(said["r"]) == len(self._nonce):
-            raise Refused("the server's nonce does not continue ours")
+            raise SaslRefused("the server's nonce does not continue ours")
         if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
-            raise Refused(f"the server asks for {iterations} iterations")
+            raise SaslRefused(f"the server asks for {iterations} iterations")
         salted = hashlib.pbkdf2_hmac(self._hash, self._password, base64.b64decode(said["s"], validate=True), iterations)
         without_verified = b"c=" + _BINDING + b",r=" + said["r"].encode()
         everything = b",".join((self._bare, token, without_verified))
@@ -192,7 +194,7 @@ class ScramClient:
     def _verify(self, token: bytes, expected: bytes) -> None:
         said = _attributes(token)
         if not hmac.compare_digest(base64.b64decode(said.get("v", ""), validate=True), expected):
-            raise Refused("the server does not know the password")
+            raise SaslRefused("the server does not know the password")
 
 
 def scram_credential(mechanism: str, password: str, salt: bytes, iterations: int) -> ScramCredential:

@@ -75,7 +75,7 @@ class TlsSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class SaslLogin:
     """One mechanism's login. users: who may come in by PLAIN, with passwords; user, password: who this node is."""
 
     user: str | None
@@ -89,7 +89,7 @@ class SaslSettings:
 
     enabled: tuple[str, ...]
     mechanism: str | None
-    logins: Mapping[str, Login]
+    logins: Mapping[str, SaslLogin]
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ class _Reader:
     def _login_key(self, mechanism: str) -> str:
         return f"{self._prefix}{mechanism.lower()}.sasl.jaas.config"
 
-    def _login(self, mechanism: str) -> Login:
+    def _login(self, mechanism: str) -> SaslLogin:
         key = self._login_key(mechanism)
         text = self._given.get(key, "")
         if not text:
@@ -273,7 +273,7 @@ class _Reader:
         if module.options.get("tokenauth", "false").lower() == "true":
             self._refuse_sasl(key, "delegation tokens are not supported")
         users = {name[5:]: each for name, each in module.options.items() if name.startswith("user_")}
-        return Login(module.options.get("username"), module.options.get("password"), users)
+        return SaslLogin(module.options.get("username"), module.options.get("password"), users)
 
     def _refuse_sasl(self, key: str, reason: str) -> None:
         raise SASL_NOT_USABLE.error(file=self._file, key=key, reason=reason)

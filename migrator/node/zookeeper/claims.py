@@ -13,7 +13,7 @@ from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.zookeeper import WRITE_NOT_ALLOWED, WRITE_REFUSED
 from migrator.zk import paths
 from migrator.zk.bulk_read import Znode
-from migrator.zk.multi import ERROR_NAMES, Multi, Outcome
+from migrator.zk.multi import ERROR_NAMES, Multi, MultiOutcome
 from migrator.zk.znodes import (
     ControllerZnode,
     MigrationZnode,
@@ -23,11 +23,11 @@ from migrator.zk.znodes import (
 )
 
 
-class Reader(Protocol):
+class ClaimReader(Protocol):
     def get(self, path: str, watch: Callable[[], None] | None = None) -> Znode | None: ...
 
 
-def read_claim(session: Reader, watch: Callable[[], None] | None = None) -> ClaimObservation:
+def read_claim(session: ClaimReader, watch: Callable[[], None] | None = None) -> ClaimObservation:
     """What stands now; `watch` is called once when any of the three changes."""
     epoch = session.get(paths.CONTROLLER_EPOCH, watch)
     controller = session.get(paths.CONTROLLER, watch)
@@ -44,7 +44,7 @@ def read_claim(session: Reader, watch: Callable[[], None] | None = None) -> Clai
     )
 
 
-def refusal(multi: Multi, outcome: Outcome) -> Occurrence:
+def refusal(multi: Multi, outcome: MultiOutcome) -> Occurrence:
     """Z2K-2050 where an access list forbids it, else Z2K-2121 with ZooKeeper's own error; both name the path."""
     path = multi.operations[outcome.failed_at].path
     if outcome.error == "no_auth":

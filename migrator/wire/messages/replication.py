@@ -191,7 +191,7 @@ class FetchResponse(Message, api_key=1, versions=(0, 17), flexible_since=12):
 # --- FetchSnapshot: a replica reads a snapshot in pieces ----------------------------------------------------
 
 
-class SnapshotId(Part):
+class WireSnapshotId(Part):
     """Which snapshot, by its end."""
 
     end_offset: Annotated[int, Field(INT64, "first offset behind the snapshot")] = 0
@@ -203,7 +203,7 @@ class FetchSnapshotPartition(Part):
 
     partition: PartitionIndex = 0
     current_leader_epoch: Annotated[int, Field(INT32, "the epoch the reader believes in")] = 0
-    snapshot_id: Annotated[SnapshotId, Field(SnapshotId, "as named by the Fetch answer")] = SnapshotId()
+    snapshot_id: Annotated[WireSnapshotId, Field(WireSnapshotId, "as named by the Fetch answer")] = WireSnapshotId()
     position: Annotated[int, Field(INT64, "first byte wanted")] = 0
     replica_directory_id: Annotated[
         bytes, Field(UUID, "the reader's log directory; zero: none", since=1, tag=0, droppable=True)
@@ -242,7 +242,9 @@ class FetchSnapshotPartitionResult(Part):
 
     index: PartitionIndex = 0
     error_code: ErrorCode = 0
-    snapshot_id: Annotated[SnapshotId, Field(SnapshotId, "which snapshot this is a piece of")] = SnapshotId()
+    snapshot_id: Annotated[WireSnapshotId, Field(WireSnapshotId, "which snapshot this is a piece of")] = (
+        WireSnapshotId()
+    )
     current_leader: Annotated[
         FetchSnapshotCurrentLeader, Field(FetchSnapshotCurrentLeader, "who leads, when the reader was wrong", tag=0)
     ] = FetchSnapshotCurrentLeader()

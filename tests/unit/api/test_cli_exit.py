@@ -18,7 +18,7 @@ from migrator.findings.finding import FindingError
 from migrator.zk import paths
 from migrator.zk.multi import Multi, SetData
 from migrator.zk.znodes import controller_data
-from state_machine.settings import Settings
+from state_machine.settings import ServiceSettings
 from tests.support.fake_zookeeper import FakeEnsemble
 from tests.support.seeded_tree import SeededTree
 
@@ -118,6 +118,6 @@ def test_what_the_system_refuses_is_a_finding_and_no_trace(
 
 def test_a_port_in_use_is_a_finding() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        settings = Settings(port=taken.getsockname()[1])
+        settings = ServiceSettings(port=taken.getsockname()[1])
         with pytest.raises(FindingError, match=r"Z2K-4115.*Address already in use"):
             service._listen(settings)

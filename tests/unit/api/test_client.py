@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from api import cli, client
-from api.client import Client, Refused, audit_line
+from api.client import Client, ServiceRefused, audit_line
 from migrator.findings.content import ISR_INCOMPLETE
 from migrator.findings.finding import FindingError
 from state_machine.commands import Result
@@ -196,7 +196,7 @@ def test_an_answer_that_is_no_json_is_a_finding(served: Served) -> None:
 
 @pytest.mark.parametrize(("code", "exit_code"), [("Z2K-4005", 4), ("Z2K-4003", 4), ("Z2K-4004", 1), ("Z2K-4024", 1)])
 def test_only_refusals_are_exit_4(code: str, exit_code: int) -> None:
-    assert Refused({"code": code, "detail": "x"}).exit_code == exit_code
+    assert ServiceRefused({"code": code, "detail": "x"}).exit_code == exit_code
 
 
 def test_the_loop_of_the_test_is_the_real_one(served: Served) -> None:

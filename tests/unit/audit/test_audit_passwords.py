@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import migrator.audit
-from migrator.audit.compare import Rules
+from migrator.audit.compare import ExpectedDifferences
 from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.kept_reading import KEPT, KeptFacts, KeptReading
 from migrator.audit.normalise import BROKER_CONFIGS
@@ -39,7 +39,7 @@ from tests.unit.zk.test_passwords import CIPHERS, OF_DESEDE, VECTORS, with_part
 
 PATH = "/config/brokers/1"
 READER = PasswordReader(Secrets((SECRET,)))
-RULES = Rules(producer_id_margin=4_000)
+RULES = ExpectedDifferences(producer_id_margin=4_000)
 
 
 # --- F10: a decoder that garbles, on one side only ---------------------------------------------------------

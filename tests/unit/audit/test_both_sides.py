@@ -12,7 +12,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from migrator.audit.compare import Difference, Report, Rules, report
+from migrator.audit.compare import AuditReport, Difference, ExpectedDifferences, report
 from migrator.audit.passwords import PasswordReader
 from migrator.audit.quick import compare_sides, facts_of_values
 from migrator.audit.verified_cache import VerifiedCache
@@ -115,7 +115,7 @@ def encoded(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-def audited(copy_of: FakeEnsemble, now: FakeEnsemble) -> Report:
+def audited(copy_of: FakeEnsemble, now: FakeEnsemble) -> AuditReport:
     """By an audit that looked before, by one that looks for the first time, and in one pass without a memory."""
     copy = make_copy(read_tree(copy_of.session()), passwords=WRITER)
     margin = producer_id_margin(brokers=0)
@@ -123,7 +123,7 @@ def audited(copy_of: FakeEnsemble, now: FakeEnsemble) -> Report:
     verified = VerifiedCache(READER)
     verified.audit(copy_of.session(), *records)
     remembering = verified.audit(now.session(), *records)
-    plain = compare_sides(now.session(), facts_of_values(copy.values()), Rules(margin), passwords=READER)
+    plain = compare_sides(now.session(), facts_of_values(copy.values()), ExpectedDifferences(margin), passwords=READER)
     in_one_pass = report(plain, seconds={}, zk={}, kraft={}, engine="quick")
     for each in (remembering, VerifiedCache(READER).audit(now.session(), *records)):
         assert each.families == in_one_pass.families

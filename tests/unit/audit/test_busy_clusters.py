@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from migrator.audit.compare import LAG, Report, Rules
+from migrator.audit.compare import LAG, AuditReport, ExpectedDifferences
 from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.log_fold import record_rows
 from migrator.audit.log_plan import LogPlan, LogSplit, begins_at, splits_behind
-from migrator.audit.log_states import Key, LogStates, Window, subject_of_key
+from migrator.audit.log_states import Key, LogStates, OffsetRange, subject_of_key
 from migrator.audit.normalise import BROKER_CONFIGS, PARTITIONS, TOPIC_CONFIGS, TOPICS, LogFacts
 from migrator.audit.quick import judged_rows, quick_audit
 from migrator.audit.rows import SideRow, facts_text
@@ -112,19 +112,19 @@ def rows_of(found: Mapping[Key, Any]) -> list[SideRow]:
     return [SideRow(*key, subject_of_key(key), facts, 7) for key, facts in found.items()]
 
 
-def by_quick(rows: list[SideRow], records: list[Message], window: Window) -> Judged:
+def by_quick(rows: list[SideRow], records: list[Message], window: OffsetRange) -> Judged:
     log = states_of(records, window.low)
     keys = [*log.changed(), *((row.family, row.key) for row in rows), *said(records)]
     subjects = {subject_of_key(key) for key in keys}
-    found = judged_rows(rows, subjects, log, window.high, Rules(), SEAL)
+    found = judged_rows(rows, subjects, log, window.high, ExpectedDifferences(), SEAL)
     return {(each.family, each.key): str(each.outcome) for each in found}
 
 
-def by_spark(rows: list[SideRow], records: list[Message], window: Window) -> Judged:
+def by_spark(rows: list[SideRow], records: list[Message], window: OffsetRange) -> Judged:
     """What tasks of the Spark job say of the same rows."""
     found = [
         row
-        for batch in SubjectJudge(Rules(), window)(iter([_batch(input_rows(rows, records))]))
+        for batch in SubjectJudge(ExpectedDifferences(), window)(iter([_batch(input_rows(rows, records))]))
         for row in batch.to_pylist()
     ]
     told = {(row["family"], row["key"]): row["outcome"] for row in found if row["subject"] and row["key"]}
@@ -142,7 +142,7 @@ def input_rows(rows: list[SideRow], records: list[Message]) -> list[InputRow]:
 
 
 ENGINES = pytest.mark.parametrize("judged", [by_quick, by_spark])
-Engine = Callable[[list[SideRow], list[Message], Window], Judged]
+Engine = Callable[[list[SideRow], list[Message], OffsetRange], Judged]
 
 
 def in_the_way(outcomes: Judged, key: Key) -> bool:
@@ -170,7 +170,7 @@ def test_a_key_is_right_exactly_when_the_log_said_it_while_zookeeper_was_read(
     every_key = sorted({key for found in at_offset for key in found})
     read_at = {key: data.draw(st.integers(0, len(records) - 1) | st.integers(low, high)) for key in every_key}
     read = as_read({key: at_offset[offset][key] for key, offset in read_at.items() if key in at_offset[offset]})
-    outcomes = judged(rows_of(read), records, Window(low, high))
+    outcomes = judged(rows_of(read), records, OffsetRange(low, high))
     for key in every_key:
         known = [facts_text(at_offset[offset].get(key)) for offset in range(low, high + 1)]
         is_right = facts_text(read.get(key)) in known
@@ -194,7 +194,7 @@ def test_a_cluster_that_lags_and_moves_while_it_is_read_never_differs(
     every_key = sorted({key for found in at_offset for key in found})
     read_at = {key: data.draw(st.integers(low, high)) for key in every_key}
     read = as_read({key: at_offset[offset][key] for key, offset in read_at.items() if key in at_offset[offset]})
-    assert "different" not in judged(rows_of(read), records, Window(low, high)).values()
+    assert "different" not in judged(rows_of(read), records, OffsetRange(low, high)).values()
 
 
 # --- one key, told by hand --------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ def test_a_value_counts_by_when_the_log_said_it(
 ) -> None:
     records: list[Message] = [ConfigRecord(4, "1", "log.cleaner.threads", each) for each in VALUES]
     read = {} if value is None else {KEY: {"log.cleaner.threads": value}}
-    assert judged(rows_of(read), records, Window(low, high))[KEY] == outcome
+    assert judged(rows_of(read), records, OffsetRange(low, high))[KEY] == outcome
 
 
 @ENGINES
@@ -238,7 +238,7 @@ def test_of_a_topic_that_is_being_deleted_each_partition_is_judged(judged: Engin
     ]
     read = said(records[:3])
     read["partitions", "t-1"] = {**read["partitions", "t-1"], "leader": 2}
-    outcomes = judged(rows_of(read), records, Window(2, 3))
+    outcomes = judged(rows_of(read), records, OffsetRange(2, 3))
     assert outcomes == {
         ("topics", "t"): "expected",
         ("partitions", "t-0"): "expected",
@@ -281,9 +281,9 @@ class Busy:
         self.writes(self)
         return states_of(self.records, low), {"offset": len(self.records) - 1, "epoch": 1}
 
-    def audit(self) -> Report:
+    def audit(self) -> AuditReport:
         session = self.ensemble.session()
-        return quick_audit(session, self.read_log, rules=Rules(4_000), settle_s=0, follows=True)
+        return quick_audit(session, self.read_log, rules=ExpectedDifferences(4_000), settle_s=0, follows=True)
 
 
 def test_a_log_that_is_always_one_change_ahead_passes_in_one_look_and_the_lag_is_told() -> None:
@@ -299,7 +299,7 @@ def test_a_log_that_is_always_one_change_ahead_passes_in_one_look_and_the_lag_is
 
 def test_before_the_log_was_followed_such_a_cluster_differed_after_four_looks() -> None:
     busy = Busy()
-    report = quick_audit(busy.ensemble.session(), busy.read_log, rules=Rules(4_000), settle_s=0)
+    report = quick_audit(busy.ensemble.session(), busy.read_log, rules=ExpectedDifferences(4_000), settle_s=0)
     assert (report.exit_code, busy.readings) == (1, 4)
 
 

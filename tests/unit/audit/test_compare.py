@@ -16,9 +16,9 @@ from migrator.audit.compare import (
     VERSION_LAGS,
     Comparison,
     Difference,
-    Kind,
-    Outcome,
-    Rules,
+    DifferenceKind,
+    ExpectedDifferences,
+    KeyOutcome,
     judge,
     report,
     table,
@@ -56,80 +56,80 @@ def a_report(comparison: Comparison) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("in_dual_write", "changes", "outcome"),
     [
-        (True, {"partition_epoch": 3}, Outcome.EXPECTED),
-        (False, {"partition_epoch": 3}, Outcome.DIFFERENT),
-        (True, {"partition_epoch": 8}, Outcome.DIFFERENT),
-        (True, {"partition_epoch": 3, "isr": [1]}, Outcome.DIFFERENT),
-        (True, {"leader_epoch": 3}, Outcome.DIFFERENT),
+        (True, {"partition_epoch": 3}, KeyOutcome.EXPECTED),
+        (False, {"partition_epoch": 3}, KeyOutcome.DIFFERENT),
+        (True, {"partition_epoch": 8}, KeyOutcome.DIFFERENT),
+        (True, {"partition_epoch": 3, "isr": [1]}, KeyOutcome.DIFFERENT),
+        (True, {"leader_epoch": 3}, KeyOutcome.DIFFERENT),
     ],
     ids=["it lags", "at a rollback it counts", "ahead", "and the ISR differs", "another field"],
 )
 def test_a_version_behind_its_partition_epoch_is_named_in_dual_write(
-    in_dual_write: bool, changes: dict[str, object], outcome: Outcome
+    in_dual_write: bool, changes: dict[str, object], outcome: KeyOutcome
 ) -> None:
-    rules = Rules(in_dual_write=in_dual_write)
+    rules = ExpectedDifferences(in_dual_write=in_dual_write)
     found, said = judge(PARTITIONS, "orders-0", {**PARTITION, **changes}, PARTITION, rules)
     assert found is outcome
     assert said
-    assert all((each.rule == VERSION_LAGS) is (outcome is Outcome.EXPECTED) for each in said)
+    assert all((each.rule == VERSION_LAGS) is (outcome is KeyOutcome.EXPECTED) for each in said)
 
 
 @pytest.mark.parametrize(
     ("ours_leads", "changes", "outcome"),
     [
-        (False, {"partition_epoch": 8}, Outcome.EXPECTED),
-        (True, {"partition_epoch": 8}, Outcome.DIFFERENT),
-        (False, {"partition_epoch": 8, "isr": [1]}, Outcome.DIFFERENT),
+        (False, {"partition_epoch": 8}, KeyOutcome.EXPECTED),
+        (True, {"partition_epoch": 8}, KeyOutcome.DIFFERENT),
+        (False, {"partition_epoch": 8, "isr": [1]}, KeyOutcome.DIFFERENT),
     ],
     ids=["under stock", "under ours", "and the ISR differs"],
 )
 def test_a_version_ahead_of_its_partition_epoch_is_expected_under_stock_controllers_only(
-    ours_leads: bool, changes: dict[str, object], outcome: Outcome
+    ours_leads: bool, changes: dict[str, object], outcome: KeyOutcome
 ) -> None:
-    rules = Rules(in_dual_write=True, ours_leads=ours_leads)
+    rules = ExpectedDifferences(in_dual_write=True, ours_leads=ours_leads)
     found, said = judge(PARTITIONS, "orders-0", {**PARTITION, **changes}, PARTITION, rules)
     assert found is outcome
-    assert all((each.rule == STOCK_RUNS_AHEAD) is (outcome is Outcome.EXPECTED) for each in said)
+    assert all((each.rule == STOCK_RUNS_AHEAD) is (outcome is KeyOutcome.EXPECTED) for each in said)
 
 
 def test_a_changed_field_is_told_with_both_values() -> None:
-    outcome, found = judge(PARTITIONS, "orders-0", {**PARTITION, "leader": 2}, PARTITION, Rules())
-    assert outcome is Outcome.DIFFERENT
-    assert found == [Difference(PARTITIONS, "orders-0", "leader", Kind.CHANGED, 2, 1)]
+    outcome, found = judge(PARTITIONS, "orders-0", {**PARTITION, "leader": 2}, PARTITION, ExpectedDifferences())
+    assert outcome is KeyOutcome.DIFFERENT
+    assert found == [Difference(PARTITIONS, "orders-0", "leader", DifferenceKind.CHANGED, 2, 1)]
 
 
 def test_a_key_of_one_side_is_one_difference() -> None:
-    _, found = judge(TOPICS, "orders", {"id": "a"}, None, Rules())
-    assert found == [Difference(TOPICS, "orders", "", Kind.MISSING_IN_LOG, {"id": "a"}, None)]
-    _, found = judge(TOPICS, "orders", None, {"id": "a"}, Rules())
-    assert found == [Difference(TOPICS, "orders", "", Kind.MISSING_IN_ZOOKEEPER, None, {"id": "a"})]
+    _, found = judge(TOPICS, "orders", {"id": "a"}, None, ExpectedDifferences())
+    assert found == [Difference(TOPICS, "orders", "", DifferenceKind.MISSING_IN_LOG, {"id": "a"}, None)]
+    _, found = judge(TOPICS, "orders", None, {"id": "a"}, ExpectedDifferences())
+    assert found == [Difference(TOPICS, "orders", "", DifferenceKind.MISSING_IN_ZOOKEEPER, None, {"id": "a"})]
 
 
 def test_a_partition_without_its_state_znode_is_one_difference() -> None:
     assignment = {name: PARTITION[name] for name in ("replicas", "adding", "removing")}
-    _, found = judge(PARTITIONS, "orders-0", assignment, PARTITION, Rules())
-    assert found == [Difference(PARTITIONS, "orders-0", "state", Kind.MISSING_IN_ZOOKEEPER, None, STATE)]
+    _, found = judge(PARTITIONS, "orders-0", assignment, PARTITION, ExpectedDifferences())
+    assert found == [Difference(PARTITIONS, "orders-0", "state", DifferenceKind.MISSING_IN_ZOOKEEPER, None, STATE)]
 
 
 def test_a_partition_that_only_the_assignment_knows_is_missing_in_the_log() -> None:
-    outcome, found = judge(PARTITIONS, "orders-4", {"replicas": [1]}, None, Rules())
-    assert outcome is Outcome.DIFFERENT
-    assert [each.kind for each in found] == [Kind.MISSING_IN_LOG]
+    outcome, found = judge(PARTITIONS, "orders-4", {"replicas": [1]}, None, ExpectedDifferences())
+    assert outcome is KeyOutcome.DIFFERENT
+    assert [each.kind for each in found] == [DifferenceKind.MISSING_IN_LOG]
 
 
 @pytest.mark.parametrize(
     ("log", "outcome"),
     [
-        (5_999, Outcome.DIFFERENT),
-        (6_000, Outcome.EQUAL),
-        (6_001, Outcome.EXPECTED),
-        (10_000, Outcome.EXPECTED),
-        (10_001, Outcome.DIFFERENT),
+        (5_999, KeyOutcome.DIFFERENT),
+        (6_000, KeyOutcome.EQUAL),
+        (6_001, KeyOutcome.EXPECTED),
+        (10_000, KeyOutcome.EXPECTED),
+        (10_001, KeyOutcome.DIFFERENT),
     ],
 )
-def test_right_after_a_copy_the_log_may_be_ahead_by_the_margin(log: int, outcome: Outcome) -> None:
+def test_right_after_a_copy_the_log_may_be_ahead_by_the_margin(log: int, outcome: KeyOutcome) -> None:
     sides = {"next_producer_id": 6_000}, {"next_producer_id": log}
-    assert judge(PRODUCER_IDS, "next", *sides, Rules(producer_id_margin=4_000))[0] is outcome
+    assert judge(PRODUCER_IDS, "next", *sides, ExpectedDifferences(producer_id_margin=4_000))[0] is outcome
 
 
 def a_reading(directory: Path, *partitions: int) -> str:
@@ -169,7 +169,7 @@ COPIED = {
 def test_what_zookeeper_changed_after_a_rehearsal_is_excused_where_the_copy_says_what_was_read(
     mzxid: int, partition: int, leader: int, outcome: str, tmp_path: Path
 ) -> None:
-    rules = Rules(copied_zxid=77, read=a_reading(tmp_path, 0, 1))
+    rules = ExpectedDifferences(copied_zxid=77, read=a_reading(tmp_path, 0, 1))
     sides = {**COPIED, "leader": 2}, {**COPIED, "leader": leader}
     found, told = judge(PARTITIONS, f"orders-{partition}", *sides, rules, mzxid)
     assert found == outcome
@@ -181,13 +181,13 @@ def test_what_was_deleted_after_a_rehearsal_is_excused_where_the_copy_says_what_
     leader: int, outcome: str, tmp_path: Path
 ) -> None:
     """F11: a topic that was deleted meanwhile has no transaction number, and was called a difference."""
-    rules = Rules(copied_zxid=77, read=a_reading(tmp_path, 0))
+    rules = ExpectedDifferences(copied_zxid=77, read=a_reading(tmp_path, 0))
     assert judge(PARTITIONS, "orders-0", None, {**COPIED, "leader": leader}, rules)[0] == outcome
-    assert judge(PARTITIONS, "orders-0", None, {**COPIED, "leader": leader}, Rules())[0] == "different"
+    assert judge(PARTITIONS, "orders-0", None, {**COPIED, "leader": leader}, ExpectedDifferences())[0] == "different"
 
 
 def test_what_was_created_after_a_rehearsal_is_excused_and_what_was_left_out_is_not(tmp_path: Path) -> None:
-    rules = Rules(copied_zxid=77, read=a_reading(tmp_path, 0))
+    rules = ExpectedDifferences(copied_zxid=77, read=a_reading(tmp_path, 0))
     assert judge(PARTITIONS, "orders-1", COPIED, None, rules, 78)[0] == "expected"
     assert judge(PARTITIONS, "orders-0", COPIED, None, rules, 78)[0] == "different"
 
@@ -207,11 +207,11 @@ def test_a_rehearsal_made_again_at_the_same_path_is_read_again(tmp_path: Path) -
 
 def test_a_rehearsal_that_kept_nothing_of_what_it_read_excuses_nothing(tmp_path: Path) -> None:
     sides = {**COPIED, "leader": 2}, COPIED
-    assert judge(PARTITIONS, "orders-0", *sides, Rules(copied_zxid=77), 78)[0] == "different"
+    assert judge(PARTITIONS, "orders-0", *sides, ExpectedDifferences(copied_zxid=77), 78)[0] == "different"
     (tmp_path / KEPT).write_bytes(b"not whole")
     for name in (KEPT, "missing"):
         with pytest.raises(FindingError, match="Z2K-5001"):
-            judge(PARTITIONS, "orders-0", *sides, Rules(copied_zxid=77, read=str(tmp_path / name)), 78)
+            judge(PARTITIONS, "orders-0", *sides, ExpectedDifferences(copied_zxid=77, read=str(tmp_path / name)), 78)
 
 
 Block = tuple[int, int]
@@ -222,20 +222,26 @@ BLOCK = '{"version":1,"broker":%d,"block_start":"%d","block_end":"%d"}'
 @pytest.mark.parametrize(
     ("broker", "first", "log", "rules", "outcome"),
     [
-        pytest.param(-1, 5_000, 5_000, Rules(), "expected", id="stock mirrored it"),
-        pytest.param(-1, 5_000, 6_000, Rules(), "equal", id="stock copied it"),
-        pytest.param(2, 5_000, 5_000, Rules(), "different", id="a broker took it behind the log's back"),
-        pytest.param(3000, 5_000, 5_000, Rules(), "different", id="ours mirrored it, and the log lost it"),
-        pytest.param(-1, 4_900, 5_000, Rules(), "different", id="stock never writes such a block"),
-        pytest.param(-1, 5_000, 4_000, Rules(), "different", id="stock mirrored it, and the log lost one"),
-        pytest.param(2, 5_000, 5_000, Rules(4_000), "different", id="a copy that begins a block too low"),
-        pytest.param(-1, 5_000, 5_000, Rules(4_000), "different", id="such a copy after a migration of stock"),
-        pytest.param(-1, 5_000, 10_000, Rules(4_000), "expected", id="a copy after a migration of stock"),
+        pytest.param(-1, 5_000, 5_000, ExpectedDifferences(), "expected", id="stock mirrored it"),
+        pytest.param(-1, 5_000, 6_000, ExpectedDifferences(), "equal", id="stock copied it"),
+        pytest.param(2, 5_000, 5_000, ExpectedDifferences(), "different", id="a broker took it behind the log's back"),
+        pytest.param(
+            3000, 5_000, 5_000, ExpectedDifferences(), "different", id="ours mirrored it, and the log lost it"
+        ),
+        pytest.param(-1, 4_900, 5_000, ExpectedDifferences(), "different", id="stock never writes such a block"),
+        pytest.param(
+            -1, 5_000, 4_000, ExpectedDifferences(), "different", id="stock mirrored it, and the log lost one"
+        ),
+        pytest.param(2, 5_000, 5_000, ExpectedDifferences(4_000), "different", id="a copy that begins a block too low"),
+        pytest.param(
+            -1, 5_000, 5_000, ExpectedDifferences(4_000), "different", id="such a copy after a migration of stock"
+        ),
+        pytest.param(-1, 5_000, 10_000, ExpectedDifferences(4_000), "expected", id="a copy after a migration of stock"),
     ],
 )
 @pytest.mark.parametrize("engine", ["quick", "spark"])
 def test_a_log_one_block_behind_is_expected_only_of_a_block_that_stock_mirrored(
-    engine: str, broker: int, first: int, log: int, rules: Rules, outcome: str
+    engine: str, broker: int, first: int, log: int, rules: ExpectedDifferences, outcome: str
 ) -> None:
     zookeeper = zk_producer_ids(PATH_OF_BLOCK, (BLOCK % (broker, first, 5_999)).encode())
     in_log = {"next_producer_id": log}
@@ -272,7 +278,7 @@ def test_producer_ids_of_a_rehearsal_move_on_by_whole_blocks_from_what_was_read(
     if read is not None:
         kept.note(PATH_OF_BLOCK, a_znode(BLOCK % (1, *read)))
     (tmp_path / KEPT).write_bytes(kept.content())
-    rules = Rules(4_000, copied_zxid=5, read=str(tmp_path / KEPT))
+    rules = ExpectedDifferences(4_000, copied_zxid=5, read=str(tmp_path / KEPT))
     zookeeper = {} if now is None else zk_producer_ids(PATH_OF_BLOCK, (BLOCK % (1, *now)).encode())
     told = judged_by_spark if engine == "spark" else judged_by_quick
     assert told(zookeeper, {"next_producer_id": log}, rules) == ("expected" if outcome else "different", outcome)
@@ -283,19 +289,19 @@ def test_a_block_without_a_beginning_is_not_one_that_was_handed_out(data: bytes,
     kept = KeptReading()
     kept.note(PATH_OF_BLOCK, a_znode(BLOCK % (1, 5_000, 5_999)))
     (tmp_path / KEPT).write_bytes(kept.content())
-    rules = Rules(4_000, copied_zxid=5, read=str(tmp_path / KEPT))
+    rules = ExpectedDifferences(4_000, copied_zxid=5, read=str(tmp_path / KEPT))
     sides = zk_producer_ids(PATH_OF_BLOCK, data), {"next_producer_id": 10_000}
     assert judged_by_quick(*sides, rules) == ("different", "")
 
 
-def judged_by_quick(zookeeper: Facts, log: Facts, rules: Rules) -> tuple[str, str]:
+def judged_by_quick(zookeeper: Facts, log: Facts, rules: ExpectedDifferences) -> tuple[str, str]:
     comparison = Comparison(rules)
     comparison.add(PRODUCER_IDS, "next", zookeeper, log, 7)
-    (outcome,) = (each for each in Outcome if comparison.counts[PRODUCER_IDS].of(each))
+    (outcome,) = (each for each in KeyOutcome if comparison.counts[PRODUCER_IDS].of(each))
     return outcome.value, "".join(each.rule for each in (*comparison.differences, *comparison.expected))
 
 
-def judged_by_spark(zookeeper: Facts, log: Facts, rules: Rules) -> tuple[str, str]:
+def judged_by_spark(zookeeper: Facts, log: Facts, rules: ExpectedDifferences) -> tuple[str, str]:
     """What one task of the Spark job says of the row, without a session."""
     row = ZkRow(PRODUCER_IDS, "next", facts_text(zookeeper), 7, "")
     in_log = SideRow(PRODUCER_IDS, "next", PRODUCER_IDS_SUBJECT, log, 9)
@@ -304,15 +310,19 @@ def judged_by_spark(zookeeper: Facts, log: Facts, rules: Rules) -> tuple[str, st
 
 
 def test_no_producer_ids_on_either_side_is_equal() -> None:
-    assert judge(PRODUCER_IDS, "next", {}, None, Rules()) == (Outcome.EQUAL, [])
+    assert judge(PRODUCER_IDS, "next", {}, None, ExpectedDifferences()) == (KeyOutcome.EQUAL, [])
 
 
 def test_configuration_without_a_topic_stays_in_zookeeper() -> None:
-    outcome, found = judge(TOPIC_CONFIGS, "gone", {"retention.ms": "1"}, None, Rules(topics=frozenset({"orders"})))
-    assert outcome is Outcome.EXPECTED
+    outcome, found = judge(
+        TOPIC_CONFIGS, "gone", {"retention.ms": "1"}, None, ExpectedDifferences(topics=frozenset({"orders"}))
+    )
+    assert outcome is KeyOutcome.EXPECTED
     assert found[0].rule == "configuration without a topic"
-    outcome, _ = judge(TOPIC_CONFIGS, "orders", {"retention.ms": "1"}, None, Rules(topics=frozenset({"orders"})))
-    assert outcome is Outcome.DIFFERENT
+    outcome, _ = judge(
+        TOPIC_CONFIGS, "orders", {"retention.ms": "1"}, None, ExpectedDifferences(topics=frozenset({"orders"}))
+    )
+    assert outcome is KeyOutcome.DIFFERENT
 
 
 def test_secrets_that_differ_are_told_as_hashes_and_equal_ones_are_equal() -> None:

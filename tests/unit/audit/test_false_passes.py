@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.audit.compare import Comparison, Report, report
+from migrator.audit.compare import AuditReport, Comparison, report
 from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.identity import refuse_foreign_log, refuse_nothing_compared
 from migrator.audit.log_fold import Fold, record_rows
@@ -73,7 +73,7 @@ def test_what_removes_a_fact_of_another_topic_is_seen(place: str, record: Messag
 # --- F3, F9: what is compared belongs together -----------------------------------------------------------
 
 
-def a_report(cluster_id: str | None) -> Report:
+def a_report(cluster_id: str | None) -> AuditReport:
     return report(Comparison(), seconds={}, zk={"cluster_id": cluster_id}, kraft={}, engine="quick")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 import pytest
 
-from migrator.audit.compare import LOOKS_MAX, Report, Rules
+from migrator.audit.compare import LOOKS_MAX, AuditReport, ExpectedDifferences
 from migrator.audit.log_states import NO_OFFSET, LogStates
 from migrator.audit.normalise import BROKER_CONFIGS, PARTITIONS, PRODUCER_IDS, TOPIC_CONFIGS, TOPICS
 from migrator.audit.passwords import PasswordReader
@@ -77,8 +77,10 @@ class Cluster:
         self.meanwhile(self.looks)
         return states_of([*map(decode_record, self.values), *self.later], low), POSITION
 
-    def audit(self) -> Report:
-        return quick_audit(self.ensemble.session(), self.read_log, rules=Rules(producer_id_margin=4_000), settle_s=0)
+    def audit(self) -> AuditReport:
+        return quick_audit(
+            self.ensemble.session(), self.read_log, rules=ExpectedDifferences(producer_id_margin=4_000), settle_s=0
+        )
 
     def change(self, path: str, data: bytes) -> None:
         self.ensemble.nodes[path].data = data
@@ -93,7 +95,7 @@ def test_passwords_are_compared_decoded_and_told_as_hashes() -> None:
 
     def audited(text: str, passwords: PasswordReader | None) -> tuple[bool, set[str], str]:
         ensemble.create("/config/brokers/7", config_json({KEY: text}))
-        rules = Rules(producer_id_margin=4_000)
+        rules = ExpectedDifferences(producer_id_margin=4_000)
         report = quick_audit(
             ensemble.session(), lambda low: (log, POSITION), rules=rules, settle_s=0, passwords=passwords
         )
@@ -112,7 +114,7 @@ def test_passwords_are_compared_decoded_and_told_as_hashes() -> None:
         assert code in told
 
 
-def keys(report: Report) -> set[tuple[str, str]]:
+def keys(report: AuditReport) -> set[tuple[str, str]]:
     return {(each.family, each.key) for each in report.differences}
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from migrator.audit import run
-from migrator.audit.compare import Report, Rules
+from migrator.audit.compare import AuditReport, ExpectedDifferences
 from migrator.audit.run import REHEARSAL, REPORT_FILE, empty_directory, rules_of, run_audit
 from migrator.audit.spark.job import replay
 from migrator.findings.audit import AUDIT_OUT_UNUSABLE
 from migrator.findings.finding import FindingError
 
 
-def audit(kraft: str, engine: str = "quick", out: Path | None = None) -> Report:
+def audit(kraft: str, engine: str = "quick", out: Path | None = None) -> AuditReport:
     return run_audit("127.0.0.1:1", kraft, engine=engine, master="local[*]", out=out)
 
 
@@ -54,9 +54,9 @@ def test_what_an_audit_keeps_is_its_owners_alone(tmp_path: Path) -> None:
 
 
 def test_a_rehearsal_says_how_far_its_producer_ids_are_ahead_and_when_it_was_read(tmp_path: Path) -> None:
-    assert rules_of(str(tmp_path)) == Rules()
+    assert rules_of(str(tmp_path)) == ExpectedDifferences()
     (tmp_path / REHEARSAL).write_text('{"producer_id_margin": 4000, "copied_zxid": 77}')
-    assert rules_of(str(tmp_path)) == Rules(producer_id_margin=4_000, copied_zxid=77)
+    assert rules_of(str(tmp_path)) == ExpectedDifferences(producer_id_margin=4_000, copied_zxid=77)
     (tmp_path / REHEARSAL).write_text("{}")
     with pytest.raises(FindingError, match="Z2K-5001"):
         rules_of(str(tmp_path))

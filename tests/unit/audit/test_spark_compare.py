@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from migrator.audit.compare import Outcome, Rules
+from migrator.audit.compare import ExpectedDifferences, KeyOutcome
 from migrator.audit.fingerprints import SecretFingerprints
 from migrator.audit.log_fold import record_rows
 from migrator.audit.normalise import PARTITIONS, TOPIC_CONFIGS, TOPICS
@@ -36,7 +36,7 @@ from tests.support.fake_zookeeper import FakeEnsemble
 from tests.support.seeded_tree import SeededTree, an_id
 
 TREE = SeededTree(topics=3, partitions=2, broker_configs={})
-RULES = Rules(producer_id_margin=10_000)
+RULES = ExpectedDifferences(producer_id_margin=10_000)
 WHOLE = [TopicRange("", None), Others()]
 
 
@@ -99,11 +99,13 @@ def test_subjects_are_judged_as_the_quick_engine_judges_them(numbers: tuple[int,
     quick = compare_sides(ensemble.session(), facts_of(records), RULES)
     found = judged(input_rows(ensemble, records))
     for family, counted in quick.counts.items():
-        for outcome in Outcome:
+        for outcome in KeyOutcome:
             keys = sum(row["keys"] for row in found if (row["family"], row["outcome"]) == (family, outcome.value))
             assert keys == counted.of(outcome), (family, outcome)
     told = {
-        (row["family"], row["key"], row["field"], row["kind"]) for row in found if row["outcome"] == Outcome.DIFFERENT
+        (row["family"], row["key"], row["field"], row["kind"])
+        for row in found
+        if row["outcome"] == KeyOutcome.DIFFERENT
     }
     assert told == {(each.family, each.key, each.field_, each.kind) for each in quick.differences}
 
@@ -122,7 +124,7 @@ def test_equal_keys_of_a_subject_that_differs_are_counted_with_it_and_others_tog
     change = PartitionChangeRecord(1, an_id(TREE.name(1)), leader=2)
     configs = [ConfigRecord(2, TREE.name(each), "retention.ms", str(1_000 + each)) for each in range(3)]
     rows = judged(input_rows(ensemble, [*records_of(0, 1, 2), *configs, change]))
-    equal = {(row["family"], row["subject"]): row["keys"] for row in rows if row["outcome"] == Outcome.EQUAL}
+    equal = {(row["family"], row["subject"]): row["keys"] for row in rows if row["outcome"] == KeyOutcome.EQUAL}
     subject = f"topic/{TREE.name(1)}"
     assert equal == {
         (TOPICS, None): 2,
@@ -137,13 +139,13 @@ def test_equal_keys_of_a_subject_that_differs_are_counted_with_it_and_others_tog
 def test_a_key_that_zookeeper_tells_twice_is_judged_twice() -> None:
     told = [SideRow(TOPICS, "a", "topic/a", {"id": each}) for each in ("1", "2")]
     outcomes = [row for row in judged(list(zookeeper_rows(told, SecretFingerprints()))) if row["family"] == TOPICS]
-    assert [row["outcome"] for row in outcomes] == [Outcome.DIFFERENT, Outcome.DIFFERENT]
+    assert [row["outcome"] for row in outcomes] == [KeyOutcome.DIFFERENT, KeyOutcome.DIFFERENT]
 
 
 def test_records_that_do_not_fit_together_are_no_difference_but_leave_the_side_unread() -> None:
     change = PartitionChangeRecord(1, an_id("never created"), leader=2)
     rows = judged(input_rows(FakeEnsemble(), [change]))
-    (told,) = [row for row in rows if (row["family"], row["outcome"]) == (WHOLE_SIDE, Outcome.NOT_READ)]
+    (told,) = [row for row in rows if (row["family"], row["outcome"]) == (WHOLE_SIDE, KeyOutcome.NOT_READ)]
     assert (told["keys"], told["subject"].startswith("unknown topic/")) == (1, True)
     assert told["rule"]
 

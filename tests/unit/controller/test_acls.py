@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from migrator.controller.authorizer import Rules
-from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, Decision, Error, Situation
+from migrator.controller.authorizer import AuthorizerRules
+from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, Decision, Situation
 from migrator.controller.security.acls import create_acls, delete_acls, describe_acls
 from migrator.model.draft import Draft
 from migrator.model.values import (
@@ -20,6 +20,7 @@ from migrator.model.values import (
     AclResourceType,
     MigrationState,
 )
+from migrator.wire.errors import Error
 from migrator.wire.messages.security import (
     AclCreation,
     CreateAclsRequest,
@@ -35,7 +36,7 @@ from tests.support.situations import a_situation, after
 
 ANY, MATCH, LITERAL, PREFIXED = range(1, 5)
 TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
-RULES = Rules(frozenset({"User:admin"}))
+RULES = AuthorizerRules(frozenset({"User:admin"}))
 
 
 def an_acl(name: str, pattern: int = LITERAL, operation: int = AclOperation.READ, principal: str = "User:a") -> Acl:

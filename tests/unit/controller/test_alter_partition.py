@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from migrator.controller.decision import Decision, Error, Situation
+from migrator.controller.decision import Decision, Situation
 from migrator.controller.partitions.alter_partition import alter_partition
 from migrator.model.values import Partition, Recovery
+from migrator.wire.errors import Error
 from migrator.wire.messages.metadata import PartitionChangeRecord
 from migrator.wire.messages.partitions import (
     AlterPartitionPartition,

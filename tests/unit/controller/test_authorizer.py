@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from migrator.controller.authorizer import Asker, Rules, is_allowed
+from migrator.controller.authorizer import Asker, AuthorizerRules, is_allowed
 from migrator.model.draft import Draft
 from migrator.model.image import Image
 from migrator.model.values import (
@@ -26,7 +26,7 @@ TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
 LITERAL, PREFIXED = AclPattern
 DENY, ALLOW = AclPermission
 ALICE = Asker("User:alice", "10.0.0.1")
-RULES = Rules(frozenset({"User:admin"}))
+RULES = AuthorizerRules(frozenset({"User:admin"}))
 
 
 def an_acl(
@@ -88,7 +88,7 @@ def test_a_super_user_may_do_what_is_denied() -> None:
 
 
 def test_without_any_acl_on_a_resource_the_file_decides() -> None:
-    open_ = Rules(frozenset(), allow_everyone=True)
+    open_ = AuthorizerRules(frozenset(), allow_everyone=True)
     assert is_allowed(with_acls([]), open_, ALICE, AclOperation.READ, TOPIC, "orders")
     others = with_acls([an_acl(principal="User:bob")])
     assert not is_allowed(others, open_, ALICE, AclOperation.READ, TOPIC, "orders")

@@ -18,9 +18,10 @@ from migrator.controller.brokers import (
     unregister_broker,
 )
 from migrator.controller.contacts import Contacts
-from migrator.controller.decision import Error, Situation, register_broker_version
+from migrator.controller.decision import Situation, register_broker_version
 from migrator.model.image import METADATA_VERSION, Image
 from migrator.model.values import MigrationState
+from migrator.wire.errors import Error
 from migrator.wire.messages.brokers import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,

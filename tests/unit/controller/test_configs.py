@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.controller.configs import Operation, alter_configs, incremental_alter_configs
-from migrator.controller.decision import Decision, Error, Situation
+from migrator.controller.configs import ConfigOperation, alter_configs, incremental_alter_configs
+from migrator.controller.decision import Decision, Situation
 from migrator.findings.content import PASSWORD_UNDECODABLE
-from migrator.model.topic_configs import TOPIC_CONFIGS, Inherited, Source, effective, is_list
+from migrator.model.topic_configs import TOPIC_CONFIGS, ConfigSource, Inherited, effective, is_list
 from migrator.model.topic_rules import refuse_topic_config
 from migrator.model.values import ConfigType, MigrationState
+from migrator.wire.errors import Error
 from migrator.wire.messages.configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -30,7 +31,7 @@ from migrator.wire.messages.metadata import ConfigRecord
 from tests.support.builders import a_topic, an_image
 from tests.support.situations import CONTROLLER, a_situation, after, messages
 
-SET, DELETE, APPEND, SUBTRACT = Operation
+SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 THROTTLED = "leader.replication.throttled.replicas"
 
 Accepted = tuple[str, int, str | None]
@@ -335,7 +336,7 @@ def test_remote_storage_is_not_switched_off_without_saying_what_becomes_of_the_d
 
 def test_what_this_node_is_configured_with_counts_before_what_all_brokers_are() -> None:
     inherited = Inherited({"log.retention.ms": "3"}, {"log.retention.ms": "2"}, {"log.retention.ms": "1"})
-    assert effective({}, inherited)["retention.ms"] == ("3", Source.DYNAMIC_BROKER)
+    assert effective({}, inherited)["retention.ms"] == ("3", ConfigSource.DYNAMIC_BROKER)
     node = {"log.cleaner.min.compaction.lag.ms": "10"}
     image = an_image(a_topic("orders"), broker_configs={str(CONTROLLER): node})
     (result,), _ = alter(a_situation(image), a_resource(("max.compaction.lag.ms", SET, "5")))
@@ -363,15 +364,20 @@ def test_every_default_is_a_value_that_may_be_set() -> None:
 @pytest.mark.parametrize(
     ("topic", "brokers", "file", "expected"),
     [
-        ({"retention.ms": "1"}, {"log.retention.ms": "2"}, {"log.retention.ms": "3"}, ("1", Source.DYNAMIC_TOPIC)),
-        ({}, {"log.retention.ms": "2"}, {"log.retention.ms": "3"}, ("2", Source.DYNAMIC_DEFAULT_BROKER)),
-        ({}, {}, {"log.retention.hours": "1", "log.retention.minutes": "2"}, ("120000", Source.STATIC_BROKER)),
-        ({}, {}, {"log.retention.hours": "1"}, ("3600000", Source.STATIC_BROKER)),
-        ({}, {}, {"retention.ms": "7"}, ("604800000", Source.DEFAULT)),  # a file has the broker's name of it
+        (
+            {"retention.ms": "1"},
+            {"log.retention.ms": "2"},
+            {"log.retention.ms": "3"},
+            ("1", ConfigSource.DYNAMIC_TOPIC),
+        ),
+        ({}, {"log.retention.ms": "2"}, {"log.retention.ms": "3"}, ("2", ConfigSource.DYNAMIC_DEFAULT_BROKER)),
+        ({}, {}, {"log.retention.hours": "1", "log.retention.minutes": "2"}, ("120000", ConfigSource.STATIC_BROKER)),
+        ({}, {}, {"log.retention.hours": "1"}, ("3600000", ConfigSource.STATIC_BROKER)),
+        ({}, {}, {"retention.ms": "7"}, ("604800000", ConfigSource.DEFAULT)),  # a file has the broker's name of it
     ],
 )
 def test_the_effective_value_is_the_nearest_one(
-    topic: dict[str, str], brokers: dict[str, str], file: dict[str, str], expected: tuple[str, Source]
+    topic: dict[str, str], brokers: dict[str, str], file: dict[str, str], expected: tuple[str, ConfigSource]
 ) -> None:
     found = effective(topic, Inherited(brokers=brokers, static=file))
     assert found["retention.ms"] == expected

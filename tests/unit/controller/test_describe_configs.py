@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.controller.authorizer import Asker, Rules
+from migrator.controller.authorizer import Asker, AuthorizerRules
 from migrator.controller.configs import incremental_alter_configs
-from migrator.controller.decision import Decision, Error
+from migrator.controller.decision import Decision
 from migrator.controller.describe_configs import describe_configs
 from migrator.driver.mirror import Shape, plan
 from migrator.model.client_metrics import refuse_subscription
 from migrator.model.hidden_keys import is_hidden
-from migrator.model.topic_configs import TOPIC_CONFIGS, Source
+from migrator.model.topic_configs import TOPIC_CONFIGS, ConfigSource
 from migrator.model.values import ConfigType
 from migrator.wire.codec import decode, encode
+from migrator.wire.errors import Error
 from migrator.wire.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -46,7 +47,7 @@ IMAGE = an_image(
 
 
 def described(
-    type_: int, name: str, *keys: str, version: int = 4, rules: Rules | None = None, synonyms: bool = True
+    type_: int, name: str, *keys: str, version: int = 4, rules: AuthorizerRules | None = None, synonyms: bool = True
 ) -> DescribeConfigsResult:
     """The answer as the asker decodes it."""
     asked = DescribeConfigsRequest((DescribeConfigsResource(type_, name, keys or None),), synonyms)
@@ -68,11 +69,11 @@ def test_a_topic_is_described_with_every_key_in_every_version(version: int) -> N
     assert entry(result, "preallocate").value == "true"
     assert entry(result, "retention.ms").value == "7200000"
     if version:
-        assert entry(result, "cleanup.policy").config_source == Source.DYNAMIC_TOPIC
-        assert entry(result, "retention.ms").config_source == Source.STATIC_BROKER
-        assert entry(result, "flush.ms").config_source == Source.DEFAULT
+        assert entry(result, "cleanup.policy").config_source == ConfigSource.DYNAMIC_TOPIC
+        assert entry(result, "retention.ms").config_source == ConfigSource.STATIC_BROKER
+        assert entry(result, "flush.ms").config_source == ConfigSource.DEFAULT
         segment = entry(result, "segment.bytes")
-        assert (segment.value, segment.config_source) == ("2048", Source.DYNAMIC_BROKER)
+        assert (segment.value, segment.config_source) == ("2048", ConfigSource.DYNAMIC_BROKER)
         assert [(each.value, each.source) for each in segment.synonyms] == [("2048", 2), ("1024", 3)]
     else:
         assert entry(result, "flush.ms").is_default
@@ -119,7 +120,7 @@ def test_what_cannot_be_described_is_answered_by_itself(type_: int, name: str, e
     ],
 )
 def test_who_may_not_read_configuration_is_told_so(type_: int, name: str, error: Error) -> None:
-    assert described(type_, name, rules=Rules(frozenset({"User:admin"}))).error_code == error
+    assert described(type_, name, rules=AuthorizerRules(frozenset({"User:admin"}))).error_code == error
 
 
 # --- subscriptions to clients' metrics --------------------------------------------------------------------

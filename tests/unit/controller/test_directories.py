@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from migrator.controller.brokers import heal_leaderships, heartbeat, register_broker
-from migrator.controller.decision import Decision, Error, Situation
+from migrator.controller.decision import Decision, Situation
 from migrator.controller.partitions.elect_leaders import elect_leaders
 from migrator.controller.partitions.elections import preferred_leaders
 from migrator.controller.requests import decide
 from migrator.model.image import Image
 from migrator.model.values import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, ZERO_ID, MigrationState, Partition
+from migrator.wire.errors import Error
 from migrator.wire.messages.brokers import (
     AssignedDirectory,
     AssignedPartition,

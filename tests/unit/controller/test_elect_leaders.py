@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, Decision, Error
+from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, Decision
 from migrator.controller.partitions.elect_leaders import elect_leaders
 from migrator.model.image import Image
 from migrator.model.values import NO_LEADER, Partition, Recovery
+from migrator.wire.errors import Error
 from migrator.wire.messages.metadata import PartitionChangeRecord
 from migrator.wire.messages.partitions import ElectLeadersRequest, ElectLeadersResponse, ElectLeadersTopic
 from tests.support.builders import a_broker, a_partition, a_topic, an_id, an_image

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from migrator.controller.decision import Error, Situation
+from migrator.controller.decision import Situation
 from migrator.controller.feature_updates import update_features
 from migrator.model.draft import Draft
 from migrator.model.image import METADATA_VERSION, Image, Position
 from migrator.model.values import Controller, FeatureRange, MigrationState
+from migrator.wire.errors import Error
 from migrator.wire.messages.configs import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.support.builders import a_broker, an_id, an_image
 from tests.support.situations import CONTROLLER, a_situation, messages, replayed

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from migrator.controller.decision import Error, Record
+from migrator.controller.decision import Record
 from migrator.controller.features import (
     CONTROLLER_APIS,
     FORWARDABLE,
@@ -24,6 +24,7 @@ from migrator.model import levels
 from migrator.model.draft import Draft
 from migrator.model.image import EMPTY, METADATA_VERSION, Image
 from migrator.model.values import Controller, Listener, MigrationState
+from migrator.wire.errors import Error
 from migrator.wire.frames import API_KEYS
 from migrator.wire.messages.brokers import DescribeClusterRequest
 from migrator.wire.messages.handshake import FinalizedFeatureKey

@@ -14,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from migrator.controller.brokers import fence_longest_silent
-from migrator.controller.decision import Decision, Error, Record, Situation
+from migrator.controller.decision import Decision, Record, Situation
 from migrator.controller.partitions.elections import preferred_leaders
 from migrator.controller.requests import decide
 from migrator.model.image import METADATA_VERSION, Image
 from migrator.model.values import NO_LEADER, Recovery
+from migrator.wire.errors import Error
 from migrator.wire.messages.brokers import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,

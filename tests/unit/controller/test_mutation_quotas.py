@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.controller.authorizer import Asker
-from migrator.controller.decision import Error, Situation
+from migrator.controller.decision import Situation
 from migrator.controller.mutation_quotas import (
     BUCKETS_MAX,
     MUTATION_RATE,
@@ -22,6 +22,7 @@ from migrator.controller.mutation_quotas import (
 from migrator.controller.requests import decide, open_envelope
 from migrator.model.image import Image
 from migrator.model.values import QuotaEntity
+from migrator.wire.errors import Error
 from migrator.wire.frames import encode_request
 from migrator.wire.messages.brokers import EnvelopeRequest
 from migrator.wire.messages.security import DefaultPrincipalData

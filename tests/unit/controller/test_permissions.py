@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from migrator.controller.authorizer import Asker, Rules
-from migrator.controller.decision import Decision, Error, Situation
+from migrator.controller.authorizer import Asker, AuthorizerRules
+from migrator.controller.decision import Decision, Situation
 from migrator.controller.features import CONTROLLER_APIS, FORWARDABLE
 from migrator.controller.refusals import is_refusable
 from migrator.controller.requests import decide
@@ -24,6 +24,7 @@ from migrator.model.values import (
     AclResourceType,
     ConfigType,
 )
+from migrator.wire.errors import Error
 from migrator.wire.frames import API_KEYS
 from migrator.wire.messages.configs import (
     IncrementalAlterableConfig,
@@ -43,7 +44,7 @@ from tests.support.builders import a_topic, an_id, an_image
 from tests.support.situations import a_situation
 
 ALICE = Asker("User:alice", "10.0.0.1")
-RULES = Rules(frozenset({"User:admin", "User:ANONYMOUS"}))
+RULES = AuthorizerRules(frozenset({"User:admin", "User:ANONYMOUS"}))
 Grant = tuple[AclResourceType, str, AclOperation]
 
 

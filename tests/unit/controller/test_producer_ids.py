@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.controller.decision import Error, Situation
+from migrator.controller.decision import Situation
 from migrator.controller.producer_ids import BLOCK, LAST_ID, allocate_producer_ids
+from migrator.wire.errors import Error
 from migrator.wire.messages.brokers import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from tests.support.builders import an_image
 from tests.support.situations import a_situation, after

@@ -6,10 +6,11 @@ import math
 
 import pytest
 
-from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, Decision, Error, Situation
+from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, Decision, Situation
 from migrator.controller.quotas import alter_client_quotas
 from migrator.model.draft import Draft
 from migrator.model.values import QuotaEntity
+from migrator.wire.errors import Error
 from migrator.wire.messages.configs import (
     AlterClientQuotasEntry,
     AlterClientQuotasRequest,

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from migrator.controller.brokers import fence_longest_silent, heal_leaderships
-from migrator.controller.decision import Decision, Error, Situation
+from migrator.controller.decision import Decision, Situation
 from migrator.controller.partitions.alter_partition import alter_partition
 from migrator.controller.partitions.reassignments import alter_reassignments, begin_ordered, list_reassignments
 from migrator.model.image import Image
 from migrator.model.values import Broker, Partition
+from migrator.wire.errors import Error
 from migrator.wire.messages.metadata import PartitionChangeRecord
 from migrator.wire.messages.partitions import (
     AlterPartitionPartition,
@@ -30,7 +31,7 @@ from migrator.wire.messages.partitions import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from migrator.zk.znodes import OrderedMove
+from migrator.zk.znodes import ZkReassignment
 from tests.support.builders import a_broker, a_partition, a_topic, an_id, an_image
 from tests.support.situations import a_situation, after, messages
 
@@ -372,12 +373,12 @@ def test_moves_ordered_through_zookeeper_and_not_begun_there_are_begun() -> None
     done = a_partition(2, (5, 4))
     situation = a_situation(a_cluster(at_rest, begun, done))
     ordered = [
-        OrderedMove("orders", 0, [4, 2, 3]),
-        OrderedMove("orders", 1, [4, 2, 3]),
-        OrderedMove("orders", 2, [5, 4]),
-        OrderedMove("orders", 0, [9]),  # no such broker
-        OrderedMove("orders", 7, [1]),
-        OrderedMove("gone", 0, [1]),
+        ZkReassignment("orders", 0, [4, 2, 3]),
+        ZkReassignment("orders", 1, [4, 2, 3]),
+        ZkReassignment("orders", 2, [5, 4]),
+        ZkReassignment("orders", 0, [9]),  # no such broker
+        ZkReassignment("orders", 7, [1]),
+        ZkReassignment("gone", 0, [1]),
     ]
     records = begin_ordered(situation, ordered)
     assert [record.partition_id for record, _ in records if isinstance(record, PartitionChangeRecord)] == [0]

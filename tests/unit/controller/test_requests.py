@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from migrator.controller.decision import Error
 from migrator.controller.features import FORWARDABLE
 from migrator.controller.refusals import is_refusable, refuse
 from migrator.controller.requests import (
@@ -21,6 +20,7 @@ from migrator.controller.requests import (
 )
 from migrator.model.values import MigrationState
 from migrator.wire.codec import decode, encode
+from migrator.wire.errors import Error
 from migrator.wire.frames import API_KEYS, decode_response, encode_request
 from migrator.wire.messages.brokers import (
     BrokerHeartbeatRequest,

@@ -15,17 +15,20 @@ import pytest
 from migrator.controller import requests
 from migrator.controller.authorizer import ANONYMOUS, Asker
 from migrator.controller.contacts import Contacts
-from migrator.controller.decision import Error, Settings, Situation
+from migrator.controller.decision import ControllerSettings, Situation
 from migrator.controller.features import CONTROLLER_APIS, FORWARDABLE
 from migrator.model.image import EMPTY
 from migrator.node.listener.controller_apis import ControllerApis
 from migrator.node.quorum.quorum_apis import QuorumApis
+from migrator.wire.errors import Error
 from migrator.wire.frames import API_KEYS
 from migrator.wire.schema import Message
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "requests.md"
 COLUMNS = ("key", "request", "versions", "Envelope", "early", "answer", "why")
-SETTINGS = Settings(node_id=1, cluster_id="cluster", migration_enabled=True, inter_broker_listener="PLAINTEXT")
+SETTINGS = ControllerSettings(
+    node_id=1, cluster_id="cluster", migration_enabled=True, inter_broker_listener="PLAINTEXT"
+)
 
 
 def rows() -> list[dict[str, str]]:

@@ -8,10 +8,11 @@ import hmac
 
 import pytest
 
-from migrator.controller.decision import Decision, Error, Situation
+from migrator.controller.decision import Decision, Situation
 from migrator.controller.security.scram import alter_scram, credential_of
 from migrator.model.draft import Draft
 from migrator.model.values import ScramKey, ScramMechanism
+from migrator.wire.errors import Error
 from migrator.wire.messages.security import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from migrator.controller.authorizer import ANONYMOUS, Asker, Rules, TokenRules
-from migrator.controller.decision import Decision, Error, Situation
+from migrator.controller.authorizer import ANONYMOUS, Asker, AuthorizerRules, TokenRules
+from migrator.controller.decision import Decision, Situation
 from migrator.controller.security.tokens import create_token, expire_token, expired_tokens, renew_token
 from migrator.model.draft import Draft
 from migrator.model.values import (
@@ -24,6 +24,7 @@ from migrator.model.values import (
     DelegationToken,
 )
 from migrator.wire.codec import encode
+from migrator.wire.errors import Error
 from migrator.wire.messages.metadata import DelegationTokenRecord, RemoveDelegationTokenRecord
 from migrator.wire.messages.security import (
     CreatableRenewers,
@@ -113,7 +114,7 @@ def test_a_token_that_nobody_may_have_is_refused(situation: Situation, asked: di
 
 def test_a_token_for_somebody_else_needs_a_permission_where_permissions_are_looked_at() -> None:
     for_alice = {"owner_principal_type": "User", "owner_principal_name": "alice"}
-    heeding = Rules(frozenset())
+    heeding = AuthorizerRules(frozenset())
     reply, _, there = create(a_cluster(BOB, authorizer=heeding), **for_alice)
     assert reply.error_code == Error.NONE
     assert (the_token(there).owner, the_token(there).requester) == ("User:alice", "User:bob")

@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, Decision, Error, Situation
+from migrator.controller.decision import RECORDS_PER_REQUEST_MAX, Decision, Situation
 from migrator.controller.topics import create_partitions, create_topics, delete_topics
 from migrator.model.image import METADATA_VERSION
-from migrator.model.topic_configs import Source
+from migrator.model.topic_configs import ConfigSource
 from migrator.model.values import UNASSIGNED_DIRECTORY, ZERO_ID, Broker, ConfigType
+from migrator.wire.errors import Error
 from migrator.wire.messages.metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from migrator.wire.messages.topics import (
     CreatableReplicaAssignment,
@@ -128,10 +129,10 @@ def test_the_answer_shows_the_whole_configuration_and_where_each_value_is_from()
     situation = a_situation(image, static={"log.retention.hours": "2", "log.cleanup.policy": "compact"})
     (result,), _ = create(situation, a_new(configs=configs(cleanup_policy="delete")))
     shown = {each.name: (each.value, each.config_source) for each in result.configs or ()}
-    assert shown["cleanup.policy"] == ("delete", Source.DYNAMIC_TOPIC)
-    assert shown["segment.bytes"] == ("1048576", Source.DYNAMIC_DEFAULT_BROKER)
-    assert shown["retention.ms"] == ("7200000", Source.STATIC_BROKER)
-    assert shown["flush.ms"] == (str(2**63 - 1), Source.DEFAULT)
+    assert shown["cleanup.policy"] == ("delete", ConfigSource.DYNAMIC_TOPIC)
+    assert shown["segment.bytes"] == ("1048576", ConfigSource.DYNAMIC_DEFAULT_BROKER)
+    assert shown["retention.ms"] == ("7200000", ConfigSource.STATIC_BROKER)
+    assert shown["flush.ms"] == (str(2**63 - 1), ConfigSource.DEFAULT)
     assert list(shown) == sorted(shown)
 
 

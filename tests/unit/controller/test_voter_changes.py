@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.controller.decision import Error
-from migrator.controller.voter_changes import Standing, VoterChange, answer_voter_change
+from migrator.controller.voter_changes import QuorumStanding, VoterChange, answer_voter_change
+from migrator.wire.errors import Error
 from migrator.wire.messages.raft import AddRaftVoterRequest, RemoveRaftVoterRequest, UpdateRaftVoterRequest
 from migrator.wire.messages.shared import RaftEndpoint
 from tests.support.builders import an_id
 
-LEADS = Standing("cluster", epoch=4, leader=3000, leads=True, knows_committed=True, listener="CONTROLLER")
+LEADS = QuorumStanding("cluster", epoch=4, leader=3000, leads=True, knows_committed=True, listener="CONTROLLER")
 FOLLOWS = replace(LEADS, leads=False, leader=3001, address=("host", 9093))
 AT = (RaftEndpoint("CONTROLLER", "host", 1),)
 ADD = AddRaftVoterRequest("cluster", 1000, 3005, an_id("dir"), AT)

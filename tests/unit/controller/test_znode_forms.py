@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from kazoo.protocol.paths import _prefix_root
 from msgspec.structs import replace as changed
 
-from migrator.controller.authorizer import Asker, Rules, TokenRules
-from migrator.controller.decision import Error, Situation
+from migrator.controller.authorizer import Asker, AuthorizerRules, TokenRules
+from migrator.controller.decision import Situation
 from migrator.controller.quotas import OF_IPS, OF_USERS_AND_CLIENTS
 from migrator.controller.requests import decide
 from migrator.driver.mirror import Shape, plan
@@ -25,6 +25,7 @@ from migrator.findings.zookeeper import ODD_HOST
 from migrator.model.names import host_problem, is_znode_name
 from migrator.model.values import MigrationState
 from migrator.wire.codec import UnencodableError
+from migrator.wire.errors import Error
 from migrator.wire.messages.brokers import BrokerRegistrationRequest, RegistrationFeature, RegistrationListener
 from migrator.wire.messages.configs import (
     AlterableConfig,
@@ -61,7 +62,7 @@ TOKENS = TokenRules("a key", max_lifetime_ms=10_000, renew_lifetime_ms=1_000)
 
 def a_cluster(migration: MigrationState = MigrationState.MIGRATION) -> Situation:
     image = an_image(a_topic("orders"), migration=migration)
-    situation = a_situation(image, authorizer=Rules(frozenset({"User:alice"})), tokens=TOKENS)
+    situation = a_situation(image, authorizer=AuthorizerRules(frozenset({"User:alice"})), tokens=TOKENS)
     return replace(situation, asker=ALICE, wall_ms=1_700_000_000_000)
 
 

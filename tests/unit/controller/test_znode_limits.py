@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from migrator.controller.authorizer import Asker, Rules, TokenRules
-from migrator.controller.decision import Decision, Error, Situation
+from migrator.controller.authorizer import Asker, AuthorizerRules, TokenRules
+from migrator.controller.decision import Decision, Situation
 from migrator.controller.requests import decide
 from migrator.findings.zookeeper import ZNODE_TOO_LARGE
 from migrator.model.image import Image
@@ -24,6 +24,7 @@ from migrator.model.values import (
     QuotaEntity,
 )
 from migrator.model.znode_sizes import acls_bytes, config_bytes, token_bytes, topic_bytes, user_bytes
+from migrator.wire.errors import Error
 from migrator.wire.messages.configs import (
     AlterableConfig,
     AlterClientQuotasEntry,
@@ -79,7 +80,7 @@ ORDERS = AclResource(AclResourceType.TOPIC, AclPattern.LITERAL, "orders")
 def a_cluster(image: Image, limit: int = ZNODE_BYTES_MAX, **changes: Any) -> Situation:
     situation = a_situation(
         image,
-        authorizer=Rules(frozenset({"User:admin"})),
+        authorizer=AuthorizerRules(frozenset({"User:admin"})),
         tokens=TokenRules("a key", max_lifetime_ms=10_000, renew_lifetime_ms=1_000),
         znode_bytes_max=limit,
     )

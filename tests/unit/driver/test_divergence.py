@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.driver.divergence import ALARM, Divergence, Level, Limits
+from migrator.driver.divergence import ALARM, Divergence, DivergenceLimits, Level
 
-LIMITS = Limits(seconds=10, records=100)
+LIMITS = DivergenceLimits(seconds=10, records=100)
 
 Step = tuple[str, int, int]
 """What happened, the last offset that it is about, and when (ms)."""
 
 
-def after(*steps: Step, limits: Limits = LIMITS) -> Divergence:
+def after(*steps: Step, limits: DivergenceLimits = LIMITS) -> Divergence:
     divergence = Divergence(limits)
     now_ms = 0
     for what, offset, now_ms in steps:
@@ -97,7 +97,7 @@ def test_administrators_wait_from_the_limit_on_and_not_longer() -> None:
 
 
 def test_with_the_policy_alarm_nobody_waits() -> None:
-    divergence = after(("written", 9, 0), ("committed", 109, 0), limits=Limits(10, 100, ALARM))
+    divergence = after(("written", 9, 0), ("committed", 109, 0), limits=DivergenceLimits(10, 100, ALARM))
     assert divergence.level is Level.OVER
     assert not divergence.blocks
 

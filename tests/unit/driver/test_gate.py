@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from migrator.driver.checks.settings import REQUEST_MAX_BYTES, ControllerSettings
+from migrator.driver.checks.settings import REQUEST_MAX_BYTES, ControllerFileSettings
 from migrator.driver.checks.waivers import parse_waiver
 from migrator.driver.claim import ClaimObservation
 from migrator.driver.gate import (
-    Evidence,
+    TakeoverEvidence,
     content_findings,
     full_request_bytes,
     ibp_differs,
@@ -71,7 +71,7 @@ def a_zookeeper() -> FakeEnsemble:
     return ensemble
 
 
-def the_evidence(ensemble: FakeEnsemble | None = None, **changes: Any) -> Evidence:
+def the_evidence(ensemble: FakeEnsemble | None = None, **changes: Any) -> TakeoverEvidence:
     """Everything holds, but for the changes."""
     session = (ensemble or a_zookeeper()).session()
     fields: dict[str, Any] = {
@@ -90,7 +90,7 @@ def the_evidence(ensemble: FakeEnsemble | None = None, **changes: Any) -> Eviden
         "cluster_id": CLUSTER_ID,
     }
     given = {**fields, **changes}
-    return Evidence(**{"voters_enabled": voters_enabled(given["image"], {}), **given})
+    return TakeoverEvidence(**{"voters_enabled": voters_enabled(given["image"], {}), **given})
 
 
 def test_a_healthy_cluster_passes_and_every_check_says_what_it_saw() -> None:
@@ -111,7 +111,7 @@ def test_acls_that_nobody_would_heed_close_the_gate() -> None:
     (failed,) = verdict.failed
     assert failed.codes == ("Z2K-1020",)
     assert "ACLs of 1 resources, the first of orders" in failed.message
-    assert takeover_verdict(replace(evidence, ours=ControllerSettings(authorizer=True))).holds
+    assert takeover_verdict(replace(evidence, ours=ControllerFileSettings(authorizer=True))).holds
 
 
 def test_what_brokers_deny_closes_the_gate_and_is_named() -> None:

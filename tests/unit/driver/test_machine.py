@@ -7,7 +7,16 @@ from itertools import product
 import pytest
 
 from migrator.control_api.states import State
-from migrator.driver.machine import TRANSITIONS, Happened, Window, entry, in_window, may_abort, move, writes_allowed
+from migrator.driver.machine import (
+    TRANSITIONS,
+    Happened,
+    TimeWithoutController,
+    entry,
+    in_window,
+    may_abort,
+    move,
+    writes_allowed,
+)
 from migrator.model.values import MigrationState
 
 TABLE = """
@@ -167,6 +176,6 @@ def test_the_window_is_open_from_the_claim_until_the_brokers_were_told() -> None
 
 @pytest.mark.parametrize(("opened_ms", "limit_ms"), list(product((0, 5_000), (1, 15_000))))
 def test_a_window_is_overdue_at_its_limit_and_not_before(opened_ms: int, limit_ms: int) -> None:
-    window = Window(opened_ms, limit_ms)
+    window = TimeWithoutController(opened_ms, limit_ms)
     assert not window.overdue(opened_ms + limit_ms - 1)
     assert window.overdue(opened_ms + limit_ms)

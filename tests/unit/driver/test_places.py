@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from migrator.driver.gate import content_findings, takeover_verdict
-from migrator.driver.places import PLACE_PATHS, PLACES, Place, plan_places
+from migrator.driver.places import PLACE_PATHS, PLACES, PersistentZnode, plan_places
 from migrator.findings.finding import Severity
 from migrator.node.zookeeper.tree_reader import missing_places, read_tree
 from migrator.zk import paths
@@ -26,7 +26,7 @@ def remove(ensemble: FakeEnsemble, path: str) -> None:
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.path)
-def test_each_persistent_znode_that_is_missing_is_named_before_the_takeover(place: Place) -> None:
+def test_each_persistent_znode_that_is_missing_is_named_before_the_takeover(place: PersistentZnode) -> None:
     found = content_findings(read_tree(without(place.path).session()))
     (about,) = [each for each in found if each.values.get("path") == place.path]
     expected = ("Z2K-1111", Severity.BLOCKS) if place.lost else ("Z2K-1112", Severity.WARNS)

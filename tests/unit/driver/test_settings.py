@@ -11,7 +11,7 @@ from migrator.driver.checks.settings import (
     DEFAULT_PRINCIPALS,
     HIDDEN,
     REQUEST_MAX_BYTES,
-    ControllerSettings,
+    ControllerFileSettings,
     broker_findings,
     controller_findings,
     needed_limit,
@@ -21,7 +21,7 @@ from migrator.driver.gate import takeover_verdict
 from migrator.model.values import DelegationToken
 from tests.unit.driver.test_gate import the_evidence
 
-OURS = ControllerSettings(file="c.properties", chroot="/kafka", authorizer=True, token_key=True)
+OURS = ControllerFileSettings(file="c.properties", chroot="/kafka", authorizer=True, token_key=True)
 FITTING = {
     "zookeeper.connect": "zk1:2181,zk2:2181/kafka",
     "zookeeper.set.acl": "false",
@@ -30,7 +30,7 @@ FITTING = {
 }
 
 
-def codes(settings: dict[str, str], ours: ControllerSettings = OURS) -> list[tuple[str, str]]:
+def codes(settings: dict[str, str], ours: ControllerFileSettings = OURS) -> list[tuple[str, str]]:
     found = list(broker_findings(4, {**FITTING, **settings}, ours))
     assert all(each.values["broker"] == 4 for each in found)
     return [(each.code, each.values["key"]) for each in found]
@@ -74,7 +74,7 @@ def test_tokens_close_the_gate_of_a_level_that_has_none() -> None:
 
 def test_settings_that_fit_are_no_finding() -> None:
     assert codes({}) == []
-    assert list(broker_findings(4, {}, ControllerSettings())) == []
+    assert list(broker_findings(4, {}, ControllerFileSettings())) == []
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_one_setting_that_does_not_fit_is_named_with_its_broker_and_key(key: str
 
 def test_what_brokers_have_and_controllers_lack_is_named() -> None:
     """F-37, F-38."""
-    bare = ControllerSettings(chroot="/kafka")
+    bare = ControllerFileSettings(chroot="/kafka")
     assert codes({"authorizer.class.name": ACL_AUTHORIZER}, bare) == [
         ("Z2K-1050", "authorizer.class.name"),
         ("Z2K-1050", "delegation.token.secret.key"),
@@ -106,7 +106,7 @@ def test_what_brokers_have_and_controllers_lack_is_named() -> None:
 
 
 def test_no_secret_is_in_what_is_said() -> None:
-    (found,) = broker_findings(4, {"delegation.token.secret.key": HIDDEN}, ControllerSettings())
+    (found,) = broker_findings(4, {"delegation.token.secret.key": HIDDEN}, ControllerFileSettings())
     assert found.text.startswith("Broker 4 runs with delegation.token.secret.key=(hidden): ")
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.driver.machine import Happened, Window
+from migrator.driver.machine import Happened, TimeWithoutController
 from migrator.driver.window import is_late, too_late, window_trouble
 from migrator.findings.driver import BROKER_LOST_IN_WINDOW, UPDATED_TOO_LATE, WINDOW_OVERDUE
 from tests.support.builders import a_broker
 
-WINDOW = Window(opened_ms=1_000, limit_ms=5_000)
+WINDOW = TimeWithoutController(opened_ms=1_000, limit_ms=5_000)
 INTERVAL_MS = 2_000
 BROKERS = {1: a_broker(1), 2: a_broker(2, fenced=True)}
 
@@ -49,7 +49,7 @@ def test_before_the_claim_a_silent_broker_is_named_and_no_limit_counts() -> None
     ],
 )
 def test_a_committed_copy_is_rolled_back_at_the_limit_while_no_broker_acts_on_it(
-    window: Window | None, now_ms: int, fresh_copy: bool, goes_back: bool
+    window: TimeWithoutController | None, now_ms: int, fresh_copy: bool, goes_back: bool
 ) -> None:
     late = too_late(window, now_ms, None, fresh_copy=fresh_copy)
     assert (late is not None and late.code == UPDATED_TOO_LATE.code) is goes_back

@@ -16,7 +16,7 @@ from migrator.fleet.actuator import Instruction, ProcessState
 from migrator.fleet.actuators import actuator_for
 from migrator.fleet.by_others import ByOthers
 from migrator.fleet.commands import run_command
-from migrator.fleet.exec_actuator import ExecActuator
+from migrator.fleet.exec_actuator import CommandActuator
 from migrator.fleet.files import Present, Written, write_file
 from migrator.fleet.inventory import parse_inventory
 from migrator.fleet.strict_yaml import dump_yaml, load_yaml
@@ -40,9 +40,9 @@ def a_template(**acts: Any) -> dict[str, Any]:
     return {"version": 1, "acts": {**of_files, **others, **acts}}
 
 
-def a_host(directory: Path, **acts: Any) -> ExecActuator:
+def a_host(directory: Path, **acts: Any) -> CommandActuator:
     template = msgspec.convert(a_template(**acts), Template)
-    return ExecActuator(1, template, {"host": "b1", "running": str(directory / "running")}, {})
+    return CommandActuator(1, template, {"host": "b1", "running": str(directory / "running")}, {})
 
 
 def put_template(directory: Path, document: dict[str, Any], name: str = "t.yaml") -> Path:

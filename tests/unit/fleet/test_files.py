@@ -16,7 +16,7 @@ from migrator.fleet.files import (
     write_file,
 )
 from migrator.fleet.properties_file import parse_properties
-from migrator.fleet.render import Kind, Rendered, Wanted, render
+from migrator.fleet.render import FileKind, Rendered, Wanted, render
 from tests.support.hosts import FakeHost
 
 PATH = "/etc/kafka/server.properties"
@@ -26,7 +26,7 @@ KEY = b"of this service"
 
 
 def rendered() -> Rendered:
-    return render("broker", parse_properties(BEFORE, PATH), Kind.MIGRATION, WANTED).require()
+    return render("broker", parse_properties(BEFORE, PATH), FileKind.MIGRATION, WANTED).require()
 
 
 def test_a_written_file_keeps_its_predecessor_beside_it_under_its_checksum() -> None:

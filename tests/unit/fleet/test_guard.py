@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from migrator.fleet.guard import GUARD_SHA256, finalize_token, prove_guard, why_not_used
 from migrator.fleet.properties_file import parse_properties
-from migrator.fleet.render import Kind, Wanted, render
+from migrator.fleet.render import FileKind, Wanted, render
 from tests.support.hosts import FakeHost
 
 GUARD: Final = Path(__file__).resolve().parents[3] / "docker" / "guard" / "zk2kraft-guard"
@@ -131,7 +131,7 @@ def test_the_command_line_of_java_is_understood_and_an_unknown_one_refused(tmp_p
 
 def test_only_a_token_for_this_file_and_this_node_lets_it_start_without_the_flag(tmp_path: Path) -> None:
     present = parse_properties(b"process.roles=controller\ncontroller.quorum.voters=3000@c:1\n" + STOCK, "f")
-    content = render("controller", present, Kind.FINALIZED, Wanted(node=3000)).require().content
+    content = render("controller", present, FileKind.FINALIZED, Wanted(node=3000)).require().content
     file = a_file(tmp_path, content)
     assert start(file).returncode == REFUSED
     path, text = finalize_token(PLAN, 3000, content, str(tmp_path))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from migrator.findings.finding import FindingError
 from migrator.fleet.properties_file import Document, parse_properties
-from migrator.fleet.render import FLAG, RULES, STANDARD_AUTHORIZER, Action, Kind, Rendered, Wanted, render
+from migrator.fleet.render import FLAG, RULES, STANDARD_AUTHORIZER, Action, FileKind, Rendered, Wanted, render
 
 BROKER: Final = b"""# broker 1 of the orders cluster
 broker.id=1
@@ -61,11 +61,11 @@ def codes(rendered: Rendered) -> set[str]:
 
 
 def migration(content: bytes = BROKER, wanted: Wanted = WANTED) -> Rendered:
-    return render("broker", a_file(content), Kind.MIGRATION, wanted)
+    return render("broker", a_file(content), FileKind.MIGRATION, wanted)
 
 
 def kraft(content: bytes, wanted: Wanted = WANTED) -> Rendered:
-    return render("broker", a_file(content), Kind.KRAFT, wanted)
+    return render("broker", a_file(content), FileKind.KRAFT, wanted)
 
 
 def test_the_migration_file_adds_the_quorum_and_keeps_the_rest() -> None:
@@ -97,18 +97,18 @@ def test_the_kraft_file_has_no_key_of_zookeeper_and_keeps_id_comments_and_order(
 def test_the_way_back_is_the_migration_file_with_what_somebody_changed_since() -> None:
     before = migration().document
     forward = kraft(before.content)
-    back = render("broker", forward.document, Kind.BACK, WANTED, before)
+    back = render("broker", forward.document, FileKind.BACK, WANTED, before)
     assert back.require().content == before.content
     changed = forward.document.with_values({"num.io.threads": "16"}).without(lambda key: key == "my.plugin.setting")
-    back = render("broker", changed, Kind.BACK, WANTED, before)
+    back = render("broker", changed, FileKind.BACK, WANTED, before)
     assert back.document.value("num.io.threads") == "16"
     assert back.document.value("my.plugin.setting") is None
     assert back.document.value(FLAG) == "true"
-    assert render("broker", back.document, Kind.BACK, WANTED, before).content == back.content
+    assert render("broker", back.document, FileKind.BACK, WANTED, before).content == back.content
 
 
 def test_the_way_back_without_the_predecessor_starts_in_zookeeper_mode_and_warns() -> None:
-    back = render("broker", kraft(migration().content).document, Kind.BACK, WANTED)
+    back = render("broker", kraft(migration().content).document, FileKind.BACK, WANTED)
     assert codes(back) == {"Z2K-7033"}
     values = back.require().document.values
     assert (values["broker.id"], values["zookeeper.connect"], values[FLAG]) == ("1", "zk1:2181/kafka", "true")
@@ -117,42 +117,47 @@ def test_the_way_back_without_the_predecessor_starts_in_zookeeper_mode_and_warns
 
 
 def test_a_stock_controller_keeps_the_flag_until_the_end_and_has_none_of_our_keys() -> None:
-    stock = render("controller", a_file(OURS), Kind.STOCK, OF_CONTROLLER).require()
+    stock = render("controller", a_file(OURS), FileKind.STOCK, OF_CONTROLLER).require()
     assert stock.document.value(FLAG) == "true"
     assert not any(key.startswith("zk2kraft.") for key in stock.document.values)
     spoiled = a_file(OURS.replace(b"enable=true", b"enable=false"))
-    assert render("controller", spoiled, Kind.STOCK, OF_CONTROLLER).document.value(FLAG) == "true"
-    finalized = render("controller", stock.document, Kind.FINALIZED, OF_CONTROLLER).require()
+    assert render("controller", spoiled, FileKind.STOCK, OF_CONTROLLER).document.value(FLAG) == "true"
+    finalized = render("controller", stock.document, FileKind.FINALIZED, OF_CONTROLLER).require()
     assert not any(key.startswith("zookeeper.") for key in finalized.document.values)
-    back = render("controller", stock.document, Kind.BACK, OF_CONTROLLER, a_file(OURS)).require()
+    back = render("controller", stock.document, FileKind.BACK, OF_CONTROLLER, a_file(OURS)).require()
     assert back.content == OURS
 
 
 def test_stock_needs_the_secret_of_the_encoded_passwords() -> None:
     wanted = Wanted(node=3000, passwords_encoded=True)
-    assert codes(render("controller", a_file(OURS), Kind.STOCK, wanted)) == {"Z2K-7032"}
+    assert codes(render("controller", a_file(OURS), FileKind.STOCK, wanted)) == {"Z2K-7032"}
     with_secret = a_file(OURS + b"password.encoder.secret=s3cret\n")
-    assert not render("controller", with_secret, Kind.STOCK, wanted).findings
+    assert not render("controller", with_secret, FileKind.STOCK, wanted).findings
 
 
 @pytest.mark.parametrize(
     ("content", "kind", "wanted", "key"),
     [
-        (BROKER.replace(b"broker.id=1\n", b""), Kind.MIGRATION, WANTED, "broker.id"),
-        (BROKER.replace(b"broker.id=1\n", b"broker.id=-1\n"), Kind.MIGRATION, Wanted(voters="1@a:1"), "broker.id"),
-        (BROKER.replace(b"broker.id=1\n", b"broker.id=2\n"), Kind.MIGRATION, WANTED, "broker.id"),
-        (BROKER + b"node.id=7\n", Kind.KRAFT, WANTED, "node.id"),
-        (BROKER, Kind.MIGRATION, Wanted(metadata_version="3.9"), "controller.quorum.voters"),
-        (BROKER.replace(b"version=3.9", b"version=3.7-IV2"), Kind.MIGRATION, WANTED, "inter.broker.protocol.version"),
-        (BROKER.replace(b"inter.broker.protocol.version=3.9", b""), Kind.MIGRATION, Wanted(), "inter.broker"),
-        (BROKER + b"process.roles=broker\n", Kind.MIGRATION, WANTED, "process.roles"),
-        (BROKER + b"process.roles=broker,controller\n", Kind.KRAFT, WANTED, "process.roles"),
-        (BROKER.replace(b"PLAINTEXT://:9092", b"CONTROLLER://:1,P://:2"), Kind.KRAFT, WANTED, "listeners"),
-        (BROKER, Kind.KRAFT, Wanted(voters="1@c1:9093", controller_listener="C"), "controller.quorum.voters"),
+        (BROKER.replace(b"broker.id=1\n", b""), FileKind.MIGRATION, WANTED, "broker.id"),
+        (BROKER.replace(b"broker.id=1\n", b"broker.id=-1\n"), FileKind.MIGRATION, Wanted(voters="1@a:1"), "broker.id"),
+        (BROKER.replace(b"broker.id=1\n", b"broker.id=2\n"), FileKind.MIGRATION, WANTED, "broker.id"),
+        (BROKER + b"node.id=7\n", FileKind.KRAFT, WANTED, "node.id"),
+        (BROKER, FileKind.MIGRATION, Wanted(metadata_version="3.9"), "controller.quorum.voters"),
+        (
+            BROKER.replace(b"version=3.9", b"version=3.7-IV2"),
+            FileKind.MIGRATION,
+            WANTED,
+            "inter.broker.protocol.version",
+        ),
+        (BROKER.replace(b"inter.broker.protocol.version=3.9", b""), FileKind.MIGRATION, Wanted(), "inter.broker"),
+        (BROKER + b"process.roles=broker\n", FileKind.MIGRATION, WANTED, "process.roles"),
+        (BROKER + b"process.roles=broker,controller\n", FileKind.KRAFT, WANTED, "process.roles"),
+        (BROKER.replace(b"PLAINTEXT://:9092", b"CONTROLLER://:1,P://:2"), FileKind.KRAFT, WANTED, "listeners"),
+        (BROKER, FileKind.KRAFT, Wanted(voters="1@c1:9093", controller_listener="C"), "controller.quorum.voters"),
     ],
 )
 def test_a_file_that_would_not_start_as_wanted_is_refused_by_its_key(
-    content: bytes, kind: Kind, wanted: Wanted, key: str
+    content: bytes, kind: FileKind, wanted: Wanted, key: str
 ) -> None:
     rendered = render("broker", a_file(content), kind, wanted)
     refused = [each for each in rendered.findings if each.code == "Z2K-7032"]
@@ -216,7 +221,7 @@ LINES: Final = st.lists(
 @pytest.mark.parametrize(("role", "kind"), RULES)
 @given(lines=LINES)
 def test_rendering_twice_is_rendering_once_and_what_no_rule_names_stays_in_order(
-    role: str, kind: Kind, lines: list[str]
+    role: str, kind: FileKind, lines: list[str]
 ) -> None:
     present = a_file("".join(lines).encode())
     once = render(role, present, kind, WANTED)
@@ -237,9 +242,9 @@ def test_rendering_twice_is_rendering_once_and_what_no_rule_names_stays_in_order
 def test_there_and_back_is_the_file_as_it_was_with_later_changes(lines: list[str], later: dict[str, str]) -> None:
     own = [line for line in lines if not line.startswith(("process.roles", "node.id"))]
     text = "zookeeper.connect=zk:2181\n" + "".join(own)
-    before = render("broker", a_file(text.encode()), Kind.MIGRATION, WANTED).document
-    there = render("broker", before, Kind.KRAFT, WANTED).document.with_values(later)
-    back = render("broker", there, Kind.BACK, WANTED, before).document
+    before = render("broker", a_file(text.encode()), FileKind.MIGRATION, WANTED).document
+    there = render("broker", before, FileKind.KRAFT, WANTED).document.with_values(later)
+    back = render("broker", there, FileKind.BACK, WANTED, before).document
     assert back.values == before.with_values(later).values
     if not later:
         assert back.content == before.content

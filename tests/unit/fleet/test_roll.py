@@ -9,15 +9,15 @@ import pytest
 from migrator.findings.road import NODE_ENDED, NODE_OVERDUE, NODE_STARTED_BY_OTHERS, STEP_FAILED
 from migrator.fleet.actuator import ProcessState
 from migrator.fleet.roll import (
-    Act,
     Complete,
     Fail,
+    NodeAct,
     NodeNow,
     Perform,
     Reached,
     RollEntry,
     RollNow,
-    Step,
+    RollStep,
     Wait,
     decide,
     failed,
@@ -30,7 +30,7 @@ READY = Verdict((Condition("nothing is under-replicated", True, "nothing"),))
 NOT_READY = Verdict((Condition("nothing is under-replicated", False, "3 are"),))
 
 
-def broker(number: int, step: Step = Step.PENDING, **more: object) -> RollEntry:
+def broker(number: int, step: RollStep = RollStep.PENDING, **more: object) -> RollEntry:
     return replace(RollEntry(number, "broker", step), **more)  # type: ignore[arg-type]
 
 
@@ -45,34 +45,34 @@ def seen(process: ProcessState = ProcessState.RUNNING, whole: Verdict = NOT_WHOL
 def test_a_node_is_read_before_it_is_stopped_and_stopped_before_its_file_is_written() -> None:
     steps = []
     entry = broker(1)
-    observed = {Step.STOPPING: ProcessState.RUNNING, Step.STOPPED: ProcessState.STOPPED}
-    for reached in (Step.PREPARED, Step.STOPPING, Step.STOPPED, Step.WRITTEN, Step.STARTED):
+    observed = {RollStep.STOPPING: ProcessState.RUNNING, RollStep.STOPPED: ProcessState.STOPPED}
+    for reached in (RollStep.PREPARED, RollStep.STOPPING, RollStep.STOPPED, RollStep.WRITTEN, RollStep.STARTED):
         process = observed.get(entry.step, ProcessState.STOPPED)
         decision = decide([entry], now(nodes={1: seen(process)}))
         assert isinstance(decision, Perform)
         steps.append(decision.act)
         entry = replace(entry, step=reached)
-    assert steps == [Act.PREPARE, Act.STOP, Act.STOP, Act.WRITE, Act.START]
+    assert steps == [NodeAct.PREPARE, NodeAct.STOP, NodeAct.STOP, NodeAct.WRITE, NodeAct.START]
 
 
 def test_the_roll_ends_when_every_node_is_whole() -> None:
-    assert decide([broker(1, Step.WHOLE), broker(2, Step.WHOLE)], now()) == Complete()
+    assert decide([broker(1, RollStep.WHOLE), broker(2, RollStep.WHOLE)], now()) == Complete()
 
 
-@pytest.mark.parametrize("begun", [Step.STOPPING, Step.STOPPED, Step.WRITTEN, Step.STARTED])
-def test_no_second_node_is_touched_while_one_is_away_and_a_pause_does_not_leave_it_there(begun: Step) -> None:
+@pytest.mark.parametrize("begun", [RollStep.STOPPING, RollStep.STOPPED, RollStep.WRITTEN, RollStep.STARTED])
+def test_no_second_node_is_touched_while_one_is_away_and_a_pause_does_not_leave_it_there(begun: RollStep) -> None:
     decision = decide([broker(1), broker(2, begun)], now(nodes={2: seen(ProcessState.STOPPED)}, paused="lunch"))
     assert not isinstance(decision, Complete | Wait)
     assert decision.node == 2
 
 
 def test_a_pause_stops_between_nodes() -> None:
-    decision = decide([broker(1, Step.WHOLE), broker(2)], now(paused="paused by ann: lunch"))
+    decision = decide([broker(1, RollStep.WHOLE), broker(2)], now(paused="paused by ann: lunch"))
     assert decision == Wait("paused before broker 2: paused by ann: lunch")
 
 
 def test_a_node_waits_for_the_cluster_and_says_for_what() -> None:
-    decision = decide([broker(1, Step.PREPARED)], now(cluster=NOT_READY))
+    decision = decide([broker(1, RollStep.PREPARED)], now(cluster=NOT_READY))
     assert decision == Wait("before broker 1: nothing is under-replicated: 3 are")
 
 
@@ -82,29 +82,29 @@ def test_the_order_is_rack_then_id_and_the_active_controllers_machine_last() -> 
     while not isinstance(decision := decide(entries, now(last=frozenset({2}))), Complete):
         assert isinstance(decision, Perform)
         order.append(decision.node)
-        entries = [replace(each, step=Step.WHOLE) if each.id == decision.node else each for each in entries]
+        entries = [replace(each, step=RollStep.WHOLE) if each.id == decision.node else each for each in entries]
     assert order == [3, 1, 4, 2]
 
 
 def test_a_prepared_node_keeps_its_turn_when_the_leader_moves() -> None:
-    decision = decide([broker(1), broker(2, Step.PREPARED)], now(last=frozenset({2})))
-    assert decision == Perform(2, Act.STOP)
+    decision = decide([broker(1), broker(2, RollStep.PREPARED)], now(last=frozenset({2})))
+    assert decision == Perform(2, NodeAct.STOP)
 
 
 def test_a_node_that_something_else_started_before_its_file_was_written_stops_the_roll() -> None:
-    decision = decide([broker(1, Step.STOPPED)], now(nodes={1: seen(ProcessState.RUNNING)}))
+    decision = decide([broker(1, RollStep.STOPPED)], now(nodes={1: seen(ProcessState.RUNNING)}))
     assert isinstance(decision, Fail)
     assert decision.cause.code == NODE_STARTED_BY_OTHERS.code == "Z2K-4202"
 
 
 def test_a_node_that_ends_after_its_start_stops_the_roll() -> None:
-    decision = decide([broker(1, Step.STARTED)], now(nodes={1: seen(ProcessState.STOPPED)}))
+    decision = decide([broker(1, RollStep.STARTED)], now(nodes={1: seen(ProcessState.STOPPED)}))
     assert isinstance(decision, Fail)
     assert decision.cause.code == NODE_ENDED.code == "Z2K-4203"
 
 
 def test_a_node_that_is_not_whole_in_time_stops_the_roll_and_says_what_is_missing() -> None:
-    late = broker(1, Step.STARTED, began_s=61.0)
+    late = broker(1, RollStep.STARTED, began_s=61.0)
     decision = decide([late, broker(2)], now(nodes={1: seen()}, deadline_s=60.0))
     assert isinstance(decision, Fail)
     assert decision.cause.code == NODE_OVERDUE.code == "Z2K-4201"
@@ -112,7 +112,7 @@ def test_a_node_that_is_not_whole_in_time_stops_the_roll_and_says_what_is_missin
 
 
 def test_a_failed_node_keeps_the_roll_where_it_is_with_its_choices() -> None:
-    stuck = broker(1, Step.FAILED, cause="Z2K-4203 it ended.")
+    stuck = broker(1, RollStep.FAILED, cause="Z2K-4203 it ended.")
     decision = decide([stuck, broker(2)], now())
     assert isinstance(decision, Wait)
     assert "Z2K-4203 it ended." in decision.reason
@@ -120,28 +120,28 @@ def test_a_failed_node_keeps_the_roll_where_it_is_with_its_choices() -> None:
 
 
 def test_an_act_that_the_host_refused_is_named() -> None:
-    decision = failed(broker(1), Act.STOP, "permission denied")
+    decision = failed(broker(1), NodeAct.STOP, "permission denied")
     assert decision.cause.code == STEP_FAILED.code == "Z2K-4204"
     assert decision.cause.text == "The act stop of broker 1 failed: permission denied."
 
 
 def test_what_a_person_has_to_do_is_shown_until_there_is_evidence_of_it() -> None:
-    told = broker(1, Step.STOPPING, instruction="stop kafka on host1")
+    told = broker(1, RollStep.STOPPING, instruction="stop kafka on host1")
     assert decide([told], now(nodes={1: seen(ProcessState.RUNNING)})) == Wait(
         "a person has to act on broker 1: stop kafka on host1"
     )
     gone = seen(ProcessState.NOT_READ, gone=True)
-    assert decide([told], now(nodes={1: gone})) == Reached(1, Step.STOPPED)
-    written = broker(1, Step.STOPPED, instruction="write this file")
+    assert decide([told], now(nodes={1: gone})) == Reached(1, RollStep.STOPPED)
+    written = broker(1, RollStep.STOPPED, instruction="write this file")
     not_yet = seen(ProcessState.STOPPED, file_is_rendered=False)
     assert isinstance(decide([written], now(nodes={1: not_yet})), Wait)
     done = seen(ProcessState.STOPPED, file_is_rendered=True)
-    assert decide([written], now(nodes={1: done})) == Reached(1, Step.WRITTEN)
+    assert decide([written], now(nodes={1: done})) == Reached(1, RollStep.WRITTEN)
 
 
 def test_the_next_node_waits_until_the_last_one_is_whole() -> None:
-    entries = [broker(1, Step.STARTED, began_s=4.0), broker(2)]
+    entries = [broker(1, RollStep.STARTED, began_s=4.0), broker(2)]
     assert decide(entries, now(nodes={1: seen()})) == Wait(
         "broker 1 is not whole yet (4 s): it is unfenced: it is fenced"
     )
-    assert decide(entries, now(nodes={1: seen(whole=WHOLE)})) == Reached(1, Step.WHOLE)
+    assert decide(entries, now(nodes={1: seen(whole=WHOLE)})) == Reached(1, RollStep.WHOLE)

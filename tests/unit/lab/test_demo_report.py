@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from migrator.lab.demo.changes import Change
-from migrator.lab.demo.pace import Moments, Pace, Stretch, WakeUps, measure, stall_limit_ms
+from migrator.lab.demo.changes import DemoChange
+from migrator.lab.demo.pace import DemoPace, Moments, Stretch, WakeUps, measure, stall_limit_ms
 from migrator.lab.demo.report import (
     ClusterFigures,
     DemoReport,
     DualWrite,
     Rollback,
-    Window,
+    TakeoverFigures,
     not_measured,
     notes,
     problems,
@@ -21,7 +21,7 @@ from migrator.lab.demo.report import (
 from migrator.lab.traffic.figures import Latency
 from migrator.lab.traffic.ledger import NO_TRANSACTION, Acknowledged
 from migrator.lab.traffic.proof import ReaderCheck, ReaderReport
-from migrator.lab.traffic.status import SinceMark, State, TrafficStatus, Transactions
+from migrator.lab.traffic.status import SinceMark, TrafficState, TrafficStatus, Transactions
 
 LEAST = 50_000
 
@@ -30,8 +30,8 @@ def a_latency(slowest_ms: float) -> Latency:
     return Latency(1_000, 3.0, slowest_ms / 2, slowest_ms)
 
 
-def a_pace(slowest_ms: float = 150.0) -> Pace:
-    return Pace(a_latency(slowest_ms), Latency(200, 0.1, 2.0, 8.0))
+def a_pace(slowest_ms: float = 150.0) -> DemoPace:
+    return DemoPace(a_latency(slowest_ms), Latency(200, 0.1, 2.0, 8.0))
 
 
 def a_stretch(
@@ -60,7 +60,7 @@ def a_traffic(*, acknowledged: int = 2 * LEAST, lost: int = 0) -> TrafficStatus:
     return TrafficStatus(
         at=0.0,
         run="run",
-        state=State.STOPPED,
+        state=TrafficState.STOPPED,
         commands_done=0,
         topics=30,
         partitions=120,
@@ -83,8 +83,8 @@ def a_traffic(*, acknowledged: int = 2 * LEAST, lost: int = 0) -> TrafficStatus:
     )
 
 
-def a_window(unseen_s: float = 0.0) -> Window:
-    return Window(0.2, 220, 0.4, a_latency(150.0), a_latency(150.0), 90.0, unseen_s)
+def a_window(unseen_s: float = 0.0) -> TakeoverFigures:
+    return TakeoverFigures(0.2, 220, 0.4, a_latency(150.0), a_latency(150.0), 90.0, unseen_s)
 
 
 def a_report(**changes: Any) -> DemoReport:
@@ -103,7 +103,7 @@ def a_report(**changes: Any) -> DemoReport:
         "traffic": a_traffic(),
         "outside_reader": a_reader(),
         "audits": AUDITS,
-        "dual_write": DualWrite([Change("one", 0.1, 0.1)], 1.0, 0.1, 0),
+        "dual_write": DualWrite([DemoChange("one", 0.1, 0.1)], 1.0, 0.1, 0),
         "brokers_stopped": [],
         "fail_overs": [],
         "rollback": Rollback(0.4, 0.1, 0),

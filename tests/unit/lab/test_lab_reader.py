@@ -15,7 +15,7 @@ from migrator.lab.traffic import ledger as traffic_ledger
 from migrator.lab.traffic import outside_reader
 from migrator.lab.traffic import records as traffic_records
 from migrator.lab.traffic.outside_reader import (
-    Check,
+    CheckLine,
     Hidden,
     Ledger,
     Reading,
@@ -54,7 +54,7 @@ def verdict(
     hidden: Mapping[int, tuple[str, int]] | None = None,
     end: int = 0,
     unread: str = "",
-) -> dict[str, Check]:
+) -> dict[str, CheckLine]:
     """What the reader says of partition a-0.
 
     log:    offset to key and sequence, of committed records.   hidden: of what else is there, when it looks again.
@@ -71,7 +71,7 @@ def verdict(
     return {check.name: check for check in judge.checks(committed, found)}
 
 
-def bad(checks: Mapping[str, Check]) -> dict[str, list[str]]:
+def bad(checks: Mapping[str, CheckLine]) -> dict[str, list[str]]:
     return {name: check.first for name, check in checks.items() if check.failed or check.not_read}
 
 
@@ -98,9 +98,9 @@ def test_the_reader_and_the_traffic_mean_the_same_bytes(tmp_path: Path) -> None:
         traffic_ledger.Began(traffic_ledger.FORMAT, "run-1", traffic_records.VALUE_BYTES, 1),
         traffic_ledger.Acknowledged("orders", 3, 7, "plain-0", 2, traffic_ledger.NO_TRANSACTION, 20, 25),
         traffic_ledger.Acknowledged("orders", 3, 8, "transactional-0", 0, 5, 20, 25),
-        traffic_ledger.TransactionEnded(5, traffic_ledger.Outcome.ABORTED, 19, 30, 31),
+        traffic_ledger.TransactionEnded(5, traffic_ledger.TransactionOutcome.ABORTED, 19, 30, 31),
         traffic_ledger.GroupCommitted("by-hand", "orders", 3, 8, True, 40),
-        traffic_ledger.Ended(50),
+        traffic_ledger.RunEnded(50),
     )
     writer.close()
     ledger = Ledger(file, (), {})
@@ -278,7 +278,7 @@ def test_records_of_others_are_counted_and_not_judged(tmp_path: Path) -> None:
 def test_a_committed_offset_is_kept_and_never_reset(
     recorded: list[int], found: int, ended: bool, alone: bool, good: bool
 ) -> None:
-    check = Check("committed group offsets")
+    check = CheckLine("committed group offsets")
     judge_group_offset(check, "g a-0", recorded, found, ended=ended, one_at_a_time=alone)
     assert (check.failed == 0) is good
 
@@ -292,7 +292,7 @@ def test_the_text_names_each_check_and_the_verdict() -> None:
 
 
 def test_the_first_failures_are_few() -> None:
-    check = Check("x")
+    check = CheckLine("x")
     for number in range(100):
         check.fail(str(number))
     assert (check.failed, len(check.first)) == (100, outside_reader.FIRST_MAX)

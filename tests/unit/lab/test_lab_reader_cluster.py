@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from migrator.lab.traffic import outside_reader
 from migrator.lab.traffic.outside_reader import (
     BATCH_HEADER_BYTES,
-    Batch,
-    Check,
+    CheckLine,
     Ledger,
-    Tree,
+    LogBatch,
+    TreeReading,
     Words,
     attempt,
     batches_in,
@@ -40,9 +40,9 @@ def a_batch(base: int, records: int, *, magic: int = 2, crc: int = 7, payload: b
     return struct.pack(HEADER, base, length, 0, magic, crc, 0, records - 1, 0, 0, -1, -1, -1, records) + payload
 
 
-def a_tree(partitions: int = 1) -> Tree:
+def a_tree(partitions: int = 1) -> TreeReading:
     state = {"leader": 0, "isr": [0, 1], "leader_epoch": 0, "controller_epoch": 1, "version": 1}
-    return Tree(
+    return TreeReading(
         brokers={0: "127.0.0.1:1", 1: "127.0.0.1:2"},
         topic_ids={"a": TOPIC_ID},
         replicas={"a": {number: [0, 1] for number in range(partitions)}},
@@ -66,7 +66,7 @@ def an_empty_ledger(tmp_path: Path, *lines: str) -> Ledger:
     return Ledger(file, (), {})
 
 
-def bad(checks: Sequence[Check]) -> dict[str, list[str]]:
+def bad(checks: Sequence[CheckLine]) -> dict[str, list[str]]:
     return {check.name: check.first for check in checks if check.failed or check.not_read}
 
 
@@ -76,7 +76,7 @@ def bad(checks: Sequence[Check]) -> dict[str, list[str]]:
 def test_a_hand_made_batch_is_read_by_its_header() -> None:
     assert struct.calcsize(HEADER) == BATCH_HEADER_BYTES
     data = a_batch(0, 3, crc=11) + a_batch(3, 1, crc=12, payload=b"x" * 500)
-    assert list(batches_in(data)) == [Batch(0, 3, 11), Batch(3, 4, 12)]
+    assert list(batches_in(data)) == [LogBatch(0, 3, 11), LogBatch(3, 4, 12)]
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.binary(max_size=40)), max_size=8), st.data())
@@ -91,14 +91,14 @@ def test_an_end_that_is_still_being_written_is_left_out(parts: list[tuple[int, b
 
 
 def test_zeros_at_the_end_of_a_segment_are_no_batch_and_old_formats_are_refused() -> None:
-    assert list(batches_in(a_batch(0, 1) + bytes(200))) == [Batch(0, 1, 7)]
+    assert list(batches_in(a_batch(0, 1) + bytes(200))) == [LogBatch(0, 1, 7)]
     with pytest.raises(ValueError, match="magic 1"):
         list(batches_in(a_batch(0, 1, magic=1)))
 
 
 def test_the_log_end_is_that_of_the_last_segment_also_when_it_is_empty(tmp_path: Path) -> None:
     (tmp_path / "00000000000000000000.log").write_bytes(a_batch(0, 5))
-    assert batches_of(tmp_path) == (5, [Batch(0, 5, 7)])
+    assert batches_of(tmp_path) == (5, [LogBatch(0, 5, 7)])
     (tmp_path / "00000000000000000009.log").write_bytes(b"")
     assert batches_of(tmp_path)[0] == 9
 
@@ -183,7 +183,7 @@ def test_a_shrunk_isr_a_missing_state_and_a_vanished_topic_are_found_in_zookeepe
 
 
 def test_a_broker_that_says_otherwise_than_zookeeper_is_found() -> None:
-    good, shrunk, stale = Check("good"), Check("shrunk"), Check("stale")
+    good, shrunk, stale = CheckLine("good"), CheckLine("shrunk"), CheckLine("stale")
     judge_metadata(good, a_tree(), {("a", 0): (0, [0, 1], [1, 0])})
     judge_metadata(shrunk, a_tree(), {("a", 0): (0, [0, 1], [0])})
     judge_metadata(stale, a_tree(), {("a", 0): (1, [0, 1], [0, 1]), ("gone", 0): (0, [0], [0])})
@@ -211,15 +211,19 @@ def test_a_metadata_answer_is_read_word_by_word() -> None:
 
 def test_the_reader_waits_for_the_cluster_to_be_whole_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outside_reader, "SETTLE_EVERY_S", 0.0)
-    looks = [Check("isr", failed=1, first=["a-0: in sync [1]"]), Check("isr", failed=1), Check("isr", compared=1)]
+    looks = [
+        CheckLine("isr", failed=1, first=["a-0: in sync [1]"]),
+        CheckLine("isr", failed=1),
+        CheckLine("isr", compared=1),
+    ]
     checks, waited_for = settled(lambda: [looks.pop(0)], settle_s=30)
     assert (exit_code(checks), waited_for) == (0, ["isr: a-0: in sync [1]"])
-    checks, _ = settled(lambda: [Check("isr", failed=1)], settle_s=0)
+    checks, _ = settled(lambda: [CheckLine("isr", failed=1)], settle_s=0)
     assert exit_code(checks) == 1
 
 
 def test_what_cannot_be_looked_at_is_neither_good_nor_failed() -> None:
-    def look() -> list[Check]:
+    def look() -> list[CheckLine]:
         raise OSError("no such file")
 
     checks = attempt("directories", look)

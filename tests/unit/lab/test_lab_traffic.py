@@ -16,27 +16,35 @@ from hypothesis import strategies as st
 
 from migrator.findings.finding import FindingError
 from migrator.lab.traffic import producers as traffic_producers
-from migrator.lab.traffic.clients import Answer, Surroundings, Topics
-from migrator.lab.traffic.control import Add, CommandFile, Drop, Mark, Stop
+from migrator.lab.traffic.clients import DeliveryReport, Surroundings, Topics
+from migrator.lab.traffic.control import Add, CommandFile, Drop, MarkCommand, Stop
 from migrator.lab.traffic.ledger import (
     NO_TRANSACTION,
     Acknowledged,
     Began,
-    Ended,
     Entry,
     Failed,
     GroupCommitted,
     LedgerWriter,
     Marked,
-    Outcome,
+    RunEnded,
     TopicAdded,
     TopicDropped,
     TransactionEnded,
+    TransactionOutcome,
     read_ledger,
 )
 from migrator.lab.traffic.producers import IdempotentLane, Transaction, TransactionalLane
-from migrator.lab.traffic.records import KEYS_PER_PARTITION, VALUE_BYTES, Pace, Record, Rounds, sequence_in, value_of
-from migrator.lab.traffic.status import State, TrafficStatus
+from migrator.lab.traffic.records import (
+    KEYS_PER_PARTITION,
+    VALUE_BYTES,
+    Record,
+    RecordPace,
+    Rounds,
+    sequence_in,
+    value_of,
+)
+from migrator.lab.traffic.status import TrafficState, TrafficStatus
 from migrator.lab.traffic.tally import ERROR_KINDS_MAX, GroupTally, Tally
 
 EVERY_KIND: list[Entry] = [
@@ -44,11 +52,11 @@ EVERY_KIND: list[Entry] = [
     TopicAdded("orders", 11),
     Acknowledged("orders", 3, 7, "plain-0", 2, NO_TRANSACTION, 20, 25),
     Failed("orders", 3, "plain-1", 2, 4, 20, 30, "_MSG_TIMED_OUT"),
-    TransactionEnded(4, Outcome.ABORTED, 19, 30, 31),
+    TransactionEnded(4, TransactionOutcome.ABORTED, 19, 30, 31),
     GroupCommitted("by-hand", "orders", 3, 8, True, 40),
     Marked('a "mark", with signs', 41),
     TopicDropped("orders", 42),
-    Ended(50),
+    RunEnded(50),
 ]
 
 
@@ -102,7 +110,7 @@ def test_entries_of_many_threads_do_not_mix(tmp_path: Path) -> None:
 def test_a_status_that_is_written_while_it_is_read_is_never_torn(tmp_path: Path) -> None:
     tally = Tally("run-1")
     file = tmp_path / "status.json"
-    tally.status(State.RUNNING, 0, ()).write(file)
+    tally.status(TrafficState.RUNNING, 0, ()).write(file)
     stop = threading.Event()
 
     def write() -> None:
@@ -110,7 +118,7 @@ def test_a_status_that_is_written_while_it_is_read_is_never_torn(tmp_path: Path)
         while not stop.is_set():
             number += 1
             tally.error("KIND" * (number % 1000))
-            tally.status(State.RUNNING, number, ()).write(file)
+            tally.status(TrafficState.RUNNING, number, ()).write(file)
 
     writer = threading.Thread(target=write)
     writer.start()
@@ -130,11 +138,11 @@ def test_records_count_when_they_are_answered_and_lag_until_they_are_read() -> N
     record = Record("orders", 1, "plain-0", 0)
     tally.sent("orders")
     tally.delivered(time.time(), 12.5)
-    before = tally.status(State.RUNNING, 0, ())
+    before = tally.status(TrafficState.RUNNING, 0, ())
     assert (before.acknowledged, before.outstanding, before.silent_partitions) == (0, 1, 2)
     assert before.latency.max_ms == before.since_mark.latency_max_ms == 12.5
     tally.counted([(record, 9)])
-    after = tally.status(State.RUNNING, 0, ())
+    after = tally.status(TrafficState.RUNNING, 0, ())
     assert (after.acknowledged, after.outstanding, after.silent_partitions) == (1, 0, 1)
     assert after.groups["by-hand"].lag == 10
     group.saw(("orders", 1), 9, b"plain-0", 0)
@@ -146,10 +154,10 @@ def test_failures_of_a_dropped_topic_are_counted_apart_also_those_of_before() ->
     for topic in ("orders", "gone", "gone", "gone"):
         tally.sent(topic)
     tally.failed(["orders", "gone"])
-    assert tally.status(State.RUNNING, 0, ()).lost == 2
+    assert tally.status(TrafficState.RUNNING, 0, ()).lost == 2
     tally.dropped("gone")
     tally.failed(["gone"], refused=True)
-    told = tally.status(State.RUNNING, 0, in_use=())
+    told = tally.status(TrafficState.RUNNING, 0, in_use=())
     assert (told.lost, told.refused, told.to_deleted, told.outstanding, told.settling) == (1, 0, 2, 1, ("gone",))
     assert tally.added("gone")
     assert not tally.added("new")
@@ -158,8 +166,8 @@ def test_failures_of_a_dropped_topic_are_counted_apart_also_those_of_before() ->
 def test_a_dropped_topic_settles_when_every_thread_has_heard_of_it() -> None:
     tally = Tally("run-1")
     tally.dropped("gone")
-    assert tally.status(State.RUNNING, 0, in_use={"gone"}).settling == ("gone",)
-    assert tally.status(State.RUNNING, 0, in_use=()).settling == ()
+    assert tally.status(TrafficState.RUNNING, 0, in_use={"gone"}).settling == ("gone",)
+    assert tally.status(TrafficState.RUNNING, 0, in_use=()).settling == ()
 
 
 def test_offsets_of_a_dropped_topic_do_not_count_for_the_one_that_comes_back() -> None:
@@ -169,7 +177,7 @@ def test_offsets_of_a_dropped_topic_do_not_count_for_the_one_that_comes_back() -
     tally.counted([(Record("again", 0, "plain-0", 0), 575)])
     tally.added("again")
     tally.set_topics({"again": 1}, missing=[])
-    assert tally.status(State.RUNNING, 0, ()).silent_partitions == 1
+    assert tally.status(TrafficState.RUNNING, 0, ()).silent_partitions == 1
     assert tally.lag(group) == 0
 
 
@@ -177,7 +185,7 @@ def test_error_kinds_are_bounded() -> None:
     tally = Tally("run-1")
     for number in range(3 * ERROR_KINDS_MAX):
         tally.error(f"kind {number}")
-    errors = tally.status(State.RUNNING, 0, ()).errors
+    errors = tally.status(TrafficState.RUNNING, 0, ()).errors
     assert len(errors) == ERROR_KINDS_MAX + 1
     assert sum(errors.values()) == 3 * ERROR_KINDS_MAX
 
@@ -186,9 +194,9 @@ def test_a_mark_begins_its_figures_anew() -> None:
     tally = Tally("run-1")
     tally.delivered(time.time(), 900.0)
     tally.mark("TAKING_OVER", time.time())
-    assert tally.status(State.RUNNING, 1, ()).since_mark.latency_max_ms == 0.0
+    assert tally.status(TrafficState.RUNNING, 1, ()).since_mark.latency_max_ms == 0.0
     tally.delivered(time.time(), 3.0)
-    told = tally.status(State.RUNNING, 1, ()).since_mark
+    told = tally.status(TrafficState.RUNNING, 1, ()).since_mark
     assert (told.name, told.latency_max_ms) == ("TAKING_OVER", 3.0)
 
 
@@ -243,7 +251,7 @@ def test_a_value_holds_its_whole_record_and_knows_its_run() -> None:
     st.lists(st.floats(min_value=0, max_value=0.9), min_size=1, max_size=200), st.floats(min_value=20, max_value=900)
 )
 def test_the_pace_is_kept_whatever_the_ticks(pauses: list[float], rate: float) -> None:
-    pace, now, sent = Pace(rate, 100.0), 100.0, 0
+    pace, now, sent = RecordPace(rate, 100.0), 100.0, 0
     for pause in pauses:
         now += pause
         sent += pace.due(now)
@@ -251,7 +259,7 @@ def test_the_pace_is_kept_whatever_the_ticks(pauses: list[float], rate: float) -
 
 
 def test_a_standstill_is_caught_up_by_one_second_only() -> None:
-    pace = Pace(100, 0.0)
+    pace = RecordPace(100, 0.0)
     assert pace.due(60.0) == 100
 
 
@@ -264,7 +272,7 @@ def test_commands_are_read_once_and_whole(tmp_path: Path) -> None:
     with (tmp_path / "commands").open("a") as file:
         file.write('{"command":"mark","name":"A","at_us":5}\n{"command":"add","topic":"x"}\n{"command":"dr')
         file.flush()
-        assert commands.new() == [Mark("A", 5), Add("x")]
+        assert commands.new() == [MarkCommand("A", 5), Add("x")]
         assert commands.new() == []
         file.write('op","topic":"x"}\n{"command":"stop"}\n')
         file.flush()
@@ -311,7 +319,7 @@ class FakeClient:
 
     def send(self, record: Record, answered: Any) -> None:
         FakeClient.offset += 1
-        answered(Answer(record, 1, 2, FakeClient.offset))
+        answered(DeliveryReport(record, 1, 2, FakeClient.offset))
 
     def close(self, flush_s: float = 0.0) -> None:
         self.producer.calls.append("close")
@@ -351,10 +359,10 @@ def one_transaction(tmp_path: Path, plan: list[KafkaError | None]) -> tuple[list
     here.topics.counts = {"orders": 1}
     TransactionalLane("transactional", here, rate=1000.0).run()
     ledger.close()
-    return FakeClient.shared.calls, list(read_ledger(tmp_path / "ledger")), tally.status(State.STOPPED, 0, ())
+    return FakeClient.shared.calls, list(read_ledger(tmp_path / "ledger")), tally.status(TrafficState.STOPPED, 0, ())
 
 
-def outcomes(entries: list[Entry]) -> list[Outcome]:
+def outcomes(entries: list[Entry]) -> list[TransactionOutcome]:
     return [entry.outcome for entry in entries if isinstance(entry, TransactionEnded)]
 
 
@@ -383,9 +391,9 @@ def test_the_first_record_for_a_partition_is_answered_before_there_is_a_second(t
     lane = IdempotentLane("plain", here, rate=1000.0)
     first, second, elsewhere = (Record("orders", partition, "plain-0", number) for partition, number in PLACES)
     assert [lane._may_send(record) for record in (first, second, elsewhere)] == [True, False, True]
-    lane._answered(Answer(first, 1, 2, error="_MSG_TIMED_OUT"))
+    lane._answered(DeliveryReport(first, 1, 2, error="_MSG_TIMED_OUT"))
     assert [lane._may_send(record) for record in (first, second)] == [True, False]
-    lane._answered(Answer(first, 1, 2, 0))
+    lane._answered(DeliveryReport(first, 1, 2, 0))
     assert [lane._may_send(record) for record in (first, second)] == [True, True]
     lane._replace_client()
     assert [lane._may_send(record) for record in (first, second)] == [True, False]
@@ -404,7 +412,7 @@ def test_what_an_abort_took_back_from_a_topic_dropped_meanwhile_is_no_loss(tmp_p
     here.topics.counts = {"orders": 1}
     here.tally.dropped("gone")
     lane._send_again(aborted)
-    status = here.tally.status(State.RUNNING, 0, ())
+    status = here.tally.status(TrafficState.RUNNING, 0, ())
     assert (status.to_deleted, status.lost, status.outstanding, status.settling) == (0, 0, 0, ())
     assert (status.acknowledged, status.transactions.retried) == (1, 1)
 
@@ -413,7 +421,7 @@ def test_what_an_abort_took_back_from_a_topic_dropped_meanwhile_is_no_loss(tmp_p
 def test_records_of_a_transaction_count_when_it_is_committed(tmp_path: Path) -> None:
     calls, entries, status = one_transaction(tmp_path, [None])
     assert calls == ["init", "begin", "commit", "close"]
-    assert outcomes(entries) == [Outcome.COMMITTED]
+    assert outcomes(entries) == [TransactionOutcome.COMMITTED]
     assert status.acknowledged == FakeClient.offset > 0
     assert (status.outstanding, status.lost, status.transactions.committed) == (0, 0, 1)
 
@@ -422,14 +430,14 @@ def test_records_of_a_transaction_count_when_it_is_committed(tmp_path: Path) -> 
 def test_a_commit_that_may_be_asked_again_is_asked_again(tmp_path: Path) -> None:
     calls, entries, _ = one_transaction(tmp_path, [an_error(retriable=True), None])
     assert calls == ["init", "begin", "commit", "commit", "close"]
-    assert outcomes(entries) == [Outcome.COMMITTED]
+    assert outcomes(entries) == [TransactionOutcome.COMMITTED]
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_failed_transaction_is_sent_again_whole_in_a_new_one(tmp_path: Path) -> None:
     calls, entries, status = one_transaction(tmp_path, [an_error(txn_requires_abort=True), None])
     assert calls == ["init", "begin", "commit", "abort", "begin", "commit", "close"]
-    assert outcomes(entries) == [Outcome.ABORTED, Outcome.COMMITTED]
+    assert outcomes(entries) == [TransactionOutcome.ABORTED, TransactionOutcome.COMMITTED]
     records = [entry for entry in entries if isinstance(entry, Acknowledged)]
     assert [one.sequence for one in records if one.transaction == 0] == [
         one.sequence for one in records if one.transaction == 1
@@ -442,5 +450,5 @@ def test_a_failed_transaction_is_sent_again_whole_in_a_new_one(tmp_path: Path) -
 def test_a_commit_that_was_never_answered_is_of_unknown_end_and_not_sent_again(tmp_path: Path) -> None:
     calls, entries, status = one_transaction(tmp_path, [an_error(fatal=True)])
     assert calls == ["init", "begin", "commit", "close", "init", "close"]
-    assert outcomes(entries) == [Outcome.UNKNOWN]
+    assert outcomes(entries) == [TransactionOutcome.UNKNOWN]
     assert (status.acknowledged, status.outstanding, status.transactions.unknown) == (0, 0, 1)

@@ -20,7 +20,14 @@ from migrator.lab.traffic.figures import (
     mark_us,
     percentile,
 )
-from migrator.lab.traffic.ledger import NO_TRANSACTION, Acknowledged, Failed, Marked, Outcome, TransactionEnded
+from migrator.lab.traffic.ledger import (
+    NO_TRANSACTION,
+    Acknowledged,
+    Failed,
+    Marked,
+    TransactionEnded,
+    TransactionOutcome,
+)
 
 numbers = st.integers(min_value=0, max_value=10_000)
 times = st.lists(numbers, max_size=60)
@@ -96,9 +103,9 @@ def test_a_window_tells_failures_and_ends_of_transactions() -> None:
         an_acknowledged(0, 100),
         Failed("orders", 0, "plain-0", 1, NO_TRANSACTION, 0, 150, "_MSG_TIMED_OUT"),
         Failed("orders", 0, "plain-0", 2, NO_TRANSACTION, 0, 900, "_MSG_TIMED_OUT"),
-        TransactionEnded(0, Outcome.COMMITTED, 0, 100, 5_100),
-        TransactionEnded(1, Outcome.UNKNOWN, 0, 100, 90_000),
-        TransactionEnded(2, Outcome.COMMITTED, 0, 700, 800),
+        TransactionEnded(0, TransactionOutcome.COMMITTED, 0, 100, 5_100),
+        TransactionEnded(1, TransactionOutcome.UNKNOWN, 0, 100, 90_000),
+        TransactionEnded(2, TransactionOutcome.COMMITTED, 0, 700, 800),
     ]
     figures = figures_between(entries, 100, 200)
     assert figures.failed == 1

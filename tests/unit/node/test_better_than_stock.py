@@ -35,7 +35,7 @@ from migrator.node.leader.pending_appends import LeadershipLost
 from migrator.zk import paths
 from migrator.zk.multi import Create, Multi
 from migrator.zk.pipeline import ReadPipeline
-from migrator.zk.session import Pending, ZkSession
+from migrator.zk.session import PendingMulti, ZkSession
 from tests.support.builders import a_claim, a_partition, a_topic, an_id, an_image
 from tests.support.driver_acts import as_act, copy_acts, reconcile_acts
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
@@ -217,7 +217,7 @@ def test_k16_every_error_of_zookeeper_is_expected_trouble_that_names_a_path(
 
 def test_k16_an_answer_that_is_an_error_is_expected_trouble_too() -> None:
     with pytest.raises(FindingError, match="Z2K-2004"):
-        Pending(SimpleNamespace(get=Failing(exceptions.AuthFailedError()).fail), 1).outcome()
+        PendingMulti(SimpleNamespace(get=Failing(exceptions.AuthFailedError()).fail), 1).outcome()
 
 
 def test_k17_a_transaction_that_could_not_be_appended_ends_the_takeover() -> None:

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from migrator.control_api.states import State
-from migrator.controller.decision import Error
 from migrator.controller.requests import decide
 from migrator.driver.machine import serves_brokers
 from migrator.model.values import MigrationState
 from migrator.node.driver.gatekeeper import DriverGatekeeper
 from migrator.node.leader.periodic_tasks import fence_silent
+from migrator.wire.errors import Error
 from migrator.wire.messages.brokers import BrokerHeartbeatRequest
 from migrator.wire.messages.metadata import PartitionChangeRecord
 from migrator.wire.messages.partitions import (

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from migrator.controller.authorizer import STANDARD_AUTHORIZER, Rules, TokenRules
-from migrator.driver.checks.waivers import Waiver
+from migrator.controller.authorizer import STANDARD_AUTHORIZER, AuthorizerRules, TokenRules
+from migrator.driver.checks.waivers import PartitionWaiver
 from migrator.findings.finding import FindingError
 from migrator.model.values import Listener, SecurityProtocol
-from migrator.node.config.properties import NodeConfig, Voter, is_known, parse_config, read_config
+from migrator.node.config.properties import NodeConfig, VoterAddress, is_known, parse_config, read_config
 from migrator.zk.passwords import EncoderSettings
 
 STOCK = """\
@@ -61,7 +61,7 @@ def test_a_stock_file_is_taken_as_it_is() -> None:
     assert config == NodeConfig(
         file="c.properties",
         node_id=3000,
-        voters=(Voter(3000, "localhost", 9093), Voter(3001, "k2", 9093), Voter(3002, "::1", 9094)),
+        voters=(VoterAddress(3000, "localhost", 9093), VoterAddress(3001, "k2", 9093), VoterAddress(3002, "::1", 9094)),
         listeners=(Listener("CONTROLLER", "", 9093, SecurityProtocol.PLAINTEXT),),
         advertised=(Listener("CONTROLLER", "", 9093, SecurityProtocol.PLAINTEXT),),
         metadata_log_dir=Path("/var/lib/kafka/metadata"),
@@ -117,7 +117,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
         (
             {"authorizer__class__name": STANDARD_AUTHORIZER, "super__users": " User:ANONYMOUS ; User:a,b;"},
             "authorizer",
-            Rules(frozenset({"User:ANONYMOUS", "User:a,b"})),
+            AuthorizerRules(frozenset({"User:ANONYMOUS", "User:a,b"})),
         ),
         ({"delegation__token__master__key": "k"}, "tokens", TokenRules("k", 604_800_000, 86_400_000)),
         (
@@ -149,7 +149,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
         (
             {"zk2kraft__waive": "orders-7, o-*:1.5%"},
             "waived",
-            (Waiver("orders-7", "orders-7"), Waiver("o-*:1.5%", "o-*", 1.5)),
+            (PartitionWaiver("orders-7", "orders-7"), PartitionWaiver("o-*:1.5%", "o-*", 1.5)),
         ),
         ({"zk2kraft__export__dir": "/exports"}, "export_dir", Path("/exports")),
         ({"zk2kraft__export__dir": None}, "export_dir", None),

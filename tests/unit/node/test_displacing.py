@@ -16,20 +16,20 @@ from migrator.model.values import Mark
 from migrator.node.driver import claiming
 from migrator.node.driver.driver_node import DriverNode
 from migrator.node.quorum.hooks import Hooks
-from migrator.zk.multi import Multi, Outcome
+from migrator.zk.multi import Multi, MultiOutcome
 from tests.support.builders import an_image
 from tests.support.driver_acts import claim_acts
 from tests.unit.node.test_driver_acts import story
 from tests.unit.node.test_leaderships import VOTERS, a_voters_driver, found
 
 RULING = 1
-REFUSED = Outcome(failed_at=0, error="bad_version")
+REFUSED = MultiOutcome(failed_at=0, error="bad_version")
 
 
 class Told:
     """What was sent to ZooKeeper and asked of the broker, in order. answers: of ZooKeeper, then nothing but yes."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: Outcome, stays: bool = False) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: MultiOutcome, stays: bool = False) -> None:
         self.story: list[str] = []
         self._answers = list(answers)
         self._stays = stays
@@ -57,9 +57,9 @@ class Told:
         driver.controller.mark = mark  # type: ignore[method-assign]
         return driver
 
-    def _apply(self, multi: Multi) -> Outcome:
+    def _apply(self, multi: Multi) -> MultiOutcome:
         self.story.append("; ".join(multi.describe()))
-        return self._answers.pop(0) if self._answers else Outcome()
+        return self._answers.pop(0) if self._answers else MultiOutcome()
 
     async def _accepted(self, broker: Any, *whom: Any, limit_s: float) -> None:
         self.story.append(f"broker {broker.id} is asked for {limit_s} s")
@@ -108,7 +108,7 @@ def test_k27_a_controller_that_does_not_step_down_is_not_fenced(monkeypatch: pyt
 
 def test_k27_a_place_that_somebody_took_meanwhile_ends_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
     async def told() -> None:
-        driver = Told(monkeypatch, Outcome(), REFUSED).driver()
+        driver = Told(monkeypatch, MultiOutcome(), REFUSED).driver()
         with pytest.raises(FindingError, match="Z2K-2005"):
             await take_over(driver)
 

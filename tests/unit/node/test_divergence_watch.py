@@ -7,11 +7,11 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
-from migrator.driver.divergence import Level, Limits
+from migrator.driver.divergence import DivergenceLimits, Level
 from migrator.model.values import Mark
 from migrator.node.driver.divergence_watch import DivergenceWatch
 
-LIMITS = Limits(seconds=10, records=100)
+LIMITS = DivergenceLimits(seconds=10, records=100)
 
 
 class Log:

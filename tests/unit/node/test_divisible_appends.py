@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from migrator.controller.decision import Error
 from migrator.model.draft import Delta
 from migrator.model.image import METADATA_VERSION, Image
 from migrator.node.leader.active_controller import ActiveController
@@ -21,6 +20,7 @@ from migrator.node.log.log_replay import LogReplay, ReadAhead
 from migrator.node.quorum.metrics import Metrics
 from migrator.raft.types import Payload
 from migrator.wire.batch import Batch, read_batch
+from migrator.wire.errors import Error
 from migrator.wire.messages.brokers import (
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,

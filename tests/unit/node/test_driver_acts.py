@@ -13,10 +13,10 @@ import pytest
 from migrator.control_api.states import State
 from migrator.controller.removals import Removals
 from migrator.driver.broker_updates import BrokerUpdates
-from migrator.driver.divergence import Level, Limits
+from migrator.driver.divergence import DivergenceLimits, Level
 from migrator.driver.guard import Guarded, Survey
 from migrator.driver.lagging import NOTHING_LAGS
-from migrator.driver.machine import Happened, Window, writes_allowed
+from migrator.driver.machine import Happened, TimeWithoutController, writes_allowed
 from migrator.driver.update_requests import LEADER_AND_ISR, STOP_REPLICA, BrokerUpdate, UpdateKind
 from migrator.driver.window import too_late
 from migrator.findings.finding import FindingError
@@ -41,7 +41,7 @@ NODE: Any = {
     "voter_ids": (),
     "node_id": 3000,
     "inter_broker_listener": "PLAINTEXT",
-    "divergence": Limits(),
+    "divergence": DivergenceLimits(),
     "jute_maxbuffer": JUTE_MAXBUFFER,
     "passwords": None,
     "security": {},
@@ -325,7 +325,7 @@ def test_the_window_ends_by_itself_after_the_commit_too(*, fresh: bool, opened_m
     """As long as no broker was told: then the cluster is rolled back and the log retired."""
 
     async def told() -> None:
-        window = Window(opened_ms, 1)
+        window = TimeWithoutController(opened_ms, 1)
         assert (too_late(window, 10**12, None, fresh_copy=fresh) is not None) is goes_back
 
     story(told)
@@ -361,7 +361,7 @@ def test_what_zookeeper_lacked_under_the_leader_before_is_known_as_soon_as_the_n
         driver = a_driver(State.IDLE)
         driver.controller.image = SimpleNamespace(marks={Mark.BEHIND: '{"offset": 40, "since_ms": 0}'})
         driver.divergence = DivergenceWatch(
-            Limits(60), now_ms=lambda: 5_000, wall_ms=lambda: 60_000, may_mark=lambda image: False
+            DivergenceLimits(60), now_ms=lambda: 5_000, wall_ms=lambda: 60_000, may_mark=lambda image: False
         )
         await driver._enter(State.RESUMING, Happened.LED_IN_MIGRATION)
         assert driver.divergence.look().level is Level.OVER

@@ -13,7 +13,7 @@ import pytest
 from migrator.control_api.states import State
 from migrator.driver.claim import ClaimObservation
 from migrator.driver.copy import Copy
-from migrator.driver.machine import Happened, Window, move
+from migrator.driver.machine import Happened, TimeWithoutController, move
 from migrator.driver.tree import Tree
 from migrator.driver.way_back import Left, last_steps
 from migrator.findings.zookeeper import ZOOKEEPER_LOST
@@ -82,7 +82,7 @@ def test_without_leadership_the_session_ends_at_the_limit_and_not_before(looks: 
 
     async def told() -> None:
         now, clock, session = DriverState(state=State.COPYING), [0], Session(failures)
-        watched(now, clock, session).begin(Window(0, 1000))
+        watched(now, clock, session).begin(TimeWithoutController(0, 1000))
         clock[0] = 5000
         await looks.two_more()
         assert session.renewed == 0, "while this node leads, others see to it"
@@ -103,7 +103,7 @@ def test_a_claim_that_was_settled_or_rolled_back_is_left_alone(looks: Looks) -> 
     async def told() -> None:
         now, clock, session = DriverState(state=State.IDLE), [0], Session()
         watching = watched(now, clock, session)
-        watching.begin(Window(0, 1000))
+        watching.begin(TimeWithoutController(0, 1000))
         (task,) = (each for each in asyncio.all_tasks() if each.get_name() == "ephemeral-claim")
         await looks.two_more()
         watching.end()
@@ -120,7 +120,7 @@ def test_a_leader_that_loses_its_majority_in_the_window_lets_the_claim_go() -> N
         session = Session()
         driver = a_voters_driver(State.COPYING, session=session)
         driver.now.claim = a_claim()
-        driver.ephemeral.begin(Window(driver.now_ms(), 20))
+        driver.ephemeral.begin(TimeWithoutController(driver.now_ms(), 20))
         running = asyncio.create_task(driver.run({State.COPYING: as_act(for_ever)}))
         driver.lost_leadership()
         await settle(driver, lambda: session.renewed == 1)

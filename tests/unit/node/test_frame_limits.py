@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from migrator.controller.authorizer import ANONYMOUS, Asker, Rules
+from migrator.controller.authorizer import ANONYMOUS, Asker, AuthorizerRules
 from migrator.controller.features import CONTROLLER_APIS
 from migrator.controller.security.permissions import allowed_as_whole
 from migrator.model.image import EMPTY
@@ -23,7 +23,7 @@ from migrator.wire.frames import API_KEYS, FRAME_BYTES_MAX, decode_response, enc
 from migrator.wire.messages.handshake import ApiVersionsRequest, ApiVersionsResponse
 
 BROKER, EVE = Asker("User:broker", "10.0.0.1"), Asker("User:eve", "10.0.0.2")
-RULES = Rules(frozenset({BROKER.principal}))
+RULES = AuthorizerRules(frozenset({BROKER.principal}))
 HOST = "127.0.0.1"
 
 

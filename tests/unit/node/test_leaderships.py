@@ -24,7 +24,7 @@ from migrator.node.log.log_replay import read_ahead
 from migrator.node.quorum.hooks import Hooks
 from migrator.node.quorum.metrics import Metrics
 from migrator.wire.messages.metadata import NoOpRecord
-from migrator.zk.multi import Outcome
+from migrator.zk.multi import MultiOutcome
 from migrator.zk.znodes import ControllerZnode, MigrationZnode
 from tests.support.builders import a_claim, a_topic, an_image
 from tests.support.driver_acts import as_act, claim_acts, rollback_acts
@@ -52,7 +52,7 @@ def a_voters_driver(state: State, **known: Any) -> DriverNode:
 
     channels = SimpleNamespace(close=nothing, waiting=lambda: 0)
     reads = {"children": lambda path: None, "get": lambda path: None}
-    session = SimpleNamespace(sync=lambda: None, apply=lambda multi: Outcome(), **reads)
+    session = SimpleNamespace(sync=lambda: None, apply=lambda multi: MultiOutcome(), **reads)
     given = {"config": VOTERS, "session": session, "channels": channels, "close_listener": nothing, **known}
     driver = a_driver(state, epoch=5, on_retired=lambda finding: None, **given)
     driver.controller.epoch = 5
@@ -200,9 +200,9 @@ def test_a_controller_znode_of_ours_is_rolled_back_whatever_migration_says(monke
     async def told() -> None:
         sent: list[str] = []
 
-        def apply(multi: Any) -> Outcome:
+        def apply(multi: Any) -> MultiOutcome:
             sent.append(str(multi.describe()))
-            return Outcome()
+            return MultiOutcome()
 
         driver = a_voters_driver(State.ABORTING, session=SimpleNamespace(apply=apply, sync=lambda: None))
         image = driver.controller.image

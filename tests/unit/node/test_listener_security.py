@@ -24,8 +24,8 @@ from migrator.node.transport.client_security import ClientSecurity, client_secur
 from migrator.node.transport.security import (
     ClientAuth,
     ListenerSecurity,
-    Login,
     PemSource,
+    SaslLogin,
     SaslSettings,
     TlsSettings,
 )
@@ -63,7 +63,7 @@ def a_tls(authority: Authority, identity: Signed | None, **more: Any) -> TlsSett
 
 
 def a_sasl(password: str = PASSWORD, mechanism: str = "PLAIN") -> SaslSettings:
-    login = Login("controller", password, {"controller": PASSWORD})
+    login = SaslLogin("controller", password, {"controller": PASSWORD})
     return SaslSettings(("PLAIN",), mechanism, {"PLAIN": login, mechanism: login})
 
 

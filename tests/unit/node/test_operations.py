@@ -12,8 +12,8 @@ import pytest
 
 from migrator.control_api.states import State
 from migrator.node.driver.driver_state import DriverState
-from migrator.node.driver.operations import TAKEOVER_KEPT_MS, Operations
-from migrator.node.process.control import ControlPort
+from migrator.node.driver.operations import TAKEOVER_KEPT_MS, DriverOperations
+from migrator.node.process.control import ControlServer
 from migrator.node.quorum.metrics import Metrics
 from tests.support.statuses import a_status
 from tests.unit.node.test_driver_acts import a_driver, story
@@ -26,8 +26,8 @@ class Clock:
         return self.ms
 
 
-def some(state: State, clock: Clock | None = None) -> Operations:
-    return Operations(DriverState(state=state), clock or Clock())
+def some(state: State, clock: Clock | None = None) -> DriverOperations:
+    return DriverOperations(DriverState(state=state), clock or Clock())
 
 
 def test_a_takeover_is_operationed_for_no_longer_than_its_evidence_is_fresh() -> None:
@@ -73,7 +73,7 @@ def test_what_is_not_kept_is_refused_and_what_is_under_way_is_not_asked_twice(st
 def test_the_control_port_refuses_what_the_driver_does_not_keep(tmp_path: Path) -> None:
     async def told() -> None:
         driver = a_driver(State.WAIT_BROKERS, config=SimpleNamespace(gates="pause"))
-        port = ControlPort(asyncio.get_running_loop(), tmp_path, status=a_status, metrics=Metrics(), driver=driver)
+        port = ControlServer(asyncio.get_running_loop(), tmp_path, status=a_status, metrics=Metrics(), driver=driver)
         headers = {"authorization": f"Bearer {port._token}"}
         transport = httpx.ASGITransport(port._app())
 
@@ -95,7 +95,7 @@ def test_the_control_port_refuses_what_the_driver_does_not_keep(tmp_path: Path) 
 
 def test_a_controller_without_a_migration_refuses_every_operation(tmp_path: Path) -> None:
     async def told() -> None:
-        port = ControlPort(SimpleNamespace(), tmp_path, status=a_status, metrics=Metrics(), driver=None)  # type: ignore[arg-type]
+        port = ControlServer(SimpleNamespace(), tmp_path, status=a_status, metrics=Metrics(), driver=None)  # type: ignore[arg-type]
         port._on_loop = lambda function: function()  # type: ignore[method-assign]
         transport = httpx.ASGITransport(port._app())
         headers = {"authorization": f"Bearer {port._token}"}

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from migrator.node.config.properties import Voter
+from migrator.node.config.properties import VoterAddress
 from migrator.node.quorum.peers import Peer
 from migrator.raft.effects import SendVote
-from migrator.raft.types import Error, VoteAnswered
+from migrator.raft.types import VoteAnswered
+from migrator.wire.errors import Error
 from migrator.wire.frames import decode_request, encode_response, read_frame_length
 from migrator.wire.messages.handshake import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from migrator.wire.messages.raft import VotePartitionResult, VoteRequest, VoteResponse, VoteTopicResult
@@ -48,7 +49,7 @@ class Voters:
 @asynccontextmanager
 async def a_peer(voters: Voters) -> AsyncIterator[Peer]:
     server = await asyncio.start_server(voters.serve, "127.0.0.1", 0)
-    peer = Peer(Voter(3001, "127.0.0.1", server.sockets[0].getsockname()[1]), 3000, "a cluster", 5.0)
+    peer = Peer(VoterAddress(3001, "127.0.0.1", server.sockets[0].getsockname()[1]), 3000, "a cluster", 5.0)
     try:
         yield peer
     finally:

@@ -36,7 +36,6 @@ from migrator.raft.types import (
     NOBODY,
     AppendRequested,
     ElectionState,
-    Error,
     FetchSnapshotAnswered,
     Payload,
     ReplicatedBatch,
@@ -44,6 +43,7 @@ from migrator.raft.types import (
     VoteReceived,
 )
 from migrator.wire.batch import build_batch, peek
+from migrator.wire.errors import Error
 from migrator.wire.messages.metadata import NoOpRecord
 from tests.support.power import Power, PowerCut, Remains
 from tests.support.quorum_nodes import CLUSTER, ME, VOTERS

@@ -12,7 +12,7 @@ from migrator.node.transport.sasl import (
     ClientSide,
     PlainClient,
     PlainServer,
-    Refused,
+    SaslRefused,
     ScramClient,
     ScramServer,
     ServerSide,
@@ -70,7 +70,7 @@ def test_who_does_not_know_the_password_is_told_the_same_as_who_does_not_exist()
             (PlainClient(user, password), PlainServer({"broker": "s3cret"})),
             (ScramClient("SCRAM-SHA-512", user, password, "n"), a_scram_server("SCRAM-SHA-512", "broker", "s3cret")),
         ):
-            with pytest.raises(Refused) as refused:
+            with pytest.raises(SaslRefused) as refused:
                 talk(client, server)  # type: ignore[arg-type]
             assert server.user is None
             told.add(str(refused.value))
@@ -83,7 +83,7 @@ def test_who_does_not_know_the_password_is_told_the_same_as_who_does_not_exist()
 )
 def test_plain_refuses_what_is_not_three_parts_of_one_user(token: bytes) -> None:
     server = PlainServer({"broker": "s3cret", "a": ""})
-    with pytest.raises(Refused):
+    with pytest.raises(SaslRefused):
         server.answer(token)
     assert server.user is None
 
@@ -96,7 +96,7 @@ def test_plain_refuses_what_is_not_three_parts_of_one_user(token: bytes) -> None
     ],
 )  # fmt: skip
 def test_scram_refuses_what_is_no_first_message(token: bytes) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(SaslRefused):
         a_scram_server("SCRAM-SHA-256", "broker", "s3cret").answer(token)
 
 
@@ -115,7 +115,7 @@ def test_scram_refuses_a_proof_that_is_none(spoil: object) -> None:
     server = a_scram_server("SCRAM-SHA-256", "broker", "s3cret")
     client = ScramClient("SCRAM-SHA-256", "broker", "s3cret", "nonce")
     proof = client.answer(server.answer(client.first()))
-    with pytest.raises(Refused):
+    with pytest.raises(SaslRefused):
         server.answer(spoil(proof))  # type: ignore[operator]
     assert server.user is None
 
@@ -126,19 +126,19 @@ def test_scram_refuses_a_proof_that_is_none(spoil: object) -> None:
      b"r=nonceX,s=?,i=4096", b"e=other-error"],
 )  # fmt: skip
 def test_a_scram_client_does_not_believe_any_server(challenge: bytes) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(SaslRefused):
         ScramClient("SCRAM-SHA-256", "broker", "s3cret", "nonce").answer(challenge)
 
 
 def test_a_scram_client_wants_the_server_to_know_the_password_too() -> None:
     client = ScramClient("SCRAM-SHA-256", "broker", "s3cret", "nonce")
     client.answer(b"r=nonceX,s=AAAA,i=4096")
-    with pytest.raises(Refused, match="does not know"):
+    with pytest.raises(SaslRefused, match="does not know"):
         client.answer(b"v=" + base64.b64encode(bytes(32)))
 
 
 def test_a_weak_credential_is_not_used() -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(SaslRefused):
         a_scram_server("SCRAM-SHA-256", "broker", "s3cret", iterations=4_095).answer(b"n,,n=broker,r=x")
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from migrator.controller.decision import Error
 from migrator.model.values import MigrationState
+from migrator.wire.errors import Error
 from migrator.wire.messages.brokers import BrokerHeartbeatRequest
 from migrator.wire.messages.metadata import FeatureLevelRecord, TopicRecord, ZkMigrationStateRecord
 from tests.support.builders import an_id

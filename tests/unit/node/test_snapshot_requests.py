@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from migrator.controller.decision import Error
 from migrator.controller.requests import host_text
 from migrator.node.quorum.quorum_apis import SNAPSHOT_PIECE_BYTES_MAX, QuorumApis
 from migrator.raft.effects import AnswerFetchSnapshot
 from migrator.raft.types import FetchSnapshotReceived, SnapshotId
+from migrator.wire.errors import Error
 from migrator.wire.messages.replication import (
     FetchSnapshotPartition,
     FetchSnapshotRequest,
     FetchSnapshotTopic,
+    WireSnapshotId,
 )
-from migrator.wire.messages.replication import SnapshotId as WireSnapshotId
 
 SNAPSHOT = SnapshotId(10, 1)
 

@@ -38,7 +38,7 @@ from migrator.model.values import (
 from migrator.node.driver import rollback
 from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.zk import paths
-from migrator.zk.multi import Multi, Outcome
+from migrator.zk.multi import Multi, MultiOutcome
 from migrator.zk.znodes import state_data, topic_data
 from tests.adversarial.poison_znodes import Gardener
 from tests.support.builders import a_partition, a_topic, an_id, an_image
@@ -273,10 +273,10 @@ def test_before_dual_write_was_ever_entered_no_topic_of_zookeeper_alone_is_remov
 class Unwritable(FakeSession):
     """Takes no write below `/brokers/topics`."""
 
-    def apply(self, multi: Multi) -> Outcome:
+    def apply(self, multi: Multi) -> MultiOutcome:
         for at, each in enumerate(multi.operations):
             if each.path.startswith(paths.TOPICS):
-                return Outcome(failed_at=at, error="no_auth")
+                return MultiOutcome(failed_at=at, error="no_auth")
         return super().apply(multi)
 
 

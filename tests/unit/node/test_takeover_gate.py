@@ -9,7 +9,7 @@ import pytest
 
 from migrator.control_api.states import State
 from migrator.controller.removals import Removals
-from migrator.driver.checks.settings import ControllerSettings
+from migrator.driver.checks.settings import ControllerFileSettings
 from migrator.driver.gate import takeover_verdict
 from migrator.node.driver import takeover_gate
 from migrator.node.zookeeper.request_limits import RequestLimits, ServerLimit
@@ -26,7 +26,7 @@ def a_gate(monkeypatch: pytest.MonkeyPatch, *limits: ServerLimit, asked: list[tu
     """Of a healthy cluster, whose servers answer this."""
     for name in ("survey_brokers", "ask_settings", "ask_denied"):
         monkeypatch.setattr(takeover_gate, name, nothing)
-    monkeypatch.setattr(takeover_gate, "controller_settings", lambda config: ControllerSettings())
+    monkeypatch.setattr(takeover_gate, "controller_settings", lambda config: ControllerFileSettings())
     config = SimpleNamespace(voter_ids=VOTERS, migration_enabled=True, takeover_max_ms=15_000, waived=frozenset())
     driver = a_driver(State.WAIT_BROKERS, config=config, session=a_zookeeper().session(), epoch=5)
     driver.laboratory = False

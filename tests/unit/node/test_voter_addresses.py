@@ -11,14 +11,15 @@ import pytest
 from migrator.model.draft import Draft
 from migrator.model.image import EMPTY, Image, Position
 from migrator.model.values import Controller, Listener
-from migrator.node.config.properties import Voter
+from migrator.node.config.properties import VoterAddress
 from migrator.node.config.voter_addresses import VoterAddresses
 from migrator.node.listener.controller_apis import Caller, ControllerApis
 from migrator.node.listener.server import ControllerServer
 from migrator.node.quorum.peers import METADATA_TOPIC, METADATA_TOPIC_ID
 from migrator.node.quorum.quorum_apis import QuorumApis
 from migrator.raft.effects import AnswerFetch, AnswerFetchSnapshot, AnswerLeaderClaim, AnswerVote
-from migrator.raft.types import NOBODY, Error, SnapshotId
+from migrator.raft.types import NOBODY, SnapshotId
+from migrator.wire.errors import Error
 from migrator.wire.frames import API_KEYS, decode_response, encode_request
 from migrator.wire.messages.raft import (
     BeginQuorumEpochPartition,
@@ -46,7 +47,7 @@ from migrator.wire.schema import Message
 from tests.support.builders import an_id
 from tests.support.quorum_nodes import SECOND, VOTERS, a_leader
 
-FILE = tuple(Voter(each, f"c{each}.example", 9090 + each) for each in VOTERS)
+FILE = tuple(VoterAddress(each, f"c{each}.example", 9090 + each) for each in VOTERS)
 
 ASKED: list[tuple[Message, int]] = [
     (FetchRequest(topics=(FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=(FetchPartition(0),)),)), 17),

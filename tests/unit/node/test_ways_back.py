@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from migrator.audit.compare import Difference, FamilyCount, Kind, Report
+from migrator.audit.compare import AuditReport, Difference, DifferenceKind, FamilyCount
 from migrator.control_api.states import State
 from migrator.driver.guard import Survey
 from migrator.driver.machine import Happened
@@ -20,15 +20,15 @@ from tests.unit.node.test_driver_acts import a_resting_mirror, story
 from tests.unit.node.test_zookeeper_orders import a_driver_in_migration
 
 
-def a_report(**counts: int) -> Report:
+def a_report(**counts: int) -> AuditReport:
     """Of one family, with one difference where something is not equal."""
     same = not counts
-    kind = Kind.NOT_READ if "not_read" in counts else Kind.CHANGED
+    kind = DifferenceKind.NOT_READ if "not_read" in counts else DifferenceKind.CHANGED
     found = [] if same else [Difference("topics", "orders", "", kind, None, None, "no JSON")]
-    return Report(same, [FamilyCount("topics", 1, **counts)], found, [], {}, {}, {}, "quick")
+    return AuditReport(same, [FamilyCount("topics", 1, **counts)], found, [], {}, {}, {}, "quick")
 
 
-def rolling_back(driver: Any, report: Report) -> Any:
+def rolling_back(driver: Any, report: AuditReport) -> Any:
     async def quiet() -> None: ...
 
     acts = rollback_acts(driver)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from migrator.audit.compare import Comparison, Rules, report
+from migrator.audit.compare import Comparison, ExpectedDifferences, report
 from migrator.audit.normalise import TOPICS
 from migrator.control_api.states import State
 from migrator.driver.machine import Happened
@@ -114,7 +114,7 @@ def test_a_cluster_with_a_broker_in_kraft_mode_is_not_rolled_back() -> None:
 def test_a_rollback_wants_every_key_read_and_equal(unread: bool) -> None:
     async def told() -> None:
         driver, acts = a_way_back()
-        compared = Comparison(Rules())
+        compared = Comparison(ExpectedDifferences())
         if unread:
             compared.not_read(TOPICS, "orders", "Z2K-1001 no JSON")
         else:

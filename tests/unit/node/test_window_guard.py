@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from migrator.control_api.states import State
-from migrator.driver.machine import Window
+from migrator.driver.machine import TimeWithoutController
 from migrator.findings.finding import Occurrence
 from migrator.findings.zookeeper import ZOOKEEPER_LOST
 from migrator.node.driver import window_guard
@@ -46,7 +46,7 @@ def guarded(looks: Looks, *, state: State = State.COPYING, ages: dict[int, int] 
     driver.config.takeover_max_ms = 15_000
     driver.controller.heartbeat_ages_ms = lambda: ages or {}
     driver.now_ms = lambda: 1_000
-    driver.now.window = Window(0, 15_000)
+    driver.now.window = TimeWithoutController(0, 15_000)
     failed: list[str] = []
 
     def fail(reason: str, found: Occurrence) -> None:

@@ -9,7 +9,7 @@ from unittest.mock import AsyncMock, Mock
 
 import pytest
 
-from migrator.audit.compare import Rules
+from migrator.audit.compare import ExpectedDifferences
 from migrator.audit.quick import compare_sides, facts_of_values
 from migrator.control_api.states import State
 from migrator.controller.contacts import Contacts
@@ -30,7 +30,7 @@ from migrator.node.zookeeper.claims import read_claim
 from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.node.zookeeper.zookeeper_orders import read_orders
 from migrator.zk import paths
-from migrator.zk.multi import Multi, Outcome
+from migrator.zk.multi import Multi, MultiOutcome
 from tests.support.builders import a_topic, an_image
 from tests.support.driver_acts import dual_write_acts, reconcile_acts, rollback_acts
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
@@ -101,9 +101,9 @@ def test_orders_are_taken_away_only_while_the_claim_stands() -> None:
 
 def test_orders_that_zookeeper_does_not_let_go_hold_up_no_reconcile() -> None:
     class Guarded(FakeSession):
-        def apply(self, multi: Multi) -> Outcome:
+        def apply(self, multi: Multi) -> MultiOutcome:
             guarded = [at for at, each in enumerate(multi.operations) if each.path in ORDERS]
-            return Outcome(failed_at=guarded[0], error="no_auth") if guarded else super().apply(multi)
+            return MultiOutcome(failed_at=guarded[0], error="no_auth") if guarded else super().apply(multi)
 
     async def told() -> None:
         driver, ensemble = a_driver_in_migration(State.SYNCING)
@@ -241,17 +241,21 @@ def test_a_release_is_refused_while_orders_stand_and_drops_them_with_consent() -
 
 @pytest.mark.parametrize(
     ("rules", "same"),
-    [(Rules(), False), (Rules(copied_zxid=10**6), True), (Rules(producer_id_margin=10**6), True)],
+    [
+        (ExpectedDifferences(), False),
+        (ExpectedDifferences(copied_zxid=10**6), True),
+        (ExpectedDifferences(producer_id_margin=10**6), True),
+    ],
     ids=["in dual-write", "a rehearsal", "before the commit"],
 )
-def test_an_audit_tells_of_each_order_while_ours_rule(rules: Rules, *, same: bool) -> None:
+def test_an_audit_tells_of_each_order_while_ours_rule(rules: ExpectedDifferences, *, same: bool) -> None:
     ensemble = FakeEnsemble()
     SeededTree().plant(ensemble)
     session = ensemble.session()
     copy = make_copy(read_tree(session))
     with_orders(ensemble)
     comparison = compare_sides(session, facts_of_values(copy.values()), replace(rules, producer_id_margin=10**6))
-    if rules == Rules():
+    if rules == ExpectedDifferences():
         comparison = compare_sides(session, facts_of_values(copy.values()), rules)
     told = comparison.expected if same else comparison.differences
     assert {each.key for each in told if each.family == "orders"} == set(GIVEN)

@@ -16,7 +16,7 @@ import pytest
 from migrator.control_api.states import State
 from migrator.driver.claim import plan_claim
 from migrator.driver.guard import Survey
-from migrator.driver.machine import Happened, Window
+from migrator.driver.machine import Happened, TimeWithoutController
 from migrator.driver.mirror import Shape
 from migrator.driver.places import PLACE_PATHS
 from migrator.findings.finding import Finding, FindingError
@@ -34,7 +34,7 @@ from migrator.wire.batch import build_batch
 from migrator.wire.messages.metadata import NoOpRecord
 from migrator.wire.records import encode_record
 from migrator.zk import paths
-from migrator.zk.multi import Check, Multi, Outcome, SetData
+from migrator.zk.multi import Check, Multi, MultiOutcome, SetData
 from tests.support.builders import a_topic, an_image
 from tests.support.driver_acts import (
     as_act,
@@ -65,7 +65,7 @@ class Troubled(FakeSession):
         self.raised = list(raised.values())
         self.writes: list[Multi] = []
 
-    def apply(self, multi: Multi) -> Outcome:
+    def apply(self, multi: Multi) -> MultiOutcome:
         self.writes.append(multi)
         if self.raised:
             raise self.raised.pop().error(path="/migration", reason="NoAuthError")
@@ -88,7 +88,7 @@ def a_committed_driver(session: Troubled, *, opened_ms: int | None = None) -> An
     driver = a_voters_driver(State.COMMITTING, session=session, config=SimpleNamespace(**NODES))
     driver.now.claim = claim
     driver.now.fresh_copy = True
-    driver.now.window = Window(driver.now_ms() if opened_ms is None else opened_ms, 15_000)
+    driver.now.window = TimeWithoutController(driver.now_ms() if opened_ms is None else opened_ms, 15_000)
     return driver
 
 
@@ -423,7 +423,7 @@ def test_what_is_committed_while_zookeeper_is_away_is_not_kept_in_memory() -> No
 
 def test_a_write_that_an_access_list_forbids_is_told_by_its_path_alone() -> None:
     multi = Multi((Check(paths.CONTROLLER_EPOCH, 1), SetData("/config/users/alice", b"a secret", 3)))
-    found = refusal(multi, Outcome(failed_at=1, error="no_auth"))
+    found = refusal(multi, MultiOutcome(failed_at=1, error="no_auth"))
     assert (found.code, found.values) == ("Z2K-2050", {"path": "/config/users/alice"})
 
 
@@ -433,7 +433,7 @@ def test_a_write_that_an_access_list_forbids_is_told_by_its_path_alone() -> None
 @pytest.mark.parametrize(("error", "name"), [("no_node", "NoNode"), ("bad_version", "BadVersion"), ("odd", "odd")])
 def test_a_refused_write_is_told_by_zookeepers_own_error_and_not_as_a_lost_connection(error: str, name: str) -> None:
     multi = Multi((Check(paths.CONTROLLER_EPOCH, 1), SetData(paths.PRODUCER_IDS, b"{}")))
-    found = refusal(multi, Outcome(failed_at=1, error=error))
+    found = refusal(multi, MultiOutcome(failed_at=1, error=error))
     assert found.code == "Z2K-2121"
     assert f"{name} to a write on /latest_producer_id_block" in found.text
     assert "connection" not in found.text
@@ -476,8 +476,8 @@ def test_dual_write_looks_for_persistent_znodes_that_vanished_and_no_rollback_go
     story(told)
 
 
-@pytest.mark.parametrize("refused", [None, Outcome(failed_at=1, error="no_auth")])
-def test_the_takeover_creates_what_every_broker_would_before_it_claims_anything(refused: Outcome | None) -> None:
+@pytest.mark.parametrize("refused", [None, MultiOutcome(failed_at=1, error="no_auth")])
+def test_the_takeover_creates_what_every_broker_would_before_it_claims_anything(refused: MultiOutcome | None) -> None:
     async def told() -> None:
         ensemble, _, _ = a_cluster()
         remove(ensemble, "/config/ips")

@@ -28,7 +28,6 @@ from migrator.raft.types import (
     NO_DIRECTORY,
     NOBODY,
     ElectionState,
-    Error,
     FetchAnswered,
     LeaderClaimAnswered,
     LeaderLeft,
@@ -40,6 +39,7 @@ from migrator.raft.types import (
     Ticked,
     VoteAnswered,
 )
+from migrator.wire.errors import Error
 from tests.support.quorum_nodes import (
     ME,
     OBSERVER,

@@ -25,7 +25,6 @@ from migrator.raft.roles import Follower
 from migrator.raft.types import (
     NOBODY,
     ElectionState,
-    Error,
     FetchSnapshotAnswered,
     LogFlushed,
     ReplicatedBatch,
@@ -35,6 +34,7 @@ from migrator.raft.types import (
     Ticked,
 )
 from migrator.raft.voter import Voter
+from migrator.wire.errors import Error
 from tests.support.quorum_nodes import (
     SECOND,
     THIRD,

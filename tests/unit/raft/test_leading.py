@@ -15,7 +15,6 @@ from migrator.raft.leading import OBSERVER_FORGOTTEN_AFTER_MS
 from migrator.raft.log_view import LogView
 from migrator.raft.types import (
     AppendRequested,
-    Error,
     FetchSnapshotReceived,
     LogFlushed,
     Payload,
@@ -24,6 +23,7 @@ from migrator.raft.types import (
     VoteAnswered,
 )
 from migrator.raft.voter import ReplicaState, Voter
+from migrator.wire.errors import Error
 from tests.support.quorum_nodes import (
     CLUSTER,
     ME,

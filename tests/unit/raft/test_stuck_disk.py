@@ -6,8 +6,9 @@ import pytest
 
 from migrator.raft.effects import Persist, SendEndQuorumEpoch, SendFetch, SendVote, StopLeading
 from migrator.raft.roles import Follower, Leadership, Resigned
-from migrator.raft.types import NOBODY, AppendRequested, Error, LogFlushed, Payload, Ticked, VoteAnswered
+from migrator.raft.types import NOBODY, AppendRequested, LogFlushed, Payload, Ticked, VoteAnswered
 from migrator.raft.voter import Voter
+from migrator.wire.errors import Error
 from tests.support.quorum_nodes import (
     ME,
     SECOND,

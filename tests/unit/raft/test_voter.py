@@ -27,7 +27,6 @@ from migrator.raft.types import (
     NOBODY,
     AppendRequested,
     ElectionState,
-    Error,
     FetchReceived,
     LeaderClaimed,
     LogFlushed,
@@ -40,6 +39,7 @@ from migrator.raft.types import (
     VoteReceived,
 )
 from migrator.raft.voter import FETCH_WAIT_MAX_MS, LAST_EPOCH, OBSERVER_FORGOTTEN_AFTER_MS, LogView, Voter
+from migrator.wire.errors import Error
 
 NODE, CLUSTER, BROKER = 3000, "a cluster", 1
 

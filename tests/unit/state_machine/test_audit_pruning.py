@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from state_machine.audits import audit_rows
-from state_machine.audits.audit_pruning import Kept, needed, prune, removable
+from state_machine.audits.audit_pruning import KeptAudit, needed, prune, removable
 from state_machine.policy.phases import Phase
 from state_machine.tables import AuditRun, PhaseEvent
 from tests.unit.state_machine.fakes import FAMILIES, red_audit
@@ -26,7 +26,7 @@ def a_run(number: int, purpose: str = "schedule", *, red: bool = False, **fields
 
 
 def gone(runs: list[AuditRun], needed_: set[int] | None = None, bytes_max: int = 10**12) -> set[int]:
-    kept = [Kept(run, Path("/nowhere"), MIB) for run in runs]
+    kept = [KeptAudit(run, Path("/nowhere"), MIB) for run in runs]
     return {each.run.id for each in removable(kept, needed_ or set(), bytes_max=bytes_max)}
 
 

@@ -13,8 +13,8 @@ import pytest
 from migrator.control_api.control_file import CONTROL_FILE
 from migrator.findings.finding import FindingError
 from state_machine.clusters.bounds import Bounds
-from state_machine.clusters.control import ControlPort
-from state_machine.clusters.inventory import ControllerEntry, Inventory, file_faults
+from state_machine.clusters.control import ControlClient
+from state_machine.clusters.inventory import ClusterInventory, ControllerEntry, file_faults
 
 TOLD = b'{"node": 3000, "run": "r", "quorum": {"leader": null, "epoch": 0}, "loop_delay_ms": 1.0}'
 
@@ -26,8 +26,8 @@ def an_entry(directory: Path, url: str = "http://127.0.0.1:9") -> ControllerEntr
     return ControllerEntry(3000, str(directory / "c.properties"), str(data))
 
 
-def an_inventory(entry: ControllerEntry) -> Inventory:
-    return Inventory("orders", "zk:2181", "kafka:9092", (entry,))
+def an_inventory(entry: ControllerEntry) -> ClusterInventory:
+    return ClusterInventory("orders", "zk:2181", "kafka:9092", (entry,))
 
 
 def ask(entry: ControllerEntry, bounds: Bounds, answer: httpx.Response | None = None) -> list[httpx.Request]:
@@ -40,7 +40,7 @@ def ask(entry: ControllerEntry, bounds: Bounds, answer: httpx.Response | None = 
 
     async def story() -> None:
         async with httpx.AsyncClient(transport=httpx.MockTransport(receive)) as http:
-            await ControlPort(http, bounds).status(entry)
+            await ControlClient(http, bounds).status(entry)
 
     asyncio.run(story())
     return sent

@@ -8,8 +8,8 @@ import pytest
 
 from api import cli
 from migrator.findings.finding import FindingError
-from state_machine.clusters.inventory import Inventory, file_faults
-from state_machine.settings import Settings, read_settings
+from state_machine.clusters.inventory import ClusterInventory, file_faults
+from state_machine.settings import ServiceSettings, read_settings
 from tests.unit.state_machine.world import NODE, an_inventory, properties
 
 
@@ -20,7 +20,7 @@ def write(path: Path, text: str) -> Path:
 
 
 def test_the_help_of_serve_names_every_key() -> None:
-    for key in Settings.model_fields:
+    for key in ServiceSettings.model_fields:
         assert key in (cli.serve.__doc__ or ""), key
 
 
@@ -68,12 +68,12 @@ def test_loopback_is_allowed(tmp_path: Path, host: str) -> None:
 # --- controllers' files -----------------------------------------------------------------------------------
 
 
-def fault(inventory: Inventory) -> str:
+def fault(inventory: ClusterInventory) -> str:
     found = file_faults(inventory)
     return "" if not found else f"{found[NODE].code} {found[NODE].text}"
 
 
-def rewrite(inventory: Inventory, **changes: str) -> Inventory:
+def rewrite(inventory: ClusterInventory, **changes: str) -> ClusterInventory:
     entry = inventory.controllers[0]
     Path(entry.properties).write_text(properties(Path(entry.data), **changes))
     return inventory

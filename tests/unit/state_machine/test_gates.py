@@ -26,12 +26,12 @@ from state_machine.policy.gates import (
     zookeeper_is_controller,
 )
 
-NOTHING_KNOWN = Evidence(looked_s=None)
+NOTHING_KNOWN = Evidence(observation_age_s=None)
 PASSED_AUDITS = Inspection(passed=True, age_s=10, said="16 keys compared")
 OPEN = Verdict((Condition("every broker has one log directory", True, "all one"),))
 
 READY = Evidence(
-    looked_s=0.2,
+    observation_age_s=0.2,
     controllers=(3000,),
     driver_state="WAIT_BROKERS",
     driver_reason="the takeover is paused",
@@ -88,7 +88,7 @@ def test_a_takeover_may_begin_when_every_line_holds() -> None:
     ("change", "reason"),
     [
         ({"paused": "paused by Ada: lunch"}, "paused by Ada: lunch"),
-        ({"looked_s": 11.0}, "under 10 s ago: last observed 11.0 s ago"),
+        ({"observation_age_s": 11.0}, "under 10 s ago: last observed 11.0 s ago"),
         ({"silent": {3000: "nothing listens"}}, "3000: nothing listens"),
         ({"driver_state": "UPDATING_BROKERS"}, "the driver is ready for a takeover"),
         ({"driver_gate": None}, "the controllers have evaluated the takeover gate"),

@@ -323,4 +323,4 @@ def test_a_retired_controller_of_ones_own_is_stopped_after_a_restart_of_the_serv
     ],
 )
 def test_ours_may_rule(change: dict[str, object], may_rule: bool) -> None:
-    assert ours_may_rule(replace(Evidence(looked_s=0.1), **change)) is may_rule  # type: ignore[arg-type]
+    assert ours_may_rule(replace(Evidence(observation_age_s=0.1), **change)) is may_rule  # type: ignore[arg-type]

@@ -14,10 +14,10 @@ from migrator.control_api.control_file import CONTROL_FILE
 from migrator.control_api.operations import DriverOperation
 from migrator.driver.claim import ClaimObservation
 from migrator.findings.finding import FindingError
-from migrator.node.process.control import ControlPort as RealControlPort
+from migrator.node.process.control import ControlServer
 from migrator.node.quorum.metrics import Metrics
 from migrator.zk.znodes import ControllerZnode, MigrationZnode
-from state_machine.clusters.control import ControlPort
+from state_machine.clusters.control import ControlClient
 from state_machine.clusters.inventory import ControllerEntry
 from state_machine.clusters.observe import (
     ControllerObservation,
@@ -139,8 +139,8 @@ def controller(tmp_path: Path) -> FakeController:
     return FakeController(ControllerEntry(3000, "/controller.properties", str(tmp_path)), time.time)
 
 
-def port(controller: FakeController) -> ControlPort:
-    return ControlPort(httpx.AsyncClient(transport=FakeNetwork([controller])))
+def port(controller: FakeController) -> ControlClient:
+    return ControlClient(httpx.AsyncClient(transport=FakeNetwork([controller])))
 
 
 def why_silent(controller: FakeController) -> str:
@@ -182,7 +182,7 @@ def test_a_foreign_one_on_a_dead_controllers_port_is_no_answer(
     controller: FakeController, body: bytes, request_: str
 ) -> None:
     controller.start()
-    port = ControlPort(httpx.AsyncClient(transport=httpx.MockTransport(lambda _: httpx.Response(200, content=body))))
+    port = ControlClient(httpx.AsyncClient(transport=httpx.MockTransport(lambda _: httpx.Response(200, content=body))))
     asks = {
         "status": lambda: port.status(controller.entry),
         "ask": lambda: port.ask(controller.entry, DriverOperation.TAKE_OVER, "why not"),
@@ -195,7 +195,7 @@ def test_a_foreign_one_on_a_dead_controllers_port_is_no_answer(
 def test_an_address_that_is_none_is_no_answer(controller: FakeController) -> None:
     (Path(controller.entry.data) / CONTROL_FILE).write_text(json.dumps({"url": "http://:x", "token": "t", "pid": 1}))
     with pytest.raises(FindingError, match="Z2K-4021"):
-        asyncio.run(ControlPort(httpx.AsyncClient()).status(controller.entry))
+        asyncio.run(ControlClient(httpx.AsyncClient()).status(controller.entry))
 
 
 def test_another_node_that_answers_is_no_answer(controller: FakeController) -> None:
@@ -221,7 +221,7 @@ def test_a_refused_operation_is_told_in_the_controllers_words(controller: FakeCo
 
 def test_the_fake_has_the_routes_of_the_real_control_port(controller: FakeController, tmp_path: Path) -> None:
     loop = asyncio.new_event_loop()
-    real = RealControlPort(
+    real = ControlServer(
         loop,
         tmp_path,
         status=a_status,

@@ -579,7 +579,7 @@ def test_what_is_older_than_a_clock_that_went_back_is_not_fresh(world: World) ->
     assert world.evidence.rehearsal is not None
     world.clock.pass_by(-3_600)
     observed = world.evidence
-    assert observed.looked_s == observed.rehearsal.age_s == math.inf  # type: ignore[union-attr]
+    assert observed.observation_age_s == observed.rehearsal.age_s == math.inf  # type: ignore[union-attr]
     assert not TRANSITIONS[Phase.READY, Trigger.ADVANCE].gate(observed).holds
 
 

@@ -28,8 +28,8 @@ from state_machine.policy.road_gates import (
 from state_machine.policy.road_observations import (
     ApprovalObserved,
     FilesObserved,
-    Limits,
     RoadEvidence,
+    RoadLimits,
     Roll,
     RollObserved,
     SoakObserved,
@@ -73,13 +73,13 @@ def evidence(road: dict[str, Any] | None = None, **changes: Any) -> Evidence:
         "soak": SoakObserved(100.0, leaders=(3000, 3001), elections=1, snapshots=NODES),
         "approval": ApprovalObserved("bo", 60.0, fits=True),
         "asker": "ann",
-        "limits": Limits(settle_s=60.0, soak_s=90.0, brokers_gone_s=60.0),
+        "limits": RoadLimits(settle_s=60.0, soak_s=90.0, brokers_gone_s=60.0),
         "backed_up": 10.0,
         **(road or {}),
     }
     audit = AuditObservation(7, "passed", 0, 30.0, "audit 7 by quick")
     known = Evidence(
-        looked_s=0.5,
+        observation_age_s=0.5,
         driver_state="DUAL_WRITE",
         holder=Holder.OURS,
         holder_id=3000,
@@ -141,7 +141,10 @@ def test_each_condition_alone_keeps_a_migration_from_its_end(road: dict[str, Any
 
 
 def test_a_single_operator_may_approve_what_he_asks_for_where_that_is_configured() -> None:
-    road = {"approval": ApprovalObserved("ann", 60.0, fits=True), "limits": Limits(single_operator=True, soak_s=90.0)}
+    road = {
+        "approval": ApprovalObserved("ann", 60.0, fits=True),
+        "limits": RoadLimits(single_operator=True, soak_s=90.0),
+    }
     assert closed(finalize_evidence(evidence(road))) == []
 
 

@@ -19,9 +19,9 @@ from migrator.findings.finding import FindingError
 from state_machine.clusters.observe import ControllerObservation, Observation
 from state_machine.database import open_database
 from state_machine.observations import (
-    Outcome,
     ReportedFinding,
     RoundObservation,
+    WaitingReason,
     backups,
     findings,
     nodes,
@@ -29,7 +29,7 @@ from state_machine.observations import (
     record_outcome,
 )
 from state_machine.service import open_service
-from state_machine.settings import Settings
+from state_machine.settings import ServiceSettings
 from state_machine.store import NewOperation, Store
 from state_machine.tables import Base
 from tests.support.statuses import a_status
@@ -83,16 +83,16 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_second_service_on_one_directory_is_refused_until_the_first_ends(tmp_path: Path) -> None:
-    first = open_service(Settings(directory=tmp_path))
+    first = open_service(ServiceSettings(directory=tmp_path))
     with pytest.raises(FindingError, match="Z2K-4013"):
-        open_service(Settings(directory=tmp_path))
+        open_service(ServiceSettings(directory=tmp_path))
     first._lock.close()
-    second = open_service(Settings(directory=tmp_path))
+    second = open_service(ServiceSettings(directory=tmp_path))
     second._lock.close()
 
 
 def test_the_directory_of_the_service_is_for_this_user_only(tmp_path: Path) -> None:
-    service = open_service(Settings(directory=tmp_path / "service"))
+    service = open_service(ServiceSettings(directory=tmp_path / "service"))
     assert (tmp_path / "service").stat().st_mode & 0o077 == 0
     service._lock.close()
 
@@ -189,8 +189,8 @@ def test_a_finding_of_an_unknown_code_keeps_its_words(store: Store) -> None:
 
 
 def test_the_services_own_findings_close_with_the_outcome(store: Store) -> None:
-    record_outcome(store, 1, Outcome("blocked", (LOG_RETIRED.found(controller="broker 1"),)), at=10.0)
-    record_outcome(store, 1, Outcome("waiting"), at=11.0)
+    record_outcome(store, 1, WaitingReason("blocked", (LOG_RETIRED.found(controller="broker 1"),)), at=10.0)
+    record_outcome(store, 1, WaitingReason("waiting"), at=11.0)
     assert [row.open for row in findings(store, 1)] == [False]
 
 

@@ -12,15 +12,15 @@ from sqlalchemy.orm import Session
 from sqlalchemy.orm.exc import StaleDataError
 
 from migrator.findings.finding import FindingError
-from state_machine.observations import Outcome, record_outcome
+from state_machine.observations import WaitingReason, record_outcome
 from state_machine.policy.gates import Evidence
 from state_machine.policy.phases import Phase, Trigger
 from state_machine.store import NewOperation, Store, find_migration, move_cursor
 from state_machine.tables import DriverCursor, Migration, PhaseEvent
-from state_machine.transition import SERVICE, GateClosed, Source, Step, take
+from state_machine.transition import SERVICE, GateClosed, PhaseStep, StepSource, take
 from tests.unit.state_machine.world import a_store, an_inventory
 
-SEEN = Evidence(looked_s=0.1)
+SEEN = Evidence(observation_age_s=0.1)
 NOW = 1_000.0
 
 
@@ -36,12 +36,18 @@ def store(tmp_path: Path) -> Iterator[Store]:
     made.close()
 
 
-def a_step(trigger: Trigger = Trigger.ADVANCE, source: Source | None = None, **changes: Any) -> Step:
-    fields = {"trigger": trigger, "source": source or Source(SERVICE, 1), "at": 5.0, "who": "Ada", "reason": "why not"}
-    return Step(**{**fields, **changes})
+def a_step(trigger: Trigger = Trigger.ADVANCE, source: StepSource | None = None, **changes: Any) -> PhaseStep:
+    fields = {
+        "trigger": trigger,
+        "source": source or StepSource(SERVICE, 1),
+        "at": 5.0,
+        "who": "Ada",
+        "reason": "why not",
+    }
+    return PhaseStep(**{**fields, **changes})
 
 
-def step(store: Store, made: Step, version: int = 1) -> PhaseEvent:
+def step(store: Store, made: PhaseStep, version: int = 1) -> PhaseEvent:
     return take(store, 1, made, expected_version=version, evidence=SEEN, now=NOW)
 
 
@@ -63,7 +69,7 @@ def crash_at(moment: str) -> Callable[[], None]:
 
 @pytest.mark.parametrize("moment", ["before_flush", "after_flush", "before_commit", "after_commit"])
 def test_a_crash_at_any_moment_leaves_exactly_one_row_when_the_step_is_repeated(store: Store, moment: str) -> None:
-    source = Source("run-1", 7, ends_entry=True)
+    source = StepSource("run-1", 7, ends_entry=True)
     in_phase(store, Phase.READY)
     made = a_step(Trigger.TAKEOVER_BEGAN, source)
     live_on = crash_at(moment)
@@ -96,7 +102,7 @@ def test_a_step_settles_its_operation_in_the_same_transaction(store: Store) -> N
 def test_a_version_that_moved_is_refused(store: Store) -> None:
     step(store, a_step())
     with pytest.raises(FindingError, match="Z2K-4006"):
-        step(store, a_step(source=Source(SERVICE, 2)), version=1)
+        step(store, a_step(source=StepSource(SERVICE, 2)), version=1)
 
 
 def test_a_writer_that_read_an_older_version_cannot_win(store: Store) -> None:
@@ -116,7 +122,7 @@ def change_waiting(store: Store, row: Migration) -> None:
 def test_one_entry_of_a_history_is_written_once_even_without_the_version(store: Store) -> None:
     """The second unique of the table; the first (the version) would be passed by a confused caller."""
     in_phase(store, Phase.READY)
-    source = Source("run-1", 7)
+    source = StepSource("run-1", 7)
     step(store, a_step(Trigger.TAKEOVER_BEGAN, source))
     in_phase(store, Phase.READY)
     with pytest.raises(FindingError, match="Z2K-4006"):
@@ -151,7 +157,7 @@ def test_the_row_says_when_it_happened_and_when_it_was_written(store: Store) -> 
 
 
 def test_a_reason_to_wait_is_no_new_version(store: Store) -> None:
-    record_outcome(store, 1, Outcome("waiting: brokers [2]"), at=NOW)
+    record_outcome(store, 1, WaitingReason("waiting: brokers [2]"), at=NOW)
     assert store.snapshot(1).migration.version == 1
     assert store.snapshot(1).migration.waiting == "waiting: brokers [2]"
 

@@ -311,9 +311,9 @@ def test_a_service_starts_the_process_only_for_sparks_sake_and_after_it_serves(
 ) -> None:
     """The tests of the API open a service too; none of them is to start Spark."""
     from state_machine.service import open_service  # here, because services of other tests import this module
-    from state_machine.settings import Settings
+    from state_machine.settings import ServiceSettings
 
-    service = open_service(Settings(directory=tmp_path, audit_engine=engine))
+    service = open_service(ServiceSettings(directory=tmp_path, audit_engine=engine))
     scratch = tmp_path / SCRATCH
     assert not scratch.exists()
 

@@ -13,8 +13,8 @@ from sqlalchemy import event
 
 from state_machine.acts import Acts
 from state_machine.audits.inspections import Inspections
-from state_machine.clusters.control import ControlPort
-from state_machine.clusters.inventory import BrokerEntry, ControllerEntry, Inventory
+from state_machine.clusters.control import ControlClient
+from state_machine.clusters.inventory import BrokerEntry, ClusterInventory, ControllerEntry
 from state_machine.clusters.observe import ClusterObserver
 from state_machine.database import WRITES, make_engine
 from state_machine.evidence import evidence
@@ -25,7 +25,7 @@ from state_machine.reconcile import Reconciler
 from state_machine.road.fleet import Fleets
 from state_machine.road.road_acts import RoadActs
 from state_machine.road.roller import Roller
-from state_machine.settings import Settings
+from state_machine.settings import ServiceSettings
 from state_machine.store import NewOperation, Snapshot, Store
 from state_machine.supervisor import Supervisor
 from state_machine.tables import Base, Operation, PhaseEvent
@@ -77,7 +77,7 @@ def an_entry(directory: Path, node: int = NODE, voters: int = 1) -> ControllerEn
     return ControllerEntry(node, str(file), str(data))
 
 
-def an_inventory(directory: Path, *, voters: int = 1, **changes: Any) -> Inventory:
+def an_inventory(directory: Path, *, voters: int = 1, **changes: Any) -> ClusterInventory:
     fields: dict[str, Any] = {
         "name": "orders",
         "zookeeper": "zk:2181/kafka",
@@ -86,7 +86,7 @@ def an_inventory(directory: Path, *, voters: int = 1, **changes: Any) -> Invento
         "brokers": (BrokerEntry(0), BrokerEntry(1), BrokerEntry(2)),
         "audit_engine": "quick",
     }
-    return Inventory(**{**fields, **changes})
+    return ClusterInventory(**{**fields, **changes})
 
 
 def properties(
@@ -124,7 +124,7 @@ class World:
         self.launcher = FakeLauncher({each.entry.node_id: each for each in self.controllers})
         self.runner = FakeRunner()
         self.log = FakeLog()
-        self.settings = Settings(
+        self.settings = ServiceSettings(
             directory=directory / "service", audit_engine="quick", roots=(directory, Path("/etc"), Path("/var/data"))
         )
         self.id = self.store.create(self.inventory, who="test", at=self.clock())[0].id
@@ -133,7 +133,7 @@ class World:
     def start_service(self) -> None:
         """A new life of the service on the same rows."""
         http = httpx.AsyncClient(transport=FakeNetwork(self.controllers))
-        control = ControlPort(http)
+        control = ControlClient(http)
         observer = ClusterObserver(control, self.clock, lambda connect: self.zookeeper, lambda inventory: self.log)
         self.inspections = Inspections(self.store, self.runner, self.settings, self.clock)
         supervisor = Supervisor(self.store, self.launcher, clock=self.clock, steady=self.clock_steady)

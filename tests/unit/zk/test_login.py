@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from migrator.findings.finding import FindingError
-from migrator.zk.login import Login, LoginPlace, is_sensitive, login_in, login_place
+from migrator.zk.login import LoginPlace, ZkLogin, is_sensitive, login_in, login_place
 from migrator.zk.session import process_login
 
 FLAG = "-Djava.security.auth.login.config="
@@ -43,7 +43,7 @@ def test_the_place_of_the_login_is_that_of_kafkas_own_processes(options: str, pl
 
 
 def test_the_login_is_read_from_its_section() -> None:
-    assert login_in(PLACE, JAAS) == Login("kafka", 'a "secret"; {1}')
+    assert login_in(PLACE, JAAS) == ZkLogin("kafka", 'a "secret"; {1}')
     assert "secret" not in repr(login_in(PLACE, JAAS))
 
 

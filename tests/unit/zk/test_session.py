@@ -25,11 +25,11 @@ from kazoo.protocol.states import KeeperState
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_acl, make_digest_acl
 
 from migrator.findings.finding import FindingError
-from migrator.zk.bulk_read import ChildrenMany, GetMany, Refusal, Znode
-from migrator.zk.login import Login
-from migrator.zk.multi import JUTE_MAXBUFFER_MIN, Check, Create, Delete, Multi, Outcome, SetData, describe
+from migrator.zk.bulk_read import ChildrenMany, GetMany, ReadRefusal, Znode
+from migrator.zk.login import ZkLogin
+from migrator.zk.multi import JUTE_MAXBUFFER_MIN, Check, Create, Delete, Multi, MultiOutcome, SetData, describe
 from migrator.zk.pipeline import READS_PER_REQUEST, ReadLimits, ReadPipeline
-from migrator.zk.session import Pending, ZkSession, _outcome
+from migrator.zk.session import PendingMulti, ZkSession, _outcome
 
 HEADER = struct.Struct(">i?i")
 STAT = struct.Struct(">qqqqiiiqiiq")
@@ -87,7 +87,7 @@ def test_children_of_many_are_told_apart_from_a_missing_parent() -> None:
 
 def test_another_error_of_one_path_is_not_a_missing_znode() -> None:
     (found,) = GetMany.deserialize(HEADER.pack(-1, False, -102) + struct.pack(">i", -102) + DONE, 0)
-    assert found == Refusal(-102)
+    assert found == ReadRefusal(-102)
 
 
 # --- a session on a client that is not connected -----------------------------------------------------------
@@ -139,7 +139,9 @@ class Client:
             result.error = UnimplementedError()
             return
         result.value = [
-            Refusal(self.refuses[path].code) if path in self.refuses else self._znode(path.removeprefix(self.chroot))
+            ReadRefusal(self.refuses[path].code)
+            if path in self.refuses
+            else self._znode(path.removeprefix(self.chroot))
             for path in request._paths
         ]
 
@@ -276,7 +278,7 @@ def test_an_access_list_is_told_without_the_hash_of_a_password(acl: list[Any], t
 @pytest.mark.parametrize("error", [ConnectionLoss(), SessionExpiredError()])
 def test_a_lost_connection_says_that_the_outcome_is_not_known(error: Exception) -> None:
     with pytest.raises(FindingError) as raised:
-        Pending(Result(error=error), 1).outcome()
+        PendingMulti(Result(error=error), 1).outcome()
     assert raised.value.code == "Z2K-2002"
 
 
@@ -332,13 +334,13 @@ def after_failure(place: int, error: Exception, count: int = 4) -> list[Any]:
 )
 def test_a_refused_multi_names_the_operation_that_was_refused(place: int, error: Exception, name: str) -> None:
     outcome = _outcome(after_failure(place, error))
-    assert outcome == Outcome(failed_at=place, error=name)
+    assert outcome == MultiOutcome(failed_at=place, error=name)
     assert not outcome.applied
 
 
 def test_an_applied_multi_tells_the_new_version_of_each_write() -> None:
     outcome = _outcome([True, "/created", SimpleNamespace(version=8), True])
-    assert outcome == Outcome(versions=(-1, 0, 8, -1))
+    assert outcome == MultiOutcome(versions=(-1, 0, 8, -1))
     assert outcome.applied
 
 
@@ -377,7 +379,7 @@ def test_a_znode_whose_list_lets_our_login_do_everything_is_not_guarded_from_us(
     entries: list[Any], *, guarded: bool
 ) -> None:
     session = a_session(Client({}, acls={"/x": entries}))
-    session._login = Login("kafka", "p")
+    session._login = ZkLogin("kafka", "p")
     assert (session.guarded_by("/x") is not None) == guarded
 
 
