@@ -1,7 +1,8 @@
 """Stories of the end of the road that take a minute or more each, with real processes and traffic.
 
 `python -m tests.adversarial.end_of_road [--only STORY,...]`: each story has a cluster of its own. Exit code 0 when
-every story came to its end with nothing lost. What shows the rest: docs/end-of-road-tests.md.
+every story came to its end with nothing lost. What shows the rest: docs/adversarial.md, "The end of
+the road".
 """
 
 from __future__ import annotations
