@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import httpx
@@ -20,6 +20,7 @@ from migrator.lab.cluster import LabCluster
 from migrator.lab.fleet import LabFleet
 from migrator.lab.ours import start_ready_to_migrate
 from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.properties import Value
 from migrator.lab.service import LabService
 from migrator.lab.traffic.control import Traffic
 from migrator.lab.traffic.proof import prove
@@ -39,9 +40,16 @@ STEP_DEADLINE_S: Final = 240.0
 class RoadStage:
     """kills: each happens once, in whatever order the road meets them (road_kills.py)."""
 
-    def __init__(self, laboratory: Laboratory, kills: tuple[Kill, ...] = (), *, log_directories: int = 1) -> None:
+    def __init__(
+        self,
+        laboratory: Laboratory,
+        kills: tuple[Kill, ...] = (),
+        *,
+        log_directories: int = 1,
+        broker_extra: Mapping[str, Value] | None = None,
+    ) -> None:
         self.laboratory = laboratory
-        self.cluster = LabCluster(laboratory, log_directories=log_directories)
+        self.cluster = LabCluster(laboratory, log_directories=log_directories, extra=broker_extra)
         self.service = LabService(
             laboratory,
             audit_engine="quick",
