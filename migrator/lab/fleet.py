@@ -44,7 +44,7 @@ class LabFleet:
     """One cluster's brokers and the stock controllers that take the place of ours.
 
     before_act, after_act: called with the act and the node, on the thread of the act; tests stop things there. `write`
-    is such an act for the properties file, not for what is written beside it.
+    and `written` stand around the writing of a properties file, not of what is written beside it.
     """
 
     def __init__(self, cluster: LabCluster, controllers: Iterable[OurController]) -> None:
@@ -171,11 +171,11 @@ class LabFleet:
         server = self.servers[node]
         if act == "status":
             return f"running pid {server.process.pid}" if server.is_running else "stopped"
-        if act != "written" and self.before_act is not None:
+        if self.before_act is not None:
             self.before_act(act, node)
         said = self._carry_out(act, node, server)
-        if act != "write" and self.after_act is not None:
-            self.after_act("write" if act == "written" else act, node)
+        if self.after_act is not None:
+            self.after_act(act, node)
         return said
 
     def _carry_out(self, act: str, node: int, server: Server) -> str:

@@ -88,14 +88,17 @@ class RoadKills:
 
     def before_act(self, act: str, node: int) -> None:
         """On the fleet's thread, which goes on with the act, as a command on a host would."""
+        if act == "written":
+            return self.meet("write", "after", node)
         if act == "stop" and self._last_act.get(node, "start") == "start":
             self._rolls[node] = self._rolls.get(node, 0) + 1  # a stop that is repeated belongs to the same roll
         self._last_act[node] = act
-        self.meet(act, "at", node)
+        return self.meet(act, "at", node)
 
     def after_act(self, act: str, node: int) -> None:
         """Before the service hears that the act has ended."""
-        self.meet(act, "after", node)
+        if act in ("stop", "start"):
+            self.meet(act, "after", node)
 
     def meet(self, point: str, when: str, node: int | None = None) -> None:
         """The road is at this point: whoever has to die here does."""

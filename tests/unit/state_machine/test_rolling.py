@@ -226,6 +226,25 @@ def test_a_service_that_dies_at_a_step_goes_on_from_it(world: Rolling, step: str
     assert order == sorted(order), world.acts
 
 
+def test_a_broker_that_crashed_before_its_stop_is_not_taken_for_the_one_that_was_started(world: Rolling) -> None:
+    """Its host started it again while the roll waited: that registration is another one, and no proof of the roll."""
+
+    async def story() -> None:
+        await world.to_rolling()
+        await world.until(lambda: world.step(0) == "PREPARED")
+        world.crashes[0] += 1
+        await world.until(lambda: world.step(0) == "STOPPING")
+        world.stale = True
+        await world.until(lambda: world.step(0) == "STARTED")
+        await world.turn(10)
+        assert world.step(0) == "STARTED"
+        assert "the broker registered anew" in world.waiting
+        world.stale = False
+        await world.until(lambda: world.rolled)
+
+    asyncio.run(story())
+
+
 def test_a_pause_leaves_no_broker_half_done(world: Rolling) -> None:
     async def story() -> None:
         await world.to_rolling()
@@ -287,25 +306,6 @@ def test_a_broker_that_ends_after_its_start_stops_the_roll_until_somebody_resume
 
     asyncio.run(story())
     assert world.journal[0].cause == ""
-
-
-def test_a_broker_that_crashed_before_its_stop_is_not_taken_for_the_one_that_was_started(world: Rolling) -> None:
-    """Its host started it again while the roll waited: that registration is another one, and no proof of the roll."""
-
-    async def story() -> None:
-        await world.to_rolling()
-        await world.until(lambda: world.step(0) == "PREPARED")
-        world.crashes[0] += 1
-        await world.until(lambda: world.step(0) == "STOPPING")
-        world.stale = True
-        await world.until(lambda: world.step(0) == "STARTED")
-        await world.turn(10)
-        assert world.step(0) == "STARTED"
-        assert "the broker registered anew" in world.waiting
-        world.stale = False
-        await world.until(lambda: world.rolled)
-
-    asyncio.run(story())
 
 
 def test_a_file_that_somebody_changed_is_named_within_half_a_minute(world: Rolling) -> None:
