@@ -207,13 +207,14 @@ def back_and_forth(laboratory: Laboratory) -> None:
         log = ours.metadata_log
         stock = as_stock(ours)
         for turn in ("first", "second"):
-            end = wait_newer_snapshot(cluster, log, newest_snapshot(log), f"{turn}-ours")
+            wait_newer_snapshot(cluster, log, newest_snapshot(log), f"{turn}-ours")
             assert_same(cluster, ours.data)
             ours.stop()
+            end = newest_snapshot(log)  # ours may have written another one until it ended
             stock.start()
             stock.wait_ready()
             wait_for(lambda: None if stock.driver_state() == "DUAL_WRITE" else stock.driver_state(), SETTLE_S, "stock")
-            end = wait_newer_snapshot(cluster, log, end, f"{turn}-stock")
+            wait_newer_snapshot(cluster, log, end, f"{turn}-stock")
             if turn == "second":
                 break
             stock.stop()
