@@ -11,7 +11,7 @@ TWO_FILES_AT_A_TIME = -n 2 --dist loadfile --no-loadscope-reorder --durations 40
 # what it imports: a controller then answers after 4.6 s in place of 1.2 s, on two cores.
 KEEP_BYTECODE = PYTHONDONTWRITEBYTECODE=
 
-.PHONY: setup check test docs sim model adversarial kill-matrix poison mutants lab demo takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-mass
+.PHONY: setup check test docs sim model adversarial kill-matrix end-of-road poison mutants lab demo takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-mass
 
 setup:  ## make .venv what uv.lock says
 	$(SETUP)
@@ -44,9 +44,13 @@ adversarial:  ## takeovers cut short under load on real servers, ROUNDS of them 
 	$(SETUP) --with-java
 	$(BIN)/python -m tests.adversarial.takeovers --rounds $(or $(ROUNDS),200)
 
-kill-matrix:  ## kill -9 of the service at every act of the road, in PARTS whole runs (6 take about 20 minutes)
+kill-matrix:  ## kill -9 of service, leader, broker and ZooKeeper around every durable write of the road, in PARTS whole runs (12 take about an hour)
 	$(SETUP) --with-java
-	$(BIN)/python -m tests.adversarial.road --parts $(or $(PARTS),6)
+	$(BIN)/python -m tests.adversarial.road --parts $(or $(PARTS),12)
+
+end-of-road:  ## the stories that decide about the end of the road, one cluster each; STORIES says which (docs/adversarial.md)
+	$(SETUP) --with-java
+	$(BIN)/python -m tests.adversarial.end_of_road $(if $(STORIES),--only $(STORIES))
 
 poison:  ## odd requests, frames, brokers and znodes against a real cluster in dual-write, ROUNDS of them (120 take about 10 minutes; docs/adversarial.md)
 	$(SETUP) --with-java

@@ -44,7 +44,8 @@ class ActDone:
 class LabFleet:
     """One cluster's brokers and the stock controllers that take the place of ours.
 
-    before_act: called with the act and the node, on the thread of the act; tests stop things there.
+    before_act, after_act: called with the act and the node, on the thread of the act; tests stop things there. `write`
+    and `written` stand around the writing of a properties file, not of what is written beside it.
     """
 
     def __init__(self, cluster: LabCluster, controllers: Iterable[OurController]) -> None:
@@ -59,6 +60,7 @@ class LabFleet:
         """The most nodes that were stopped and not yet started again at one time."""
         self._down: set[int] = set()
         self.before_act: Callable[[str, int], None] | None = None
+        self.after_act: Callable[[str, int], None] | None = None
         self.directory = laboratory.directory / "fleet"
         self.canary = False
         """Whether the inventory wants canary traffic."""
@@ -94,14 +96,16 @@ class LabFleet:
     def _template(self) -> dict[str, object]:
         shell = ["/bin/sh", "-c"]
         control = [sys.executable, "-I", "-S", fleetctl.__file__, str(self._socket_path)]
-        new = 'set -e; umask 077; new="$1.zk2kraft-new"; cat > "$new"; sync -- "$new"; mv -f -- "$new" "$1"'
+        tell = 'case "$path" in *.properties) "$@" {} "$id" </dev/null >/dev/null;; esac; '
+        new = 'new="$path.zk2kraft-new"; cat > "$new"; sync -- "$new"; mv -f -- "$new" "$path"; '
+        write = f"set -e; umask 077; path=$1; id=$2; shift 2; {tell.format('write')}{new}{tell.format('written')}"
         return {
             "version": 1,
             "about": "processes of a laboratory on this machine",
             "acts": {
                 "read": {"argv": [*shell, 'test -e "$1" || exit 66; exec cat -- "$1"', "sh", "{path}"]},
                 "list": {"argv": [*shell, 'test -d "$1" || exit 66; exec ls -A -- "$1"', "sh", "{path}"]},
-                "write": {"argv": [*shell, new, "sh", "{path}"]},
+                "write": {"argv": [*shell, write, "sh", "{path}", "{id}", *control]},
                 "stop": {"argv": [*control, "stop", "{id}"]},
                 "start": {"argv": [*control, "start", "{id}"]},
                 "status": {"argv": [*control, "status", "{id}"]},
@@ -186,17 +190,31 @@ class LabFleet:
             return " ".join([*server.behind, "java", server.main_class, str(server.properties_file)])
         if self.before_act is not None:
             self.before_act(act, node)
+        said = self._carry_out(act, node, server)
+        if self.after_act is not None:
+            self.after_act(act, node)
+        return said
+
+    def _carry_out(self, act: str, node: int, server: Server) -> str:
         with self._locks[node]:
-            self.done.append(ActDone(act, node))
             if act == "stop":
+                self.done.append(ActDone(act, node))
                 self._down.add(node)
                 self.most_down = max(self.most_down, len(self._down))
                 return self._stop(server)
             if act == "start":
+                self.done.append(ActDone(act, node))
                 said = self._start(server)
                 self._down.discard(node)
                 return said
+            if act in ("write", "written"):  # the command itself writes
+                return act
         raise ValueError(f"no such act: {act}")
+
+    def start_again(self, node: int) -> str:
+        """As a host does with a process that ended by itself; one that was stopped by an act stays so."""
+        with self._locks[node]:
+            return "it was stopped" if node in self._down else self._start(self.servers[node])
 
     def _stop(self, server: Server) -> str:
         if not server.is_running:

@@ -213,7 +213,8 @@ class Roller:
                 )
         before = RECORDED_BEFORE[act]
         if before is not None and row.step != before:
-            await self._record(snapshot, roll, row.node_id, step=before, began_at=self._clock(), instruction="")
+            now = _registered_now(snapshot, row)
+            await self._record(snapshot, roll, row.node_id, step=before, began_at=self._clock(), instruction="", **now)
         node = fleet.node(row.role, row.node_id)
         assert node is not None, "nodes that are missing were refused"
         log.info("roll.act", roll=roll, node=node.id, act=act)
@@ -514,6 +515,15 @@ def _incarnation(snapshot: Snapshot, node: FleetNode) -> str:
     observed = _log_of(snapshot)
     found: Any = observed.broker(node.id) if node.role == BROKERS else observed.controller(node.id)
     return "" if found is None else str(found.incarnation)
+
+
+def _registered_now(snapshot: Snapshot, row: RoadNode) -> dict[str, Any]:
+    """The incarnation that a restart has to change: since it was prepared, its host may have started it again."""
+    observed = _log_of(snapshot)
+    if not observed.known:
+        return {}
+    found: Any = observed.broker(row.node_id) if row.role == BROKERS else observed.controller(row.node_id)
+    return {"incarnation": "" if found is None else str(found.incarnation)}
 
 
 def _is_gone(snapshot: Snapshot, node: FleetNode) -> bool:

@@ -1,7 +1,9 @@
-"""The kill matrix of the road: kill -9 of the service at each act on each node, in a few whole runs.
+"""The kill matrix of the road: kill -9 at each of its points, in a few whole runs.
 
-`python -m tests.adversarial.road [--parts 6] [--seed N]`: all points are mixed by the seed and dealt to the runs. Exit
-code 0 when every run came to COMPLETED with nothing lost.
+`python -m tests.adversarial.road [--parts 12] [--seed N] [--only leader,broker]`: all points are mixed by the seed and
+dealt to the runs. Exit code 0 when every run came to COMPLETED with nothing lost.
+The service dies at each act on each node. The active controller, a broker and ZooKeeper die at each act on one broker
+and one controller that the seed draws. All of them die around each phase and the finalize intent.
 """
 
 from __future__ import annotations
@@ -17,28 +19,61 @@ from typing import Final
 from migrator.findings.finding import FindingError
 from migrator.lab.classes import prepared
 from migrator.lab.servers.laboratory import Laboratory
-from tests.e2e.road_stage import Kill, run_to_the_end
+from tests.e2e.road_kills import ACTS, INTENT, Kill, Victim
+from tests.e2e.road_stage import run_to_the_end
 
-EVERY: Final = tuple(
-    Kill(act, node, when, nth)
-    for node, times in ((0, 1), (1, 1), (2, 1), (3000, 3), (3001, 3), (3002, 3))
-    for nth in range(1, times + 1)
-    for act in ("stop", "start")
-    for when in ("at", "after")
+BROKERS: Final = (0, 1, 2)
+CONTROLLERS: Final = (3000, 3001, 3002)
+ROLLS: Final = {"stop": (1, 2, 3), "write": (1, 3), "start": (1, 2, 3)}
+"""Of a controller: stock takes its place, the soak, without the flag. No file is written in the soak."""
+PHASES: Final = (
+    ("ROLLING_BROKERS", "at"),
+    ("ROLLING_BROKERS", "after"),
+    ("REPLACING_CONTROLLERS", "at"),
+    ("REPLACING_CONTROLLERS", "after"),
+    ("SOAK", "after"),
+    ("FINALIZING", "at"),
+    ("FINALIZING", "after"),
+    (INTENT, "after"),
+    ("COMPLETED", "after"),
 )
+"""SOAK and COMPLETED begin by themselves: nobody stands right before them."""
+LEFT_OUT: Final = {
+    Kill("COMPLETED", None, "after", victim=Victim.ZOOKEEPER): "ZooKeeper is stopped for good after COMPLETED",
+}
+
+
+def points_of(draw: random.Random) -> list[Kill]:
+    """Every point of every victim but those left out, mixed."""
+    one = ((draw.choice(BROKERS),), (draw.choice(CONTROLLERS),))
+    points = []
+    for victim in Victim:
+        brokers, controllers = (BROKERS, CONTROLLERS) if victim is Victim.SERVICE else one
+        for act in ACTS:
+            for when in ("at", "after"):
+                points += [Kill(act, node, when, 1, victim) for node in brokers]
+                points += [Kill(act, node, when, nth, victim) for node in controllers for nth in ROLLS[act]]
+        points += [Kill(phase, None, when, 1, victim) for phase, when in PHASES]
+    points = [each for each in points if each not in LEFT_OUT]
+    draw.shuffle(points)
+    return points
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.adversarial.road")
-    parser.add_argument("--parts", type=int, default=6, help="whole runs that the points are dealt to")
+    parser.add_argument("--parts", type=int, default=12, help="whole runs that the points are dealt to")
+    parser.add_argument("--only", default="", help="kill these alone, with commas between: " + ", ".join(Victim))
     parser.add_argument("--seed", type=int, default=0, help="0: a new one")
+    parser.add_argument("--run", type=int, default=0, help="only this run of them; 0: all")
     chosen = parser.parse_args(arguments)
     seed = chosen.seed or random.SystemRandom().randrange(1, 2**31)
-    points = list(EVERY)
-    random.Random(seed).shuffle(points)
+    victims = [Victim(each) for each in chosen.only.split(",")] if chosen.only else list(Victim)
+    points = [each for each in points_of(random.Random(seed)) if each.victim in victims]
     print(f"seed {seed}: {len(points)} points in {chosen.parts} runs", flush=True)
+    for left_out, why in LEFT_OUT.items():
+        print(f"left out: {left_out}: {why}", flush=True)
     failed = 0
-    for part in range(chosen.parts):
+    for part in [chosen.run - 1] if chosen.run else range(chosen.parts):
         kills = tuple(points[part :: chosen.parts])
         began = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="zk2kraft-road-") as home:

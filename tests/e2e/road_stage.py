@@ -1,23 +1,31 @@
-"""A cluster on the road from ZooKeeper to the end, driven by the service, which tests kill at named points.
+"""A cluster on the road from ZooKeeper to the end, driven by the service, while tests kill who takes part.
 
-In:   a laboratory, and at which acts on which nodes the service dies.
+In:   a laboratory, and who is killed at which points.
 Out:  `RoadStage`: to dual-write, to the end; what is asserted of a run.
-Elsewhere: the fleet that the service operates (migrator/lab/fleet.py), traffic and its proof (migrator/lab/traffic).
+Elsewhere: the kills (road_kills.py), the fleet that the service operates (migrator/lab/fleet.py), traffic and its proof
+(migrator/lab/traffic).
 """
 
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import httpx
+
+from migrator.findings.finding import FindingError
 from migrator.lab.cluster import LabCluster
 from migrator.lab.fleet import LabFleet
 from migrator.lab.ours import start_ready_to_migrate
 from migrator.lab.servers.laboratory import Laboratory
+from migrator.lab.servers.properties import Value
 from migrator.lab.service import LabService
 from migrator.lab.traffic.control import Traffic
 from migrator.lab.traffic.proof import prove
+from migrator.zk import paths
+from tests.e2e.road_kills import INTENT, Kill, RoadKills
 
 NAME: Final = "road"
 NOT_APPROVED: Final = "Z2K-4210"
@@ -29,25 +37,19 @@ CONTROLLER_SETTINGS: Final = {
 STEP_DEADLINE_S: Final = 240.0
 
 
-@dataclass(frozen=True, slots=True)
-class Kill:
-    """kill -9 of the service at an act on a node. when: `at` its begin, or `after` its end. roll: the nth time."""
-
-    act: str
-    node: int
-    when: str = "at"
-    nth: int = 1
-
-    def __str__(self) -> str:
-        return f"{self.when} {self.act} of {self.node} ({self.nth})"
-
-
 class RoadStage:
-    """kills: each happens once, in whatever order the road meets them."""
+    """kills: each happens once, in whatever order the road meets them (road_kills.py)."""
 
-    def __init__(self, laboratory: Laboratory, kills: tuple[Kill, ...] = (), *, brokers: int = 3) -> None:
+    def __init__(
+        self,
+        laboratory: Laboratory,
+        kills: tuple[Kill, ...] = (),
+        *,
+        log_directories: int = 1,
+        broker_extra: Mapping[str, Value] | None = None,
+    ) -> None:
         self.laboratory = laboratory
-        self.cluster = LabCluster(laboratory, brokers=brokers)
+        self.cluster = LabCluster(laboratory, log_directories=log_directories, extra=broker_extra)
         self.service = LabService(
             laboratory,
             audit_engine="quick",
@@ -60,10 +62,8 @@ class RoadStage:
             drift_every_s=5,
         )
         self.traffic = Traffic(laboratory, self.cluster.bootstrap_servers, rate=150.0)
-        self.left = list(kills)
-        self.killed: list[Kill] = []
         self.migration = 0
-        self._seen: dict[tuple[str, int], int] = {}
+        self._kills = kills
         self._dead = threading.Event()
 
     def to_dual_write(self) -> None:
@@ -74,7 +74,9 @@ class RoadStage:
         for each in ours:
             each.prepare()
         self.fleet = LabFleet(self.cluster, ours)
-        self.fleet.before_act = self._before
+        self.kills = RoadKills(self._kills, self.fleet, self._kill)
+        self.fleet.before_act = self.kills.before_act
+        self.fleet.after_act = self.kills.after_act
         self.fleet.serve()
         self.fleet.write(NAME)
         self.service.start()
@@ -91,80 +93,98 @@ class RoadStage:
 
     def to_the_end(self) -> dict[str, Any]:
         """Through every gate; a service that was killed is started again. Returns the last view."""
-        for phase, end in (
-            ("ROLLING_BROKERS", "ROLLING_BROKERS"),
-            ("REPLACING_CONTROLLERS", "SOAK"),
-            ("FINALIZING", "COMPLETED"),
-        ):
-            if phase == "FINALIZING":
-                self._wait_gate(phase, but=(NOT_APPROVED,))
-                self.service.operation(self.migration, "approve", phase, "seen", who="second person")
-            self._wait_gate(phase)
-            self.service.operation(self.migration, "advance", phase)
-            self._wait(lambda view, end=end: None if view["phase"] == end else f"{view['phase']}: {view['waiting']}")
-        return self.service.view(self.migration)
+        self.advance("ROLLING_BROKERS")
+        self.advance("REPLACING_CONTROLLERS")
+        self._wait_phase("SOAK")
+        self.kills.meet("SOAK", "after")
+        self.advance("FINALIZING")
+        self._wait_phase("COMPLETED")
+        self.kills.meet("COMPLETED", "after")
+        return self._wait_phase("COMPLETED")
 
     def assert_proven(self) -> None:
         """Every kill happened; nothing acknowledged is lost; never two nodes down by us."""
-        assert self.left == [], f"never reached: {[str(each) for each in self.left]}"
+        assert self.kills.left == [], f"never reached: {[str(each) for each in self.kills.left]}"
+        assert self.kills.troubles == []
         assert self.fleet.most_down == 1
         self.traffic.stop()
         assert self.traffic.status.lost == 0
         report = prove(self.cluster, self.traffic.ledger, without_zookeeper=True)
         assert report.bad == {}, report.bad
 
-    # --- kills ---------------------------------------------------------------------------------------------
+    # --- gates ---------------------------------------------------------------------------------------------
 
-    def _before(self, act: str, node: int) -> None:
-        """On the fleet's thread, before the act: the act itself goes on, as a command on a host would."""
-        count = self._seen[act, node] = self._seen.get((act, node), 0) + 1
-        for kill in [each for each in self.left if (each.act, each.node, each.nth) == (act, node, count)]:
-            self.left.remove(kill)
-            self.killed.append(kill)
-            if kill.when == "at":
-                self._kill()
-            else:
-                threading.Timer(0.3, self._kill).start()
+    def advance(self, phase: str) -> None:
+        """As an operator does: asks when the gate is open, and again when something died just then and closed it."""
+        self.wait_view(lambda view: self._why_not_open(view, phase))
+        self.kills.meet(phase, "at")
+        ends = time.monotonic() + STEP_DEADLINE_S
+        while self.wait_view(lambda view: self._why_not_open(view, phase))["phase"] != phase:
+            try:
+                self.service.operation(self.migration, "advance", phase)
+                break
+            except (FindingError, OSError, httpx.HTTPError):
+                if not self.kills.happened or time.monotonic() > ends:
+                    raise
+        if phase == "FINALIZING" and self.kills.wants(INTENT):
+            threading.Thread(target=self._watch_intent, name="intent", daemon=True).start()
+        self.kills.meet(phase, "after")
+
+    def _why_not_open(self, view: dict[str, Any], phase: str) -> str | None:
+        """Approves when nothing else is missing: an approval ends with every change of what was agreed to."""
+        edge = next((each for each in view["gates"] if each["to"] == phase), None)
+        if edge is None:
+            return None if view["phase"] == phase else f"{view['phase']}: {view['waiting']}"
+        closed = [each for each in edge["conditions"] if each["status"] != "True"]
+        if closed and all(NOT_APPROVED in each["codes"] for each in closed):
+            self.service.operation(self.migration, "approve", phase, "seen", who="second person")
+            return "approved just now"
+        return "; ".join(f"{each['name']}: {each['message']}" for each in closed) or None
+
+    def _wait_phase(self, phase: str) -> dict[str, Any]:
+        return self.wait_view(lambda view: None if view["phase"] == phase else f"{view['phase']}: {view['waiting']}")
+
+    def _watch_intent(self) -> None:
+        """A look every few milliseconds, so that the kill comes close behind the znode, before or after the row."""
+        ends = time.monotonic() + STEP_DEADLINE_S
+        while not self.cluster.zk.exists(paths.FINALIZE_INTENT) and time.monotonic() < ends:
+            time.sleep(0.005)
+        self.kills.meet(INTENT, "after")
+
+    # --- the service ---------------------------------------------------------------------------------------
 
     def _kill(self) -> None:
         self.service.process.kill()
         self._dead.set()
 
     def _alive(self) -> None:
-        """A new life of the service, on the same directory and port."""
-        if self._dead.is_set():
+        """A new life of the service, on the same directory and port; it may be killed while it starts."""
+        while self._dead.is_set():
             self._dead.clear()
-            self.service.start()
+            try:
+                self.service.start()
+            except FindingError:
+                if not self._dead.is_set():
+                    raise
 
-    def _wait_gate(self, phase: str, but: tuple[str, ...] = ()) -> None:
-        def why_not(view: dict[str, Any]) -> str | None:
-            edge = next((each for each in view["gates"] if each["to"] == phase), None)
-            if edge is None:
-                return f"{view['phase']}: {view['waiting']}"
-            closed = [
-                f"{each['name']}: {each['message']}"
-                for each in edge["conditions"]
-                if each["status"] != "True" and not set(each["codes"]) & set(but)
-            ]
-            return "; ".join(closed) or None
-
-        self._wait(why_not)
-
-    def _wait(self, why_not: Any) -> None:
-        """As `wait_view`, across deaths of the service."""
+    def wait_view(self, why_not: Callable[[dict[str, Any]], str | None]) -> dict[str, Any]:
+        """Across deaths of the service. Returns the view that has it."""
+        latest: dict[str, Any] = {}
 
         def reason() -> str | None:
             self._alive()
             if not self.service.process.alive:
                 return "the service is dead"
             try:
-                return str(found) if (found := why_not(self.service.view(self.migration))) is not None else None
+                latest.update(self.service.view(self.migration))
+                return why_not(latest)
             except Exception as error:  # it died between two words
                 if not self.service.process.alive or self._dead.is_set():
                     return f"the service died ({type(error).__name__})"
                 raise
 
         self.laboratory.wait(reason, name="road", deadline_s=STEP_DEADLINE_S, poll_every_s=0.2)
+        return latest
 
 
 def run_to_the_end(laboratory: Laboratory, kills: tuple[Kill, ...]) -> None:

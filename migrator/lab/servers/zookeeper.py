@@ -202,6 +202,11 @@ class ZooKeeperClient:
     def exists(self, path: str) -> bool:
         return self._ask(lambda kazoo, full: kazoo.retry(kazoo.exists, full), path) is not None
 
+    def created(self, path: str) -> int:
+        """The transaction that created a znode; -1 when it does not exist."""
+        stat = self._ask(lambda kazoo, full: kazoo.retry(kazoo.exists, full), path)
+        return -1 if stat is None else int(stat.czxid)
+
     def children(self, path: str) -> list[str]:
         """The names below a znode, sorted; empty when it does not exist."""
         return sorted(self._ask(lambda kazoo, full: kazoo.retry(kazoo.get_children, full), path) or [])

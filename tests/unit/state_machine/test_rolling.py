@@ -119,18 +119,26 @@ class Rolling(World):
         self.settings = self.settings.model_copy(
             update={"fleets": directory / "fleets", "settle_s": 2.0, "node_deadline_s": 300.0}
         )
-        self.incarnations = dict.fromkeys(BROKERS, 1)
+        self.crashes = dict.fromkeys(BROKERS, 0)
+        self.stale = False
+        """The cluster has not noticed yet who ended: registrations stay as they are, each with the right mode."""
         self.start_service()
 
     def register(self) -> None:
         """What brokers that run have registered: a start of a KRaft file makes a new incarnation in KRaft mode."""
+        if self.stale:
+            kept = tuple(msgspec.structs.replace(each, mode="KRaft") for each in self.log.observed.brokers)
+            self.log.observed = msgspec.structs.replace(self.log.observed, brokers=kept)
+            return
         brokers = []
         for number in BROKERS:
             text = self.hosts.file(number).read_text()
             kraft = "process.roles" in text
             started = self.hosts.acts.read_text().count(f"start {number}\n")
             mode = "KRaft" if kraft and started else "ZooKeeper"
-            brokers.append(LogBroker(number, f"run-{started}", mode, fenced=not self.hosts.runs(number)))
+            brokers.append(
+                LogBroker(number, f"run-{started}-{self.crashes[number]}", mode, fenced=not self.hosts.runs(number))
+            )
         down = sum(each.fenced for each in brokers)
         self.log.observed = LogObservation(
             problem="",
@@ -220,6 +228,25 @@ def test_a_service_that_dies_at_a_step_goes_on_from_it(world: Rolling, step: str
     asyncio.run(second())
     order = [act.split()[1] for act in world.acts]
     assert order == sorted(order), world.acts
+
+
+def test_a_broker_that_crashed_before_its_stop_is_not_taken_for_the_one_that_was_started(world: Rolling) -> None:
+    """Its host started it again while the roll waited: that registration is another one, and no proof of the roll."""
+
+    async def story() -> None:
+        await world.to_rolling()
+        await world.until(lambda: world.step(0) == "PREPARED")
+        world.crashes[0] += 1
+        await world.until(lambda: world.step(0) == "STOPPING")
+        world.stale = True
+        await world.until(lambda: world.step(0) == "STARTED")
+        await world.turn(10)
+        assert world.step(0) == "STARTED"
+        assert "the broker registered anew" in world.waiting
+        world.stale = False
+        await world.until(lambda: world.rolled)
+
+    asyncio.run(story())
 
 
 def test_a_pause_leaves_no_broker_half_done(world: Rolling) -> None:
