@@ -39,6 +39,7 @@ from migrator.wire.messages.raft import (
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
     EndQuorumEpochTopic,
+    PreferredCandidate,
 )
 from migrator.wire.messages.replication import (
     FetchPartition,
