@@ -57,4 +57,4 @@ def test_it_is_asked_until_it_is_not_controller_and_never_given_a_block() -> Non
 
 def test_one_that_goes_on_ruling_is_a_finding() -> None:
     with pytest.raises(FindingError, match=r"Z2K-2060 Broker 1 .* 77"):
-        ask(Answering(RULES), limit_s=0.1)
+        ask(Answering(RULES), limit_s=1.0)
