@@ -50,6 +50,6 @@ async def _why_not(connection: BrokerConnection, node_id: int, timeout_s: float)
     request = AllocateProducerIdsRequest(broker_id=node_id, broker_epoch=-1)
     try:
         answer = await connection.ask(request, 0, AllocateProducerIdsResponse, timeout_s)
-    except (OSError, asyncio.IncompleteReadError) as error:
+    except OSError as error:
         return words_of(error)
     return "" if answer.error_code == NOT_CONTROLLER else f"it answers with error {answer.error_code}"

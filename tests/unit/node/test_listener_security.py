@@ -148,7 +148,7 @@ def test_before_it_is_known_who_asks_only_versions_are_told() -> None:
             connection = BrokerConnection("127.0.0.1", port, "a test")
             answer = await connection.ask(ApiVersionsRequest(), 3, ApiVersionsResponse, TIMEOUT_S)
             assert {17, 36} <= {each.api_key for each in answer.api_keys}
-            with pytest.raises(asyncio.IncompleteReadError):
+            with pytest.raises(OSError, match="the connection was closed"):
                 await connection.ask(DescribeClusterRequest(endpoint_type=2), 1, DescribeClusterResponse, TIMEOUT_S)
 
     assert run(test) == ["DescribeCluster before it authenticated"]
