@@ -105,7 +105,7 @@ class Acts:
                 await self._store.away(audit_rows.stop, self._store, run.id, why)
             else:
                 self._inspections.audit(snapshot, run)
-        road = await self._road.tend(snapshot) if evidence.road is not None else ()
+        road = await self._road.tend(snapshot) if evidence.road is not None else await self._road.rest(snapshot)
         outcome = await self._table[snapshot.phase](snapshot, evidence)
         beside = (*schedule_findings(evidence.audits), *_unconfirmed(snapshot, evidence), *road)
         return WaitingReason(outcome.reason, (*outcome.problems, *beside))

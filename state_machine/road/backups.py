@@ -64,7 +64,7 @@ def _encrypted(directory: Path, key: str) -> Taken:
     try:
         sha256, size = write_archive(directory, file, resolve(key))
     finally:
-        shutil.rmtree(directory)  # a copy that is not encrypted stays nowhere, whatever happened
+        shutil.rmtree(directory)  # a copy that is not encrypted stays only where the service was killed meanwhile
     return Taken(str(file), sha256, size)
 
 

@@ -106,6 +106,15 @@ class RoadActs:
         self._say_canary(snapshot, work)
         return (*file_findings(snapshot, files), *work.troubles.values())
 
+    async def rest(self, snapshot: Snapshot) -> tuple[Occurrence, ...]:
+        """No road to go, as after a rollback without controllers: no traffic of ours, no lock."""
+        work = self._work.pop(snapshot.id, None)
+        if work is not None:
+            if work.canary is not None:
+                work.canary.stop()
+            await self._roller.release(snapshot)
+        return ()
+
     # --- phases --------------------------------------------------------------------------------------------
 
     async def rolling_brokers(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:

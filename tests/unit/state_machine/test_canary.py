@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
@@ -15,6 +18,7 @@ from state_machine.policy.road_gates import canary_is_well
 from state_machine.policy.road_observations import CanaryObserved, Roll, WaiverObserved
 from state_machine.road.canary import CanaryTraffic, assignments, client_settings
 from state_machine.road.canary_budget import WINDOW_S, CanaryBudget
+from state_machine.road.road_acts import RoadActs, _Work
 from state_machine.road.roller import cluster_ready
 from tests.unit.state_machine.test_road_gates import evidence
 from tests.unit.state_machine.test_road_parts import INVENTORY
@@ -143,3 +147,14 @@ def test_evidence_of_a_migration_without_canary_has_none() -> None:
     known: Evidence = evidence()
     assert known.road is not None
     assert known.road.canary is None
+
+
+def test_traffic_and_lock_end_where_the_road_does_as_after_a_rollback_without_controllers() -> None:
+    release, stop = AsyncMock(), Mock()
+    nothing: Any = None
+    roller: Any = SimpleNamespace(release=release)
+    road = RoadActs(nothing, nothing, roller, nothing, nothing)
+    road._work[7] = _Work(canary=cast("Any", SimpleNamespace(stop=stop)))
+    for _ in range(2):
+        assert asyncio.run(road.rest(cast("Any", SimpleNamespace(id=7)))) == ()
+    assert (stop.call_count, release.await_count) == (1, 1)
