@@ -28,7 +28,7 @@ from migrator.findings.driver import ROLLBACK_NOT_POSSIBLE
 from migrator.findings.finding import Occurrence
 from migrator.model.values import Broker
 from migrator.zk import paths
-from migrator.zk.multi import JUTE_MAXBUFFER, Check, Multi
+from migrator.zk.multi import JUTE_MAXBUFFER, Check, Delete, Multi
 
 
 def refuse_rollback(
@@ -75,6 +75,27 @@ def left_claim(observed: ClaimObservation, voters: Collection[int], epoch: int) 
     if migration is None or migration.kraft_controller_id not in voters or migration.kraft_metadata_offset >= 0:
         return None
     return _standing(observed, held.brokerid, held.kraft_epoch)
+
+
+def left_migration(observed: ClaimObservation, voters: Collection[int], kraft_epoch: int) -> Multi | None:
+    """Deletes a `/migration` that this quorum left when its claim ended with a session before it was persisted.
+
+    Nobody holds the claim now, and no broker ever heard of it. Left alone it would bar this cluster's next migration:
+    a fresh quorum begins with a lower epoch than that one names (Z2K-2006).
+    """
+    held, migration = observed.controller, observed.migration
+    if held is not None and held.kraft_epoch > 0:
+        return None
+    if migration is None or migration.kraft_metadata_offset >= 0 or migration.kraft_controller_id not in voters:
+        return None
+    if migration.kraft_controller_epoch > kraft_epoch:
+        return None
+    return Multi(
+        (
+            Check(paths.CONTROLLER_EPOCH, observed.epoch_version),
+            Delete(paths.MIGRATION, observed.migration_version),
+        )
+    )
 
 
 def _standing(observed: ClaimObservation, node: int, kraft_epoch: int) -> Claim:

@@ -65,6 +65,7 @@ class RoadStage:
         self.migration = 0
         self._kills = kills
         self._dead = threading.Event()
+        self._killing = threading.Lock()
 
     def to_dual_write(self) -> None:
         ours = start_ready_to_migrate(self.cluster, 3, CONTROLLER_SETTINGS)
@@ -154,8 +155,9 @@ class RoadStage:
     # --- the service ---------------------------------------------------------------------------------------
 
     def _kill(self) -> None:
-        self.service.process.kill()
-        self._dead.set()
+        with self._killing:
+            self.service.process.kill()
+            self._dead.set()
 
     def _alive(self) -> None:
         """A new life of the service, on the same directory and port; it may be killed while it starts."""
@@ -179,8 +181,9 @@ class RoadStage:
                 latest.update(self.service.view(self.migration))
                 return why_not(latest)
             except Exception as error:  # it died between two words
-                if not self.service.process.alive or self._dead.is_set():
-                    return f"the service died ({type(error).__name__})"
+                with self._killing:  # the signal is felt before the kill has ended
+                    if not self.service.process.alive or self._dead.is_set():
+                        return f"the service died ({type(error).__name__})"
                 raise
 
         self.laboratory.wait(reason, name="road", deadline_s=STEP_DEADLINE_S, poll_every_s=0.2)

@@ -32,6 +32,7 @@ from migrator.driver.claim import (
 )
 from migrator.driver.machine import Happened, TimeWithoutController
 from migrator.driver.places import plan_places
+from migrator.driver.way_back import left_migration
 from migrator.findings.driver import CLAIM_NOT_POSSIBLE, LOG_RETIRED
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.preflight import PATH_WILL_BE_CREATED
@@ -179,6 +180,7 @@ class ClaimActs:
                 return ActEnded(Happened.CLAIM_TOUCHED, (Concluded(barred),))
             # Whatever comes later (another migration by nodes of the same ids), this log has no part in it.
             self.progress.changed(Concluded(barred))
+            await self._clear(observed)
             await self.retirement.retire(json.dumps({"at": time.time(), "found": barred.text}))
             return ActEnded(Happened.ROLLED_BACK)
         assert observed.migration is not None
@@ -201,6 +203,15 @@ class ClaimActs:
         self.progress.changed(CopyShared(), ClaimHeld(claim))  # before it is watched
         self.claim_watch.look()
         return ActEnded(Happened.CLAIM_RESUMED)
+
+    async def _clear(self, observed: ClaimObservation) -> None:
+        """Before the log is retired: no later process of it looks at ZooKeeper again."""
+        multi = left_migration(observed, self.config.voter_ids, self.now.epoch)
+        if multi is None:
+            return
+        not_done = await refused(self.session, multi)
+        if not_done is not None:
+            log.warning("zk.migration_left", code=not_done.code, reason=not_done.text)
 
     # --- what both need ------------------------------------------------------------------------------------
 

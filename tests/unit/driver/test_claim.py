@@ -27,6 +27,7 @@ from migrator.driver.claim import (
     refuse_resume,
     still_ours,
 )
+from migrator.driver.way_back import left_migration
 from migrator.model.image import NOWHERE, Position
 from migrator.node.zookeeper.claims import read_claim
 from migrator.zk import paths
@@ -537,3 +538,56 @@ def test_a_log_of_an_earlier_migration_is_not_resumed_in_a_later_one_by_the_same
     assert refused is not None
     assert refused.code == "Z2K-2008"
     assert refuse_resume(read_claim(session), VOTERS, KRAFT_EPOCH + 1, COMMITTED) is None
+
+
+def test_what_a_claim_leaves_that_ended_before_it_was_persisted_does_not_bar_the_next_migration() -> None:
+    """Committed, then stopped: the claim went with its session, `/migration` did not, and a fresh log begins lower."""
+    ensemble = a_zookeeper_cluster()
+    session, later = ensemble.session(), ensemble.session()
+    claim_it(session)
+    ensemble.expire(session.session_id)
+    observed = read_claim(later)
+    retired = refuse_resume(observed, VOTERS, KRAFT_EPOCH + 1, COMMITTED)
+    assert retired is not None
+    assert retired.code == "Z2K-2008"
+    barred = refuse_claim(observed, VOTERS, KRAFT_EPOCH - 3)
+    assert barred is not None
+    assert barred.code == "Z2K-2006"
+
+    left = left_migration(observed, VOTERS, KRAFT_EPOCH + 1)
+    assert left is not None
+    assert later.apply(left).applied
+    assert refuse_claim(read_claim(later), VOTERS, KRAFT_EPOCH - 3) is None
+    assert left_migration(read_claim(later), VOTERS, KRAFT_EPOCH + 1) is None
+
+
+BROKER = ControllerZnode(1, 2, "1", -1)
+
+
+@pytest.mark.parametrize(
+    "observed",
+    [
+        replace(FREE, controller=BROKER, migration=MigrationZnode(3001, 4, 1200, 4), migration_version=3),
+        replace(FREE, controller=BROKER, migration=MigrationZnode(4000, 4), migration_version=3),
+        replace(FREE, controller=BROKER, migration=MigrationZnode(3001, 6), migration_version=3),
+        replace(FREE, controller=BROKER, migration=MigrationZnode(), migration_version=3),
+        replace(FREE, controller=BROKER, migration=None, migration_version=3),
+        replace(OURS, migration=MigrationZnode(3001, 4)),
+        replace(OURS, controller=ControllerZnode(4000, 2, "1", 4), migration=MigrationZnode(3001, 4)),
+    ],
+    ids=["mirrored", "of another quorum", "of a later log", "nobody's", "unreadable", "claim stands", "foreign claim"],
+)
+def test_a_migration_that_may_be_anothers_or_was_mirrored_is_left(observed: ClaimObservation) -> None:
+    assert left_migration(observed, VOTERS, 5) is None
+
+
+def test_a_left_migration_is_deleted_only_while_nobody_claims() -> None:
+    ensemble = a_zookeeper_cluster()
+    session, later = ensemble.session(), ensemble.session()
+    claim_it(session)
+    ensemble.expire(session.session_id)
+    left = left_migration(read_claim(later), VOTERS, KRAFT_EPOCH)
+    assert left is not None
+    again = claim_it(ensemble.session(), kraft_epoch=KRAFT_EPOCH)
+    assert not later.apply(left).applied
+    assert matches(read_claim(later), again)

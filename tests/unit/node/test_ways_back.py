@@ -13,9 +13,12 @@ from migrator.control_api.states import State
 from migrator.driver.guard import Survey
 from migrator.driver.machine import Happened
 from migrator.model.values import Mark
+from migrator.node.zookeeper.claims import read_claim
 from migrator.node.zookeeper.tree_reader import read_tree
 from migrator.zk import paths
-from tests.support.driver_acts import rollback_acts, update_acts
+from migrator.zk.multi import Create, Delete, Multi, SetData
+from migrator.zk.znodes import MigrationZnode, controller_data, migration_data
+from tests.support.driver_acts import claim_acts, rollback_acts, update_acts
 from tests.unit.node.test_driver_acts import a_resting_mirror, story
 from tests.unit.node.test_zookeeper_orders import a_driver_in_migration
 
@@ -73,6 +76,35 @@ def test_the_log_is_retired_for_every_voter_and_on_this_disk_before_the_claim_go
         assert await acts.rollback() is Happened.ROLLED_BACK
         assert steps == ["log, claim stands: True", "disk, claim stands: True"]
         assert paths.CONTROLLER not in ensemble.nodes
+
+    story(told)
+
+
+def test_a_log_whose_claim_ended_before_it_was_persisted_takes_its_migration_away_and_is_retired() -> None:
+    async def told() -> None:
+        driver, ensemble = a_driver_in_migration(State.RESUMING)
+        session = ensemble.session()
+        observed = read_claim(session)
+        never_mirrored = migration_data(MigrationZnode(driver.config.node_id, driver.now.epoch))
+        assert session.apply(
+            Multi(
+                (
+                    Delete(paths.CONTROLLER, observed.controller_version),
+                    Create(paths.CONTROLLER, controller_data(1, -1, 9)),
+                    SetData(paths.MIGRATION, never_mirrored, observed.migration_version),
+                )
+            )
+        ).applied
+        stands: list[bool] = []
+
+        async def retire(text: str) -> None:
+            stands.append(paths.MIGRATION in ensemble.nodes)
+
+        acts = claim_acts(driver)
+        acts.retirement = SimpleNamespace(retire=retire)
+        assert await acts.resume() is Happened.ROLLED_BACK
+        assert stands == [False], "before the mark: a retired log never looks again"
+        assert read_claim(session).controller_version == 0
 
     story(told)
 
