@@ -97,12 +97,15 @@ def test_a_log_whose_claim_ended_before_it_was_persisted_takes_its_migration_awa
         ).applied
         stands: list[bool] = []
 
-        async def retire(text: str) -> None:
+        async def mark(which: Mark, text: str) -> None:
             stands.append(paths.MIGRATION in ensemble.nodes)
 
-        acts = claim_acts(driver)
-        acts.retirement = SimpleNamespace(retire=retire)
-        assert await acts.resume() is Happened.ROLLED_BACK
+        async def known_to_all(seconds: float, wait: Any) -> None: ...
+
+        driver.controller.mark = mark
+        driver.retired_mark = SimpleNamespace(write=lambda text: None)
+        driver.quorum = SimpleNamespace(known_to_all=known_to_all)
+        assert await claim_acts(driver).resume() is Happened.ROLLED_BACK
         assert stands == [False], "before the mark: a retired log never looks again"
         assert read_claim(session).controller_version == 0
 
