@@ -542,14 +542,14 @@ def back(
     url: Url = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """Return the failed broker of a rolling restart, alone, to its file of before. Exit: 0 begun, 4 refused."""
+    """Return the failed broker of a rolling restart, alone, to its previous file. Exit: 0 begun, 4 refused."""
     _step("back", migration, None, reason, None, False, None if no_wait else wait, url, as_json)
 
 
 @app.command()
 def audits(
     migration: Number = None,
-    ask: Annotated[bool, typer.Option("--ask", help="request an audit, and wait for its result")] = False,
+    ask: Annotated[bool, typer.Option("--request", help="request an audit, and wait for its result")] = False,
     engine: Annotated[str | None, typer.Option(help="spark or quick")] = None,
     wait: Wait = 900.0,
     url: Url = LOCAL,

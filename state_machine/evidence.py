@@ -154,8 +154,8 @@ def _check(snapshot: Snapshot, now: float) -> Inspection | None:
         return None
     found = snapshot.check["findings"]
     blocking = [each for each in found if each.get("severity") == "blocks"]
-    said = f"{len(blocking)} block, {len(found) - len(blocking)} warn" if found else "nothing found"
-    shown = "; ".join(str(each["says"]) for each in blocking[:2])
+    said = f"{len(blocking)} findings block, {len(found) - len(blocking)} warn" if found else "nothing found"
+    shown = "; ".join(str(each["says"]).removesuffix(".") for each in blocking[:2])
     if snapshot.check["problem"]:
         said, shown = "it gave no result", snapshot.check["problem"]
     return Inspection(

@@ -128,7 +128,7 @@ class Operations:
         row = may_send_back(snapshot, evidence)
         observed = None if snapshot.observation is None else snapshot.observation.log.broker(row.node_id)
         incarnation = "" if observed is None else observed.incarnation
-        said = f"broker {row.node_id} is stopped, gets its file of before, and is started in ZooKeeper mode"
+        said = f"broker {row.node_id} is stopped, gets its previous file, and is started in ZooKeeper mode"
 
         def write() -> None:
             with self._store.writing() as session:
@@ -199,7 +199,7 @@ def may_send_back(snapshot: Snapshot, evidence: Evidence) -> RoadNode:
     if row is None:
         raise BACK_REFUSED.error(node="A broker", reason="none failed")
     if row.failed_in in UNTOUCHED and row.kind != FileKind.BACK:
-        raise BACK_REFUSED.error(node=f"broker {row.node_id}", reason="it was not stopped and has its file of before")
+        raise BACK_REFUSED.error(node=f"broker {row.node_id}", reason="it was not stopped and has its previous file")
     verdict = broker_may_go_back(evidence, row.node_id)
     if not verdict.holds:
         raise BACK_REFUSED.error(node=f"broker {row.node_id}", reason=verdict.reason())

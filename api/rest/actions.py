@@ -110,7 +110,7 @@ def approve(parts: ServiceParts, number: Number, body: ActionIn, response: Respo
 
 @router.post("/back", **ACCEPTED)
 def back(parts: ServiceParts, number: Number, body: ActionIn, response: Response, key: Key = None) -> Accepted:
-    """Return the failed broker of ROLLING_BROKERS, alone, to its file of before: stopped, written, started in ZooKeeper
+    """Return the failed broker of ROLLING_BROKERS, alone, to its previous file: stopped, written, started in ZooKeeper
     mode. Nothing is removed. The rolling restart stands until somebody resumes.
     """
     operation = order(BACK, body, key)

@@ -462,7 +462,7 @@ def standing(evidence: Evidence) -> Verdict:
             Condition(
                 "ZooKeeper answers",
                 evidence.holder is not Holder.UNKNOWN,
-                _holder_text(evidence),
+                _holder_text(evidence).removeprefix("unknown: "),
                 (ZOOKEEPER_UNREACHABLE.code,),
             ),
             controllers_answer(evidence),

@@ -142,7 +142,7 @@ APPROVE: Final = "APPROVE"
 """A person agrees to the next step that cannot be undone, as plan and evidence are now."""
 
 BACK: Final = "BACK"
-"""The failed broker of a rolling restart, alone, gets its file of before."""
+"""The failed broker of a rolling restart, alone, gets its previous file."""
 
 NEEDS_APPROVAL: Final = (Phase.FINALIZING,)
 
