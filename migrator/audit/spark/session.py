@@ -25,6 +25,7 @@ from typing import IO, Any, Final
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
@@ -126,6 +127,8 @@ def _launched(master: str, configuration: SparkConf) -> Any:
     global _gateway, _output
     if is_local(master) or "PYSPARK_PYTHON" not in os.environ:
         os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_HOME", _find_spark_home())  # its scripts would start a Python to find it
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", f"{SHORT_RUN} {QUIET}")  # of the JVM that puts the command together
     if _gateway is None:
         _output = tempfile.TemporaryFile()  # noqa: SIM115  (the JVM writes to it as long as it lives)
         _gateway = launch_gateway(configuration, {"stdout": _output, "stderr": _output})  # type: ignore[no-untyped-call]
