@@ -40,6 +40,9 @@ SHORT_RUN: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """An audit is over before a better compiler pays: 22 s of processor time instead of 31 for 100,000 partitions."""
 
 DAEMON: Final = "migrator.audit.spark.daemon"
+METASPACE: Final = "-XX:MetaspaceSize=256m"
+"""Some 20,000 classes are loaded: below this, each doubling of their space collects the whole heap."""
+
 QUIET: Final = "-XX:-UsePerfData"
 LOOPBACK: Final = "127.0.0.1"
 ERROR_LINES: Final = 2
@@ -88,8 +91,10 @@ def _configuration(master: str, scratch: Path, java_options: str) -> SparkConf:
         "spark.log.level": "ERROR",
         "spark.master": master,
         "spark.python.daemon.module": DAEMON,
+        "spark.python.sql.dataFrameDebugging.enabled": "false",  # it is ten questions to the JVM for each column
         "spark.speculation": "false",
         "spark.sql.adaptive.enabled": "false",
+        "spark.sql.dataFrameQueryContext.enabled": "false",
         "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.ui.enabled": "false",
@@ -99,7 +104,7 @@ def _configuration(master: str, scratch: Path, java_options: str) -> SparkConf:
         settings |= {
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
-            "spark.driver.extraJavaOptions": f"{SHORT_RUN} {QUIET} {_temporary_files()}{java_options}",
+            "spark.driver.extraJavaOptions": f"{SHORT_RUN} {METASPACE} {QUIET} {_temporary_files()}{java_options}",
         }
     return SparkConf().setAll(list(settings.items()))
 

@@ -2,7 +2,8 @@
 
 In:   a file that shall name the archive, for who looks whether there is one without PySpark (lab/provision.py).
 Out:  the archive in the user's cache directory, unless it is there; one line where it cannot be made.
-How:  one look at two rows that differ goes through the whole audit, in a session whose JVM keeps what it loaded.
+How:  looks at two rows that differ go through a small audit and through a large one, in a session whose JVM keeps what
+      it loaded.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def train(archive: Path) -> bool:
         draft, scratch = Path(directory) / "draft.jsa", Path(directory) / "scratch"
         scratch.mkdir()
         with spark_session.spark_session("local[2]", scratch, making_archive(draft)) as spark:
-            rehearse_a_look(spark, Path(directory), sample)
+            for tasks in (1, 2):
+                rehearse_a_look(spark, Path(directory) / str(tasks), sample, tasks)
         spark_session.end_jvm(END_TIMEOUT_S)
         if draft.is_file():
             draft.replace(archive)
