@@ -10,7 +10,8 @@ Rules: a handler already asked the gate, but the cluster may have moved: the ver
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Final
 
 import structlog
 
@@ -38,7 +39,7 @@ from state_machine.policy.phases import (
     Trigger,
     look_up,
 )
-from state_machine.policy.road_gates import broker_may_go_back
+from state_machine.policy.road_gates import broker_may_go_back, joined_broker_may_go_back
 from state_machine.policy.road_observations import Roll
 from state_machine.road.journal import send_back
 from state_machine.road.road_evidence import digest_of, plan_of
@@ -47,6 +48,12 @@ from state_machine.tables import Operation, RoadNode
 from state_machine.transition import SERVICE, GateClosed, PhaseStep, StepSource, ask_gate, take
 
 log = structlog.get_logger()
+
+WITH_BACK: Final[Mapping[Phase, tuple[Roll, Callable[[Evidence, int], Verdict]]]] = {
+    Phase.BROKERS_JOINING: (Roll.JOIN, joined_broker_may_go_back),
+    Phase.ROLLING_BROKERS: (Roll.KRAFT, broker_may_go_back),
+}
+"""Phases in which a failed broker may return, alone, to its file of before."""
 
 
 class Operations:
@@ -190,17 +197,19 @@ def approvable(phase: Phase, evidence: Evidence) -> Verdict:
 
 
 def may_send_back(snapshot: Snapshot, evidence: Evidence) -> RoadNode:
-    """The failed broker of ROLLING_BROKERS. Raises Z2K-4216 where there is none, or it may not go back."""
-    if snapshot.phase is not Phase.ROLLING_BROKERS:
-        raise BACK_REFUSED.error(
-            node="A broker", reason=f"that is possible in ROLLING_BROKERS, not in {snapshot.phase}"
-        )
-    row = next((each for each in snapshot.nodes_of(Roll.KRAFT) if each.step == RollStep.FAILED), None)
+    """The failed broker of BROKERS_JOINING or ROLLING_BROKERS. Raises Z2K-4216 where there is none, or it may not go
+    back.
+    """
+    if snapshot.phase not in WITH_BACK:
+        possible = " and ".join(WITH_BACK)
+        raise BACK_REFUSED.error(node="A broker", reason=f"that is possible in {possible}, not in {snapshot.phase}")
+    roll, gate = WITH_BACK[snapshot.phase]
+    row = next((each for each in snapshot.nodes_of(roll) if each.step == RollStep.FAILED), None)
     if row is None:
         raise BACK_REFUSED.error(node="A broker", reason="none failed")
     if row.failed_in in UNTOUCHED and row.kind != FileKind.BACK:
         raise BACK_REFUSED.error(node=f"broker {row.node_id}", reason="it was not stopped and has its file of before")
-    verdict = broker_may_go_back(evidence, row.node_id)
+    verdict = gate(evidence, row.node_id)
     if not verdict.holds:
         raise BACK_REFUSED.error(node=f"broker {row.node_id}", reason=verdict.reason())
     return row

@@ -91,7 +91,8 @@ def open_service(settings: ServiceSettings) -> Service:
     road = RoadActs(store, fleets, roller, SoakActs(store, fleets, observer), settings)
     acts = Acts(store, control, supervisor, inspections, settings, road)
     operations = Operations(store, control, inspections)
-    reconciler = Reconciler(store, observer, operations, acts, inspections, pause_s=settings.observe_every_s)
+    pause_s, operates = settings.observe_every_s, settings.fleets is not None
+    reconciler = Reconciler(store, observer, operations, acts, inspections, pause_s=pause_s, operates=operates)
     return Service(settings, store, reconciler, observer, inspections, audits, http, lock, locks)
 
 

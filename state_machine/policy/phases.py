@@ -36,6 +36,7 @@ from state_machine.policy.road_gates import (
     controllers_are_replaced,
     finalize_evidence,
     finalize_is_committed,
+    may_join_brokers,
     may_replace_controllers,
     may_roll_brokers,
 )
@@ -158,6 +159,8 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Trigger], Edge]] = {
     (Phase.CREATED, Trigger.ADVANCE): Edge(Phase.PREFLIGHT, gate=may_begin),
     (Phase.PREFLIGHT, Trigger.ADVANCE): Edge(Phase.QUORUM, gate=preflight_is_clean),
     (Phase.QUORUM, Trigger.QUORUM_FORMED): Edge(Phase.BROKERS_JOINING, gate=quorum_has_formed),
+    # with an inventory file, the service restarts the brokers with their migration settings; the phase stays
+    (Phase.BROKERS_JOINING, Trigger.ADVANCE): Edge(Phase.BROKERS_JOINING, gate=may_join_brokers),
     (Phase.BROKERS_JOINING, Trigger.BROKERS_JOINED): Edge(Phase.READY, gate=brokers_have_joined),
     (Phase.READY, Trigger.ADVANCE): Edge(Phase.TAKEOVER, gate=takeover_may_begin, asks=DriverOperation.TAKE_OVER),
     (Phase.READY, Trigger.TAKEOVER_BEGAN): Edge(Phase.TAKEOVER, gate=always),

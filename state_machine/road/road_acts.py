@@ -106,6 +106,10 @@ class RoadActs:
         self._say_canary(snapshot, work)
         return (*file_findings(snapshot, files), *work.troubles.values())
 
+    def may_join(self, snapshot: Snapshot) -> bool:
+        """Whether brokers may be restarted before the takeover: there are inventory files at all."""
+        return snapshot.phase is Phase.BROKERS_JOINING and self._settings.fleets is not None
+
     async def rest(self, snapshot: Snapshot) -> tuple[Occurrence, ...]:
         """No road to go, as after a rollback without controllers: no traffic of ours, no lock."""
         work = self._work.pop(snapshot.id, None)
@@ -116,6 +120,10 @@ class RoadActs:
         return ()
 
     # --- phases --------------------------------------------------------------------------------------------
+
+    async def joining_brokers(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason | None:
+        """None: every broker has joined, or nobody requested that the service restarts them."""
+        return await self._roller.step(snapshot, evidence, Roll.JOIN) if snapshot.joining else None
 
     async def rolling_brokers(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         rolled = await self._roller.step(snapshot, evidence, Roll.KRAFT)
@@ -225,7 +233,8 @@ class RoadActs:
             return
         work.canary_at = self._steady()
         inventory = await asyncio.to_thread(self._inventory, snapshot)
-        spec = None if inventory is None or snapshot.phase not in WITH_CANARY else inventory.canary
+        wanted = snapshot.joining or snapshot.phase in WITH_CANARY
+        spec = inventory.canary if inventory is not None and wanted else None
         if work.canary is not None and work.canary.spec != spec:
             work.canary.stop()
             work.canary = None

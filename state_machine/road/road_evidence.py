@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from migrator.findings.road import NO_FLEET
 from migrator.fleet.roll import UNDER_WAY, RollStep
 from migrator.model.values import MigrationState
 from state_machine.clusters.log_observer import LogObservation
@@ -51,8 +52,8 @@ LOG_FRESH_S: Final = 10.0
 
 
 def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
-    """None before dual-write."""
-    if snapshot.phase not in ON_THE_ROAD:
+    """None before dual-write, but for brokers that join and that an inventory file names."""
+    if snapshot.phase not in ON_THE_ROAD or _is_without_fleet(snapshot):
         return None
     look = snapshot.observation
     log = LogObservation() if look is None else look.log
@@ -100,6 +101,14 @@ def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
         if files is None
         else tuple(WaiverObserved(**msgspec.structs.asdict(each)) for each in files.waivers if now < each.end),
     )
+
+
+def _is_without_fleet(snapshot: Snapshot) -> bool:
+    """Brokers join by the hand of their operator."""
+    if snapshot.phase is not Phase.BROKERS_JOINING or snapshot.joining:
+        return False
+    files = document(snapshot, FILES, FilesDocument)
+    return files is None or files.problem.startswith(NO_FLEET.code)
 
 
 def roll_observed(snapshot: Snapshot, roll: Roll) -> RollObserved:

@@ -475,3 +475,17 @@ class FakeLog:
 
     def close(self) -> None:
         return None
+
+
+class FakePartitions:
+    """ZooKeeper's partitions before the takeover: the log that a test made has their counts."""
+
+    def __init__(self) -> None:
+        self.problem = ""
+        self.closed = False
+
+    def joined(self, log: LogObservation, live: tuple[int, ...], now: float) -> LogObservation:
+        return msgspec.structs.replace(log, problem=self.problem or log.problem)
+
+    async def close(self) -> None:
+        self.closed = True

@@ -36,6 +36,7 @@ from tests.unit.state_machine.fakes import (
     FakeLauncher,
     FakeLog,
     FakeNetwork,
+    FakePartitions,
     FakeRunner,
     FakeZooKeeper,
 )
@@ -125,6 +126,7 @@ class World:
         self.launcher = FakeLauncher({each.entry.node_id: each for each in self.controllers})
         self.runner = FakeRunner()
         self.log = FakeLog()
+        self.partitions = FakePartitions()
         self.settings = ServiceSettings(
             directory=directory / "service", audit_engine="quick", roots=(directory, Path("/etc"), Path("/var/data"))
         )
@@ -135,7 +137,13 @@ class World:
         """A new life of the service on the same rows."""
         http = httpx.AsyncClient(transport=FakeNetwork(self.controllers))
         control = ControlClient(http)
-        observer = ClusterObserver(control, self.clock, lambda connect: self.zookeeper, lambda inventory: self.log)
+        observer = ClusterObserver(
+            control,
+            self.clock,
+            lambda connect: self.zookeeper,
+            lambda inventory: self.log,
+            lambda connect: self.partitions,
+        )
         self.inspections = Inspections(self.store, self.runner, self.settings, self.clock)
         supervisor = Supervisor(self.store, self.launcher, clock=self.clock, steady=self.clock_steady)
         fleets = Fleets(self.settings.fleets)
@@ -146,7 +154,14 @@ class World:
         acts = Acts(self.store, control, supervisor, self.inspections, self.settings, road, *times)
         operations = Operations(self.store, control, self.inspections, self.clock)
         self.reconciler = Reconciler(
-            self.store, observer, operations, acts, self.inspections, pause_s=0.5, clock=self.clock
+            self.store,
+            observer,
+            operations,
+            acts,
+            self.inspections,
+            pause_s=0.5,
+            clock=self.clock,
+            operates=self.settings.fleets is not None,
         )
 
     async def rounds(self, count: int = 1, seconds: float = 0.5) -> None:
