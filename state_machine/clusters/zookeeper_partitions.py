@@ -1,6 +1,6 @@
 """The partitions of a cluster before the takeover: they stand in ZooKeeper only, and the log has the registrations.
 
-In:   a look at the log and the brokers that ZooKeeper has. Out: the same look with the counts of ZooKeeper's partitions.
+In:   a look at the log and the brokers that ZooKeeper has. Out: the same look with the counts of its partitions.
 Elsewhere: reading a tree (migrator.node.zookeeper.tree_reader), counting (migrator.model.partition_figures), who needs
 it: rolling restarts of BROKERS_JOINING.
 Rules: a thread and a session of its own, at most a fifth of the time in use. A reading that began before a broker came

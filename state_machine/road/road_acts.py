@@ -116,6 +116,7 @@ class RoadActs:
         if work is not None:
             if work.canary is not None:
                 work.canary.stop()
+            await self._forget_canary(snapshot)
             await self._roller.release(snapshot)
         return ()
 
@@ -246,7 +247,12 @@ class RoadActs:
             figures = work.canary.figures()
             found = CanaryDocument(True, figures, work.canary.spec.errors_max, work.canary.spec.stall_s)
             await self._keep(snapshot, CANARY, found)
-        elif (before := document(snapshot, CANARY, CanaryDocument)) is not None and before.wanted:
+        else:
+            await self._forget_canary(snapshot)
+
+    async def _forget_canary(self, snapshot: Snapshot) -> None:
+        before = document(snapshot, CANARY, CanaryDocument)
+        if before is not None and before.wanted:
             await self._keep(snapshot, CANARY, msgspec.structs.replace(before, wanted=False))
 
     def _inventory(self, snapshot: Snapshot) -> Inventory | None:

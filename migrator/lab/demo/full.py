@@ -23,6 +23,7 @@ from migrator.lab.demo.progress import ProgressReporter
 from migrator.lab.demo.report import ClusterFigures, machine, versions
 from migrator.lab.demo.run import NAME, REPORT, Demo, Options, write_report
 from migrator.lab.fleet import LabFleet
+from migrator.lab.ours import OurController
 from migrator.lab.servers.artifacts import LATER_KAFKA_VERSION, Artifacts
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
@@ -165,6 +166,11 @@ class FullDemo(Demo):
         return self._full_report(view, created_s, later, raised)
 
     # --- the road ------------------------------------------------------------------------------------------
+
+    def _join(self, controller: OurController) -> None:
+        """The service restarts the brokers with their migration files, one by one."""
+        self.service.wait_gate(self.migration, "BROKERS_JOINING")
+        self._go_on("BROKERS_JOINING", "the gate is open", through="READY", within_s=3 * ROLL_DEADLINE_S)
 
     def _step_to(self, phase: str, through: str | None = None) -> None:
         self.service.wait_gate(self.migration, phase)
