@@ -43,11 +43,15 @@ from state_machine.policy.road_gates import broker_may_go_back, joined_broker_ma
 from state_machine.policy.road_observations import Roll
 from state_machine.road.journal import send_back
 from state_machine.road.road_evidence import digest_of, plan_of
+from state_machine.road.version_raise import VersionRaise
 from state_machine.store import UNDOES, Snapshot, Store
 from state_machine.tables import Operation, RoadNode
 from state_machine.transition import SERVICE, GateClosed, PhaseStep, StepSource, ask_gate, take
 
 log = structlog.get_logger()
+
+APPROVED: Final = {Phase.COMPLETED: "the raise of metadata.version"}
+"""What an approval is about, where it is not the phase itself."""
 
 WITH_BACK: Final[Mapping[Phase, tuple[Roll, Callable[[Evidence, int], Verdict]]]] = {
     Phase.BROKERS_JOINING: (Roll.JOIN, joined_broker_may_go_back),
@@ -60,8 +64,14 @@ class Operations:
     """Settles one operation after the other."""
 
     def __init__(
-        self, store: Store, control: ControlClient, inspections: Inspections, clock: Callable[[], float] = time.time
+        self,
+        store: Store,
+        control: ControlClient,
+        inspections: Inspections,
+        raises: VersionRaise,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        self._raises = raises
         self._store = store
         self._clock = clock
         self._accepted = AcceptedOperations(store, control, inspections, clock)
@@ -101,12 +111,15 @@ class Operations:
             await self._accepted.begin(snapshot, operation, edge, evidence)
             return
         ask_gate(edge, trigger, asked_by(evidence, operation.who))
+        done = ""
+        if trigger is Trigger.RAISE_VERSION:
+            done = await self._raises.perform(snapshot, evidence, operation.who)
         step = PhaseStep(
             trigger=trigger,
             source=StepSource(SERVICE, version),
             at=self._clock(),
             who=operation.who,
-            reason=operation.reason or "no reason given",
+            reason="; ".join(filter(None, (done, operation.reason))) or "no reason given",
             operation_id=operation.id,
         )
         await self._store.away(
@@ -121,12 +134,14 @@ class Operations:
 
     async def _approve(self, snapshot: Snapshot, operation: Operation, evidence: Evidence) -> None:
         """Bound to what the approver could see: the plan and the evidence of this moment. Raises what refuses it."""
-        verdict = approvable(snapshot.phase, evidence)
+        to = Phase.FINALIZING if operation.to_phase is None else Phase(operation.to_phase)
+        verdict = approvable(snapshot.phase, evidence, to)
         if not verdict.holds:
             raise GateClosed("approve", verdict)
         plan = plan_of(snapshot)
-        said = f"{operation.who} approved FINALIZING; it counts for 4 h, and until anything in it changes"
-        operation.to_phase = operation.to_phase or Phase.FINALIZING
+        what = APPROVED.get(to, to)
+        said = f"{operation.who} approved {what}; it counts for 4 h, and until anything in it changes"
+        operation.to_phase = to
         digest = digest_of(snapshot)
         await self._store.away(self._store.approve, operation, digest, plan, at=self._clock(), said=said)
 
@@ -187,11 +202,13 @@ class Operations:
         )
 
 
-def approvable(phase: Phase, evidence: Evidence) -> Verdict:
-    """Everything of the gate but the approval itself. Raises Z2K-4003 where nothing has to be approved."""
-    edge = TRANSITIONS.get((phase, Trigger.ADVANCE))
-    if edge is None or edge.to not in NEEDS_APPROVAL:
-        raise NOT_POSSIBLE_HERE.error(operation="approve", phase=phase, possible="nothing needs an approval here")
+def approvable(phase: Phase, evidence: Evidence, to: Phase) -> Verdict:
+    """Everything of the gate but the approval itself. Raises Z2K-4003 where that does not have to be approved."""
+    edges = [TRANSITIONS.get((phase, trigger)) for trigger in (Trigger.ADVANCE, Trigger.RAISE_VERSION)]
+    edge = next((each for each in edges if each is not None and each.to in NEEDS_APPROVAL), None)
+    if edge is None or edge.to is not to:
+        possible = "nothing needs an approval here" if edge is None else f"approve {edge.to}"
+        raise NOT_POSSIBLE_HERE.error(operation=f"approve {to}", phase=phase, possible=possible)
     conditions = edge.gate(evidence).conditions
     return Verdict(tuple(each for each in conditions if FINALIZE_NOT_APPROVED.code not in each.codes))
 

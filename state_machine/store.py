@@ -75,6 +75,7 @@ FILES: Final = "files"
 INTENT: Final = "finalize intent"
 LIMITS: Final = "limits"
 CANARY: Final = "canary"
+LEVELS: Final = "levels"
 """Kinds of documents about a migration, one row each."""
 ON_THE_ROAD: Final = (Phase.BROKERS_JOINING, Phase.DUAL_WRITE, *BEYOND_DUAL_WRITE)
 """Phases in which nodes may be operated."""
@@ -585,7 +586,7 @@ def _backups(session: Session, row: Migration) -> tuple[Backup, ...]:
 
 def _documents(session: Session, migration_id: int) -> dict[str, dict[str, Any]]:
     """By kind; the observation and the check are read apart."""
-    kinds = (PLAN, SOAK, FILES, INTENT, LIMITS, CANARY)
+    kinds = (PLAN, SOAK, FILES, INTENT, LIMITS, CANARY, LEVELS)
     query = select(ObservationRow).where(ObservationRow.migration_id == migration_id, ObservationRow.kind.in_(kinds))
     return {row.kind: row.document for row in session.scalars(query)}
 

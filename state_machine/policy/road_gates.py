@@ -26,6 +26,7 @@ from migrator.findings.road import (
     SOAK_WITHOUT_DISK,
 )
 from migrator.findings.service import AUDIT_OVERDUE, NOT_OBSERVED
+from migrator.model.levels import level_name
 from migrator.model.values import MigrationState
 from migrator.model.verdict import Condition, Verdict
 from state_machine.policy.audit_observations import schedule_checks
@@ -38,13 +39,14 @@ from state_machine.policy.gates import (
     not_paused,
     observed_at,
 )
-from state_machine.policy.road_observations import RoadEvidence, Roll
+from state_machine.policy.road_observations import LevelsObserved, RoadEvidence, Roll
 
 APPROVAL_S: Final = 4 * 3600.0
 AUDIT_FRESH_S: Final = 600.0
 FILES_FRESH_S: Final = 120.0
 LAG_MAX: Final = 0
 CANARY_FRESH_S: Final = 30.0
+LEVELS_FRESH_S: Final = 60.0
 _CANARY: Final = (CANARY_OVER_BUDGET.code,)
 PROVEN: Final = "proven"
 
@@ -419,6 +421,45 @@ def may_replace_controllers(evidence: Evidence) -> Verdict:
             backup_is_taken(road),
         )
     )
+
+
+def may_raise_version(evidence: Evidence) -> Verdict:
+    """metadata.version in COMPLETED. Irreversible: stock refuses every downgrade that would lose something.
+
+    Stock looks at every registration, fenced ones too (`ClusterControlManager`, `QuorumFeatures.reasonNotSupported`).
+    """
+    road = road_of(evidence)
+    levels = road.levels
+    fresh = levels is not None and levels.age_s < LEVELS_FRESH_S
+    return Verdict(
+        (
+            not_paused(evidence),
+            observed_at(evidence),
+            log_is_observed(road),
+            state_is(road, MigrationState.POST_MIGRATION),
+            every_voter_is_stock(road),
+            voters_follow(road),
+            every_broker_is_ready(road),
+            *replicas_are_whole(road),
+            Condition(
+                "every broker and voter runs software with a later metadata.version",
+                fresh and levels is not None and levels.target is not None and levels.target > levels.finalized,
+                "the voters were not asked in the last minute" if levels is None or not fresh else levels_text(levels),
+            ),
+            is_approved(road, "the raise of metadata.version"),
+        )
+    )
+
+
+def levels_text(levels: LevelsObserved) -> str:
+    now = f"metadata.version is {level_name(levels.finalized)}"
+    if levels.unknown:
+        return f"{now}; not known: {'; '.join(levels.unknown)}"
+    if levels.target is None:
+        return f"{now}; no level is supported by every node"
+    if levels.target <= levels.finalized:
+        return f"{now}; {', '.join(levels.in_the_way)} support no later one"
+    return f"{now}; every node supports {level_name(levels.target)}"
 
 
 def broker_may_go_back(evidence: Evidence, broker: int) -> Verdict:

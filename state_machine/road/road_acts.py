@@ -26,7 +26,7 @@ from migrator.zk import paths
 from state_machine.observations import WaitingReason
 from state_machine.policy.gates import Evidence
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_gates import canary_is_well, road_of
+from state_machine.policy.road_gates import canary_is_well, levels_text, road_of
 from state_machine.policy.road_observations import Roll
 from state_machine.road.backups import take_backup
 from state_machine.road.canary import CanaryTraffic, client_of
@@ -34,10 +34,12 @@ from state_machine.road.documents import (
     CANARY,
     FILES,
     INTENT,
+    LEVELS,
     LIMITS,
     CanaryDocument,
     FilesDocument,
     IntentDocument,
+    LevelsDocument,
     LimitsDocument,
     document,
 )
@@ -47,6 +49,7 @@ from state_machine.road.intent import FinalizeIntent, write_intent
 from state_machine.road.road_evidence import next_phase, road_evidence
 from state_machine.road.roller import Roller
 from state_machine.road.soak import SoakActs
+from state_machine.road.version_raise import VersionRaise
 from state_machine.settings import ServiceSettings
 from state_machine.store import Snapshot, Store
 
@@ -84,7 +87,9 @@ class RoadActs:
         settings: ServiceSettings,
         clock: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
+        raises: VersionRaise | None = None,
     ) -> None:
+        self._raises = raises
         self._store = store
         self._fleets = fleets
         self._roller = roller
@@ -151,13 +156,22 @@ class RoadActs:
         return finalized or WaitingReason("waiting: the end of the migration is committed on every voter")
 
     async def completed(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+        """What may be switched off, what is left in ZooKeeper, and the offer of the raise of metadata.version."""
         await self._roller.release(snapshot)
+        if self._raises is not None:
+            await self._raises.look(snapshot)
         road = road_of(evidence)
-        raise_ = "raise metadata.version after every node runs a later Kafka"
+        levels = document(snapshot, LEVELS, LevelsDocument)
+        raise_ = "`zk2kraft finalize-version` raises metadata.version after every node runs a later Kafka"
+        if road.levels is not None:
+            raise_ += f" ({levels_text(road.levels)})"
+        if levels is not None and levels.raised:
+            raise_ = f"nothing: {levels.raised}"
         stands = f"{paths.CONTROLLER}, {paths.MIGRATION} and {paths.FINALIZE_INTENT} stay in ZooKeeper"
         return WaitingReason(
             f"done: {len(road.kraft)} brokers and {len(road.voters)} controllers of stock run without ZooKeeper. Stop "
-            f"ZooKeeper and keep its data; {stands}, so that no stray broker becomes a second controller. "
+            f"ZooKeeper and keep its data; {stands}, so that no stray broker becomes a second controller. zk2kraft "
+            "itself may go as well: its service, its package, and the predecessors beside the files; keep the backups. "
             f"Next: {raise_}"
         )
 

@@ -26,6 +26,7 @@ from state_machine.road.fleet import Fleets
 from state_machine.road.road_acts import RoadActs
 from state_machine.road.roller import Roller
 from state_machine.road.soak import SoakActs
+from state_machine.road.version_raise import VersionRaise
 from state_machine.settings import ServiceSettings
 from state_machine.store import NewOperation, Snapshot, Store
 from state_machine.supervisor import Supervisor
@@ -150,9 +151,10 @@ class World:
         times = (self.clock, self.clock_steady)
         roller = Roller(self.store, fleets, observer, self.launcher, self.settings, *times)
         soak = SoakActs(self.store, fleets, observer, *times)
-        road = RoadActs(self.store, fleets, roller, soak, self.settings, *times)
+        raises = VersionRaise(self.store, observer, *times)
+        road = RoadActs(self.store, fleets, roller, soak, self.settings, *times, raises)
         acts = Acts(self.store, control, supervisor, self.inspections, self.settings, road, *times)
-        operations = Operations(self.store, control, self.inspections, self.clock)
+        operations = Operations(self.store, control, self.inspections, raises, self.clock)
         self.reconciler = Reconciler(
             self.store,
             observer,
