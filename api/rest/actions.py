@@ -111,8 +111,10 @@ def resume(parts: ServiceParts, number: Number, body: ActionIn, response: Respon
 
 @router.post("/approve", **ACCEPTED)
 def approve(parts: ServiceParts, number: Number, body: ActionIn, response: Response, key: Key = None) -> Accepted:
-    """Agree to FINALIZING, or with `to: COMPLETED` to the raise of metadata.version, as plan and evidence are now: for
-    4 hours, and until one of them changes. Neither can be undone. The approver is another person than the one who asks for it, unless `single_operator` is on.
+    """Agree to FINALIZING, or with `to: COMPLETED` to the raise of metadata.version, as plan and evidence are now.
+
+    It counts for 4 hours, and until one of them changes. Neither can be undone. The approver is another person than the
+    one who asks for it, unless `single_operator` is on.
     """
     operation = order(APPROVE, body, key)
     known = parts.store.known_operation(number, operation)

@@ -70,7 +70,9 @@ class VersionRaise:
         """Its gate is open. Returns what was done. Raises Z2K-4229."""
         levels, source = road_of(evidence).levels, self._observer.log_of(snapshot.id)
         observed = LogObservation() if snapshot.observation is None else snapshot.observation.log
-        assert levels is not None and levels.target is not None and source is not None, "the gate is open"
+        assert levels is not None, "the gate is open"
+        assert levels.target is not None, "the gate is open"
+        assert source is not None, "the log was observed"
         target = levels.target
         log.warning("version.raise", level=target, before=levels.finalized, who=who, leader=observed.leader)
         reason = "no voter shows it"

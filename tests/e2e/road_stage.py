@@ -8,6 +8,7 @@ Elsewhere: the kills (road_kills.py), the fleet that the service operates (migra
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -54,6 +55,8 @@ class RoadStage:
         joins: bool = False,
     ) -> None:
         self._joins = joins
+        self.controller_before: int | None = None
+        """The broker that is the active controller when others join."""
         self.laboratory = laboratory
         self.cluster = LabCluster(laboratory, log_directories=log_directories, extra=broker_extra)
         self.service = LabService(
@@ -94,7 +97,11 @@ class RoadStage:
             if phase == "PREFLIGHT":  # a controller that is found leads from CREATED to QUORUM without a check
                 self.service.wait_phase(self.migration, phase)
         if self._joins:
+            self.service.wait_phase(self.migration, "BROKERS_JOINING")
             self.service.wait_gate(self.migration, "BROKERS_JOINING")
+            held = self.cluster.zk.read(paths.CONTROLLER)
+            assert held is not None, "brokers have a controller before the takeover"
+            self.controller_before = int(json.loads(held)["brokerid"])
             self.service.operation(self.migration, "advance", "BROKERS_JOINING")
             self._wait_phase("READY")
         self.service.wait_phase(self.migration, "READY")

@@ -169,6 +169,7 @@ class FullDemo(Demo):
 
     def _join(self, controller: OurController) -> None:
         """The service restarts the brokers with their migration files, one by one."""
+        self.service.wait_phase(self.migration, "BROKERS_JOINING")
         self.service.wait_gate(self.migration, "BROKERS_JOINING")
         self._go_on("BROKERS_JOINING", "the gate is open", through="READY", within_s=3 * ROLL_DEADLINE_S)
 
