@@ -207,8 +207,10 @@ def approvable(phase: Phase, evidence: Evidence, to: Phase) -> Verdict:
     edges = [TRANSITIONS.get((phase, trigger)) for trigger in (Trigger.ADVANCE, Trigger.RAISE_VERSION)]
     edge = next((each for each in edges if each is not None and each.to in NEEDS_APPROVAL), None)
     if edge is None or edge.to is not to:
-        possible = "nothing needs an approval here" if edge is None else f"approve {edge.to}"
-        raise NOT_POSSIBLE_HERE.error(operation=f"approve {to}", phase=phase, possible=possible)
+        word, possible = "approve", "nothing needs an approval here"
+        if edge is not None:
+            word, possible = f"approve {to}", f"approve {edge.to}"
+        raise NOT_POSSIBLE_HERE.error(operation=word, phase=phase, possible=possible)
     conditions = edge.gate(evidence).conditions
     return Verdict(tuple(each for each in conditions if FINALIZE_NOT_APPROVED.code not in each.codes))
 
