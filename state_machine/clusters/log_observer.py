@@ -242,9 +242,11 @@ class LogObserver:
         answer = await self._connections[observed.leader].ask(
             request, UPDATE_FEATURES_VERSION, UpdateFeaturesResponse, RAISE_S
         )
-        for each in (answer, *answer.results):
-            if each.error_code:
-                raise OSError(f"controller {observed.leader} answers error {each.error_code}: {each.error_message}")
+        said = [(answer.error_code, answer.error_message)]
+        said += [(each.error_code, each.error_message) for each in answer.results]
+        for code, words in said:
+            if code:
+                raise OSError(f"controller {observed.leader} answers error {code}: {words}")
 
     def _begin(self) -> None:
         self._replay = LogReplay()
