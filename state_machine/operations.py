@@ -57,7 +57,7 @@ WITH_BACK: Final[Mapping[Phase, tuple[Roll, Callable[[Evidence, int], Verdict]]]
     Phase.BROKERS_JOINING: (Roll.JOIN, joined_broker_may_go_back),
     Phase.ROLLING_BROKERS: (Roll.KRAFT, broker_may_go_back),
 }
-"""Phases in which a failed broker may return, alone, to its file of before."""
+"""Phases in which a failed broker may return, alone, to its previous file."""
 
 
 class Operations:
