@@ -135,9 +135,9 @@ class Acts:
         return kept or await self._step_when_open(snapshot, evidence, Trigger.QUORUM_FORMED)
 
     async def _brokers_joining(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+        """By themselves, as their operator restarts them; or by the service, once somebody requested that."""
         if snapshot.rival is not None:
             return _taken(snapshot.rival)
-        """By themselves, as their operator restarts them; or by the service, once somebody requested that."""
         kept = await self._supervisor.keep_running(snapshot)
         if kept is not None and (kept.problems or not snapshot.joining):
             return kept

@@ -57,7 +57,7 @@ WITH_BACK: Final[Mapping[Phase, tuple[Roll, Callable[[Evidence, int], Verdict]]]
     Phase.BROKERS_JOINING: (Roll.JOIN, joined_broker_may_go_back),
     Phase.ROLLING_BROKERS: (Roll.KRAFT, broker_may_go_back),
 }
-"""Phases in which a failed broker may return, alone, to its file of before."""
+"""Phases in which a failed broker may return, alone, to its previous file."""
 
 
 class Operations:
@@ -227,13 +227,8 @@ def may_send_back(snapshot: Snapshot, evidence: Evidence) -> RoadNode:
     if row is None:
         raise BACK_REFUSED.error(node="A broker", reason="none failed")
     if row.failed_in in UNTOUCHED and row.kind != FileKind.BACK:
-<<<<<<< HEAD
         raise BACK_REFUSED.error(node=f"broker {row.node_id}", reason="it was not stopped and has its previous file")
-    verdict = broker_may_go_back(evidence, row.node_id)
-=======
-        raise BACK_REFUSED.error(node=f"broker {row.node_id}", reason="it was not stopped and has its file of before")
     verdict = gate(evidence, row.node_id)
->>>>>>> w-join
     if not verdict.holds:
         raise BACK_REFUSED.error(node=f"broker {row.node_id}", reason=verdict.reason())
     return row

@@ -489,7 +489,7 @@ def broker_may_go_back(evidence: Evidence, broker: int) -> Verdict:
 
 
 def joined_broker_may_go_back(evidence: Evidence, broker: int) -> Verdict:
-    """A failed broker of BROKERS_JOINING gets its file of before; nothing was taken over."""
+    """A failed broker of BROKERS_JOINING gets its previous file; nothing was taken over."""
     return Verdict((observed_at(evidence), a_broker_is_controller(evidence)))
 
 

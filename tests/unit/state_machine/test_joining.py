@@ -207,7 +207,7 @@ def test_a_broker_that_does_not_join_stops_the_roll_and_goes_back_alone_to_its_f
         await world.until(lambda: world.step(0) == "BACK")
         assert world.hosts.file(0).read_text() == before
         await world.turn(5)
-        assert "runs with its file of before" in world.waiting
+        assert "runs with its previous file" in world.waiting
         await world.run_operation("RESUME", who="Ada", reason="another disk")
         await world.until(lambda: world.phase is Phase.READY)
 
