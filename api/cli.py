@@ -485,14 +485,17 @@ def rollback(
 @app.command()
 def approve(
     migration: Number = None,
+    to: Annotated[str, typer.Option(help="FINALIZING, or ROLLING_BACK for what a rollback loses")] = "FINALIZING",
     reason: Reason = "",
     wait: Wait = 60.0,
     no_wait: NoWait = False,
     url: Url = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """Agree to FINALIZING as plan and evidence are now; another person advances. Exit: 4 refused."""
-    _step("approve", migration, "FINALIZING", reason, None, False, None if no_wait else wait, url, as_json)
+    """Agree to FINALIZING as plan and evidence are now (another person advances), or consent to what a rollback loses.
+    Exit: 4 refused.
+    """
+    _step("approve", migration, to, reason, None, False, None if no_wait else wait, url, as_json)
 
 
 @app.command()

@@ -20,8 +20,8 @@ from api.rest.problems import described
 from api.views import edge_view, operation_view
 from migrator.findings.service import VERSION_MOVED
 from state_machine.evidence import asked_by, evidence
-from state_machine.operations import approvable, may_send_back
-from state_machine.policy.phases import APPROVE, BACK, PAUSE, RESUME, Edge, Trigger, look_up
+from state_machine.operations import approvable, may_consent, may_send_back
+from state_machine.policy.phases import APPROVE, BACK, PAUSE, RESUME, Edge, Phase, Trigger, look_up
 from state_machine.store import NewOperation, Snapshot
 from state_machine.tables import Operation
 from state_machine.transition import GateClosed, ask_gate
@@ -97,15 +97,25 @@ def resume(parts: ServiceParts, number: Number, body: ActionIn, response: Respon
 def approve(parts: ServiceParts, number: Number, body: ActionIn, response: Response, key: Key = None) -> Accepted:
     """Agree to FINALIZING, which cannot be undone, as plan and evidence are now: for 4 hours, and until one of them
     changes. The approver is another person than the one who asks for it, unless `single_operator` is on.
+
+    With `to` ROLLING_BACK it is the consent to what a rollback from ROLLING_BROKERS loses, as the view lists it.
     """
     operation = order(APPROVE, body, key)
     known = parts.store.known_operation(number, operation)
     if known is None:
         snapshot = parts.store.snapshot(number)
-        verdict = approvable(snapshot.phase, evidence(snapshot, parts.clock()))
-        if not verdict.holds:
-            raise GateClosed("approve", verdict)
+        if operation.to is Phase.ROLLING_BACK:
+            may_consent(snapshot)
+        else:
+            _require_approvable(snapshot, parts)
     return _accepted(parts, response, record(parts, number, operation))
+
+
+def _require_approvable(snapshot: Snapshot, parts: Parts) -> None:
+    """Raises `GateClosed`, Z2K-4003."""
+    verdict = approvable(snapshot.phase, evidence(snapshot, parts.clock()))
+    if not verdict.holds:
+        raise GateClosed("approve", verdict)
 
 
 @router.post("/back", **ACCEPTED)
