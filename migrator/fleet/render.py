@@ -347,10 +347,15 @@ def _extended(rule: RenderRule, document: Document, wanted: Wanted) -> Document:
 
 
 def _original(present: Document, before: Document, wanted: Wanted) -> Document:
-    """What the migration file was rendered from. Changes of a KRaft file stay in it: it has other keys."""
+    """What the migration file was rendered from, with later changes. Keys that the migration needs are as they were;
+    changes of a KRaft file stay in it, since it has other keys.
+    """
     if present.value("process.roles") is not None or present.lines == before.lines:
         return Document(present.name, before.lines)
-    return _carried("broker", present, before, wanted, FileKind.MIGRATION)
+    carried = _carried("broker", present, before, wanted, FileKind.MIGRATION)
+    needed = {rule.key for rule in _MIGRATION}
+    values = {key: value for key in needed if (value := before.value(key)) is not None}
+    return carried.without(lambda key: key in needed and key not in values).with_values(values)
 
 
 def _carried(role: str, present: Document, before: Document, wanted: Wanted, forward: FileKind) -> Document:
