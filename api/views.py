@@ -199,6 +199,9 @@ def gates_view(snapshot: Snapshot, observed: Evidence) -> list[EdgeView]:
 def standing_of(snapshot: Snapshot, observed: Evidence) -> Verdict:
     """Before QUORUM and after the way back no controller of ours has to answer."""
     left_out = {"every controller answers"} if snapshot.phase in WITHOUT_CONTROLLERS else set()
+    look = snapshot.observation
+    if snapshot.led_back and look is not None and look.zookeeper.holder is Holder.ZOOKEEPER_BROKER:
+        left_out |= {"every controller answers"}  # the last restarts of a rollback, with the claim gone
     left_out |= {"ZooKeeper answers"} if snapshot.phase in WITHOUT_ZOOKEEPER else set()
     return Verdict(tuple(each for each in standing(observed).conditions if each.name not in left_out))
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from migrator.findings.finding import FindingError
 from migrator.findings.fleet import FILE_ABSENT
-from migrator.findings.road import STEP_FAILED
+from migrator.findings.road import FILE_OF_BEFORE_LOST, STEP_FAILED
 from migrator.fleet.actuator import Instruction
 from migrator.fleet.files import Present, checksum_of, predecessor_path, read_present, write_file
 from migrator.fleet.inventory import wanted_of
@@ -27,30 +27,40 @@ META: Final = "meta.properties"
 
 def write_back(fleet: Fleet, node: FleetNode, row: RoadNode) -> dict[str, Any]:
     """Of a broker that goes back alone: its row has the file of before. Raises as `write_before`."""
-    return write_before(fleet, node, FileKind.BACK, row.rendered_from)
+    return write_before(fleet, node, FileKind.BACK, row.rendered_from, needs_kept=False)
 
 
-def write_before(fleet: Fleet, node: FleetNode, kind: FileKind, kept: str) -> dict[str, Any]:
-    """Blocks on the host. kept: checksum of the file of before. Raises Z2K-4204, or what the host refuses."""
+def write_before(
+    fleet: Fleet, node: FleetNode, kind: FileKind, kept: str, *, needs_kept: bool = True
+) -> dict[str, Any]:
+    """Blocks on the host. kept: checksum of the file of before. needs_kept: it has to be there (Z2K-4231).
+
+    Raises Z2K-4204, or what the host refuses.
+    """
     said, told = _disks_of_version_0(node)
     present = _present(node, "write")
-    rendered = rendered_before(fleet, node, kind, kept, present, "write")
+    rendered = _rendered(fleet, node, kind, kept, present, "write", needs_kept)
     written = write_file(node.actuator, node.id, node.path, rendered.content, present)
     told += [written.text] if isinstance(written, Instruction) else []
     columns = {"checksum": rendered.checksum, "detail": f"{kind}: {said}"}
     return {**columns, "instruction": " Then: ".join(told)} if told else columns
 
 
-def rendered_before(fleet: Fleet, node: FleetNode, kind: FileKind, kept: str, present: Present, act: str) -> Rendered:
-    """The next file, derived from the present one and the one that was kept. Blocks, raises as `write_before`."""
+def _rendered(
+    fleet: Fleet, node: FleetNode, kind: FileKind, kept: str, present: Present, act: str, needs_kept: bool
+) -> Rendered:
+    """The next file, derived from the present one and the one that was kept."""
     before = _before(node, kind, kept, present, act)
+    if before is None and needs_kept and present.document.value("process.roles") is not None:
+        path = predecessor_path(node.path, kept) if kept else "this migration did not restart it into KRaft mode"
+        raise FILE_OF_BEFORE_LOST.error(node=node.name, reason=path)
     return render(node.role, present.document, kind, wanted_of(fleet.inventory, node.node), before).require()
 
 
 def prepare_before(fleet: Fleet, node: FleetNode, kind: FileKind, kept: str) -> dict[str, Any]:
-    """While the broker runs: whether its file of before is there, and what its disks say. Only reads."""
+    """While the broker runs: what its file of before is. Only reads. Raises Z2K-4204 or Z2K-4231."""
     present = _present(node, "prepare")
-    rendered = rendered_before(fleet, node, kind, kept, present, "prepare")
+    rendered = _rendered(fleet, node, kind, kept, present, "prepare", needs_kept=True)
     changed = ", ".join(sorted(set(_differing(present.document, rendered.document))))
     return {
         "rendered_from": present.checksum,

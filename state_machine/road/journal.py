@@ -6,7 +6,7 @@ Elsewhere: what the steps mean (migrator.fleet.roll), who decides (roller.py).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from sqlalchemy.orm import Session
@@ -22,11 +22,12 @@ WAYS_BACK: Final = (Roll.BACK, Roll.ORIGINAL)
 
 
 def begin(
-    store: Store, migration_id: int, roll: Roll, nodes: Iterable[FleetNode], *, at: float, away: Collection[int] = ()
+    store: Store, migration_id: int, roll: Roll, nodes: Iterable[FleetNode], *, at: float, away: Mapping[int, str] = {}
 ) -> None:
     """Every node of the roll, PENDING; nodes that are there already stay as they are.
 
-    away: nodes that another roll has left half-way; they go on with their stop, before any other one.
+    away: nodes that another roll has left half-way, with their incarnation; they go on with their stop, before any
+    other one.
     """
     with store.writing() as session:
         for each in nodes:
@@ -45,7 +46,7 @@ def begin(
                     kind=str(KIND_OF[roll]) if roll in WAYS_BACK else "",
                     rendered_from="",
                     checksum="",
-                    incarnation="",
+                    incarnation=away.get(each.id, ""),
                     instruction="",
                     cause="",
                     code="",

@@ -153,10 +153,11 @@ class Roller:
         rows = snapshot.nodes_of(roll)
         wanted = _wanted(snapshot, fleet, roll)
         if {each.id for each in wanted} - {row.node_id for row in rows}:
-            away = left_half_way(snapshot, roll) if roll in journal.WAYS_BACK else ()
-            others = _others_away(evidence, away)
+            half_way = left_half_way(snapshot, roll) if roll in journal.WAYS_BACK else ()
+            others = _others_away(evidence, half_way)
             if others is not None:
                 return WaitingReason(f"waiting: {others}")
+            away = {each.id: _incarnation(snapshot, each) for each in wanted if each.id in half_way}
             await self._store.away(journal.begin, self._store, snapshot.id, roll, wanted, at=self._clock(), away=away)
             return WaitingReason(f"waiting: {roll} is prepared for {len(wanted)} nodes")
         missing = [row.node_id for row in rows if fleet.node(row.role, row.node_id) is None]

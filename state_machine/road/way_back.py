@@ -63,11 +63,11 @@ def into_zookeeper_mode(snapshot: Snapshot) -> tuple[int, ...]:
 
 
 def to_original_file(snapshot: Snapshot) -> tuple[int, ...]:
-    """After the claim is gone: brokers whose last written file is not the one that was found, or that are away."""
+    """After the claim is gone: brokers whose migration file this migration wrote, or that did not come back before."""
     done = {row.node_id for row in snapshot.nodes_of(Roll.ORIGINAL) if row.step == RollStep.WHOLE}
-    away = set(left_half_way(snapshot, Roll.ORIGINAL))
-    nodes = {row.node_id for roll in BROKER_ROLLS for row in snapshot.nodes_of(roll)}
-    return tuple(sorted(each for each in nodes - done if each in away or _differs(snapshot, each)))
+    missing = {*left_half_way(snapshot, Roll.ORIGINAL), *into_zookeeper_mode(snapshot)}
+    joined = {row.node_id for row in snapshot.nodes_of(Roll.JOIN) if _differs(snapshot, row.node_id)}
+    return tuple(sorted((missing | joined) - done))
 
 
 def left_half_way(snapshot: Snapshot, roll: Roll) -> tuple[int, ...]:
