@@ -477,18 +477,27 @@ def disk_that_dies(laboratory: Laboratory) -> None:
 
 def back_from_half_way(laboratory: Laboratory) -> None:
     """Two of three brokers in KRaft mode, the third untouched; the service leads the cluster back, and dies once."""
+    back_with_rolled(laboratory, 2)
+
+
+def back_from_all_rolled(laboratory: Laboratory) -> None:
+    """Every broker in KRaft mode, under our controllers."""
+    back_with_rolled(laboratory, 3)
+
+
+def back_with_rolled(laboratory: Laboratory, count: int) -> None:
     stage = RoadStage(laboratory)
     stage.to_dual_write()
     brokers = {each.broker_id: each for each in stage.cluster.brokers}
     found = {node: each.properties_file.read_bytes() for node, each in brokers.items()}
 
-    def pause_after_two(act: str, node: int) -> None:
-        if act == "start" and len([each for each in stage.fleet.done if each.act == "start"]) == 2:
+    def pause_in_time(act: str, node: int) -> None:
+        if act == "start" and len([each for each in stage.fleet.done if each.act == "start"]) == count:
             stage.service.operation(stage.migration, "pause")
 
-    stage.fleet.after_act = pause_after_two
+    stage.fleet.after_act = pause_in_time
     stage.advance("ROLLING_BROKERS")
-    stage.wait_view(lambda view: None if len(_whole(view, "kraft")) == 2 else view["waiting"])
+    stage.wait_view(lambda view: None if len(_whole(view, "kraft")) == count else view["waiting"])
     rolled = [each.node for each in stage.fleet.done if each.act == "start"]
     create(stage.cluster, "made-in-hybrid")
     wait_whole(stage.cluster)
@@ -514,7 +523,7 @@ def back_from_half_way(laboratory: Laboratory) -> None:
     acts = [(each.act, each.node) for each in stage.fleet.done[number:]]
     print(f"acts: {acts}", flush=True)
     stops = list(dict.fromkeys(node for act, node in acts if act == "stop"))
-    assert stops[-2:] == list(reversed(rolled[:2])), acts
+    assert stops == list(reversed(rolled)), acts
     for node, each in brokers.items():
         assert each.properties_file.read_bytes() == found[node], f"broker {node} has another file"
     assert set(stage.cluster.zk.children(paths.BROKER_IDS)) == {str(each) for each in brokers}
@@ -539,6 +548,7 @@ STORIES: Final[Mapping[str, Callable[[Laboratory], None]]] = {
         later_kafka_on_our_log,
         disk_that_dies,
         back_from_half_way,
+        back_from_all_rolled,
     )
 }
 
