@@ -67,6 +67,9 @@ class RollingBack(Rolling):
                 path.with_name(f"{path.name}.zk2kraft-{kept[:16]}").write_text(original)
                 written = {"step": "WHOLE", "rendered_from": kept, "checksum": checksum(path.read_text())}
                 record(self.store, self.id, Roll.JOIN, node.id, at=self.clock(), began_at=self.clock(), **written)
+        await self.run_operation("PAUSE", who="Ada")
+        await self.until(lambda: "files" in self.snapshot.documents)  # real reads of files, whatever the machine does
+        await self.run_operation("RESUME", who="Ada")
 
     async def rolled_until(self, whole: tuple[int, ...]) -> None:
         await self.until(lambda: all(self.step(each) == "WHOLE" for each in whole))
@@ -192,7 +195,8 @@ def test_a_roll_that_is_half_done_is_left_with_the_broker_that_is_away_first(wor
         await world.rolled_until((0,))
         await world.until(lambda: world.step(1) == step)
         world.register()
-        await world.run_operation("ROLL_BACK", who="Ada", reason="enough")
+        operation = await world.run_operation("ROLL_BACK", who="Ada", reason="enough")
+        assert operation.state == "succeeded", operation.answer
         await world.to_the_start()
 
     asyncio.run(story())
