@@ -151,7 +151,7 @@ class WayBack:
     """What a rollback from ROLLING_BROKERS would do and cost now.
 
     restarts: brokers that go back into ZooKeeper mode. again: brokers that restart with their original file afterwards.
-    not_kept: in words, brokers whose file of before is not beside their file. lost: what only KRaft has, in words.
+    not_kept: in words, brokers whose previous file is not beside their file. lost: what only KRaft has, in words.
     consent:  to exactly that loss; None: there is none. orders: orders for a ZooKeeper controller; None: not known.
     seconds:  about how long one restart took on the way here; None before the first one.
     """
@@ -163,6 +163,33 @@ class WayBack:
     consent: ApprovalObserved | None = None
     orders: int | None = None
     seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LevelsObserved:
+    """Which levels of metadata.version the software of each node supports, both ends included.
+
+    finalized: the present level. ranges: by node in words, of every registration and of every voter's own answer.
+    unknown: nodes, in words, that do not say. age_s: of the oldest answer of a voter.
+    """
+
+    finalized: int
+    ranges: Mapping[str, tuple[int, int]]
+    unknown: tuple[str, ...] = ()
+    age_s: float = math.inf
+
+    @property
+    def target(self) -> int | None:
+        """The highest level that every node supports; None when there is none, or a node does not say."""
+        if not self.ranges or self.unknown:
+            return None
+        lowest, highest = max(low for low, _ in self.ranges.values()), min(high for _, high in self.ranges.values())
+        return highest if highest >= lowest else None
+
+    @property
+    def in_the_way(self) -> tuple[str, ...]:
+        """Nodes whose software supports no later level."""
+        return tuple(each for each, (_, high) in self.ranges.items() if high <= self.finalized)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +219,7 @@ class RoadEvidence:
     guards:        of each controller's host, as looked at with the files.
     canary:        None: the inventory wants none.
     back:          what a rollback would cost; None where the service does not lead one.
+    levels:        None before COMPLETED, and until the voters were asked.
     waivers:       of the inventory, those whose end is not reached.
     """
 
@@ -230,6 +258,7 @@ class RoadEvidence:
     waivers: tuple[WaiverObserved, ...] = ()
     canary: CanaryObserved | None = None
     back: WayBack | None = None
+    levels: LevelsObserved | None = None
 
     def roll(self, roll: Roll) -> RollObserved:
         return self.rolls.get(roll, RollObserved())

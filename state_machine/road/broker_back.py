@@ -1,4 +1,4 @@
-"""One broker back into ZooKeeper mode, or to its original file: the file of before, and what its disks have to say.
+"""One broker back into ZooKeeper mode, or to its original file: the previous file, and what its disks have to say.
 
 In:   a broker that is stopped, and its row of the journal. Out: columns of the journal.
 Elsewhere: when that is possible (policy/road_gates.py), the order of acts (migrator.fleet.roll).
@@ -26,14 +26,14 @@ META: Final = "meta.properties"
 
 
 def write_back(fleet: Fleet, node: FleetNode, row: RoadNode) -> dict[str, Any]:
-    """Of a broker that goes back alone: its row has the file of before. Raises as `write_before`."""
+    """Of a broker that goes back alone: its row has the previous file. Raises as `write_before`."""
     return write_before(fleet, node, FileKind.BACK, row.rendered_from, needs_kept=False)
 
 
 def write_before(
     fleet: Fleet, node: FleetNode, kind: FileKind, kept: str, *, needs_kept: bool = True
 ) -> dict[str, Any]:
-    """Blocks on the host. kept: checksum of the file of before. needs_kept: it has to be there (Z2K-4231).
+    """Blocks on the host. kept: checksum of the previous file. needs_kept: it has to be there (Z2K-4231).
 
     Raises Z2K-4204, or what the host refuses.
     """
@@ -58,7 +58,7 @@ def _rendered(
 
 
 def prepare_before(fleet: Fleet, node: FleetNode, kind: FileKind, kept: str) -> dict[str, Any]:
-    """While the broker runs: what its file of before is. Only reads. Raises Z2K-4204 or Z2K-4231."""
+    """While the broker runs: what its previous file is. Only reads. Raises Z2K-4204 or Z2K-4231."""
     present = _present(node, "prepare")
     rendered = _rendered(fleet, node, kind, kept, present, "prepare", needs_kept=True)
     changed = ", ".join(sorted(set(_differing(present.document, rendered.document))))
@@ -103,7 +103,7 @@ def _before(node: FleetNode, kind: FileKind, kept: str, present: Present, act: s
 
 
 def is_kept(node: FleetNode, kept: str) -> bool | None:
-    """Whether the file of before lies beside the present one. None: its actuator cannot read it. Blocks."""
+    """Whether the previous file lies beside the present one. None: its actuator cannot read it. Blocks."""
     try:
         found = read_present(node.actuator, predecessor_path(node.path, kept))
     except FindingError as error:

@@ -84,7 +84,7 @@ def read_files(snapshot: Snapshot, fleet: Fleet, now: float) -> FilesDocument:
 
 
 def _not_kept(snapshot: Snapshot, fleet: Fleet) -> list[str]:
-    """Brokers that could not go back with the file of before."""
+    """Brokers that could not go back with the previous file."""
     found = []
     for row in snapshot.nodes_of(Roll.KRAFT):
         node = fleet.node(row.role, row.node_id)
@@ -94,7 +94,7 @@ def _not_kept(snapshot: Snapshot, fleet: Fleet) -> list[str]:
         kept = is_kept(node, row.rendered_from)
         if kept is not True:
             path = predecessor_path(node.path, row.rendered_from)
-            found.append(f"{node.name}: {path} {'cannot be read' if kept is None else 'is not the file of before'}")
+            found.append(f"{node.name}: {path} {'cannot be read' if kept is None else 'is not the previous file'}")
     return found
 
 
@@ -112,7 +112,7 @@ def expected(snapshot: Snapshot, node: FleetNode) -> str | None:
             if kind is None or (row.role, row.node_id) != (node.role, node.id):
                 continue
             step = row.failed_in if row.step == RollStep.FAILED else row.step
-            if step in (RollStep.WRITTEN, RollStep.STARTED, RollStep.WHOLE, RollStep.BACK):
+            if row.checksum and step in (RollStep.WRITTEN, RollStep.STARTED, RollStep.WHOLE, RollStep.BACK):
                 newest = row.checksum
     return newest
 

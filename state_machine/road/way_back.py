@@ -1,6 +1,6 @@
 """A rollback once brokers were restarted into KRaft mode: which brokers restart, with which file, and what is lost.
 
-In:   a `Snapshot`. Out: node ids, checksums of files of before, `WayBack` for gate and view.
+In:   a `Snapshot`. Out: node ids, checksums of previous files, `WayBack` for gate and view.
 Elsewhere: the restarts (roller.py), their files (broker_back.py), the gate (policy/road_gates.py).
 Rules: everything follows from the journal, so that a service that dies goes on. A broker that another roll has left
 half-way is taken first.
@@ -66,7 +66,11 @@ def to_original_file(snapshot: Snapshot) -> tuple[int, ...]:
     """After the claim is gone: brokers whose migration file this migration wrote, or that did not come back before."""
     done = {row.node_id for row in snapshot.nodes_of(Roll.ORIGINAL) if row.step == RollStep.WHOLE}
     missing = {*left_half_way(snapshot, Roll.ORIGINAL), *into_zookeeper_mode(snapshot)}
-    joined = {row.node_id for row in snapshot.nodes_of(Roll.JOIN) if _differs(snapshot, row.node_id)}
+    joined = {
+        row.node_id
+        for row in snapshot.nodes_of(Roll.JOIN)
+        if _wrote(row) and last_written(snapshot, row.node_id) != row.rendered_from
+    }
     return tuple(sorted((missing | joined) - done))
 
 
@@ -102,12 +106,14 @@ def _step_of(row: RoadNode) -> RollStep:
 
 
 def kept_for(snapshot: Snapshot, node: int, kind: FileKind) -> str:
-    """The checksum of the file of before, which lies beside the present one; empty when this migration kept none."""
-    rolls = (Roll.KRAFT,) if kind is FileKind.BACK else (Roll.JOIN, Roll.KRAFT)
-    for roll in rolls:
-        for row in snapshot.nodes_of(roll):
-            if row.node_id == node and row.rendered_from and is_touched(row):
+    """The checksum of the previous file, which lies beside the present one; empty when this migration kept none."""
+    if kind is FileKind.ORIGINAL:
+        for row in snapshot.nodes_of(Roll.JOIN):
+            if row.node_id == node and _wrote(row):
                 return row.rendered_from
+    for row in snapshot.nodes_of(Roll.KRAFT):
+        if row.node_id == node and is_touched(row):
+            return row.rendered_from
     return ""
 
 
@@ -121,16 +127,16 @@ def last_written(snapshot: Snapshot, node: int) -> str:
     return newest
 
 
-def _differs(snapshot: Snapshot, node: int) -> bool:
-    original, present = kept_for(snapshot, node, FileKind.ORIGINAL), last_written(snapshot, node)
-    return bool(original) and bool(present) and original != present
+def _wrote(row: RoadNode) -> bool:
+    """Whether this migration replaced the file; a broker that had joined already keeps its own."""
+    return _step_of(row) in WITH_FILE and bool(row.rendered_from) and row.checksum != row.rendered_from
 
 
 def _as_found(snapshot: Snapshot) -> tuple[int, ...]:
     """Brokers of the second roll, as far as that is known: those whose migration file this migration wrote."""
     if snapshot.nodes_of(Roll.ORIGINAL) or snapshot.nodes_of(Roll.BACK):
         return to_original_file(snapshot)
-    return tuple(row.node_id for row in snapshot.nodes_of(Roll.JOIN) if _step_of(row) in WITH_FILE)
+    return tuple(row.node_id for row in snapshot.nodes_of(Roll.JOIN) if _wrote(row))
 
 
 def _not_kept(snapshot: Snapshot, restarts: Sequence[int], files: FilesDocument | None) -> tuple[str, ...]:

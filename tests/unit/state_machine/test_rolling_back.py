@@ -319,7 +319,7 @@ def test_readiness_names_a_file_of_before_that_is_gone_and_what_else_is_in_the_w
     assert good.road is not None
     verdict = brokers_may_return(good)
     assert "Z2K-4231" in {code for each in verdict.conditions if not each.holds for code in each.codes}
-    assert "is not the file of before" in verdict.reason()
+    assert "is not the previous file" in verdict.reason()
     for spoiled in ({"features": ("kraft.version",)}, {"offline": (1,)}, {"log_problem": "nobody leads"}):
         road = replace(good.road, back=WayBack(orders=0), **spoiled)
         assert not brokers_may_return(replace(good, road=road)).holds
