@@ -271,7 +271,9 @@ def test_a_rollback_that_the_driver_refuses_is_asked_for_again_and_the_phase_sta
 def test_before_any_broker_was_stopped_the_rollback_restarts_nobody(world: RollingBack) -> None:
     async def story() -> None:
         await world.to_rolling()
+        await world.run_operation("PAUSE", who="Ada")
         await world.ask_back()
+        await world.run_operation("RESUME", who="Ada")
         await world.to_the_start()
 
     asyncio.run(story())
