@@ -521,10 +521,9 @@ def brokers_may_return(evidence: Evidence) -> Verdict:
             observed_at(evidence),
             controllers_answer(evidence),
             Condition("the driver can roll back", evidence.can_roll_back, driver_text(evidence)),
-            log_is_observed(road),
             claim_is_ours(evidence),
-            fleet_is_operable(road),
-            *zookeeper_mode_is_possible(road),
+            *((log_is_observed(road), fleet_is_operable(road)) if back.restarts else ()),
+            *(zookeeper_mode_is_possible(road) if back.restarts else ()),
             Condition(
                 "the previous file of every broker in KRaft mode is kept",
                 not not_kept,
