@@ -28,6 +28,7 @@ from migrator.lab.classes import prepared
 from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController, start_ready_to_migrate
 from migrator.lab.servers.artifacts import LATER_KAFKA_VERSION
+from migrator.lab.servers.broker import BrokerProcess
 from migrator.lab.servers.controller import StockController
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
@@ -485,20 +486,28 @@ def back_from_all_rolled(laboratory: Laboratory) -> None:
     back_with_rolled(laboratory, 3)
 
 
-def back_with_rolled(laboratory: Laboratory, count: int) -> None:
-    stage = RoadStage(laboratory)
+def back_to_original_files(laboratory: Laboratory) -> None:
+    """The service wrote two of the migration files: after the rollback these brokers get their files without any."""
+    back_with_rolled(laboratory, 2, joins=True)
+
+
+def back_with_rolled(laboratory: Laboratory, count: int, *, joins: bool = False) -> None:
+    stage = RoadStage(laboratory, joins=joins)
     stage.to_dual_write()
     brokers = {each.broker_id: each for each in stage.cluster.brokers}
-    found = {node: each.properties_file.read_bytes() for node, each in brokers.items()}
+    found = {node: as_found(each) for node, each in brokers.items()}
+    again = [node for node, each in brokers.items() if each.properties_file.read_bytes() != found[node]]
+    assert len(again) == (2 if joins else 0), again
+    before = len(stage.fleet.done)
 
     def pause_in_time(act: str, node: int) -> None:
-        if act == "start" and len([each for each in stage.fleet.done if each.act == "start"]) == count:
+        if act == "start" and len([each for each in stage.fleet.done[before:] if each.act == "start"]) == count:
             stage.service.operation(stage.migration, "pause")
 
     stage.fleet.after_act = pause_in_time
     stage.advance("ROLLING_BROKERS")
     stage.wait_view(lambda view: None if len(_whole(view, "kraft")) == count else view["waiting"])
-    rolled = [each.node for each in stage.fleet.done if each.act == "start"]
+    rolled = [each.node for each in stage.fleet.done[before:] if each.act == "start"]
     create(stage.cluster, "made-in-hybrid")
     wait_whole(stage.cluster)
     view = stage.wait_view(lambda view: None if (view["road"]["back"] or {}).get("possible") else view["waiting"])
@@ -522,8 +531,9 @@ def back_with_rolled(laboratory: Laboratory, count: int) -> None:
     print(f"ROLLED_BACK after {time.monotonic() - began:.0f} s; the service was killed: {killed.is_set()}", flush=True)
     acts = [(each.act, each.node) for each in stage.fleet.done[number:]]
     print(f"acts: {acts}", flush=True)
-    stops = list(dict.fromkeys(node for act, node in acts if act == "stop"))
-    assert stops == list(reversed(rolled)), acts
+    starts = [node for act, node in acts if act == "start"]
+    assert starts[:count] == list(reversed(rolled)), acts
+    assert sorted(starts[count:]) == again, acts
     for node, each in brokers.items():
         assert each.properties_file.read_bytes() == found[node], f"broker {node} has another file"
     assert set(stage.cluster.zk.children(paths.BROKER_IDS)) == {str(each) for each in brokers}
@@ -533,6 +543,13 @@ def back_with_rolled(laboratory: Laboratory, count: int) -> None:
     for each in brokers.values():
         assert not list(each.directory.rglob("*-stray")), "a log was moved aside"
     stage.assert_proven()
+
+
+def as_found(broker: BrokerProcess) -> bytes:
+    """Its file before this migration wrote another one: the predecessor that was kept."""
+    kept = list(broker.properties_file.parent.glob(f"{broker.properties_file.name}.zk2kraft-*"))
+    assert len(kept) <= 1, kept
+    return (kept[0] if kept else broker.properties_file).read_bytes()
 
 
 def _whole(view: Mapping[str, Any], roll: str) -> list[int]:
@@ -573,6 +590,7 @@ STORIES: Final[Mapping[str, Callable[[Laboratory], None]]] = {
         disk_that_dies,
         back_from_half_way,
         back_from_all_rolled,
+        back_to_original_files,
     )
 }
 
