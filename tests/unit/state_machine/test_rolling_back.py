@@ -323,8 +323,10 @@ def test_readiness_names_a_file_of_before_that_is_gone_and_what_else_is_in_the_w
     assert "Z2K-4231" in {code for each in verdict.conditions if not each.holds for code in each.codes}
     assert "is not the previous file" in verdict.reason()
     for spoiled in ({"features": ("kraft.version",)}, {"offline": (1,)}, {"log_problem": "nobody leads"}):
-        road = replace(good.road, back=WayBack(orders=0), **spoiled)
+        road = replace(good.road, back=WayBack(restarts=(0,), orders=0), **spoiled)
         assert not brokers_may_return(replace(good, road=road)).holds
+    nobody_restarts = replace(good.road, back=WayBack(orders=0), fleet_problem="the inventory cannot be read")
+    assert brokers_may_return(replace(good, road=nobody_restarts)).holds, "nothing of the inventory is needed"
     fine = replace(good, road=replace(good.road, back=WayBack(orders=0)))
     assert brokers_may_return(fine).holds, brokers_may_return(fine).reason()
     waiting = replace(fine, road=replace(good.road, back=WayBack(orders=2)))
