@@ -23,6 +23,7 @@ from migrator.lab.demo.progress import ProgressReporter
 from migrator.lab.demo.report import ClusterFigures, machine, versions
 from migrator.lab.demo.run import NAME, REPORT, Demo, Options, write_report
 from migrator.lab.fleet import LabFleet
+from migrator.lab.ours import OurController
 from migrator.lab.servers.artifacts import LATER_KAFKA_VERSION, Artifacts
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
@@ -112,7 +113,7 @@ class FullDemo(Demo):
         super().__init__(*given)
         self.stages: list[Stage] = []
         self.fleet: LabFleet | None = None
-        self._stage = ("to dual-write", time.time())
+        self._stage = ("", 0.0)
 
     def a_service(self) -> LabService:
         return LabService(
@@ -163,6 +164,12 @@ class FullDemo(Demo):
         raised = self._raise_level()
         self._next_stage("end")
         return self._full_report(view, created_s, later, raised)
+
+    def _build(self) -> OurController:
+        """The first stage begins here, where traffic flows: the start of the cluster before it is no stall."""
+        controller = super()._build()
+        self._stage = ("to dual-write", time.time())
+        return controller
 
     # --- the road ------------------------------------------------------------------------------------------
 
