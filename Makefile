@@ -6,7 +6,8 @@ PYTHON ?= $(or $(firstword $(foreach candidate,python3 python3.14 python3.13 pyt
 SETUP = @$(PYTHON) migrator/lab/bootstrap.py setup
 BIN = .venv/bin
 # Tests marked `alone` still have the machine to themselves (tests/support/turns.py), and come last (order.py there).
-TWO_FILES_AT_A_TIME = -n 2 --dist loadfile --no-loadscope-reorder --durations 40 --durations-min 5
+# Unit tests compute, one worker for each core; laboratory tests also wait, so a third file fits beside two.
+FILES_BESIDE_EACH_OTHER = --dist loadfile --no-loadscope-reorder --durations 40 --durations-min 5
 # Tests start hundreds of processes of ours. Where the environment forbids to keep bytecode, each would compile again
 # what it imports: a controller then answers after 4.6 s in place of 1.2 s, on two cores.
 KEEP_BYTECODE = PYTHONDONTWRITEBYTECODE=
@@ -21,11 +22,11 @@ check:  ## lint, types, unit tests, simulation and scenarios; no network, no Jav
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(KEEP_BYTECODE) $(BIN)/pytest $(TWO_FILES_AT_A_TIME) tests/unit $(wildcard tests/sim tests/scenarios)
+	$(KEEP_BYTECODE) $(BIN)/pytest -n 2 $(FILES_BESIDE_EACH_OTHER) tests/unit $(wildcard tests/sim tests/scenarios)
 
 test:  ## everything, the laboratory included; TESTS says which
 	$(SETUP) --with-java
-	$(KEEP_BYTECODE) $(BIN)/pytest $(TWO_FILES_AT_A_TIME) $(or $(TESTS),tests)
+	$(KEEP_BYTECODE) $(BIN)/pytest -n 3 $(FILES_BESIDE_EACH_OTHER) $(or $(TESTS),tests)
 
 docs:  ## the documentation as a site in site/; strict: a link or an anchor that leads nowhere fails, and so does a stale reference
 	$(SETUP)

@@ -29,6 +29,8 @@ from state_machine.store import Snapshot
 
 LOG: Final = "__cluster_metadata-0"
 SUMS: Final = "SHA256SUMS"
+CLEAR: Final = ".clear"
+"""Ends the name of a directory that is about to be encrypted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,9 @@ def take_backup(snapshot: Snapshot, fleet: Fleet, home: Path, phase: str, key: s
     key: reference of the secret that encrypts it; then it is one file, and its checksum that of the file.
     """
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    directory = home / f"{phase}-{stamp}"
+    directory = home / f"{phase}-{stamp}{CLEAR if key else ''}"
     try:
+        _sweep(home)
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.chmod(directory, 0o700)
         with ZkSession(snapshot.inventory.zookeeper) as session:
@@ -59,13 +62,20 @@ def take_backup(snapshot: Snapshot, fleet: Fleet, home: Path, phase: str, key: s
 
 
 def _encrypted(directory: Path, key: str) -> Taken:
-    """The directory goes only when the file is complete."""
-    file = directory.with_name(f"{directory.name}.backup")
+    file = directory.with_suffix(".backup")
     try:
         sha256, size = write_archive(directory, file, resolve(key))
     finally:
-        shutil.rmtree(directory)  # a copy that is not encrypted stays only where the service was killed meanwhile
+        shutil.rmtree(directory)
     return Taken(str(file), sha256, size)
+
+
+def _sweep(home: Path) -> None:
+    """Remove what a backup left that was killed before it was encrypted; the road takes that backup again."""
+    for each in home.glob(f"*{CLEAR}"):
+        shutil.rmtree(each)
+    for each in home.glob("*.part"):
+        each.unlink()
 
 
 def _copy_logs(snapshot: Snapshot, target: Path) -> None:

@@ -20,6 +20,8 @@ from migrator.lab.servers.properties import Value
 
 POLL_EVERY_S, POLL_AT_LEAST_EVERY_S = 0.02, 0.25
 
+AUDIT_DEADLINE_S = 600.0
+"""Spark has a low priority, and three test files share the machine."""
 SPOILED = str(Path(__file__).parents[1] / "support" / "spoiled_controller.py")
 
 
@@ -92,7 +94,9 @@ def wait_zookeeper_rules(cluster: LabCluster, deadline_s: float = 30.0) -> float
 def audit(cluster: LabCluster, kraft: Path | str, engine: str = "quick") -> dict[str, Any]:
     """Our audit, as anybody would run it."""
     command = [sys.executable, "-m", "api", "audit", "-z", cluster.zookeeper_connect, "--kraft", str(kraft)]
-    done = subprocess.run([*command, "--engine", engine, "--json"], capture_output=True, text=True, timeout=240)
+    done = subprocess.run(
+        [*command, "--engine", engine, "--json"], capture_output=True, text=True, timeout=AUDIT_DEADLINE_S
+    )
     assert done.returncode in (0, 1), done.stderr
     return dict(json.loads(done.stdout))
 

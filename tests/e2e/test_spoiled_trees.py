@@ -21,7 +21,7 @@ from migrator.zk.session import ZkSession
 from tests.e2e.quorums import TOPICS, start, three_controllers, wait_ruling
 from tests.e2e.support import assert_same, produce, ready_cluster, wait_for, wait_zookeeper_rules
 
-pytestmark = [pytest.mark.lab, pytest.mark.alone]
+pytestmark = pytest.mark.lab
 
 BAD = b"\xff{not JSON"
 UNKNOWN_KEY = b'{"version":1,"config":{"no.such.key":"1"}}'
@@ -116,7 +116,7 @@ def test_a_spoiled_tree_and_a_fail_over_keep_nobody_waiting_and_nothing_is_delet
         cluster.zk.delete(MARK)
         second.ask("rollback")
         second.wait_state("RETIRED", deadline_s=40)
-        wait_zookeeper_rules(cluster, deadline_s=10)
+        wait_zookeeper_rules(cluster, deadline_s=60)
         for name in TOPICS:
             produce(cluster, name, 20)
 
@@ -149,7 +149,7 @@ def test_a_release_with_nobody_alive_deletes_no_topic_that_an_old_script_named(l
         wait_sessions_ended(cluster)
         done = without_controllers(cluster, "--drop-orders", "--execute")
         assert done.returncode == 0, done.stderr
-        wait_zookeeper_rules(cluster, deadline_s=10)
+        wait_zookeeper_rules(cluster, deadline_s=60)
         assert not cluster.zk.children("/admin/delete_topics")
         cluster.create_topics(["after-the-release"])
         for name in (*TOPICS, "after-the-release"):

@@ -1,8 +1,8 @@
-"""In which order two workers take the files of tests, so that neither has nothing to do.
+"""In which order the workers take the files of tests, so that none has nothing to do.
 
 In:   the collected tests.
 Out:  the same tests, whole files: those that share the machine first, the longest before the others; then those with
-      a test about time, during which the other worker can only stand still.
+      a test about time, during which the other workers can only stand still.
 Elsewhere: who may run beside whom (turns.py). `make` switches off the order that xdist would make of it: by the number
 of tests, so that a file of five minutes with two tests came last.
 """

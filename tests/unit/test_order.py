@@ -1,4 +1,4 @@
-"""Which files two workers take first."""
+"""Which files the workers take first."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_every_file_of_the_table_exists_and_make_keeps_this_order() -> None:
 
 
 def test_whatever_the_environment_says_processes_that_tests_start_need_not_compile() -> None:
-    recipes = [line for line in (ROOT / "Makefile").read_text().splitlines() if "$(TWO_FILES_AT_A_TIME)" in line]
+    recipes = [line for line in (ROOT / "Makefile").read_text().splitlines() if "$(FILES_BESIDE_EACH_OTHER)" in line]
     assert len(recipes) == 2
     assert {line.split()[0] for line in recipes} == {"$(KEEP_BYTECODE)"}
     assert "KEEP_BYTECODE = PYTHONDONTWRITEBYTECODE=\n" in (ROOT / "Makefile").read_text()

@@ -93,6 +93,10 @@ def test_a_backup_with_a_key_leaves_no_readable_copy(
         secret.write_text("correct horse\n")
         secret.chmod(0o600)
     home = tmp_path / "home"
+    killed_before = home / "SOAK-20260101T000000Z.clear" / "files"
+    killed_before.mkdir(parents=True)
+    (killed_before / "broker-1.properties").write_text("password=secret")
+    (home / "SOAK-20260101T000000Z.backup.part").write_text("half")
     snapshot = World(tmp_path).snapshot
     fleet = Fleet(None, (), "")  # type: ignore[arg-type]
     if not key_is_there:
