@@ -101,7 +101,7 @@ bench-mass:  ## a broker in sync with 30,000 to 300,000 partitions is fenced and
 	$(SETUP) --with-java
 	$(BIN)/python -m tests.benchmarks.mass
 
-bench-road:  ## the whole road, stock by hand and ours by the service, in one table; renews docs/performance.md (9 minutes)
+bench-road:  ## the whole road, stock by hand and ours by the service, in one table; renews docs/performance.md (8 minutes)
 	$(SETUP) --with-java
 	$(KEEP_BYTECODE) $(BIN)/python -m tests.benchmarks.stock_road --save
 

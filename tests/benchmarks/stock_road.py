@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 import time
@@ -36,6 +37,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from textwrap import fill
 from typing import Any, Final
 
 import msgspec
@@ -74,6 +76,7 @@ from tests.benchmarks.road_figures import (
 )
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "performance.md"
+PAGE_WIDTH: Final = 120
 MARKER: Final = "stock-road"
 TOPICS: Final = 8
 RATE: Final = 200.0
@@ -396,14 +399,15 @@ def measure(name: str, directory: Path, topics: int, rate: float) -> RoadFigures
 
 
 def page_text(found: list[RoadFigures], topics: int, rate: float, on: datetime) -> str:
-    """What `--save` puts between the markers of docs/performance.md."""
+    """What `--save` puts between the markers of docs/performance.md. It is printed right after the runs."""
     here = machine()
     setting = (
-        f"{on:%Y-%m-%d}; {here['cores']} cores, {here['memory_gib']:.0f} GiB, everything on loopback; Kafka 3.9.2, "
-        f"three brokers and three controllers on each side, {topics} topics x 4 partitions with "
-        f"`min.insync.replicas=2`, {rate:g} records a second; one run of each, one after the other. {SHORTENED}"
+        f"{on:%Y-%m-%d}; {here['cores']} cores, {here['memory_gib']:.0f} GiB, everything on loopback; load average "
+        f"{os.getloadavg()[2]:.0f} over the last 15 minutes. Kafka 3.9.2, three brokers and three controllers on each "
+        f"side, {topics} topics x 4 partitions with `min.insync.replicas=2`, {rate:g} records a second. One run of "
+        f"each, one after the other. {SHORTENED}"
     )
-    return f"{setting}\n\n{table(found)}"
+    return f"{fill(setting, PAGE_WIDTH, break_on_hyphens=False)}\n\n{table(found)}"
 
 
 def main() -> int:
