@@ -482,17 +482,40 @@ def rollback(
     _step("rollback", migration, None, reason, expected_version, dry_run, None if no_wait else wait, url, as_json)
 
 
+@app.command("finalize-version")
+def finalize_version(
+    migration: Number = None,
+    reason: Reason = "",
+    expected_version: Version = None,
+    dry_run: DryRun = False,
+    wait: Wait = 120.0,
+    no_wait: NoWait = False,
+    url: Url = LOCAL,
+    as_json: AsJson = False,
+) -> None:
+    """Raise metadata.version in COMPLETED, which cannot be undone. Exit: 0 done, 4 refused, 5 not done yet.
+
+    The level is the highest that the software of every broker and voter supports. Another person approves it before:
+    `zk2kraft approve --to COMPLETED`.
+    """
+    seconds = None if no_wait else wait
+    _step("finalize-version", migration, "COMPLETED", reason, expected_version, dry_run, seconds, url, as_json)
+
+
 @app.command()
 def approve(
     migration: Number = None,
+    to: Annotated[
+        str, typer.Option("--to", help="FINALIZING, or COMPLETED: the raise of metadata.version")
+    ] = "FINALIZING",
     reason: Reason = "",
     wait: Wait = 60.0,
     no_wait: NoWait = False,
     url: Url = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """Agree to FINALIZING as plan and evidence are now; another person advances. Exit: 4 refused."""
-    _step("approve", migration, "FINALIZING", reason, None, False, None if no_wait else wait, url, as_json)
+    """Agree to a step that cannot be undone, as plan and evidence are now; another person takes it. Exit: 4 refused."""
+    _step("approve", migration, to, reason, None, False, None if no_wait else wait, url, as_json)
 
 
 @app.command()
@@ -542,14 +565,14 @@ def back(
     url: Url = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """Return the failed broker of a rolling restart, alone, to its file of before. Exit: 0 begun, 4 refused."""
+    """Return the failed broker of a rolling restart, alone, to its previous file. Exit: 0 begun, 4 refused."""
     _step("back", migration, None, reason, None, False, None if no_wait else wait, url, as_json)
 
 
 @app.command()
 def audits(
     migration: Number = None,
-    ask: Annotated[bool, typer.Option("--ask", help="request an audit, and wait for its result")] = False,
+    ask: Annotated[bool, typer.Option("--request", help="request an audit, and wait for its result")] = False,
     engine: Annotated[str | None, typer.Option(help="spark or quick")] = None,
     wait: Wait = 900.0,
     url: Url = LOCAL,

@@ -19,6 +19,7 @@ import httpx
 
 from api.pages.words import clock, dash, span
 from migrator.findings.finding import words_of
+from migrator.findings.road import BACK_REFUSED
 from migrator.findings.service import (
     GATE_CLOSED,
     NO_SUCH_THING,
@@ -43,6 +44,7 @@ SETTLE_POLL_S: Final = 0.2
 REFUSALS: Final = frozenset(
     finding.code
     for finding in (
+        BACK_REFUSED,
         GATE_CLOSED,
         NOT_IN_THIS_RELEASE,
         NOT_POSSIBLE_HERE,
@@ -82,7 +84,7 @@ class Client:
 
     def migrations(self) -> int:
         found = self._get("/api/v1/migrations")
-        return self._show(found, lambda: [migration_line(each) for each in found["items"]])
+        return self._show(found, lambda: [migration_line(each) for each in found["items"]] or ["no migrations"])
 
     def status(self, migration: int | None) -> int:
         view = self._view(migration)
@@ -92,7 +94,7 @@ class Client:
         """4 when the step forward is closed."""
         number = self._number(migration)
         found = self._get(f"/api/v1/migrations/{number}/gates")
-        self._show(found, lambda: [line for edge in found["items"] for line in gate_lines(edge)])
+        self._show(found, lambda: [line for edge in found["items"] if _is_shown(edge) for line in gate_lines(edge)])
         forward = [edge for edge in found["items"] if edge["trigger"] == "advance"]
         return 0 if all(edge["holds"] for edge in forward) else REFUSED
 
@@ -126,7 +128,7 @@ class Client:
         return self._show({"removed": migration}, lambda: [f"migration {migration} is removed"])
 
     def audits(self, migration: int | None, *, ask: bool, engine: str | None, wait_s: float) -> int:
-        """Show the audits; with `ask`, ask for one and wait for its end. 0 passed, 1 not passed."""
+        """Show the audits; with `ask`, request one and wait for its end. 0 passed, 1 diverged or incomplete."""
         number = self._number(migration)
         if not ask:
             found = self._get(f"/api/v1/migrations/{number}/audits")
@@ -155,8 +157,9 @@ class Client:
             return migration
         items = self._get("/api/v1/migrations")["items"]
         if len(items) != 1:
-            known = ", ".join(f"{each['id']} ({each['name']})" for each in items) or "none"
-            raise NO_SUCH_THING.error(what=f"single migration to mean; name one with --migration: {known}")
+            known = ", ".join(f"{each['id']} ({each['name']})" for each in items)
+            several = f"single migration: choose one with --migration, {known}"
+            raise NO_SUCH_THING.error(what=several if items else "migration yet")
         return int(items[0]["id"])
 
     def _at_rest(self, number: int, deadline: float) -> str:
@@ -257,6 +260,11 @@ def broker_line(broker: dict[str, Any]) -> str:
     return f"broker {broker['id']}  {broker['problem'] or ('ready' if broker['registered'] else 'not observed yet')}"
 
 
+def _is_shown(edge: dict[str, Any]) -> bool:
+    """Steps that the cluster made by itself are no choice of the reader; the page leaves them out as well."""
+    return edge["trigger"] not in ("adopted", "found rolled back")
+
+
 def gate_lines(edge: dict[str, Any]) -> list[str]:
     state = "open" if edge["holds"] else "closed"
     lines = [f"{edge['trigger']} to {edge['to']} ({edge['by']}): {state}"]
@@ -280,7 +288,7 @@ def status_lines(view: dict[str, Any]) -> list[str]:
     now, active_controller, undo = view["now"], view["active_controller"], view["undo"]
     since = "" if active_controller["since"] is None else f", for {span(now - active_controller['since'])}"
     without = view["without_controller_s"]
-    gap = "" if not view["last_gap_s"] else f"; last observed gap: {view['last_gap_s']} s"
+    gap = "" if not view["last_gap_s"] else f"; last observed: {view['last_gap_s']} s"
     window = "none yet" if view["last_window_ms"] is None else f"{view['last_window_ms']} ms"
     lines = [
         f"{view['name']}  {view['phase']} for {span(now - view['since'])}  (version {view['version']})",
@@ -374,8 +382,8 @@ def audit_line(observed: dict[str, Any], now: float) -> str:
 
 
 def audit_lines(audit: dict[str, Any]) -> list[str]:
-    state = {True: "passed", False: "not passed", None: audit["state"]}[audit["passed"]]
-    lines = [f"{audit['id']:>3}  {audit['purpose']} by {audit['engine']}: {state} {audit['problem']}".rstrip()]
+    outcome = audit["result"] or audit["state"]
+    lines = [f"{audit['id']:>3}  {audit['purpose']} by {audit['engine']}: {outcome} {audit['problem']}".rstrip()]
     counts = ("compared", "equal", "expected", "different", "not_read")
     for family in audit["families"]:
         said = ", ".join(f"{family[key]} {key.replace('_', ' ')}" for key in counts)

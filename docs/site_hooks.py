@@ -47,7 +47,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """In the repository a page names a runbook from where it lies; in the site both have one root."""
-    return markdown.replace("](../../runbooks/", "](../runbooks/")
+    return markdown.replace("](../runbooks/", "](runbooks/").replace("](../../runbooks/", "](../runbooks/")
 
 
 def runbook_page(text: str) -> str:

@@ -105,7 +105,8 @@ class Acts:
                 await self._store.away(audit_rows.stop, self._store, run.id, why)
             else:
                 self._inspections.audit(snapshot, run)
-        road = await self._road.tend(snapshot) if evidence.road is not None else await self._road.rest(snapshot)
+        operable = evidence.road is not None or self._road.may_join(snapshot)
+        road = await self._road.tend(snapshot) if operable else await self._road.rest(snapshot)
         outcome = await self._table[snapshot.phase](snapshot, evidence)
         beside = (*schedule_findings(evidence.audits), *_unconfirmed(snapshot, evidence), *road)
         return WaitingReason(outcome.reason, (*outcome.problems, *beside))
@@ -134,11 +135,21 @@ class Acts:
         return kept or await self._step_when_open(snapshot, evidence, Trigger.QUORUM_FORMED)
 
     async def _brokers_joining(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+        """By themselves, as their operator restarts them; or by the service, once somebody requested that."""
         if snapshot.rival is not None:
             return _taken(snapshot.rival)
         kept = await self._supervisor.keep_running(snapshot)
+        if kept is not None and (kept.problems or not snapshot.joining):
+            return kept
+        going = await self._road.joining_brokers(snapshot, evidence)
+        if going is not None:
+            return going
         joined = f"{len(evidence.brokers)} brokers are registered and unfenced"
-        return kept or await self._step_when_open(snapshot, evidence, Trigger.BROKERS_JOINED, joined)
+        stepped = await self._step_when_open(snapshot, evidence, Trigger.BROKERS_JOINED, joined)
+        if snapshot.joining or evidence.road is None or not stepped.reason.startswith("waiting"):
+            return stepped
+        offer = self._next_step(evidence, snapshot, "`zk2kraft advance` restarts the brokers one by one")
+        return WaitingReason(f"{stepped.reason}; {offer.reason}", stepped.problems)
 
     async def _ready(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         """A rehearsal is kept fresh, so that a person can decide at any moment; none before everything else holds."""

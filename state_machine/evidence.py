@@ -154,14 +154,14 @@ def _check(snapshot: Snapshot, now: float) -> Inspection | None:
         return None
     found = snapshot.check["findings"]
     blocking = [each for each in found if each.get("severity") == "blocks"]
-    said = f"{len(blocking)} block, {len(found) - len(blocking)} warn" if found else "nothing found"
-    shown = "; ".join(str(each["says"]) for each in blocking[:2])
+    said = f"blocking findings: {len(blocking)}, warnings: {len(found) - len(blocking)}" if found else "nothing found"
+    shown = "; ".join(str(each["says"]).removesuffix(".") for each in blocking[:2])
     if snapshot.check["problem"]:
         said, shown = "it gave no result", snapshot.check["problem"]
     return Inspection(
         passed=not snapshot.check["problem"] and snapshot.check["exit"] in CHECK_GO,
         age_s=_age(now, snapshot.checked_at),
-        said=f"{said}: {shown}" if shown else said,
+        said=f"{said}; {shown}" if shown else said,
         codes=tuple(sorted({each["code"] for each in blocking})) or (INSPECTION_FAILED.code,),
     )
 

@@ -10,7 +10,8 @@ Rules: a handler already asked the gate, but the cluster may have moved: the ver
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Final
 
 import structlog
 
@@ -38,23 +39,39 @@ from state_machine.policy.phases import (
     Trigger,
     look_up,
 )
-from state_machine.policy.road_gates import broker_may_go_back
+from state_machine.policy.road_gates import broker_may_go_back, joined_broker_may_go_back
 from state_machine.policy.road_observations import Roll
 from state_machine.road.journal import send_back
 from state_machine.road.road_evidence import digest_of, plan_of
+from state_machine.road.version_raise import VersionRaise
 from state_machine.store import UNDOES, Snapshot, Store
 from state_machine.tables import Operation, RoadNode
 from state_machine.transition import SERVICE, GateClosed, PhaseStep, StepSource, ask_gate, take
 
 log = structlog.get_logger()
 
+APPROVED: Final = {Phase.COMPLETED: "the raise of metadata.version"}
+"""What an approval is about, where it is not the phase itself."""
+
+WITH_BACK: Final[Mapping[Phase, tuple[Roll, Callable[[Evidence, int], Verdict]]]] = {
+    Phase.BROKERS_JOINING: (Roll.JOIN, joined_broker_may_go_back),
+    Phase.ROLLING_BROKERS: (Roll.KRAFT, broker_may_go_back),
+}
+"""Phases in which a failed broker may return, alone, to its previous file."""
+
 
 class Operations:
     """Settles one operation after the other."""
 
     def __init__(
-        self, store: Store, control: ControlClient, inspections: Inspections, clock: Callable[[], float] = time.time
+        self,
+        store: Store,
+        control: ControlClient,
+        inspections: Inspections,
+        raises: VersionRaise,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        self._raises = raises
         self._store = store
         self._clock = clock
         self._accepted = AcceptedOperations(store, control, inspections, clock)
@@ -94,12 +111,15 @@ class Operations:
             await self._accepted.begin(snapshot, operation, edge, evidence)
             return
         ask_gate(edge, trigger, asked_by(evidence, operation.who))
+        done = ""
+        if trigger is Trigger.RAISE_VERSION:
+            done = await self._raises.perform(snapshot, evidence, operation.who)
         step = PhaseStep(
             trigger=trigger,
             source=StepSource(SERVICE, version),
             at=self._clock(),
             who=operation.who,
-            reason=operation.reason or "no reason given",
+            reason="; ".join(filter(None, (done, operation.reason))) or "no reason given",
             operation_id=operation.id,
         )
         await self._store.away(
@@ -114,12 +134,14 @@ class Operations:
 
     async def _approve(self, snapshot: Snapshot, operation: Operation, evidence: Evidence) -> None:
         """Bound to what the approver could see: the plan and the evidence of this moment. Raises what refuses it."""
-        verdict = approvable(snapshot.phase, evidence)
+        to = Phase.FINALIZING if operation.to_phase is None else Phase(operation.to_phase)
+        verdict = approvable(snapshot.phase, evidence, to)
         if not verdict.holds:
             raise GateClosed("approve", verdict)
         plan = plan_of(snapshot)
-        said = f"{operation.who} approved FINALIZING; it counts for 4 h, and until anything in it changes"
-        operation.to_phase = operation.to_phase or Phase.FINALIZING
+        what = APPROVED.get(to, to)
+        said = f"{operation.who} approved {what}; it counts for 4 h, and until anything in it changes"
+        operation.to_phase = to
         digest = digest_of(snapshot)
         await self._store.away(self._store.approve, operation, digest, plan, at=self._clock(), said=said)
 
@@ -128,7 +150,7 @@ class Operations:
         row = may_send_back(snapshot, evidence)
         observed = None if snapshot.observation is None else snapshot.observation.log.broker(row.node_id)
         incarnation = "" if observed is None else observed.incarnation
-        said = f"broker {row.node_id} is stopped, gets its file of before, and is started in ZooKeeper mode"
+        said = f"broker {row.node_id} is stopped, gets its previous file, and is started in ZooKeeper mode"
 
         def write() -> None:
             with self._store.writing() as session:
@@ -180,27 +202,33 @@ class Operations:
         )
 
 
-def approvable(phase: Phase, evidence: Evidence) -> Verdict:
-    """Everything of the gate but the approval itself. Raises Z2K-4003 where nothing has to be approved."""
-    edge = TRANSITIONS.get((phase, Trigger.ADVANCE))
-    if edge is None or edge.to not in NEEDS_APPROVAL:
-        raise NOT_POSSIBLE_HERE.error(operation="approve", phase=phase, possible="nothing needs an approval here")
+def approvable(phase: Phase, evidence: Evidence, to: Phase) -> Verdict:
+    """Everything of the gate but the approval itself. Raises Z2K-4003 where that does not have to be approved."""
+    edges = [TRANSITIONS.get((phase, trigger)) for trigger in (Trigger.ADVANCE, Trigger.RAISE_VERSION)]
+    edge = next((each for each in edges if each is not None and each.to in NEEDS_APPROVAL), None)
+    if edge is None or edge.to is not to:
+        word, possible = "approve", "nothing needs an approval here"
+        if edge is not None:
+            word, possible = f"approve {to}", f"approve {edge.to}"
+        raise NOT_POSSIBLE_HERE.error(operation=word, phase=phase, possible=possible)
     conditions = edge.gate(evidence).conditions
     return Verdict(tuple(each for each in conditions if FINALIZE_NOT_APPROVED.code not in each.codes))
 
 
 def may_send_back(snapshot: Snapshot, evidence: Evidence) -> RoadNode:
-    """The failed broker of ROLLING_BROKERS. Raises Z2K-4216 where there is none, or it may not go back."""
-    if snapshot.phase is not Phase.ROLLING_BROKERS:
-        raise BACK_REFUSED.error(
-            node="A broker", reason=f"that is possible in ROLLING_BROKERS, not in {snapshot.phase}"
-        )
-    row = next((each for each in snapshot.nodes_of(Roll.KRAFT) if each.step == RollStep.FAILED), None)
+    """The failed broker of BROKERS_JOINING or ROLLING_BROKERS. Raises Z2K-4216 where there is none, or it may not go
+    back.
+    """
+    if snapshot.phase not in WITH_BACK:
+        possible = " and ".join(WITH_BACK)
+        raise BACK_REFUSED.error(node="A broker", reason=f"that is possible in {possible}, not in {snapshot.phase}")
+    roll, gate = WITH_BACK[snapshot.phase]
+    row = next((each for each in snapshot.nodes_of(roll) if each.step == RollStep.FAILED), None)
     if row is None:
         raise BACK_REFUSED.error(node="A broker", reason="none failed")
     if row.failed_in in UNTOUCHED and row.kind != FileKind.BACK:
-        raise BACK_REFUSED.error(node=f"broker {row.node_id}", reason="it was not stopped and has its file of before")
-    verdict = broker_may_go_back(evidence, row.node_id)
+        raise BACK_REFUSED.error(node=f"broker {row.node_id}", reason="it was not stopped and has its previous file")
+    verdict = gate(evidence, row.node_id)
     if not verdict.holds:
         raise BACK_REFUSED.error(node=f"broker {row.node_id}", reason=verdict.reason())
     return row

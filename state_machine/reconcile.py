@@ -60,6 +60,7 @@ NOT_OURS: Final = "what answers here was started after this migration was over"
 class Reconciler:
     """pause_s: from the begin of one round of a migration to the next, in an ordinary phase.
 
+    operates: there are inventory files, so that the service may restart brokers before the takeover.
     troubles: what keeps a migration's round from its end now; also when the database cannot take it down.
     """
 
@@ -73,7 +74,9 @@ class Reconciler:
         *,
         pause_s: float,
         clock: Callable[[], float] = time.time,
+        operates: bool = False,
     ) -> None:
+        self._operates = operates
         self._store = store
         self._observer = observer
         self._operations = operations
@@ -229,7 +232,11 @@ class Reconciler:
         """Observe, keep it, and write down every step that the drivers took."""
         before = await self._store.away(self._store.before, migration_id)
         observed = await self._observer.look(
-            before.inventory, before.observation, migration_id, with_log=before.phase in WITH_LOG
+            before.inventory,
+            before.observation,
+            migration_id,
+            with_log=before.phase in WITH_LOG,
+            joining=self._operates and before.phase is Phase.BROKERS_JOINING,
         )
         if before.phase is Phase.ROLLED_BACK:
             observed = without_foreign_controllers(observed, before.cursors)

@@ -32,6 +32,7 @@ from state_machine.road.fleet import Fleets
 from state_machine.road.road_acts import RoadActs
 from state_machine.road.roller import Roller
 from state_machine.road.soak import SoakActs
+from state_machine.road.version_raise import VersionRaise
 from state_machine.settings import ServiceSettings
 from state_machine.store import Store
 from state_machine.supervisor import Supervisor
@@ -88,10 +89,12 @@ def open_service(settings: ServiceSettings) -> Service:
     fleets = Fleets(settings.fleets)
     locks = ClusterLocks(str(directory))
     roller = Roller(store, fleets, observer, processes, settings, locks=locks)
-    road = RoadActs(store, fleets, roller, SoakActs(store, fleets, observer), settings)
+    raises = VersionRaise(store, observer)
+    road = RoadActs(store, fleets, roller, SoakActs(store, fleets, observer), settings, raises=raises)
     acts = Acts(store, control, supervisor, inspections, settings, road)
-    operations = Operations(store, control, inspections)
-    reconciler = Reconciler(store, observer, operations, acts, inspections, pause_s=settings.observe_every_s)
+    operations = Operations(store, control, inspections, raises)
+    pause_s, operates = settings.observe_every_s, settings.fleets is not None
+    reconciler = Reconciler(store, observer, operations, acts, inspections, pause_s=pause_s, operates=operates)
     return Service(settings, store, reconciler, observer, inspections, audits, http, lock, locks)
 
 

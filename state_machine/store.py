@@ -75,8 +75,10 @@ FILES: Final = "files"
 INTENT: Final = "finalize intent"
 LIMITS: Final = "limits"
 CANARY: Final = "canary"
+LEVELS: Final = "levels"
 """Kinds of documents about a migration, one row each."""
-ON_THE_ROAD: Final = (Phase.DUAL_WRITE, *BEYOND_DUAL_WRITE)
+ON_THE_ROAD: Final = (Phase.BROKERS_JOINING, Phase.DUAL_WRITE, *BEYOND_DUAL_WRITE)
+"""Phases in which nodes may be operated."""
 WORDS: Final = {PAUSE: "pause", RESUME: "resume", APPROVE: "approve", BACK: "back"}
 """Operations that change no phase, as the command line says them."""
 PENDING: Final = ("recorded", "accepted")
@@ -95,6 +97,7 @@ class AuditPlan(msgspec.Struct, frozen=True):
 class Snapshot:
     """One migration as the rows say. check: the last document of `zk2kraft check`, with the time it was made.
 
+    joining: somebody requested that the service restarts the brokers of BROKERS_JOINING.
     dual_write_audits: the last finished ones since dual-write began, newest first; audit_passed_at: of the last pass.
     """
 
@@ -117,6 +120,7 @@ class Snapshot:
     approval: Approval | None = None
     backups: tuple[Backup, ...] = ()
     documents: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    joining: bool = False
 
     def nodes_of(self, roll: str) -> tuple[RoadNode, ...]:
         """The journal of one rolling restart, by node id."""
@@ -338,6 +342,7 @@ class Store:
                 approval=_approval(session, row),
                 backups=_backups(session, row),
                 documents=documents,
+                joining=_joining(session, row),
             )
 
     def events(self, migration_id: int, *, operation_id: int | None = None) -> list[PhaseEvent]:
@@ -552,11 +557,19 @@ def _try_failed_again(session: Session, migration_id: int, at: float) -> None:
 
 
 def _road(session: Session, row: Migration) -> tuple[RoadNode, ...]:
-    """The journal of rolling restarts; before dual-write there is none."""
+    """The journal of rolling restarts."""
     if row.phase not in ON_THE_ROAD:
         return ()
     query = select(RoadNode).where(RoadNode.migration_id == row.id).order_by(RoadNode.node_id)
     return tuple(session.scalars(query))
+
+
+def _joining(session: Session, row: Migration) -> bool:
+    if row.phase != Phase.BROKERS_JOINING:
+        return False
+    here = PhaseEvent.from_phase == Phase.BROKERS_JOINING, PhaseEvent.to_phase == Phase.BROKERS_JOINING
+    query = select(PhaseEvent.id).where(PhaseEvent.migration_id == row.id, *here).limit(1)
+    return session.scalar(query) is not None
 
 
 def _approval(session: Session, row: Migration) -> Approval | None:
@@ -573,7 +586,7 @@ def _backups(session: Session, row: Migration) -> tuple[Backup, ...]:
 
 def _documents(session: Session, migration_id: int) -> dict[str, dict[str, Any]]:
     """By kind; the observation and the check are read apart."""
-    kinds = (PLAN, SOAK, FILES, INTENT, LIMITS, CANARY)
+    kinds = (PLAN, SOAK, FILES, INTENT, LIMITS, CANARY, LEVELS)
     query = select(ObservationRow).where(ObservationRow.migration_id == migration_id, ObservationRow.kind.in_(kinds))
     return {row.kind: row.document for row in session.scalars(query)}
 

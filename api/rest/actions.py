@@ -21,7 +21,7 @@ from api.views import edge_view, operation_view
 from migrator.findings.service import VERSION_MOVED
 from state_machine.evidence import asked_by, evidence
 from state_machine.operations import approvable, may_send_back
-from state_machine.policy.phases import APPROVE, BACK, PAUSE, RESUME, Edge, Trigger, look_up
+from state_machine.policy.phases import APPROVE, BACK, PAUSE, RESUME, Edge, Phase, Trigger, look_up
 from state_machine.store import NewOperation, Snapshot
 from state_machine.tables import Operation
 from state_machine.transition import GateClosed, ask_gate
@@ -78,6 +78,22 @@ def rollback(
     return _step(parts, number, Trigger.ROLL_BACK, body, response, key, dry_run)
 
 
+@router.post("/finalize-version", **OR_DRY)
+def finalize_version(
+    parts: ServiceParts,
+    number: Number,
+    body: ActionIn,
+    response: Response,
+    key: Key = None,
+    dry_run: DryRunFlag = False,
+) -> Any:
+    """In COMPLETED: raise metadata.version to the highest level that the software of every broker and voter supports.
+
+    It cannot be undone, and another person approves it before (`approve` with `to: COMPLETED`).
+    """
+    return _step(parts, number, Trigger.RAISE_VERSION, body, response, key, dry_run)
+
+
 @router.post("/pause", **ACCEPTED)
 def pause(parts: ServiceParts, number: Number, body: ActionIn, response: Response, key: Key = None) -> Accepted:
     """Begin no step forward until somebody resumes; an asked takeover that has not begun is taken back.
@@ -95,14 +111,16 @@ def resume(parts: ServiceParts, number: Number, body: ActionIn, response: Respon
 
 @router.post("/approve", **ACCEPTED)
 def approve(parts: ServiceParts, number: Number, body: ActionIn, response: Response, key: Key = None) -> Accepted:
-    """Agree to FINALIZING, which cannot be undone, as plan and evidence are now: for 4 hours, and until one of them
-    changes. The approver is another person than the one who asks for it, unless `single_operator` is on.
+    """Agree to FINALIZING, or with `to: COMPLETED` to the raise of metadata.version, as plan and evidence are now.
+
+    It counts for 4 hours, and until one of them changes. Neither can be undone. The approver is another person than the
+    one who asks for it, unless `single_operator` is on.
     """
     operation = order(APPROVE, body, key)
     known = parts.store.known_operation(number, operation)
     if known is None:
         snapshot = parts.store.snapshot(number)
-        verdict = approvable(snapshot.phase, evidence(snapshot, parts.clock()))
+        verdict = approvable(snapshot.phase, evidence(snapshot, parts.clock()), operation.to or Phase.FINALIZING)
         if not verdict.holds:
             raise GateClosed("approve", verdict)
     return _accepted(parts, response, record(parts, number, operation))
@@ -110,7 +128,7 @@ def approve(parts: ServiceParts, number: Number, body: ActionIn, response: Respo
 
 @router.post("/back", **ACCEPTED)
 def back(parts: ServiceParts, number: Number, body: ActionIn, response: Response, key: Key = None) -> Accepted:
-    """Return the failed broker of ROLLING_BROKERS, alone, to its file of before: stopped, written, started in ZooKeeper
+    """Return the failed broker of ROLLING_BROKERS, alone, to its previous file: stopped, written, started in ZooKeeper
     mode. Nothing is removed. The rolling restart stands until somebody resumes.
     """
     operation = order(BACK, body, key)

@@ -106,6 +106,17 @@ BROKER_SETTING_FOR_LATER = Finding(
     cases=("F-37", "F-53"),
 )
 
+EXAMPLE_DIRECTORY = Finding(
+    code="Z2K-1052",
+    says="{file}: {directory} is a directory of Kafka's default or of its example files.",
+    means="It is below /tmp. Many systems empty /tmp at a restart, and some remove old files from it every day. The "
+    "controller would lose its metadata log and its votes.",
+    remedy="Set `log.dirs` or `metadata.log.dir` to a directory on a durable disk that no other process uses. Format "
+    "that directory with `zk2kraft storage format`.",
+    severity=Severity.WARNS,
+    cases=("F-59",),
+)
+
 IBP_DIFFERS = Finding(
     code="Z2K-1090",
     says="Broker {broker} runs at inter.broker.protocol.version {ibp}; this quorum was formatted with metadata.version "

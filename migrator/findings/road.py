@@ -54,6 +54,13 @@ NO_FLEET = Finding(
     remedy="Write the inventory {name}.yaml into the directory that `fleets` of the service's configuration names.",
 )
 
+VERSION_NOT_RAISED = Finding(
+    code="Z2K-4229",
+    says="metadata.version was not raised to {level}; the voters say {found}: {reason}.",
+    means="The cluster works on as before. Nothing else was changed.",
+    remedy="Read the reason: often a node with older software is still registered. Then approve and request it again.",
+)
+
 LOG_NOT_OBSERVED = Finding(
     code="Z2K-4208",
     says="The metadata log is not observed: {reason}.",

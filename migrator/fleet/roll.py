@@ -29,7 +29,7 @@ class RollStep(StrEnum):
     STOPPING: the stop was ordered. STOPPED: its process has ended; its file may be in writing.
     WRITTEN: its file is the rendered one; its start may be under way. STARTED: it was started and is not whole yet.
     WHOLE: it is there again. FAILED: the roll stands until a person decides.
-    BACK: a person sent it back; it runs with its file of before, and the roll stands until a person resumes.
+    BACK: a person sent it back; it runs with its previous file, and the roll stands until a person resumes.
     """
 
     PENDING = "PENDING"
@@ -79,7 +79,7 @@ class RollEntry:
     began_s:     seconds since its stop was ordered; 0 before.
     instruction: what a person was told to do for the present step; empty when nobody has to do anything.
     cause:       why it failed.
-    back:        it is on its way back to its file of before.
+    back:        it is on its way back to its previous file.
     """
 
     id: int
@@ -169,7 +169,7 @@ def decide(entries: Sequence[RollEntry], now: RollNow) -> Decision:
         return _go_on(begun[0], now)
     for entry in entries:
         if entry.step is RollStep.BACK:
-            return Wait(f"{entry.name} runs with its file of before; `zk2kraft resume` rolls it again")
+            return Wait(f"{entry.name} runs with its previous file; `zk2kraft resume` rolls it again")
     left = in_order((entry for entry in entries if entry.step in UNTOUCHED), now.last)
     if not left:
         return Complete()
@@ -184,7 +184,7 @@ def decide(entries: Sequence[RollEntry], now: RollNow) -> Decision:
 
 
 def _choices(entry: RollEntry) -> str:
-    back = "`zk2kraft back` returns this broker alone to its file of before; " if entry.role == "broker" else ""
+    back = "`zk2kraft back` returns this broker alone to its previous file; " if entry.role == "broker" else ""
     return f"`zk2kraft resume` tries it again; {back}`pause` leaves it as it is"
 
 

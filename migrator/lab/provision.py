@@ -2,7 +2,8 @@
 
 In:   `setup` or `check`, `--with-java`; the environment (proxies, `ZK2KRAFT_CACHE`, `ZK2KRAFT_PYPI_MIRROR`,
       `ZK2KRAFT_MAVEN_MIRROR`, `KAFKA_HOME`, `JAVA_HOME`).
-Out:  `.venv` as uv.lock wants it and, with Java, Kafka's jars; exit code 0, or 1 and one line that says what to do.
+Out:  `.venv` as uv.lock wants it and, with Java, Kafka's jars and archives of classes; exit code 0, or 1 and one line
+      that says what to do.
 Elsewhere: the door for any Python (bootstrap.py), the jars themselves (artifacts.py).
 Standard library only, and quick when nothing is to be done: a stamp in `.venv` remembers which uv.lock it was made for.
 `check` looks and reports; it downloads nothing.
@@ -30,6 +31,8 @@ from migrator.lab.servers.java import Java, find_java, require_java
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 STAMP: Final = ".zk2kraft-stamp"
+SPARK_CLASSES: Final = ".zk2kraft-spark-classes"
+"""In `.venv`: names the archive of classes that fits its PySpark. Another checkout's archive does not."""
 ENVIRONMENT_MB: Final = 600
 """What uv.lock downloads on Linux x86-64 when it names no sizes itself; measured 2026-11, most of it PySpark."""
 
@@ -57,12 +60,13 @@ class Work:
     environment: str | None
     uv: bool
     jars: bool
+    spark_classes: bool
     environment_mb: int
     environment_is_measured: bool
 
     @property
     def is_done(self) -> bool:
-        return self.environment is None and not self.jars
+        return self.environment is None and not self.jars and not self.spark_classes
 
     @property
     def download_mb(self) -> int:
@@ -100,10 +104,12 @@ def run(verb: str, *, with_java: bool, environment: Mapping[str, str], root: Pat
         return 0 if work.is_done else 1
     if work.environment is not None:
         build_environment(environment, root)
+    python = root / ".venv" / "bin" / "python"
     if work.jars:
-        python = root / ".venv" / "bin" / "python"
         _step([str(python), "-m", "migrator.lab.classes"], environment, root)
-        _step([str(python), "-m", "migrator.audit.spark.training"], environment, root)
+    if work.spark_classes:
+        note = root / ".venv" / SPARK_CLASSES
+        _step([str(python), "-m", "migrator.audit.spark.training", "--note", str(note)], environment, root)
     print("set up", flush=True)
     return 0
 
@@ -130,6 +136,7 @@ def find_work(environment: Mapping[str, str], root: Path, *, with_java: bool) ->
         environment=stale,
         uv=stale is not None and _find_uv(environment, root) is None,
         jars=with_java and not environment.get("KAFKA_HOME") and not jars.is_dir(),
+        spark_classes=with_java and not _spark_classes_are_there(root),
         environment_mb=megabytes or ENVIRONMENT_MB,
         environment_is_measured=not megabytes,
     )
@@ -147,6 +154,8 @@ def report(machine: Machine, work: Work) -> list[str]:
     ]
     if work.is_done:
         return [*lines, "download  nothing, everything is there"]
+    if work.spark_classes:
+        lines.append("classes   Spark's are archived once for this checkout (180 MB, some 20 s)")
     parts = []
     if work.uv:
         parts.append(f"uv ({UV_MB} MB, into .uv)")
@@ -155,6 +164,8 @@ def report(machine: Machine, work: Work) -> list[str]:
         parts.append(f"Python packages ({work.environment_mb} MB {origin}, into .venv: {work.environment})")
     if work.jars:
         parts.append(f"Kafka's jars ({JARS_MB[KAFKA_VERSION]} MB)")
+    if not parts:
+        return [*lines, "download  nothing"]
     return [*lines, f"download  about {work.download_mb} MB, kept in {machine.cache}: {', '.join(parts)}"]
 
 
@@ -170,10 +181,16 @@ def why_environment_is_stale(root: Path) -> str | None:
     return None
 
 
+def _spark_classes_are_there(root: Path) -> bool:
+    note = root / ".venv" / SPARK_CLASSES
+    return note.is_file() and Path(note.read_text()).is_file()
+
+
 def build_environment(environment: Mapping[str, str], root: Path) -> None:
     """Bring uv if need be, then make `.venv` what uv.lock says. Raises Z2K-6005."""
     stamp = root / ".venv" / STAMP
-    stamp.unlink(missing_ok=True)
+    for each in (stamp, stamp.with_name(SPARK_CLASSES)):
+        each.unlink(missing_ok=True)
     told = tool_environment(environment, root)
     uv = _find_uv(environment, root) or _bring_uv(told, root)
     mirror = environment.get("ZK2KRAFT_PYPI_MIRROR")

@@ -22,13 +22,15 @@ import msgspec
 from migrator.findings.finding import FindingError, words_of
 from migrator.model.image import METADATA_VERSION, Image
 from migrator.model.partition_figures import PartitionCounter, PartitionFigures
-from migrator.model.values import Broker, Controller
+from migrator.model.values import Broker, Controller, FeatureRange
 from migrator.node.config.properties import VoterAddress
 from migrator.node.log.log_replay import LogReplay, read_snapshot
 from migrator.node.transport.broker_client import BrokerConnection
 from migrator.node.transport.client_security import PLAINTEXT, ClientSecurity
 from migrator.raft.types import SnapshotId
 from migrator.wire.batch import TornBatchError, peek, read_batches
+from migrator.wire.messages.configs import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+from migrator.wire.messages.handshake import ApiVersionsRequest, ApiVersionsResponse
 from migrator.wire.messages.raft import (
     DescribeQuorumPartition,
     DescribeQuorumPartitionResult,
@@ -60,6 +62,9 @@ DESCRIBE_VERSION: Final = 1
 END_VERSION: Final = 1
 FETCH_VERSION: Final = 13
 SNAPSHOT_VERSION: Final = 0
+API_VERSIONS_VERSION: Final = 3
+UPDATE_FEATURES_VERSION: Final = 1
+RAISE_S: Final = 30.0
 FETCH_BYTES_MAX: Final = 8 << 20
 SNAPSHOT_BYTES_MAX: Final = 1 << 30
 LOOK_S: Final = 4.0
@@ -72,7 +77,10 @@ MIGRATION_KEY: Final = 21
 
 
 class LogBroker(msgspec.Struct, frozen=True):
-    """A registration. incarnation: another one after each start. unassigned_dirs: replicas here without directory."""
+    """A registration. incarnation: another one after each start. unassigned_dirs: replicas here without directory.
+
+    levels: lowest and highest metadata.version of its software, as this start registered them.
+    """
 
     id: int
     incarnation: str
@@ -84,6 +92,7 @@ class LogBroker(msgspec.Struct, frozen=True):
     under_replicated: int = 0
     unassigned_dirs: int = 0
     offline_dirs: int = 0
+    levels: tuple[int, int] | None = None
 
     @property
     def ready(self) -> bool:
@@ -96,6 +105,7 @@ class LogController(msgspec.Struct, frozen=True):
     id: int
     incarnation: str
     zk_migration_ready: bool
+    levels: tuple[int, int] | None = None
 
 
 class LogVoter(msgspec.Struct, frozen=True):
@@ -105,6 +115,14 @@ class LogVoter(msgspec.Struct, frozen=True):
     log_end: int
     lag: int | None
     fetched_ms_ago: int | None = None
+
+
+class VoterLevels(msgspec.Struct, frozen=True):
+    """metadata.version: lowest and highest that the software supports, and the finalized one as this voter knows it."""
+
+    lowest: int
+    highest: int
+    finalized: int
 
 
 class LogObservation(msgspec.Struct, frozen=True):
@@ -203,6 +221,32 @@ class LogObserver:
         errors = [each.error_code for topic in answer.topics for each in topic.partitions if each.error_code]
         if answer.error_code or errors:
             raise OSError(f"controller {node} answers EndQuorumEpoch with error {answer.error_code or errors[0]}")
+
+    async def levels_of(self, node: int) -> VoterLevels:
+        """What a voter says of itself in ApiVersions. Raises OSError or TimeoutError."""
+        request = ApiVersionsRequest(client_software_name="zk2kraft-service", client_software_version="1")
+        answer = await self._connections[node].ask(request, API_VERSIONS_VERSION, ApiVersionsResponse, ANSWER_S)
+        supported = next((each for each in answer.supported_features if each.name == METADATA_VERSION), None)
+        if answer.error_code or supported is None:
+            raise OSError(f"controller {node} answers ApiVersions without metadata.version (error {answer.error_code})")
+        finalized = next((each for each in answer.finalized_features if each.name == METADATA_VERSION), None)
+        level = 0 if finalized is None else finalized.max_version_level
+        return VoterLevels(supported.min_version, supported.max_version, level)
+
+    async def raise_level(self, level: int, observed: LogObservation) -> None:
+        """Ask the leader to finalize metadata.version at `level`, upgrade only. Raises OSError when it is refused."""
+        assert observed.leader is not None, "the gate wants a leader"
+        request = UpdateFeaturesRequest(
+            timeout_ms=int(RAISE_S * 1000), feature_updates=(FeatureUpdateKey(METADATA_VERSION, level, upgrade_type=1),)
+        )
+        answer = await self._connections[observed.leader].ask(
+            request, UPDATE_FEATURES_VERSION, UpdateFeaturesResponse, RAISE_S
+        )
+        said = [(answer.error_code, answer.error_message)]
+        said += [(each.error_code, each.error_message) for each in answer.results]
+        for code, words in said:
+            if code:
+                raise OSError(f"controller {observed.leader} answers error {code}: {words}")
 
     def _begin(self) -> None:
         self._replay = LogReplay()
@@ -386,12 +430,17 @@ def _broker(broker: Broker, figures: PartitionFigures) -> LogBroker:
         under_replicated=0 if mine is None else mine.under_replicated,
         unassigned_dirs=0 if mine is None else mine.unassigned_dirs,
         offline_dirs=0 if mine is None else len(mine.offline_dirs),
+        levels=_levels(broker.features),
     )
 
 
 def _controller(controller: Controller) -> LogController:
     incarnation = str(uuid.UUID(bytes=controller.incarnation))
-    return LogController(controller.id, incarnation, controller.zk_migration_ready)
+    return LogController(controller.id, incarnation, controller.zk_migration_ready, _levels(controller.features))
+
+
+def _levels(features: Sequence[FeatureRange]) -> tuple[int, int] | None:
+    return next(((each.lowest, each.highest) for each in features if each.name == METADATA_VERSION), None)
 
 
 def _voters(quorum: DescribeQuorumPartitionResult) -> tuple[LogVoter, ...]:

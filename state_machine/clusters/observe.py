@@ -31,7 +31,8 @@ from migrator.zk.session import ZkSession
 from migrator.zk.znodes import ClusterIdZnode, parse
 from state_machine.clusters.control import ControlClient
 from state_machine.clusters.inventory import ClusterInventory, ControllerEntry
-from state_machine.clusters.log_observer import LogObservation, LogObserver
+from state_machine.clusters.log_observer import LogObservation, LogObserver, VoterLevels
+from state_machine.clusters.zookeeper_partitions import PartitionSource, ZooKeeperPartitions
 from state_machine.policy.gates import Holder
 
 ZOOKEEPER_WAIT_S: Final = 2.0
@@ -160,6 +161,8 @@ class LogSource(Protocol):
     def image(self) -> Image: ...
     async def look(self, now: float) -> LogObservation: ...
     async def ask_to_lead(self, node: int, observed: LogObservation) -> None: ...
+    async def levels_of(self, node: int) -> VoterLevels: ...
+    async def raise_level(self, level: int, observed: LogObservation) -> None: ...
     def close(self) -> None: ...
 
 
@@ -172,7 +175,7 @@ def log_of_inventory(inventory: ClusterInventory) -> LogSource:
 class ClusterObserver:
     """Control ports by HTTP, ZooKeeper by one session per migration. ensembles: what makes such a session.
 
-    logs: what makes the reader of a migration's metadata log.
+    logs: what makes the reader of a migration's metadata log. partitions: the same of ZooKeeper's partitions.
 
     Two migrations never share a session: a look that hangs, or one that ends, is then no other migration's.
     """
@@ -183,8 +186,11 @@ class ClusterObserver:
         clock: Callable[[], float] = time.time,
         ensembles: Callable[[str], Ensemble] | None = None,
         logs: Callable[[ClusterInventory], LogSource] = log_of_inventory,
+        partitions: Callable[[str], PartitionSource] = ZooKeeperPartitions,
     ) -> None:
         self._make_log = logs
+        self._make_partitions = partitions
+        self._partitions: dict[int, PartitionSource] = {}
         self._control = control
         self._clock = clock
         self._make = ensembles or ZooKeeperEnsemble
@@ -192,15 +198,30 @@ class ClusterObserver:
         self._logs: dict[int, tuple[tuple[ControllerEntry, ...], LogSource]] = {}
 
     async def look(
-        self, inventory: ClusterInventory, before: Observation | None, migration_id: int, *, with_log: bool = False
+        self,
+        inventory: ClusterInventory,
+        before: Observation | None,
+        migration_id: int,
+        *,
+        with_log: bool = False,
+        joining: bool = False,
     ) -> Observation:
-        """with_log: the metadata log as well, which is there from dual-write on."""
+        """with_log: the metadata log as well, which is there from dual-write on. joining: before it, with the
+        registrations that are in the log by then, and ZooKeeper's partitions.
+        """
         ensemble = await self._ensemble(migration_id, inventory.zookeeper)
         zookeeper, controllers, log = await asyncio.gather(
             ensemble.look(inventory.node_ids),
             asyncio.gather(*(self._look_at(entry) for entry in inventory.controllers)),
-            self._look_at_log(inventory, migration_id) if with_log else _nothing(),
+            self._look_at_log(inventory, migration_id) if with_log or joining else _nothing(),
         )
+        if joining and log is not None:
+            source = self._partitions.get(migration_id)
+            if source is None:
+                source = self._partitions[migration_id] = self._make_partitions(inventory.zookeeper)
+            log = source.joined(log, zookeeper.brokers, self._clock())
+        elif migration_id in self._partitions:
+            await self._partitions.pop(migration_id).close()
         return summed_up(self._clock(), tuple(controllers), zookeeper, before, log)
 
     async def _look_at_log(self, inventory: ClusterInventory, migration_id: int) -> LogObservation:
@@ -230,6 +251,9 @@ class ClusterObserver:
         log = self._logs.pop(migration_id, None)
         if log is not None:
             log[1].close()
+        partitions = self._partitions.pop(migration_id, None)
+        if partitions is not None:
+            await partitions.close()
         known = self._ensembles.pop(migration_id, None)
         if known is not None:
             await known[1].close()

@@ -27,7 +27,7 @@ from migrator.findings.service import (
 from migrator.findings.zookeeper import ZOOKEEPER_UNREACHABLE
 from migrator.model.verdict import Condition, Verdict
 from state_machine.policy.audit_observations import ScheduledAudits, last_audit
-from state_machine.policy.road_observations import RoadEvidence
+from state_machine.policy.road_observations import RoadEvidence, Roll
 
 OBSERVATION_FRESH_S: Final = 10.0
 """The loop observes twice a second; after ten seconds without an observation the service is stuck."""
@@ -400,8 +400,18 @@ def nothing_is_claimed(evidence: Evidence) -> Verdict:
                 evidence.holder is not Holder.OURS,
                 _holder_text(evidence),
             ),
+            *_no_broker_is_away(evidence),
         )
     )
+
+
+def _no_broker_is_away(evidence: Evidence) -> tuple[Condition, ...]:
+    """A broker that the service has stopped is started before anything else; one that failed is its operator's."""
+    if evidence.road is None:
+        return ()
+    away = evidence.road.roll(Roll.JOIN).under_way
+    said = f"brokers {list(away)} are: `zk2kraft pause` begins no other one" if away else "none is"
+    return (Condition("no broker is being restarted by the service", not away, said),)
 
 
 def leads_without_claim(evidence: Evidence) -> bool:
@@ -462,7 +472,7 @@ def standing(evidence: Evidence) -> Verdict:
             Condition(
                 "ZooKeeper answers",
                 evidence.holder is not Holder.UNKNOWN,
-                _holder_text(evidence),
+                _holder_text(evidence).removeprefix("unknown: "),
                 (ZOOKEEPER_UNREACHABLE.code,),
             ),
             controllers_answer(evidence),

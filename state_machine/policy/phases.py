@@ -36,6 +36,8 @@ from state_machine.policy.road_gates import (
     controllers_are_replaced,
     finalize_evidence,
     finalize_is_committed,
+    may_join_brokers,
+    may_raise_version,
     may_replace_controllers,
     may_roll_brokers,
 )
@@ -106,6 +108,7 @@ class Trigger(StrEnum):
     ADVANCE = "ADVANCE"
     ABORT = "ABORT"
     ROLL_BACK = "ROLL_BACK"
+    RAISE_VERSION = "RAISE_VERSION"
 
     ADOPTED = "ADOPTED"
     QUORUM_FORMED = "QUORUM_FORMED"
@@ -127,7 +130,12 @@ class Trigger(StrEnum):
     FINALIZED = "FINALIZED"
 
 
-PEOPLE: Final = {Trigger.ADVANCE: "advance", Trigger.ABORT: "abort", Trigger.ROLL_BACK: "rollback"}
+PEOPLE: Final = {
+    Trigger.ADVANCE: "advance",
+    Trigger.ABORT: "abort",
+    Trigger.ROLL_BACK: "rollback",
+    Trigger.RAISE_VERSION: "finalize-version",
+}
 """Orders of people, under the words of the command line."""
 
 CHANGE: Final = "CHANGE"
@@ -142,9 +150,10 @@ APPROVE: Final = "APPROVE"
 """A person agrees to the next step that cannot be undone, as plan and evidence are now."""
 
 BACK: Final = "BACK"
-"""The failed broker of a rolling restart, alone, gets its file of before."""
+"""The failed broker of a rolling restart, alone, gets its previous file."""
 
-NEEDS_APPROVAL: Final = (Phase.FINALIZING,)
+NEEDS_APPROVAL: Final = (Phase.FINALIZING, Phase.COMPLETED)
+"""COMPLETED: where an order leads to it, which raises metadata.version and leaves the phase as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +167,8 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Trigger], Edge]] = {
     (Phase.CREATED, Trigger.ADVANCE): Edge(Phase.PREFLIGHT, gate=may_begin),
     (Phase.PREFLIGHT, Trigger.ADVANCE): Edge(Phase.QUORUM, gate=preflight_is_clean),
     (Phase.QUORUM, Trigger.QUORUM_FORMED): Edge(Phase.BROKERS_JOINING, gate=quorum_has_formed),
+    # with an inventory file, the service restarts the brokers with their migration settings; the phase stays
+    (Phase.BROKERS_JOINING, Trigger.ADVANCE): Edge(Phase.BROKERS_JOINING, gate=may_join_brokers),
     (Phase.BROKERS_JOINING, Trigger.BROKERS_JOINED): Edge(Phase.READY, gate=brokers_have_joined),
     (Phase.READY, Trigger.ADVANCE): Edge(Phase.TAKEOVER, gate=takeover_may_begin, asks=DriverOperation.TAKE_OVER),
     (Phase.READY, Trigger.TAKEOVER_BEGAN): Edge(Phase.TAKEOVER, gate=always),
@@ -176,6 +187,8 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Trigger], Edge]] = {
     (Phase.REPLACING_CONTROLLERS, Trigger.CONTROLLERS_REPLACED): Edge(Phase.SOAK, gate=controllers_are_replaced),
     (Phase.SOAK, Trigger.ADVANCE): Edge(Phase.FINALIZING, gate=finalize_evidence),
     (Phase.FINALIZING, Trigger.FINALIZED): Edge(Phase.COMPLETED, gate=finalize_is_committed),
+    # metadata.version is raised after every node runs a later Kafka; the phase stays
+    (Phase.COMPLETED, Trigger.RAISE_VERSION): Edge(Phase.COMPLETED, gate=may_raise_version),
     # the way back inside the window
     (Phase.TAKEOVER, Trigger.ABORT): Edge(Phase.ABORTING, gate=abort_is_possible, asks=DriverOperation.ABORT),
     (Phase.COPY, Trigger.ABORT): Edge(Phase.ABORTING, gate=abort_is_possible, asks=DriverOperation.ABORT),
@@ -265,11 +278,15 @@ def way(start: Phase, end: Phase) -> tuple[Trigger, ...] | None:
     return None
 
 
+def _leads_nowhere(phase: Phase) -> bool:
+    return all(edge.to is phase for edge in next_edges(phase).values())
+
+
 def draw() -> str:
     """The table as a Mermaid state diagram."""
     lines = ["stateDiagram-v2", "    [*] --> CREATED"]
     for (start, trigger), edge in TRANSITIONS.items():
         word = PEOPLE.get(trigger, trigger.value.lower().replace("_", " "))
         lines.append(f"    {start} --> {edge.to}: {word}" + (f" [{edge.gate.__name__}]" if edge.gate != always else ""))
-    ends = sorted({edge.to for edge in TRANSITIONS.values() if not next_edges(edge.to)})
+    ends = sorted({edge.to for edge in TRANSITIONS.values() if _leads_nowhere(edge.to)})
     return "\n".join([*lines, *(f"    {phase} --> [*]" for phase in ends)]) + "\n"

@@ -26,17 +26,27 @@ from migrator.findings.road import (
     SOAK_WITHOUT_DISK,
 )
 from migrator.findings.service import AUDIT_OVERDUE, NOT_OBSERVED
+from migrator.model.levels import level_name
 from migrator.model.values import MigrationState
 from migrator.model.verdict import Condition, Verdict
 from state_machine.policy.audit_observations import schedule_checks
-from state_machine.policy.gates import Evidence, Holder, driver_text, not_paused, observed_at
-from state_machine.policy.road_observations import RoadEvidence, Roll
+from state_machine.policy.gates import (
+    Evidence,
+    Holder,
+    cluster_is_free,
+    controllers_answer,
+    driver_text,
+    not_paused,
+    observed_at,
+)
+from state_machine.policy.road_observations import LevelsObserved, RoadEvidence, Roll
 
 APPROVAL_S: Final = 4 * 3600.0
 AUDIT_FRESH_S: Final = 600.0
 FILES_FRESH_S: Final = 120.0
 LAG_MAX: Final = 0
 CANARY_FRESH_S: Final = 30.0
+LEVELS_FRESH_S: Final = 60.0
 _CANARY: Final = (CANARY_OVER_BUDGET.code,)
 PROVEN: Final = "proven"
 
@@ -301,7 +311,57 @@ def _roll_is_complete(road: RoadEvidence, roll: Roll, name: str) -> Condition:
     return Condition(name, observed.complete, observed.text)
 
 
+def every_broker_is_present(evidence: Evidence) -> Condition:
+    """Before the takeover a broker lives in ZooKeeper. A fenced registration in the log harms nobody by then."""
+    live, wanted = set(road_of(evidence).zookeeper_ids), {each.id for each in evidence.brokers}
+    missing = sorted(wanted - live)
+    known = evidence.holder is not Holder.UNKNOWN and bool(wanted)
+    said = f"brokers {missing} are not" if missing else f"{_brokers(len(live))} there"
+    return Condition("every broker is in /brokers/ids", known and not missing, said if known else "no broker is known")
+
+
+def a_broker_is_controller(evidence: Evidence) -> Condition:
+    said = f"the holder is {evidence.holder}" + ("" if evidence.holder_id is None else f" (node {evidence.holder_id})")
+    return Condition("a ZooKeeper-mode broker is controller", evidence.holder is Holder.ZOOKEEPER_BROKER, said)
+
+
+def may_go_on_joining(evidence: Evidence) -> tuple[Condition, ...]:
+    """Before a broker is restarted with the migration settings; its partitions are those that ZooKeeper has."""
+    road = road_of(evidence)
+    return (
+        log_is_observed(road),
+        every_broker_is_present(evidence),
+        a_broker_is_controller(evidence),
+        *replicas_are_whole(road),
+    )
+
+
 # --- gates ------------------------------------------------------------------------------------------------
+
+
+def may_join_brokers(evidence: Evidence) -> Verdict:
+    """BROKERS_JOINING by the service: with actuators, and nothing amiss before the first restart."""
+    if evidence.road is None:
+        said = "no inventory file names them: restart them yourself, and the phase ends by itself"
+        return Verdict((Condition("brokers and controllers can be operated", False, said, (NO_FLEET.code,)),))
+    road = evidence.road
+    begun = road.roll(Roll.JOIN)
+    return Verdict(
+        (
+            not_paused(evidence),
+            cluster_is_free(evidence),
+            observed_at(evidence),
+            controllers_answer(evidence),
+            fleet_is_operable(road),
+            Condition(
+                "the driver waits for brokers", evidence.driver_state == State.WAIT_BROKERS, driver_text(evidence)
+            ),
+            *may_go_on_joining(evidence),
+            Condition(
+                "the rolling restart is not begun yet", not begun.nodes, begun.text if begun.nodes else "it is not"
+            ),
+        )
+    )
 
 
 def may_roll_brokers(evidence: Evidence) -> Verdict:
@@ -363,6 +423,45 @@ def may_replace_controllers(evidence: Evidence) -> Verdict:
     )
 
 
+def may_raise_version(evidence: Evidence) -> Verdict:
+    """metadata.version in COMPLETED. Irreversible: stock refuses every downgrade that would lose something.
+
+    Stock looks at every registration, fenced ones too (`ClusterControlManager`, `QuorumFeatures.reasonNotSupported`).
+    """
+    road = road_of(evidence)
+    levels = road.levels
+    fresh = levels is not None and levels.age_s < LEVELS_FRESH_S
+    return Verdict(
+        (
+            not_paused(evidence),
+            observed_at(evidence),
+            log_is_observed(road),
+            state_is(road, MigrationState.POST_MIGRATION),
+            every_voter_is_stock(road),
+            voters_follow(road),
+            every_broker_is_ready(road),
+            *replicas_are_whole(road),
+            Condition(
+                "every broker and voter runs software with a later metadata.version",
+                fresh and levels is not None and levels.target is not None and levels.target > levels.finalized,
+                "the voters were not asked in the last minute" if levels is None or not fresh else levels_text(levels),
+            ),
+            is_approved(road, "the raise of metadata.version"),
+        )
+    )
+
+
+def levels_text(levels: LevelsObserved) -> str:
+    now = f"metadata.version is {level_name(levels.finalized)}"
+    if levels.unknown:
+        return f"{now}; not known: {'; '.join(levels.unknown)}"
+    if levels.target is None:
+        return f"{now}; no level is supported by every node"
+    if levels.target <= levels.finalized:
+        return f"{now}; {', '.join(levels.in_the_way)} support no later one"
+    return f"{now}; every node supports {level_name(levels.target)}"
+
+
 def broker_may_go_back(evidence: Evidence, broker: int) -> Verdict:
     """A failed broker of ROLLING_BROKERS into ZooKeeper mode again, alone."""
     road = road_of(evidence)
@@ -387,6 +486,11 @@ def broker_may_go_back(evidence: Evidence, broker: int) -> Verdict:
             ),
         )
     )
+
+
+def joined_broker_may_go_back(evidence: Evidence, broker: int) -> Verdict:
+    """A failed broker of BROKERS_JOINING gets its previous file; nothing was taken over."""
+    return Verdict((observed_at(evidence), a_broker_is_controller(evidence)))
 
 
 def controllers_are_replaced(evidence: Evidence) -> Verdict:

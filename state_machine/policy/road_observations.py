@@ -143,6 +143,33 @@ class ApprovalObserved:
 
 
 @dataclass(frozen=True, slots=True)
+class LevelsObserved:
+    """Which levels of metadata.version the software of each node supports, both ends included.
+
+    finalized: the present level. ranges: by node in words, of every registration and of every voter's own answer.
+    unknown: nodes, in words, that do not say. age_s: of the oldest answer of a voter.
+    """
+
+    finalized: int
+    ranges: Mapping[str, tuple[int, int]]
+    unknown: tuple[str, ...] = ()
+    age_s: float = math.inf
+
+    @property
+    def target(self) -> int | None:
+        """The highest level that every node supports; None when there is none, or a node does not say."""
+        if not self.ranges or self.unknown:
+            return None
+        lowest, highest = max(low for low, _ in self.ranges.values()), min(high for _, high in self.ranges.values())
+        return highest if highest >= lowest else None
+
+    @property
+    def in_the_way(self) -> tuple[str, ...]:
+        """Nodes whose software supports no later level."""
+        return tuple(each for each, (_, high) in self.ranges.items() if high <= self.finalized)
+
+
+@dataclass(frozen=True, slots=True)
 class RoadLimits:
     """Configured times, as gates print them."""
 
@@ -168,6 +195,7 @@ class RoadEvidence:
     features:      finalized ones above 0 beside metadata.version.
     guards:        of each controller's host, as looked at with the files.
     canary:        None: the inventory wants none.
+    levels:        None before COMPLETED, and until the voters were asked.
     waivers:       of the inventory, those whose end is not reached.
     """
 
@@ -205,6 +233,7 @@ class RoadEvidence:
     guards: tuple[GuardObserved, ...] = ()
     waivers: tuple[WaiverObserved, ...] = ()
     canary: CanaryObserved | None = None
+    levels: LevelsObserved | None = None
 
     def roll(self, roll: Roll) -> RollObserved:
         return self.rolls.get(roll, RollObserved())

@@ -1,4 +1,4 @@
-"""One broker back into ZooKeeper mode: its file of before, and what its disks have to say for that.
+"""One broker back into ZooKeeper mode: its previous file, and what its disks have to say for that.
 
 In:   a broker that is stopped, and its row of the journal. Out: columns of the journal.
 Elsewhere: when that is possible (policy/road_gates.py), the order of acts (migrator.fleet.roll).

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from state_machine.road.canary_budget import CanaryFigures
-from state_machine.store import CANARY, FILES, INTENT, LIMITS, SOAK, Snapshot
+from state_machine.store import CANARY, FILES, INTENT, LEVELS, LIMITS, SOAK, Snapshot
 
-__all__ = ("CANARY", "FILES", "INTENT", "LIMITS", "SOAK")
+__all__ = ("CANARY", "FILES", "INTENT", "LEVELS", "LIMITS", "SOAK")
 
 Shape = TypeVar("Shape")
 
@@ -81,6 +81,19 @@ class IntentDocument(msgspec.Struct, frozen=True):
     path: str
     text: str
     who: str
+
+
+class LevelsDocument(msgspec.Struct, frozen=True):
+    """What each voter answered to ApiVersions. voters: lowest and highest metadata.version, by node id.
+
+    silent: why a voter did not answer. finalized: as the voters say. raised: what was done with it, in words.
+    """
+
+    at: float
+    voters: dict[str, tuple[int, int]] = {}
+    silent: dict[str, str] = {}
+    finalized: int = 0
+    raised: str = ""
 
 
 class CanaryDocument(msgspec.Struct, frozen=True):

@@ -94,7 +94,7 @@ def expected(snapshot: Snapshot, node: FleetNode) -> str | None:
             if kind is None or (row.role, row.node_id) != (node.role, node.id):
                 continue
             step = row.failed_in if row.step == RollStep.FAILED else row.step
-            if step in (RollStep.WRITTEN, RollStep.STARTED, RollStep.WHOLE, RollStep.BACK):
+            if row.checksum and step in (RollStep.WRITTEN, RollStep.STARTED, RollStep.WHOLE, RollStep.BACK):
                 newest = row.checksum
     return newest
 

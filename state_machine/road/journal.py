@@ -71,7 +71,7 @@ def entry_of(row: RoadNode, now: float) -> RollEntry:
 
 
 def send_back(session: Session, row: RoadNode, incarnation: str, *, at: float) -> None:
-    """A failed broker leaves the roll: from here it is stopped, gets its file of before, and is started.
+    """A failed broker leaves the roll: from here it is stopped, gets its previous file, and is started.
 
     incarnation: as registered now, so that the next one is noticed.
     """

@@ -26,7 +26,7 @@ from migrator.zk import paths
 from state_machine.observations import WaitingReason
 from state_machine.policy.gates import Evidence
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_gates import canary_is_well, road_of
+from state_machine.policy.road_gates import canary_is_well, levels_text, road_of
 from state_machine.policy.road_observations import Roll
 from state_machine.road.backups import take_backup
 from state_machine.road.canary import CanaryTraffic, client_of
@@ -34,10 +34,12 @@ from state_machine.road.documents import (
     CANARY,
     FILES,
     INTENT,
+    LEVELS,
     LIMITS,
     CanaryDocument,
     FilesDocument,
     IntentDocument,
+    LevelsDocument,
     LimitsDocument,
     document,
 )
@@ -47,6 +49,7 @@ from state_machine.road.intent import FinalizeIntent, write_intent
 from state_machine.road.road_evidence import next_phase, road_evidence
 from state_machine.road.roller import Roller
 from state_machine.road.soak import SoakActs
+from state_machine.road.version_raise import VersionRaise
 from state_machine.settings import ServiceSettings
 from state_machine.store import Snapshot, Store
 
@@ -84,7 +87,9 @@ class RoadActs:
         settings: ServiceSettings,
         clock: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
+        raises: VersionRaise | None = None,
     ) -> None:
+        self._raises = raises
         self._store = store
         self._fleets = fleets
         self._roller = roller
@@ -106,16 +111,25 @@ class RoadActs:
         self._say_canary(snapshot, work)
         return (*file_findings(snapshot, files), *work.troubles.values())
 
+    def may_join(self, snapshot: Snapshot) -> bool:
+        """Whether brokers may be restarted before the takeover: there are inventory files at all."""
+        return snapshot.phase is Phase.BROKERS_JOINING and self._settings.fleets is not None
+
     async def rest(self, snapshot: Snapshot) -> tuple[Occurrence, ...]:
         """No road to go, as after a rollback without controllers: no traffic of ours, no lock."""
         work = self._work.pop(snapshot.id, None)
         if work is not None:
             if work.canary is not None:
                 work.canary.stop()
+            await self._forget_canary(snapshot)
             await self._roller.release(snapshot)
         return ()
 
     # --- phases --------------------------------------------------------------------------------------------
+
+    async def joining_brokers(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason | None:
+        """None: every broker has joined, or nobody requested that the service restarts them."""
+        return await self._roller.step(snapshot, evidence, Roll.JOIN) if snapshot.joining else None
 
     async def rolling_brokers(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         rolled = await self._roller.step(snapshot, evidence, Roll.KRAFT)
@@ -142,13 +156,22 @@ class RoadActs:
         return finalized or WaitingReason("waiting: the end of the migration is committed on every voter")
 
     async def completed(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+        """What may be switched off, what is left in ZooKeeper, and the offer of the raise of metadata.version."""
         await self._roller.release(snapshot)
+        if self._raises is not None:
+            await self._raises.look(snapshot)
         road = road_of(evidence)
-        raise_ = "raise metadata.version after every node runs a later Kafka"
+        levels = document(snapshot, LEVELS, LevelsDocument)
+        raise_ = "`zk2kraft finalize-version` raises metadata.version after every node runs a later Kafka"
+        if road.levels is not None:
+            raise_ += f" ({levels_text(road.levels)})"
+        if levels is not None and levels.raised:
+            raise_ = f"nothing: {levels.raised}"
         stands = f"{paths.CONTROLLER}, {paths.MIGRATION} and {paths.FINALIZE_INTENT} stay in ZooKeeper"
         return WaitingReason(
             f"done: {len(road.kraft)} brokers and {len(road.voters)} controllers of stock run without ZooKeeper. Stop "
-            f"ZooKeeper and keep its data; {stands}, so that no stray broker becomes a second controller. "
+            f"ZooKeeper and keep its data; {stands}, so that no stray broker becomes a second controller. zk2kraft "
+            "itself may go as well: its service, its package, and the predecessors beside the files; keep the backups. "
             f"Next: {raise_}"
         )
 
@@ -225,7 +248,8 @@ class RoadActs:
             return
         work.canary_at = self._steady()
         inventory = await asyncio.to_thread(self._inventory, snapshot)
-        spec = None if inventory is None or snapshot.phase not in WITH_CANARY else inventory.canary
+        wanted = snapshot.joining or snapshot.phase in WITH_CANARY
+        spec = inventory.canary if inventory is not None and wanted else None
         if work.canary is not None and work.canary.spec != spec:
             work.canary.stop()
             work.canary = None
@@ -237,7 +261,12 @@ class RoadActs:
             figures = work.canary.figures()
             found = CanaryDocument(True, figures, work.canary.spec.errors_max, work.canary.spec.stall_s)
             await self._keep(snapshot, CANARY, found)
-        elif (before := document(snapshot, CANARY, CanaryDocument)) is not None and before.wanted:
+        else:
+            await self._forget_canary(snapshot)
+
+    async def _forget_canary(self, snapshot: Snapshot) -> None:
+        before = document(snapshot, CANARY, CanaryDocument)
+        if before is not None and before.wanted:
             await self._keep(snapshot, CANARY, msgspec.structs.replace(before, wanted=False))
 
     def _inventory(self, snapshot: Snapshot) -> Inventory | None:

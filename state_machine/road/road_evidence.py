@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from migrator.findings.road import NO_FLEET
 from migrator.fleet.roll import UNDER_WAY, RollStep
 from migrator.model.values import MigrationState
 from state_machine.clusters.log_observer import LogObservation
@@ -24,6 +25,7 @@ from state_machine.policy.road_observations import (
     CanaryObserved,
     FilesObserved,
     GuardObserved,
+    LevelsObserved,
     RoadEvidence,
     RoadLimits,
     Roll,
@@ -36,11 +38,13 @@ from state_machine.road.documents import (
     CANARY,
     FILES,
     INTENT,
+    LEVELS,
     LIMITS,
     SOAK,
     CanaryDocument,
     FilesDocument,
     IntentDocument,
+    LevelsDocument,
     LimitsDocument,
     SoakDocument,
     document,
@@ -51,8 +55,8 @@ LOG_FRESH_S: Final = 10.0
 
 
 def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
-    """None before dual-write."""
-    if snapshot.phase not in ON_THE_ROAD:
+    """None before dual-write, but for brokers that join and that an inventory file names."""
+    if snapshot.phase not in ON_THE_ROAD or _is_without_fleet(snapshot):
         return None
     look = snapshot.observation
     log = LogObservation() if look is None else look.log
@@ -96,10 +100,19 @@ def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
         guards=()
         if files is None
         else tuple(GuardObserved(each.node, each.state, each.reason) for each in files.guards),
+        levels=_levels(snapshot, log, now),
         waivers=()
         if files is None
         else tuple(WaiverObserved(**msgspec.structs.asdict(each)) for each in files.waivers if now < each.end),
     )
+
+
+def _is_without_fleet(snapshot: Snapshot) -> bool:
+    """Brokers join by the hand of their operator."""
+    if snapshot.phase is not Phase.BROKERS_JOINING or snapshot.joining:
+        return False
+    files = document(snapshot, FILES, FilesDocument)
+    return files is None or files.problem.startswith(NO_FLEET.code)
 
 
 def roll_observed(snapshot: Snapshot, roll: Roll) -> RollObserved:
@@ -169,6 +182,25 @@ def _soak(snapshot: Snapshot, now: float) -> SoakObserved | None:
     )
 
 
+def _levels(snapshot: Snapshot, log: LogObservation, now: float) -> LevelsObserved | None:
+    """Voters by their own answer, and every registration, which stock compares before it raises the level."""
+    answers = document(snapshot, LEVELS, LevelsDocument)
+    if answers is None or snapshot.phase is not Phase.COMPLETED:
+        return None
+    ranges = {f"voter {node}": found for node, found in answers.voters.items()}
+    unknown = [f"voter {node}: {why}" for node, why in answers.silent.items()]
+    for name, registered in (
+        *((f"broker {each.id}", each.levels) for each in log.brokers),
+        *((f"controller {each.id}", each.levels) for each in log.controllers),
+    ):
+        if registered is None:
+            unknown.append(f"{name} registered no range")
+        else:
+            ranges[name] = registered
+    age = now - answers.at if now >= answers.at else math.inf
+    return LevelsObserved(answers.finalized, ranges, tuple(unknown), age)
+
+
 def _canary(snapshot: Snapshot, now: float) -> CanaryObserved | None:
     found = document(snapshot, CANARY, CanaryDocument)
     if found is None or not found.wanted:
@@ -214,6 +246,8 @@ def plan_of(snapshot: Snapshot) -> dict[str, Any]:
     log = LogObservation() if snapshot.observation is None else snapshot.observation.log
     files = document(snapshot, FILES, FilesDocument)
     checksums: Mapping[str, str] = {} if files is None else files.checksums
+    if snapshot.phase is Phase.COMPLETED:
+        return _plan_of_raise(snapshot, log)
     return {
         "cluster": snapshot.migration.cluster_id,
         "state": log.migration,
@@ -225,6 +259,20 @@ def plan_of(snapshot: Snapshot) -> dict[str, Any]:
         "steps": [
             f"controller {node}: stop, write the file without the flag, start" for node in snapshot.inventory.node_ids
         ],
+    }
+
+
+def _plan_of_raise(snapshot: Snapshot, log: LogObservation) -> dict[str, Any]:
+    """Of metadata.version, in COMPLETED."""
+    levels = _levels(snapshot, log, math.inf)
+    return {
+        "cluster": snapshot.migration.cluster_id,
+        "state": log.migration,
+        "metadata_version": None if levels is None else [levels.finalized, levels.target],
+        "supported": {} if levels is None else dict(sorted(levels.ranges.items())),
+        "brokers": [[each.id, each.incarnation] for each in log.brokers],
+        "controllers": [[each.id, each.incarnation] for each in log.controllers],
+        "steps": ["UpdateFeatures to the active controller, upgrade only; it cannot be undone"],
     }
 
 

@@ -52,6 +52,7 @@ from state_machine.policy.road_gates import (
     every_registration_is_kraft,
     guards_are_proven,
     log_is_observed,
+    may_go_on_joining,
     replicas_are_settled,
     replicas_are_whole,
     road_of,
@@ -61,7 +62,7 @@ from state_machine.policy.road_gates import (
 )
 from state_machine.policy.road_observations import BROKERS, Roll
 from state_machine.processes import Launcher, process_mark
-from state_machine.road import journal
+from state_machine.road import joining, journal
 from state_machine.road.broker_back import write_back
 from state_machine.road.cluster_lock import ClusterLocks
 from state_machine.road.disks import look_at_disks
@@ -256,6 +257,8 @@ class Roller:
                 if roll is Roll.STOCK:
                     self._stop_ours(snapshot, node)
                 return _performed(node.actuator.stop())
+            case NodeAct.WRITE if roll is Roll.JOIN and row.kind == FileKind.BACK:
+                return joining.write_before(node, row)
             case NodeAct.WRITE if row.kind == FileKind.BACK:
                 return write_back(fleet, node, row)
             case NodeAct.WRITE:
@@ -267,6 +270,9 @@ class Roller:
 
     def _prepare(self, snapshot: Snapshot, roll: Roll, fleet: Fleet, node: FleetNode, image: Image) -> dict[str, Any]:
         present = read_present(node.actuator, node.path)
+        whole = joining.found_whole(snapshot, fleet, node, present) if roll is Roll.JOIN else None
+        if whole is not None:
+            return whole
         if present is None:
             raise STEP_FAILED.error(act="prepare", node=node.name, reason=f"{node.path} cannot be read by its actuator")
         kind = KIND_OF[roll]
@@ -276,7 +282,7 @@ class Roller:
             checksum = rendered.checksum
             changed = ", ".join(sorted({each.key for each in rendered.changes}))
             detail = f"{kind} file: {changed or 'nothing'} changes"
-        if node.role == BROKERS:
+        if node.role == BROKERS and roll is not Roll.JOIN:  # which moves no log aside
             disks = look_at_disks(node, image, with_ids=True)
             if disks.trouble is not None:
                 raise FindingError(disks.trouble)
@@ -361,7 +367,8 @@ class Roller:
                 seen.process = ProcessState.RUNNING
             work.seen[roll, node.id] = seen
         whole = node_whole(evidence, roll, row, _log_of(snapshot), seen.process, seen.rendered, seen.disks)
-        return NodeNow(seen.process, whole, gone=_is_gone(snapshot, node), file_is_rendered=seen.rendered)
+        gone = joining.is_gone(snapshot, node.id) if roll is Roll.JOIN else _is_gone(snapshot, node)
+        return NodeNow(seen.process, whole, gone=gone, file_is_rendered=seen.rendered)
 
     def _look_at_node(self, node: FleetNode, row: RoadNode, image: Image) -> _Seen:
         """A host that does not answer is not known, and no reason to fail."""
@@ -375,7 +382,7 @@ class Roller:
         except FindingError:
             content = None
         seen = _Seen(self._steady(), process, None if content is None else checksum_of(content) == row.checksum)
-        if node.role == BROKERS and row.step == RollStep.STARTED:
+        if node.role == BROKERS and row.step == RollStep.STARTED and row.roll != Roll.JOIN:
             disks = look_at_disks(node, image, with_ids=False)
             codes = () if disks.trouble is None else (disks.trouble.code,)
             said = disks.said if disks.trouble is None else disks.trouble.text
@@ -383,7 +390,11 @@ class Roller:
         return seen
 
     def _last(self, snapshot: Snapshot, fleet: Fleet, roll: Roll) -> frozenset[int]:
-        """The active controller; of brokers those on its machine."""
+        """The active controller; of brokers those on its machine. Before the takeover it is one of the brokers."""
+        if roll is Roll.JOIN:
+            look = snapshot.observation
+            holder = None if look is None else look.zookeeper.holder_id
+            return frozenset() if holder is None else frozenset({holder})
         leader = _log_of(snapshot).leader
         if leader is None:
             return frozenset()
@@ -422,7 +433,7 @@ def cluster_ready(evidence: Evidence, roll: Roll) -> Verdict:
     zookeeper = Condition("ZooKeeper answers", evidence.holder is not Holder.UNKNOWN, f"/controller: {evidence.holder}")
     match roll:
         case Roll.JOIN:
-            return Verdict((every_broker_is_ready(road),))
+            return Verdict((*may_go_on_joining(evidence), replicas_are_settled(road), *canary_is_well(road)))
         case Roll.KRAFT:
             return Verdict((*common, zookeeper_follows(road)))
         case Roll.STOCK | Roll.SOAK:
@@ -461,11 +472,15 @@ def _broker_whole(evidence: Evidence, roll: Roll, row: RoadNode, observed: LogOb
     road = road_of(evidence)
     broker = observed.broker(row.node_id)
     mode = "ZooKeeper" if roll is Roll.JOIN or row.kind == FileKind.BACK else "KRaft"
+    live = (joining.presence(road.zookeeper_ids, row.node_id),) if roll is Roll.JOIN else ()
+    if roll is Roll.JOIN and row.kind == FileKind.BACK:
+        return (*live, *replicas_are_whole(road), replicas_are_settled(road))
     if broker is None:
         return (Condition("the broker is registered", False, "it is not"),)
     fresh = broker.incarnation != row.incarnation
     left = broker.unassigned_dirs
     return (
+        *live,
         Condition("the broker registered anew", fresh, f"incarnation {broker.incarnation}"),
         Condition(f"it registered in {mode} mode", broker.mode == mode, f"{broker.mode} mode"),
         Condition("it is unfenced", broker.ready, "it is" if broker.ready else "fenced or shutting down"),

@@ -44,7 +44,7 @@ from migrator.wire.records import decode_record
 from migrator.zk import paths
 from state_machine.clusters.log_observer import LogObservation, LogObserver
 from tests.e2e.quorums import start, wait_ruling
-from tests.e2e.road_kills import leader_of, wait_leader
+from tests.e2e.road_kills import Kill, leader_of, wait_leader
 from tests.e2e.road_stage import RoadStage
 from tests.e2e.support import assert_same, wait_for
 
@@ -474,9 +474,39 @@ def disk_that_dies(laboratory: Laboratory) -> None:
     stage.assert_proven()
 
 
+def brokers_join(laboratory: Laboratory) -> None:
+    """Two brokers get their migration settings by the service, which is killed at both; the third one has them.
+
+    The controller of the cluster is restarted last. No broker is stopped twice, and never two at one time.
+    """
+    kills = (Kill("stop", 1, "after"), Kill("start", 2))
+    stage = RoadStage(laboratory, kills, joins=True)
+    stage.to_dual_write()
+    acts = [(each.act, each.node) for each in stage.fleet.done]
+    print(f"acts on brokers: {acts}")
+    stopped = [node for act, node in acts if act == "stop"]
+    assert sorted(stopped) == [1, 2], "each once, and not the one that had joined"
+    assert stopped[-1] == stage.controller_before
+    assert {node for act, node in acts if act == "start"} == {1, 2}
+    view = stage.wait_view(lambda view: None if view["road"]["nodes"] else "the journal is not read yet")
+    nodes = {row["node_id"]: row for row in view["road"]["nodes"]}
+    assert {row["step"] for row in nodes.values()} == {"WHOLE"}
+    assert "it had joined already" in nodes[0]["detail"]
+    for row in nodes.values():
+        print(f"broker {row['node_id']}: {row['took_s']} s, {row['detail']}")
+    stage.assert_proven()
+
+
 STORIES: Final[Mapping[str, Callable[[Laboratory], None]]] = {
     each.__name__: each
-    for each in (back_and_forth, zookeeper_and_controllers_dead, flagless_voter, later_kafka_on_our_log, disk_that_dies)
+    for each in (
+        brokers_join,
+        back_and_forth,
+        zookeeper_and_controllers_dead,
+        flagless_voter,
+        later_kafka_on_our_log,
+        disk_that_dies,
+    )
 }
 
 

@@ -8,6 +8,7 @@ Elsewhere: the kills (road_kills.py), the fleet that the service operates (migra
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -18,7 +19,7 @@ import httpx
 from migrator.findings.finding import FindingError
 from migrator.lab.cluster import LabCluster
 from migrator.lab.fleet import LabFleet
-from migrator.lab.ours import start_ready_to_migrate
+from migrator.lab.ours import OurController, our_quorum, start_ready_to_migrate
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
 from migrator.lab.service import LabService
@@ -38,7 +39,11 @@ STEP_DEADLINE_S: Final = 240.0
 
 
 class RoadStage:
-    """kills: each happens once, in whatever order the road meets them (road_kills.py)."""
+    """kills: each happens once, in whatever order the road meets them (road_kills.py).
+
+    joins: brokers start without migration settings, and the service restarts all but the first with them; that one its
+    operator has restarted.
+    """
 
     def __init__(
         self,
@@ -47,7 +52,11 @@ class RoadStage:
         *,
         log_directories: int = 1,
         broker_extra: Mapping[str, Value] | None = None,
+        joins: bool = False,
     ) -> None:
+        self._joins = joins
+        self.controller_before: int | None = None
+        """The broker that is the active controller when others join."""
         self.laboratory = laboratory
         self.cluster = LabCluster(laboratory, log_directories=log_directories, extra=broker_extra)
         self.service = LabService(
@@ -68,7 +77,7 @@ class RoadStage:
         self._killing = threading.Lock()
 
     def to_dual_write(self) -> None:
-        ours = start_ready_to_migrate(self.cluster, 3, CONTROLLER_SETTINGS)
+        ours = self._start_to_join() if self._joins else start_ready_to_migrate(self.cluster, 3, CONTROLLER_SETTINGS)
         self.cluster.create_topics(TOPICS, config={"min.insync.replicas": "2"})
         self.traffic.start(TOPICS)
         self.traffic.wait_flowing()
@@ -87,10 +96,26 @@ class RoadStage:
             self.service.operation(self.migration, "advance", phase)
             if phase == "PREFLIGHT":  # a controller that is found leads from CREATED to QUORUM without a check
                 self.service.wait_phase(self.migration, phase)
+        if self._joins:
+            self.service.wait_phase(self.migration, "BROKERS_JOINING")
+            self.service.wait_gate(self.migration, "BROKERS_JOINING")
+            held = self.cluster.zk.read(paths.CONTROLLER)
+            assert held is not None, "brokers have a controller before the takeover"
+            self.controller_before = int(json.loads(held)["brokerid"])
+            self.service.operation(self.migration, "advance", "BROKERS_JOINING")
+            self._wait_phase("READY")
         self.service.wait_phase(self.migration, "READY")
         self.service.wait_gate(self.migration, "TAKEOVER")
         self.service.operation(self.migration, "advance", "TAKEOVER")
         self.service.wait_phase(self.migration, "DUAL_WRITE")
+
+    def _start_to_join(self) -> list[OurController]:
+        """A cluster in ZooKeeper mode; the settings of its first broker are the operator's work."""
+        self.cluster.start()
+        ours = our_quorum(self.cluster, 3, CONTROLLER_SETTINGS)
+        first = self.cluster.brokers[0]
+        first.restart_as(first.spec.as_migrating(ours[0].spec.voters))
+        return ours
 
     def to_the_end(self) -> dict[str, Any]:
         """Through every gate; a service that was killed is started again. Returns the last view."""

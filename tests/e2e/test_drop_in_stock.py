@@ -6,8 +6,10 @@ what a controller understood is seen in the snapshot that it writes of it.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shutil
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -33,15 +35,17 @@ from migrator.lab.servers.controller import StockController, StockQuorum, quorum
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
 from migrator.lab.servers.server import READY_DEADLINE_S
-from migrator.lab.servers.tools import dump_metadata_log
+from migrator.lab.servers.tools import dump_metadata_log, random_cluster_id
 from migrator.lab.servers.zookeeper import ZooKeeper
 from migrator.model.image import Image
 from migrator.model.values import MigrationState
+from migrator.node.config.properties import VoterAddress
 from migrator.node.log.log_replay import LogReplay, read_snapshot
 from migrator.node.log.snapshot_files import SnapshotFiles
 from migrator.raft.types import SnapshotId
 from migrator.wire.batch import peek
 from migrator.wire.records import encode_record
+from state_machine.clusters.log_observer import LogObserver, VoterLevels
 from tests.e2e.support import assert_same, audit, controller_of, produce, wait_for, wait_zookeeper_rules
 from tests.support.kafka_image import NO_DIRECTORY, Data, Dump, Facts, differences, facts_of, parse_dump
 
@@ -462,3 +466,33 @@ def create_as_kraft(cluster: LabCluster, *names: str) -> None:
 
     wait_for(whole, 30, f"{names} are led")
     produce(cluster, names[0], 50)
+
+
+# --- metadata.version, as the service raises it ----------------------------------------------------------
+
+
+def test_a_later_controller_says_its_levels_and_raises_metadata_version_once(
+    laboratory: Laboratory, later_kafka: Artifacts
+) -> None:
+    """The requests of `zk2kraft finalize-version` to a real controller of Kafka 4.0 whose log began at 3.9."""
+    (spec,) = quorum_specs(laboratory, count=1, zookeeper_connect="", migrating=False)
+    controller = StockController(laboratory, spec, random_cluster_id(laboratory))
+    controller.format()
+    controller.kafka = later_kafka
+    controller.start()
+    controller.wait_ready()
+
+    async def story() -> None:
+        observer = LogObserver([VoterAddress(spec.node_id, "127.0.0.1", spec.port)], None)
+        observed = await observer.look(time.time())
+        assert observed.problem == ""
+        assert [each.levels for each in observed.controllers] == [(7, 25)]
+        assert await observer.levels_of(spec.node_id) == VoterLevels(7, 25, finalized=21)
+        with pytest.raises(OSError, match="answers error"):
+            await observer.raise_level(99, observed)
+        await observer.raise_level(25, observed)
+        assert await observer.levels_of(spec.node_id) == VoterLevels(7, 25, finalized=25)
+        assert (await observer.look(time.time())).metadata_version == 25
+        observer.close()
+
+    asyncio.run(story())

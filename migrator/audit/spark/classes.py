@@ -4,7 +4,8 @@ In:   the user's cache directory, the Java and the PySpark that are installed.
 Out:  the options of a JVM that uses the archive; none where there is none.
 Elsewhere: what is run once to make it (training.py), the same for Kafka's own processes (lab/classes.py).
 Source: JEP 350 (dynamic class-data archives).
-It is only ever a matter of speed: without it, or with one that does not fit, an audit takes some seconds longer.
+It is only ever a matter of speed: without it, or with one that does not fit, an audit takes some seconds longer. An
+empty file stands for an archive that could not be made, so that this is not tried at every set-up.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def archive_path() -> Path:
 def using_archive() -> str:
     """Options of a JVM, with a space in front."""
     archive = archive_path()
-    if not archive.is_file() or " " in str(archive):
+    if not archive.is_file() or not archive.stat().st_size or " " in str(archive):
         return ""
     return f" -XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off"
 

@@ -2,14 +2,15 @@
 
 In:   a DataFrame of rows (`INPUT_SCHEMA`) with the subjects together (fold.py).
 Out:  `judged`: every key that is not equal, one row per difference; the equal ones as numbers, of subjects without any
-      difference as one number for each task (no subject), else for each subject; and how many rows each task took.
+      difference as one number for each task (no subject), else for each subject. The last row of a task says how many
+      rows it took, and what it gave: rows, and keys of each family by outcome.
 Elsewhere: what becomes of a subject (subjects.py), the rules (compare.py), which looks there are (job.py).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, Final
@@ -53,7 +54,13 @@ IDENTITY: Final = ("family", "key", "field", "kind", "zookeeper", "log")
 """A difference is the same in two looks when all of these are: nothing of it moved in between."""
 
 TAKEN: Final = "taken"
-"""The outcome of the row that says how many rows a task took."""
+"""The outcome of the last row of a task: `keys` says how many rows it took, `zookeeper` what it gave (`Given`)."""
+
+ROWS: Final = "rows"
+"""In `Given`, how many rows there are, the last one too."""
+
+Given = list[tuple[str, str, int]]
+"""Keys by family and outcome, as JSON."""
 
 ROWS_PER_BATCH: Final = 5_000
 
@@ -72,6 +79,7 @@ class SubjectJudge:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         taken = 0
         equal: Counter[str] = Counter()
+        given: Counter[tuple[str, str]] = Counter()
         found: list[JudgedRow] = []
         rows = (row for batch in batches for row in zip(*(each.to_pylist() for each in batch.columns), strict=True))
         for subject, members in groupby(rows, key=_SUBJECT):
@@ -79,10 +87,12 @@ class SubjectJudge:
             taken += len(read)
             found += self._subject(subject, read, equal)
             if len(found) >= ROWS_PER_BATCH:
+                _add(given, found)
                 yield _batch(found)
                 found = []
         found += [_count(family, None, KeyOutcome.EQUAL, keys) for family, keys in equal.items()]
-        yield _batch([*found, _count(WHOLE_SIDE, None, TAKEN, taken)])
+        _add(given, found)
+        yield _batch([*found, _end(taken, given)])
 
     def _subject(self, subject: str, rows: list[InputRow], equal: Counter[str]) -> list[JudgedRow]:
         """Counts equal keys in `equal` where nothing of the subject is to be looked at again."""
@@ -136,6 +146,18 @@ def _count(family: str, subject: str | None, outcome: str, keys: int) -> JudgedR
     return family, "", subject, str(outcome), keys, 0, "", "", "null", "null", "", None, None
 
 
+def _add(given: Counter[tuple[str, str]], rows: Sequence[JudgedRow]) -> None:
+    for family, _, _, outcome, keys, *_ in rows:
+        given[family, outcome] += keys
+    given[WHOLE_SIDE, ROWS] += len(rows)
+
+
+def _end(taken: int, given: Counter[tuple[str, str]]) -> JudgedRow:
+    given += Counter({(WHOLE_SIDE, ROWS): 1, (WHOLE_SIDE, TAKEN): taken})
+    told = msgspec.json.encode([(*key, keys) for key, keys in given.items()]).decode()
+    return WHOLE_SIDE, "", None, TAKEN, taken, 0, "", "", told, "null", "", None, None
+
+
 def _batch(rows: Sequence[JudgedRow]) -> pa.RecordBatch:
     columns = zip(zip(*rows, strict=True), _JUDGED_ARROW, strict=True)
     return pa.RecordBatch.from_arrays([pa.array(column, field.type) for column, field in columns], schema=_JUDGED_ARROW)
@@ -143,26 +165,28 @@ def _batch(rows: Sequence[JudgedRow]) -> pa.RecordBatch:
 
 # --- what comes to the driver ------------------------------------------------------------------------------
 
-Counts = Mapping[tuple[str, str], int]
+Counts = Counter[tuple[str, str]]
 """Keys by (family, outcome)."""
 
 
-def counting() -> dict[tuple[str, str], Column]:
-    """What to observe of judged rows: the keys of each family by outcome, what a side did not give, rows taken."""
-    wanted = [(family, outcome.value) for family in FAMILIES for outcome in KeyOutcome]
-    wanted += [(WHOLE_SIDE, KeyOutcome.NOT_READ.value), (WHOLE_SIDE, TAKEN)]
-    return {each: _keys(*each) for each in wanted}
+def counting() -> dict[str, Column]:
+    """What to observe of judged rows, for `counted`. One column for each number would take seconds to plan."""
+    return {"rows": F.count(F.lit(1)), "given": F.expr(f"collect_list(if(outcome = '{TAKEN}', zookeeper, null))")}
 
 
-def _keys(family: str, outcome: str) -> Column:
-    """One expression for each number: built from parts, each part is a question to the JVM, and all take 0.7 s."""
-    return F.expr(f"coalesce(sum(if(family = '{family}' and outcome = '{outcome}', keys, 0)), 0)")
+def counted(given: Iterable[str]) -> Counts:
+    """What the tasks say that they gave, as it was observed."""
+    found: Counts = Counter()
+    for task in given:
+        for family, outcome, keys in msgspec.json.decode(task, type=Given):
+            found[family, outcome] += keys
+    return found
 
 
 def counts(verdicts: DataFrame) -> Counts:
     """The same, of rows that were kept."""
     found = verdicts.groupBy("family", "outcome").agg(F.sum("keys").alias("keys")).collect()
-    return {(row["family"], row["outcome"]): row["keys"] for row in found}
+    return Counter({(row["family"], row["outcome"]): row["keys"] for row in found})
 
 
 def first_differences(verdicts: DataFrame, outcomes: Sequence[KeyOutcome], most: int) -> list[Difference]:

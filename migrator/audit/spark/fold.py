@@ -23,8 +23,15 @@ from migrator.audit.spark.sources import LOG, READ
 JUDGED_COLUMNS: Final = ("side", "subject", "place", "nth", "kind", "key", "text", "problem")
 
 
+IS_MARKER: Final = f"side = {LOG} and kind in {tuple(MARKER_TYPES)}"
+_IS_NAMING: Final = f"side = {LOG} and kind in {tuple(NAMING_RECORDS)}"
+_IS_NAMELESS: Final = f"side = {LOG} and subject is null and key = id"
+_SUBJECT: Final = f"coalesce(subject, named, concat('{UNKNOWN_TOPIC_SUBJECT}', key))"
+"""In SQL: built from parts, each part is a question to the JVM."""
+
+
 def is_marker() -> Column:
-    return (F.col("side") == LOG) & F.col("kind").isin(*MARKER_TYPES)
+    return F.expr(IS_MARKER)
 
 
 def markers_of(rows: DataFrame) -> list[Marker]:
@@ -43,16 +50,20 @@ def committed(rows: DataFrame, dropped: list[Dropped]) -> DataFrame:
     return counts.where((F.col("side") != LOG) | ~inside)
 
 
-def with_subjects(rows: DataFrame, all_rows: DataFrame) -> DataFrame:
+def with_subjects(rows: DataFrame, all_rows: DataFrame, tasks: int) -> DataFrame:
     """Give the records that have only an id the subject of the topic, or of the ACL, that this id was given to."""
-    naming = all_rows.where((F.col("side") == LOG) & F.col("kind").isin(*NAMING_RECORDS))
-    names = naming.groupBy(F.col("key").alias("id")).agg(F.min("subject").alias("named"))
-    nameless = (rows.side == LOG) & rows.subject.isNull() & (rows.key == names.id)
-    told = rows.join(F.broadcast(names), nameless, "left")
-    by_id = F.concat(F.lit(UNKNOWN_TOPIC_SUBJECT), F.col("key"))
-    return told.withColumn("subject", F.coalesce("subject", "named", by_id)).select(*JUDGED_COLUMNS)
+    naming = _in_one(all_rows.where(_IS_NAMING), tasks)
+    names = naming.groupBy(F.expr("key as id")).agg(F.expr("min(subject) as named"))
+    told = rows.join(F.broadcast(names), F.expr(_IS_NAMELESS), "left")
+    return told.withColumn("subject", F.expr(_SUBJECT)).select(*JUDGED_COLUMNS)
 
 
 def together(rows: DataFrame, tasks: int) -> DataFrame:
-    """The shuffle. tasks: into how many the subjects are cut."""
-    return rows.repartition(tasks, "subject").sortWithinPartitions("subject", "side", "place", "nth")
+    """The shuffle. tasks: into how many the subjects are cut; one reads them all in order, and there is no shuffle."""
+    cut = _in_one(rows, tasks) if tasks == 1 else rows.repartition(tasks, "subject")
+    return cut.sortWithinPartitions("subject", "side", "place", "nth")
+
+
+def _in_one(rows: DataFrame, tasks: int) -> DataFrame:
+    """Where there is one task, it takes them as they are."""
+    return rows.coalesce(1) if tasks == 1 else rows

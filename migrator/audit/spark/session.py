@@ -25,6 +25,7 @@ from typing import IO, Any, Final
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
@@ -39,6 +40,9 @@ SHORT_RUN: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """An audit is over before a better compiler pays: 22 s of processor time instead of 31 for 100,000 partitions."""
 
 DAEMON: Final = "migrator.audit.spark.daemon"
+METASPACE: Final = "-XX:MetaspaceSize=256m"
+"""Some 20,000 classes are loaded: below this, each doubling of their space collects the whole heap."""
+
 QUIET: Final = "-XX:-UsePerfData"
 LOOPBACK: Final = "127.0.0.1"
 ERROR_LINES: Final = 2
@@ -87,8 +91,10 @@ def _configuration(master: str, scratch: Path, java_options: str) -> SparkConf:
         "spark.log.level": "ERROR",
         "spark.master": master,
         "spark.python.daemon.module": DAEMON,
+        "spark.python.sql.dataFrameDebugging.enabled": "false",  # it is ten questions to the JVM for each column
         "spark.speculation": "false",
         "spark.sql.adaptive.enabled": "false",
+        "spark.sql.dataFrameQueryContext.enabled": "false",
         "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.ui.enabled": "false",
@@ -98,7 +104,7 @@ def _configuration(master: str, scratch: Path, java_options: str) -> SparkConf:
         settings |= {
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
-            "spark.driver.extraJavaOptions": f"{SHORT_RUN} {QUIET} {_temporary_files()}{java_options}",
+            "spark.driver.extraJavaOptions": f"{SHORT_RUN} {METASPACE} {QUIET} {_temporary_files()}{java_options}",
         }
     return SparkConf().setAll(list(settings.items()))
 
@@ -126,6 +132,8 @@ def _launched(master: str, configuration: SparkConf) -> Any:
     global _gateway, _output
     if is_local(master) or "PYSPARK_PYTHON" not in os.environ:
         os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_HOME", _find_spark_home())  # its scripts would start a Python to find it
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", f"{SHORT_RUN} {QUIET}")  # of the JVM that puts the command together
     if _gateway is None:
         _output = tempfile.TemporaryFile()  # noqa: SIM115  (the JVM writes to it as long as it lives)
         _gateway = launch_gateway(configuration, {"stdout": _output, "stderr": _output})  # type: ignore[no-untyped-call]

@@ -1,15 +1,17 @@
-"""Make the archive of classes (classes.py), once: `python -m migrator.audit.spark.training`.
+"""Make the archive of classes (classes.py), once: `python -m migrator.audit.spark.training [--note FILE]`.
 
-In:   nothing.
+In:   a file that shall name the archive, for who looks whether there is one without PySpark (lab/provision.py).
 Out:  the archive in the user's cache directory, unless it is there; one line where it cannot be made.
-How:  one look at two rows that differ goes through the whole audit, in a session whose JVM keeps what it loaded.
+How:  looks at two rows that differ go through a small audit and through a large one, in a session whose JVM keeps what
+      it loaded.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,7 +25,8 @@ from migrator.audit.spark.job import rehearse_a_look
 from migrator.audit.spark.sources import counted_batches, zookeeper_rows
 from migrator.findings.finding import FindingError
 
-END_TIMEOUT_S = 60.0
+END_TIMEOUT_S = 300.0
+"""The JVM writes the archive when it ends: 10 s of processor time, on a machine that others load, too."""
 
 
 def sample(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -32,29 +35,44 @@ def sample(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from counted_batches(zookeeper_rows(rows, SecretFingerprints()), 1)
 
 
-def train(archive: Path) -> None:
-    """The draft becomes the archive when its JVM has ended: nobody ever sees half of one."""
+def train(archive: Path) -> bool:
+    """The draft becomes the archive when its JVM has ended: nobody ever sees half of one. False: there is no draft."""
     archive.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=archive.parent, prefix="training-") as directory:
+    with tempfile.TemporaryDirectory(dir=archive.parent, prefix="training-", ignore_cleanup_errors=True) as directory:
         draft, scratch = Path(directory) / "draft.jsa", Path(directory) / "scratch"
         scratch.mkdir()
         with spark_session.spark_session("local[2]", scratch, making_archive(draft)) as spark:
-            rehearse_a_look(spark, Path(directory), sample)
+            for tasks in (1, 2):
+                rehearse_a_look(spark, Path(directory) / str(tasks), sample, tasks)
         spark_session.end_jvm(END_TIMEOUT_S)
         if draft.is_file():
             draft.replace(archive)
+        return archive.is_file()
 
 
-def main() -> int:
-    archive = archive_path()
-    if archive.is_file():
-        return 0
+def made(archive: Path) -> None:
+    """Make it; an empty file remembers that it did not work."""
+    reason = "the JVM left none"
     try:
-        train(archive)
+        if train(archive):
+            return
     except FindingError as error:
-        print(f"going on without an archive of Spark's classes: {error}", file=sys.stderr)
+        reason = str(error)
+    print(f"going on without an archive of Spark's classes: {reason}", file=sys.stderr)
+    archive.touch()
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--note", type=Path, help="a file that shall name the archive")
+    note = parser.parse_args(arguments).note
+    archive = archive_path()
+    if not archive.is_file():
+        made(archive)
+    if note is not None:
+        note.write_text(str(archive))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

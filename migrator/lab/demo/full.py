@@ -44,8 +44,6 @@ SNAPSHOT_BYTES: Final = 4_000
 ROLL_DEADLINE_S: Final = 240.0
 WHOLE_DEADLINE_S: Final = 90.0
 TOPIC_DEADLINE_S: Final = 30.0
-LATER_LEVEL: Final = 25
-"""metadata.version 4.0-IV3."""
 
 SHORTENED: Final = (
     f"nothing under-replicated for {SETTLE_S:g} s before the next restart; the default is 60 s",
@@ -173,6 +171,12 @@ class FullDemo(Demo):
 
     # --- the road ------------------------------------------------------------------------------------------
 
+    def _join(self, controller: OurController) -> None:
+        """The service restarts the brokers with their migration files, one by one."""
+        self.service.wait_phase(self.migration, "BROKERS_JOINING")
+        self.service.wait_gate(self.migration, "BROKERS_JOINING")
+        self._go_on("BROKERS_JOINING", "the gate is open", through="READY", within_s=3 * ROLL_DEADLINE_S)
+
     def _step_to(self, phase: str, through: str | None = None) -> None:
         self.service.wait_gate(self.migration, phase)
         self._go_on(phase, "the gate is open", through=through, within_s=3 * ROLL_DEADLINE_S)
@@ -261,13 +265,22 @@ class FullDemo(Demo):
         return found
 
     def _raise_level(self) -> str:
-        """`kafka-features upgrade`, which cannot be undone."""
-        tool = "org.apache.kafka.tools.FeatureCommand"
-        words = ("--bootstrap-server", self.cluster.bootstrap_servers, "upgrade")
-        said = self.laboratory.tool(
-            tool, *words, "--feature", f"metadata.version={LATER_LEVEL}", kafka=prepared(LATER_KAFKA_VERSION)
-        ).strip()
-        self.progress.say("metadata.version", said.splitlines()[-1])
+        """By the service, which another person lets do it; it cannot be undone."""
+        self.service.wait_gate(self.migration, "COMPLETED", but=[NOT_APPROVED])
+        self.service.operation(self.migration, "approve", "COMPLETED", "every node is new", who="second person")
+        self.service.wait_gate(self.migration, "COMPLETED")
+        before = self._view()["version"]
+        self.service.operation(self.migration, "finalize-version", "COMPLETED", "every node runs a later Kafka")
+
+        def why_not(view: dict[str, Any]) -> str | None:
+            operation = next(iter(view["operations"]), None)
+            if operation is not None and operation["state"] == "refused":
+                raise DEMO_STOPPED.error(phase=view["phase"], reason=operation["answer"])
+            return None if view["version"] != before else f"{view['phase']}: {view['waiting']}"
+
+        view = self.service.wait_view(self.migration, why_not, deadline_s=WHOLE_DEADLINE_S)
+        said = str(view["events"][-1]["reason"])
+        self.progress.say("metadata.version", said)
         self._create("after-the-raise")
         return said
 

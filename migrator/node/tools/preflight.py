@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 from migrator.driver.checks.settings import REQUEST_MAX_BYTES, controller_findings, needed_limit
 from migrator.driver.gate import content_findings, full_request_bytes, limit_findings
@@ -22,6 +23,7 @@ from migrator.findings.content import (
 )
 from migrator.findings.driver import FOREIGN_MIGRATION, FULL_SEND_IS_LARGE
 from migrator.findings.finding import FindingError, Occurrence, Severity
+from migrator.findings.preflight import EXAMPLE_DIRECTORY
 from migrator.node.config.encoder_config import encoder_of
 from migrator.node.config.properties import WAIVE, NodeConfig, controller_settings, read_config
 from migrator.node.log.storage import read_meta_properties
@@ -33,6 +35,12 @@ from migrator.zk.multi import JUTE_MAXBUFFER
 from migrator.zk.pipeline import ReadLimits
 from migrator.zk.session import ZkSession
 from migrator.zk.znodes import migration_data
+
+EXAMPLE_DIRECTORIES: Final = frozenset(
+    Path("/tmp") / each for each in ("kafka-logs", "kraft-broker-logs", "kraft-combined-logs", "kraft-controller-logs")
+)
+"""Kafka's default of `log.dir`, and what its example files (config/*.properties, config/kraft/*.properties) set. Other
+directories below /tmp are not named: laboratories work there on purpose."""
 
 
 def check(
@@ -186,6 +194,8 @@ def _file_findings(tree: Tree, config: NodeConfig, chroot: str) -> Iterator[Occu
         if config.inter_broker_listener not in names:
             reason = f"broker {broker} has no listener {config.inter_broker_listener} (it has {names})"
             yield CONTROLLER_FILES_DISAGREE.found(file=config.file, reason=reason)
+    if config.metadata_log_dir in EXAMPLE_DIRECTORIES:
+        yield EXAMPLE_DIRECTORY.found(file=config.file, directory=config.metadata_log_dir)
     try:
         meta = read_meta_properties(config.metadata_log_dir)
     except FindingError:

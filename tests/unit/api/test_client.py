@@ -158,11 +158,11 @@ def test_json_is_what_the_service_answers_and_nothing_else(runner: CliRunner, se
 
 def test_an_audit_that_was_asked_for_is_waited_for(runner: CliRunner, served: Served) -> None:
     served.run(served.world.to_dual_write())
-    code, output = run(runner, "audits", "--ask", "--engine", "quick")
+    code, output = run(runner, "audits", "--request", "--engine", "quick")
     assert (code, "demand by quick: passed" in output) == (0, True)
     served.world.runner.results["audit"] = Result(1, red_audit("a-0"), "")
-    assert run(runner, "audits", "--ask")[0] == 1
-    assert "not passed" in run(runner, "audits")[1]
+    assert run(runner, "audits", "--request")[0] == 1
+    assert "demand by quick: diverged" in run(runner, "audits")[1]
 
 
 def test_the_report_ends_with_what_was_not_verified(runner: CliRunner, served: Served) -> None:

@@ -145,6 +145,18 @@ def test_jars_are_wanted_only_with_java_and_without_an_installed_kafka(tmp_path:
     assert not provision.find_work({**cache, "KAFKA_HOME": "/opt/kafka"}, root, with_java=True).jars
 
 
+def test_spark_classes_are_archived_for_each_checkout_also_where_the_jars_are_in_the_cache(tmp_path: Path) -> None:
+    root = a_checkout(tmp_path, is_set_up=True)
+    environment = {"PATH": "", "ZK2KRAFT_CACHE": str(tmp_path / "cache"), "KAFKA_HOME": "/opt/kafka"}
+    assert provision.find_work(environment, root, with_java=True).spark_classes
+    assert not provision.find_work(environment, root, with_java=False).spark_classes
+    archive = tmp_path / "archive.jsa"
+    (root / ".venv" / provision.SPARK_CLASSES).write_text(str(archive))
+    assert provision.find_work(environment, root, with_java=True).spark_classes
+    archive.touch()
+    assert provision.find_work(environment, root, with_java=True).is_done
+
+
 def test_the_report_names_what_was_found_and_what_will_come() -> None:
     machine = Machine(
         python="3.11.7 (/usr/bin/python3)",
@@ -154,7 +166,14 @@ def test_the_report_names_what_was_found_and_what_will_come() -> None:
         cache=Path("/home/op/.cache/zk2kraft"),
         cache_free_mb=50_000,
     )
-    work = Work(environment="there is none yet", uv=True, jars=True, environment_mb=600, environment_is_measured=True)
+    work = Work(
+        environment="there is none yet",
+        uv=True,
+        jars=True,
+        spark_classes=True,
+        environment_mb=600,
+        environment_is_measured=True,
+    )
     parts = (
         "uv (25 MB, into .uv), Python packages (600 MB as measured, into .venv: there is none yet), "
         "Kafka's jars (48 MB)"
@@ -165,6 +184,7 @@ def test_the_report_names_what_was_found_and_what_will_come() -> None:
         "memory    8000 MB, 4000 MB wanted for the laboratory",
         "loopback  usable, ports are free",
         "disk      50000 MB free for /home/op/.cache/zk2kraft",
+        "classes   Spark's are archived once for this checkout (180 MB, some 20 s)",
         "download  about 673 MB, kept in /home/op/.cache/zk2kraft: " + parts,
     ]
 

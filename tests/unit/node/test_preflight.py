@@ -268,6 +268,21 @@ def test_a_controller_formatted_for_another_cluster_blocks(tmp_path: Path) -> No
     assert codes(checked(a_cluster(), file)) == ["Z2K-1013"]
 
 
+@pytest.mark.parametrize("directory", ["", "/tmp/kraft-controller-logs", "/tmp/kafka-logs/"])
+def test_a_metadata_log_in_a_directory_of_kafkas_examples_is_warned_of_with_the_file(
+    tmp_path: Path, directory: str
+) -> None:
+    """F-59: a restart of the host may empty /tmp. Without the key it is Kafka's default."""
+    file = a_file(tmp_path, **({"log__dirs": directory} if directory else {}))
+    if not directory:
+        lines = file.read_text().splitlines()
+        file.write_text("\n".join(line for line in lines if not line.startswith("log.dirs")))
+    found = checked(a_cluster(), file)
+    assert (codes(found), exit_code(found)) == (["Z2K-1052"], 1)
+    assert found[0].values["file"] == str(file)
+    assert checked(a_cluster(), a_file(tmp_path, metadata__log__dir=str(tmp_path / "metadata"))) == []
+
+
 def test_what_was_not_looked_at_is_said(tmp_path: Path) -> None:
     """One of three files, and a directory that is not formatted: no finding, but nobody should think it was checked."""
     unknown = not_looked_at([a_file(tmp_path)], clients=False)

@@ -25,7 +25,7 @@ from migrator.findings.finding import Occurrence
 from migrator.model.image import EMPTY
 from migrator.model.verdict import Condition, Verdict
 from state_machine.clusters.inventory import ControllerEntry
-from state_machine.clusters.log_observer import LogObservation
+from state_machine.clusters.log_observer import LogObservation, VoterLevels
 from state_machine.clusters.observe import ZooKeeperObservation
 from state_machine.commands import Result
 from state_machine.policy.gates import Holder
@@ -464,14 +464,47 @@ class FakeLog:
         self.observed = LogObservation(problem="no log in this test")
         self.image = EMPTY
         self.asked_to_lead: list[int] = []
+        self.levels: dict[int, VoterLevels | str] = {}
+        self.raised: list[int] = []
+        self.refuses = ""
 
     async def ask_to_lead(self, node: int, observed: LogObservation) -> None:
         """It does, at once."""
         self.asked_to_lead.append(node)
         self.observed = msgspec.structs.replace(self.observed, leader=node, epoch=self.observed.epoch + 1)
 
+    async def levels_of(self, node: int) -> VoterLevels:
+        found = self.levels[node]
+        if isinstance(found, str):
+            raise OSError(found)
+        return found
+
+    async def raise_level(self, level: int, observed: LogObservation) -> None:
+        """Done by the leader; `refuses` says why not."""
+        self.raised.append(level)
+        if self.refuses:
+            raise OSError(self.refuses)
+        self.levels = {
+            node: each if isinstance(each, str) else msgspec.structs.replace(each, finalized=level)
+            for node, each in self.levels.items()
+        }
+
     async def look(self, now: float) -> LogObservation:
         return msgspec.structs.replace(self.observed, at=now)
 
     def close(self) -> None:
         return None
+
+
+class FakePartitions:
+    """ZooKeeper's partitions before the takeover: the log that a test made has their counts."""
+
+    def __init__(self) -> None:
+        self.problem = ""
+        self.closed = False
+
+    def joined(self, log: LogObservation, live: tuple[int, ...], now: float) -> LogObservation:
+        return msgspec.structs.replace(log, problem=self.problem or log.problem)
+
+    async def close(self) -> None:
+        self.closed = True

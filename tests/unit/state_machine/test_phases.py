@@ -126,5 +126,7 @@ def test_a_takeover_that_nobody_saw_has_one_way() -> None:
 
 def test_the_road_is_in_the_order_of_the_table() -> None:
     for (start, trigger), edge in TRANSITIONS.items():
+        if (start, edge.to) == (Phase.BROKERS_JOINING, Phase.BROKERS_JOINING):
+            continue  # it begins the rolling restart of that phase, which goes on by itself
         if trigger is Trigger.ADVANCE:
             assert ROAD.index(edge.to) == ROAD.index(start) + 1

@@ -331,7 +331,7 @@ def test_a_failed_broker_goes_back_alone_and_rolls_again_when_somebody_resumes(w
         assert operation.state == "succeeded"
         await world.until(lambda: world.step(0) == "BACK")
         await world.turn(5)
-        assert "runs with its file of before" in world.waiting
+        assert "runs with its previous file" in world.waiting
         assert world.hosts.file(0).read_text() == before
         assert meta.read_text() == "version=0\nbroker.id=0\ncluster.id=abc\ndirectory.id=d0\n"
         assert list((world.hosts.home / "0/logs").glob("meta.properties.zk2kraft-*"))

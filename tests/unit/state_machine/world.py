@@ -26,6 +26,7 @@ from state_machine.road.fleet import Fleets
 from state_machine.road.road_acts import RoadActs
 from state_machine.road.roller import Roller
 from state_machine.road.soak import SoakActs
+from state_machine.road.version_raise import VersionRaise
 from state_machine.settings import ServiceSettings
 from state_machine.store import NewOperation, Snapshot, Store
 from state_machine.supervisor import Supervisor
@@ -36,6 +37,7 @@ from tests.unit.state_machine.fakes import (
     FakeLauncher,
     FakeLog,
     FakeNetwork,
+    FakePartitions,
     FakeRunner,
     FakeZooKeeper,
 )
@@ -125,6 +127,7 @@ class World:
         self.launcher = FakeLauncher({each.entry.node_id: each for each in self.controllers})
         self.runner = FakeRunner()
         self.log = FakeLog()
+        self.partitions = FakePartitions()
         self.settings = ServiceSettings(
             directory=directory / "service", audit_engine="quick", roots=(directory, Path("/etc"), Path("/var/data"))
         )
@@ -135,18 +138,32 @@ class World:
         """A new life of the service on the same rows."""
         http = httpx.AsyncClient(transport=FakeNetwork(self.controllers))
         control = ControlClient(http)
-        observer = ClusterObserver(control, self.clock, lambda connect: self.zookeeper, lambda inventory: self.log)
+        observer = ClusterObserver(
+            control,
+            self.clock,
+            lambda connect: self.zookeeper,
+            lambda inventory: self.log,
+            lambda connect: self.partitions,
+        )
         self.inspections = Inspections(self.store, self.runner, self.settings, self.clock)
         supervisor = Supervisor(self.store, self.launcher, clock=self.clock, steady=self.clock_steady)
         fleets = Fleets(self.settings.fleets)
         times = (self.clock, self.clock_steady)
         roller = Roller(self.store, fleets, observer, self.launcher, self.settings, *times)
         soak = SoakActs(self.store, fleets, observer, *times)
-        road = RoadActs(self.store, fleets, roller, soak, self.settings, *times)
+        raises = VersionRaise(self.store, observer, *times)
+        road = RoadActs(self.store, fleets, roller, soak, self.settings, *times, raises)
         acts = Acts(self.store, control, supervisor, self.inspections, self.settings, road, *times)
-        operations = Operations(self.store, control, self.inspections, self.clock)
+        operations = Operations(self.store, control, self.inspections, raises, self.clock)
         self.reconciler = Reconciler(
-            self.store, observer, operations, acts, self.inspections, pause_s=0.5, clock=self.clock
+            self.store,
+            observer,
+            operations,
+            acts,
+            self.inspections,
+            pause_s=0.5,
+            clock=self.clock,
+            operates=self.settings.fleets is not None,
         )
 
     async def rounds(self, count: int = 1, seconds: float = 0.5) -> None:
