@@ -17,8 +17,7 @@ The stock side does what a careful operator does by hand (Kafka 3.9 documentatio
 7. Stop ZooKeeper. Create a topic.
 
 The side of zk2kraft: three of our controllers, driven by the service through every phase from PREFLIGHT to COMPLETED.
-The operator restarts the brokers with the migration settings (step 2); the service does the rest by `exec` templates.
-Step 7 is the same.
+It restarts brokers and controllers by `exec` templates. Step 7 is the same.
 
 The rule before the next restart is the same: for `SETTLE_S`, each broker says that nothing is under-replicated,
 internal topics included. The service adds conditions of its own. `SHORTENED` says what neither side waits for here.
@@ -358,10 +357,10 @@ def our_road(twin: Twin) -> RoadFigures:
         driven.wait_gate("QUORUM")
         driven.service.operation(driven.migration, "advance", "QUORUM")
         driven.service.wait_phase(driven.migration, "BROKERS_JOINING", deadline_s=STEP_DEADLINE_S)
+        driven.wait_gate("BROKERS_JOINING")
         twin.begin(Phase.JOIN)
-        twin.restart_brokers(lambda spec: spec.as_migrating(driven.controllers[0].voters))
+        driven.go_on("BROKERS_JOINING", through="READY")
         twin.begin(Phase.CHECK)
-        driven.service.wait_phase(driven.migration, "READY")
         driven.wait_gate("TAKEOVER")
         twin.begin(Phase.TAKEOVER)
         driven.go_on("TAKEOVER", through="DUAL_WRITE")
@@ -379,8 +378,8 @@ def our_road(twin: Twin) -> RoadFigures:
         twin.begin(Phase.FINALIZE)
         driven.go_on("FINALIZING", through="COMPLETED")
         twin.end()
-        twin.broker_restarts += driven.restarts(*(each.broker_id for each in twin.cluster.brokers))
-        twin.controller_restarts += driven.restarts(*driven.fleet.stock)
+        twin.broker_restarts = driven.restarts(*(each.broker_id for each in twin.cluster.brokers))
+        twin.controller_restarts = driven.restarts(*driven.fleet.stock)
     return twin.figures(OURS, driven.takeover())
 
 
