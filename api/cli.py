@@ -506,7 +506,11 @@ def finalize_version(
 def approve(
     migration: Number = None,
     to: Annotated[
-        str, typer.Option("--to", help="FINALIZING, or COMPLETED: the raise of metadata.version")
+        str,
+        typer.Option(
+            "--to",
+            help="FINALIZING, COMPLETED: the raise of metadata.version, or ROLLING_BACK: what a rollback loses",
+        ),
     ] = "FINALIZING",
     reason: Reason = "",
     wait: Wait = 60.0,
@@ -514,7 +518,9 @@ def approve(
     url: Url = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """Agree to a step that cannot be undone, as plan and evidence are now; another person takes it. Exit: 4 refused."""
+    """Agree to a step that cannot be undone, as plan and evidence are now; another person takes it. Or consent to what
+    a rollback loses. Exit: 4 refused.
+    """
     _step("approve", migration, to, reason, None, False, None if no_wait else wait, url, as_json)
 
 

@@ -332,9 +332,21 @@ def road_lines(road: dict[str, Any]) -> list[str]:
         lines.append(
             f"approved  {approval['to']} by {approval['who']}{'' if approval['counts'] else ' (does not count now)'}"
         )
+    lines += back_lines(road.get("back"))
     lines += [f"guard  controller {each['node_id']} {each['state']}: {each['reason']}" for each in _unproven(road)]
     lines += [waiver_line(each) for each in road.get("waivers", ())]
     return [*lines, *([f"finalize was begun  {road['intent']}"] if road["intent"] else [])]
+
+
+def back_lines(back: dict[str, Any] | None) -> list[str]:
+    """Readiness of the rollback and its cost."""
+    if back is None:
+        return []
+    may = "possible" if back["possible"] else f"not possible now: {back['why_not']}"
+    took = "" if back["seconds"] is None else f", about {back['seconds']:.0f} s"
+    lost = "; ".join(back["lost"]) or "directory assignments only"
+    said = f"restarts {back['restarts']}, with original files {back['again']}{took}; lost: {lost}"
+    return [f"rollback  {may}; {said}"]
 
 
 def waiver_line(waiver: dict[str, Any]) -> str:

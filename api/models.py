@@ -368,7 +368,7 @@ class UndoView(BaseModel):
 class RoadNodeView(BaseModel):
     """How far a rolling restart is with one node."""
 
-    roll: str = Field(description="join, kraft, stock, soak or final: what the rolling restart does")
+    roll: str = Field(description="join, kraft, stock, soak, final, back or original: what the rolling restart does")
     role: str = Field(description="broker or controller")
     node_id: int = Field(description="id of the node")
     step: str = Field(description="how far it is; WHOLE: it is back, FAILED: the roll stands at it")
@@ -406,6 +406,18 @@ class WaiverView(BaseModel):
     end: float = Field(description="until when")
 
 
+class WayBackView(BaseModel):
+    """What `rollback` would do and cost now, in ROLLING_BROKERS; while it runs, what is left of it."""
+
+    possible: bool = Field(description="whether its gate is open")
+    why_not: str = Field(description="the conditions that are not True")
+    restarts: list[int] = Field(description="brokers that restart into ZooKeeper mode")
+    again: list[int] = Field(description="brokers that restart with their original file afterwards")
+    lost: list[str] = Field(description="what only KRaft has, beside directory assignments; it needs consent before")
+    consented_by: str | None = Field(description="who consented to exactly that")
+    seconds: float | None = Field(description="about how long the restarts take, by those on the way here")
+
+
 class RoadView(BaseModel):
     """The way from dual-write to the end."""
 
@@ -425,6 +437,7 @@ class RoadView(BaseModel):
     approval: ApprovalView | None = Field(description="the last approval")
     digest: str = Field(description="SHA-256 of the plan and the evidence as they are now")
     intent: str = Field(description="what stands in ZooKeeper since the finalize was begun; empty before")
+    back: WayBackView | None = Field(description="readiness and cost of a rollback that the service leads")
     backups: list[str] = Field(description="what was kept before each gate")
     guards: list[GuardView] = Field(description="the guard on each controller's host")
     waivers: list[WaiverView] = Field(description="accepted exceptions of the inventory")

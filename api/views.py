@@ -37,6 +37,7 @@ from api.models import (
     UndoView,
     VerdictView,
     WaiverView,
+    WayBackView,
 )
 from migrator.findings.finding import Occurrence
 from migrator.model.values import MigrationState
@@ -60,9 +61,9 @@ from state_machine.policy.phases import (
     Trigger,
     next_edges,
 )
-from state_machine.policy.road_gates import APPROVAL_S
-from state_machine.policy.road_observations import Roll
-from state_machine.policy.undo import UNDO
+from state_machine.policy.road_gates import APPROVAL_S, brokers_may_return
+from state_machine.policy.road_observations import Roll, WayBack
+from state_machine.policy.undo import undo_of
 from state_machine.store import Snapshot, Store
 from state_machine.tables import AuditRun, FindingRow, Migration, Operation, PhaseEvent, RoadNode
 
@@ -122,7 +123,9 @@ def migration_view(store: Store, migration_id: int, now: float) -> MigrationView
         standing=verdict_view(standing_of(snapshot, observed)),
         steps=steps_view(snapshot, events),
         gates=gates_view(snapshot, observed),
-        undo=UndoView(**msgspec.to_builtins(UNDO[snapshot.phase])),
+        undo=UndoView(
+            **msgspec.to_builtins(undo_of(snapshot.phase, None if observed.road is None else observed.road.back))
+        ),
         brokers=broker_views(store, snapshot, now),
         quorum=controller_views(snapshot),
         dual_write=dual_write_view(snapshot.observation),
@@ -196,6 +199,9 @@ def gates_view(snapshot: Snapshot, observed: Evidence) -> list[EdgeView]:
 def standing_of(snapshot: Snapshot, observed: Evidence) -> Verdict:
     """Before QUORUM and after the way back no controller of ours has to answer."""
     left_out = {"every controller answers"} if snapshot.phase in WITHOUT_CONTROLLERS else set()
+    look = snapshot.observation
+    if snapshot.led_back and look is not None and look.zookeeper.holder is Holder.ZOOKEEPER_BROKER:
+        left_out |= {"every controller answers"}  # the last restarts of a rollback, with the claim gone
     left_out |= {"ZooKeeper answers"} if snapshot.phase in WITHOUT_ZOOKEEPER else set()
     return Verdict(tuple(each for each in standing(observed).conditions if each.name not in left_out))
 
@@ -406,6 +412,7 @@ def road_view(snapshot: Snapshot, observed: Evidence, now: float) -> RoadView | 
         ),
         digest=road.digest,
         intent=road.intent,
+        back=way_back_view(road.back, observed),
         backups=[
             f"before {each.phase}: {each.file} ({each.sha256})" for each in snapshot.backups if each.kind == "gate"
         ],
@@ -414,6 +421,22 @@ def road_view(snapshot: Snapshot, observed: Evidence, now: float) -> RoadView | 
             WaiverView(what=each.what, node_id=each.node, owner=each.owner, reason=each.reason, end=each.end)
             for each in road.waivers
         ],
+    )
+
+
+def way_back_view(back: WayBack | None, observed: Evidence) -> WayBackView | None:
+    """Readiness of a rollback, evaluated with each view."""
+    if back is None:
+        return None
+    verdict = brokers_may_return(observed)
+    return WayBackView(
+        possible=verdict.holds,
+        why_not="" if verdict.holds else verdict.reason(),
+        restarts=list(back.restarts),
+        again=list(back.again),
+        lost=list(back.lost),
+        consented_by=None if back.consent is None or not back.consent.fits else back.consent.who,
+        seconds=None if back.seconds is None else round(back.seconds * (len(back.restarts) + len(back.again)), 1),
     )
 
 

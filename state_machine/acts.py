@@ -31,6 +31,7 @@ from state_machine.policy.gates import (
     driver_text,
     leads_without_claim,
     ours_may_rule,
+    rollback_is_possible,
     worth_rehearsing,
     zookeeper_is_controller,
 )
@@ -45,6 +46,8 @@ from state_machine.transition import SERVICE, PhaseStep, StepSource, take
 
 AGAIN_S: Final = 20.0
 """Pause before an inspection that was not passed is repeated."""
+ROLLBACK_AGAIN_S: Final = 5.0
+"""From one request to the driver to the next one, in a rollback that the service leads."""
 
 
 ONLY_IN: Final = {SCHEDULE: AUDITED, CONFIRMATION: (Phase.READY,)}
@@ -72,6 +75,8 @@ class Acts:
         self._inspections = inspections
         self._settings = settings
         self._clock = clock
+        self._steady = steady
+        self._asked_at: dict[int, float] = {}
         self._schedule = AuditSchedule(store, settings.audit_every_s, clock, steady)
         self._table: dict[Phase, Callable[[Snapshot, Evidence], Awaitable[WaitingReason]]] = {
             Phase.CREATED: self._created,
@@ -280,6 +285,8 @@ class Acts:
         Until then controllers are kept alive rather than stopped wherever one of them may rule, led or not; but never
         started where none has run.
         """
+        if snapshot.led_back:
+            return await self._leading_back(snapshot, evidence)
         if zookeeper_is_controller(evidence).holds:
             return await self._step_when_open(snapshot, evidence, Trigger.FOUND_ROLLED_BACK)
         if evidence.can_abort:
@@ -304,6 +311,40 @@ class Acts:
             if evidence.driver_state is not None
             else WaitingReason(f"waiting: {zookeeper_is_controller(evidence).reason()}")
         )
+
+    async def _leading_back(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+        """Brokers into ZooKeeper mode; the driver's rollback; original files once the claim is gone."""
+        if zookeeper_is_controller(evidence).holds:
+            if evidence.driver_state == State.RETIRED:
+                await self._supervisor.stop_all(snapshot)
+            original = await self._road.original_files(snapshot, evidence)
+            if original is not None:
+                return original
+            return await self._step_when_open(
+                snapshot, evidence, Trigger.FOUND_ROLLED_BACK, "every broker has the file with which it was found"
+            )
+        kept = await self._supervisor.keep_running(snapshot)
+        if kept is not None and kept.problems:
+            return kept
+        back = await self._road.brokers_back(snapshot, evidence)
+        if back is not None:
+            return back
+        return await self._ask_for_rollback(snapshot, evidence)
+
+    async def _ask_for_rollback(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
+        """Every broker is in ZooKeeper mode again. One that was refused is asked for again, not at once."""
+        if snapshot.migration.paused is not None:
+            return WaitingReason(f"paused before the rollback of the cluster: {snapshot.migration.paused}")
+        if evidence.driver_state != State.DUAL_WRITE:
+            return WaitingReason(f"waiting: {driver_text(evidence)}")
+        refused = "" if evidence.driver_finding is None else f"; last time: {': '.join(evidence.driver_finding)}"
+        verdict = rollback_is_possible(evidence)
+        if not verdict.holds:
+            return WaitingReason(f"waiting: {verdict.reason()}{refused}")
+        if self._steady() - self._asked_at.get(snapshot.id, -1e9) >= ROLLBACK_AGAIN_S:
+            self._asked_at[snapshot.id] = self._steady()
+            await self._ask(snapshot, DriverOperation.ROLL_BACK)
+        return WaitingReason(f"waiting: the driver rolls the cluster back{refused}")
 
     async def _rolled_back(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         """A retired controller has nothing left to do; one in any other state is not touched, nor what came later."""

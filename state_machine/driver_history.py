@@ -104,7 +104,8 @@ def catch_up(
     phase, version = snapshot.phase, snapshot.migration.version
     entries = unread(snapshot.observation, snapshot.cursors)
     for position, entry in enumerate(entries):
-        triggers = way(phase, meaning(phase, entry.state))
+        # a rollback that the service leads ends when every broker has its file again, whatever the driver did before
+        triggers = () if snapshot.led_back else way(phase, meaning(phase, entry.state))
         if triggers is None and phase is not Phase.ROLLING_BACK:  # there the undo deals with whatever the driver does
             return written, CLUSTER_DISAGREES.found(state=entry.state, phase=phase, reason=entry.reason)
         try:

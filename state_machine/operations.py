@@ -44,6 +44,7 @@ from state_machine.policy.road_observations import Roll
 from state_machine.road.journal import send_back
 from state_machine.road.road_evidence import digest_of, plan_of
 from state_machine.road.version_raise import VersionRaise
+from state_machine.road.way_back import loss_digest, loss_document, loss_of
 from state_machine.store import UNDOES, Snapshot, Store
 from state_machine.tables import Operation, RoadNode
 from state_machine.transition import SERVICE, GateClosed, PhaseStep, StepSource, ask_gate, take
@@ -134,6 +135,9 @@ class Operations:
 
     async def _approve(self, snapshot: Snapshot, operation: Operation, evidence: Evidence) -> None:
         """Bound to what the approver could see: the plan and the evidence of this moment. Raises what refuses it."""
+        if operation.to_phase == Phase.ROLLING_BACK:
+            await self._consent(snapshot, operation)
+            return
         to = Phase.FINALIZING if operation.to_phase is None else Phase(operation.to_phase)
         verdict = approvable(snapshot.phase, evidence, to)
         if not verdict.holds:
@@ -143,6 +147,13 @@ class Operations:
         said = f"{operation.who} approved {what}; it counts for 4 h, and until anything in it changes"
         operation.to_phase = to
         digest = digest_of(snapshot)
+        await self._store.away(self._store.approve, operation, digest, plan, at=self._clock(), said=said)
+
+    async def _consent(self, snapshot: Snapshot, operation: Operation) -> None:
+        """To exactly what a rollback would lose now. Raises Z2K-4003."""
+        lost = may_consent(snapshot)
+        said = f"{operation.who} consented to lose {'; '.join(lost) or 'nothing'}; it counts for 4 h, and for this list"
+        digest, plan = loss_digest(lost), loss_document(lost)
         await self._store.away(self._store.approve, operation, digest, plan, at=self._clock(), said=said)
 
     async def _send_back(self, snapshot: Snapshot, operation: Operation, evidence: Evidence) -> None:
@@ -213,6 +224,14 @@ def approvable(phase: Phase, evidence: Evidence, to: Phase) -> Verdict:
         raise NOT_POSSIBLE_HERE.error(operation=word, phase=phase, possible=possible)
     conditions = edge.gate(evidence).conditions
     return Verdict(tuple(each for each in conditions if FINALIZE_NOT_APPROVED.code not in each.codes))
+
+
+def may_consent(snapshot: Snapshot) -> tuple[str, ...]:
+    """What would be lost. Raises Z2K-4003 where a rollback loses nothing that has to be consented to."""
+    if snapshot.phase is not Phase.ROLLING_BROKERS:
+        where = "a rollback needs consent in ROLLING_BROKERS only"
+        raise NOT_POSSIBLE_HERE.error(operation="approve to ROLLING_BACK", phase=snapshot.phase, possible=where)
+    return loss_of(snapshot)
 
 
 def may_send_back(snapshot: Snapshot, evidence: Evidence) -> RoadNode:

@@ -34,6 +34,7 @@ from state_machine.observations import (
     record_outcome,
 )
 from state_machine.operations import Operations
+from state_machine.policy.gates import Holder
 from state_machine.policy.phases import BEYOND_DUAL_WRITE, WINDOW, Phase
 from state_machine.policy.rivals import ONLY_READ
 from state_machine.store import Before, Snapshot, Store
@@ -91,6 +92,7 @@ class Reconciler:
         self._calls: dict[int, asyncio.Event] = {}
         self._locks: dict[int, asyncio.Lock] = {}
         self._recorded_reasons: dict[int, tuple[WaitingReason, float]] = {}
+        self._led_back: set[int] = set()
         self._trouble_log = TroubleLog(time.monotonic)
         self.troubles: dict[int, Occurrence] = {}
         self.last_round_at: float | None = None
@@ -183,7 +185,7 @@ class Reconciler:
                 )
                 return self._pause_s if is_foreseen(found) else RESTING_PAUSE_S
             self._is_well(migration_id)
-            return self._pause(phase)
+            return self._pause_s if migration_id in self._led_back else self._pause(phase)
 
     async def _record_reason(self, migration_id: int, outcome: WaitingReason) -> None:
         before, at = self._recorded_reasons.get(migration_id, (None, 0.0))
@@ -219,6 +221,7 @@ class Reconciler:
 
     async def _look_and_act(self, migration_id: int) -> WaitingReason:
         snapshot, disagrees = await self._look(migration_id)
+        (self._led_back.add if snapshot.led_back else self._led_back.discard)(migration_id)
         for number in [operation.id for operation in snapshot.operations]:
             operation = next((each for each in snapshot.operations if each.id == number), None)
             if operation is not None:  # else it was withdrawn meanwhile
@@ -235,7 +238,7 @@ class Reconciler:
             before.inventory,
             before.observation,
             migration_id,
-            with_log=before.phase in WITH_LOG,
+            with_log=needs_log(before),
             joining=self._operates and before.phase is Phase.BROKERS_JOINING,
         )
         if before.phase is Phase.ROLLED_BACK:
@@ -259,6 +262,13 @@ class Reconciler:
         if phase in (*WINDOW, Phase.ABORTING, Phase.ROLLING_BACK):
             return min(self._pause_s, WINDOW_PAUSE_S)
         return RESTING_PAUSE_S if phase is Phase.ROLLED_BACK else self._pause_s
+
+
+def needs_log(before: Before) -> bool:
+    """From dual-write on; on the way back for as long as our controllers have the claim."""
+    if before.phase is not Phase.ROLLING_BACK:
+        return before.phase in WITH_LOG
+    return before.observation is not None and before.observation.zookeeper.holder in (Holder.OURS, Holder.UNKNOWN)
 
 
 async def _until(event: asyncio.Event, seconds: float) -> None:

@@ -81,6 +81,8 @@ ON_THE_ROAD: Final = (Phase.BROKERS_JOINING, Phase.DUAL_WRITE, *BEYOND_DUAL_WRIT
 """Phases in which nodes may be operated."""
 WORDS: Final = {PAUSE: "pause", RESUME: "resume", APPROVE: "approve", BACK: "back"}
 """Operations that change no phase, as the command line says them."""
+WITH_JOURNAL: Final = (*ON_THE_ROAD, Phase.ROLLING_BACK)
+"""Phases in which rolling restarts are led or undone."""
 PENDING: Final = ("recorded", "accepted")
 UNDOES: Final = (Trigger.ABORT, Trigger.ROLL_BACK)
 """Operations that take the place of a pending advance; a rollback also that of one whose driver does not begin it."""
@@ -99,6 +101,7 @@ class Snapshot:
 
     joining: somebody requested that the service restarts the brokers of BROKERS_JOINING.
     dual_write_audits: the last finished ones since dual-write began, newest first; audit_passed_at: of the last pass.
+    led_back: the service leads this rollback, with restarts of brokers; the driver is asked in its turn.
     """
 
     migration: Migration
@@ -120,6 +123,7 @@ class Snapshot:
     approval: Approval | None = None
     backups: tuple[Backup, ...] = ()
     documents: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    led_back: bool = False
     joining: bool = False
 
     def nodes_of(self, roll: str) -> tuple[RoadNode, ...]:
@@ -342,6 +346,7 @@ class Store:
                 approval=_approval(session, row),
                 backups=_backups(session, row),
                 documents=documents,
+                led_back=_led_back(session, row),
                 joining=_joining(session, row),
             )
 
@@ -558,10 +563,19 @@ def _try_failed_again(session: Session, migration_id: int, at: float) -> None:
 
 def _road(session: Session, row: Migration) -> tuple[RoadNode, ...]:
     """The journal of rolling restarts."""
-    if row.phase not in ON_THE_ROAD:
+    if row.phase not in WITH_JOURNAL:
         return ()
     query = select(RoadNode).where(RoadNode.migration_id == row.id).order_by(RoadNode.node_id)
     return tuple(session.scalars(query))
+
+
+def _led_back(session: Session, row: Migration) -> bool:
+    """By the step that led here: it was requested in ROLLING_BROKERS."""
+    if row.phase != Phase.ROLLING_BACK:
+        return False
+    step = (PhaseEvent.from_phase == Phase.ROLLING_BROKERS, PhaseEvent.trigger == Trigger.ROLL_BACK)
+    query = select(PhaseEvent.id).where(PhaseEvent.migration_id == row.id, PhaseEvent.version == row.version, *step)
+    return session.scalar(query.limit(1)) is not None
 
 
 def _joining(session: Session, row: Migration) -> bool:
@@ -573,7 +587,7 @@ def _joining(session: Session, row: Migration) -> bool:
 
 
 def _approval(session: Session, row: Migration) -> Approval | None:
-    if row.phase not in ON_THE_ROAD:
+    if row.phase not in WITH_JOURNAL:
         return None
     return session.scalar(select(Approval).where(Approval.migration_id == row.id).order_by(Approval.id.desc()).limit(1))
 

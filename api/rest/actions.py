@@ -20,7 +20,7 @@ from api.rest.problems import described
 from api.views import edge_view, operation_view
 from migrator.findings.service import VERSION_MOVED
 from state_machine.evidence import asked_by, evidence
-from state_machine.operations import approvable, may_send_back
+from state_machine.operations import approvable, may_consent, may_send_back
 from state_machine.policy.phases import APPROVE, BACK, PAUSE, RESUME, Edge, Phase, Trigger, look_up
 from state_machine.store import NewOperation, Snapshot
 from state_machine.tables import Operation
@@ -114,16 +114,25 @@ def approve(parts: ServiceParts, number: Number, body: ActionIn, response: Respo
     """Agree to FINALIZING, or with `to: COMPLETED` to the raise of metadata.version, as plan and evidence are now.
 
     It counts for 4 hours, and until one of them changes. Neither can be undone. The approver is another person than the
-    one who asks for it, unless `single_operator` is on.
+    one who asks for it, unless `single_operator` is on. With `to: ROLLING_BACK` it is the consent to what a rollback
+    from ROLLING_BROKERS loses, as the view lists it.
     """
     operation = order(APPROVE, body, key)
     known = parts.store.known_operation(number, operation)
     if known is None:
         snapshot = parts.store.snapshot(number)
-        verdict = approvable(snapshot.phase, evidence(snapshot, parts.clock()), operation.to or Phase.FINALIZING)
-        if not verdict.holds:
-            raise GateClosed("approve", verdict)
+        if operation.to is Phase.ROLLING_BACK:
+            may_consent(snapshot)
+        else:
+            _require_approvable(snapshot, parts, operation.to or Phase.FINALIZING)
     return _accepted(parts, response, record(parts, number, operation))
+
+
+def _require_approvable(snapshot: Snapshot, parts: Parts, to: Phase) -> None:
+    """Raises `GateClosed`, Z2K-4003."""
+    verdict = approvable(snapshot.phase, evidence(snapshot, parts.clock()), to)
+    if not verdict.holds:
+        raise GateClosed("approve", verdict)
 
 
 @router.post("/back", **ACCEPTED)

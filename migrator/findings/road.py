@@ -155,6 +155,20 @@ BACKUP_NOT_OPENED = Finding(
     remedy="Compare its SHA-256 with the one that the service shows, and give the key that `backup_key` named then.",
 )
 
+LOSS_NOT_ACCEPTED = Finding(
+    code="Z2K-4230",
+    says="Nobody consented to what the rollback loses: {lost}.",
+    means="ZooKeeper has no form for it. After the rollback it is gone.",
+    remedy="Write it down or remove it. Then `zk2kraft approve --to ROLLING_BACK` consents to this list for 4 hours.",
+)
+
+FILE_OF_BEFORE_LOST = Finding(
+    code="Z2K-4231",
+    says="The previous file of {node} is not kept: {reason}.",
+    means="The broker could not go back into ZooKeeper mode with its own settings. Nothing was stopped.",
+    remedy="Restore that file beside the present one from the backup before ROLLING_BROKERS, under the same name.",
+)
+
 SOAK_WITHOUT_DISK = Finding(
     code="Z2K-4215",
     says="The snapshots of controller {node} cannot be listed.",

@@ -58,9 +58,9 @@ KEY_USED_AGAIN = Finding(
 NOT_IN_THIS_RELEASE = Finding(
     code="Z2K-4008",
     says="{phase} is not in this release.",
-    means="This release goes forward to the end, and back while every broker is in ZooKeeper mode. Nothing was "
-    "changed.",
-    remedy="`zk2kraft status` says how to go back by hand from here; a later release has a command for it.",
+    means="This release goes forward to the end, and back while our controllers lead. Nothing was changed.",
+    remedy="`zk2kraft status` and docs/undo.md say how to go back by hand from here: our controllers first, then the "
+    "brokers, then the rollback. A later release has a command for it.",
 )
 
 OPERATION_PENDING = Finding(

@@ -30,13 +30,17 @@ DEFAULT_LOG_DIR: Final = "/tmp/kafka-logs"
 
 
 class FileKind(StrEnum):
-    """Which file is wanted. MIGRATION, KRAFT, BACK: of a broker. STOCK, FINALIZED, BACK: of a controller."""
+    """Which file is wanted. MIGRATION, KRAFT, BACK, ORIGINAL: of a broker. STOCK, FINALIZED, BACK: of a controller.
+
+    BACK: a broker's migration file again. ORIGINAL: the file from before its migration file.
+    """
 
     MIGRATION = "migration"
     KRAFT = "kraft"
     STOCK = "stock"
     FINALIZED = "finalized"
     BACK = "back"
+    ORIGINAL = "original"
 
 
 class Action(StrEnum):
@@ -158,11 +162,14 @@ RULES: Final[Mapping[tuple[str, FileKind], tuple[RenderRule, ...]]] = {
     ("broker", FileKind.MIGRATION): _MIGRATION,
     ("broker", FileKind.KRAFT): _KRAFT,
     ("broker", FileKind.BACK): (*_UNKRAFT, *_MIGRATION),
+    ("broker", FileKind.ORIGINAL): (),
     ("controller", FileKind.STOCK): _STOCK,
     ("controller", FileKind.FINALIZED): _FINALIZED,
     ("controller", FileKind.BACK): (),
 }
-"""By role and kind. The way back of a controller has no rules: its predecessor is written again, with later changes."""
+"""By role and kind. The way back of a controller, and a broker's original file, have no rules: the predecessor is
+written again, with later changes.
+"""
 
 AUTHORIZERS: Final = {
     "{standard_authorizer}": (STANDARD_AUTHORIZER, (ACL_AUTHORIZER, "kafka.security.auth.SimpleAclAuthorizer")),
@@ -254,11 +261,15 @@ class Rendered:
 
 
 def render(role: str, present: Document, kind: FileKind, wanted: Wanted, before: Document | None = None) -> Rendered:
-    """role: `broker` or `controller`. before: for BACK, the kept predecessor of the present file."""
+    """role: `broker` or `controller`. before: for BACK, the kept predecessor of the present file; for ORIGINAL, that of
+    the migration file.
+    """
     assert (role, kind) in RULES, f"a {role} has no {kind} file"
     start, rules = present, RULES[role, kind]
     if kind is FileKind.BACK and before is not None:
-        start = _carried(role, present, before, wanted)
+        start = _carried(role, present, before, wanted, FileKind.KRAFT if role == "broker" else FileKind.STOCK)
+    if kind is FileKind.ORIGINAL and before is not None:
+        start = _original(present, before, wanted)
     if rules is RULES["broker", FileKind.BACK] and start.value("process.roles") is None:
         rules = _MIGRATION  # the predecessor, or back already
     document, changes = _applied(rules, start, wanted)
@@ -335,11 +346,25 @@ def _extended(rule: RenderRule, document: Document, wanted: Wanted) -> Document:
     return document.with_values({rule.key: joined((*entries, *more))}) if more else document
 
 
-def _carried(role: str, present: Document, before: Document, wanted: Wanted) -> Document:
-    """The predecessor, with every change that somebody made to the present file since it was rendered from it."""
-    if role == "broker" and present.value("process.roles") is None:
+def _original(present: Document, before: Document, wanted: Wanted) -> Document:
+    """What the migration file was rendered from, with later changes. Keys that the migration needs are as they were;
+    changes of a KRaft file stay in it, since it has other keys.
+    """
+    if present.value("process.roles") is not None or present.lines == before.lines:
+        return Document(present.name, before.lines)
+    carried = _carried("broker", present, before, wanted, FileKind.MIGRATION)
+    needed = {rule.key for rule in _MIGRATION}
+    values = {key: value for key in needed if (value := before.value(key)) is not None}
+    return carried.without(lambda key: key in needed and key not in values).with_values(values)
+
+
+def _carried(role: str, present: Document, before: Document, wanted: Wanted, forward: FileKind) -> Document:
+    """The predecessor, with every change that somebody made to the present file since it was rendered from it.
+
+    forward: the kind of the present file.
+    """
+    if forward is FileKind.KRAFT and present.value("process.roles") is None:
         return present  # back already
-    forward = FileKind.KRAFT if role == "broker" else FileKind.STOCK
     rendered, _ = _applied(RULES[role, forward], before, wanted)
     since = {
         key: value
@@ -372,6 +397,8 @@ def _check_broker(
         yield refused("process.roles", f"the node has roles ({joined(roles)}), so it is in KRaft mode already")
     if "controller" in roles:
         yield refused("process.roles", "the node is a controller too; combined nodes are not migrated")
+    if kind is FileKind.ORIGINAL and before is None:
+        yield refused("zookeeper.connect", "the file from before the migration is in the predecessor only (--before)")
     if kind is FileKind.BACK and roles and before is None:
         reason = "without the predecessor (--before) other zookeeper keys, such as TLS, are not there again"
         yield unsure("zookeeper.connect", reason)
@@ -382,7 +409,8 @@ def _check_broker(
     if kind is FileKind.KRAFT and (both := listeners & set(controllers)):
         yield refused("listeners", f"{joined(sorted(both))} is a listener of controllers")
     ibp = document.value("inter.broker.protocol.version")
-    if ibp and wanted.metadata_version and not _same_version(ibp, wanted.metadata_version):
+    as_found = kind is FileKind.ORIGINAL
+    if ibp and wanted.metadata_version and not as_found and not _same_version(ibp, wanted.metadata_version):
         reason = f"it is {ibp}, and the controllers have metadata.version {wanted.metadata_version}"
         yield refused("inter.broker.protocol.version", reason)
     yield from _check_authorizer(document, kind, unsure)

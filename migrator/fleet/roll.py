@@ -79,7 +79,9 @@ class RollEntry:
     began_s:     seconds since its stop was ordered; 0 before.
     instruction: what a person was told to do for the present step; empty when nobody has to do anything.
     cause:       why it failed.
-    back:        it is on its way back to its previous file.
+    back:        it is on its way back to a previous file.
+    alone:       a person sent it back alone; the roll stands when it is there.
+    turn:        nodes with a smaller one are begun before; equal ones by rack and id.
     """
 
     id: int
@@ -90,6 +92,8 @@ class RollEntry:
     instruction: str = ""
     cause: str = ""
     back: bool = False
+    alone: bool = False
+    turn: int = 0
 
     @property
     def name(self) -> str:
@@ -184,16 +188,21 @@ def decide(entries: Sequence[RollEntry], now: RollNow) -> Decision:
 
 
 def _choices(entry: RollEntry) -> str:
-    back = "`zk2kraft back` returns this broker alone to its previous file; " if entry.role == "broker" else ""
+    may_go_alone = entry.role == "broker" and (entry.alone or not entry.back)
+    back = "`zk2kraft back` returns this broker alone to its previous file; " if may_go_alone else ""
     return f"`zk2kraft resume` tries it again; {back}`pause` leaves it as it is"
 
 
 def in_order(entries: Iterable[RollEntry], last: frozenset[int]) -> list[RollEntry]:
-    """By rack, then id; the active controller and its machine last, so that it moves once.
+    """By turn, rack, then id; the active controller and its machine last, so that it moves once.
 
     A node that was prepared keeps its turn.
     """
-    return sorted(entries, key=lambda each: (each.step is not RollStep.PREPARED, each.id in last, each.rack, each.id))
+
+    def place(each: RollEntry) -> tuple[bool, bool, int, str, int]:
+        return each.step is not RollStep.PREPARED, each.id in last, each.turn, each.rack, each.id
+
+    return sorted(entries, key=place)
 
 
 def _go_on(entry: RollEntry, now: RollNow) -> Decision:
@@ -243,7 +252,7 @@ def _started(entry: RollEntry, seen: NodeNow) -> Decision:
     if seen.process is ProcessState.STOPPED:
         return Fail(entry.id, NODE_ENDED.found(node=entry.name))
     if seen.whole.holds:
-        return Reached(entry.id, RollStep.BACK if entry.back else RollStep.WHOLE)
+        return Reached(entry.id, RollStep.BACK if entry.alone else RollStep.WHOLE)
     if entry.instruction and seen.process is not ProcessState.RUNNING:
         return Wait(_instructed(entry))
     return Wait(f"{entry.name} is not whole yet ({entry.began_s:.0f} s): {seen.whole.reason()}")

@@ -33,6 +33,7 @@ from state_machine.policy.gates import (
     zookeeper_is_controller,
 )
 from state_machine.policy.road_gates import (
+    brokers_may_return,
     controllers_are_replaced,
     finalize_evidence,
     finalize_is_committed,
@@ -210,9 +211,8 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Trigger], Edge]] = {
     (Phase.DUAL_WRITE, Trigger.ROLL_BACK): Edge(
         Phase.ROLLING_BACK, gate=rollback_is_possible, asks=DriverOperation.ROLL_BACK
     ),
-    (Phase.ROLLING_BROKERS, Trigger.ROLL_BACK): Edge(
-        Phase.ROLLING_BACK, gate=rollback_is_possible, asks=DriverOperation.ROLL_BACK
-    ),
+    # the service leads it: brokers into ZooKeeper mode, then the rollback, then original files
+    (Phase.ROLLING_BROKERS, Trigger.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=brokers_may_return),
     (Phase.AUDIT, Trigger.ROLLBACK_BEGAN): Edge(Phase.ROLLING_BACK, gate=always),
     (Phase.ROLLING_BROKERS, Trigger.ROLLBACK_BEGAN): Edge(Phase.ROLLING_BACK, gate=always),
     (Phase.DUAL_WRITE, Trigger.ROLLBACK_BEGAN): Edge(Phase.ROLLING_BACK, gate=always),

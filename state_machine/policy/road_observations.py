@@ -18,6 +18,8 @@ class Roll(StrEnum):
 
     JOIN: brokers get the migration settings. KRAFT: brokers go into KRaft mode. STOCK: stock controllers take the place
     of ours. SOAK: stock controllers restart as they are. FINAL: stock controllers restart without the migration flag.
+    BACK: brokers go back into ZooKeeper mode. ORIGINAL: after the claim is gone, brokers get their file from before the
+    migration.
     """
 
     JOIN = "join"
@@ -25,6 +27,8 @@ class Roll(StrEnum):
     STOCK = "stock"
     SOAK = "soak"
     FINAL = "final"
+    BACK = "back"
+    ORIGINAL = "original"
 
 
 BROKERS: Final = "broker"
@@ -143,6 +147,25 @@ class ApprovalObserved:
 
 
 @dataclass(frozen=True, slots=True)
+class WayBack:
+    """What a rollback from ROLLING_BROKERS would do and cost now.
+
+    restarts: brokers that go back into ZooKeeper mode. again: brokers that restart with their original file afterwards.
+    not_kept: in words, brokers whose previous file is not beside their file. lost: what only KRaft has, in words.
+    consent:  to exactly that loss; None: there is none. orders: orders for a ZooKeeper controller; None: not known.
+    seconds:  about how long one restart took on the way here; None before the first one.
+    """
+
+    restarts: tuple[int, ...] = ()
+    again: tuple[int, ...] = ()
+    not_kept: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    consent: ApprovalObserved | None = None
+    orders: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LevelsObserved:
     """Which levels of metadata.version the software of each node supports, both ends included.
 
@@ -195,6 +218,7 @@ class RoadEvidence:
     features:      finalized ones above 0 beside metadata.version.
     guards:        of each controller's host, as looked at with the files.
     canary:        None: the inventory wants none.
+    back:          what a rollback would cost; None where the service does not lead one.
     levels:        None before COMPLETED, and until the voters were asked.
     waivers:       of the inventory, those whose end is not reached.
     """
@@ -233,6 +257,7 @@ class RoadEvidence:
     guards: tuple[GuardObserved, ...] = ()
     waivers: tuple[WaiverObserved, ...] = ()
     canary: CanaryObserved | None = None
+    back: WayBack | None = None
     levels: LevelsObserved | None = None
 
     def roll(self, roll: Roll) -> RollObserved:

@@ -7,10 +7,11 @@ Elsewhere: the steps themselves (phases.py). Kept true by the end-to-end tests o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from state_machine.policy.phases import BEFORE_TAKEOVER, Phase
+from state_machine.policy.road_observations import WayBack
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +47,11 @@ _NOTHING: Final = Undo("", "there is nothing to undo", "none", "nothing", "0 s")
 
 _ROLLING_BROKERS: Final = Undo(
     "zk2kraft rollback",
-    "while every broker is in ZooKeeper mode, the cluster is rolled back as in DUAL_WRITE; once a broker is in KRaft "
-    "mode the gate of `rollback` is closed: by hand, restart that broker with its migration file (kept beside its "
-    "file), then `zk2kraft rollback`. A later release does that by itself",
-    "those that are in KRaft mode, once",
-    "what only KRaft has: directory assignments",
+    "the service restarts the brokers in KRaft mode with their migration file, one by one, the last one first; then "
+    "the cluster is rolled back as in DUAL_WRITE; then brokers whose migration file the service wrote get "
+    "their original file",
+    "those that were restarted into KRaft mode, once; afterwards those with a migration file of the service, once",
+    "what only KRaft has: directory assignments, and what needs consent before",
     "under 1 s",
 )
 _STOCK: Final = Undo(
@@ -69,6 +70,18 @@ _FINAL: Final = Undo(
     "everything that was written since, if ZooKeeper is used again",
     "0 s",
 )
+
+
+def undo_of(phase: Phase, back: WayBack | None) -> Undo:
+    """back: what a rollback would do now, where the service leads it."""
+    if back is None or phase is not Phase.ROLLING_BROKERS:
+        return UNDO[phase]
+    first, again = list(back.restarts), list(back.again)
+    restarts = f"brokers {first} into ZooKeeper mode" if first else "none into ZooKeeper mode"
+    restarts += f", then brokers {again} with their original file" if again else ""
+    lost = "; ".join(back.lost) or "directory assignments only"
+    return replace(_ROLLING_BROKERS, restarts=restarts, lost=lost)
+
 
 UNDO: Final[Mapping[Phase, Undo]] = {
     **dict.fromkeys(BEFORE_TAKEOVER, _BEFORE),

@@ -1,4 +1,4 @@
-"""One broker back into ZooKeeper mode: its previous file, and what its disks have to say for that.
+"""One broker back into ZooKeeper mode, or to its original file: the previous file, and what its disks have to say.
 
 In:   a broker that is stopped, and its row of the journal. Out: columns of the journal.
 Elsewhere: when that is possible (policy/road_gates.py), the order of acts (migrator.fleet.roll).
@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from migrator.findings.finding import FindingError
 from migrator.findings.fleet import FILE_ABSENT
-from migrator.findings.road import STEP_FAILED
+from migrator.findings.road import FILE_OF_BEFORE_LOST, STEP_FAILED
 from migrator.fleet.actuator import Instruction
 from migrator.fleet.files import Present, checksum_of, predecessor_path, read_present, write_file
 from migrator.fleet.inventory import wanted_of
 from migrator.fleet.properties_file import Document, parse_properties
-from migrator.fleet.render import FileKind, render
+from migrator.fleet.render import FileKind, Rendered, render
 from state_machine.road.fleet import Fleet, FleetNode
 from state_machine.tables import RoadNode
 
@@ -26,34 +26,89 @@ META: Final = "meta.properties"
 
 
 def write_back(fleet: Fleet, node: FleetNode, row: RoadNode) -> dict[str, Any]:
-    """Blocks on the host. Raises Z2K-4204, or what the host refuses."""
+    """Of a broker that goes back alone: its row has the previous file. Raises as `write_before`."""
+    return write_before(fleet, node, FileKind.BACK, row.rendered_from, needs_kept=False)
+
+
+def write_before(
+    fleet: Fleet, node: FleetNode, kind: FileKind, kept: str, *, needs_kept: bool = True
+) -> dict[str, Any]:
+    """Blocks on the host. kept: checksum of the previous file. needs_kept: it has to be there (Z2K-4231).
+
+    Raises Z2K-4204, or what the host refuses.
+    """
     said, told = _disks_of_version_0(node)
-    present = read_present(node.actuator, node.path)
-    if present is None:
-        raise STEP_FAILED.error(act="write", node=node.name, reason=f"{node.path} cannot be read by its actuator")
-    before = _before(node, row, present)
-    wanted = wanted_of(fleet.inventory, node.node)
-    rendered = render(node.role, present.document, FileKind.BACK, wanted, before).require()
+    present = _present(node, "write")
+    rendered = _rendered(fleet, node, kind, kept, present, "write", needs_kept)
     written = write_file(node.actuator, node.id, node.path, rendered.content, present)
     told += [written.text] if isinstance(written, Instruction) else []
-    columns = {"checksum": rendered.checksum, "rendered_from": present.checksum, "detail": f"back: {said}"}
+    columns = {"checksum": rendered.checksum, "detail": f"{kind}: {said}"}
     return {**columns, "instruction": " Then: ".join(told)} if told else columns
 
 
-def _before(node: FleetNode, row: RoadNode, present: Present) -> Document | None:
-    """What its KRaft file was rendered from; None when the file is that one still, or nobody kept it."""
-    if present.document.value("process.roles") is None:
+def _rendered(
+    fleet: Fleet, node: FleetNode, kind: FileKind, kept: str, present: Present, act: str, needs_kept: bool
+) -> Rendered:
+    """The next file, derived from the present one and the one that was kept."""
+    before = _before(node, kind, kept, present, act)
+    if before is None and needs_kept and present.document.value("process.roles") is not None:
+        path = predecessor_path(node.path, kept) if kept else "this migration did not restart it into KRaft mode"
+        raise FILE_OF_BEFORE_LOST.error(node=node.name, reason=path)
+    return render(node.role, present.document, kind, wanted_of(fleet.inventory, node.node), before).require()
+
+
+def prepare_before(fleet: Fleet, node: FleetNode, kind: FileKind, kept: str) -> dict[str, Any]:
+    """While the broker runs: what its previous file is. Only reads. Raises Z2K-4204 or Z2K-4231."""
+    present = _present(node, "prepare")
+    rendered = _rendered(fleet, node, kind, kept, present, "prepare", needs_kept=True)
+    changed = ", ".join(sorted(set(_differing(present.document, rendered.document))))
+    return {
+        "rendered_from": present.checksum,
+        "checksum": rendered.checksum,
+        "detail": f"{kind} file: {changed or 'nothing'} changes",
+    }
+
+
+def _present(node: FleetNode, act: str) -> Present:
+    present = read_present(node.actuator, node.path)
+    if present is None:
+        raise STEP_FAILED.error(act=act, node=node.name, reason=f"{node.path} cannot be read by its actuator")
+    return present
+
+
+def _differing(one: Document, other: Document) -> list[str]:
+    return [key for key in {*one.values, *other.values} if one.value(key) != other.value(key)]
+
+
+def _before(node: FleetNode, kind: FileKind, kept: str, present: Present, act: str) -> Document | None:
+    """What its KRaft file was rendered from; None when the file is that one still, or nobody kept it.
+
+    Of an original file it is what the migration file was rendered from, which has to be there.
+    """
+    if kind is FileKind.BACK and present.document.value("process.roles") is None:
         return None
+    if present.checksum == kept:
+        return present.document
+    path = predecessor_path(node.path, kept)
     try:
-        kept = read_present(node.actuator, predecessor_path(node.path, row.rendered_from))
+        found = read_present(node.actuator, path) if kept else None
     except FindingError as error:
-        if error.code == FILE_ABSENT.code:
-            return None
-        raise
-    if kept is not None and kept.checksum != row.rendered_from:
-        reason = f"{kept.path} is not the file that was kept (SHA-256 {checksum_of(kept.content)})"
-        raise STEP_FAILED.error(act="write", node=node.name, reason=reason)
-    return None if kept is None else kept.document
+        if error.code != FILE_ABSENT.code:
+            raise
+        found = None
+    if found is not None and found.checksum != kept:
+        reason = f"{path} is not the file that was kept (SHA-256 {checksum_of(found.content)})"
+        raise STEP_FAILED.error(act=act, node=node.name, reason=reason)
+    return None if found is None else found.document
+
+
+def is_kept(node: FleetNode, kept: str) -> bool | None:
+    """Whether the previous file lies beside the present one. None: its actuator cannot read it. Blocks."""
+    try:
+        found = read_present(node.actuator, predecessor_path(node.path, kept))
+    except FindingError as error:
+        return False if error.code == FILE_ABSENT.code else None
+    return None if found is None else found.checksum == kept
 
 
 def _disks_of_version_0(node: FleetNode) -> tuple[str, list[str]]:

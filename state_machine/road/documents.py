@@ -41,7 +41,8 @@ class FilesDocument(msgspec.Struct, frozen=True):
     """The last look at all files. Keys of maps are `broker 1`, `controller 3000`.
 
     problem: why nodes cannot be operated, with its code. checksums: as read. baseline: as read first, for nodes whose
-    file was not rendered yet. guards, waivers: as the hosts and the inventory said at that time.
+    file was not rendered yet. guards, waivers: as the hosts and the inventory said at that time. not_kept: brokers
+    whose previous file is not beside their file, in words.
     """
 
     at: float
@@ -56,6 +57,7 @@ class FilesDocument(msgspec.Struct, frozen=True):
     with_zookeeper: tuple[str, ...] = ()
     guards: tuple[GuardRow, ...] = ()
     waivers: tuple[WaiverRow, ...] = ()
+    not_kept: tuple[str, ...] = ()
 
 
 class SoakDocument(msgspec.Struct, frozen=True):

@@ -13,13 +13,14 @@ from typing import Final
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.fleet import GUARD_NOT_PROVEN
 from migrator.findings.road import FILE_DRIFTED, FILES_NOT_READ, FLAG_REMOVED_EARLY
-from migrator.fleet.files import checksum_of
+from migrator.fleet.files import checksum_of, predecessor_path
 from migrator.fleet.guard import Proof, guard_proof
 from migrator.fleet.properties_file import parse_properties
 from migrator.fleet.render import FLAG
 from migrator.fleet.roll import UNDER_WAY, RollStep
 from state_machine.policy.phases import Phase
 from state_machine.policy.road_observations import CONTROLLERS, Roll
+from state_machine.road.broker_back import is_kept
 from state_machine.road.documents import FILES, FilesDocument, GuardRow, WaiverRow, document
 from state_machine.road.fleet import KIND_OF, Fleet, FleetNode
 from state_machine.store import Snapshot
@@ -36,6 +37,7 @@ def read_files(snapshot: Snapshot, fleet: Fleet, now: float) -> FilesDocument:
     baseline = dict(before.baseline)
     drifted, not_read, zookeeper = [], [], []
     flags: dict[bool, list[int]] = {True: [], False: []}
+    not_kept = [] if snapshot.phase not in (Phase.ROLLING_BROKERS, Phase.ROLLING_BACK) else _not_kept(snapshot, fleet)
     for node in fleet.nodes:
         try:
             content = node.actuator.read(node.path)
@@ -77,7 +79,23 @@ def read_files(snapshot: Snapshot, fleet: Fleet, now: float) -> FilesDocument:
             WaiverRow(each.what, each.node, each.reason, each.owner, each.end.timestamp())
             for each in fleet.inventory.waivers
         ),
+        not_kept=tuple(not_kept),
     )
+
+
+def _not_kept(snapshot: Snapshot, fleet: Fleet) -> list[str]:
+    """Brokers that could not go back with the previous file."""
+    found = []
+    for row in snapshot.nodes_of(Roll.KRAFT):
+        node = fleet.node(row.role, row.node_id)
+        step = row.failed_in if row.step == RollStep.FAILED else row.step
+        if node is None or step not in (RollStep.WRITTEN, RollStep.STARTED, RollStep.WHOLE):
+            continue
+        kept = is_kept(node, row.rendered_from)
+        if kept is not True:
+            path = predecessor_path(node.path, row.rendered_from)
+            found.append(f"{node.name}: {path} {'cannot be read' if kept is None else 'is not the previous file'}")
+    return found
 
 
 def _guard(node: FleetNode) -> GuardRow:

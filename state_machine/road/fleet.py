@@ -30,6 +30,8 @@ KIND_OF: Final = {
     Roll.STOCK: FileKind.STOCK,
     Roll.SOAK: None,
     Roll.FINAL: FileKind.FINALIZED,
+    Roll.BACK: FileKind.BACK,
+    Roll.ORIGINAL: FileKind.ORIGINAL,
 }
 """The file that a node gets in a roll; None: it keeps its own."""
 ROLE_OF: Final = {
@@ -38,6 +40,8 @@ ROLE_OF: Final = {
     Roll.STOCK: CONTROLLERS,
     Roll.SOAK: CONTROLLERS,
     Roll.FINAL: CONTROLLERS,
+    Roll.BACK: BROKERS,
+    Roll.ORIGINAL: BROKERS,
 }
 
 

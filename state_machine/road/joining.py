@@ -3,8 +3,8 @@
 In:   a snapshot, a broker, its present file. Out: conditions; columns of the journal.
 Elsewhere: the rolling restart itself (roller.py), what has to hold before each broker (policy/road_gates.py), the
 partitions, which stand in ZooKeeper by then (clusters/zookeeper_partitions.py).
-Rules: a broker that has joined already is whole and is not restarted. One that goes back gets exactly its previous file,
-with which it does not register with our controllers at all.
+Rules: a broker that has joined already is whole and is not restarted. One that goes back gets exactly its previous
+file, with which it does not register with our controllers at all.
 """
 
 from __future__ import annotations

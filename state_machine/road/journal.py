@@ -6,20 +6,29 @@ Elsewhere: what the steps mean (migrator.fleet.roll), who decides (roller.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
 from migrator.fleet.render import FileKind
 from migrator.fleet.roll import RollEntry, RollStep
-from state_machine.road.fleet import FleetNode
+from state_machine.policy.road_observations import Roll
+from state_machine.road.fleet import KIND_OF, FleetNode
 from state_machine.store import Store
 from state_machine.tables import RoadNode
 
+WAYS_BACK: Final = (Roll.BACK, Roll.ORIGINAL)
 
-def begin(store: Store, migration_id: int, roll: str, nodes: Iterable[FleetNode], *, at: float) -> None:
-    """Every node of the roll, PENDING; nodes that are there already stay as they are."""
+
+def begin(
+    store: Store, migration_id: int, roll: Roll, nodes: Iterable[FleetNode], *, at: float, away: Mapping[int, str] = {}
+) -> None:
+    """Every node of the roll, PENDING; nodes that are there already stay as they are.
+
+    away: nodes that another roll has left half-way, with their incarnation; they go on with their stop, before any
+    other one.
+    """
     with store.writing() as session:
         for each in nodes:
             if session.get(RoadNode, (migration_id, roll, each.id)) is not None:
@@ -31,19 +40,19 @@ def begin(store: Store, migration_id: int, roll: str, nodes: Iterable[FleetNode]
                     node_id=each.id,
                     role=each.role,
                     rack=each.node.rack,
-                    step=RollStep.PENDING,
+                    step=RollStep.STOPPING if each.id in away else RollStep.PENDING,
                     failed_in="",
                     path=each.path,
-                    kind="",
+                    kind=str(KIND_OF[roll]) if roll in WAYS_BACK else "",
                     rendered_from="",
                     checksum="",
-                    incarnation="",
+                    incarnation=away.get(each.id, ""),
                     instruction="",
                     cause="",
                     code="",
                     detail="",
                     log_end=0,
-                    began_at=None,
+                    began_at=at if each.id in away else None,
                     changed_at=at,
                 )
             )
@@ -57,7 +66,8 @@ def record(store: Store, migration_id: int, roll: str, node_id: int, *, at: floa
         row.changed_at = at
 
 
-def entry_of(row: RoadNode, now: float) -> RollEntry:
+def entry_of(row: RoadNode, now: float, turn: int = 0) -> RollEntry:
+    alone = row.kind == FileKind.BACK and row.roll not in WAYS_BACK
     return RollEntry(
         id=row.node_id,
         role=row.role,
@@ -66,7 +76,9 @@ def entry_of(row: RoadNode, now: float) -> RollEntry:
         began_s=0.0 if row.began_at is None else max(now - row.began_at, 0.0),
         instruction=row.instruction,
         cause=f"{row.code} {row.cause}".strip(),
-        back=row.kind == FileKind.BACK,
+        back=alone or row.roll in WAYS_BACK,
+        alone=alone,
+        turn=turn,
     )
 
 

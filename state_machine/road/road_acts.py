@@ -57,7 +57,13 @@ log = structlog.get_logger()
 
 BACKUP_AGAIN_S: Final = 30.0
 CANARY_EVERY_S: Final = 2.0
-WITH_CANARY: Final = (Phase.ROLLING_BROKERS, Phase.REPLACING_CONTROLLERS, Phase.SOAK, Phase.FINALIZING)
+WITH_CANARY: Final = (
+    Phase.ROLLING_BROKERS,
+    Phase.REPLACING_CONTROLLERS,
+    Phase.SOAK,
+    Phase.FINALIZING,
+    Phase.ROLLING_BACK,
+)
 BACKED_UP_IN: Final = (Phase.DUAL_WRITE, Phase.ROLLING_BROKERS, Phase.SOAK)
 """Phases whose next step wants a backup."""
 
@@ -134,6 +140,14 @@ class RoadActs:
     async def rolling_brokers(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         rolled = await self._roller.step(snapshot, evidence, Roll.KRAFT)
         return rolled or WaitingReason("done: every broker is in KRaft mode")
+
+    async def brokers_back(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason | None:
+        """Into ZooKeeper mode, while our controllers lead. None: every one is."""
+        return await self._roller.step(snapshot, evidence, Roll.BACK)
+
+    async def original_files(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason | None:
+        """After the claim is gone. None: every broker has the file with which it was found."""
+        return await self._roller.step(snapshot, evidence, Roll.ORIGINAL)
 
     async def replacing_controllers(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         replaced = await self._roller.step(snapshot, evidence, Roll.STOCK)

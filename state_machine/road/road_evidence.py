@@ -49,14 +49,17 @@ from state_machine.road.documents import (
     SoakDocument,
     document,
 )
+from state_machine.road.way_back import way_back
 from state_machine.store import ON_THE_ROAD, Snapshot
 
 LOG_FRESH_S: Final = 10.0
 
 
 def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
-    """None before dual-write, but for brokers that join and that an inventory file names."""
-    if snapshot.phase not in ON_THE_ROAD or _is_without_fleet(snapshot):
+    """None before dual-write, but for brokers that join and that an inventory file names, and in a rollback that the
+    driver carries out alone.
+    """
+    if (snapshot.phase not in ON_THE_ROAD and not snapshot.led_back) or _is_without_fleet(snapshot):
         return None
     look = snapshot.observation
     log = LogObservation() if look is None else look.log
@@ -97,6 +100,7 @@ def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
         offline=tuple(each.id for each in log.brokers if each.offline_dirs),
         features=log.features,
         canary=_canary(snapshot, now),
+        back=way_back(snapshot, now),
         guards=()
         if files is None
         else tuple(GuardObserved(each.node, each.state, each.reason) for each in files.guards),

@@ -23,6 +23,7 @@ from migrator.findings.road import CONTROLLER_NOT_LEFT, NO_FLEET, STEP_FAILED
 from migrator.fleet.actuator import Instruction, Performed, ProcessState
 from migrator.fleet.files import Present, checksum_of, read_present, write_file
 from migrator.fleet.guard import finalize_token
+from migrator.fleet.inventory import Inventory
 from migrator.fleet.render import FileKind
 from migrator.fleet.roll import (
     REACHED_BY,
@@ -47,6 +48,7 @@ from state_machine.observations import WaitingReason
 from state_machine.policy.gates import Evidence, Holder
 from state_machine.policy.road_gates import (
     canary_is_well,
+    claim_is_gone,
     claim_is_ours,
     every_broker_is_ready,
     every_registration_is_kraft,
@@ -59,14 +61,17 @@ from state_machine.policy.road_gates import (
     snapshots_are_written,
     voters_follow,
     zookeeper_follows,
+    zookeeper_mode_is_possible,
 )
 from state_machine.policy.road_observations import BROKERS, Roll
 from state_machine.processes import Launcher, process_mark
 from state_machine.road import joining, journal
-from state_machine.road.broker_back import write_back
+from state_machine.road.broker_back import prepare_before, write_back, write_before
 from state_machine.road.cluster_lock import ClusterLocks
 from state_machine.road.disks import look_at_disks
 from state_machine.road.fleet import KIND_OF, ROLE_OF, Fleet, FleetNode, Fleets
+from state_machine.road.replicas import ReplicasSeen, ReplicasWatch, read_replicas
+from state_machine.road.way_back import into_zookeeper_mode, kept_for, left_half_way, to_original_file, turns_of
 from state_machine.settings import ServiceSettings
 from state_machine.store import Snapshot, Store
 from state_machine.tables import RoadNode
@@ -84,6 +89,7 @@ LEAVE_S: Final = 60.0
 class _Running:
     """An act on its way."""
 
+    roll: Roll
     node: int
     act: NodeAct
     task: asyncio.Task[dict[str, Any]]
@@ -106,6 +112,7 @@ class _Work:
 
     running: _Running | None = None
     seen: dict[tuple[str, int], _Seen] = field(default_factory=dict)
+    replicas: ReplicasWatch | None = None
 
 
 class Roller:
@@ -121,8 +128,10 @@ class Roller:
         clock: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
         locks: ClusterLocks | None = None,
+        replicas: Callable[[Inventory], ReplicasSeen] = read_replicas,
     ) -> None:
         self._locks = locks
+        self._replicas = replicas
         self._store = store
         self._fleets = fleets
         self._observer = observer
@@ -133,16 +142,24 @@ class Roller:
         self._work: dict[int, _Work] = {}
 
     async def step(self, snapshot: Snapshot, evidence: Evidence, roll: Roll) -> WaitingReason | None:
-        """One decision. None: every node is whole."""
+        """One decision. None: every node is whole. An act of the roll before comes to its end first."""
+        work = self._work.setdefault(snapshot.id, _Work())
+        if work.running is not None and work.running.roll is not roll:
+            return await self._follow(snapshot, work, work.running)
         try:
             fleet = await asyncio.to_thread(self._fleets.fleet, snapshot.migration.name)
         except FindingError as error:
             found = error.occurrence
             return WaitingReason(f"blocked: {found.code} {found.text}", (found,))
         rows = snapshot.nodes_of(roll)
-        wanted = fleet.of(ROLE_OF[roll])
+        wanted = _wanted(snapshot, fleet, roll)
         if {each.id for each in wanted} - {row.node_id for row in rows}:
-            await self._store.away(journal.begin, self._store, snapshot.id, roll, wanted, at=self._clock())
+            half_way = left_half_way(snapshot, roll) if roll in journal.WAYS_BACK else ()
+            others = _others_away(evidence, half_way)
+            if others is not None:
+                return WaitingReason(f"waiting: {others}")
+            away = {each.id: _incarnation(snapshot, each) for each in wanted if each.id in half_way}
+            await self._store.away(journal.begin, self._store, snapshot.id, roll, wanted, at=self._clock(), away=away)
             return WaitingReason(f"waiting: {roll} is prepared for {len(wanted)} nodes")
         missing = [row.node_id for row in rows if fleet.node(row.role, row.node_id) is None]
         if missing:
@@ -158,7 +175,9 @@ class Roller:
     async def _decide(self, snapshot: Snapshot, evidence: Evidence, roll: Roll, fleet: Fleet) -> WaitingReason | None:
         work = self._work.setdefault(snapshot.id, _Work())
         if work.running is not None:
-            return await self._follow(snapshot, roll, work, work.running)
+            return await self._follow(snapshot, work, work.running)
+        if roll is Roll.ORIGINAL:
+            self._tend_replicas(fleet, work)
         now = self._clock()
         rows = {row.node_id: row for row in snapshot.nodes_of(roll)}
         seen = {}
@@ -167,13 +186,14 @@ class Roller:
                 node = fleet.node(row.role, row.node_id)
                 assert node is not None, "nodes that are missing were refused"
                 seen[row.node_id] = await self._node_now(snapshot, evidence, roll, node, row, work)
-        entries = [journal.entry_of(row, now) for row in rows.values()]
+        turns = turns_of(snapshot, roll)
+        entries = [journal.entry_of(row, now, turns.get(row.node_id, 0)) for row in rows.values()]
         decision = decide(
             entries,
             RollNow(
-                cluster=cluster_ready(evidence, roll),
+                cluster=self._ready(evidence, roll, fleet, work),
                 nodes=seen,
-                last=self._last(snapshot, fleet, roll),
+                last=self._last(snapshot, evidence, fleet, roll),
                 paused=snapshot.migration.paused or self._outside(fleet),
                 deadline_s=self._settings.node_deadline_s,
             ),
@@ -193,6 +213,23 @@ class Roller:
                 return WaitingReason(f"blocked: {cause.text}", (cause,))
             case Perform(node_id, act):
                 return await self._begin(snapshot, roll, fleet, rows[node_id], act, work)
+
+    def _ready(self, evidence: Evidence, roll: Roll, fleet: Fleet, work: _Work) -> Verdict:
+        if roll is not Roll.ORIGINAL:
+            return cluster_ready(evidence, roll)
+        road = road_of(evidence)
+        return Verdict(
+            (*claim_is_gone(evidence).conditions, *self._whole_by_brokers(fleet, work), *canary_is_well(road))
+        )
+
+    def _tend_replicas(self, fleet: Fleet, work: _Work) -> None:
+        if work.replicas is None:
+            work.replicas = ReplicasWatch(self._replicas, self._steady)
+        work.replicas.tend(fleet.inventory, {each.id for each in fleet.of(BROKERS)})
+
+    def _whole_by_brokers(self, fleet: Fleet, work: _Work) -> tuple[Condition, ...]:
+        assert work.replicas is not None, "it is tended in each round of this roll"
+        return work.replicas.conditions({each.id for each in fleet.of(BROKERS)}, self._settings.settle_s)
 
     def _outside(self, fleet: Fleet) -> str | None:
         """No node is begun outside of the maintenance windows; one that was begun is ended."""
@@ -220,11 +257,12 @@ class Roller:
         assert node is not None, "nodes that are missing were refused"
         log.info("roll.act", roll=roll, node=node.id, act=act)
         coroutine = asyncio.to_thread(self._perform, snapshot, roll, fleet, node, row, act, self._image(snapshot))
-        work.running = _Running(node.id, act, asyncio.create_task(coroutine), self._steady())
+        work.running = _Running(roll, node.id, act, asyncio.create_task(coroutine), self._steady())
         work.seen.pop((roll, node.id), None)
         return WaitingReason(f"waiting: {node.name}: {act} begins")
 
-    async def _follow(self, snapshot: Snapshot, roll: Roll, work: _Work, running: _Running) -> WaitingReason:
+    async def _follow(self, snapshot: Snapshot, work: _Work, running: _Running) -> WaitingReason:
+        roll = running.roll
         if not running.task.done():
             seconds = self._steady() - running.since
             return WaitingReason(f"waiting: {ROLE_OF[roll]} {running.node}: {running.act} ({seconds:.0f} s)")
@@ -257,6 +295,9 @@ class Roller:
                 if roll is Roll.STOCK:
                     self._stop_ours(snapshot, node)
                 return _performed(node.actuator.stop())
+            case NodeAct.WRITE if roll in journal.WAYS_BACK:
+                kind = FileKind(row.kind)
+                return write_before(fleet, node, kind, kept_for(snapshot, node.id, kind))
             case NodeAct.WRITE if roll is Roll.JOIN and row.kind == FileKind.BACK:
                 return joining.write_before(node, row)
             case NodeAct.WRITE if row.kind == FileKind.BACK:
@@ -268,7 +309,22 @@ class Roller:
                 look = snapshot.observation
                 return {**columns, "log_end": 0 if look is None else look.log.high_watermark}
 
+    def _prepare_before(
+        self, snapshot: Snapshot, roll: Roll, fleet: Fleet, node: FleetNode, image: Image
+    ) -> dict[str, Any]:
+        """For the way back. After the claim is gone, the log says nothing of topic ids any more."""
+        kind = KIND_OF[roll]
+        assert kind is not None, "a way back has a previous file"
+        columns = prepare_before(fleet, node, kind, kept_for(snapshot, node.id, kind))
+        disks = look_at_disks(node, image, with_ids=roll is Roll.BACK)
+        if disks.trouble is not None:
+            raise FindingError(disks.trouble)
+        detail = f"{columns['detail']}; {disks.said}"
+        return {**columns, "incarnation": _incarnation(snapshot, node), "detail": detail}
+
     def _prepare(self, snapshot: Snapshot, roll: Roll, fleet: Fleet, node: FleetNode, image: Image) -> dict[str, Any]:
+        if roll in journal.WAYS_BACK:
+            return self._prepare_before(snapshot, roll, fleet, node, image)
         present = read_present(node.actuator, node.path)
         whole = joining.found_whole(snapshot, fleet, node, present) if roll is Roll.JOIN else None
         if whole is not None:
@@ -362,13 +418,32 @@ class Roller:
     ) -> NodeNow:
         seen = work.seen.get((roll, node.id))
         if seen is None or self._steady() - seen.at >= LOOK_AT_NODE_EVERY_S:
-            seen = await asyncio.to_thread(self._look_at_node, node, row, self._image(snapshot))
+            image = self._image(snapshot)
+            seen = await asyncio.to_thread(self._look_at_node, node, row, image)
             if roll is Roll.STOCK and self._pid_of_ours(snapshot, node) is not None:
                 seen.process = ProcessState.RUNNING
             work.seen[roll, node.id] = seen
+        if roll is Roll.ORIGINAL:
+            whole = self._original_whole(evidence, snapshot, node, seen, work)
+            return NodeNow(
+                seen.process, whole, gone=_is_gone_in_zookeeper(snapshot, node), file_is_rendered=seen.rendered
+            )
         whole = node_whole(evidence, roll, row, _log_of(snapshot), seen.process, seen.rendered, seen.disks)
         gone = joining.is_gone(snapshot, node.id) if roll is Roll.JOIN else _is_gone(snapshot, node)
         return NodeNow(seen.process, whole, gone=gone, file_is_rendered=seen.rendered)
+
+    def _original_whole(
+        self, evidence: Evidence, snapshot: Snapshot, node: FleetNode, seen: _Seen, work: _Work
+    ) -> Verdict:
+        """It was started only after ZooKeeper had lost its registration of before, so the one that is there is new."""
+        there = not _is_gone_in_zookeeper(snapshot, node) and evidence.holder is not Holder.UNKNOWN
+        fleet = self._fleets.fleet(snapshot.migration.name)
+        own = own_process(seen.process, seen.rendered)
+        registered = Condition(
+            "it is registered in ZooKeeper", there, "it is" if there else "it is not in /brokers/ids"
+        )
+        disks = () if seen.disks is None else (seen.disks,)
+        return Verdict((*own, registered, *self._whole_by_brokers(fleet, work), *disks))
 
     def _look_at_node(self, node: FleetNode, row: RoadNode, image: Image) -> _Seen:
         """A host that does not answer is not known, and no reason to fail."""
@@ -389,8 +464,15 @@ class Roller:
             seen.disks = Condition("no directory of the broker is stray", disks.trouble is None, said, codes)
         return seen
 
-    def _last(self, snapshot: Snapshot, fleet: Fleet, roll: Roll) -> frozenset[int]:
-        """The active controller; of brokers those on its machine. Before the takeover it is one of the brokers."""
+    def _last(self, snapshot: Snapshot, evidence: Evidence, fleet: Fleet, roll: Roll) -> frozenset[int]:
+        """The active controller; of brokers those on its machine. Before the takeover and after the claim is gone it is
+        one of the brokers. The way back is the way there in reverse.
+        """
+        if roll is Roll.BACK:
+            return frozenset()
+        if roll is Roll.ORIGINAL:
+            holds = evidence.holder is Holder.ZOOKEEPER_BROKER and evidence.holder_id is not None
+            return frozenset({evidence.holder_id or 0}) if holds else frozenset()
         if roll is Roll.JOIN:
             look = snapshot.observation
             holder = None if look is None else look.zookeeper.holder_id
@@ -436,6 +518,12 @@ def cluster_ready(evidence: Evidence, roll: Roll) -> Verdict:
             return Verdict((*may_go_on_joining(evidence), replicas_are_settled(road), *canary_is_well(road)))
         case Roll.KRAFT:
             return Verdict((*common, zookeeper_follows(road)))
+        case Roll.BACK:
+            # a flag that is on lets the broker halt when a directory is offline
+            way = (claim_is_ours(evidence), zookeeper_follows(road), *zookeeper_mode_is_possible(road))
+            return Verdict((*common, zookeeper, *way))
+        case Roll.ORIGINAL:
+            return claim_is_gone(evidence)
         case Roll.STOCK | Roll.SOAK:
             # in the soak a controller restarts from a snapshot of its own
             wrote = (snapshots_are_written(road),) if roll is Roll.SOAK else ()
@@ -458,14 +546,17 @@ def node_whole(
 ) -> Verdict:
     """What has to hold of the node that was started, before the next one."""
     road = road_of(evidence)
-    own = (
-        Condition("its process runs", process is not ProcessState.STOPPED, str(process)),
-        Condition("its file is as rendered", rendered is not False, "it is not" if rendered is False else "it is"),
-        log_is_observed(road),
-    )
+    own = (*own_process(process, rendered), log_is_observed(road))
     if row.role == BROKERS:
         return Verdict((*own, *_broker_whole(evidence, roll, row, observed), *(() if disks is None else (disks,))))
     return Verdict((*own, *_controller_whole(evidence, roll, row, observed)))
+
+
+def own_process(process: ProcessState, rendered: bool | None) -> tuple[Condition, ...]:
+    return (
+        Condition("its process runs", process is not ProcessState.STOPPED, str(process)),
+        Condition("its file is as rendered", rendered is not False, "it is not" if rendered is False else "it is"),
+    )
 
 
 def _broker_whole(evidence: Evidence, roll: Roll, row: RoadNode, observed: LogObservation) -> tuple[Condition, ...]:
@@ -478,7 +569,8 @@ def _broker_whole(evidence: Evidence, roll: Roll, row: RoadNode, observed: LogOb
     if broker is None:
         return (Condition("the broker is registered", False, "it is not"),)
     fresh = broker.incarnation != row.incarnation
-    left = broker.unassigned_dirs
+    # in ZooKeeper mode a broker assigns no directory
+    left = broker.unassigned_dirs if mode == "KRaft" else 0
     return (
         *live,
         Condition("the broker registered anew", fresh, f"incarnation {broker.incarnation}"),
@@ -551,6 +643,32 @@ def _is_gone(snapshot: Snapshot, node: FleetNode) -> bool:
         return broker is None or broker.fenced
     voter = observed.voter(node.id)
     return voter is None or voter.fetched_ms_ago is None or voter.fetched_ms_ago > 10_000
+
+
+def _wanted(snapshot: Snapshot, fleet: Fleet, roll: Roll) -> tuple[FleetNode, ...]:
+    """Of a way back only the brokers that need it."""
+    nodes = fleet.of(ROLE_OF[roll])
+    if roll not in journal.WAYS_BACK:
+        return nodes
+    needed = into_zookeeper_mode(snapshot) if roll is Roll.BACK else to_original_file(snapshot)
+    return tuple(each for each in nodes if each.id in needed)
+
+
+def _others_away(evidence: Evidence, away: tuple[int, ...]) -> str | None:
+    """A broker that another roll left half-way is stopped first; not while it serves and another one does not."""
+    road = road_of(evidence)
+    missing = sorted(set(road.not_ready) - set(away))
+    serving = [each for each in away if each not in road.not_ready and each in (*road.kraft, *road.zookeeper)]
+    if road.log_problem or not missing or not serving:
+        return None
+    return f"brokers {serving} are not stopped while brokers {missing} are fenced or shutting down"
+
+
+def _is_gone_in_zookeeper(snapshot: Snapshot, node: FleetNode) -> bool:
+    look = snapshot.observation
+    if look is None or look.zookeeper.holder is Holder.UNKNOWN:
+        return False
+    return node.id not in look.zookeeper.brokers
 
 
 def _performed(answer: Performed | None) -> dict[str, Any]:

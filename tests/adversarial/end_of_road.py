@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # public, but not re-exported for mypy
@@ -43,6 +43,7 @@ from migrator.wire.messages.metadata import NoOpRecord
 from migrator.wire.records import decode_record
 from migrator.zk import paths
 from state_machine.clusters.log_observer import LogObservation, LogObserver
+from state_machine.policy.gates import Holder
 from tests.e2e.quorums import start, wait_ruling
 from tests.e2e.road_kills import Kill, leader_of, wait_leader
 from tests.e2e.road_stage import RoadStage
@@ -474,6 +475,70 @@ def disk_that_dies(laboratory: Laboratory) -> None:
     stage.assert_proven()
 
 
+def back_from_half_way(laboratory: Laboratory) -> None:
+    """Two of three brokers in KRaft mode, the third untouched; the service leads the cluster back, and dies once."""
+    back_with_rolled(laboratory, 2)
+
+
+def back_from_all_rolled(laboratory: Laboratory) -> None:
+    """Every broker in KRaft mode, under our controllers."""
+    back_with_rolled(laboratory, 3)
+
+
+def back_with_rolled(laboratory: Laboratory, count: int) -> None:
+    stage = RoadStage(laboratory)
+    stage.to_dual_write()
+    brokers = {each.broker_id: each for each in stage.cluster.brokers}
+    found = {node: each.properties_file.read_bytes() for node, each in brokers.items()}
+
+    def pause_in_time(act: str, node: int) -> None:
+        if act == "start" and len([each for each in stage.fleet.done if each.act == "start"]) == count:
+            stage.service.operation(stage.migration, "pause")
+
+    stage.fleet.after_act = pause_in_time
+    stage.advance("ROLLING_BROKERS")
+    stage.wait_view(lambda view: None if len(_whole(view, "kraft")) == count else view["waiting"])
+    rolled = [each.node for each in stage.fleet.done if each.act == "start"]
+    create(stage.cluster, "made-in-hybrid")
+    wait_whole(stage.cluster)
+    view = stage.wait_view(lambda view: None if (view["road"]["back"] or {}).get("possible") else view["waiting"])
+    print(f"readiness: {view['road']['back']}", flush=True)
+
+    killed = threading.Event()
+
+    def kill_once(act: str, node: int) -> None:
+        if act == "stop" and node == rolled[0] and not killed.is_set():
+            killed.set()
+            stage._kill()
+
+    stage.fleet.after_act = kill_once
+    began, number = time.monotonic(), len(stage.fleet.done)
+    stage.service.operation(stage.migration, "rollback")
+    stage.wait_view(lambda view: None if view["phase"] == "ROLLING_BACK" else view["phase"])
+    stage.service.operation(stage.migration, "resume")
+    view = stage.wait_view(
+        lambda view: None if view["phase"] == "ROLLED_BACK" else f"{view['phase']}: {view['waiting']}"
+    )
+    print(f"ROLLED_BACK after {time.monotonic() - began:.0f} s; the service was killed: {killed.is_set()}", flush=True)
+    acts = [(each.act, each.node) for each in stage.fleet.done[number:]]
+    print(f"acts: {acts}", flush=True)
+    stops = list(dict.fromkeys(node for act, node in acts if act == "stop"))
+    assert stops == list(reversed(rolled)), acts
+    for node, each in brokers.items():
+        assert each.properties_file.read_bytes() == found[node], f"broker {node} has another file"
+    assert set(stage.cluster.zk.children(paths.BROKER_IDS)) == {str(each) for each in brokers}
+    assert view["active_controller"]["kind"] == Holder.ZOOKEEPER_BROKER, view["active_controller"]
+    create(stage.cluster, "made-afterwards")
+    wait_whole(stage.cluster)
+    for each in brokers.values():
+        assert not list(each.directory.rglob("*-stray")), "a log was moved aside"
+    stage.assert_proven()
+
+
+def _whole(view: Mapping[str, Any], roll: str) -> list[int]:
+    return [row["node_id"] for row in view["road"]["nodes"] if row["roll"] == roll and row["step"] == "WHOLE"]
+
+
 def brokers_join(laboratory: Laboratory) -> None:
     """Two brokers get their migration settings by the service, which is killed at both; the third one has them.
 
@@ -506,6 +571,8 @@ STORIES: Final[Mapping[str, Callable[[Laboratory], None]]] = {
         flagless_voter,
         later_kafka_on_our_log,
         disk_that_dies,
+        back_from_half_way,
+        back_from_all_rolled,
     )
 }
 

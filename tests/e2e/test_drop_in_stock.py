@@ -484,8 +484,9 @@ def test_a_later_controller_says_its_levels_and_raises_metadata_version_once(
 
     async def story() -> None:
         observer = LogObserver([VoterAddress(spec.node_id, "127.0.0.1", spec.port)], None)
-        observed = await observer.look(time.time())
-        assert observed.problem == ""
+        async with asyncio.timeout(READY_DEADLINE_S):
+            while not (observed := await observer.look(time.time())).controllers:  # it registers once it leads
+                await asyncio.sleep(0.2)
         assert [each.levels for each in observed.controllers] == [(7, 25)]
         assert await observer.levels_of(spec.node_id) == VoterLevels(7, 25, finalized=21)
         with pytest.raises(OSError, match="answers error"):

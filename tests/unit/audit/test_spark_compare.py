@@ -22,6 +22,7 @@ from migrator.audit.spark.sources import (
     InputRow,
     Others,
     TopicRange,
+    ZkPart,
     _batch,
     _rows_of_part,
     log_rows,
@@ -39,7 +40,7 @@ from tests.support.seeded_tree import SeededTree, an_id
 
 TREE = SeededTree(topics=3, partitions=2, broker_configs={})
 RULES = ExpectedDifferences(producer_id_margin=10_000)
-WHOLE = [TopicRange("", None), Others()]
+WHOLE: list[ZkPart] = [TopicRange("", None), Others()]
 
 
 def records_of(*numbers: int) -> list[Message]:

@@ -248,3 +248,17 @@ def test_there_and_back_is_the_file_as_it_was_with_later_changes(lines: list[str
     assert back.values == before.with_values(later).values
     if not later:
         assert back.content == before.content
+
+
+def test_the_original_file_is_what_the_migration_file_was_made_of_with_later_changes() -> None:
+    before = migration().present
+    there = migration().document
+    assert render("broker", there, FileKind.ORIGINAL, WANTED, before).require().content == before.content
+    changed = there.with_values({"num.io.threads": "9", FLAG: "false"})
+    again = render("broker", changed, FileKind.ORIGINAL, WANTED, before).require().document
+    assert again.value("num.io.threads") == "9"
+    assert again.value(FLAG) == before.value(FLAG)
+    assert again.value("controller.quorum.voters") == before.value("controller.quorum.voters")
+    assert render("broker", before, FileKind.ORIGINAL, WANTED, before).require().content == before.content
+    with pytest.raises(FindingError):
+        render("broker", there, FileKind.ORIGINAL, WANTED).require()

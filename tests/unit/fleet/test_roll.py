@@ -21,6 +21,7 @@ from migrator.fleet.roll import (
     Wait,
     decide,
     failed,
+    in_order,
 )
 from migrator.model.verdict import Condition, Verdict
 
@@ -152,9 +153,14 @@ def test_a_broker_on_its_way_back_waits_until_its_registration_of_before_is_fenc
     entry = broker(1, RollStep.WRITTEN, back=True)
     assert isinstance(decide([entry], now(nodes={1: seen(ProcessState.STOPPED)})), Wait)
     assert decide([entry], now(nodes={1: seen(ProcessState.STOPPED, gone=True)})) == Perform(1, NodeAct.START)
-    assert decide([replace(entry, step=RollStep.STARTED)], now(nodes={1: seen(whole=WHOLE)})) == Reached(
-        1, RollStep.BACK
-    )
+    there = replace(entry, step=RollStep.STARTED)
+    assert decide([there], now(nodes={1: seen(whole=WHOLE)})) == Reached(1, RollStep.WHOLE)
+    assert decide([replace(there, alone=True)], now(nodes={1: seen(whole=WHOLE)})) == Reached(1, RollStep.BACK)
+
+
+def test_brokers_are_begun_by_their_turn_before_rack_and_id() -> None:
+    entries = [broker(1, turn=3), broker(2, turn=1), broker(3, turn=2)]
+    assert [each.id for each in in_order(entries, frozenset())] == [2, 3, 1]
 
 
 def test_a_broker_that_is_back_keeps_every_other_one_as_it_is() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 from sqlalchemy import event
 
+from migrator.fleet.inventory import Inventory
 from state_machine.acts import Acts
 from state_machine.audits.inspections import Inspections
 from state_machine.clusters.control import ControlClient
@@ -23,6 +24,7 @@ from state_machine.policy.gates import Evidence
 from state_machine.policy.phases import Phase
 from state_machine.reconcile import Reconciler
 from state_machine.road.fleet import Fleets
+from state_machine.road.replicas import ReplicasSeen
 from state_machine.road.road_acts import RoadActs
 from state_machine.road.roller import Roller
 from state_machine.road.soak import SoakActs
@@ -149,7 +151,7 @@ class World:
         supervisor = Supervisor(self.store, self.launcher, clock=self.clock, steady=self.clock_steady)
         fleets = Fleets(self.settings.fleets)
         times = (self.clock, self.clock_steady)
-        roller = Roller(self.store, fleets, observer, self.launcher, self.settings, *times)
+        roller = Roller(self.store, fleets, observer, self.launcher, self.settings, *times, replicas=self.replicas)
         soak = SoakActs(self.store, fleets, observer, *times)
         raises = VersionRaise(self.store, observer, *times)
         road = RoadActs(self.store, fleets, roller, soak, self.settings, *times, raises)
@@ -165,6 +167,10 @@ class World:
             clock=self.clock,
             operates=self.settings.fleets is not None,
         )
+
+    def replicas(self, inventory: Inventory) -> ReplicasSeen:
+        """As clients see the brokers: all of them, and everything is whole."""
+        return ReplicasSeen(tuple(each.id for each in inventory.brokers))
 
     async def rounds(self, count: int = 1, seconds: float = 0.5) -> None:
         """Rounds of the loop; between them inspections come to their end and time passes."""

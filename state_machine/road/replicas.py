@@ -1,0 +1,113 @@
+"""How whole the replicas of a cluster are, as its brokers tell any client: for restarts that no metadata log leads.
+
+In:   the inventory. Out: `ReplicasSeen`, asked for by the loop; it never waits.
+Elsewhere: the restarts with original files after a rollback (roller.py).
+Rules: a fresh client for each reading, with bounded calls: brokers that just changed their controller keep a client of
+before waiting. A reading counts only when it names every broker; a broker that has no metadata yet names none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from migrator.findings.finding import FindingError, words_of
+from migrator.fleet.inventory import Inventory
+from migrator.model.verdict import Condition
+from state_machine.road.canary import client_settings
+
+ANSWER_S: Final = 5.0
+EVERY_S: Final = 1.0
+FRESH_S: Final = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasSeen:
+    """One reading. brokers: that the metadata names. problem: why there is none; empty when there is one."""
+
+    brokers: tuple[int, ...] = ()
+    under_replicated: int = 0
+    leaderless: int = 0
+    problem: str = ""
+
+
+def read_replicas(inventory: Inventory) -> ReplicasSeen:
+    """Blocks. What a broker or a secret does is a problem in words."""
+    try:
+        found = AdminClient(client_settings(inventory)).list_topics(timeout=ANSWER_S)
+    except (KafkaException, FindingError, OSError) as error:
+        return ReplicasSeen(problem=words_of(error))
+    partitions = [each for topic in found.topics.values() for each in topic.partitions.values()]
+    return ReplicasSeen(
+        brokers=tuple(sorted(found.brokers)),
+        under_replicated=sum(set(each.isrs) != set(each.replicas) for each in partitions),
+        leaderless=sum(each.leader < 0 for each in partitions),
+    )
+
+
+class ReplicasWatch:
+    """Of one migration, in this life of the service. read: makes one reading; blocks."""
+
+    def __init__(
+        self,
+        read: Callable[[Inventory], ReplicasSeen] = read_replicas,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._read = read
+        self._steady = steady
+        self._task: asyncio.Task[ReplicasSeen] | None = None
+        self._began = -1e9
+        self._seen: ReplicasSeen | None = None
+        self._seen_at = 0.0
+        self._whole_since: float | None = None
+
+    def tend(self, inventory: Inventory, wanted: Collection[int]) -> None:
+        """Take what was read, and begin the next reading when it is due. wanted: brokers that have to be there."""
+        if self._task is not None and self._task.done():
+            task, self._task = self._task, None
+            self._take(task.result(), wanted)
+        if self._task is None and self._steady() - self._began >= EVERY_S:
+            self._began = self._steady()
+            self._task = asyncio.create_task(asyncio.to_thread(self._read, inventory))
+
+    def _take(self, seen: ReplicasSeen, wanted: Collection[int]) -> None:
+        self._seen, self._seen_at = seen, self._began
+        missing = set(wanted) - set(seen.brokers)
+        whole = not seen.problem and not missing and not seen.under_replicated and not seen.leaderless
+        if not whole:
+            self._whole_since = None
+        elif self._whole_since is None:
+            self._whole_since = self._seen_at
+
+    def conditions(self, wanted: Collection[int], settle_s: float) -> tuple[Condition, ...]:
+        """Before a broker is stopped, and before the next one."""
+        seen, age = self._seen, self._steady() - self._seen_at
+        if seen is None or age > FRESH_S:
+            said = "no reading yet" if seen is None else f"the last reading is {age:.0f} s old"
+            return (Condition("brokers tell how whole the replicas are", False, said),)
+        missing = sorted(set(wanted) - set(seen.brokers))
+        settled = 0.0 if self._whole_since is None else self._steady() - self._whole_since
+        return (
+            Condition("brokers tell how whole the replicas are", not seen.problem, seen.problem or f"{age:.0f} s ago"),
+            Condition(
+                "clients see every broker",
+                not missing,
+                f"brokers {missing} are missing" if missing else f"{len(seen.brokers)} brokers",
+            ),
+            Condition(
+                "no partition is under-replicated or without a leader",
+                not seen.problem and not seen.under_replicated and not seen.leaderless,
+                f"under-replicated partitions: {seen.under_replicated}; partitions without a leader: {seen.leaderless}",
+            ),
+            Condition(
+                f"nothing was under-replicated for {settle_s:g} s",
+                self._whole_since is not None and settled >= settle_s,
+                f"every partition has been fully replicated for {settled:.0f} s",
+            ),
+        )

@@ -1,0 +1,191 @@
+"""A rollback once brokers were restarted into KRaft mode: which brokers restart, with which file, and what is lost.
+
+In:   a `Snapshot`. Out: node ids, checksums of previous files, `WayBack` for gate and view.
+Elsewhere: the restarts (roller.py), their files (broker_back.py), the gate (policy/road_gates.py).
+Rules: everything follows from the journal, so that a service that dies goes on. A broker that another roll has left
+half-way is taken first.
+Source: Kafka 3.9 operations page, "Reverting to ZooKeeper mode"; failure cases F-41 and F-51.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from statistics import median
+from typing import Any, Final
+
+import msgspec
+
+from migrator.fleet.render import FileKind
+from migrator.fleet.roll import UNDER_WAY, UNTOUCHED, RollStep
+from state_machine.policy.phases import Phase
+from state_machine.policy.road_observations import ApprovalObserved, Roll, WayBack
+from state_machine.road.documents import FILES, FilesDocument, document
+from state_machine.store import Snapshot
+from state_machine.tables import RoadNode
+
+BROKER_ROLLS: Final = (Roll.JOIN, Roll.KRAFT, Roll.BACK, Roll.ORIGINAL)
+"""In the order in which a broker goes through them."""
+WITH_FILE: Final = frozenset({RollStep.WRITTEN, RollStep.STARTED, RollStep.WHOLE, RollStep.BACK})
+
+
+def way_back(snapshot: Snapshot, now: float) -> WayBack | None:
+    """None where a rollback restarts no broker."""
+    if snapshot.phase is not Phase.ROLLING_BROKERS and not snapshot.led_back:
+        return None
+    restarts = into_zookeeper_mode(snapshot)
+    files = document(snapshot, FILES, FilesDocument)
+    lost = loss_of(snapshot)
+    look = snapshot.observation
+    status = None if look is None or look.active is None else look.active.status
+    mirror = None if status is None else status.dual_write
+    return WayBack(
+        restarts=restarts,
+        again=_as_found(snapshot),
+        not_kept=_not_kept(snapshot, restarts, files),
+        lost=lost,
+        consent=_consent(snapshot, lost, now),
+        orders=None if mirror is None else mirror.orders_count,
+        seconds=_seconds(snapshot),
+    )
+
+
+# --- which brokers ----------------------------------------------------------------------------------------
+
+
+def into_zookeeper_mode(snapshot: Snapshot) -> tuple[int, ...]:
+    """Brokers that this migration stopped for KRaft mode, or that are registered in it; whoever is back is not."""
+    back = {row.node_id for row in snapshot.nodes_of(Roll.BACK) if row.step == RollStep.WHOLE}
+    rolled = {row.node_id for row in snapshot.nodes_of(Roll.KRAFT) if is_touched(row) and row.step != RollStep.BACK}
+    log = None if snapshot.observation is None else snapshot.observation.log
+    kraft = {each.id for each in log.brokers if each.mode == "KRaft"} if log is not None and log.known else set()
+    return tuple(sorted((rolled | kraft) - back))
+
+
+def to_original_file(snapshot: Snapshot) -> tuple[int, ...]:
+    """After the claim is gone: brokers whose migration file this migration wrote, or that did not come back before."""
+    done = {row.node_id for row in snapshot.nodes_of(Roll.ORIGINAL) if row.step == RollStep.WHOLE}
+    missing = {*left_half_way(snapshot, Roll.ORIGINAL), *into_zookeeper_mode(snapshot)}
+    joined = {
+        row.node_id
+        for row in snapshot.nodes_of(Roll.JOIN)
+        if _wrote(row) and last_written(snapshot, row.node_id) != row.rendered_from
+    }
+    return tuple(sorted((missing | joined) - done))
+
+
+def left_half_way(snapshot: Snapshot, roll: Roll) -> tuple[int, ...]:
+    """Brokers that the roll before `roll` has stopped and not brought to its end."""
+    found = []
+    for node in sorted({row.node_id for each in BROKER_ROLLS for row in snapshot.nodes_of(each)}):
+        rows = [row for each in BROKER_ROLLS if each != roll for row in snapshot.nodes_of(each) if row.node_id == node]
+        begun = [row for row in rows if is_touched(row) and (roll is not Roll.BACK or row.roll != Roll.ORIGINAL)]
+        if begun and _step_of(begun[-1]) in UNDER_WAY:
+            found.append(node)
+    return tuple(found)
+
+
+def turns_of(snapshot: Snapshot, roll: Roll) -> dict[int, int]:
+    """Back in the reverse order of the way there."""
+    if roll is not Roll.BACK:
+        return {}
+    there = sorted(snapshot.nodes_of(Roll.KRAFT), key=lambda row: (-(row.began_at or 0.0), -row.node_id))
+    return {row.node_id: turn for turn, row in enumerate(there, 1)}
+
+
+def is_touched(row: RoadNode) -> bool:
+    """Its stop was ordered."""
+    return _step_of(row) not in UNTOUCHED
+
+
+def _step_of(row: RoadNode) -> RollStep:
+    return RollStep(row.failed_in if row.step == RollStep.FAILED else row.step)
+
+
+# --- which file -------------------------------------------------------------------------------------------
+
+
+def kept_for(snapshot: Snapshot, node: int, kind: FileKind) -> str:
+    """The checksum of the previous file, which lies beside the present one; empty when this migration kept none."""
+    if kind is FileKind.ORIGINAL:
+        for row in snapshot.nodes_of(Roll.JOIN):
+            if row.node_id == node and _wrote(row):
+                return row.rendered_from
+    for row in snapshot.nodes_of(Roll.KRAFT):
+        if row.node_id == node and is_touched(row):
+            return row.rendered_from
+    return ""
+
+
+def last_written(snapshot: Snapshot, node: int) -> str:
+    """The checksum of its present file, by the journal; empty when nothing was written."""
+    newest = ""
+    for roll in BROKER_ROLLS:
+        for row in snapshot.nodes_of(roll):
+            if row.node_id == node and _step_of(row) in WITH_FILE:
+                newest = row.checksum
+    return newest
+
+
+def _wrote(row: RoadNode) -> bool:
+    """Whether this migration replaced the file; a broker that had joined already keeps its own."""
+    return _step_of(row) in WITH_FILE and bool(row.rendered_from) and row.checksum != row.rendered_from
+
+
+def _as_found(snapshot: Snapshot) -> tuple[int, ...]:
+    """Brokers of the second roll, as far as that is known: those whose migration file this migration wrote."""
+    if snapshot.nodes_of(Roll.ORIGINAL) or snapshot.nodes_of(Roll.BACK):
+        return to_original_file(snapshot)
+    return tuple(row.node_id for row in snapshot.nodes_of(Roll.JOIN) if _wrote(row))
+
+
+def _not_kept(snapshot: Snapshot, restarts: Sequence[int], files: FilesDocument | None) -> tuple[str, ...]:
+    found = [] if files is None else list(files.not_kept)
+    found += [
+        f"broker {node}: this migration did not restart it into KRaft mode"
+        for node in restarts
+        if not any(row.node_id == node and is_touched(row) for row in snapshot.nodes_of(Roll.KRAFT))
+    ]
+    return tuple(found)
+
+
+# --- what it costs ----------------------------------------------------------------------------------------
+
+
+def loss_of(snapshot: Snapshot) -> tuple[str, ...]:
+    """What has no form in ZooKeeper, in words: read in the log, and reported by the leader (F-51)."""
+    look = snapshot.observation
+    if look is None:
+        return ()
+    status = None if look.active is None else look.active.status
+    mirror = None if status is None else status.dual_write
+    left = () if mirror is None else mirror.unmirrored
+    more = 0 if mirror is None else mirror.unmirrored_count - len(left)
+    return (*look.log.only_kraft, *left, *((f"and {more} more that are not mirrored",) if more > 0 else ()))
+
+
+def loss_document(lost: Sequence[str]) -> dict[str, Any]:
+    """What somebody consents to."""
+    return {"lost": list(lost)}
+
+
+def loss_digest(lost: Sequence[str]) -> str:
+    return hashlib.sha256(msgspec.json.encode(loss_document(lost), order="deterministic")).hexdigest()
+
+
+def _consent(snapshot: Snapshot, lost: Sequence[str], now: float) -> ApprovalObserved | None:
+    approval = snapshot.approval
+    if approval is None or approval.to_phase != Phase.ROLLING_BACK:
+        return None
+    age = now - approval.at if now >= approval.at else float("inf")
+    return ApprovalObserved(approval.who, age, approval.digest == loss_digest(lost))
+
+
+def _seconds(snapshot: Snapshot) -> float | None:
+    took = [
+        row.changed_at - row.began_at
+        for roll in (Roll.JOIN, Roll.KRAFT, Roll.BACK)
+        for row in snapshot.nodes_of(roll)
+        if row.step == RollStep.WHOLE and row.began_at is not None
+    ]
+    return median(took) if took else None
