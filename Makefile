@@ -12,7 +12,7 @@ FILES_BESIDE_EACH_OTHER = --dist loadfile --no-loadscope-reorder --durations 40 
 # what it imports: a controller then answers after 4.6 s in place of 1.2 s, on two cores.
 KEEP_BYTECODE = PYTHONDONTWRITEBYTECODE=
 
-.PHONY: setup check test docs sim model adversarial kill-matrix end-of-road poison mutants lab demo takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-mass
+.PHONY: setup check test docs sim model adversarial kill-matrix end-of-road poison mutants lab demo takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-mass bench-road
 
 setup:  ## make .venv what uv.lock says
 	$(SETUP)
@@ -100,6 +100,10 @@ bench-audit:  ## the Spark audit of small and large trees, cold and warm, measur
 bench-mass:  ## a broker in sync with 30,000 to 300,000 partitions is fenced and comes back, measured (10 minutes)
 	$(SETUP) --with-java
 	$(BIN)/python -m tests.benchmarks.mass
+
+bench-road:  ## the whole road, stock by hand and ours by the service, in one table; renews docs/performance.md (8 minutes)
+	$(SETUP) --with-java
+	$(KEEP_BYTECODE) $(BIN)/python -m tests.benchmarks.stock_road --save
 
 bench-dual-write:  ## changes after the takeover, ours and stock, measured (10 minutes)
 	$(SETUP) --with-java

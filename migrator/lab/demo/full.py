@@ -111,7 +111,7 @@ class FullDemo(Demo):
         super().__init__(*given)
         self.stages: list[Stage] = []
         self.fleet: LabFleet | None = None
-        self._stage = ("to dual-write", time.time())
+        self._stage = ("", 0.0)
 
     def a_service(self) -> LabService:
         return LabService(
@@ -162,6 +162,12 @@ class FullDemo(Demo):
         raised = self._raise_level()
         self._next_stage("end")
         return self._full_report(view, created_s, later, raised)
+
+    def _build(self) -> OurController:
+        """The first stage begins here, where traffic flows: the start of the cluster before it is no stall."""
+        controller = super()._build()
+        self._stage = ("to dual-write", time.time())
+        return controller
 
     # --- the road ------------------------------------------------------------------------------------------
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from migrator.lab.demo.run import unconfirmed
+from migrator.lab.demo.full import FullDemo
+from migrator.lab.demo.progress import ProgressReporter
+from migrator.lab.demo.run import Demo, unconfirmed
+from migrator.lab.traffic.control import LEDGER
+from migrator.lab.traffic.ledger import NO_TRANSACTION, Acknowledged, LedgerWriter
 
 
 @pytest.mark.parametrize(
@@ -18,3 +24,38 @@ def test_the_takeover_waits_for_the_confirmation_of_the_rehearsal_to_end(states:
     audits: list[dict[str, Any]] = [{"purpose": "rehearsal", "state": "done"}]
     audits += [{"purpose": "confirmation", "state": each} for each in states]
     assert (unconfirmed({"audits": audits}) is not None) == waits
+
+
+class _Built:
+    """What `FullDemo` needs of its parts to end its first stage."""
+
+    def __init__(self, ledger: Path) -> None:
+        self.ledger = ledger
+
+
+def test_the_start_of_the_cluster_is_no_stall_of_the_first_stage(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The demo told of a stall of as many seconds as ZooKeeper and brokers took to start."""
+    clock = [1_000.0]
+    monkeypatch.setattr(time, "time", lambda: clock[0])
+
+    def build(_: Demo) -> None:
+        clock[0] += 16.0  # traffic flows from then on
+
+    monkeypatch.setattr(Demo, "_build", build)
+    writer = LedgerWriter(tmp_path / LEDGER)
+    for tenth in range(101):
+        at_us = 1_016_000_000 + tenth * 100_000
+        writer.write(Acknowledged("demo-00", 0, tenth, "key", tenth, NO_TRANSACTION, at_us - 5_000, at_us))
+    writer.close()
+    demo = FullDemo.__new__(FullDemo)
+    demo.stages = []
+    demo.progress = ProgressReporter()
+    demo.traffic = _Built(tmp_path / LEDGER)  # type: ignore[assignment]
+    monkeypatch.setattr(FullDemo, "_counters", lambda _: "")
+    demo._build()
+    clock[0] += 10.0
+    demo._next_stage("brokers to KRaft")
+    (stage,) = demo.stages
+    assert (stage.name, stage.seconds, stage.longest_stall_ms) == ("to dual-write", 10.0, 100.0)
