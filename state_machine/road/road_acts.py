@@ -127,8 +127,8 @@ class RoadActs:
         if work is not None:
             if work.canary is not None:
                 work.canary.stop()
-            await self._forget_canary(snapshot)
             await self._roller.release(snapshot)
+            await self._forget_canary(snapshot)
         return ()
 
     # --- phases --------------------------------------------------------------------------------------------

@@ -156,5 +156,5 @@ def test_traffic_and_lock_end_where_the_road_does_as_after_a_rollback_without_co
     road = RoadActs(nothing, nothing, roller, nothing, nothing)
     road._work[7] = _Work(canary=cast("Any", SimpleNamespace(stop=stop)))
     for _ in range(2):
-        assert asyncio.run(road.rest(cast("Any", SimpleNamespace(id=7)))) == ()
+        assert asyncio.run(road.rest(cast("Any", SimpleNamespace(id=7, documents={})))) == ()
     assert (stop.call_count, release.await_count) == (1, 1)
