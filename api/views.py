@@ -61,9 +61,10 @@ from state_machine.policy.phases import (
     Trigger,
     next_edges,
 )
-from state_machine.policy.road_gates import APPROVAL_S, brokers_may_return
+from state_machine.policy.road_conditions import APPROVAL_S
 from state_machine.policy.road_observations import Roll, WayBack
 from state_machine.policy.undo import undo_of
+from state_machine.policy.way_back_gates import brokers_may_return
 from state_machine.store import Snapshot, Store
 from state_machine.tables import AuditRun, FindingRow, Migration, Operation, PhaseEvent, RoadNode
 

@@ -39,8 +39,8 @@ from state_machine.policy.phases import (
     Trigger,
     look_up,
 )
-from state_machine.policy.road_gates import broker_may_go_back, joined_broker_may_go_back
 from state_machine.policy.road_observations import Roll
+from state_machine.policy.way_back_gates import broker_may_go_back, joined_broker_may_go_back
 from state_machine.road.journal import send_back
 from state_machine.road.road_evidence import digest_of, plan_of
 from state_machine.road.version_raise import VersionRaise

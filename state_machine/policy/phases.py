@@ -33,7 +33,6 @@ from state_machine.policy.gates import (
     zookeeper_is_controller,
 )
 from state_machine.policy.road_gates import (
-    brokers_may_return,
     controllers_are_replaced,
     finalize_evidence,
     finalize_is_committed,
@@ -42,6 +41,7 @@ from state_machine.policy.road_gates import (
     may_replace_controllers,
     may_roll_brokers,
 )
+from state_machine.policy.way_back_gates import brokers_may_return
 
 
 class Phase(StrEnum):

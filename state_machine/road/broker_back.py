@@ -1,7 +1,7 @@
 """One broker back into ZooKeeper mode, or to its original file: the previous file, and what its disks have to say.
 
 In:   a broker that is stopped, and its row of the journal. Out: columns of the journal.
-Elsewhere: when that is possible (policy/road_gates.py), the order of acts (migrator.fleet.roll).
+Elsewhere: when that is possible (policy/way_back_gates.py), the order of acts (migrator.fleet.roll).
 Rules: nothing is removed: a broker with the migration flag deletes its own metadata log at each start. Every file that
 is replaced lies beside the new one. All of it may be repeated.
 Source: Kafka 3.9 `KafkaServer.startup`, `MetaPropertiesEnsemble`; failure case F-41.

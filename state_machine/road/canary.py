@@ -1,7 +1,7 @@
 """Canary traffic, where the inventory wants it: one record per broker and tick, and what became of each.
 
 In:   an inventory file with `canary`. Out: `CanaryFigures`, asked for by the loop.
-Elsewhere: counting (canary_budget.py), what closes because of it (policy/road_gates.py).
+Elsewhere: counting (canary_budget.py), what closes because of it (policy/road_conditions.py).
 Rules: a thread of its own, that no answer of a broker can end. Its own topic; partition n is led by the nth broker, so
 that a broker that does not answer is seen. The producer is not idempotent: it never asks for a controller. Making the
 topic does: that call is bounded, by a client of its own, since a broker names a random one as controller.

@@ -1,7 +1,7 @@
 """The error budget of canary traffic: what became of each record, and whether the next restart may begin.
 
 In:   records as they are sent and answered, times in seconds by a steady clock. Out: `CanaryFigures`.
-Elsewhere: the traffic itself (canary.py), the condition (policy/road_gates.py).
+Elsewhere: the traffic itself (canary.py), the condition (policy/road_conditions.py).
 """
 
 from __future__ import annotations

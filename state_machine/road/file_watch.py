@@ -1,7 +1,7 @@
 """Every 30 s: are the files of all nodes what was rendered for them?
 
 In:   a snapshot and its fleet. Out: a `FilesDocument`, kept as a row; findings.
-Elsewhere: rendering and writing (roller.py), what closes because of it (policy/road_gates.py).
+Elsewhere: rendering and writing (roller.py), what closes because of it (policy/road_conditions.py).
 Rules: reading blocks, on a thread. A file that was not rendered yet is compared with what was read first. A node whose
 file is being written is left out.
 """

@@ -26,7 +26,8 @@ from migrator.zk import paths
 from state_machine.observations import WaitingReason
 from state_machine.policy.gates import Evidence
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_gates import canary_is_well, levels_text, road_of
+from state_machine.policy.road_conditions import canary_is_well, road_of
+from state_machine.policy.road_gates import levels_text
 from state_machine.policy.road_observations import Roll
 from state_machine.road.backups import take_backup
 from state_machine.road.canary import CanaryTraffic, client_of

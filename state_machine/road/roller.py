@@ -46,9 +46,8 @@ from state_machine.clusters.log_observer import LogObservation
 from state_machine.clusters.observe import ClusterObserver
 from state_machine.observations import WaitingReason
 from state_machine.policy.gates import Evidence, Holder
-from state_machine.policy.road_gates import (
+from state_machine.policy.road_conditions import (
     canary_is_well,
-    claim_is_gone,
     claim_is_ours,
     every_broker_is_ready,
     every_registration_is_kraft,
@@ -58,12 +57,12 @@ from state_machine.policy.road_gates import (
     replicas_are_settled,
     replicas_are_whole,
     road_of,
-    snapshots_are_written,
     voters_follow,
     zookeeper_follows,
-    zookeeper_mode_is_possible,
 )
+from state_machine.policy.road_gates import snapshots_are_written
 from state_machine.policy.road_observations import BROKERS, Roll
+from state_machine.policy.way_back_gates import claim_is_gone, zookeeper_mode_is_possible
 from state_machine.processes import Launcher, process_mark
 from state_machine.road import joining, journal
 from state_machine.road.broker_back import prepare_before, write_back, write_before

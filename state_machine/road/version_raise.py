@@ -24,7 +24,7 @@ from migrator.model.levels import level_name
 from state_machine.clusters.log_observer import LogObservation
 from state_machine.clusters.observe import ClusterObserver, LogSource
 from state_machine.policy.gates import Evidence
-from state_machine.policy.road_gates import road_of
+from state_machine.policy.road_conditions import road_of
 from state_machine.road.documents import LEVELS, LevelsDocument, document
 from state_machine.store import Snapshot, Store
 

@@ -1,7 +1,7 @@
 """A rollback once brokers were restarted into KRaft mode: which brokers restart, with which file, and what is lost.
 
 In:   a `Snapshot`. Out: node ids, checksums of previous files, `WayBack` for gate and view.
-Elsewhere: the restarts (roller.py), their files (broker_back.py), the gate (policy/road_gates.py).
+Elsewhere: the restarts (roller.py), their files (broker_back.py), the gate (policy/way_back_gates.py).
 Rules: everything follows from the journal, so that a service that dies goes on. A broker that another roll has left
 half-way is taken first.
 Source: Kafka 3.9 operations page, "Reverting to ZooKeeper mode"; failure cases F-41 and F-51.

@@ -14,7 +14,7 @@ import pytest
 from migrator.fleet.inventory import Canary, parse_inventory
 from migrator.model.verdict import Condition
 from state_machine.policy.gates import Evidence
-from state_machine.policy.road_gates import canary_is_well
+from state_machine.policy.road_conditions import canary_is_well
 from state_machine.policy.road_observations import CanaryObserved, Roll, WaiverObserved
 from state_machine.road.canary import CanaryTraffic, assignments, client_settings
 from state_machine.road.canary_budget import WINDOW_S, CanaryBudget

@@ -16,8 +16,8 @@ import pytest
 from migrator.fleet.inventory import Inventory
 from state_machine.policy.gates import Holder
 from state_machine.policy.phases import Phase
-from state_machine.policy.road_gates import brokers_may_return, loss_is_accepted
 from state_machine.policy.road_observations import ApprovalObserved, Roll, WayBack
+from state_machine.policy.way_back_gates import brokers_may_return, loss_is_accepted
 from state_machine.road.fleet import Fleets
 from state_machine.road.journal import begin, record
 from state_machine.road.replicas import ReplicasSeen, ReplicasWatch

@@ -1,0 +1,337 @@
+"""Conditions of the road from dual-write to the end that several gates share.
+
+In:   `RoadEvidence`, or `Evidence` with its `road`. Out: a `Condition` each.
+Elsewhere: gates forward (road_gates.py) and back (way_back_gates.py), what is looked at (road_observations.py).
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from migrator.findings.fleet import GUARD_NOT_PROVEN
+from migrator.findings.road import (
+    BACKUP_FAILED,
+    CANARY_OVER_BUDGET,
+    FILE_DRIFTED,
+    FILES_NOT_READ,
+    FINALIZE_NOT_APPROVED,
+    LOG_NOT_OBSERVED,
+    NO_FLEET,
+)
+from migrator.findings.service import AUDIT_OVERDUE
+from migrator.model.values import MigrationState
+from migrator.model.verdict import Condition
+from state_machine.policy.gates import (
+    Evidence,
+    Holder,
+)
+from state_machine.policy.road_observations import RoadEvidence, Roll
+
+APPROVAL_S: Final = 4 * 3600.0
+AUDIT_FRESH_S: Final = 600.0
+FILES_FRESH_S: Final = 120.0
+LAG_MAX: Final = 0
+CANARY_FRESH_S: Final = 30.0
+LEVELS_FRESH_S: Final = 60.0
+_CANARY: Final = (CANARY_OVER_BUDGET.code,)
+PROVEN: Final = "proven"
+
+UNKNOWN: Final = RoadEvidence(
+    fleet_problem="the service has not looked yet", log_problem="the service has not looked yet"
+)
+
+
+def road_of(evidence: Evidence) -> RoadEvidence:
+    return evidence.road or UNKNOWN
+
+
+# --- conditions that several gates share ------------------------------------------------------------------
+
+
+def _read(road: RoadEvidence, said: str) -> str:
+    """What was read in the log; while the log cannot be read, that it is unknown."""
+    return f"unknown: {road.log_problem}" if road.log_problem else said
+
+
+def _all_voters(road: RoadEvidence, words: str) -> str:
+    number = len(road.voters)
+    return f"{number} of {number} voters {words}" if number else "no voter is known"
+
+
+def log_is_observed(road: RoadEvidence) -> Condition:
+    said = road.log_problem or "the service has read every committed record"
+    return Condition("the metadata log is observed", not road.log_problem, said, (LOG_NOT_OBSERVED.code,))
+
+
+def fleet_is_operable(road: RoadEvidence) -> Condition:
+    said = road.fleet_problem or "the inventory names every broker and controller"
+    return Condition("brokers and controllers can be operated", not road.fleet_problem, said, (NO_FLEET.code,))
+
+
+def replicas_are_whole(road: RoadEvidence) -> tuple[Condition, ...]:
+    """Before any restart."""
+    known = not road.log_problem
+    moving = road.reassignments
+    return (
+        Condition(
+            "no partition is under-replicated or without a leader",
+            known and not road.under_replicated and not road.leaderless,
+            _read(
+                road,
+                f"under-replicated partitions: {road.under_replicated}; partitions without a leader: {road.leaderless}",
+            ),
+        ),
+        Condition(
+            "no partition is under its minimum ISR",
+            known and not road.under_min_isr,
+            _read(road, f"partitions under their minimum ISR: {road.under_min_isr}"),
+        ),
+        Condition(
+            "no partition is being reassigned",
+            known and not moving,
+            _read(road, f"partitions being reassigned: {moving}"),
+        ),
+    )
+
+
+def replicas_are_settled(road: RoadEvidence) -> Condition:
+    """settle_s is configured; the message prints it."""
+    least = road.limits.settle_s
+    return Condition(
+        f"nothing was under-replicated for {least:g} s",
+        not road.log_problem and road.settled_s >= least,
+        _read(road, f"every partition has been fully replicated for {road.settled_s:.0f} s"),
+    )
+
+
+def _brokers(count: int) -> str:
+    return "1 broker is" if count == 1 else f"{count} brokers are"
+
+
+def every_broker_is_ready(road: RoadEvidence) -> Condition:
+    registered = len(road.kraft) + len(road.zookeeper)
+    said = (
+        f"brokers {list(road.not_ready)} are fenced or shutting down"
+        if road.not_ready
+        else f"{_brokers(registered)} registered, none is fenced"
+    )
+    known = not road.log_problem and registered > 0
+    return Condition("every registered broker is unfenced", known and not road.not_ready, _read(road, said))
+
+
+def zookeeper_follows(road: RoadEvidence) -> Condition:
+    lag = road.dual_write_lag
+    said = "the lag of dual-write is not known" if lag is None else f"ZooKeeper is {lag} records behind the log"
+    return Condition("ZooKeeper has every committed change", lag is not None and lag <= LAG_MAX, said)
+
+
+def _leads(road: RoadEvidence) -> str:
+    if road.leader is None:
+        return "no controller leads"
+    return f"controller {road.leader} leads, and every voter has its log"
+
+
+def voters_follow(road: RoadEvidence) -> Condition:
+    """Before a controller is stopped, a majority must hold without it."""
+    behind = [
+        f"voter {each.id} {'has never fetched' if each.lag is None else f'is {each.lag} records behind'}"
+        for each in road.voters
+        if each.lag != 0
+    ]
+    known = not road.log_problem and road.leader is not None and bool(road.voters)
+    said = "; ".join(behind) if behind else _leads(road)
+    return Condition("every voter has what is committed", known and not behind, _read(road, said))
+
+
+def every_registration_is_kraft(road: RoadEvidence) -> Condition:
+    """Fenced ones too: a registration may come back as it was."""
+    left = list(road.zookeeper)
+    said = f"brokers {left} are in ZooKeeper mode" if left else f"{_brokers(len(road.kraft))} in KRaft mode"
+    known = not road.log_problem and bool(road.kraft)
+    return Condition("every registered broker is in KRaft mode", known and not left, _read(road, said))
+
+
+def directories_are_assigned(road: RoadEvidence) -> Condition:
+    """Kafka finds the partitions of a failed directory by the assigned directory only (`handleDirectoriesOffline`)."""
+    said = (
+        f"brokers {list(road.unassigned)} have replicas without an assigned directory"
+        if road.unassigned
+        else "no registered broker has a replica without an assigned directory"
+    )
+    if road.orphans:
+        said += f"; {road.orphans} replicas are on brokers that are not registered"
+    known = not road.log_problem
+    return Condition(
+        "every replica has a directory of a registered broker",
+        known and not road.unassigned and not road.orphans,
+        _read(road, said),
+    )
+
+
+def files_are_as_rendered(road: RoadEvidence) -> Condition:
+    files = road.files
+    if files is None:
+        return Condition("every file is as rendered", False, "the service has read no file yet", (FILE_DRIFTED.code,))
+    unread, waived = not_read(road)
+    wrong = [*files.drifted, *(f"the file of {each} could not be read" for each in unread)]
+    fresh = files.age_s < FILES_FRESH_S
+    said = "; ".join(wrong) if wrong else f"every file was as rendered {files.age_s:.0f} s ago"
+    codes = (FILE_DRIFTED.code, *((FILES_NOT_READ.code,) if unread else ()))
+    return Condition("every file is as rendered", fresh and not wrong, "; ".join((said, *waived)), codes)
+
+
+def not_read(road: RoadEvidence) -> tuple[list[str], list[str]]:
+    """Files that are not read and not waived; the waivers of the others, in words."""
+    left, waived = [], []
+    for each in () if road.files is None else road.files.not_read:
+        number = each.partition(":")[0].rpartition(" ")[2]  # `broker 1: /etc/...: why`
+        waiver = road.waiver(FILES_NOT_READ.code, int(number)) if number.isdecimal() else None
+        if waiver is None:
+            left.append(each)
+        else:
+            waived.append(f"{each.partition(':')[0]} is not read: waived by {waiver.owner} ({waiver.reason})")
+    return left, waived
+
+
+def guards_are_proven(road: RoadEvidence) -> tuple[Condition, ...]:
+    """One condition per host: a stock controller that starts without the flag could end the migration."""
+    fresh = road.files is not None and road.files.age_s < FILES_FRESH_S
+    if not road.guards or not fresh:
+        said = "the service read no host in the last 2 minutes"
+        return (Condition("the guard of every controller is proven", False, said, (GUARD_NOT_PROVEN.code,)),)
+    return tuple(
+        or_waived(
+            road,
+            Condition(
+                f"the guard of controller {each.node} is proven",
+                each.state == PROVEN,
+                f"{each.state}: {each.reason}",
+                (GUARD_NOT_PROVEN.code,),
+            ),
+            each.node,
+        )
+        for each in road.guards
+    )
+
+
+def or_waived(road: RoadEvidence, condition: Condition, node: int | None = None) -> Condition:
+    """The condition, or that somebody accepted until when and why that it is not True."""
+    if condition.holds:
+        return condition
+    for what in (*condition.codes, condition.name):
+        waiver = road.waiver(what, node)
+        if waiver is not None:
+            end = datetime.fromtimestamp(waiver.end, UTC).isoformat().replace("+00:00", "Z")
+            said = f"waived by {waiver.owner} until {end} ({waiver.reason}); {condition.message}"
+            return Condition(condition.name, True, said, condition.codes)
+    return condition
+
+
+def canary_is_well(road: RoadEvidence) -> tuple[Condition, ...]:
+    """Nothing where the inventory wants no canary traffic."""
+    canary = road.canary
+    if canary is None:
+        return ()
+    share = canary.failed / canary.sent if canary.sent else 0.0
+    reasons = [
+        canary.problem,
+        f"its figures are {canary.age_s:.0f} s old" if canary.age_s > CANARY_FRESH_S else "",
+        f"partitions {list(canary.silent)} never answered" if canary.silent else "",
+        f"{canary.failed} of {canary.sent} records failed" if share > canary.errors_max else "",
+        f"a record has waited for {canary.waiting_s:.0f} s" if canary.waiting_s > canary.stall_s else "",
+    ]
+    against = "; ".join(filter(None, reasons))
+    said = f"{canary.failed} of {canary.sent} records failed in ten minutes, the slowest took {canary.longest_s:.1f} s"
+    condition = Condition("canary traffic is within its error budget", not against, against or said, _CANARY)
+    return (or_waived(road, condition),)
+
+
+def audit_is_fresh(evidence: Evidence) -> Condition:
+    last = None if evidence.audits is None else evidence.audits.last
+    if last is None:
+        return Condition(
+            "the last audit passed, under 10 minutes ago", False, "no audit has finished yet", (AUDIT_OVERDUE.code,)
+        )
+    fresh = last.result == "passed" and last.age_s < AUDIT_FRESH_S
+    said = f"{last.said} ({last.age_s:.0f} s ago)"
+    return Condition("the last audit passed, under 10 minutes ago", fresh, said, (AUDIT_OVERDUE.code,))
+
+
+def backup_is_taken(road: RoadEvidence) -> Condition:
+    said = (
+        "there is no backup yet" if road.backed_up is None else f"the last backup was made {road.backed_up:.0f} s ago"
+    )
+    return Condition(
+        "ZooKeeper, the metadata log and the files are backed up",
+        road.backed_up is not None,
+        said,
+        (BACKUP_FAILED.code,),
+    )
+
+
+def claim_is_ours(evidence: Evidence) -> Condition:
+    """Stock controllers have the node ids of ours, so that the claim of either counts."""
+    said = f"the holder is {evidence.holder}" + ("" if evidence.holder_id is None else f" (node {evidence.holder_id})")
+    return Condition("/controller is held by this quorum", evidence.holder is Holder.OURS, said)
+
+
+def is_approved(road: RoadEvidence, phase: str) -> Condition:
+    """By another person than the one who asks, as things are now, within four hours."""
+    name = f"another person approved {phase}"
+    codes = (FINALIZE_NOT_APPROVED.code,)
+    approval, hours = road.approval, APPROVAL_S / 3600
+    if approval is None:
+        return Condition(name, False, "there is no approval yet; approve with `zk2kraft approve`", codes)
+    if approval.age_s > APPROVAL_S:
+        return Condition(name, False, f"the approval by {approval.who} is older than {hours:g} h", codes)
+    if not approval.fits:
+        return Condition(name, False, f"the plan or the evidence changed after {approval.who} approved", codes)
+    if road.asker == approval.who and not road.limits.single_operator:
+        return Condition(name, False, f"{approval.who} requested it and approved it", codes)
+    alone = " (single_operator is on)" if road.limits.single_operator else ""
+    return Condition(name, True, f"{approval.who} approved it {approval.age_s / 60:.0f} min ago{alone}", codes)
+
+
+def _roll_is_complete(road: RoadEvidence, roll: Roll, name: str) -> Condition:
+    observed = road.roll(roll)
+    return Condition(name, observed.complete, observed.text)
+
+
+def every_broker_is_present(evidence: Evidence) -> Condition:
+    """Before the takeover a broker lives in ZooKeeper. A fenced registration in the log harms nobody by then."""
+    live, wanted = set(road_of(evidence).zookeeper_ids), {each.id for each in evidence.brokers}
+    missing = sorted(wanted - live)
+    known = evidence.holder is not Holder.UNKNOWN and bool(wanted)
+    said = f"brokers {missing} are not" if missing else f"{_brokers(len(live))} there"
+    return Condition("every broker is in /brokers/ids", known and not missing, said if known else "no broker is known")
+
+
+def a_broker_is_controller(evidence: Evidence) -> Condition:
+    said = f"the holder is {evidence.holder}" + ("" if evidence.holder_id is None else f" (node {evidence.holder_id})")
+    return Condition("a ZooKeeper-mode broker is controller", evidence.holder is Holder.ZOOKEEPER_BROKER, said)
+
+
+def may_go_on_joining(evidence: Evidence) -> tuple[Condition, ...]:
+    """Before a broker is restarted with the migration settings; its partitions are those that ZooKeeper has."""
+    road = road_of(evidence)
+    return (
+        log_is_observed(road),
+        every_broker_is_present(evidence),
+        a_broker_is_controller(evidence),
+        *replicas_are_whole(road),
+    )
+
+
+def every_voter_is_stock(road: RoadEvidence) -> Condition:
+    ours = [each.id for each in road.voters if not each.stock]
+    said = f"voters {ours} are migrating controllers" if ours else _all_voters(road, "are stock controllers")
+    return Condition("every voter is a stock controller", bool(road.voters) and not ours, said)
+
+
+def state_is(road: RoadEvidence, state: MigrationState) -> Condition:
+    return Condition(
+        f"the log says {state.name}",
+        not road.log_problem and road.migration == state.name,
+        _read(road, f"the log says {road.migration}"),
+    )
