@@ -392,7 +392,8 @@ def test_a_restart_between_commit_and_dual_write_is_proved_by_a_new_audit(world:
     asyncio.run(story())
     assert world.steps == WAY_TO_DUAL_WRITE
     assert world.events[-1].source_run == "run-2"
-    assert audit_rows.audits(world.store, world.id)[0].purpose == "copy"
+    purposes = {each.id: each.purpose for each in audit_rows.audits(world.store, world.id)}
+    assert purposes[2] == "copy", purposes  # a later one may be of the schedule already
 
 
 def test_rollback_is_possible_although_dual_write_could_not_be_proved(world: World) -> None:
