@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Final, Self, TextIO
 
 REFRESH_EVERY_S: Final = 0.5
-LABEL_WIDTH: Final = 16
+LABEL_WIDTH: Final = 15
 QUIET_REMINDER_S: Final = 15.0
 """Without a terminal a wait that goes on is repeated this often at most."""
 
@@ -66,7 +66,7 @@ class ProgressReporter:
         with self._lock:
             self._waiting = ""
             self._reminded = time.monotonic()
-            self._write(f"{_clock(self.seconds)}  {label:<{LABEL_WIDTH}}{text}\n")
+            self._write(f"{_clock(self.seconds)}  {label:<{LABEL_WIDTH}} {text}\n")
 
     def plain(self, text: str = "") -> None:
         """Lines that stand for themselves: a table, a command to type."""
@@ -82,7 +82,7 @@ class ProgressReporter:
             if not self._live and now - self._reminded >= QUIET_REMINDER_S:
                 self._reminded = now
                 self._write(
-                    f"{_clock(self.seconds)}  {'':<{LABEL_WIDTH}}waiting: {reason}  {self.counters()}".rstrip() + "\n"
+                    f"{_clock(self.seconds)}  {'':<{LABEL_WIDTH}} waiting: {reason}  {self.counters()}".rstrip() + "\n"
                 )
 
     def _refresh(self) -> None:
