@@ -28,7 +28,7 @@ from migrator.lab.cluster import ADMIN_TIMEOUT_S, LabCluster
 from migrator.lab.frames import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Direction, Frame, Recorder
 from migrator.lab.servers.tools import elect_preferred_leaders, reassign
 
-SETTLE_DEADLINE_S: Final = 60.0
+SETTLE_DEADLINE_S: Final = 180.0
 QUIET_S: Final = 1.0
 TOPICS_PER_REQUEST: Final = 200
 """What a ZooKeeper controller creates well within the request timeout."""

@@ -29,7 +29,7 @@ from migrator.lab.servers.waiting import wait_until
 from migrator.lab.servers.zookeeper import ZooKeeper, ZooKeeperClient
 from migrator.lab.tap import Tap
 
-ADMIN_TIMEOUT_S: Final = 30.0
+ADMIN_TIMEOUT_S: Final = 90.0
 METADATA_TIMEOUT_S: Final = 2.0
 
 logger = logging.getLogger(__name__)

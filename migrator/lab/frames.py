@@ -216,7 +216,7 @@ class Recorder:
             and (label is None or frame.label == label)
         ]
 
-    def wait_for(self, wanted: Callable[[Frame], bool], *, what: str, deadline_s: float = 30.0) -> Frame:
+    def wait_for(self, wanted: Callable[[Frame], bool], *, what: str, deadline_s: float = 120.0) -> Frame:
         """The first frame, past or still to come, that is wanted. Raises Z2K-6003 when none comes."""
         seen = 0
         ends = time.monotonic() + deadline_s

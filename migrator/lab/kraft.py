@@ -26,7 +26,7 @@ from migrator.lab.servers.properties import Value
 from migrator.lab.servers.server import READY_DEADLINE_S
 from migrator.lab.servers.tools import format_storage, random_cluster_id
 
-ADMIN_TIMEOUT_S: Final = 30.0
+ADMIN_TIMEOUT_S: Final = 90.0
 METADATA_TIMEOUT_S: Final = 5.0
 
 logger = logging.getLogger(__name__)

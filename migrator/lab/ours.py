@@ -30,7 +30,7 @@ from migrator.lab.servers.tools import format_storage
 
 PROGRAM: Final = ("-m", "api")
 CONTROL_FILE: Final = "zk2kraft-control.json"
-CONTROL_TIMEOUT_S: Final = 10.0
+CONTROL_TIMEOUT_S: Final = 60.0
 FORMAT_DEADLINE_S: Final = 90.0
 IN_THE_LABORATORY: Final = {"ZK2KRAFT_LAB": "1"}
 """Without it a quorum of one does not take over."""

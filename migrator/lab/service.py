@@ -24,7 +24,7 @@ from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.processes import STOP_DEADLINE_S, Process
 from migrator.lab.servers.server import READY_DEADLINE_S
 
-TIMEOUT_S: Final = 20.0
+TIMEOUT_S: Final = 60.0
 POLL_EVERY_S: Final = 0.1
 PHASE_DEADLINE_S: Final = 180.0
 INSPECTION_DEADLINE_S: Final = 960.0

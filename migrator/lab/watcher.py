@@ -41,7 +41,7 @@ LOOK_DEADLINE_S: Final = 1.0
 
 ANSWER_S: Final = 10.0
 SESSION_S: Final = 10.0
-READY_DEADLINE_S: Final = 20.0
+READY_DEADLINE_S: Final = 90.0
 
 logger = logging.getLogger(__name__)
 

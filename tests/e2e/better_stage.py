@@ -79,8 +79,8 @@ class Stage:
     def driver(self) -> dict[str, Any]:
         return dict(self.controller.status()["driver"])
 
-    def wait_dual_write(self, deadline_s: float = 40.0) -> None:
-        self.controller.wait_dual_write(deadline_s)
+    def wait_dual_write(self) -> None:
+        self.controller.wait_dual_write()
 
     def wait_calm(self, moves: int) -> None:
         """Wait until the driver has moved since, and is in dual-write with nothing on its way to ZooKeeper."""
@@ -93,7 +93,7 @@ class Stage:
             lag = status["dual_write"]["lag_records"]
             return f"{lag} records behind" if lag else None
 
-        wait_for(why_not, 40, "ZooKeeper was compared and is written again")
+        wait_for(why_not, "ZooKeeper was compared and is written again")
 
     def again(self) -> None:
         """kill -9, and the next life up to dual-write."""
@@ -119,10 +119,10 @@ class Stage:
         self.stalled.unlink(missing_ok=True)
         spoil(self.controller, self.stalled, stall_before="reconcile", go=str(go))
         self.controller.start()
-        wait_for(lambda: None if self.stalled.exists() else "not there yet", 60, "it is about to compare")
+        wait_for(lambda: None if self.stalled.exists() else "not there yet", "it is about to compare")
         yield
         go.touch()
-        self.wait_dual_write(60)
+        self.wait_dual_write()
         unspoil(self.controller)
 
     def is_unfenced(self, broker: int) -> bool:
@@ -137,7 +137,7 @@ class Stage:
             long = ",".join(f"{turn}:{broker}" for broker in range(500))
             entry = ConfigEntry(THROTTLED, long, incremental_operation=AlterConfigOpType.SET)
             resource = ConfigResource(ResourceType.TOPIC, TOPICS[0], incremental_configs=[entry])
-            self.cluster.admin().incremental_alter_configs([resource])[resource].result(30)
+            self.cluster.admin().incremental_alter_configs([resource])[resource].result(120)
 
     def wait_trouble(self, code: str, state: str) -> dict[str, Any]:
         """The driver says what holds it up, in its status and to Prometheus."""
@@ -150,7 +150,7 @@ class Stage:
             named = f"zk2kraft_driver_finding{{{code}}}" in metrics
             return None if named and f"zk2kraft_driver_state{{{state}}}" in metrics else str(self.driver())[:300]
 
-        wait_for(why_not, 30, f"{state} with {code}")
+        wait_for(why_not, f"{state} with {code}")
         driver = self.driver()
         return dict(driver["trouble"] or driver["finding"])
 
@@ -160,7 +160,7 @@ class Stage:
             failed = [] if gate is None else [each for each in gate["conditions"] if each["status"] != "True"]
             return None if code in json.dumps(failed) else f"{self.driver()['reason']}"
 
-        wait_for(why_not, 30, f"the gate names {code}")
+        wait_for(why_not, f"the gate names {code}")
 
     def block(self, undo: Undo) -> None:
         """Something that closes the gate was done: only now may what closed it before go."""
@@ -197,7 +197,7 @@ class Stage:
 
     def _set_acls(self, path: str, acls: list[ACL]) -> None:
         client = KazooClient(hosts=self.cluster.zookeeper_connect, auth_data=[SOMEBODY])
-        client.start(timeout=15)
+        client.start(timeout=60)
         try:
             client.set_acls(path, acls)
         finally:
@@ -208,17 +208,17 @@ class Stage:
 
     def named_by(self, servers: str) -> set[int]:
         """The brokers that these tell clients of."""
-        return set(AdminClient({"bootstrap.servers": servers}).list_topics(timeout=10).brokers)
+        return set(AdminClient({"bootstrap.servers": servers}).list_topics(timeout=60).brokers)
 
     def topics_known_by(self, servers: str) -> set[str]:
-        return set(AdminClient({"bootstrap.servers": servers}).list_topics(timeout=10).topics)
+        return set(AdminClient({"bootstrap.servers": servers}).list_topics(timeout=60).topics)
 
     def partitions_known(self, topic: str) -> dict[int, set[int]]:
         """By broker: which partitions it tells clients of."""
         found = {}
         for broker in self.cluster.brokers:
             admin = AdminClient({"bootstrap.servers": broker.address})
-            found[broker.broker_id] = set(admin.list_topics(topic, timeout=10).topics[topic].partitions)
+            found[broker.broker_id] = set(admin.list_topics(topic, timeout=60).topics[topic].partitions)
         return found
 
     def why_not_known(self, topic: str, partitions: set[int]) -> str | None:

@@ -28,7 +28,7 @@ CONTROLLERS: Final = (3000, 3001, 3002)
 SCRAM: Final = "SCRAM-SHA-256"
 SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
-READY_S: Final = 90.0
+READY_S: Final = 240.0
 MIGRATION_PROTOCOLS: Final = "BROKER:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT"
 
 

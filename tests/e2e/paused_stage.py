@@ -36,7 +36,7 @@ class Quorum:
         """Who leads, as those see it who are not paused; never the paused one."""
         awake = self.awake()
         ids = {each.spec.node_id for each in awake}
-        wait_for(lambda: None if leading(awake) in ids else "nobody leads", 30, "somebody leads")
+        wait_for(lambda: None if leading(awake) in ids else "nobody leads", "somebody leads")
         return next(each for each in awake if each.spec.node_id == leading(awake))
 
     def claim(self) -> list[bytes | None]:
@@ -55,7 +55,7 @@ class Quorum:
         go.unlink(missing_ok=True)
         self._plan.write_text(effect)
         cause()
-        wait_for(lambda: None if taken.exists() else "nobody yet", 60, f"somebody comes to {effect!r}")
+        wait_for(lambda: None if taken.exists() else "nobody yet", f"somebody comes to {effect!r}")
         name = taken.read_text()
         paused = next(each for each in self.ours if str(each.properties_file) == name)
         pause(paused)
@@ -71,7 +71,7 @@ class Quorum:
         before, done = self.claim(), len(deeds(paused))
         paused.process.resume()
         rest = {"IDLE", "RETIRED", "ended"}
-        wait_for(lambda: None if state_of(paused) in rest else state_of(paused), 20, "the paused one stands back")
+        wait_for(lambda: None if state_of(paused) in rest else state_of(paused), "the paused one stands back")
         assert deeds(paused)[done:] == []
         assert self.claim() == before
 
@@ -80,7 +80,7 @@ class Quorum:
             states = [each.state() for each in self.awake()]
             return None if "ABORTED" in states else str(states)
 
-        wait_for(why_not, 30, "another one holds")
+        wait_for(why_not, "another one holds")
         wait_zookeeper_rules(self.cluster)
 
     def wait_ruling(self) -> None:
@@ -93,13 +93,13 @@ class Quorum:
             states = [state_of(each) for each in self.ours if not each.is_running or not stopped(each)]
             return None if set(states) <= {"RETIRED", "ended"} else str(states)
 
-        wait_for(why_not, 60, "the others are retired")
+        wait_for(why_not, "the others are retired")
         wait_zookeeper_rules(self.cluster)
 
 
 def pause(controller: OurController) -> None:
     controller.process.pause()
-    wait_for(lambda: None if stopped(controller) else "it still runs", 10, "the process stands still")
+    wait_for(lambda: None if stopped(controller) else "it still runs", "the process stands still")
 
 
 def stopped(controller: OurController) -> bool:
@@ -128,4 +128,4 @@ def ready_for_takeover(quorum: Quorum) -> None:
             return None
         return None if "zk2kraft advance" in reasons.get("WAIT_BROKERS", "") else str(reasons)
 
-    wait_for(why_not, 60, "the takeover is paused by nothing but the gate")
+    wait_for(why_not, "the takeover is paused by nothing but the gate")

@@ -16,7 +16,6 @@ from migrator.lab.servers.tools import dump_metadata_log
 from tests.e2e.support import wait_for
 
 TOPICS = [f"topic-{number}" for number in range(3)]
-FAIL_OVER_S = 15.0
 
 Voter = OurController | StockController
 
@@ -51,7 +50,7 @@ def ruling(ours: Sequence[OurController]) -> OurController | None:
     return None
 
 
-def wait_ruling(ours: Sequence[OurController], deadline_s: float = FAIL_OVER_S) -> OurController:
+def wait_ruling(ours: Sequence[OurController]) -> OurController:
     found: list[OurController] = []
 
     def why_not() -> str | None:
@@ -61,7 +60,7 @@ def wait_ruling(ours: Sequence[OurController], deadline_s: float = FAIL_OVER_S) 
             return None
         return "nobody is in dual-write"
 
-    wait_for(why_not, deadline_s, "one of ours is in dual-write")
+    wait_for(why_not, "one of ours is in dual-write")
     return found[-1]
 
 

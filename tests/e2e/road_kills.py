@@ -38,7 +38,7 @@ ACTS: Final = ("stop", "write", "start")
 HOST_STARTS_AFTER_S: Final = 1.0
 BROKER_AWAY_S: Final = 2.0
 ZOOKEEPER_AWAY_S: Final = 3.0
-LEADER_S: Final = 30.0
+LEADER_S: Final = 240.0
 ANSWER_S: Final = 1.0
 
 

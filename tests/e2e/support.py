@@ -20,6 +20,8 @@ from migrator.lab.servers.properties import Value
 
 POLL_EVERY_S, POLL_AT_LEAST_EVERY_S = 0.02, 0.25
 
+HANGS_AFTER_S = 240.0
+"""Ends a test that hangs; what is slow passes. How fast something is, benchmarks say."""
 AUDIT_DEADLINE_S = 600.0
 """Spark has a low priority, and three test files share the machine."""
 SPOILED = str(Path(__file__).parents[1] / "support" / "spoiled_controller.py")
@@ -56,7 +58,7 @@ def unspoil(controller: OurController) -> None:
     controller.environment.pop("SPOIL", None)
 
 
-def wait_for(why_not: Callable[[], str | None], deadline_s: float, what: str) -> float:
+def wait_for(why_not: Callable[[], str | None], what: str, deadline_s: float = HANGS_AFTER_S) -> float:
     """Poll until it holds; fails the test with the last reason. Returns the seconds that took.
 
     A question that costs much (a view of the service, the states of three controllers) is put less often: it takes its
@@ -87,8 +89,8 @@ def zookeeper_rules(cluster: LabCluster) -> str | None:
     return None if found.get("kraftControllerEpoch", -1) <= 0 else f"KRaft node {found['brokerid']} is controller"
 
 
-def wait_zookeeper_rules(cluster: LabCluster, deadline_s: float = 30.0) -> float:
-    return wait_for(lambda: zookeeper_rules(cluster), deadline_s, "a ZooKeeper broker is controller")
+def wait_zookeeper_rules(cluster: LabCluster) -> float:
+    return wait_for(lambda: zookeeper_rules(cluster), "a ZooKeeper broker is controller")
 
 
 def audit(cluster: LabCluster, kraft: Path | str, engine: str = "quick") -> dict[str, Any]:

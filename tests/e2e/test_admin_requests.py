@@ -55,7 +55,7 @@ def create(cluster: LabCluster, topic: str, *replicas: Sequence[int]) -> None:
     assignment = [list(each) for each in replicas]
     new = NewTopic(topic, num_partitions=len(assignment), replica_assignment=assignment)
     for future in cluster.admin().create_topics([new], operation_timeout=30).values():
-        future.result(30)
+        future.result(120)
     cluster.wait_isr_whole([topic])
 
 
@@ -75,12 +75,12 @@ def at_rest(**partitions: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def wait_assignment(cluster: LabCluster, topic: str, wanted: dict[str, Any], deadline_s: float = 60) -> None:
+def wait_assignment(cluster: LabCluster, topic: str, wanted: dict[str, Any]) -> None:
     def why_not() -> str | None:
         found = assignment(cluster, topic)
         return None if found == wanted else f"{found}"
 
-    wait_for(why_not, deadline_s, f"{topic} is at {wanted}")
+    wait_for(why_not, f"{topic} is at {wanted}")
     cluster.wait_isr_whole([topic])
 
 
@@ -95,7 +95,7 @@ def wait_logs(cluster: LabCluster, topic: str, partition: int, brokers: set[int]
         }
         return None if found == brokers else f"brokers {sorted(found)} have it"
 
-    wait_for(why_not, 30, f"the log of {topic}-{partition} is on {sorted(brokers)}")
+    wait_for(why_not, f"the log of {topic}-{partition} is on {sorted(brokers)}")
 
 
 def order(cluster: LabCluster, topic: str, *replicas: Sequence[int]) -> None:
@@ -130,12 +130,12 @@ def consumed(cluster: LabCluster, topic: str, partitions: int) -> list[str]:
         def why_not() -> str | None:
             """Clients hear a moment later than ZooKeeper who leads."""
             try:
-                ends.update({each.partition: consumer.get_watermark_offsets(each, timeout=30)[1] for each in wanted})
+                ends.update({each.partition: consumer.get_watermark_offsets(each, timeout=5)[1] for each in wanted})
             except KafkaException as error:
                 return str(error)
             return None
 
-        wait_for(why_not, 30, f"the leaders of {topic} answer")
+        wait_for(why_not, f"the leaders of {topic} answer")
         consumer.assign(wanted)
         found: list[str] = []
         for _ in range(sum(ends.values())):
@@ -158,14 +158,14 @@ def described(cluster: LabCluster, *topics: str) -> dict[str, dict[int, list[int
     """Replicas by topic and partition, as a client is told."""
     futures = cluster.admin().describe_topics(TopicCollection(list(topics)))
     return {
-        name: {each.id: [node.id for node in each.replicas] for each in future.result(30).partitions}
+        name: {each.id: [node.id for node in each.replicas] for each in future.result(120).partitions}
         for name, future in futures.items()
     }
 
 
 def rollback(cluster: LabCluster, controller: OurController) -> None:
     controller.ask("rollback")
-    controller.wait_state("RETIRED", deadline_s=60)
+    controller.wait_state("RETIRED")
     controller.stop()
     wait_zookeeper_rules(cluster)
 
@@ -181,7 +181,7 @@ def elect_preferred_leader(cluster: LabCluster, topic: str, partition: int) -> s
     for _ in range(3):
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         with suppress(TimeoutError):
-            found = admin.elect_leaders(ElectionType.PREFERRED, asked).result(20)
+            found = admin.elect_leaders(ElectionType.PREFERRED, asked).result(120)
             break
     (error,) = found.values()
     return None if error is None else str(error.name())
@@ -192,7 +192,7 @@ def test_replicas_with_data_move_leaders_are_elected_and_the_cluster_goes_back(l
         create(cluster, MOVED, (0, 1), (1, 2))
         produce(cluster, MOVED, RECORDS)
         controller.start()
-        controller.wait_dual_write(30)
+        controller.wait_dual_write()
 
         # One partition leaves its leader, the other one gets a third replica; both need a log that has to be copied.
         reassign(laboratory, cluster.bootstrap_servers, {(MOVED, 0): (2, 1), (MOVED, 1): (1, 2, 0)})
@@ -209,7 +209,7 @@ def test_replicas_with_data_move_leaders_are_elected_and_the_cluster_goes_back(l
         assert leaders(cluster, MOVED, 2) == [2, 0]
 
         elect_preferred_leaders(laboratory, cluster.bootstrap_servers)
-        wait_for(lambda: str(now) if (now := leaders(cluster, MOVED, 2)) != [1, 0] else None, 30, "preferred leaders")
+        wait_for(lambda: str(now) if (now := leaders(cluster, MOVED, 2)) != [1, 0] else None, "preferred leaders")
         assert elect_preferred_leader(cluster, MOVED, 0) == "ELECTION_NOT_NEEDED"
         assert_same(cluster, controller.data)
 
@@ -232,7 +232,7 @@ def test_a_move_to_a_broker_that_is_away_can_be_seen_taken_back_and_outlives_con
         create(cluster, MOVED, (0, 1), (1, 0), (0, 1))
         produce(cluster, MOVED, RECORDS)
         controller.start()
-        controller.wait_dual_write(30)
+        controller.wait_dual_write()
         away = cluster.brokers[2]
         away.stop()
 
@@ -242,7 +242,7 @@ def test_a_move_to_a_broker_that_is_away_can_be_seen_taken_back_and_outlives_con
             "adding_replicas": {"0": [2], "1": [2], "2": [2]},
             "removing_replicas": {"0": [1], "1": [1], "2": [0]},
         }
-        wait_for(lambda: None if assignment(cluster, MOVED) == moving else "not yet", 30, "the move is in ZooKeeper")
+        wait_for(lambda: None if assignment(cluster, MOVED) == moving else "not yet", "the move is in ZooKeeper")
         text = list_reassignments(laboratory, cluster.bootstrap_servers)
         assert "moved-0: replicas: 0,2,1. adding: 2. removing: 1." in text, text
         assert_same(cluster, controller.data)
@@ -250,11 +250,11 @@ def test_a_move_to_a_broker_that_is_away_can_be_seen_taken_back_and_outlives_con
         cancel_reassignment(laboratory, cluster.bootstrap_servers, {(MOVED, 2): (2, 1)})
         moving["partitions"]["2"] = [1, 0]
         del moving["adding_replicas"]["2"], moving["removing_replicas"]["2"]
-        wait_for(lambda: None if assignment(cluster, MOVED) == moving else "not yet", 30, "one move is taken back")
+        wait_for(lambda: None if assignment(cluster, MOVED) == moving else "not yet", "one move is taken back")
 
         controller.kill()
         controller.launch()
-        controller.wait_dual_write(60)
+        controller.wait_dual_write()
         assert assignment(cluster, MOVED) == moving
         assert_same(cluster, controller.data)
 
@@ -273,15 +273,15 @@ def test_a_successor_ends_a_move_that_its_predecessor_began(laboratory: Laborato
         create(cluster, MOVED, (0, 1))
         produce(cluster, MOVED, RECORDS)
         controller.start()
-        controller.wait_dual_write(30)
+        controller.wait_dual_write()
         away = cluster.brokers[2]
         away.stop()
         order(cluster, MOVED, (2, 1))
-        wait_for(lambda: None if assignment(cluster, MOVED)["adding_replicas"] else "not yet", 30, "the move began")
+        wait_for(lambda: None if assignment(cluster, MOVED)["adding_replicas"] else "not yet", "the move began")
         controller.kill()
         away.start()  # it comes while nobody is controller
         controller.launch()
-        controller.wait_dual_write(60)
+        controller.wait_dual_write()
         away.wait_ready()
         wait_assignment(cluster, MOVED, at_rest(p0=(2, 1)))
         wait_logs(cluster, MOVED, 0, {1, 2})
@@ -294,7 +294,7 @@ def test_an_unclean_leader_is_elected_when_somebody_asks_for_it(laboratory: Labo
         create(cluster, MOVED, (1, 2))
         produce(cluster, MOVED, RECORDS)
         controller.start()
-        controller.wait_dual_write(30)
+        controller.wait_dual_write()
         first, second = cluster.brokers[1], cluster.brokers[2]
 
         def isr(wanted: list[int], leader: int) -> None:
@@ -302,7 +302,7 @@ def test_an_unclean_leader_is_elected_when_somebody_asks_for_it(laboratory: Labo
                 state = cluster.partition_state(MOVED, 0)
                 return None if state and (state["isr"], state["leader"]) == (wanted, leader) else f"{state}"
 
-            wait_for(why_not, 60, f"in sync {wanted}, led by {leader}")
+            wait_for(why_not, f"in sync {wanted}, led by {leader}")
 
         second.stop()
         isr([1], 1)
@@ -327,14 +327,14 @@ def test_an_unclean_leader_is_elected_when_somebody_asks_for_it(laboratory: Labo
 def test_configuration_is_replaced_as_a_whole_by_the_old_request(laboratory: Laboratory) -> None:
     with ready_cluster(laboratory) as (cluster, controller):
         controller.start()
-        controller.wait_dual_write(30)
+        controller.wait_dual_write()
 
         def stored(path: str) -> dict[str, str] | None:
             data = cluster.zk.read(f"/config/{path}")
             return None if data is None else dict(json.loads(data)["config"])
 
         def becomes(path: str, wanted: dict[str, str]) -> None:
-            wait_for(lambda: None if stored(path) in (wanted, wanted or None) else str(stored(path)), 30, path)
+            wait_for(lambda: None if stored(path) in (wanted, wanted or None) else str(stored(path)), path)
 
         def of_brokers(*words: str) -> None:
             """The tool of 3.9 asks what is there, and sends the whole of it back with AlterConfigs."""
@@ -346,10 +346,10 @@ def test_configuration_is_replaced_as_a_whole_by_the_old_request(laboratory: Lab
             resource = ConfigResource(ResourceType.BROKER, "1")
 
             def why_not() -> str | None:
-                found = cluster.admin().describe_configs([resource])[resource].result(30)[name].value
+                found = cluster.admin().describe_configs([resource])[resource].result(120)[name].value
                 return None if found == value else f"{name} is {found}"
 
-            wait_for(why_not, 30, "the broker knows it")
+            wait_for(why_not, "the broker knows it")
 
         of_brokers("--entity-name", "1", "--add-config", "log.cleaner.backoff.ms=14000")
         known("log.cleaner.backoff.ms", "14000")
@@ -365,7 +365,7 @@ def test_configuration_is_replaced_as_a_whole_by_the_old_request(laboratory: Lab
             configs = {name.replace("_", "."): value for name, value in values.items()}
             resource = ConfigResource(ResourceType.TOPIC, "topic-0", set_config=configs)
             for future in cluster.admin().alter_configs([resource], validate_only=only_validate).values():
-                future.result(30)
+                future.result(120)
 
         of_topic(retention_ms="3600001", cleanup_policy="compact")
         becomes("topics/topic-0", {"retention.ms": "3600001", "cleanup.policy": "compact"})
@@ -384,14 +384,14 @@ def test_configuration_is_replaced_as_a_whole_by_the_old_request(laboratory: Lab
 def test_quotas_and_credentials_reach_zookeeper_and_the_brokers(laboratory: Laboratory) -> None:
     with ready_cluster(laboratory) as (cluster, controller):
         controller.start()
-        controller.wait_dual_write(30)
+        controller.wait_dual_write()
 
         def stored(path: str) -> dict[str, str] | None:
             data = cluster.zk.read(f"/config/{path}")
             return None if data is None else dict(json.loads(data)["config"])
 
         def becomes(path: str, wanted: dict[str, str]) -> None:
-            wait_for(lambda: None if stored(path) in (wanted, wanted or None) else str(stored(path)), 30, path)
+            wait_for(lambda: None if stored(path) in (wanted, wanted or None) else str(stored(path)), path)
 
         def configs(*words: str) -> str:
             return laboratory.tool("kafka.admin.ConfigCommand", "--bootstrap-server", cluster.bootstrap_servers, *words)
@@ -412,25 +412,23 @@ def test_quotas_and_credentials_reach_zookeeper_and_the_brokers(laboratory: Labo
         becomes("ips/127.0.0.1", {"connection_creation_rate": "1000"})
         configs("--alter", *alice, "--delete-config", "request_percentage")
         becomes("users/alice%20smith", {"producer_byte_rate": "1048576"})
-        wait_for(lambda: None if "1048576" in described(*alice) else "not yet", 30, "brokers say what alice may")
+        wait_for(lambda: None if "1048576" in described(*alice) else "not yet", "brokers say what alice may")
 
         admin = cluster.admin()
         sha_512 = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 8192)
         set_ = UserScramCredentialUpsertion("alice smith", sha_512, b"a secret of hers", b"some salt")
         for future in admin.alter_user_scram_credentials([set_]).values():
-            future.result(30)
-        wait_for(
-            lambda: None if "SCRAM-SHA-512" in (stored("users/alice%20smith") or {}) else "not yet", 30, "it is kept"
-        )
+            future.result(120)
+        wait_for(lambda: None if "SCRAM-SHA-512" in (stored("users/alice%20smith") or {}) else "not yet", "it is kept")
         text = (stored("users/alice%20smith") or {})["SCRAM-SHA-512"]
         assert "iterations=8192" in text
-        found = admin.describe_user_scram_credentials(["alice smith"])["alice smith"].result(30)
+        found = admin.describe_user_scram_credentials(["alice smith"])["alice smith"].result(120)
         assert [(each.mechanism, each.iterations) for each in found.scram_credential_infos] == [
             (ScramMechanism.SCRAM_SHA_512, 8192)
         ]
         gone = UserScramCredentialDeletion("alice smith", ScramMechanism.SCRAM_SHA_256)
         with pytest.raises(KafkaException, match="RESOURCE_NOT_FOUND"):
-            admin.alter_user_scram_credentials([gone])["alice smith"].result(30)
+            admin.alter_user_scram_credentials([gone])["alice smith"].result(120)
         assert_same(cluster, controller.data)
 
         rollback(cluster, controller)
@@ -479,7 +477,7 @@ def test_acls_and_tokens_are_for_whom_a_broker_passes_a_request_on(laboratory: L
 
     acls("--add", "--allow-principal", "User:alice", "--operation", "Describe", "--topic", "topic-0")
     of_topic = "/kafka-acl/Topic/topic-0"
-    wait_for(lambda: None if stored(of_topic) == {"Describe"} else "not yet", 30, "an ACL before the migration")
+    wait_for(lambda: None if stored(of_topic) == {"Describe"} else "not yet", "an ACL before the migration")
     rules = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
@@ -487,7 +485,7 @@ def test_acls_and_tokens_are_for_whom_a_broker_passes_a_request_on(laboratory: L
     }
     controller = ready_to_migrate(cluster, ["topic-0"], rules)
     controller.start()
-    controller.wait_dual_write(30)
+    controller.wait_dual_write()
     of_alice = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
     alice = AdminClient(
         {"bootstrap.servers": for_clients, "sasl.username": "alice", "sasl.password": "hers", **of_alice}
@@ -495,7 +493,7 @@ def test_acls_and_tokens_are_for_whom_a_broker_passes_a_request_on(laboratory: L
 
     def creates(name: str) -> str:
         try:
-            alice.create_topics([NewTopic(name, 1, 3)], operation_timeout=30)[name].result(30)
+            alice.create_topics([NewTopic(name, 1, 3)], operation_timeout=30)[name].result(120)
         except KafkaException as error:
             return str(error.args[0].name())
         return "NO_ERROR"
@@ -504,15 +502,15 @@ def test_acls_and_tokens_are_for_whom_a_broker_passes_a_request_on(laboratory: L
     pattern = ("--topic", "alices-", "--resource-pattern-type", "prefixed")
     acls("--add", "--allow-principal", "User:alice", "--operation", "Create", "--operation", "Describe", *pattern)
     of_prefix = "/kafka-acl-extended/prefixed/Topic/alices-"
-    wait_for(lambda: None if stored(of_prefix) == {"Create", "Describe"} else "not yet", 30, "it is in ZooKeeper")
+    wait_for(lambda: None if stored(of_prefix) == {"Create", "Describe"} else "not yet", "it is in ZooKeeper")
     assert creates("alices-1") == "NO_ERROR"
     cluster.wait_isr_whole(["alices-1"])
     assert creates("somebodys-1") == "TOPIC_AUTHORIZATION_FAILED"
-    wait_for(lambda: None if "alices-" in acls("--list") else "not yet", 30, "brokers have heard of it")
+    wait_for(lambda: None if "alices-" in acls("--list") else "not yet", "brokers have heard of it")
     with pytest.raises(KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
-        alice.delete_topics(["topic-0"])["topic-0"].result(30)
+        alice.delete_topics(["topic-0"])["topic-0"].result(120)
     with pytest.raises(KafkaException, match="CLUSTER_AUTHORIZATION_FAILED"):
-        alice.elect_leaders(ElectionType.PREFERRED, [TopicPartition("topic-0", 0)]).result(60)
+        alice.elect_leaders(ElectionType.PREFERRED, [TopicPartition("topic-0", 0)]).result(120)
 
     login = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="hers";'
     as_alice = laboratory.directory / "alice.properties"
@@ -524,21 +522,20 @@ def test_acls_and_tokens_are_for_whom_a_broker_passes_a_request_on(laboratory: L
 
     told = tokens("--create", "--max-life-time-period", "-1").strip().splitlines()[-1].split()
     token, secret = told[0], told[1]
-    wait_for(lambda: None if cluster.zk.exists(f"/delegation_token/tokens/{token}") else "not yet", 30, "the token")
+    wait_for(lambda: None if cluster.zk.exists(f"/delegation_token/tokens/{token}") else "not yet", "the token")
     wait_for(
         lambda: None if token in tokens("--describe", "--owner-principal", "User:alice") else "not yet",
-        30,
         "brokers know the token",
     )
     tokens("--renew", "--renew-time-period", "60000", "--hmac", secret)
     kept = tokens("--create", "--max-life-time-period", "-1").strip().splitlines()[-1].split()[0]
     tokens("--expire", "--expiry-time-period", "-1", "--hmac", secret)
-    wait_for(lambda: "still there" if cluster.zk.exists(f"/delegation_token/tokens/{token}") else None, 30, "its end")
+    wait_for(lambda: "still there" if cluster.zk.exists(f"/delegation_token/tokens/{token}") else None, "its end")
     assert secret not in controller.process.log_text()
     assert TOKEN_KEY not in controller.process.log_text()
 
     acls("--remove", "--force", "--allow-principal", "User:alice", "--operation", "Create", *pattern)
-    wait_for(lambda: None if stored(of_prefix) == {"Describe"} else "not yet", 30, "one is gone")
+    wait_for(lambda: None if stored(of_prefix) == {"Describe"} else "not yet", "one is gone")
     assert creates("alices-2") == "TOPIC_AUTHORIZATION_FAILED"
     assert_same(cluster, controller.data)
 

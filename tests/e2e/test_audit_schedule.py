@@ -51,12 +51,12 @@ def test_a_planted_difference_closes_the_way_forward_alone_until_it_is_gone(labo
         service.to_ready()
         service.step("advance", "DUAL_WRITE", to="DUAL_WRITE")
 
-        wait_for(lambda: why_not(service, result="passed", diverged_twice=False), 60, "an audit passed")
-        wait_for(lambda: None if not codes(service) & OF_AUDITS else str(codes(service)), 30, "all audited")
+        wait_for(lambda: why_not(service, result="passed", diverged_twice=False), "an audit passed")
+        wait_for(lambda: None if not codes(service) & OF_AUDITS else str(codes(service)), "all audited")
         cluster.zk.create(PLANTED, json.dumps({"version": 1, "config": {"producer_byte_rate": "4711"}}).encode())
-        wait_for(lambda: why_not(service, result="diverged", diverged_twice=True, differences=1), 60, "two diverged")
+        wait_for(lambda: why_not(service, result="diverged", diverged_twice=True, differences=1), "two diverged")
         assert "Z2K-4025" in codes(service)
-        wait_for(lambda: None if "Z2K-4025" in found(service) else str(found(service)), 10, "the finding is open")
+        wait_for(lambda: None if "Z2K-4025" in found(service) else str(found(service)), "the finding is open")
         back = edge(service, "rollback")
         assert back["holds"], back
         assert "1 different" in back["conditions"][-1]["message"]
@@ -68,8 +68,8 @@ def test_a_planted_difference_closes_the_way_forward_alone_until_it_is_gone(labo
         service.start()
         assert "Z2K-4025" in codes(service), "a restart forgets nothing"
         cluster.zk.delete(PLANTED)
-        wait_for(lambda: why_not(service, result="passed", diverged_twice=False), 60, "it passed again")
-        wait_for(lambda: None if not codes(service) & OF_AUDITS else str(codes(service)), 30, "the finding is gone")
+        wait_for(lambda: why_not(service, result="passed", diverged_twice=False), "it passed again")
+        wait_for(lambda: None if not codes(service) & OF_AUDITS else str(codes(service)), "the finding is gone")
         service.step("rollback", "ROLLED_BACK")
         wait_zookeeper_rules(cluster)
         service.stop()
@@ -91,7 +91,7 @@ def test_ready_does_not_wait_for_spark_which_confirms_the_rehearsal_beside_it(la
         first = service.get("/audits")["items"][-1]
         assert (first["purpose"], first["engine"], first["passed"]) == ("rehearsal", "quick", True)
         assert (confirmation() or {"finished_at": None})["finished_at"] is None, "the gate was open before Spark ended"
-        wait_for(lambda: None if (confirmation() or {}).get("passed") else str(confirmation()), 240, "Spark confirmed")
+        wait_for(lambda: None if (confirmation() or {}).get("passed") else str(confirmation()), "Spark confirmed")
         found = confirmation()
         assert found is not None
         print(f"the gate opened {found['finished_at'] - first['finished_at']:.1f} s before Spark had confirmed")

@@ -94,7 +94,7 @@ def test_k14_an_ensemble_with_access_lists_is_refused_and_nothing_is_made_in_it(
 
 def test_k01_a_claim_whose_answer_was_lost_is_recognised(stage: Stage) -> None:
     stage.block(lambda: None)
-    wait_for(lambda: None if stage.stalled.exists() else "not there yet", 60, "the copy is committed")
+    wait_for(lambda: None if stage.stalled.exists() else "not there yet", "the copy is committed")
     assert stage.lost.read_text() == "applied: True"
     assert (controller_of(stage.cluster) or {})["brokerid"] == stage.controller.spec.node_id
     assert copies(stage.controller) == len(claims(stage.controller)) == 1
@@ -117,16 +117,16 @@ def test_k04_a_change_that_zookeeper_refused_reaches_it_and_the_brokers(stage: S
     """Where the new partition's znodes go, somebody left one."""
     moves = stage.moves()
     stage.change(Create("/brokers/topics/topic-0/partitions/4", b""))
-    stage.cluster.admin().create_partitions([NewPartitions("topic-0", 5)])["topic-0"].result(30)
+    stage.cluster.admin().create_partitions([NewPartitions("topic-0", 5)])["topic-0"].result(120)
     stage.wait_calm(moves)
     stage.cluster.wait_isr_whole(["topic-0"])
     assert stage.json_at("/brokers/topics/topic-0")["partitions"].keys() == {"0", "1", "2", "3", "4"}
 
     def told() -> str | None:
-        known = stage.cluster.admin().list_topics("topic-0", timeout=10).topics["topic-0"].partitions
+        known = stage.cluster.admin().list_topics("topic-0", timeout=60).topics["topic-0"].partitions
         return None if len(known) == 5 and known[4].leader >= 0 else str(known)
 
-    wait_for(told, 20, "brokers know the new partition")
+    wait_for(told, "brokers know the new partition")
 
 
 def test_k05_after_a_refused_write_the_next_ones_succeed(stage: Stage) -> None:
@@ -148,11 +148,11 @@ def test_k06_a_topic_is_created_where_an_earlier_one_left_its_configuration(stag
 
 def test_k15_a_refused_write_of_acls_is_no_success_and_k24_whoever_watches_hears_of_it(stage: Stage) -> None:
     admin, path = stage.cluster.admin(), "/kafka-acl/Topic/secret"
-    admin.create_acls([_acl("User:alice")])[_acl("User:alice")].result(30)
-    wait_for(lambda: None if stage.cluster.zk.exists(path) else "not yet", 20, "alice may read")
+    admin.create_acls([_acl("User:alice")])[_acl("User:alice")].result(120)
+    wait_for(lambda: None if stage.cluster.zk.exists(path) else "not yet", "alice may read")
     abort_takeover = stage.keep_from_us(path, readable=True)
     moves = stage.moves()
-    admin.create_acls([_acl("User:bob")])[_acl("User:bob")].result(30)
+    admin.create_acls([_acl("User:bob")])[_acl("User:bob")].result(120)
     assert stage.wait_trouble("Z2K-2050", "SYNCING")["values"]["path"] == path
     assert stage.controller.metrics()["zk2kraft_dual_write"] == 0
     abort_takeover()
@@ -175,7 +175,7 @@ def test_k26_brokers_that_refuse_what_they_are_told_are_named_and_told_again(sta
         Create(CLUSTER_ACL, NOT_FOR_CONTROLLERS),
         Create("/kafka-acl-changes/acl_changes_", b"CLUSTER:kafka-cluster", sequence=True),
     )
-    stage.cluster.admin().create_topics([NewTopic("k26", 1, 3)])["k26"].result(30)
+    stage.cluster.admin().create_topics([NewTopic("k26", 1, 3)])["k26"].result(120)
     later = (f"k26-{number}" for number in count())
 
     def refused() -> str | None:
@@ -187,14 +187,14 @@ def test_k26_brokers_that_refuse_what_they_are_told_are_named_and_told_again(sta
         stage.cluster.admin().create_topics([NewTopic(next(later), 1, 3)])  # it has not heard of the list
         return f"refusing: {named}"
 
-    wait_for(refused, 30, "all brokers refuse")
+    wait_for(refused, "all brokers refuse")
     assert stage.controller.metrics()["zk2kraft_brokers_refusing"] == 3
     stage.change(
         Delete(CLUSTER_ACL),
         Create("/kafka-acl-changes/acl_changes_", b"CLUSTER:kafka-cluster", sequence=True),
     )
     wait_for(
-        lambda: None if not stage.controller.metrics()["zk2kraft_brokers_refusing"] else "refusing", 60, "they heed us"
+        lambda: None if not stage.controller.metrics()["zk2kraft_brokers_refusing"] else "refusing", "they heed us"
     )
     produce(stage.cluster, "k26", 10)
 
@@ -246,7 +246,7 @@ def test_k12_producer_ids_go_on_where_they_were_and_are_written_once(stage: Stag
         end, following = int(stage.json_at(block)["block_end"]), stage.controller.status()["log"]["next_producer_id"]
         return None if end + 1 == following else f"up to {end} in ZooKeeper, the log goes on at {following}"
 
-    wait_for(handed_out, 20, "ZooKeeper goes on where the log does")
+    wait_for(handed_out, "ZooKeeper goes on where the log does")
     before = stage.written([block])
     stage.again()
     assert stage.written([block]) == before
@@ -255,7 +255,7 @@ def test_k12_producer_ids_go_on_where_they_were_and_are_written_once(stage: Stag
 def test_k13_a_comparison_writes_nothing_where_nothing_differs(stage: Stage) -> None:
     """Quotas and ACLs are there: stock writes each of them again, and wakes every broker for it."""
     _configs(stage, "--add-config", "producer_byte_rate=1000")
-    wait_for(lambda: None if stage.cluster.zk.exists("/config/clients/app") else "not yet", 20, "the quota is there")
+    wait_for(lambda: None if stage.cluster.zk.exists("/config/clients/app") else "not yet", "the quota is there")
     told = {root: stage.cluster.zk.children(root) for root in ("/config/changes", "/kafka-acl-changes")}
     before = stage.written(["/config/clients/app", "/kafka-acl/Topic/secret"])
     stage.again()
@@ -267,7 +267,7 @@ def test_k13_a_comparison_writes_nothing_where_nothing_differs(stage: Stage) -> 
 def test_k10_the_last_quota_of_an_entity_can_be_taken_away(stage: Stage) -> None:
     before = stage.breaks()
     _configs(stage, "--delete-config", "producer_byte_rate")
-    wait_for(lambda: "still there" if stage.cluster.zk.exists("/config/clients/app") else None, 20, "the quota is gone")
+    wait_for(lambda: "still there" if stage.cluster.zk.exists("/config/clients/app") else None, "the quota is gone")
     assert stage.breaks() == before
 
 
@@ -284,8 +284,8 @@ def test_k21_a_topic_that_is_made_again_at_once_is_dropped_first_on_every_broker
     stage.cluster.create_topics(["again"])
     refused = stage.refusals()
     for _ in range(5):
-        admin.delete_topics(["again"])["again"].result(30)
-        admin.create_topics([NewTopic("again", 4, 3)])["again"].result(30)
+        admin.delete_topics(["again"])["again"].result(120)
+        admin.create_topics([NewTopic("again", 4, 3)])["again"].result(120)
     stage.cluster.wait_isr_whole(["again"])
     produce(stage.cluster, "again", 50)
     assert stage.refusals() == refused
@@ -296,12 +296,12 @@ def test_k07_a_topic_that_was_made_again_while_nobody_wrote_to_zookeeper_is_repl
     before = stage.json_at(path)["topic_id"]
     stage.controller.kill()
     with stage.about_to_compare():
-        admin.delete_topics(["again"])["again"].result(30)
-        admin.create_topics([NewTopic("again", 2, 3)])["again"].result(30)
+        admin.delete_topics(["again"])["again"].result(120)
+        admin.create_topics([NewTopic("again", 2, 3)])["again"].result(120)
         assert stage.json_at(path)["topic_id"] == before
     assert stage.json_at(path)["topic_id"] != before
     assert stage.json_at(path)["partitions"].keys() == {"0", "1"}
-    wait_for(lambda: stage.why_not_known("again", {0, 1}), 30, "every broker knows the new topic")
+    wait_for(lambda: stage.why_not_known("again", {0, 1}), "every broker knows the new topic")
     produce(stage.cluster, "again", 50)
     assert_same(stage.cluster, stage.controller.data)
 
@@ -312,7 +312,7 @@ def test_k18_a_dead_broker_is_not_shown_to_clients(stage: Stage) -> None:
     away = stage.cluster.brokers[2]
     away.kill()
     others = ",".join(broker.address for broker in stage.cluster.brokers[:2])
-    wait_for(lambda: None if stage.named_by(others) == {0, 1} else "three", 30, "clients are sent to two brokers")
+    wait_for(lambda: None if stage.named_by(others) == {0, 1} else "three", "clients are sent to two brokers")
 
 
 def test_k20_a_broker_that_was_away_keeps_nothing_of_what_was_deleted_without_it(stage: Stage) -> None:
@@ -323,16 +323,16 @@ def test_k20_a_broker_that_was_away_keeps_nothing_of_what_was_deleted_without_it
     admin, away = stage.cluster.admin(), stage.cluster.brokers[2]
     assert stage.logs_of("gone", 2)
     assert stage.logs_of("again", 2)
-    admin.delete_topics(["gone"])["gone"].result(30)
-    admin.delete_topics(["again"])["again"].result(30)
-    admin.create_topics([NewTopic("again", 2, 2)])["again"].result(30)
+    admin.delete_topics(["gone"])["gone"].result(120)
+    admin.delete_topics(["again"])["again"].result(120)
+    admin.create_topics([NewTopic("again", 2, 2)])["again"].result(120)
     stage.trim_log()
     stage.controller.kill()
     for log in ("gone-0", "topic-0-0"):
         (away.directory / "data-0" / log / "partition.metadata").unlink(missing_ok=True)
     with stage.about_to_compare():
         away.start()
-        wait_for(lambda: None if stage.is_unfenced(2) else "fenced", 40, "the broker is back before anybody is told")
+        wait_for(lambda: None if stage.is_unfenced(2) else "fenced", "the broker is back before anybody is told")
     stage.cluster.wait_isr_whole(TOPICS)
     assert not stage.logs_of("gone", 2)
     assert not stage.logs_of("again", 2)
@@ -355,11 +355,11 @@ def test_k25_no_duration_that_was_told_is_negative(stage: Stage) -> None:
 
 def test_an_operator_who_deletes_migration_stops_our_writes_and_release_rolls_the_cluster_back(stage: Stage) -> None:
     stage.cluster.zk.delete("/migration")
-    stage.controller.wait_state("FENCED", deadline_s=20)
+    stage.controller.wait_state("FENCED")
     assert stage.driver()["finding"]["code"] == "Z2K-2003"
     refused = stage.cluster.admin().create_topics([NewTopic("not-now", 1, 3)], request_timeout=3)["not-now"]
     with pytest.raises(KafkaException):
-        refused.result(10)
+        refused.result(120)
     assert not stage.cluster.zk.exists("/brokers/topics/not-now")
     stage.controller.stop()
 
@@ -375,9 +375,9 @@ def test_k23_the_way_back_removes_the_controller_znode_itself(stage: Stage) -> N
         stage.cluster.zookeeper_connect,
         "--execute",
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
-    wait_zookeeper_rules(stage.cluster, deadline_s=10)
+    wait_zookeeper_rules(stage.cluster)
     stage.cluster.create_topics(["under-zookeeper"])
 
 
@@ -392,18 +392,18 @@ def test_a_second_migration_waits_for_brokers_that_were_not_restarted_and_then_s
         reason = stage.driver()["reason"]
         return None if "brokers [0, 1, 2] are not registered" in reason else reason
 
-    wait_for(named, 30, "brokers that know the old log are named")
+    wait_for(named, "brokers that know the old log are named")
     assert controller_of(cluster) == zookeepers
     cluster.restart_as(lambda spec: spec.as_migrating(fresh.voters))
     cluster.wait_isr_whole([*TOPICS, "under-zookeeper"])
-    stage.wait_dual_write(60)
+    stage.wait_dual_write()
     assert_same(cluster, fresh.data)
 
 
 def test_an_operator_who_deletes_controller_ends_the_migration_and_ours_writes_no_more(stage: Stage) -> None:
     stage.cluster.zk.delete("/controller")
-    wait_zookeeper_rules(stage.cluster, deadline_s=10)
-    stage.controller.wait_state("FENCED", deadline_s=20)
+    wait_zookeeper_rules(stage.cluster)
+    stage.controller.wait_state("FENCED")
     stage.cluster.create_topics(["by-zookeeper"])
     produce(stage.cluster, "by-zookeeper", 50)
     stage.controller.kill()

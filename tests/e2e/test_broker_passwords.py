@@ -122,7 +122,7 @@ class SecuredCluster:
         resource = ConfigResource(ResourceType.BROKER, str(broker))
         for name, value in values.items():
             resource.add_incremental_config(ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET))
-        self.cluster.admin().incremental_alter_configs([resource])[resource].result(30)
+        self.cluster.admin().incremental_alter_configs([resource])[resource].result(120)
 
     def set_by_tool(self, broker: int, values: Mapping[str, str]) -> None:
         """By `kafka-configs`, which sends AlterConfigs: sensitive values that are not named would be removed."""
@@ -136,7 +136,7 @@ class SecuredCluster:
         return None if shown == store.certificate else "it shows another certificate"
 
     def wait_serves(self, broker: int, store: Store) -> None:
-        wait_for(lambda: self.serves(broker, store), 20, f"broker {broker} opened {store.file.name}")
+        wait_for(lambda: self.serves(broker, store), f"broker {broker} opened {store.file.name}")
 
     def in_zookeeper(self, broker: int) -> dict[str, str]:
         data = self.cluster.zk.read(f"/config/brokers/{broker}")
@@ -153,7 +153,7 @@ class SecuredCluster:
 
     def described(self, broker: int) -> dict[str, Any]:
         resource = ConfigResource(ResourceType.BROKER, str(broker))
-        return dict(self.cluster.admin().describe_configs([resource])[resource].result(30))
+        return dict(self.cluster.admin().describe_configs([resource])[resource].result(120))
 
     def other_secrets(self) -> dict[str, bytes]:
         """What brokers made of alice's password, and the secret of the token."""
@@ -227,7 +227,7 @@ def test_passwords_are_copied_as_stock_copies_them_and_mirrored_so_that_brokers_
     cluster.restart_as(lambda spec: spec.as_migrating(stock.voters))
     cluster.wait_isr_whole(TOPICS)
     stock.start()
-    stock.wait_dual_write(60)
+    stock.wait_dual_write()
     file = stock.controllers[0].directory / "server.properties"
     rehearsal = tmp_path / "rehearsal"
     run("rehearse", "-z", cluster.zookeeper_connect, "--out", rehearsal, exit_code=1)
@@ -260,13 +260,13 @@ def test_passwords_are_copied_as_stock_copies_them_and_mirrored_so_that_brokers_
     texts = secured.in_zookeeper(0)
     with_extra(ours, {**lines_of(ENCODER), "password.encoder.secret": "the wrong one"})
     ours.start()
-    wait_for(lambda: None if "Z2K-1070" in str(ours.status()) else "no finding", 30, "a wrong secret closes the gate")
+    wait_for(lambda: None if "Z2K-1070" in str(ours.status()) else "no finding", "a wrong secret closes the gate")
     assert "TAKING_OVER" not in ours.driver_states()
     assert (controller_of(cluster) or {})["kraftControllerEpoch"] == -1
     ours.stop()
     with_extra(ours, extra)
     ours.start()
-    ours.wait_dual_write(60)
+    ours.wait_dual_write()
     assert secured.in_zookeeper(0) == texts, "what is equal is not written again"
     audited(secured, ours)
 
@@ -289,22 +289,22 @@ def test_passwords_are_copied_as_stock_copies_them_and_mirrored_so_that_brokers_
     foreign = {**texts, JAAS: PasswordEncoder(EncoderSettings("another"), os.urandom).encode("x")}
     overwrite(cluster, foreign)
     ours.start()
-    ours.wait_dual_write(60)
+    ours.wait_dual_write()
     assert ours.status()["driver"]["finding"]["code"] == "Z2K-1070"
     with pytest.raises(KafkaException, match=r"Z2K-1070.*password\.encoder\.secret"):
         secured.set(0, {"log.cleaner.threads": "2"})
     assert secured.in_zookeeper(0) == foreign, "what cannot be read is not written"
     assert JAAS in audited(secured, ours, exit_code=2)
     ours.ask("rollback")
-    wait_for(lambda: None if "not readable" in str(ours.events()) else "no word", 30, "a rollback says why not")
+    wait_for(lambda: None if "not readable" in str(ours.events()) else "no word", "a rollback says why not")
     overwrite(cluster, texts)
     ours.kill()
     ours.start()
-    ours.wait_dual_write(60)
+    ours.wait_dual_write()
     secured.set(0, {"log.cleaner.threads": "2"})
     audited(secured, ours)
     ours.ask("rollback")
-    ours.wait_state("RETIRED", deadline_s=40)
+    ours.wait_state("RETIRED")
     wait_zookeeper_rules(cluster)
     assert secured.decoded(0) == {**planted, **third.settings(), "log.cleaner.threads": "2"}
     cluster.restart_as(lambda spec: spec.as_zookeeper())
@@ -340,7 +340,7 @@ def test_no_secret_is_written_in_clear_anywhere_but_into_the_log(laboratory: Lab
     secured.set(0, second.settings())
     secured.wait_serves(0, second)
     audit = service.http.post(f"{service.url}/api/v1/migrations/1/audits", json={}).headers["location"]
-    wait_for(lambda: _why_not_done(service, audit), 240, "the audit is done")
+    wait_for(lambda: _why_not_done(service, audit), "the audit is done")
     assert service.http.get(service.url + audit).json()["passed"] is True
     told += [str(ours.status()), *answers(service, audit)]
     told += [run("log", "dump", ours.metadata_log), run("log", "dump", ours.metadata_log, "--json")]

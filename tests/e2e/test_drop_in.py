@@ -37,7 +37,7 @@ TOPICS = [f"topic-{number}" for number in range(3)]
 def broker_says(cluster: LabCluster, broker: int) -> dict[str, Any]:
     """Topics, leaders and ISRs as one broker tells a client over its own socket."""
     admin = AdminClient({"bootstrap.servers": cluster.brokers[broker].address})
-    topics = admin.list_topics(timeout=10).topics
+    topics = admin.list_topics(timeout=60).topics
     return {
         f"{name}-{partition}": {"leader": each.leader, "isr": sorted(each.isrs), "replicas": list(each.replicas)}
         for name, topic in topics.items()
@@ -67,7 +67,7 @@ def topic_config_of(cluster: LabCluster, broker: int, topic: str) -> dict[str, s
     """The topic's own configuration, as one broker describes it."""
     admin = AdminClient({"bootstrap.servers": cluster.brokers[broker].address})
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    found = admin.describe_configs([resource])[resource].result(10)
+    found = admin.describe_configs([resource])[resource].result(120)
     return {name: each.value for name, each in found.items() if not each.is_default and each.source == 1}
 
 
@@ -104,12 +104,12 @@ def test_the_file_and_directory_of_a_stock_controller_reach_dual_write_under_a_c
         as_stock_would_run = stock.properties_file.read_bytes()
         ours.start()
         assert ours.properties_file.read_bytes() == as_stock_would_run
-        ours.wait_dual_write(30)
+        ours.wait_dual_write()
         cluster.create_topics(["made-in-dual-write"], config={"retention.ms": "12345678"})
         cluster.wait_isr_whole([*TOPICS, "made-in-dual-write"])
         produce(cluster, "made-in-dual-write", 100)
 
-        wait_for(lambda: None if log_says(ours.data) == zookeeper_says(cluster) else "differ", 10, "both say the same")
+        wait_for(lambda: None if log_says(ours.data) == zookeeper_says(cluster) else "differ", "both say the same")
         for broker in range(3):
             assert broker_says(cluster, broker) == zookeeper_says(cluster), f"broker {broker}"
             assert topic_config_of(cluster, broker, "made-in-dual-write") == {"retention.ms": "12345678"}
@@ -156,9 +156,9 @@ def stock_takes_over_a_copy(laboratory: Laboratory, cluster: LabCluster, data: P
             return None
         return "it is not the active controller yet"
 
-    wait_for(leads, 30, "the stock controller leads our log")
+    wait_for(leads, "the stock controller leads our log")
     wait_for(
-        lambda: None if "made-in-dual-write" in stock.process.log_text() else "not replayed", 20, "it knows our topics"
+        lambda: None if "made-in-dual-write" in stock.process.log_text() else "not replayed", "it knows our topics"
     )
     assert stock.process.alive
     stock.stop()
@@ -179,8 +179,8 @@ def test_no_broker_exits_on_any_error_of_our_fetch(laboratory: Laboratory, tmp_p
             sent = mark.read_text().split() if mark.exists() else []
             return None if len(sent) == len(rounds) else f"{len(sent)} of {len(rounds)} sent"
 
-        wait_for(all_sent, 60, "every error was sent")
-        ours.wait_dual_write(60)
+        wait_for(all_sent, "every error was sent")
+        ours.wait_dual_write()
         assert all(broker.is_running for broker in cluster.brokers)
         cluster.create_topics(["after-the-errors"])
         for broker in cluster.brokers:

@@ -211,7 +211,7 @@ def change_config(cluster: LabCluster, kind: ResourceType, name: str, changes: M
     ]
     resource = ConfigResource(kind, name, incremental_configs=entries)
     for future in cluster.admin().incremental_alter_configs([resource]).values():
-        future.result(30)
+        future.result(120)
 
 
 def change_much(cluster: LabCluster, prefix: str) -> None:
@@ -221,9 +221,9 @@ def change_much(cluster: LabCluster, prefix: str) -> None:
     change_config(cluster, ResourceType.TOPIC, names[0], {"retention.ms": None, "max.message.bytes": "99999"})
     change_config(cluster, ResourceType.BROKER, "0", {"log.cleaner.io.buffer.size": "600000"})
     for future in cluster.admin().create_partitions([NewPartitions(names[1], 7)]).values():
-        future.result(30)
+        future.result(120)
     for future in cluster.admin().delete_topics([names[2]]).values():
-        future.result(30)
+        future.result(120)
     produce(cluster, names[1], 50)
     broker = cluster.brokers[2]
     broker.stop()
@@ -246,7 +246,7 @@ def partitions_seen(cluster: LabCluster) -> dict[str, Any]:
     """Leaders and ISRs as the brokers tell their clients."""
     return {
         f"{name}-{number}": (each.leader, sorted(each.isrs), list(each.replicas))
-        for name, topic in cluster.admin().list_topics(timeout=10).topics.items()
+        for name, topic in cluster.admin().list_topics(timeout=60).topics.items()
         for number, each in topic.partitions.items()
     }
 
@@ -259,7 +259,7 @@ def start_stock(stock: StockController) -> None:
     stock.start()
     stock.wait_ready()
     wait_for(
-        lambda: None if ACTIVE.search(stock.process.log_text()) else stock.process.log_tail(), 40, f"{stock.name} leads"
+        lambda: None if ACTIVE.search(stock.process.log_text()) else stock.process.log_tail(), f"{stock.name} leads"
     )
 
 
@@ -288,7 +288,7 @@ def wait_snapshot(directory: Path, newer_than: int) -> int:
     def newest() -> int:
         return max((each.end_offset for each in SnapshotFiles(directory).stored()), default=0)
 
-    wait_for(lambda: None if newest() > newer_than else f"the newest is {newest()}", 60, "a snapshot")
+    wait_for(lambda: None if newest() > newer_than else f"the newest is {newest()}", "a snapshot")
     return newest()
 
 
@@ -309,7 +309,7 @@ def test_a_directory_of_ours_is_led_by_stock_then_finalized_by_it_and_led_by_a_l
 
     # dual-write by ours, until it has a snapshot of its own and nothing older
     ours.start()
-    ours.wait_dual_write(40)
+    ours.wait_dual_write()
     change_much(cluster, "ours")
     log = ours.metadata_log
 
@@ -317,7 +317,7 @@ def test_a_directory_of_ours_is_led_by_stock_then_finalized_by_it_and_led_by_a_l
         first = min(int(each.stem) for each in log.glob("*.log"))
         return None if first > 0 and SnapshotFiles(log).stored() else f"the log begins at {first}"
 
-    wait_for(trimmed, 60, "the log of ours is trimmed")
+    wait_for(trimmed, "the log of ours is trimmed")
     ours.stop()
     as_ours_left_it = assert_read_alike(laboratory, log)
     assert as_ours_left_it.facts()["migration",] == MigrationState.MIGRATION
@@ -329,7 +329,7 @@ def test_a_directory_of_ours_is_led_by_stock_then_finalized_by_it_and_led_by_a_l
     # stock leads it, with the same file
     stock = StockController(laboratory, spec, cluster.cluster_id)
     start_stock(stock)
-    StockQuorum([stock]).wait_dual_write(60)
+    StockQuorum([stock]).wait_dual_write()
     claimed = controller_of(cluster)
     assert claimed is not None
     assert claimed["kraftControllerEpoch"] > held["kraftControllerEpoch"]
@@ -342,12 +342,12 @@ def test_a_directory_of_ours_is_led_by_stock_then_finalized_by_it_and_led_by_a_l
 
     # the brokers go over, and stock ends the migration
     start_stock(stock)
-    StockQuorum([stock]).wait_dual_write(60)
+    StockQuorum([stock]).wait_dual_write()
     for broker in cluster.brokers:
         broker.restart_as(broker.spec.as_kraft(stock.spec.voters))
         cluster.wait_isr_whole([*TOPICS, "ours-0", "stock-0"])
     StockQuorum([stock]).finalize()
-    wait_for(lambda: None if ACTIVE.search(stock.process.log_text()) else "not yet", 40, "stock leads again")
+    wait_for(lambda: None if ACTIVE.search(stock.process.log_text()) else "not yet", "stock leads again")
     create_as_kraft(cluster, "after-the-migration")
     wait_snapshot(log, end)
     stop_calmly(stock)
@@ -380,7 +380,7 @@ def test_a_directory_of_stock_in_dual_write_is_led_by_ours_and_the_way_back_stay
     cluster.restart_as(lambda broker: broker.as_migrating(spec.voters))
     cluster.wait_isr_whole(TOPICS)
     start_stock(stock)
-    StockQuorum([stock]).wait_dual_write(60)
+    StockQuorum([stock]).wait_dual_write()
     change_much(cluster, "stock")
     wait_snapshot(log, 0)
     as_run_by_stock = stock.properties_file.read_bytes()
@@ -394,7 +394,7 @@ def test_a_directory_of_stock_in_dual_write_is_led_by_ours_and_the_way_back_stay
     ours = OurController(laboratory, spec, cluster.cluster_id)
     ours.start()
     assert ours.properties_file.read_bytes() == as_run_by_stock
-    ours.wait_dual_write(40)
+    ours.wait_dual_write()
     claimed = controller_of(cluster)
     assert claimed is not None
     assert claimed["kraftControllerEpoch"] == held["kraftControllerEpoch"] + 1
@@ -408,12 +408,12 @@ def test_a_directory_of_stock_in_dual_write_is_led_by_ours_and_the_way_back_stay
     ours.kill()
     assert_read_alike(laboratory, log)
     start_stock(stock)
-    StockQuorum([stock]).wait_dual_write(60)
+    StockQuorum([stock]).wait_dual_write()
     assert_stock_mirrored(cluster, log)
     stock.kill()
     assert_calm(stock)
     ours.start()
-    ours.wait_dual_write(40)
+    ours.wait_dual_write()
     assert_same(cluster, ours.data)
     assert_no_broker_broke(cluster)
 
@@ -447,7 +447,7 @@ def test_a_directory_that_was_never_in_migration_is_served_without_the_flag_and_
 
     ours = OurController(laboratory, without_flag, stock.cluster_id)
     ours.start()
-    wait_for(lambda: None if ours.status()["quorum"]["role"] == "leader" else "nobody leads", 30, "ours leads")
+    wait_for(lambda: None if ours.status()["quorum"]["role"] == "leader" else "nobody leads", "ours leads")
     ours.stop()
     start_stock(stock)
     stop_calmly(stock)
@@ -456,7 +456,7 @@ def test_a_directory_that_was_never_in_migration_is_served_without_the_flag_and_
 def create_as_kraft(cluster: LabCluster, *names: str) -> None:
     """Create topics where ZooKeeper shows nothing any more."""
     for future in cluster.admin().create_topics([NewTopic(name, 4, 3) for name in names]).values():
-        future.result(60)
+        future.result(120)
 
     def whole() -> str | None:
         seen = partitions_seen(cluster)
@@ -464,7 +464,7 @@ def create_as_kraft(cluster: LabCluster, *names: str) -> None:
         bad = {key: value for key, value in mine.items() if value[0] < 0 or len(value[1]) < 3}
         return None if len(mine) == 4 * len(names) and not bad else f"{len(mine)} partitions, {bad}"
 
-    wait_for(whole, 30, f"{names} are led")
+    wait_for(whole, f"{names} are led")
     produce(cluster, names[0], 50)
 
 

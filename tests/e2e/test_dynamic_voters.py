@@ -12,10 +12,9 @@ from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.ports import HOST
 from migrator.lab.servers.properties import write
 from migrator.lab.servers.tools import random_cluster_id
+from tests.e2e.support import HANGS_AFTER_S
 
 pytestmark = pytest.mark.lab
-
-EXIT_DEADLINE_S = 30.0
 
 
 def test_a_directory_formatted_as_standalone_is_refused_before_anything_is_written(laboratory: Laboratory) -> None:
@@ -33,7 +32,7 @@ def test_a_directory_formatted_as_standalone_is_refused_before_anything_is_writt
     before = contents(ours.data)
     assert any(name.endswith(".checkpoint") for name in before)
     ours.launch()
-    assert ours.process.wait_for_exit(EXIT_DEADLINE_S)
+    assert ours.process.wait_for_exit(HANGS_AFTER_S)
     assert ours.process.exit_code == 1
     assert "Z2K-3020" in ours.process.log_text()
     assert contents(ours.data) == before

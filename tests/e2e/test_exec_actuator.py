@@ -45,7 +45,7 @@ status_words: {running: '^run:', stopped: '^down:(?!.*want up)', pid: '\\(pid ([
 """
 
 
-def wait_for(what: Callable[[], bool], seconds: float = 10.0) -> None:
+def wait_for(what: Callable[[], bool], seconds: float = 120.0) -> None:
     until = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < until, "it did not happen in time"

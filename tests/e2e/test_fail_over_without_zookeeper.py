@@ -34,7 +34,7 @@ def led_by(cluster: LabCluster, broker: int) -> str | None:
 def test_a_broker_that_dies_while_nobody_can_claim_is_fenced_and_its_leaderships_move(laboratory: Laboratory) -> None:
     with three_controllers(laboratory) as (cluster, ours):
         start(ours)
-        first = wait_ruling(ours, 60)
+        first = wait_ruling(ours)
         produce(cluster, TOPICS[0], 50)
         cluster.zookeeper.stop()
         first.kill()
@@ -43,15 +43,13 @@ def test_a_broker_that_dies_while_nobody_can_claim_is_fenced_and_its_leaderships
         assert second.state() == "RESUMING"
         dead = cluster.brokers[0]
         dead.kill()
-        wait_for(
-            lambda: None if broker_in(second.status(), dead.broker_id)["fenced"] else "not fenced", 30, "it is fenced"
-        )
+        wait_for(lambda: None if broker_in(second.status(), dead.broker_id)["fenced"] else "not fenced", "it is fenced")
         assert second.state() == "RESUMING"
         assert all(each.is_running for each in alive)
 
         cluster.zookeeper.start()
-        wait_ruling(alive, 60)
-        wait_for(lambda: led_by(cluster, dead.broker_id), 10, "ZooKeeper has the new leaders")
+        wait_ruling(alive)
+        wait_for(lambda: led_by(cluster, dead.broker_id), "ZooKeeper has the new leaders")
         produce(cluster, TOPICS[0], 50)
 
 
@@ -66,5 +64,5 @@ def _leader(alive: list[OurController]) -> OurController:
                 return None
         return f"the leader is {leader}"
 
-    wait_for(why_not, 20, "another leads")
+    wait_for(why_not, "another leads")
     return found[-1]

@@ -171,7 +171,7 @@ def test_every_family_is_copied_as_stock_copies_it_kept_and_rolled_back(laborato
     cluster.wait_isr_whole(TOPICS)
     rehearse(cluster, tmp_path / "rehearsal")
     stock.start()
-    stock.wait_dual_write(60)
+    stock.wait_dual_write()
     rehearsed = copied_records(laboratory, tmp_path / "rehearsal" / "__cluster_metadata-0")
     theirs = copied_records(laboratory, stock.controllers[0].metadata_log)
     theirs["producer ids"]["data"]["nextProducerId"] += producer_id_margin(brokers=3)
@@ -188,7 +188,7 @@ def test_every_family_is_copied_as_stock_copies_it_kept_and_rolled_back(laborato
     cluster.restart_as(lambda spec: spec.as_migrating(ours.voters))
     cluster.wait_isr_whole(TOPICS)
     ours.start()
-    ours.wait_dual_write(60)
+    ours.wait_dual_write()
     assert_same(cluster, ours.metadata_log)
     assert znodes(cluster) == planted
 
@@ -200,12 +200,12 @@ def test_every_family_is_copied_as_stock_copies_it_kept_and_rolled_back(laborato
     }  # fmt: skip
     assert_no_secret_in(json.dumps(report), planted)
     ours.start()
-    ours.wait_dual_write(60)
+    ours.wait_dual_write()
     assert znodes(cluster) == planted
     assert_same(cluster, ours.metadata_log)
     assert "TOPIC:orders" in notifications(cluster, "/kafka-acl-changes")
     assert notifications(cluster, "/delegation_token/token_changes") == {TOKEN.rpartition("/")[2]}
-    wait_for(lambda: None if listed_acls(cluster) == acls else "other ACLs", 60, "brokers know the ACLs again")
+    wait_for(lambda: None if listed_acls(cluster) == acls else "other ACLs", "brokers know the ACLs again")
 
     rollback(cluster, ours)
     assert znodes(cluster) == planted
@@ -215,7 +215,7 @@ def test_every_family_is_copied_as_stock_copies_it_kept_and_rolled_back(laborato
 
 def rollback(cluster: LabCluster, controller: OurController) -> None:
     controller.ask("rollback")
-    controller.wait_state("RETIRED", deadline_s=40)
+    controller.wait_state("RETIRED")
     wait_zookeeper_rules(cluster)
     assert cluster.zk.read("/migration") is None
     controller.stop()

@@ -27,7 +27,7 @@ def test_a_cluster_that_kafka_alone_wrote_holds_nothing_against_a_migration(labo
         controller.prepare()
         words = ["check", "-z", cluster.zookeeper_connect, "--controllers", str(controller.properties_file)]
         command = [sys.executable, "-m", "api", *words, "--clients", "--json"]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=240)
         assert (ran.returncode, [each["says"] for each in json.loads(ran.stdout)["findings"]]) == (0, [])
 
 
@@ -35,22 +35,22 @@ def alter(cluster: LabCluster, kind: ResourceType, name: str, values: dict[str, 
     entries = [ConfigEntry(*each, incremental_operation=AlterConfigOpType.SET) for each in values.items()]
     resource = ConfigResource(kind, name, incremental_configs=entries)
     for future in cluster.admin().incremental_alter_configs([resource]).values():
-        future.result(30)
+        future.result(120)
 
 
 def test_a_migration_znode_that_somebody_deletes_stops_dual_write_loudly(laboratory: Laboratory) -> None:
     """F-43: stock goes on in memory and mirrors nothing any more; here the driver stops and everybody says why."""
     with ready_cluster(laboratory, topics=1) as (cluster, controller):
         controller.start()
-        controller.wait_dual_write(30)
+        controller.wait_dual_write()
         with ZkSession(cluster.zookeeper_connect) as session:
             assert session.apply(Multi((Delete("/migration"),))).applied
-        controller.wait_state("FENCED", deadline_s=20)
+        controller.wait_state("FENCED")
         assert controller.status()["driver"]["finding"]["code"] == "Z2K-2003"
         assert (controller_of(cluster) or {})["brokerid"] == 3000
 
         command = [sys.executable, "-m", "api", "check", "-z", cluster.zookeeper_connect, "--json"]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=240)
         assert ran.returncode == 2, ran.stderr
         (found,) = (each for each in json.loads(ran.stdout)["findings"] if each["code"] == "Z2K-1037")
         assert found["says"].endswith("and /migration does not exist.")

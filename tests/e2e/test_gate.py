@@ -133,7 +133,7 @@ def test_no_blocking_condition_lets_the_takeover_begin(laboratory: Laboratory) -
                 blocked(controller, cluster, following, zookeepers)
                 stopper, before = following, kept
             remove(session, stopper, before)
-        controller.wait_dual_write(30)
+        controller.wait_dual_write()
 
 
 def plant(session: ZkSession, condition: Plant) -> dict[str, bytes]:
@@ -160,7 +160,7 @@ def blocked(controller: OurController, cluster: LabCluster, condition: Plant, zo
         text = "" if gate is None else json.dumps([each for each in gate["conditions"] if each["status"] != "True"])
         return None if condition.says in text else f"{condition.name} is not named: {text[:300]}"
 
-    wait_for(why_not, 20, condition.name)
+    wait_for(why_not, condition.name)
     assert controller_of(cluster) == zookeepers
     assert controller.status()["driver"]["state"] == "WAIT_BROKERS"
 
@@ -183,7 +183,7 @@ def test_deleted_persistent_znodes_block_and_do_not_use_the_quorum_up(laboratory
             assert cluster.zk.read("/migration") is None
             assert copies(controller) == 0
             assert session.apply(Multi(tuple(Create(path, data) for path, data in kept.items()))).applied
-        controller.wait_dual_write(30)
+        controller.wait_dual_write()
         assert copies(controller) == 1, "the same log, the first copy"
 
 
@@ -227,7 +227,7 @@ def test_a_broker_at_another_ibp_is_kept_out(laboratory: Laboratory) -> None:
             trouble = controller.status()["driver"]["trouble"]
             return None if trouble is not None and trouble["code"] == "Z2K-1090" else str(trouble)
 
-        wait_for(why_not, 30, "the broker at IBP 3.8 is named")
+        wait_for(why_not, "the broker at IBP 3.8 is named")
         reason = controller.status()["driver"]["reason"]
         assert "Broker 2 runs at inter.broker.protocol.version 3.8-IV0 (20)" in reason
         assert (controller_of(cluster) or {}).get("kraftControllerEpoch") == -1
@@ -256,4 +256,4 @@ def test_a_zookeeper_server_that_takes_less_than_the_controllers_may_send_blocks
         controller.stop()
         controller.spec = replace(controller.spec, extra={**controller.spec.extra, bound: JUTE_MAXBUFFER})
         controller.start()
-        controller.wait_dual_write(30)
+        controller.wait_dual_write()

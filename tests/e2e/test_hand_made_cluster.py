@@ -73,12 +73,12 @@ class Operator:
         with (self.cluster.directory / "serve.out").open("ab") as out:
             command = [sys.executable, "-m", "api", "serve", "--config", str(config)]
             self._service = subprocess.Popen(command, stdout=out, stderr=out, cwd=self.cluster.directory)
-        until((self.directory / "serve.json").exists, "the service listens", 30)
+        until((self.directory / "serve.json").exists, "the service listens")
         self.url = json.loads((self.directory / "serve.json").read_text())["url"]
 
     def ask(self, method: str, path: str, body: object = None) -> httpx.Response:
         token = (self.directory / "token").read_text().strip()
-        with httpx.Client(trust_env=False, timeout=20, headers={"authorization": f"Bearer {token}"}) as client:
+        with httpx.Client(trust_env=False, timeout=60, headers={"authorization": f"Bearer {token}"}) as client:
             return client.request(method, f"{self.url}/api/v1/{path}", json=body)
 
     def inventory(self, **changed: object) -> dict[str, object]:
@@ -101,7 +101,7 @@ class Operator:
         return dict(self.ask("GET", f"migrations/{self.migration}").json())
 
     def wait_phase(self, phase: str) -> None:
-        until(lambda: self.status()["phase"] == phase, f"{phase}, but {self.status()}", 120)
+        until(lambda: self.status()["phase"] == phase, f"{phase}, but {self.status()}")
 
     def wait_open(self) -> None:
         """Until the way forward is open."""
@@ -111,7 +111,7 @@ class Operator:
             forward = next(each for each in edges if each["trigger"] == "advance")
             return [check for check in forward["conditions"] if check["status"] != "True"]
 
-        until(lambda: not checks(), "the gate is open", 120)
+        until(lambda: not checks(), "the gate is open")
 
     def kill_service(self) -> None:
         assert self._service is not None
@@ -240,7 +240,7 @@ def migrations_that_cannot_be(cluster: HandMade, operator: Operator) -> None:
     for number, (reason, controllers) in enumerate(broken.items()):
         migration = operator.create(name=f"broken-{number}", controllers=controllers)
         operator.run("advance", "-m", migration, "--to", "PREFLIGHT")
-        until(lambda m=migration, why=reason: why in operator.run("gates", "-m", m, codes=(4,)), reason, 60)  # type: ignore[misc]
+        until(lambda m=migration, why=reason: why in operator.run("gates", "-m", m, codes=(4,)), reason)  # type: ignore[misc]
         operator.kill_service()
         operator.serve()
         operator.run("delete", "-m", migration)
@@ -253,7 +253,7 @@ def mistakes_in_dual_write(cluster: HandMade, operator: Operator) -> None:
     """A second migration of the cluster, a rollback without controllers, somebody who is denied, the service killed."""
     twin = operator.create(name="twin")
     operator.run("advance", "-m", twin, "--to", "PREFLIGHT")
-    until(lambda: "Z2K-4104" in operator.run("gates", "-m", twin, codes=(4,)), "the twin is refused", 60)
+    until(lambda: "Z2K-4104" in operator.run("gates", "-m", twin, codes=(4,)), "the twin is refused")
     said = operator.run("rollback", "--without-controllers", "--zookeeper", cluster.zookeeper, "--execute", codes=ANY)
     assert "Z2K-1118" in said
     for controller in CONTROLLERS:

@@ -61,7 +61,7 @@ class Victim:
         if operation is not None:
             self.controller.wait_state(*([state] if state else ["WAIT_BROKERS", "ABORTED"]))
             self.controller.ask(operation)
-        wait_for(lambda: None if self._mark.exists() else "not yet", 60, f"it comes to {effect!r}")
+        wait_for(lambda: None if self._mark.exists() else "not yet", f"it comes to {effect!r}")
         self.controller.kill()
         unspoil(self.controller)
         if restart:
@@ -88,13 +88,13 @@ def test_whoever_comes_after_a_kill_finishes_or_backs_out(laboratory: Laboratory
         victim = Victim(cluster, controller, tmp_path / "mark")
         for effect in BEFORE_THE_COMMIT:
             victim.die_before(effect, "takeover")
-            wait_zookeeper_rules(cluster, deadline_s=20)
+            wait_zookeeper_rules(cluster)
             victim.brokers_are_well(f"after-{effect}".replace(" ", "-"))
             assert copies(controller) == 0
 
         # The next life gives back what the last one may have claimed, and dies before it does.
         victim.die_before("abandon")
-        wait_zookeeper_rules(cluster, deadline_s=20)
+        wait_zookeeper_rules(cluster)
         assert copies(controller) == 0
 
         # The claim lives as long as the session until it is settled: long enough for the next life to come.
@@ -104,7 +104,7 @@ def test_whoever_comes_after_a_kill_finishes_or_backs_out(laboratory: Laboratory
             victim.die_before(effect)
             assert controller_of(cluster)["kraftControllerEpoch"] > 0, "the cluster stays with whom it was committed"  # type: ignore[index]
         victim.live()
-        controller.wait_dual_write(60)
+        controller.wait_dual_write()
         victim.brokers_are_well("after-the-commit")
         assert copies(controller) == 1
         assert_same(cluster, controller.data)
@@ -112,7 +112,7 @@ def test_whoever_comes_after_a_kill_finishes_or_backs_out(laboratory: Laboratory
 
         victim.die_before("mark rolled back", "rollback", "DUAL_WRITE")
         victim.live()
-        controller.wait_dual_write(60)
+        controller.wait_dual_write()
         victim.brokers_are_well("not-handed-back-yet")
         assert_same(cluster, controller.data)
         controller.kill()
@@ -120,7 +120,7 @@ def test_whoever_comes_after_a_kill_finishes_or_backs_out(laboratory: Laboratory
         # The mark is committed: the next life finishes the rollback and ends.
         victim.die_before("close listener", "rollback", "DUAL_WRITE")
         controller.launch()
-        wait_zookeeper_rules(cluster, deadline_s=20)
+        wait_zookeeper_rules(cluster)
         assert controller.process.wait_for_exit(15)
         assert controller.process.exit_code not in (0, None)
         victim.brokers_are_well("handed-back")

@@ -16,7 +16,6 @@ from tests.e2e.support import assert_same, produce, ready_cluster, wait_for
 
 pytestmark = pytest.mark.lab
 
-SETTLE_S = 40.0
 ENDED = re.compile(r"fatal fault|Encountered raftManager fault|shutting down|Unexpected error", re.IGNORECASE)
 REFUSED = re.compile(r"assignments failed|error assigning|no result in response")
 
@@ -37,7 +36,7 @@ def leader_of(cluster: KraftCluster, other_than: OurController | None = None) ->
                 continue
         return "nobody leads"
 
-    wait_for(why_not, SETTLE_S, "one of ours leads")
+    wait_for(why_not, "one of ours leads")
     return found[-1]
 
 
@@ -79,10 +78,10 @@ def test_a_broker_that_knows_bootstrap_servers_alone_follows_every_leader(labora
         named = bool(followed) and int(followed[-1][1]) == wanted.spec.node_id and port in followed[-1][2]
         return None if named else f"it followed {followed}"
 
-    wait_for(lambda: why_follows_not(leader), SETTLE_S, "it follows the leader")
+    wait_for(lambda: why_follows_not(leader), "it follows the leader")
     leader.kill()
     successor = leader_of(cluster, other_than=leader)
-    wait_for(lambda: why_follows_not(successor), SETTLE_S, "it follows the next leader")
+    wait_for(lambda: why_follows_not(successor), "it follows the next leader")
     assert broker.is_running
     assert not ENDED.findall(broker.process.log_text())
 
@@ -107,7 +106,7 @@ def test_kraft_brokers_are_served_fenced_and_led_across_a_fail_over(laboratory: 
         led = [key for key, each in of_topic(cluster, "orders").items() if each.leader == 0 or 0 in each.isr]
         return f"{led} are led by it or have it in sync" if led else None
 
-    seconds = wait_for(why_fenced_not, SETTLE_S, "the killed broker is fenced")
+    seconds = wait_for(why_fenced_not, "the killed broker is fenced")
     print(f"fenced after {seconds:.1f} s")
     produced(cluster, "orders", 500)
     victim.start()
@@ -154,7 +153,7 @@ def test_leaderships_leave_a_directory_that_fails_and_stay_in_the_others(laborat
         wrong = [key for key in lost if seen[key].leader == 1 or seen[key].leader < 0 or 1 in seen[key].isr]
         return f"{wrong} are led from the failed directory or in sync there" if wrong else None
 
-    seconds = wait_for(why_not, SETTLE_S, "leaderships left the failed directory")
+    seconds = wait_for(why_not, "leaderships left the failed directory")
     print(f"{len(lost)} of {len(lost) + len(kept)} partitions left the failed directory after {seconds:.1f} s")
     assert broker.is_running
     assert all(1 in led.isr for key, led in of_topic(cluster, "orders").items() if key in kept)
@@ -179,7 +178,6 @@ def test_a_broker_restarted_into_kraft_mode_in_dual_write_says_where_its_replica
         broker.restart_as(broker.spec.as_kraft(controller.voters))
         wait_for(
             lambda: None if ASSIGNS.search(broker.process.log_text()) else "it assigned nothing yet",
-            SETTLE_S,
             "it asks",
         )
         cluster.wait_isr_whole(names)

@@ -59,7 +59,7 @@ def consume(bootstrap_servers: str, topic: str, count: int) -> int:
 
 
 def create_topic(cluster: LabCluster, topic: str) -> None:
-    cluster.admin().create_topics([NewTopic(topic, 3, 3)])[topic].result(30)
+    cluster.admin().create_topics([NewTopic(topic, 3, 3)])[topic].result(120)
     cluster.wait_isr_whole([topic])
 
 

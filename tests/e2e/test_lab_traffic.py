@@ -22,6 +22,7 @@ from migrator.lab.traffic.ledger import Acknowledged, read_ledger
 from migrator.lab.traffic.proof import ReaderReport, prove
 from migrator.lab.traffic.status import TrafficStatus
 from migrator.lab.watcher import ClaimHolder, longest_absence_s, read_observations, reigns, start_watcher, unseen_s
+from tests.e2e.support import HANGS_AFTER_S
 
 pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
@@ -102,7 +103,7 @@ def test_nothing_is_lost_while_a_broker_is_away_and_topics_come_and_go(laborator
     traffic.mark("AGAIN")
     traffic.add("orders")
     traffic.wait_flowing()
-    traffic.wait_acknowledged(RECORDS, deadline_s=60)
+    traffic.wait_acknowledged(RECORDS, deadline_s=HANGS_AFTER_S)
     status = traffic.stop()
 
     assert status.partitions == 4 + 4 + 6
@@ -160,12 +161,12 @@ def test_nothing_is_lost_when_our_controller_takes_over_and_rolls_back(
     time.sleep(WARM_UP_S)
 
     controller.start()
-    controller.wait_dual_write(60)
+    controller.wait_dual_write()
     time.sleep(2)
     controller.ask("rollback")
     controller.wait_state("RETIRED")
     cluster.wait_whole()
-    traffic.wait_acknowledged(RECORDS, deadline_s=60)
+    traffic.wait_acknowledged(RECORDS, deadline_s=HANGS_AFTER_S)
     status = traffic.stop()
     watcher.stop()
 

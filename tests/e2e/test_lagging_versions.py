@@ -57,10 +57,10 @@ def left(controller: OurController) -> dict[str, Any]:
 
 
 def mirrored(cluster: LabCluster, topic: str) -> float:
-    """Seconds until an admin change is in ZooKeeper, at most 5."""
+    """Seconds until an admin change is in ZooKeeper (the poison run wants 5)."""
     began = time.monotonic()
     cluster.create_topics([topic], partitions=2)
-    wait_for(lambda: None if cluster.zk.exists(paths.topic(topic)) else "not there", 5, f"{topic} is in ZooKeeper")
+    wait_for(lambda: None if cluster.zk.exists(paths.topic(topic)) else "not there", f"{topic} is in ZooKeeper")
     return time.monotonic() - began
 
 
@@ -72,7 +72,7 @@ def test_state_znodes_made_anew_keep_nobody_waiting_and_bar_the_way_back_until_t
         cluster.wait_isr_whole([WORN])
         wear(cluster)
         start(ours)
-        first = wait_ruling(ours, 60)
+        first = wait_ruling(ours)
         produce(cluster, WORN, 200)
         assert left(first)["lagging_partitions"] == 0
         assert min(versions(cluster)) >= EPOCH
@@ -87,7 +87,7 @@ def test_state_znodes_made_anew_keep_nobody_waiting_and_bar_the_way_back_until_t
         assert report["same"], report["differences"]
         assert {(each["field"], each["rule"]) for each in report["expected"]} == {("partition_epoch", VERSION_LAGS)}
         second.ask("rollback")
-        wait_for(lambda: None if refusals(second) == 2 else "not yet", 40, "the rollback is refused")
+        wait_for(lambda: None if refusals(second) == 2 else "not yet", "the rollback is refused")
         second.wait_state("DUAL_WRITE")
         took = mirrored(cluster, "while-they-lag")
         assert left(second)["lagging_operations"] > 0
@@ -95,19 +95,19 @@ def test_state_znodes_made_anew_keep_nobody_waiting_and_bar_the_way_back_until_t
 
         first.launch()
         first.wait_ready()
-        wait_for(lambda: f"{left(second)['lagging_operations']} left" if lags(second) else None, 240, "nothing lags")
+        wait_for(lambda: f"{left(second)['lagging_operations']} left" if lags(second) else None, "nothing lags")
         seconds = time.monotonic() - began
         print(
             f"{at_first} writes in {seconds:.1f} s: {at_first / seconds:.0f}/s; a change was mirrored in {took:.2f} s"
         )
-        wait_for(lambda: None if refusals(second) == 1 else "named still", 15, "only the last refusal is named")
+        wait_for(lambda: None if refusals(second) == 1 else "named still", "only the last refusal is named")
         assert min(versions(cluster)) >= EPOCH
         report = audit(cluster, second.data)
         assert (report["same"], report["expected"]) == (True, []), report
 
         second.ask("rollback")
-        second.wait_state("RETIRED", deadline_s=40)
-        wait_zookeeper_rules(cluster, deadline_s=60)
+        second.wait_state("RETIRED")
+        wait_zookeeper_rules(cluster)
         for broker in cluster.brokers[:2]:
             broker.stop()
             produce(cluster, TOPICS[0], 20)
@@ -124,7 +124,7 @@ def test_a_rollback_without_controllers_raises_the_versions_that_its_log_names(l
         cluster.wait_isr_whole([WORN])
         wear(cluster)
         controller.start()
-        controller.wait_dual_write(30)
+        controller.wait_dual_write()
         controller.kill()
         make_anew(cluster)
         wait_sessions_ended(cluster)
@@ -139,10 +139,10 @@ def test_a_rollback_without_controllers_raises_the_versions_that_its_log_names(l
             "--log",
             str(controller.data),
         ]
-        done = subprocess.run([*command, "--execute"], capture_output=True, text=True, timeout=120)
+        done = subprocess.run([*command, "--execute"], capture_output=True, text=True, timeout=240)
         assert done.returncode == 0, done.stderr
         assert f"{PARTITIONS} partition states are behind" in done.stdout
-        wait_zookeeper_rules(cluster, deadline_s=60)
+        wait_zookeeper_rules(cluster)
         assert min(versions(cluster)) >= EPOCH
         broker = cluster.brokers[0]
         broker.stop()

@@ -89,7 +89,7 @@ def allow(cluster: LabCluster, user: str, kind: ResourceType, name: str, *operat
         for each in operations
     ]
     for future in cluster.admin().create_acls(bindings).values():
-        future.result(30)
+        future.result(120)
 
 
 def why_not_written(cluster: LabCluster, who: dict[str, str], topic: str) -> KafkaError | None:
@@ -113,7 +113,7 @@ def permitted(cluster: LabCluster, authority: Authority) -> Callable[[str], None
             assert error is None or error.code() == REFUSED, error
             return None if error is None else "alice may not write yet"
 
-        wait_for(why_not, 20, f"brokers know of the permission for {name}")
+        wait_for(why_not, f"brokers know of the permission for {name}")
         error = why_not_written(cluster, login(authority, "bob"), name)
         assert error is not None
         assert error.code() == REFUSED

@@ -26,7 +26,6 @@ pytestmark = pytest.mark.lab
 KILLS = 10
 EACH_KIND = 3
 """Of the kills, at least so many hit a leader of ours, and at least so many one of Kafka's."""
-STOCK_FAIL_OVER_S = 40.0
 NO_LEADER_EXPLAINS = frozenset(
     {
         *(KafkaError.POLICY_VIOLATION, KafkaError.INVALID_REQUEST, KafkaError.UNSUPPORTED_VERSION),
@@ -58,7 +57,7 @@ def rules(voter: Voter, ours: OurController) -> str | None:
     return None if voter.driver_state() == "DUAL_WRITE" else voter.driver_state()
 
 
-def wait_leader(voters: list[Voter], deadline_s: float = STOCK_FAIL_OVER_S) -> Voter:
+def wait_leader(voters: list[Voter]) -> Voter:
     found: list[Voter] = []
     ours = [each for each in voters if isinstance(each, OurController)]
 
@@ -67,7 +66,7 @@ def wait_leader(voters: list[Voter], deadline_s: float = STOCK_FAIL_OVER_S) -> V
         found.extend(each for each in voters if each.is_running and reasons[each.name] is None)
         return None if found else str(reasons)
 
-    wait_for(why_not, deadline_s, "somebody rules in dual-write")
+    wait_for(why_not, "somebody rules in dual-write")
     return found[0]
 
 
@@ -114,7 +113,7 @@ def test_ours_and_stock_lead_and_follow_each_other_while_leaders_are_killed(labo
     """R-595-02, 06; drop-in both ways on one directory, under load, ten kills of whoever leads."""
     with three_controllers(laboratory) as (cluster, ours):
         start(ours)
-        leader: Voter = wait_ruling(ours, 40)
+        leader: Voter = wait_ruling(ours)
         produce(cluster, TOPICS[0], 100)
 
         # A stock controller takes the place of a follower of ours, and follows ours.
@@ -125,7 +124,7 @@ def test_ours_and_stock_lead_and_follow_each_other_while_leaders_are_killed(labo
         status = quorum_status(laboratory, leader)
         assert status["LeaderId"] == str(leader.spec.node_id)
         wait_for(
-            lambda: None if lag_of(laboratory, leader, stock.spec.node_id) == 0 else "it lags", 30, "stock follows ours"
+            lambda: None if lag_of(laboratory, leader, stock.spec.node_id) == 0 else "it lags", "stock follows ours"
         )
 
         killed: Counter[str] = Counter()
@@ -139,7 +138,6 @@ def test_ours_and_stock_lead_and_follow_each_other_while_leaders_are_killed(labo
                 acknowledged = len(load.created)
                 wait_for(
                     lambda before=acknowledged: None if len(load.created) > before else "no answer",  # type: ignore[misc]
-                    STOCK_FAIL_OVER_S,
                     "the new leader serves",
                 )
                 leader.kill()
@@ -165,20 +163,18 @@ def test_ours_and_stock_lead_and_follow_each_other_while_leaders_are_killed(labo
         refused = rf"voters \[{stock.spec.node_id}\] are Kafka's"
         wait_for(
             lambda: None if any(re.search(refused, each["reason"]) for each in waits(leader)) else leader.state(),
-            15,
             "the rollback is refused beside a stock voter",
         )
         wait_ruling([leader])
         stock.stop()
         replaced.launch()
         replaced.wait_ready()
-        ruler = wait_ruling(ours, STOCK_FAIL_OVER_S)
+        ruler = wait_ruling(ours)
         cluster.create_topics(["made-by-ours"])
         cluster.wait_isr_whole(["made-by-ours"])
         assert_same(cluster, ruler.data)
         wait_for(
             lambda: None if not followers_behind(laboratory, ruler) else str(followers_behind(laboratory, ruler)),
-            30,
             "all follow",
         )
         ruler.ask("rollback")
@@ -197,7 +193,7 @@ def test_ours_does_not_take_over_beside_a_stock_voter(laboratory: Laboratory) ->
     with three_controllers(laboratory) as (cluster, ours):
         before = controller_of(cluster)
         start(ours[:2])
-        wait_for(lambda: None if leading(ours[:2]) else "nobody leads", 30, "one of ours leads")
+        wait_for(lambda: None if leading(ours[:2]) else "nobody leads", "one of ours leads")
         stock = StockController(laboratory, ours[2].spec, ours[2].cluster_id)
         stock.start()
         stock.wait_ready()
@@ -211,14 +207,14 @@ def test_ours_does_not_take_over_beside_a_stock_voter(laboratory: Laboratory) ->
                 else reason
             )
 
-        wait_for(refused, 60, "the gate names the stock voter")
+        wait_for(refused, "the gate names the stock voter")
         time.sleep(2)  # it stays so
         assert refused() is None
         assert controller_of(cluster) == before
         stock.stop()
         ours[2].launch()
         ours[2].wait_ready()
-        ruler = wait_ruling(ours, 60)
+        ruler = wait_ruling(ours)
         assert_same(cluster, ruler.data)
 
 

@@ -57,7 +57,7 @@ def stock_copies(laboratory: Laboratory, connect: str, odd: OddTree) -> dict[str
     quorum = StockQuorum([StockController(laboratory, spec, CLUSTER_ID)])
     with stand_in_brokers(odd.tree, connect, CLUSTER_ID, spec.port):
         quorum.start()
-        quorum.wait_dual_write(90)
+        quorum.wait_dual_write()
         found = copied_records(laboratory, quorum.controllers[0].metadata_log)
         quorum.stop()
     quorum.controllers[0].directory.rename(laboratory.directory / "stock")
@@ -83,7 +83,7 @@ def test_an_odd_tree_is_copied_as_stock_copies_it(seed: int, laboratory: Laborat
     ours = OurController(laboratory, spec, CLUSTER_ID)
     with stand_in_brokers(odd.tree, connect, CLUSTER_ID, spec.port):
         ours.start()
-        ours.wait_dual_write(60)
+        ours.wait_dual_write()
         mine = copied_records(laboratory, ours.metadata_log)
         theirs["producer ids"]["data"]["nextProducerId"] += producer_id_margin(len(BROKERS))
         assert list(differences(mine, theirs)) == []
@@ -94,7 +94,7 @@ def test_an_odd_tree_is_copied_as_stock_copies_it(seed: int, laboratory: Laborat
         def why_not() -> str | None:
             return None if zookeeper_says(connect, "/admin/reassign_partitions") is None else "it is still there"
 
-        wait_for(why_not, 20, "the order is taken")
+        wait_for(why_not, "the order is taken")
         arrived, ordered = (zookeeper_says(connect, f"/brokers/topics/{name}") for name in ("has-arrived", odd.ordered))
         assert arrived["partitions"] == {"0": [4, 2]}
         assert arrived["adding_replicas"] == arrived["removing_replicas"] == {}

@@ -21,7 +21,7 @@ def test_a_leader_paused_after_the_commit_changes_nothing_afterwards(laboratory:
     with three_controllers(laboratory) as (cluster, ours):
         quorum = Quorum(cluster, ours, tmp_path / "plan")
         start(ours)
-        wait_ruling(ours, 60)
+        wait_ruling(ours)
         for effect in AFTER_A_FAIL_OVER:
             leader = wait_ruling(ours)
             paused = quorum.pause_before(effect, leader.kill)

@@ -43,7 +43,7 @@ def test_whoever_is_killed_another_rules_and_nothing_is_lost(laboratory: Laborat
     """R-595-02, 03, 06; R-866-05: each leader claims with a higher epoch, and brokers follow it."""
     with three_controllers(laboratory) as (cluster, ours):
         start(ours)
-        leader = wait_ruling(ours, 40)
+        leader = wait_ruling(ours)
         produce(cluster, TOPICS[0], 100)
         epochs = [controller_of(cluster)["kraftControllerEpoch"]]
         for turn in range(3):
@@ -65,7 +65,7 @@ def test_whoever_is_killed_another_rules_and_nothing_is_lost(laboratory: Laborat
         leader.ask("rollback")
         wait_zookeeper_rules(cluster)
         for each in ours:
-            each.wait_state("RETIRED", deadline_s=15)
+            each.wait_state("RETIRED")
         for each in ours:
             each.stop()
         for each in ours:
@@ -89,7 +89,7 @@ def test_a_takeover_that_died_is_not_tried_again_by_another_voter_until_a_person
         for each, mark in zip(ours, marks, strict=True):
             spoil(each, mark, stall_before="encode")
         start(ours)
-        wait_for(lambda: None if any(map(Path.exists, marks)) else "nobody stalls", 60, "the leader stalls in COPYING")
+        wait_for(lambda: None if any(map(Path.exists, marks)) else "nobody stalls", "the leader stalls in COPYING")
         leader = next(each for each, mark in zip(ours, marks, strict=True) if mark.exists())
         leader.kill()
         left = [each for each in ours if each is not leader]
@@ -98,19 +98,19 @@ def test_a_takeover_that_died_is_not_tried_again_by_another_voter_until_a_person
             states = {each.name: each.state() for each in ours}
             return None if "ABORTED" in states.values() else str(states)
 
-        wait_for(lambda: held(left), 30, "another voter leads and holds")
-        wait_zookeeper_rules(cluster, deadline_s=15)
+        wait_for(lambda: held(left), "another voter leads and holds")
+        wait_zookeeper_rules(cluster)
         for each in left:
             each.stop()
         for each in ours:
             unspoil(each)
         start(ours)
-        wait_for(lambda: held(ours), 30, "the latch stands after a restart of all")
+        wait_for(lambda: held(ours), "the latch stands after a restart of all")
         assert sum(copies(each) for each in ours) == 0
         holder = next(each for each in ours if each.state() == "ABORTED")
         assert holder.status()["driver"]["finding"]["code"] == "Z2K-2017"
         holder.ask("takeover")
-        ruler = wait_ruling(ours, 60)
+        ruler = wait_ruling(ours)
         assert_same(cluster, ruler.data)
 
 
@@ -125,7 +125,7 @@ def test_snapshots_are_taken_the_log_is_trimmed_and_a_node_with_an_empty_disk_lo
     }
     with three_controllers(laboratory, extra) as (cluster, ours):
         start(ours)
-        leader = wait_ruling(ours, 40)
+        leader = wait_ruling(ours)
         follower = next(each for each in ours if each is not leader)
         follower.kill()
         for turn in range(12):
@@ -134,7 +134,7 @@ def test_snapshots_are_taken_the_log_is_trimmed_and_a_node_with_an_empty_disk_lo
         def snapshots(of: OurController) -> list[Path]:
             return sorted(of.metadata_log.glob("*.checkpoint"))
 
-        wait_for(lambda: None if snapshots(leader) else "none yet", 30, "the leader has a snapshot")
+        wait_for(lambda: None if snapshots(leader) else "none yet", "the leader has a snapshot")
         for file in follower.metadata_log.iterdir():
             if file.name != "quorum-state":  # what it promised is not forgotten with its records
                 file.unlink()
@@ -142,7 +142,6 @@ def test_snapshots_are_taken_the_log_is_trimmed_and_a_node_with_an_empty_disk_lo
         offset = leader.status()["log"]["offset"]
         wait_for(
             lambda: None if follower.status()["log"]["offset"] >= offset else str(follower.status()["log"]),
-            30,
             "the follower has everything",
         )
         assert follower.status()["log"]["topics"] == leader.status()["log"]["topics"]
@@ -150,7 +149,6 @@ def test_snapshots_are_taken_the_log_is_trimmed_and_a_node_with_an_empty_disk_lo
         follower.start()  # its log begins behind 0: what its snapshot holds is where it begins
         wait_for(
             lambda: None if follower.status()["log"]["offset"] >= offset else str(follower.status()["log"]),
-            30,
             "the follower has everything again",
         )
         newest = snapshots(leader)[-1]

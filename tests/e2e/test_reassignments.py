@@ -47,7 +47,7 @@ def alter(cluster: LabCluster, resource: ConfigResource, kind: AlterConfigOpType
     for name, value in values.items():
         entry = ConfigEntry(name.replace("_", "."), value, incremental_operation=kind)
         resource.add_incremental_config(entry)
-    cluster.admin().incremental_alter_configs([resource])[resource].result(30)
+    cluster.admin().incremental_alter_configs([resource])[resource].result(120)
 
 
 def throttle(cluster: LabCluster, topic: str) -> None:
@@ -81,14 +81,14 @@ def begin_to_move(cluster: LabCluster) -> None:
     throttle(cluster, MOVED)
     plan = {(MOVED, 0): (0, 2), (MOVED, 1): (2, 0), (MOVED, 2): (2, 1)}
     reassign(cluster.laboratory, cluster.bootstrap_servers, plan)
-    wait_for(lambda: None if assignment(cluster, MOVED) == MOVING else "not yet", 30, "the moves are in ZooKeeper")
+    wait_for(lambda: None if assignment(cluster, MOVED) == MOVING else "not yet", "the moves are in ZooKeeper")
 
 
 def test_moves_that_run_at_the_takeover_are_copied_and_ended(laboratory: Laboratory) -> None:
     with ready_cluster(laboratory, topics=1) as (cluster, controller):
         begin_to_move(cluster)
         controller.start()
-        controller.wait_dual_write(60)
+        controller.wait_dual_write()
         assert assignment(cluster, MOVED) == MOVING
         assert_same(cluster, controller.data)
         text = list_reassignments(laboratory, cluster.bootstrap_servers)
@@ -109,7 +109,7 @@ def test_moves_outlive_the_takeover_and_the_rollback(laboratory: Laboratory) -> 
     with ready_cluster(laboratory, topics=1) as (cluster, controller):
         begin_to_move(cluster)
         controller.start()
-        controller.wait_dual_write(60)
+        controller.wait_dual_write()
         rollback(cluster, controller)
         assert assignment(cluster, MOVED) == MOVING
 

@@ -35,7 +35,7 @@ def create_many(cluster: LabCluster, prefix: str) -> list[str]:
     names = [f"{prefix}-{number}" for number in range(MANY)]
     made = cluster.admin().create_topics([NewTopic(name, 2, 3) for name in names])
     for each in made.values():
-        each.result(60)
+        each.result(120)
     return names
 
 
@@ -48,7 +48,7 @@ def wait_told(ours: OurController, broker: int, epoch_before: int) -> None:
         now = broker_in_status(ours, broker)
         return None if now["updated"] and now["epoch"] > epoch_before else str(now)
 
-    wait_for(why_not, 60, f"broker {broker} is told everything")
+    wait_for(why_not, f"broker {broker} is told everything")
 
 
 def plant_log(broker: BrokerProcess, like: str, name: str) -> Path:
@@ -63,7 +63,7 @@ def test_a_broker_restarted_right_after_a_mass_creation_loses_no_log(laboratory:
     """Killed, and once in KRaft mode between: there it has a topic before ZooKeeper does."""
     with ready_cluster(laboratory) as (cluster, ours):
         ours.start()
-        ours.wait_dual_write(40)
+        ours.wait_dual_write()
         broker = cluster.brokers[2]
         names = create_many(cluster, "first")
         broker.kill()
@@ -87,7 +87,7 @@ def test_a_broker_restarted_right_after_a_mass_creation_loses_no_log(laboratory:
 def test_a_log_that_nobody_explains_is_named_and_stays_where_it_is(laboratory: Laboratory) -> None:
     with ready_cluster(laboratory, partitions=1) as (cluster, ours):
         ours.start()
-        ours.wait_dual_write(40)
+        ours.wait_dual_write()
         broker = cluster.brokers[2]
         broker.stop()
         planted = plant_log(broker, "topic-0-0", "precious-0")
@@ -97,7 +97,7 @@ def test_a_log_that_nobody_explains_is_named_and_stays_where_it_is(laboratory: L
             now = broker_in_status(ours, 2)
             return None if not now["fenced"] and "Z2K-2010" in str(now["not_updated"]) else str(now)
 
-        wait_for(why_not, 60, "the log is named")
+        wait_for(why_not, "the log is named")
         assert "precious-0" in str(broker_in_status(ours, 2)["not_updated"])
         assert planted.exists()
         assert moved_aside(cluster) == []

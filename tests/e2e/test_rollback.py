@@ -69,7 +69,7 @@ def assert_zookeeper_goes_on(cluster: LabCluster, stopped_s: float) -> None:
             bad = [state for state in states if state is None or state["leader"] in (-1, away)]
             return f"{len(bad)} partitions are badly led" if bad else None
 
-        wait_for(led, 30, "every partition has a leader")
+        wait_for(led, "every partition has a leader")
         broker.start()
         broker.wait_ready()
         cluster.wait_isr_whole(TOPICS)
@@ -80,7 +80,7 @@ def assert_refuses_to_start(cluster: LabCluster, controller: OurController) -> N
     before = {path: cluster.zk.read(path) for path in ("/controller", "/controller_epoch", "/migration")}
     cluster.create_topics(f"under-zookeeper-{number}" for number in range(5))
     controller.launch()
-    wait_for(lambda: None if not controller.is_running else "still running", 30, "it ends")
+    wait_for(lambda: None if not controller.is_running else "still running", "it ends")
     assert controller.process.exit_code not in (0, None)
     assert "Z2K-2008" in controller.process.log_text()
     assert {path: cluster.zk.read(path) for path in before} == before
@@ -91,15 +91,17 @@ def test_the_cluster_goes_back_after_200_isr_changes(laboratory: Laboratory) -> 
     with ready_cluster(laboratory, topics=len(TOPICS)) as (cluster, controller):
         produce(cluster, TOPICS[0], 500)
         controller.start()
-        controller.wait_dual_write(30)
+        controller.wait_dual_write()
         before = partition_epochs(cluster)
         isr_changes(cluster, rounds=6)
         assert partition_epochs(cluster) - before >= 200
         pids = processes(cluster)
 
         controller.ask("rollback")
-        controller.wait_state("RETIRED", deadline_s=40)
-        assert wait_zookeeper_rules(cluster, deadline_s=5) < 5
+        controller.wait_state("RETIRED")
+        assert wait_zookeeper_rules(cluster) < SESSION_TIMEOUT_MS / 1000, (
+            "the claim is deleted; nobody waits for the session's end"
+        )
         assert processes(cluster) == pids
         assert all(broker.is_running for broker in cluster.brokers)
         assert cluster.zk.read("/migration") is None
@@ -119,7 +121,7 @@ def without_controllers(cluster: LabCluster, *words: str) -> subprocess.Complete
         cluster.zookeeper_connect,
         *words,
     ]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=240)
 
 
 def why_not_mirrored(controller: OurController) -> str | None:
@@ -157,7 +159,7 @@ def test_release_rolls_back_with_none_of_ours_alive(laboratory: Laboratory) -> N
     with ready_cluster(laboratory, topics=len(TOPICS), extra=extra) as (cluster, controller):
         log, handed = ("--log", str(controller.data)), Handed()
         controller.start()
-        controller.wait_dual_write(30)
+        controller.wait_dual_write()
         isr_changes(cluster, rounds=1)
         pids = processes(cluster)
         for words in ((), log):
@@ -165,12 +167,12 @@ def test_release_rolls_back_with_none_of_ours_alive(laboratory: Laboratory) -> N
             assert (refused.returncode, "Z2K-1118" in refused.stderr) == (2, True), refused.stdout + refused.stderr
             assert f"controller 3000, process {controller.process.pid}" in refused.stderr
         assert controller_of(cluster)["kraftControllerEpoch"] > 0
-        wait_for(lambda: why_not_mirrored(controller), 10, "everything is mirrored")
+        wait_for(lambda: why_not_mirrored(controller), "everything is mirrored")
         controller.kill()
         level = without_controllers(cluster, *log)
         assert "ZooKeeper lacks nothing of it" in level.stdout, level.stdout + level.stderr
         controller.start()
-        controller.wait_dual_write(30)
+        controller.wait_dual_write()
 
         mirrored = int(newest_block(cluster).block_end)
         cluster.zookeeper.stop()
@@ -192,7 +194,9 @@ def test_release_rolls_back_with_none_of_ours_alive(laboratory: Laboratory) -> N
         assert done.returncode == 0, done.stderr
         assert "this loss was accepted" in done.stdout
         assert re.search(r"after\s+/controller: (absent|ZooKeeper-mode broker)", done.stdout), done.stdout
-        assert wait_zookeeper_rules(cluster, deadline_s=5) < 5
+        assert wait_zookeeper_rules(cluster) < SESSION_TIMEOUT_MS / 1000, (
+            "the claim is deleted; nobody waits for the session's end"
+        )
         assert processes(cluster) == pids
         released = newest_block(cluster)
         assert int(released.block_start) > handed.highest
@@ -212,13 +216,13 @@ def test_a_second_migration_after_a_rollback_needs_a_fresh_quorum_and_restarted_
 ) -> None:
     with ready_cluster(laboratory, topics=len(TOPICS)) as (cluster, controller):
         controller.start()
-        controller.wait_dual_write(30)
+        controller.wait_dual_write()
         entry = ConfigEntry("retention.ms", "3600002", incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, TOPICS[0], incremental_configs=[entry])
         for future in cluster.admin().incremental_alter_configs([resource]).values():
-            future.result(30)
+            future.result(120)
         controller.ask("rollback")
-        controller.wait_state("RETIRED", deadline_s=40)
+        controller.wait_state("RETIRED")
         controller.stop()
         wait_zookeeper_rules(cluster)
         assert json.loads(cluster.zk.read(f"/config/topics/{TOPICS[0]}"))["config"] == {"retention.ms": "3600002"}
@@ -228,5 +232,5 @@ def test_a_second_migration_after_a_rollback_needs_a_fresh_quorum_and_restarted_
         cluster.restart_as(lambda spec: spec.as_migrating(fresh.voters))
         cluster.wait_isr_whole(TOPICS)
         fresh.start()
-        fresh.wait_dual_write(30)
+        fresh.wait_dual_write()
         cluster.create_topics(["second-migration"])

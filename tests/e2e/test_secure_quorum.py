@@ -23,14 +23,13 @@ from migrator.node.transport.client_security import client_security
 from migrator.node.transport.security import ListenerSecurity, SaslLogin, SaslSettings, read_security
 from migrator.wire.messages.brokers import DescribeClusterRequest, DescribeClusterResponse
 from tests.e2e.quorums import wait_ruling
-from tests.e2e.support import assert_same, produce, wait_for
+from tests.e2e.support import HANGS_AFTER_S, assert_same, produce, wait_for
 from tests.e2e.two_kinds import two_kinds
 from tests.support.certificates import Authority
 
 pytestmark = pytest.mark.lab
 
 TOPICS = ["topic-0", "topic-1"]
-SETTLE_S = 40.0
 SECRETS = ("c0ntr0ller", "br0ker", "PRIVATE KEY")
 
 
@@ -86,12 +85,12 @@ def test_voters_and_brokers_meet_over_sasl_ssl_and_go_on_when_the_leader_dies(la
     for each in ours:
         each.wait_ready()
 
-    leader = wait_ruling(ours, SETTLE_S)
+    leader = wait_ruling(ours)
     cluster.create_topics(["made-under-ours"])
     produce(cluster, "made-under-ours", 100)
     leader.kill()
     left = [each for each in ours if each is not leader]
-    successor = wait_ruling(left, SETTLE_S)
+    successor = wait_ruling(left)
     cluster.create_topics(["made-afterwards"])
     produce(cluster, "made-afterwards", 100)
     assert_same(cluster, successor.data)
@@ -182,7 +181,7 @@ def test_kafkas_tools_log_in_to_ours_and_ours_to_stock_by_plain_and_scram(labora
             if refused:
                 assert "refused our login" in str(why_not())
             else:
-                wait_for(why_not, SETTLE_S, f"stock takes our {mechanism}")
+                wait_for(why_not, f"stock takes our {mechanism}")
 
 
 def test_a_store_that_cannot_be_read_stops_the_start_before_anything_is_written(laboratory: Laboratory) -> None:
@@ -193,7 +192,7 @@ def test_a_store_that_cannot_be_read_stops_the_start_before_anything_is_written(
     ours.prepare()
     before = sorted(map(str, ours.data.rglob("*")))
     ours.launch()
-    assert ours.process.wait_for_exit(SETTLE_S)
+    assert ours.process.wait_for_exit(HANGS_AFTER_S)
     assert ours.process.exit_code == 1
     assert "Z2K-3021" in ours.process.log_text()
     assert sorted(map(str, ours.data.rglob("*"))) == before

@@ -113,4 +113,4 @@ def wait_answered(session: ZkSession) -> None:
             return str(error)
         return None
 
-    wait_for(why_not, 20.0, "the session is back")
+    wait_for(why_not, "the session is back")

@@ -116,7 +116,7 @@ def fill_every_family(cluster: LabCluster) -> None:
     for resource, values in changes.items():
         for name, value in values.items():
             resource.add_incremental_config(ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET))
-        cluster.admin().incremental_alter_configs([resource])[resource].result(30)
+        cluster.admin().incremental_alter_configs([resource])[resource].result(120)
     of_all = ("--entity-type", "brokers", "--entity-default", "--alter", "--add-config", "log.cleaner.threads=2")
     cluster.laboratory.tool("kafka.admin.ConfigCommand", "--bootstrap-server", cluster.bootstrap_servers, *of_all)
 
@@ -133,16 +133,16 @@ def use_up_a_block_of_producer_ids(cluster: LabCluster) -> None:
     def has_a_block() -> str | None:
         return f"error {error}" if (error := asked(1)[0]) else None
 
-    wait_for(has_a_block, 30, "the broker hands out producer ids")
+    wait_for(has_a_block, "the broker hands out producer ids")
     before = cluster.zk.read(PRODUCER_IDS)
     asked(BLOCK)
-    wait_for(has_a_block, 30, "the broker has another block")
-    wait_for(lambda: "not yet" if cluster.zk.read(PRODUCER_IDS) == before else None, 30, "that block is mirrored")
+    wait_for(has_a_block, "the broker has another block")
+    wait_for(lambda: "not yet" if cluster.zk.read(PRODUCER_IDS) == before else None, "that block is mirrored")
 
 
 def rehearse(cluster: LabCluster, out: Path) -> None:
     command = [sys.executable, "-m", "api", "rehearse", "-z", cluster.zookeeper_connect, "--out", str(out), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
 
 

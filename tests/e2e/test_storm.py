@@ -69,16 +69,16 @@ def weather(laboratory: Laboratory, make: Callable[[LabCluster], ControllerUnder
     cluster.restart_as(lambda spec: spec.as_migrating(controller.voters))
     cluster.wait_isr_whole([BEFORE])
     controller.start()
-    controller.wait_dual_write(120)
+    controller.wait_dual_write()
 
     ports, controller_port = [broker.spec.port for broker in cluster.brokers], int(controller.voters.rpartition(":")[2])
     sender = Sender(ports, controller_port, finds_tokens_late=not isinstance(controller, OurController))
     began = time.monotonic()
     answers = sender.send(Storm(SEED, OF_EACH_KIND).waves())
     seconds = time.monotonic() - began
-    cluster.admin().delete_topics([BEFORE], operation_timeout=30)[BEFORE].result(30)
+    cluster.admin().delete_topics([BEFORE], operation_timeout=30)[BEFORE].result(120)
     last = NewTopic(LAST, num_partitions=1, replica_assignment=[[0, 1]])
-    cluster.admin().create_topics([last], operation_timeout=30)[LAST].result(30)
+    cluster.admin().create_topics([last], operation_timeout=30)[LAST].result(120)
     cluster.wait_isr_whole([LAST])  # in ZooKeeper, so is everything before it
     with ZkSession(cluster.zookeeper_connect) as session:
         found = Weathered(answers, whole_tree(session), state_versions(session), notifications(session), seconds)

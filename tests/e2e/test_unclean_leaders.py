@@ -29,23 +29,23 @@ def wait_leader(cluster: LabCluster, leader: int, isr: list[int], deadline_s: fl
         found = state(cluster)
         return None if (found.get("leader"), found.get("isr")) == (leader, isr) else str(found)
 
-    wait_for(why_not, deadline_s, f"the partition has leader {leader} and ISR {isr}")
+    wait_for(why_not, f"the partition has leader {leader} and ISR {isr}")
 
 
 def allow_unclean(cluster: LabCluster) -> None:
     entry = ConfigEntry("unclean.leader.election.enable", "true", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[entry])
     (asked,) = cluster.admin().incremental_alter_configs([resource]).values()
-    asked.result(30)
+    asked.result(120)
 
 
 def test_a_partition_without_leader_gets_an_unclean_one_once_its_topic_allows_it(laboratory: Laboratory) -> None:
     extra = {"unclean.leader.election.interval.ms": int(SWEEP_S * 1000)}
     with ready_cluster(laboratory, topics=1, extra=extra) as (cluster, controller):
         controller.start()
-        controller.wait_dual_write(30)
+        controller.wait_dual_write()
         (asked,) = cluster.admin().create_topics([NewTopic(TOPIC, 1, replica_assignment=[[0, 1]])]).values()
-        asked.result(30)
+        asked.result(120)
         in_sync, behind = cluster.brokers[0], cluster.brokers[1]
         behind.kill()
         produce(cluster, TOPIC, 10)  # acknowledged by all in sync: the other had to leave

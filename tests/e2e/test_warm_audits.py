@@ -131,10 +131,10 @@ def test_kill_9_of_the_service_in_the_middle_of_an_audit_leaves_no_jvm_no_worker
     service = subprocess.Popen(
         [sys.executable, "-c", SERVICE, str(home), MASTER, *words(cluster, cluster.log, out)], cwd=ROOT
     )
-    wait_for(lambda: None if (out / "look-1" / "inputs" / "_SUCCESS").exists() else "no rows yet", 240, "an audit")
+    wait_for(lambda: None if (out / "look-1" / "inputs" / "_SUCCESS").exists() else "no rows yet", "an audit")
     assert len(living(mark)) >= 4, "with a Python worker"
     service.kill()
     service.wait()
-    wait_for(lambda: str(living(mark)) if living(mark) else None, 60, "all are gone")
-    wait_for(lambda: None if not (home / SCRATCH).exists() else "it is there", 60, "the scratch is gone")
+    wait_for(lambda: str(living(mark)) if living(mark) else None, "all are gone")
+    wait_for(lambda: None if not (home / SCRATCH).exists() else "it is there", "the scratch is gone")
     assert not (out / ".scratch").exists()

@@ -29,7 +29,7 @@ def leader_resuming(ours: list[OurController]) -> OurController:
                 return None
         return "nobody leads"
 
-    wait_for(why_not, 60, "one of ours leads without ZooKeeper")
+    wait_for(why_not, "one of ours leads without ZooKeeper")
     return found[-1]
 
 
@@ -44,7 +44,7 @@ def test_all_controllers_restart_without_zookeeper_and_serve_and_mirror_when_it_
 ) -> None:
     with three_controllers(laboratory) as (cluster, ours):
         start(ours)
-        wait_ruling(ours, 60)
+        wait_ruling(ours)
         into_kraft_mode(cluster, ours)
         produce(cluster, TOPICS[0], 50)
         cluster.zookeeper.stop()
@@ -53,7 +53,7 @@ def test_all_controllers_restart_without_zookeeper_and_serve_and_mirror_when_it_
         start(ours)
         leader = leader_resuming(ours)
         made = cluster.admin().create_topics([NewTopic("made-without-zookeeper", 4, 3)], operation_timeout=30)
-        made["made-without-zookeeper"].result(60)  # the cluster's own way looks at ZooKeeper
+        made["made-without-zookeeper"].result(120)  # the cluster's own way looks at ZooKeeper
         produce(cluster, "made-without-zookeeper", 50)
         status = leader.status()
         assert status["driver"]["state"] == "RESUMING"
@@ -62,12 +62,11 @@ def test_all_controllers_restart_without_zookeeper_and_serve_and_mirror_when_it_
         assert [each["unassigned_dirs"] for each in status["brokers"]] == [0, 0, 0], status["brokers"]
 
         cluster.zookeeper.start()
-        ruling = wait_ruling(ours, 60)
+        ruling = wait_ruling(ours)
         path = "/brokers/topics/made-without-zookeeper/partitions/0/state"
-        wait_for(lambda: None if cluster.zk.read(path) else f"no {path}", 20, "ZooKeeper has the new topic")
+        wait_for(lambda: None if cluster.zk.read(path) else f"no {path}", "ZooKeeper has the new topic")
         wait_for(
             lambda: None if ruling.status()["driver"]["replacing"] == [] else ruling.status()["driver"]["replacing"],
-            20,
             "nothing speaks against stock controllers",
         )
         assert all(each.is_running for each in ours)

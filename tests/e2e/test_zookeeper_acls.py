@@ -81,7 +81,7 @@ def test_there_and_back_where_znodes_are_guarded(
         how = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
         upsertion = UserScramCredentialUpsertion(name, how, b"any", b"salt of a test")
         for future in cluster.admin().alter_user_scram_credentials([upsertion]).values():
-            future.result(30)
+            future.result(120)
         made.append(name)
         assert wrongly_guarded(cluster) == {}, name
 

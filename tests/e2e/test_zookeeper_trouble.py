@@ -20,9 +20,9 @@ from migrator.lab.servers.server import start_together
 from migrator.lab.servers.zookeeper import ZooKeeper, ZooKeeperServer
 from migrator.lab.traffic.control import Traffic
 from migrator.lab.traffic.proof import prove
-from tests.e2e.support import assert_same, copies, spoil, wait_for, wait_zookeeper_rules
+from tests.e2e.support import HANGS_AFTER_S, assert_same, copies, spoil, wait_for, wait_zookeeper_rules
 from tests.e2e.test_lab_traffic import assert_all_good, assert_nothing_lost
-from tests.e2e.trouble_stage import CLOSED, DEADLINE_S, Cell, Stage, a_stage, elect_broker
+from tests.e2e.trouble_stage import CLOSED, Cell, Stage, a_stage, elect_broker
 from tests.support.kraft_load import ConfigChanges
 from tests.support.zookeeper_trouble import ENDINGS, Phase, Trouble
 
@@ -57,7 +57,7 @@ def check_endings(stage: Stage, trouble: Trouble) -> None:
     """Every controller comes to where the table says, and ZooKeeper says what it should then."""
     for phase, cell in stage.cells.items():
         ending = ENDINGS[phase, trouble]
-        cell.controller.wait_state(*ending.states, deadline_s=DEADLINE_S)
+        cell.controller.wait_state(*ending.states)
         state = cell.controller.state()
         if ending.code is not None and state in ("ABORTED", "RETIRED"):
             assert cell.driver()["finding"]["code"] == ending.code, (phase, cell.driver())
@@ -105,7 +105,7 @@ def test_a_session_expires_and_nothing_is_written_under_its_claim(laboratory: La
         stage.go()
         lost = [stage.cells[phase] for phase in (Phase.COPYING, Phase.AUDITING, Phase.COMMITTED)]
         for cell in lost:
-            wait_for(lambda cell=cell: "it stands" if cell.holds_claim() else None, DEADLINE_S, "the claim is gone")  # type: ignore[misc]
+            wait_for(lambda cell=cell: "it stands" if cell.holds_claim() else None, "the claim is gone")  # type: ignore[misc]
             elect_broker(cell.connect)
         time.sleep(2.0)  # the other sessions end in the same tick, or the next
         before = [cell.versions() for cell in lost]
@@ -124,7 +124,7 @@ def test_zookeeper_has_no_majority_and_then_is_away_for_thirty_seconds_in_all(
         kill(others)
         began = time.monotonic()
         stage.go()
-        wait_for(lambda: None if last.mode() == "read-only" else last.mode() or "silent", DEADLINE_S, "it is read-only")
+        wait_for(lambda: None if last.mode() == "read-only" else last.mode() or "silent", "it is read-only")
         before = [connections(cell) for cell in stage.all()]
         while_away(stage)
         time.sleep(max(0.0, LIMIT_S + 2.0 - (time.monotonic() - began)))
@@ -156,7 +156,7 @@ def test_one_topic_is_closed_by_an_access_list(laboratory: Laboratory, ensemble:
             stage.cells[phase].wait_named(CLOSED)
         for phase in list(Phase)[1:7]:
             ending = ENDINGS[phase, trouble]
-            stage.cells[phase].controller.wait_state(*ending.states, deadline_s=DEADLINE_S)
+            stage.cells[phase].controller.wait_state(*ending.states)
             assert ending.code is None or CLOSED in stage.cells[phase].driver()["finding"]["says"]
         for cell in stage.all():
             cell.open_topic()
@@ -188,7 +188,7 @@ def test_real_brokers_lose_nothing_while_zookeeper_loses_its_leader_and_then_eve
     dead = zookeeper.leader()
     dead.kill()
     plan.go()
-    controller.wait_dual_write(60)
+    controller.wait_dual_write()
     assert copies(controller) == 1
     start_together([dead])
 
@@ -197,11 +197,11 @@ def test_real_brokers_lose_nothing_while_zookeeper_loses_its_leader_and_then_eve
     began = time.monotonic()
     dying.kill()
     before = traffic.status.acknowledged
-    traffic.wait_acknowledged(before + RECORDS, deadline_s=60)  # by leaders that ZooKeeper has not heard of
+    traffic.wait_acknowledged(before + RECORDS, deadline_s=HANGS_AFTER_S)  # by leaders that ZooKeeper has not heard of
     assert controller.state() == "SYNCING"
     time.sleep(max(0.0, OUTAGE_OF_REAL_BROKERS_S - (time.monotonic() - began)))
     start_together(zookeeper.servers)
-    controller.wait_dual_write(60)
+    controller.wait_dual_write()
     dying.start()
     dying.wait_ready()
     cluster.wait_isr_whole(TOPICS)
@@ -215,9 +215,9 @@ def test_real_brokers_lose_nothing_while_zookeeper_loses_its_leader_and_then_eve
     zookeeper.wait_led()
     zookeeper.leader().kill()
     plan.go()
-    wait_zookeeper_rules(cluster, deadline_s=60)
+    wait_zookeeper_rules(cluster)
     controller.wait_state("RETIRED")
-    traffic.wait_acknowledged(traffic.status.acknowledged + RECORDS, deadline_s=60)
+    traffic.wait_acknowledged(traffic.status.acknowledged + RECORDS, deadline_s=HANGS_AFTER_S)
     assert_nothing_lost(traffic.stop())
     assert_all_good(prove(cluster, traffic.ledger))
 
@@ -236,7 +236,7 @@ class Plan:
 
     def wait_standing(self) -> None:
         taken = self._file.with_suffix(".taken")
-        wait_for(lambda: None if taken.exists() else "not there yet", DEADLINE_S, "it stands before the effect")
+        wait_for(lambda: None if taken.exists() else "not there yet", "it stands before the effect")
 
     def go(self) -> None:
         self._file.with_suffix(".go").touch()

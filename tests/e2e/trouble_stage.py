@@ -62,7 +62,6 @@ SETTINGS: Final[dict[str, Value]] = {
 }
 """No broker may seem dead because a busy machine, or a stopped process, is late."""
 IN_DUAL_WRITE_FIRST: Final = (Phase.DUAL_WRITE, Phase.ROLLING_BACK, Phase.LEAVING)
-DEADLINE_S: Final = 90.0
 
 
 @dataclass(slots=True)
@@ -89,7 +88,7 @@ class Cell:
         return None if code in json.dumps(told) else f"{self.phase}: {driver['state']}, {driver['reason']}"
 
     def wait_named(self, code: str) -> None:
-        wait_for(lambda: self.names(code), DEADLINE_S, f"the controller names {code}")
+        wait_for(lambda: self.names(code), f"the controller names {code}")
 
     def held_at_gate(self) -> str | None:
         driver = self.driver()
@@ -97,7 +96,7 @@ class Cell:
         return None if waits else f"{self.phase}: {driver['state']}, {driver['reason']}"
 
     def wait_gate(self) -> None:
-        wait_for(self.held_at_gate, DEADLINE_S, "the gate waits for nothing but a person")
+        wait_for(self.held_at_gate, "the gate waits for nothing but a person")
 
     def read(self, path: str) -> Any:
         """The JSON of a znode, None when it does not exist."""
@@ -128,7 +127,7 @@ class Cell:
     def wait_mirrored(self, name: str) -> None:
         """A topic that `create` made."""
         path = f"/brokers/topics/{name}-0"
-        wait_for(lambda: None if self.read(path) else "not yet", DEADLINE_S, f"ZooKeeper has {path}")
+        wait_for(lambda: None if self.read(path) else "not yet", f"ZooKeeper has {path}")
 
     def differences(self) -> list[Any]:
         """Of the log on disk and ZooKeeper."""
@@ -157,7 +156,7 @@ class Cell:
 
     def _set_acls(self, acls: list[ACL]) -> None:
         client = KazooClient(hosts=self.connect, auth_data=[SOMEBODY])
-        client.start(timeout=15)
+        client.start(timeout=60)
         try:
             for path in CLOSED_PATHS:
                 client.set_acls(path, acls)
@@ -179,7 +178,7 @@ class Cell:
         self.wait_gate()
         assert not self.holds_claim()
         self.controller.ask("takeover")
-        self.controller.wait_dual_write(DEADLINE_S)
+        self.controller.wait_dual_write()
         self._is_in_dual_write()
 
     def _is_in_dual_write(self) -> None:
@@ -225,7 +224,7 @@ class Stage:
             cell.wait_gate()
         self._ask("takeover", IN_DUAL_WRITE_FIRST)
         for phase in IN_DUAL_WRITE_FIRST:
-            self.cells[phase].controller.wait_dual_write(DEADLINE_S)
+            self.cells[phase].controller.wait_dual_write()
         self._ask("rollback", (Phase.ROLLING_BACK, Phase.LEAVING))
         self._wait_standing((Phase.ROLLING_BACK, Phase.LEAVING))
         in_window = [phase for phase in EFFECTS if phase not in IN_DUAL_WRITE_FIRST]
@@ -241,7 +240,7 @@ class Stage:
             late = [cell for cell in self.all() if cell.phase in phases and not cell.mark.exists()]
             return f"{late[0].phase}: {late[0].driver()}" if late else None
 
-        wait_for(why_not, DEADLINE_S, "every controller stands before its effect")
+        wait_for(why_not, "every controller stands before its effect")
 
     def pause(self) -> None:
         """Every process stands still, as in a long pause of its machine."""
@@ -266,7 +265,7 @@ def a_stage(laboratory: Laboratory, zookeeper: ZooKeeper, name: str, extra: Mapp
             brokers.enter_context(stand_in_brokers(TREE, connect, CLUSTER_ID, spec.port))
             cell.controller.launch()
         for cell in cells.values():
-            cell.controller.wait_ready(DEADLINE_S)
+            cell.controller.wait_ready()
         yield Stage(cells, go)
         for cell in cells.values():
             cell.controller.kill()

@@ -12,7 +12,6 @@ from migrator.lab.servers.properties import Value
 from migrator.lab.servers.tools import random_cluster_id
 from tests.e2e.support import wait_for
 
-SETTLE_S = 40.0
 TURNS_MAX = 6
 
 
@@ -46,7 +45,7 @@ class TwoKinds(NamedTuple):
             found.append(self.leader())
             return None if found[-1] not in (-1, other_than) else f"the leader is {found[-1]}"
 
-        wait_for(why_not, SETTLE_S, "a leader is elected")
+        wait_for(why_not, "a leader is elected")
         return found[-1]
 
     def lead_in_turn(self) -> None:
@@ -73,7 +72,7 @@ class TwoKinds(NamedTuple):
             behind = [each.name for each in self.ours if each.status()["quorum"]["high_watermark"] < end]
             return f"{behind} do not know that everything before {end} is committed" if behind else None
 
-        wait_for(why_not, SETTLE_S, "all that was written is committed everywhere")
+        wait_for(why_not, "all that was written is committed everywhere")
 
 
 def two_kinds(laboratory: Laboratory, extra: dict[str, Value] | None = None) -> TwoKinds:

@@ -61,11 +61,11 @@ def abort_once(cluster: LabCluster, ours: list[OurController], mark: Path) -> Ou
     for each in ours:
         spoil(each, mark, stall_before="audit", go=f"{mark}.go")
     start(ours)
-    wait_for(lambda: None if mark.exists() else "not stalled yet", 60, "the leader stalls in the window")
+    wait_for(lambda: None if mark.exists() else "not stalled yet", "the leader stalls in the window")
     (leader,) = (each for each in ours if each.state() == "AUDITING")
     leader.ask("abort")
-    wait_zookeeper_rules(cluster, deadline_s=10)
-    leader.wait_state("ABORTED", deadline_s=10)
+    wait_zookeeper_rules(cluster)
+    leader.wait_state("ABORTED")
     assert copies(leader) == 0
     mark.with_name(f"{mark.name}.go").touch()
     return leader
@@ -104,8 +104,8 @@ def rollback(cluster: LabCluster, leader: OurController) -> None:
     """ZooKeeper rules again, no broker was restarted for it, and changes go on."""
     pids = [broker.process.pid for broker in cluster.brokers]
     leader.ask("rollback")
-    leader.wait_state("RETIRED", deadline_s=30)
-    wait_zookeeper_rules(cluster, deadline_s=10)
+    leader.wait_state("RETIRED")
+    wait_zookeeper_rules(cluster)
     assert [broker.process.pid for broker in cluster.brokers] == pids
     assert cluster.zk.read("/migration") is None
     restart_those_that_forward_nothing(cluster)
@@ -148,7 +148,7 @@ def there_and_back(
     leader = abort_once(cluster, ours, mark)
     change("made-after-the-abort")
     leader.ask("takeover")
-    leader.wait_dual_write(30)
+    leader.wait_dual_write()
     change("made-in-dual-write")
     leader = fail_over(ours, leader)
     change("made-after-the-fail-over")

@@ -18,7 +18,7 @@ from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.processes import STOP_DEADLINE_S, Process
 from migrator.lab.servers.properties import Value, write
 
-READY_DEADLINE_S: Final = 90.0
+READY_DEADLINE_S: Final = 180.0
 """A broker alone is up in a second here; with three others, a loaded machine and recovery it may take a minute."""
 
 

@@ -30,7 +30,7 @@ COMMANDS: Final = "commands.jsonl"
 RATE: Final = 450.0
 """Records a second: 50,000 in under two minutes."""
 
-FLOW_DEADLINE_S: Final = 60.0
+FLOW_DEADLINE_S: Final = 180.0
 COMMAND_DEADLINE_S: Final = 150.0
 """A dropped topic is done when its last record was answered, which a stopped broker can delay."""
 

@@ -10,7 +10,7 @@ import pytest
 
 from migrator.findings.finding import FindingError
 from migrator.lab.servers import ports
-from migrator.lab.servers.ports import HOST, PortBook
+from migrator.lab.servers.ports import HOST, LAST, PortBook
 
 RESERVE_ALL = """
 from migrator.lab.servers import ports
@@ -26,15 +26,15 @@ except Exception as error:
 
 
 def quiet_ports(count: int) -> tuple[int, int]:
-    """A range in which nobody else on this machine listens just now."""
-    for first in range(31_000, 32_000, count):
+    """A range in which nobody listens just now; above what a laboratory beside this test may reserve."""
+    for first in range(LAST, 32_760, count):
         try:
             for port in range(first, first + count):
                 socket.create_server((HOST, port)).close()
         except OSError:
             continue
         return first, first + count
-    raise AssertionError("every port of a thousand is taken")
+    raise AssertionError("every port above the laboratories is taken")
 
 
 def test_two_callers_in_one_run_get_different_ports(monkeypatch: pytest.MonkeyPatch) -> None:
