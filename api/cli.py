@@ -589,9 +589,17 @@ def audits(
 
 
 @app.command()
-def report(migration: Number = None, url: Url = LOCAL, as_json: AsJson = False) -> None:
+def report(
+    migration: Number = None,
+    change: Annotated[bool, typer.Option("--change", help="the report for a change board, before and after")] = False,
+    html: Annotated[Path | None, typer.Option(help="with --change: write it as one printable page, too")] = None,
+    url: Url = LOCAL,
+    as_json: AsJson = False,
+) -> None:
     """Show a migration in figures: phases, time without controller, audits, and what was not verified."""
-    _ask(url, as_json, lambda client: client.report(migration))
+    if html is not None and not change:
+        raise typer.BadParameter("it needs --change", param_hint="--html")
+    _ask(url, as_json, lambda client: client.change_report(migration, html) if change else client.report(migration))
 
 
 def _json_of(file: Path | None) -> dict[str, Any]:

@@ -13,10 +13,13 @@ import json
 import sys
 import time
 import uuid
+from pathlib import Path
 from typing import Any, Final
 
 import httpx
 
+from api.change.text import change_lines
+from api.change.views import as_html, write_page
 from api.pages.words import clock, dash, span
 from migrator.findings.finding import words_of
 from migrator.findings.road import BACK_REFUSED
@@ -31,6 +34,8 @@ from migrator.findings.service import (
     VERSION_MOVED,
 )
 from state_machine.access import token_for
+from state_machine.policy.phases import Phase
+from state_machine.policy.undo import IRREVERSIBLE, UNDO
 
 REFUSED: Final = 4
 NOT_DONE_YET: Final = 5
@@ -39,6 +44,8 @@ MOVING: Final = ("TAKEOVER", "COPY", "AUDIT", "ABORTING", "ROLLING_BACK")
 ENDS: Final = {"advance": "DUAL_WRITE", "abort": "READY", "rollback": "ROLLED_BACK"}
 """Where a step ends that leads through one of them."""
 TROUBLE: Final = 1
+FINALIZING: Final = Phase.FINALIZING.value
+NO_RETURN_SAYS: Final = UNDO[Phase.FINALIZING].does
 TIMEOUT_S: Final = 15.0
 SETTLE_POLL_S: Final = 0.2
 REFUSALS: Final = frozenset(
@@ -141,6 +148,14 @@ class Client:
             audit = self._get(f"/api/v1/audits/{audit['id']}")
         self._show(audit, lambda: audit_lines(audit))
         return 0 if audit["passed"] else TROUBLE
+
+    def change_report(self, migration: int | None, page: Path | None) -> int:
+        """Text or JSON on standard output; the same as a page in `page`."""
+        found = self._get(f"/api/v1/migrations/{self._number(migration)}/change-report")
+        if page is not None:
+            write_page(page, as_html(found))
+            print(f"{page}: the page, for a browser or a printer", file=sys.stderr)
+        return self._show(found, lambda: change_lines(found))
 
     def report(self, migration: int | None) -> int:
         found = self._get(f"/api/v1/migrations/{self._number(migration)}/report")
@@ -269,6 +284,7 @@ def gate_lines(edge: dict[str, Any]) -> list[str]:
     state = "open" if edge["holds"] else "closed"
     lines = [f"{edge['trigger']} to {edge['to']} ({edge['by']}): {state}"]
     lines += [condition_line(each) for each in edge["conditions"]]
+    lines += [f"  {IRREVERSIBLE}: {NO_RETURN_SAYS}"] if edge.get("irreversible") else []
     return [*lines, f"  {edge['command']}"] if edge["command"] else lines
 
 
@@ -276,7 +292,9 @@ def operation_lines(operation: dict[str, Any], events: list[dict[str, Any]]) -> 
     lines = [f"{operation['operation']}: {operation['state']} {operation['answer']}".rstrip()]
     if operation["state"] == "refused" and operation["verdict"] is not None:
         lines += [condition_line(each) for each in operation["verdict"]["conditions"] if each["status"] != "True"]
-    return lines + [event_line(event) for event in events]
+    lines += [event_line(event) for event in events]
+    began = any(event["to_phase"] == FINALIZING for event in events)
+    return [*lines, f"{IRREVERSIBLE}: {NO_RETURN_SAYS}"] if began else lines
 
 
 def event_line(event: dict[str, Any]) -> str:
@@ -296,6 +314,7 @@ def status_lines(view: dict[str, Any]) -> list[str]:
         f"controller  {active_controller['says']}{since}",
         f"without controller  {span(without) if without else 'not now'}; last takeover: {window}{gap}",
     ]
+    lines += [f"{IRREVERSIBLE}  {undo['does']}"] if undo.get("irreversible") else []
     lines += [f"paused  {view['paused']}"] if view["paused"] else []
     lines += [
         f"BLOCKED  {each['name']}: {each['message']}"

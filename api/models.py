@@ -174,6 +174,7 @@ class EdgeView(BaseModel):
     holds: bool = Field(description="whether its gate is open")
     conditions: list[ConditionView] = Field(description="every condition of its gate, with its message")
     command: str = Field(description="what an operator types; empty when the step comes by itself")
+    irreversible: bool = Field(default=False, description="nothing leads back after this step")
 
 
 class StepView(BaseModel):
@@ -363,6 +364,7 @@ class UndoView(BaseModel):
     restarts: str = Field(description="brokers that restart")
     lost: str = Field(description="what is lost by it")
     without_controller: str = Field(description="how long the cluster has no controller")
+    irreversible: bool = Field(default=False, description="nothing leads back from here any more")
 
 
 class RoadNodeView(BaseModel):

@@ -63,7 +63,7 @@ from state_machine.policy.phases import (
 )
 from state_machine.policy.road_conditions import APPROVAL_S
 from state_machine.policy.road_observations import Roll, WayBack
-from state_machine.policy.undo import undo_of
+from state_machine.policy.undo import is_irreversible, undo_of
 from state_machine.policy.way_back_gates import brokers_may_return
 from state_machine.store import Snapshot, Store
 from state_machine.tables import AuditRun, FindingRow, Migration, Operation, PhaseEvent, RoadNode
@@ -125,7 +125,8 @@ def migration_view(store: Store, migration_id: int, now: float) -> MigrationView
         steps=steps_view(snapshot, events),
         gates=gates_view(snapshot, observed),
         undo=UndoView(
-            **msgspec.to_builtins(undo_of(snapshot.phase, None if observed.road is None else observed.road.back))
+            **msgspec.to_builtins(undo_of(snapshot.phase, None if observed.road is None else observed.road.back)),
+            irreversible=is_irreversible(snapshot.phase),
         ),
         brokers=broker_views(store, snapshot, now),
         quorum=controller_views(snapshot),
@@ -160,7 +161,7 @@ def migration_line(row: Migration, trouble: Occurrence | None = None) -> Migrati
 
 def links(migration_id: int) -> dict[str, str]:
     base = f"/api/v1/migrations/{migration_id}"
-    names = ("gates", "brokers", "quorum", "findings", "events", "audits", "report")
+    names = ("gates", "brokers", "quorum", "findings", "events", "audits", "report", "change-report")
     return {"self": base, "page": f"/migrations/{migration_id}", **{name: f"{base}/{name}" for name in names}}
 
 
@@ -187,6 +188,7 @@ def edge_view(snapshot: Snapshot, trigger: Trigger, edge: Edge, observed: Eviden
         holds=verdict.holds,
         conditions=verdict_view(verdict).conditions,
         command=command,
+        irreversible=is_irreversible(edge.to) and not is_irreversible(snapshot.phase),
     )
 
 

@@ -607,7 +607,9 @@ def _documents(session: Session, migration_id: int) -> dict[str, dict[str, Any]]
 
 def _rows(session: Session, migration_id: int) -> tuple[ObservationRow | None, ObservationRow | None]:
     """The last look and the last check."""
-    found = session.scalars(select(ObservationRow).where(ObservationRow.migration_id == migration_id))
+    kinds = (OBSERVATION, CHECK)
+    query = select(ObservationRow).where(ObservationRow.migration_id == migration_id, ObservationRow.kind.in_(kinds))
+    found = session.scalars(query)
     by_kind = {row.kind: row for row in found}
     return by_kind.get(OBSERVATION), by_kind.get(CHECK)
 

@@ -27,9 +27,9 @@ COOKIE: Final = "zk2kraft-page"
 
 LOOPBACK_NAMES: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
+POLICY: Final = "Content-Security-Policy"
 HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; "
-    "base-uri 'none'",
+    POLICY: "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
@@ -51,7 +51,11 @@ class Guard:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(HEADERS)
+                found = MutableHeaders(scope=message)
+                own = found.get(POLICY)
+                found.update(HEADERS)
+                if own is not None:  # of a page that carries its style inside
+                    found[POLICY] = own
             await send(message)
 
         headers = Headers(scope=scope)

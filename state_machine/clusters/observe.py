@@ -38,6 +38,8 @@ from state_machine.policy.gates import Holder
 ZOOKEEPER_WAIT_S: Final = 2.0
 """Longer than a healthy ensemble needs by far; after it the look goes on without ZooKeeper."""
 CONNECT_S: Final = 5.0
+GAPS_KEPT: Final = 50
+"""A migration has a handful; a cluster in trouble must not make its rows grow."""
 
 
 class ControllerObservation(msgspec.Struct, frozen=True):
@@ -100,12 +102,20 @@ class ZooKeeperObservation(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
+class Gap(msgspec.Struct, frozen=True):
+    """A time without controller, as looks found it: ended at this wall time, this many seconds at most."""
+
+    ended_at: float
+    seconds: float
+
+
 class Observation(msgspec.Struct, frozen=True):
     """One look. Times are wall times in seconds.
 
     ruled_at:  when somebody was last seen to rule the cluster.
     window_ms: the last window without a controller that a driver measured.
     gap_s:     the last stretch in which looks found nobody, from the last look that did to the next one.
+    gaps:      every such stretch, the newest `GAPS_KEPT` of them, oldest first. windows: the same of `window_ms`.
     log:       the metadata log, from dual-write on.
     settled_since: since when looks have found no partition under-replicated or without a leader.
     brokers_gone_since: since when looks have found `/brokers/ids` empty.
@@ -117,6 +127,8 @@ class Observation(msgspec.Struct, frozen=True):
     controlled_at: float | None = None
     window_ms: int | None = None
     gap_s: float | None = None
+    gaps: tuple[Gap, ...] = ()
+    windows: tuple[Gap, ...] = ()
     log: LogObservation = LogObservation()
     settled_since: float | None = None
     brokers_gone_since: float | None = None
@@ -299,14 +311,22 @@ def summed_up(
     had_controller = earlier.controlled_at is not None and earlier.controlled_at == earlier.at
     has_controller = _has_controller(observed) or (had_controller and zookeeper.holder is Holder.UNKNOWN)
     ended = has_controller and earlier.controlled_at is not None and earlier.controlled_at < earlier.at
+    gap = round(now - earlier.controlled_at, 1) if ended and earlier.controlled_at is not None else None
+    measured = window if window is not None and window != earlier.window_ms else None
     return msgspec.structs.replace(
         observed,
         controlled_at=now if has_controller else earlier.controlled_at,
         window_ms=earlier.window_ms if window is None else window,
-        gap_s=round(now - earlier.controlled_at, 1) if ended and earlier.controlled_at is not None else earlier.gap_s,
+        gap_s=earlier.gap_s if gap is None else gap,
+        gaps=_with_gap(earlier.gaps, now, gap),
+        windows=_with_gap(earlier.windows, now, None if measured is None else measured / 1000),
         settled_since=_since(earlier.settled_since, now) if settled else None,
         brokers_gone_since=_since(earlier.brokers_gone_since, now) if gone else None,
     )
+
+
+def _with_gap(before: tuple[Gap, ...], now: float, seconds: float | None) -> tuple[Gap, ...]:
+    return before if seconds is None else (*before, Gap(now, seconds))[-GAPS_KEPT:]
 
 
 def _since(earlier: float | None, now: float) -> float:

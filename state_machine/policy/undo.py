@@ -98,3 +98,12 @@ UNDO: Final[Mapping[Phase, Undo]] = {
     Phase.FINALIZING: _FINAL,
     Phase.COMPLETED: _FINAL,
 }
+
+IRREVERSIBLE: Final = "irreversible from here"
+"""Said by the command line, the page and the change report, before and after the step to FINALIZING."""
+NO_RETURN: Final = (Phase.FINALIZING, Phase.COMPLETED)
+"""Phases that nothing leads back from."""
+
+
+def is_irreversible(phase: Phase) -> bool:
+    return phase in NO_RETURN

@@ -20,6 +20,7 @@ from migrator.fleet.inventory import wanted_of
 from migrator.fleet.properties_file import Document, parse_properties
 from migrator.fleet.render import FileKind, Rendered, render
 from state_machine.road.fleet import Fleet, FleetNode
+from state_machine.road.restart_evidence import file_change
 from state_machine.tables import RoadNode
 
 META: Final = "meta.properties"
@@ -42,7 +43,7 @@ def write_before(
     rendered = _rendered(fleet, node, kind, kept, present, "write", needs_kept)
     written = write_file(node.actuator, node.id, node.path, rendered.content, present)
     told += [written.text] if isinstance(written, Instruction) else []
-    columns = {"checksum": rendered.checksum, "detail": f"{kind}: {said}"}
+    columns = {"checksum": rendered.checksum, "detail": f"{kind}: {said}", "evidence": file_change(rendered)}
     return {**columns, "instruction": " Then: ".join(told)} if told else columns
 
 
@@ -66,6 +67,7 @@ def prepare_before(fleet: Fleet, node: FleetNode, kind: FileKind, kept: str) -> 
         "rendered_from": present.checksum,
         "checksum": rendered.checksum,
         "detail": f"{kind} file: {changed or 'nothing'} changes",
+        "evidence": file_change(rendered),
     }
 
 

@@ -71,6 +71,11 @@ class CanaryTraffic:
             found = self._budget.figures(time.monotonic(), self._clock())
             return CanaryFigures(self._clock(), problem=self._problem) if self._problem else found
 
+    def totals(self) -> tuple[int, int]:
+        """Records that were answered since this traffic began, and how many of them failed."""
+        with self._lock:
+            return self._budget.answered_ever, self._budget.failed_ever
+
     def _run(self) -> None:
         while not self._stop.is_set():
             try:

@@ -43,6 +43,8 @@ class CanaryBudget:
     _answers: deque[tuple[float, float, bool]] = field(default_factory=lambda: deque(maxlen=ANSWERS_MAX))
     _heard: set[int] = field(default_factory=set)
     _last_error: str = ""
+    answered_ever: int = 0
+    failed_ever: int = 0
 
     def sent(self, number: int, now: float) -> None:
         self._waiting[number] = now
@@ -53,6 +55,8 @@ class CanaryBudget:
         if began is None:
             return
         self._answers.append((now, now - began, not error))
+        self.answered_ever += 1
+        self.failed_ever += bool(error)
         self._last_error = error or self._last_error
         if not error:
             self._heard.add(partition)

@@ -99,12 +99,17 @@ class LevelsDocument(msgspec.Struct, frozen=True):
 
 
 class CanaryDocument(msgspec.Struct, frozen=True):
-    """figures: of canary_budget.py. errors_max, stall_s: as the inventory says. wanted: by the inventory."""
+    """figures: of canary_budget.py. errors_max, stall_s: as the inventory says. wanted: by the inventory.
+
+    answered, failed: of all canary traffic of this migration, every life of the service included.
+    """
 
     wanted: bool
     figures: CanaryFigures
     errors_max: float = 0.01
     stall_s: float = 30.0
+    answered: int = 0
+    failed: int = 0
 
 
 class LimitsDocument(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ from migrator.fleet.render import FileKind
 from migrator.fleet.roll import RollEntry, RollStep
 from state_machine.policy.road_observations import Roll
 from state_machine.road.fleet import KIND_OF, FleetNode
+from state_machine.road.restart_evidence import add_evidence
 from state_machine.store import Store
 from state_machine.tables import RoadNode
 
@@ -58,8 +59,20 @@ def begin(
             )
 
 
-def record(store: Store, migration_id: int, roll: str, node_id: int, *, at: float, **columns: Any) -> None:
+def record(
+    store: Store,
+    migration_id: int,
+    roll: str,
+    node_id: int,
+    *,
+    at: float,
+    evidence: Mapping[str, Any] | None = None,
+    **columns: Any,
+) -> None:
+    """evidence: fields of `RestartDocument` that are new with this step."""
     with store.writing() as session:
+        if evidence:
+            add_evidence(session, migration_id, roll, node_id, evidence, at)
         row = session.get_one(RoadNode, (migration_id, roll, node_id))
         for name, value in columns.items():
             setattr(row, name, value)

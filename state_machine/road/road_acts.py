@@ -79,6 +79,7 @@ class _Work:
     backup_at: float = -1e9
     canary: CanaryTraffic | None = None
     canary_at: float = -1e9
+    canary_before: tuple[int, int] = (0, 0)
     troubles: dict[str, Occurrence] = field(default_factory=dict)
 
 
@@ -270,11 +271,16 @@ class RoadActs:
             work.canary = None
         if spec is not None and work.canary is None:
             assert inventory is not None
+            earlier = document(snapshot, CANARY, CanaryDocument)
+            work.canary_before = (0, 0) if earlier is None else (earlier.answered, earlier.failed)
             work.canary = CanaryTraffic(spec, len(inventory.brokers), partial(client_of, inventory), self._clock)
             work.canary.start()
         if work.canary is not None:
-            figures = work.canary.figures()
-            found = CanaryDocument(True, figures, work.canary.spec.errors_max, work.canary.spec.stall_s)
+            spec, totals = work.canary.spec, work.canary.totals()
+            answered, failed = (before + now for before, now in zip(work.canary_before, totals, strict=True))
+            found = CanaryDocument(
+                True, work.canary.figures(), spec.errors_max, spec.stall_s, answered=answered, failed=failed
+            )
             await self._keep(snapshot, CANARY, found)
         else:
             await self._forget_canary(snapshot)

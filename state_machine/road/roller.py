@@ -70,6 +70,7 @@ from state_machine.road.cluster_lock import ClusterLocks
 from state_machine.road.disks import look_at_disks
 from state_machine.road.fleet import KIND_OF, ROLE_OF, Fleet, FleetNode, Fleets
 from state_machine.road.replicas import ReplicasSeen, ReplicasWatch, read_replicas
+from state_machine.road.restart_evidence import file_change, ready_before, whole_since
 from state_machine.road.way_back import into_zookeeper_mode, kept_for, left_half_way, to_original_file, turns_of
 from state_machine.settings import ServiceSettings
 from state_machine.store import Snapshot, Store
@@ -187,10 +188,11 @@ class Roller:
                 seen[row.node_id] = await self._node_now(snapshot, evidence, roll, node, row, work)
         turns = turns_of(snapshot, roll)
         entries = [journal.entry_of(row, now, turns.get(row.node_id, 0)) for row in rows.values()]
+        ready = self._ready(evidence, roll, fleet, work)
         decision = decide(
             entries,
             RollNow(
-                cluster=self._ready(evidence, roll, fleet, work),
+                cluster=ready,
                 nodes=seen,
                 last=self._last(snapshot, evidence, fleet, roll),
                 paused=snapshot.migration.paused or self._outside(fleet),
@@ -204,14 +206,16 @@ class Roller:
                 failed = [row for row in rows.values() if row.step == RollStep.FAILED]
                 return WaitingReason(f"blocked: {reason}" if failed else f"waiting: {reason}", _problems(failed))
             case Reached(node_id, step):
-                await self._record(snapshot, roll, node_id, step=step, instruction="", cause="", code="")
+                found = whole_since(seen[node_id].whole, now) if step in (RollStep.WHOLE, RollStep.BACK) else {}
+                settled = {"step": step, "instruction": "", "cause": "", "code": ""}
+                await self._record(snapshot, roll, node_id, **settled, evidence=found)
                 log.info("roll.step", roll=roll, node=node_id, step=step)
                 return WaitingReason(f"waiting: {rows[node_id].role} {node_id} is {step}")
             case Fail(node_id, cause):
                 await self._fail(snapshot, roll, rows[node_id], cause)
                 return WaitingReason(f"blocked: {cause.text}", (cause,))
             case Perform(node_id, act):
-                return await self._begin(snapshot, roll, fleet, rows[node_id], act, work)
+                return await self._begin(snapshot, roll, fleet, rows[node_id], act, work, ready)
 
     def _ready(self, evidence: Evidence, roll: Roll, fleet: Fleet, work: _Work) -> Verdict:
         if roll is not Roll.ORIGINAL:
@@ -238,7 +242,14 @@ class Roller:
     # --- acts ----------------------------------------------------------------------------------------------
 
     async def _begin(
-        self, snapshot: Snapshot, roll: Roll, fleet: Fleet, row: RoadNode, act: NodeAct, work: _Work
+        self,
+        snapshot: Snapshot,
+        roll: Roll,
+        fleet: Fleet,
+        row: RoadNode,
+        act: NodeAct,
+        work: _Work,
+        ready: Verdict,
     ) -> WaitingReason:
         """The step is written down, then the act begins. A node that is away is brought back whoever has the lock."""
         if act in LOCKED and self._locks is not None:
@@ -250,8 +261,9 @@ class Roller:
                 )
         before = RECORDED_BEFORE[act]
         if before is not None and row.step != before:
-            now = _registered_now(snapshot, row)
-            await self._record(snapshot, roll, row.node_id, step=before, began_at=self._clock(), instruction="", **now)
+            at = self._clock()
+            columns = {"step": before, "began_at": at, "instruction": "", **_registered_now(snapshot, row)}
+            await self._record(snapshot, roll, row.node_id, **columns, evidence=ready_before(ready, at))
         node = fleet.node(row.role, row.node_id)
         assert node is not None, "nodes that are missing were refused"
         log.info("roll.act", roll=roll, node=node.id, act=act)
@@ -331,10 +343,10 @@ class Roller:
         if present is None:
             raise STEP_FAILED.error(act="prepare", node=node.name, reason=f"{node.path} cannot be read by its actuator")
         kind = KIND_OF[roll]
-        checksum, detail = present.checksum, "its file stays"
+        checksum, detail, shown = present.checksum, "its file stays", {}
         if kind is not None:
             rendered = fleet.render(node, present, kind)
-            checksum = rendered.checksum
+            checksum, shown = rendered.checksum, file_change(rendered)
             changed = ", ".join(sorted({each.key for each in rendered.changes}))
             detail = f"{kind} file: {changed or 'nothing'} changes"
         if node.role == BROKERS and roll is not Roll.JOIN:  # which moves no log aside
@@ -348,6 +360,7 @@ class Roller:
             "checksum": checksum,
             "incarnation": _incarnation(snapshot, node),
             "detail": detail,
+            "evidence": shown,
         }
 
     def _write(self, snapshot: Snapshot, roll: Roll, fleet: Fleet, node: FleetNode, row: RoadNode) -> Performed | None:

@@ -1,0 +1,1 @@
+"""The change report for people and programs: one JSON document, one self-contained page, text for a terminal."""

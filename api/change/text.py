@@ -1,0 +1,102 @@
+"""The change report for a terminal: a line per fact.
+
+In:   the document of `views.as_json`. Out: lines.
+Elsewhere: the page with every detail (views.py). Diffs and evidence of restarts are on the page and in the JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from api.change.views import between, moment, plain
+from api.pages.words import span
+
+
+def change_lines(document: dict[str, Any]) -> list[str]:
+    report = plain(document)
+    parts = (_head, _plan, _durations, _risks, _back, _people, _done, _measured, _not_verified)
+    return [line.replace("\n", " ") for part in parts for line in part(report)]
+
+
+def _head(report: dict[str, Any]) -> Iterator[str]:
+    yield f"change of {report['name']}: {report['state']}, in {report['phase']}, at {moment(report['at'])}"
+    for each in report["notices"]:
+        yield f"NOTE  {each}"
+    if report["no_plan"]:
+        yield f"no plan per host  {report['no_plan']}"
+
+
+def _plan(report: dict[str, Any]) -> Iterator[str]:
+    for each in report["restarts"]:
+        if each["began_at"] is None:
+            file = f"{each['file']} file" if each["file"] else "its file stays"
+            node = f"{each['role']} {each['node']} on {each['host'] or '-'}"
+            yield f"{each['number']:>4}  {each['phase']}  {node}  {file} {each['path']}  {each['step']}"
+
+
+def _durations(report: dict[str, Any]) -> Iterator[str]:
+    for each in (*report["durations"], report["total"]):
+        yield f"takes  {each['what']}: {between(each)} ({each['source']})"
+
+
+def _risks(report: dict[str, Any]) -> Iterator[str]:
+    for each in report["risks"]:
+        yield f"risk  {'open, ' if each['open'] else ''}{each['phase']}: {each['what']}; {each['limit']}"
+    for each in report["waivers"]:
+        node = "the cluster" if each["node"] is None else f"node {each['node']}"
+        state = "until" if each["holds"] else "ended"
+        yield f"waiver  {each['what']} of {node} by {each['owner']}, {state} {moment(each['end'])}: {each['reason']}"
+
+
+def _back(report: dict[str, Any]) -> Iterator[str]:
+    back = report["back"]
+    now = back["now"]
+    ready = {True: "possible", False: f"not possible now: {now['why_not']}", None: "no command"}[now["ready"]]
+    took = "" if now["seconds"] is None else f"; about {span(now['seconds'])}"
+    yield f"going back now  {ready}; {now['command'] or '-'}: {now['does']}; restarts: {now['restarts']}{took}"
+    yield f"going back now  lost: {now['lost']}; without controller: {now['without_controller']}"
+    yield f"going back  by command until {back['last_by_command']}; the last moment: {back['last_moment']}"
+    if back["irreversible"]:
+        yield f"irreversible from here  since {moment(back['irreversible_since'])}"
+
+
+def _people(report: dict[str, Any]) -> Iterator[str]:
+    for each in report["approvals"]:
+        yield f"approved  {each['to']} by {each['who']} at {moment(each['at'])}: {each['reason']} ({each['digest']})"
+    for each in report["operations"]:
+        to = f" to {each['to']}" if each["to"] else ""
+        yield f"requested  {each['operation']}{to} by {each['who']} at {moment(each['at'])}: {each['state']}"
+
+
+def _done(report: dict[str, Any]) -> Iterator[str]:
+    for each in report["restarts"]:
+        if each["began_at"] is None:
+            continue
+        took = "" if each["seconds"] is None else f", {span(each['seconds'])}"
+        held = f", {len(each['whole'])} conditions held" if each["whole"] else ""
+        said = each["trouble"] or each["detail"]
+        yield (
+            f"{each['number']:>4}  {each['phase']}  {each['role']} {each['node']}  {each['step']} "
+            f"{moment(each['began_at'])}{took}{held}  {said}"
+        )
+
+
+def _measured(report: dict[str, Any]) -> Iterator[str]:
+    for each in report["without_controller"]:
+        when = moment(each["ended_at"])
+        yield f"without controller  {each['kind']}, {when}: {span(each['seconds'])} in {each['phase']}"
+    canary = report["canary"]
+    if canary["wanted"] or canary["answered"]:
+        yield f"canary  {canary['failed']} of {canary['answered']} records failed {canary['last_error']}".rstrip()
+    else:
+        yield "canary  no traffic is wanted"
+    for each in report["audits"]:
+        counts = f"{each['compared']} compared, {each['different']} different, {each['not_read']} not read"
+        yield f"audit  {each['id']} {each['purpose']} by {each['engine']}: {each['result'] or each['state']}; {counts}"
+    for each in report["backups"]:
+        yield f"backup  before {each['before']}: {each['file']} {each['sha256']}".rstrip()
+
+
+def _not_verified(report: dict[str, Any]) -> Iterator[str]:
+    yield from (f"not verified  {each}" for each in report["not_verified"])
