@@ -7,10 +7,15 @@ Elsewhere: the page with every detail (views.py). Diffs and evidence of restarts
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from api.change.views import between, moment, plain
 from api.pages.words import span
+from state_machine.policy.phases import Phase
+from state_machine.policy.road_observations import Roll
+from state_machine.policy.undo import IRREVERSIBLE, UNDO
+
+FINAL: Final = Roll.FINAL.value
 
 
 def change_lines(document: dict[str, Any]) -> list[str]:
@@ -28,11 +33,16 @@ def _head(report: dict[str, Any]) -> Iterator[str]:
 
 
 def _plan(report: dict[str, Any]) -> Iterator[str]:
+    said = False
     for each in report["restarts"]:
+        if each["roll"] == FINAL and not said:
+            said = True
+            yield f"{IRREVERSIBLE}  {UNDO[Phase.FINALIZING].does}"
         if each["began_at"] is None:
             file = f"{each['file']} file" if each["file"] else "its file stays"
+            step = "planned" if each["step"] == "PENDING" else each["step"]
             node = f"{each['role']} {each['node']} on {each['host'] or '-'}"
-            yield f"{each['number']:>4}  {each['phase']}  {node}  {file} {each['path']}  {each['step']}"
+            yield f"{each['number']:>4}  {each['phase']}  {node}  {file} {each['path']}  {step}"
 
 
 def _durations(report: dict[str, Any]) -> Iterator[str]:
@@ -58,7 +68,7 @@ def _back(report: dict[str, Any]) -> Iterator[str]:
     yield f"going back now  lost: {now['lost']}; without controller: {now['without_controller']}"
     yield f"going back  by command until {back['last_by_command']}; the last moment: {back['last_moment']}"
     if back["irreversible"]:
-        yield f"irreversible from here  since {moment(back['irreversible_since'])}"
+        yield f"{IRREVERSIBLE}  since {moment(back['irreversible_since'])}"
 
 
 def _people(report: dict[str, Any]) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 In:   a rendered file, verdicts. Out: fields of a `RestartDocument`, one row of JSON per roll and node.
 Elsewhere: the steps themselves (journal.py), who decides (roller.py), who shows it (state_machine/change).
-Rules: the diff is the one of `zk2kraft render --diff`: secrets are hidden before anything is stored. A later attempt
+Rules: the diff is the one of `zk2kraft render --diff`: secrets are hidden before anything is stored, and comments are
+left out. A later attempt
 takes the place of an earlier one. Gates do not read these rows.
 """
 
@@ -42,10 +43,15 @@ class RestartDocument(msgspec.Struct, frozen=True):
 
 
 def file_change(rendered: Rendered) -> dict[str, Any]:
-    lines = rendered.diff()
+    lines = [_without_comment(line) for line in rendered.diff()]
     more = len(lines) - DIFF_LINES_MAX
     shown = lines if more <= 0 else [*lines[:DIFF_LINES_MAX], f"and {more} more lines"]
     return {"diff": shown}
+
+
+def _without_comment(line: str) -> str:
+    """People write into comments what no rule recognises; a report that travels leaves them out."""
+    return f"{line[:1]}# (a comment)" if line[1:].lstrip().startswith(("#", "!")) else line
 
 
 def ready_before(verdict: Verdict, at: float) -> dict[str, Any]:

@@ -11,11 +11,13 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, cast
 
 import msgspec
 
+from migrator.fleet.files import checksum_of
 from migrator.fleet.inventory import Inventory, Node, parse_inventory, wanted_of
 from migrator.fleet.properties_file import parse_properties
 from migrator.fleet.render import FileKind, render
@@ -38,7 +40,7 @@ from tests.unit.state_machine.world import a_store
 BEGAN: Final = 1_795_500_000.0
 """2026-11-24T06:00:00Z."""
 SECRET: Final = "hunter2-never-shown"
-FAMILIES: Final = [{"family": "topics", "compared": 412, "equal": 412, "expected": 0, "different": 0, "not_read": 0}]
+FAMILY: Final = {"family": "topics", "compared": 412, "equal": 412, "expected": 0, "different": 0, "not_read": 0}
 BROKER_FILE: Final = """# kept by hand; the old password was {secret}
 broker.id={id}
 listeners=SASL_SSL://:9092
@@ -187,7 +189,7 @@ class _Seed:
     def phases(self, stage: Stage) -> None:
         way = WAY[stage]
         with self.store.writing() as session:
-            for version, (before, after) in enumerate(zip(way, way[1:], strict=False), 2):
+            for version, (before, after) in enumerate(pairwise(way), 2):
                 at = self.entered(after, stage)
                 session.add(
                     PhaseEvent(
@@ -212,7 +214,9 @@ class _Seed:
     def observed(self, stage: Stage) -> None:
         at = BEGAN + PHASE_SECONDS * len(WAY[stage])
         taken = [] if stage is Stage.PLANNED else [Gap(self.entered(Phase.DUAL_WRITE, stage), 0.412)]
-        gaps = [] if stage is not Stage.COMPLETED else [Gap(self.entered(Phase.REPLACING_CONTROLLERS, stage) + 300, 1.2)]
+        gaps = (
+            [] if stage is not Stage.COMPLETED else [Gap(self.entered(Phase.REPLACING_CONTROLLERS, stage) + 300, 1.2)]
+        )
         look = Observation(at, windows=tuple(taken), gaps=tuple(gaps))
         record_observation(self.store, self.id, RoundObservation(look))
 
@@ -251,10 +255,12 @@ class _Seed:
             before = None
         if roll is Roll.FINAL:
             present = render(role, present, FileKind.STOCK, wanted).document
-        rendered = None if kind is None else render(role, present, kind, wanted, before if roll is not Roll.KRAFT else None)
+        rendered = (
+            None if kind is None else render(role, present, kind, wanted, before if roll is not Roll.KRAFT else None)
+        )
         columns: dict[str, Any] = {"step": "PREPARED", "detail": "its disks have no stray directory"}
         if rendered is not None:
-            columns |= {"kind": str(kind), "rendered_from": _sum(present.content), "checksum": rendered.checksum}
+            columns |= {"kind": str(kind), "rendered_from": checksum_of(present.content), "checksum": rendered.checksum}
             columns["evidence"] = file_change(rendered)
         journal.record(self.store, self.id, roll, node.id, at=at, **columns)
         ready = _held(
@@ -319,7 +325,7 @@ class _Seed:
         ]
         files = FilesDocument(
             at=now - 20,
-            checksums={f"{role} {each.id}": _sum(f"{role} {each.id}".encode()) for role, each in nodes},
+            checksums={f"{role} {each.id}": checksum_of(f"{role} {each.id}".encode()) for role, each in nodes},
             not_read=("controller 3002: /etc/kafka/controller.properties: its actuator cannot read files",),
             waivers=tuple(
                 WaiverRow(each.what, each.node, each.reason, each.owner, each.end.timestamp())
@@ -335,12 +341,6 @@ class _Seed:
 
 def _held(*facts: tuple[str, str]) -> Verdict:
     return Verdict(tuple(Condition(name, True, message) for name, message in facts))
-
-
-def _sum(content: bytes) -> str:
-    from migrator.fleet.files import checksum_of
-
-    return checksum_of(content)
 
 
 def _operation(migration: int, phase: Phase, at: float, who: str, hostile: str) -> Operation:
@@ -365,7 +365,7 @@ def _operation(migration: int, phase: Phase, at: float, who: str, hostile: str) 
 
 def _audit(migration: int, purpose: str, result: str, at: float) -> AuditRun:
     passed = result == "passed"
-    families = [{**FAMILIES[0], "not_read": 0 if passed else 4}]
+    families = [{**FAMILY, "not_read": 0 if passed else 4}]
     return AuditRun(
         migration_id=migration,
         purpose=purpose,
