@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 from migrator.model.prepared_types import prepare_types
-from tests.support.order import in_order, seconds_by_file
+from tests.support.order import PROCESSOR_S, in_order, seconds_by_file
 from tests.support.turns import turn
 
 settings.register_profile("no clock", deadline=None)
@@ -20,6 +21,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a run in the backgro
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+_SPENT_S = pytest.StashKey[float]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,6 +41,16 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """With the processor seconds of this worker, and of the processes that ended, since its last report."""
+    report: pytest.TestReport = yield
+    now = sum(os.times()[:4])
+    report.user_properties.append((PROCESSOR_S, now - item.config.stash.get(_SPENT_S, now)))
+    item.config.stash[_SPENT_S] = now
+    return report  # type: ignore[return-value]
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With several workers, so that both have something to do until the end; whoever names tests has his own order."""
     if hasattr(config, "workerinput"):
@@ -52,6 +66,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """For the table in tests/support/order.py."""
     reports = [each for kind in terminalreporter.stats.values() for each in kind]
     if found := seconds_by_file([each for each in reports if isinstance(each, pytest.TestReport)]):
-        terminalreporter.section("seconds by file")
-        for file, seconds in found.items():
-            terminalreporter.write_line(f"{seconds:6.0f} {file}")
+        terminalreporter.section("seconds by file: on the clock, of processors")
+        for file, took in found.items():
+            terminalreporter.write_line(f"{took.clock_s:6.0f} {took.processor_s:6.0f} {file}")

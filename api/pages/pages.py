@@ -20,7 +20,15 @@ from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
 from pydantic import ValidationError
 from starlette.responses import Response
 
-from api.models import ActionIn, BrokerView, DenialView, MigrationView, Problem
+from api.models import (
+    ActionIn,
+    BrokerView,
+    ControllerView,
+    DenialView,
+    MigrationView,
+    Problem,
+    RoadNodeView,
+)
 from api.pages import words
 from api.pages.forms import form_of, render, templates
 from api.rest.actions import ask, order, record
@@ -47,6 +55,10 @@ templates.globals |= {
     "help": {name: field.description for name, field in MigrationView.model_fields.items()},
     "denial_help": {name: field.description for name, field in DenialView.model_fields.items()},
     "broker_help": {name: field.description for name, field in BrokerView.model_fields.items()},
+    "controller_help": {name: field.description for name, field in ControllerView.model_fields.items()},
+    "road_help": {name: field.description for name, field in RoadNodeView.model_fields.items()},
+    "forward": words.FORWARD,
+    "simple": words.SIMPLE,
 }
 templates.filters |= {
     "span": words.span,
@@ -54,6 +66,7 @@ templates.filters |= {
     "stamp": words.stamp,
     "yes": words.yes,
     "dash": words.dash,
+    "sentence": words.sentence,
 }
 
 

@@ -31,7 +31,7 @@ _WINDOW: Final = Undo(
     "the takeover is aborted; it also aborts by itself at its time limit, or when the ZooKeeper session ends",
     "none",
     "nothing",
-    "from the begin of the takeover to the end of the abort",
+    "from the start of the takeover to the end of the abort",
 )
 _DUAL_WRITE: Final = Undo(
     "zk2kraft rollback",
@@ -56,9 +56,9 @@ _ROLLING_BROKERS: Final = Undo(
 )
 _STOCK: Final = Undo(
     "",
-    "this release has no command for it. By hand: controllers of ours start again in place of stock (their files lie "
-    "beside the present ones), brokers restart with their migration files, then the cluster rolls back as in "
-    "DUAL_WRITE. A later release does that by itself",
+    "this release has no command for it; docs/undo.md has the steps. By hand: controllers of ours start again in place "
+    "of stock (their files lie beside the present ones), brokers restart with their migration files, then the "
+    "controller that leads rolls the cluster back, as in DUAL_WRITE. A later release does that by itself",
     "all, once",
     "what only KRaft has: directory assignments, features",
     "about 2 s at each change of controllers",

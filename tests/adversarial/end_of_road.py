@@ -48,7 +48,7 @@ from state_machine.policy.gates import Holder
 from tests.e2e.quorums import start, wait_ruling
 from tests.e2e.road_kills import Kill, leader_of, wait_leader
 from tests.e2e.road_stage import RoadStage
-from tests.e2e.support import assert_same, wait_for
+from tests.e2e.support import HANGS_AFTER_S, assert_same, wait_for
 
 TOPICS: Final = ("orders", "payments")
 SNAPSHOTS: Final[Mapping[str, Value]] = {"metadata.log.max.record.bytes.between.snapshots": 4_000}
@@ -59,7 +59,7 @@ LOOKS_AT_DISKS: Final[Mapping[str, Value]] = {
     "replica.high.watermark.checkpoint.interval.ms": 1_000,
 }
 """A broker notices within a second that a directory is gone."""
-SETTLE_S: Final = 90.0
+
 MIGRATION, POST_MIGRATION = "MIGRATION", "POST_MIGRATION"
 
 
@@ -75,7 +75,7 @@ def in_dual_write(
     ours = start_ready_to_migrate(cluster, voters, extra)
     cluster.create_topics(TOPICS, config={"min.insync.replicas": "2"})
     start(ours)
-    wait_ruling(ours, SETTLE_S)
+    wait_ruling(ours)
     traffic = Traffic(laboratory, cluster.bootstrap_servers, rate=100.0)
     traffic.start(TOPICS)
     traffic.wait_flowing()
@@ -108,7 +108,7 @@ def wait_whole(cluster: LabCluster) -> None:
         ]
         return f"{bad} are not whole" if bad or not seen else None
 
-    wait_for(why_not, SETTLE_S, "every replica is in sync")
+    wait_for(why_not, "every replica is in sync")
 
 
 def create(cluster: LabCluster, name: str) -> None:
@@ -121,7 +121,7 @@ def create(cluster: LabCluster, name: str) -> None:
             return None if "already exists" in str(error) else str(error)
         return None
 
-    wait_for(why_not, SETTLE_S, f"{name} is created")
+    wait_for(why_not, f"{name} is created")
 
 
 def as_stock(ours: OurController, **extra: Value) -> StockController:
@@ -176,7 +176,7 @@ def wait_observed(voters: str, holds: Callable[[LogObservation], bool], what: st
         latest[:] = [observed(voters)]
         return None if latest[0].known and holds(latest[0]) else latest[0].problem or f"it says {latest[0].migration}"
 
-    wait_for(why_not, SETTLE_S, what)
+    wait_for(why_not, what)
     return latest[0]
 
 
@@ -196,7 +196,7 @@ def wait_newer_snapshot(cluster: LabCluster, log: Path, than: int, prefix: str) 
         create(cluster, f"{prefix}-{number}")
         if newest_snapshot(log) > than:
             return newest_snapshot(log)
-    wait_for(lambda: None if newest_snapshot(log) > than else "none", 30, "a snapshot")
+    wait_for(lambda: None if newest_snapshot(log) > than else "none", "a snapshot")
     return newest_snapshot(log)
 
 
@@ -215,7 +215,11 @@ def back_and_forth(laboratory: Laboratory) -> None:
             end = newest_snapshot(log)  # ours may have written another one until it ended
             stock.start()
             stock.wait_ready()
-            wait_for(lambda: None if stock.driver_state() == "DUAL_WRITE" else stock.driver_state(), SETTLE_S, "stock")
+            wait_for(
+                lambda: None if stock.driver_state() == "DUAL_WRITE" else stock.driver_state(),
+                "stock",
+                deadline_s=HANGS_AFTER_S,
+            )
             wait_newer_snapshot(cluster, log, end, f"{turn}-stock")
             if turn == "second":
                 break
@@ -226,7 +230,7 @@ def back_and_forth(laboratory: Laboratory) -> None:
             assert Mark.MIGRATION not in written.marks, "stock's snapshots know no mark of ours"
             ours.launch()
             ours.wait_ready()
-            ours.wait_dual_write(SETTLE_S)
+            ours.wait_dual_write()
             epoch = int(ours.status()["quorum"]["epoch"])
             assert_same(cluster, ours.data)
             create(cluster, "changed-by-ours")
@@ -234,7 +238,7 @@ def back_and_forth(laboratory: Laboratory) -> None:
             assert_marked_first(log, epoch, str(cluster.zk.created(paths.MIGRATION)))
             ours.launch()
             ours.wait_ready()
-            ours.wait_dual_write(SETTLE_S)
+            ours.wait_dual_write()
         wait_whole(cluster)
 
 
@@ -276,7 +280,7 @@ def zookeeper_and_controllers_dead(laboratory: Laboratory) -> None:
                     each.start()
             return None if min(ended.values()) >= 2 else f"they ended {ended} times"
 
-        wait_for(none_stays, SETTLE_S, "without ZooKeeper no controller stays")
+        wait_for(none_stays, "without ZooKeeper no controller stays")
         assert leader_of(voters) is None
         server.start_as_written()
         hosts = threading.Event()
@@ -297,10 +301,10 @@ def zookeeper_and_controllers_dead(laboratory: Laboratory) -> None:
             host.join()
         assert after.epoch > before.epoch
         path = f"{paths.TOPICS}/made-afterwards/partitions/0/state"
-        wait_for(lambda: None if cluster.zk.read(path) else f"no {path}", SETTLE_S, "ZooKeeper has the new topic")
+        wait_for(lambda: None if cluster.zk.read(path) else f"no {path}", "ZooKeeper has the new topic")
         wait_whole(cluster)
         count = traffic.status.acknowledged
-        traffic.wait_acknowledged(count + 300, SETTLE_S)
+        traffic.wait_acknowledged(count + 300, HANGS_AFTER_S)
 
 
 def flagless_voter(laboratory: Laboratory) -> None:
@@ -341,7 +345,7 @@ def flagless_voter(laboratory: Laboratory) -> None:
         leader = next(each for each in stock if each.spec.node_id == wait_leader(voters))
         assert leader is not odd
         leader.kill()
-        wait_for(lambda: None if leader_of(voters) is not None else "nobody", SETTLE_S, "another leads")
+        wait_for(lambda: None if leader_of(voters) is not None else "nobody", "another leads")
         elected = leader_of(voters)
         leader.start()
         leader.wait_ready()
@@ -371,7 +375,7 @@ def flagless_voter(laboratory: Laboratory) -> None:
             leader = next(each for each in stock if each.spec.node_id == wait_leader(voters))
             if leader is not odd:
                 leader.kill()
-        wait_for(lambda: None if leader_of(voters) == odd.spec.node_id else "not yet", SETTLE_S, "it leads")
+        wait_for(lambda: None if leader_of(voters) == odd.spec.node_id else "not yet", "it leads")
         for each in stock:
             each.kill()
         appended = {each.spec.node_id: says_final(each) for each in stock}
@@ -449,7 +453,7 @@ def disk_that_dies(laboratory: Laboratory) -> None:
 
     stage.fleet.after_act = after_act
     stage.advance("ROLLING_BROKERS")
-    wait_for(lambda: None if died.is_set() else "not yet", 180, "a directory dies")
+    wait_for(lambda: None if died.is_set() else "not yet", "a directory dies", deadline_s=180)
     voters = stage.fleet.ours[0].voters
     wait_observed(voters, lambda log: log.under_replicated > 0, "its replicas are out of sync")
     until = time.monotonic() + 15.0

@@ -63,7 +63,7 @@ class Outside:
             staying = staying and staying & set(self.violations())
             return min(staying, default=None)
 
-        wait_for(why_not, AGREED_S, "ZooKeeper and the brokers have what was acknowledged")
+        wait_for(why_not, "ZooKeeper and the brokers have what was acknowledged", deadline_s=AGREED_S)
 
     def violations(self) -> Iterator[str]:
         before = self.load.snapshot()

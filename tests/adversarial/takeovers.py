@@ -291,7 +291,7 @@ class Run:
                 else f"{found}: {driver['reason']}"
             )
 
-        wait_for(why_not, REST_S, "the driver rests")
+        wait_for(why_not, "the driver rests", deadline_s=REST_S)
         return found
 
     def _finding(self) -> str:
@@ -329,14 +329,14 @@ class Run:
             behind = self.controller.status()["dual_write"]["lag_records"]
             return f"{behind} records behind" if behind else None
 
-        wait_for(why_not, REST_S, "ZooKeeper has everything")
+        wait_for(why_not, "ZooKeeper has everything", deadline_s=REST_S)
 
     def _rollback(self) -> None:
         """Under load; refused when something is still on its way, then asked again as an operator would."""
         for _ in range(ROLLBACKS_MAX):
             moves = self._moves()
             self.controller.ask("rollback")
-            wait_for(partial(self._why_no_answer, moves), REST_S, "the rollback is done or refused")
+            wait_for(partial(self._why_no_answer, moves), "the rollback is done or refused", deadline_s=REST_S)
             if self._entered(("RETIRED",), moves):
                 return
         raise AssertionError(f"the rollback was refused: {self.controller.status()['driver']}")

@@ -84,7 +84,7 @@ class Quorum:
         wait_zookeeper_rules(self.cluster)
 
     def wait_ruling(self) -> None:
-        wait_ruling(self.awake(), 30)
+        wait_ruling(self.awake())
 
     def wait_others_retired(self) -> None:
         """The next leader finds a ZooKeeper broker in charge, and the log is retired."""

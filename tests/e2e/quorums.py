@@ -13,7 +13,7 @@ from migrator.lab.servers.controller import StockController
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
 from migrator.lab.servers.tools import dump_metadata_log
-from tests.e2e.support import wait_for
+from tests.e2e.support import HANGS_AFTER_S, wait_for
 
 TOPICS = [f"topic-{number}" for number in range(3)]
 
@@ -50,7 +50,7 @@ def ruling(ours: Sequence[OurController]) -> OurController | None:
     return None
 
 
-def wait_ruling(ours: Sequence[OurController]) -> OurController:
+def wait_ruling(ours: Sequence[OurController], deadline_s: float = HANGS_AFTER_S) -> OurController:
     found: list[OurController] = []
 
     def why_not() -> str | None:
@@ -60,7 +60,7 @@ def wait_ruling(ours: Sequence[OurController]) -> OurController:
             return None
         return "nobody is in dual-write"
 
-    wait_for(why_not, "one of ours is in dual-write")
+    wait_for(why_not, "one of ours is in dual-write", deadline_s=deadline_s)
     return found[-1]
 
 

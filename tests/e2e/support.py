@@ -89,8 +89,8 @@ def zookeeper_rules(cluster: LabCluster) -> str | None:
     return None if found.get("kraftControllerEpoch", -1) <= 0 else f"KRaft node {found['brokerid']} is controller"
 
 
-def wait_zookeeper_rules(cluster: LabCluster) -> float:
-    return wait_for(lambda: zookeeper_rules(cluster), "a ZooKeeper broker is controller")
+def wait_zookeeper_rules(cluster: LabCluster, deadline_s: float = HANGS_AFTER_S) -> float:
+    return wait_for(lambda: zookeeper_rules(cluster), "a ZooKeeper broker is controller", deadline_s=deadline_s)
 
 
 def audit(cluster: LabCluster, kraft: Path | str, engine: str = "quick") -> dict[str, Any]:

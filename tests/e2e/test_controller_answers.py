@@ -44,6 +44,8 @@ pytestmark = pytest.mark.lab
 M = TypeVar("M", bound=Message)
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+SETTLES_S: Final = 5.0
+"""Stock's publishers run on threads of their own."""
 OWN: Final = "(its own id)"
 ALTERED: Final = [
     *((CLIENT_METRICS, "m", "interval.ms", value) for value in ("100", "99", "3600001", " 100", "x", "", "+100")),
@@ -113,7 +115,7 @@ async def throttled(side: Side) -> list[tuple[int, bool]]:
     everybody = (ClientQuotaEntity("user", None),)
     entry = AlterClientQuotasEntry(everybody, (ClientQuotaOp("controller_mutation_rate", 0.1, False),))
     await side.connection.ask(AlterClientQuotasRequest((entry,)), 1, AlterClientQuotasResponse)
-    await asyncio.sleep(1)  # stock hears of its own quotas a moment later
+    await asyncio.sleep(SETTLES_S)  # stock hears of its own quotas a moment later
     found = []
     for version, name in ((7, "q1"), (7, "q2"), (5, "q3"), (6, "q4")):
         request = CreateTopicsRequest((CreatableTopic(name, 3, 1),), 30_000)
@@ -144,7 +146,7 @@ async def differences(ours: Side, stock: Side) -> tuple[int, list[str]]:
 
     for asked in ALTERED:
         note(f"alter {asked}", await alter(ours, *asked), await alter(stock, *asked))
-    await asyncio.sleep(1)  # stock describes what its publishers have heard of
+    await asyncio.sleep(SETTLES_S)  # stock describes what its publishers have heard of
     for type_, name in DESCRIBED:
         (code, mine), (theirs_code, theirs) = await describe(ours, type_, name), await describe(stock, type_, name)
         note(f"describe {type_} {name}", code, theirs_code)

@@ -21,7 +21,7 @@ from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
 from migrator.lab.stock import ControllerUnderTest
 from migrator.zk.session import ZkSession
-from tests.e2e.support import assert_same
+from tests.e2e.support import HANGS_AFTER_S, assert_same
 from tests.support.storm import Storm
 from tests.support.storm_sender import Sender
 from tests.support.whole_tree import Tree, notifications, state_versions, whole_tree
@@ -69,7 +69,7 @@ def weather(laboratory: Laboratory, make: Callable[[LabCluster], ControllerUnder
     cluster.restart_as(lambda spec: spec.as_migrating(controller.voters))
     cluster.wait_isr_whole([BEFORE])
     controller.start()
-    controller.wait_dual_write()
+    controller.wait_dual_write(HANGS_AFTER_S)
 
     ports, controller_port = [broker.spec.port for broker in cluster.brokers], int(controller.voters.rpartition(":")[2])
     sender = Sender(ports, controller_port, finds_tokens_late=not isinstance(controller, OurController))

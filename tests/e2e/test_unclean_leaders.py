@@ -24,7 +24,7 @@ def state(cluster: LabCluster) -> dict[str, Any]:
     return dict(json.loads(data or b"{}"))
 
 
-def wait_leader(cluster: LabCluster, leader: int, isr: list[int], deadline_s: float) -> None:
+def wait_leader(cluster: LabCluster, leader: int, isr: list[int]) -> None:
     def why_not() -> str | None:
         found = state(cluster)
         return None if (found.get("leader"), found.get("isr")) == (leader, isr) else str(found)
@@ -49,15 +49,15 @@ def test_a_partition_without_leader_gets_an_unclean_one_once_its_topic_allows_it
         in_sync, behind = cluster.brokers[0], cluster.brokers[1]
         behind.kill()
         produce(cluster, TOPIC, 10)  # acknowledged by all in sync: the other had to leave
-        wait_leader(cluster, 0, [0], 30)
+        wait_leader(cluster, 0, [0])
         in_sync.kill()
-        wait_leader(cluster, -1, [0], 30)
+        wait_leader(cluster, -1, [0])
         behind.start()
         behind.wait_ready()
         time.sleep(3 * SWEEP_S)
         assert state(cluster)["leader"] == -1, "records could be lost, and nobody allowed that"
         allow_unclean(cluster)
-        wait_leader(cluster, 1, [1], 10)
+        wait_leader(cluster, 1, [1])
         swept = [event for event in controller.events() if event.get("event") == "leaders.unclean"]
         assert [event["topics"] for event in swept] == [[TOPIC]]
         produce(cluster, TOPIC, 10)

@@ -78,7 +78,7 @@ def fail_over(ours: list[OurController], leader: OurController) -> OurController
     if len(ours) == 1:
         unspoil(leader)
         start(ours)
-    successor = wait_ruling([each for each in ours if each.is_running], 30)
+    successor = wait_ruling([each for each in ours if each.is_running])
     assert claims(successor)[-1] > before[-1]
     return successor
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import pytest
@@ -48,6 +49,8 @@ SECONDS: Final[Mapping[str, int]] = {
 """Files that share the machine and take longer than a minute there. The end of a run names those that have changed."""
 
 WORTH_NAMING_S: Final = 60.0
+PROCESSOR_S: Final = "processor_s"
+"""The property of a report that says what the test cost."""
 
 
 def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
@@ -65,10 +68,20 @@ def file_of(nodeid: str) -> str:
     return nodeid.partition("::")[0]
 
 
-def seconds_by_file(reports: Sequence[pytest.TestReport]) -> dict[str, float]:
+@dataclass(frozen=True, slots=True)
+class Took:
+    """Seconds of one file of tests. processor_s: of the worker and of the processes that its tests started."""
+
+    clock_s: float
+    processor_s: float
+
+
+def seconds_by_file(reports: Sequence[pytest.TestReport]) -> dict[str, Took]:
     """What each file took, longest first, those worth naming. The wait for a turn is not in it."""
-    seconds: defaultdict[str, float] = defaultdict(float)
+    found: defaultdict[str, Took] = defaultdict(lambda: Took(0.0, 0.0))
     for report in reports:
-        seconds[file_of(report.nodeid)] += report.duration
-    longest_first = sorted(seconds.items(), key=lambda each: -each[1])
-    return {file: taken for file, taken in longest_first if taken >= WORTH_NAMING_S}
+        file, processor_s = file_of(report.nodeid), dict(report.user_properties).get(PROCESSOR_S, 0.0)
+        assert isinstance(processor_s, float)
+        found[file] = Took(found[file].clock_s + report.duration, found[file].processor_s + processor_s)
+    longest_first = sorted(found.items(), key=lambda each: -each[1].clock_s)
+    return {file: took for file, took in longest_first if took.clock_s >= WORTH_NAMING_S}

@@ -14,7 +14,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from migrator.node.leader.active_controller import ActiveController
+from migrator.node.leader.active_controller import ActiveController, CommitListeners
 from migrator.node.log.log_flusher import Disk, DiskThread
 from migrator.node.log.log_store import LogStore
 from migrator.node.process.startup import replay_stored, view_of
@@ -97,9 +97,8 @@ class VoterOnDisk:
             [],
             chance=Random(1),
             gatekeeper=self.gatekeeper,
-            on_publish=lambda delta: None,
+            commit_listeners=CommitListeners(),
             on_lead=self.led.append,
-            on_lost=lambda epoch: None,
             on_refused=self.fatal.append,
             on_retired=lambda text: None,
         )

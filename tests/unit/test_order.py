@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from tests.support.order import SECONDS, in_order, seconds_by_file
+from tests.support.order import PROCESSOR_S, SECONDS, Took, in_order, seconds_by_file
 
 ROOT = Path(__file__).parents[2]
 LONG, LESS_LONG = sorted(SECONDS, key=SECONDS.__getitem__, reverse=True)[:2]
@@ -55,5 +55,9 @@ def test_whatever_the_environment_says_processes_that_tests_start_need_not_compi
 
 def test_the_end_of_a_run_names_the_files_that_took_longest() -> None:
     taken = {"tests/a.py::one": 40.0, "tests/b.py::one": 90.0, "tests/a.py::two": 30.0, "tests/c.py::one": 59.0}
-    reports: list[Any] = [SimpleNamespace(nodeid=nodeid, duration=seconds) for nodeid, seconds in taken.items()]
-    assert list(seconds_by_file(reports).items()) == [("tests/b.py", 90.0), ("tests/a.py", 70.0)]
+    reports: list[Any] = [
+        SimpleNamespace(nodeid=nodeid, duration=seconds, user_properties=[(PROCESSOR_S, 2.0)])
+        for nodeid, seconds in taken.items()
+    ]
+    longest_first = list(seconds_by_file(reports).items())
+    assert longest_first == [("tests/b.py", Took(90.0, 2.0)), ("tests/a.py", Took(70.0, 4.0))]

@@ -19,6 +19,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from random import Random
+from typing import Protocol
 
 import structlog
 
@@ -68,6 +69,31 @@ def _error_of(request: Message, error: UnencodableError) -> Error:
     return Error.INVALID_CONFIG if configures else Error.INVALID_REQUEST
 
 
+class CommitListener(Protocol):
+    """Somebody who acts on what is committed while this node leads: the driver."""
+
+    def published(self, delta: Delta) -> None: ...
+    def lost_leadership(self) -> None: ...
+
+
+class CommitListeners:
+    """Who hears of commits. Listeners join later: each is made with the controller that it listens to."""
+
+    def __init__(self) -> None:
+        self._joined: list[CommitListener] = []
+
+    def join(self, listener: CommitListener) -> None:
+        self._joined.append(listener)
+
+    def published(self, delta: Delta) -> None:
+        for listener in self._joined:
+            listener.published(delta)
+
+    def lost_leadership(self) -> None:
+        for listener in self._joined:
+            listener.lost_leadership()
+
+
 class ActiveController:
     """Leads while the quorum says so. All methods are for the loop's thread."""
 
@@ -80,9 +106,8 @@ class ActiveController:
         *,
         chance: Random,
         gatekeeper: Gatekeeper,
-        on_publish: Callable[[Delta], None],
+        commit_listeners: CommitListeners,
         on_lead: Callable[[int], None],
-        on_lost: Callable[[int], None],
         on_refused: Callable[[FindingError], None],
         on_retired: Callable[[str], None],
     ) -> None:
@@ -98,9 +123,8 @@ class ActiveController:
         self._catching_up: asyncio.Task[None] | None = None
         self._bootstrap = bootstrap
         self._chance = chance
-        self._on_publish = on_publish
+        self._commit_listeners = commit_listeners
         self._on_lead = on_lead
-        self._on_lost = on_lost
         self._on_refused = on_refused
         self._on_retired = on_retired
         self._pending = PendingAppends()
@@ -227,7 +251,7 @@ class ActiveController:
         self._pending.cancel()
         self.newest = self.image
         self._log.replay_from(self.image)
-        self._on_lost(epoch)
+        self._commit_listeners.lost_leadership()
         self._look_for_retirement()
         self._catch_up()
 
@@ -255,7 +279,7 @@ class ActiveController:
             if done.delta is not None:
                 self.image = done.delta.after
                 self.removals.note(done.delta)
-                self._on_publish(done.delta)
+                self._commit_listeners.published(done.delta)
                 self._raft.metrics.apply.observe(time.perf_counter() - began)
             done.answer()
             self._log.tell_applied(self._log.end, self.image, done.size)

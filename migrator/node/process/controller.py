@@ -40,7 +40,7 @@ from migrator.node.driver.driver_node import DriverNode
 from migrator.node.driver.driver_state import DriverState
 from migrator.node.driver.gatekeeper import DriverGatekeeper, may_write
 from migrator.node.driver.rollback import finish as finish_rollback
-from migrator.node.leader.active_controller import ActiveController
+from migrator.node.leader.active_controller import ActiveController, CommitListeners
 from migrator.node.leader.gatekeeper import NoDriver
 from migrator.node.leader.periodic_tasks import run_periodic_tasks
 from migrator.node.leader.registration import registration_of, stay_registered
@@ -238,6 +238,7 @@ class ControllerProcess:
         raft = self._raft_node(meta, store)
         driver: DriverNode | None = None
         before = self._before_driver(lambda what: None if driver is None else driver.session_changed(what))
+        commit_listeners = CommitListeners()
         controller = ActiveController(
             raft,
             settings_of(config, meta.cluster_id),
@@ -245,9 +246,8 @@ class ControllerProcess:
             bootstrap,
             chance=Random(),  # seeded by the system; ids and placements need no secrecy, and its calls are many
             gatekeeper=NoDriver(config.migration_enabled) if before is None else before.gatekeeper(),
-            on_publish=lambda delta: None if driver is None else driver.published(delta),
+            commit_listeners=commit_listeners,
             on_lead=lambda epoch: self._led(driver, controller, epoch),
-            on_lost=lambda epoch: None if driver is None else driver.lost_leadership(),
             on_refused=self._refused,
             on_retired=lambda text: self._log_retired(parts, text),
         )
@@ -256,6 +256,7 @@ class ControllerProcess:
         if before is not None:
             await self._connect(before.session, zookeeper_needed=zookeeper_needed(ahead.replay.image))
             driver, acts = self._start_driver(parts, before)
+            commit_listeners.join(driver)
             parts.session, parts.driver, parts.acts = before.session, driver, acts
         await self._listen(parts)
         self._start_control(loop, parts, meta)

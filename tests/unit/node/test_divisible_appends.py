@@ -14,7 +14,7 @@ import pytest
 
 from migrator.model.draft import Delta
 from migrator.model.image import METADATA_VERSION, Image
-from migrator.node.leader.active_controller import ActiveController
+from migrator.node.leader.active_controller import ActiveController, CommitListeners
 from migrator.node.leader.periodic_tasks import fence_silent
 from migrator.node.log.log_replay import LogReplay, ReadAhead
 from migrator.node.quorum.metrics import Metrics
@@ -97,10 +97,21 @@ def ten(*, fenced: bool = False, **partition: Any) -> Image:
     return an_image(a_topic("orders", partitions), brokers=(a_broker(1, fenced=fenced), 2, 3))
 
 
+@dataclass
+class Hears:
+    """A listener that does one thing with each delta."""
+
+    published: Callable[[Delta], None]
+
+    def lost_leadership(self) -> None: ...
+
+
 def a_leader(
     image: Image, published: Callable[[Delta], None] = lambda delta: None, gatekeeper: Allows | None = None
 ) -> tuple[ActiveController, RaftThatNotes]:
     raft = RaftThatNotes(end=image.position.offset + 1)
+    commit_listeners = CommitListeners()
+    commit_listeners.join(Hears(published))
     controller = ActiveController(
         raft,  # type: ignore[arg-type]
         the_settings(),
@@ -108,9 +119,8 @@ def a_leader(
         [],
         chance=Random(1),
         gatekeeper=gatekeeper or Allows(),
-        on_publish=published,
+        commit_listeners=commit_listeners,
         on_lead=lambda epoch: None,
-        on_lost=lambda epoch: None,
         on_refused=lambda error: None,
         on_retired=lambda text: None,
     )

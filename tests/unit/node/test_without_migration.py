@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from migrator.model.image import Image
 from migrator.model.values import MigrationState
-from migrator.node.leader.active_controller import ActiveController
+from migrator.node.leader.active_controller import ActiveController, CommitListeners
 from migrator.node.leader.gatekeeper import NoDriver
 from migrator.node.leader.periodic_tasks import fence_silent
 from migrator.node.log.log_replay import LogReplay, ReadAhead
@@ -33,9 +33,8 @@ def leads(image: Image, *, migration_enabled: bool) -> tuple[ActiveController, R
         [],
         chance=Random(1),
         gatekeeper=NoDriver(migration_enabled),
-        on_publish=lambda delta: None,
+        commit_listeners=CommitListeners(),
         on_lead=lambda epoch: None,
-        on_lost=lambda epoch: None,
         on_refused=lambda error: None,
         on_retired=lambda text: None,
     )
