@@ -10,6 +10,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
+from api.change import routes
 from api.pages import login, pages
 from api.pages.login import login_page
 from api.rest import actions, audits, health, migrations
@@ -33,7 +34,7 @@ def make_app(parts: Parts, token: str) -> FastAPI:
         openapi_url=f"{BASE}/openapi.json",
     )
     app.state.parts = parts
-    for router in (migrations.router, actions.router, audits.router):
+    for router in (migrations.router, actions.router, audits.router, routes.router):
         app.include_router(router, prefix=BASE)
     app.include_router(health.router)
     app.include_router(pages.router)

@@ -293,12 +293,12 @@ class Store:
 
     def snapshot(self, migration_id: int) -> Snapshot:
         """Raises Z2K-4004, and Z2K-4102 when its rows cannot be understood."""
-        with _understood(migration_id):
+        with understood(migration_id):
             return self._snapshot(migration_id)
 
     def before(self, migration_id: int) -> Before:
         """Raises the same."""
-        with _understood(migration_id), self.reading() as session:
+        with understood(migration_id), self.reading() as session:
             row = find_migration(session, migration_id)
             look, check = _rows(session, migration_id)
             return Before(
@@ -539,7 +539,7 @@ def find_migration(session: Session, migration_id: int) -> Migration:
 
 
 @contextmanager
-def _understood(migration_id: int) -> Iterator[None]:
+def understood(migration_id: int) -> Iterator[None]:
     """Whatever its rows turn out to be is a finding."""
     try:
         yield

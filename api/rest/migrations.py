@@ -2,7 +2,7 @@
 
 In:   an inventory; numbers of migrations.
 Out:  models (api.models).
-Elsewhere: asking for a step (actions.py), audits (audits.py).
+Elsewhere: asking for a step (actions.py), audits (audits.py), the report for a change board (api/change).
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Query, Response
-from fastapi.responses import HTMLResponse
 
-from api.change.views import as_html, as_json, style_hash
 from api.models import (
     BrokerView,
     ChangeIn,
@@ -29,7 +27,6 @@ from api.models import (
     Report,
 )
 from api.report import report
-from api.rest.guard import HEADERS, POLICY
 from api.rest.parts import Key, Number, Parts, ServiceParts
 from api.rest.problems import described
 from api.views import (
@@ -44,9 +41,6 @@ from api.views import (
 )
 from migrator.findings.finding import FindingError
 from state_machine import removal
-from state_machine.change.document import ChangeReport
-from state_machine.change.facts import read_facts
-from state_machine.change.report import change_report
 from state_machine.clusters.inventory import ClusterInventory
 from state_machine.evidence import evidence
 from state_machine.observations import findings
@@ -178,20 +172,3 @@ def get_signal(parts: ServiceParts, number: Number, operation: Number) -> Operat
 def get_report(parts: ServiceParts, number: Number) -> Report:
     """Phases with their times, the window, audits, and what was not verified."""
     return report(parts.store, number, parts.clock())
-
-
-@router.get("/{number}/change-report", responses=described(404, 422))
-def get_change_report(parts: ServiceParts, number: Number) -> ChangeReport:
-    """The report for a change board: plan, durations, risks, way back; what was done, and what was not verified."""
-    return _change_report(parts, number)
-
-
-@router.get("/{number}/change-report.html", response_class=HTMLResponse, responses=described(404, 422))
-def get_change_page(parts: ServiceParts, number: Number) -> HTMLResponse:
-    """The same as one page that can be printed and kept: it needs nothing from elsewhere."""
-    policy = HEADERS[POLICY].replace("style-src 'self'", f"style-src '{style_hash()}'")
-    return HTMLResponse(as_html(as_json(_change_report(parts, number))), headers={POLICY: policy})
-
-
-def _change_report(parts: Parts, number: int) -> ChangeReport:
-    return change_report(read_facts(parts.store, parts.settings, number, parts.clock()))

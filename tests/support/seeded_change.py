@@ -35,7 +35,7 @@ from state_machine.road.restart_evidence import file_change, ready_before, whole
 from state_machine.settings import ServiceSettings
 from state_machine.store import Store
 from state_machine.tables import Approval, AuditRun, Migration, Operation, PhaseEvent
-from tests.unit.state_machine.world import a_store
+from tests.support.stores import a_store
 
 BEGAN: Final = 1_795_500_000.0
 """2026-11-24T06:00:00Z."""

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 from typer.testing import CliRunner
 
 from api import client
 from api.client import Client, gate_lines, operation_lines, status_lines
 from state_machine.policy.phases import Phase
 from state_machine.store import find_migration
+from state_machine.tables import RoadNode
 from tests.support.seeded_change import Stage, seeded_change
 from tests.unit.api.service import BASE, Served
 from tests.unit.api.test_client import Wire, document, run
@@ -22,6 +24,7 @@ from tests.unit.api.test_pages import read, text_of
 @pytest.fixture
 def completed(tmp_path: Path) -> Iterator[Served]:
     """A service whose database has a whole migration."""
+    (tmp_path / "service").mkdir()
     made = Served(tmp_path / "service")
     made.world.store.close()
     seeded = seeded_change(tmp_path / "seeded", Stage.COMPLETED)
@@ -89,6 +92,16 @@ def test_nobody_reads_the_report_without_the_token(served: Served) -> None:
     for path in ("change-report", "change-report.html"):
         assert served.foreign_request.get(f"/api/v1/migrations/1/{path}").status_code == 401
         assert served.http.get(f"/api/v1/migrations/99/{path}").status_code == 404
+
+
+@pytest.mark.parametrize(("column", "value"), [("roll", "sideways"), ("step", "LOST"), ("kind", "unheard-of")])
+def test_a_damaged_row_of_the_journal_is_a_finding(completed: Served, column: str, value: str) -> None:
+    with completed.app.state.parts.store.writing() as session:
+        setattr(session.scalars(select(RoadNode)).first(), column, value)
+    for path in ("change-report", "change-report.html"):
+        answer = completed.http.get(f"/api/v1/migrations/1/{path}")
+        assert answer.status_code >= 400
+        assert answer.json()["code"] == "Z2K-4102"
 
 
 @pytest.mark.parametrize("phase", list(Phase))

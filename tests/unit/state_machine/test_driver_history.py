@@ -29,7 +29,8 @@ from state_machine.policy.phases import TRANSITIONS, Phase, Trigger
 from state_machine.store import find_migration
 from state_machine.tables import PhaseEvent
 from tests.support.statuses import a_status
-from tests.unit.state_machine.world import a_store, an_inventory
+from tests.support.stores import a_store
+from tests.unit.state_machine.world import an_inventory
 
 PASSED_AUDITS = Inspection(passed=True, age_s=0, said="16 keys compared")
 QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40, stateful_step_count=30)

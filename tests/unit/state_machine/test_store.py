@@ -33,7 +33,8 @@ from state_machine.settings import ServiceSettings
 from state_machine.store import NewOperation, Store
 from state_machine.tables import Base
 from tests.support.statuses import a_status
-from tests.unit.state_machine.world import a_store, an_inventory
+from tests.support.stores import a_store
+from tests.unit.state_machine.world import an_inventory
 
 
 @pytest.fixture

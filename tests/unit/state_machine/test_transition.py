@@ -18,7 +18,8 @@ from state_machine.policy.phases import Phase, Trigger
 from state_machine.store import NewOperation, Store, find_migration, move_cursor
 from state_machine.tables import DriverCursor, Migration, PhaseEvent
 from state_machine.transition import SERVICE, GateClosed, PhaseStep, StepSource, take
-from tests.unit.state_machine.world import a_store, an_inventory
+from tests.support.stores import a_store
+from tests.unit.state_machine.world import an_inventory
 
 SEEN = Evidence(observation_age_s=0.1)
 NOW = 1_000.0

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from sqlalchemy import event
 
 from migrator.fleet.inventory import Inventory
 from state_machine.acts import Acts
@@ -17,7 +16,6 @@ from state_machine.audits.inspections import Inspections
 from state_machine.clusters.control import ControlClient
 from state_machine.clusters.inventory import BrokerEntry, ClusterInventory, ControllerEntry
 from state_machine.clusters.observe import ClusterObserver
-from state_machine.database import WRITES, make_engine
 from state_machine.evidence import evidence
 from state_machine.operations import Operations
 from state_machine.policy.gates import Evidence
@@ -32,7 +30,8 @@ from state_machine.road.version_raise import VersionRaise
 from state_machine.settings import ServiceSettings
 from state_machine.store import NewOperation, Snapshot, Store
 from state_machine.supervisor import Supervisor
-from state_machine.tables import Base, Operation, PhaseEvent
+from state_machine.tables import Operation, PhaseEvent
+from tests.support.stores import a_store
 from tests.unit.state_machine.fakes import (
     OPEN,
     FakeController,
@@ -58,18 +57,6 @@ class Clock:
 
     def pass_by(self, seconds: float) -> None:
         self.at += seconds
-
-
-def a_store(directory: Path) -> Store:
-    """A file without Alembic, which takes longer; `test_database.py` shows that both make the same tables.
-
-    Not synchronous: crashes are played inside this process, and no power is cut here.
-    """
-    engine = make_engine(f"sqlite:///{directory / 'service.db'}")
-    event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=OFF"))
-    with engine.execution_options(**{WRITES: True}).begin() as connection:
-        Base.metadata.create_all(connection)
-    return Store(engine)
 
 
 def an_entry(directory: Path, node: int = NODE, voters: int = 1) -> ControllerEntry:
