@@ -37,6 +37,7 @@ REST_NOTE = (
     "Errors are problem documents (RFC 9457) with the code of a finding.\n"
 )
 COLUMNS = 100
+SEEDED = "An example, made from a migration that is seeded into a database. It is not from a real run."
 
 
 def pages() -> dict[str, str]:
@@ -58,7 +59,11 @@ def pages() -> dict[str, str]:
 
 def change_examples() -> dict[str, str]:
     """Pages of a migration that is seeded into a database, before and after it. No cluster was migrated for them."""
-    return {f"change-report-{stage.replace(' ', '-')}.html": as_html(example(stage)) for stage in Stage}
+    marked = f'<header>\n<p class="alarm">{SEEDED}</p>'
+    return {
+        f"change-report-{stage.replace(' ', '-')}.html": as_html(example(stage)).replace("<header>", marked, 1)
+        for stage in Stage
+    }
 
 
 def example(stage: Stage) -> dict[str, Any]:

@@ -81,6 +81,7 @@ def test_what_failed_leaves_the_budget_after_ten_minutes_and_what_waits_grows_ol
     budget.answered(2, 1, 6.0)
     later = budget.figures(WINDOW_S + 2.0, at=900.0)
     assert (later.sent, later.failed, later.acknowledged, later.waiting_s, later.silent) == (1, 0, 1, 0.0, (0,))
+    assert (budget.answered_ever, budget.failed_ever) == (2, 1)  # for the report; they leave no budget
 
 
 class FakeClient:

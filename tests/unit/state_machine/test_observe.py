@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 
 from migrator.control_api.control_file import CONTROL_FILE
@@ -20,7 +21,9 @@ from migrator.zk.znodes import ControllerZnode, MigrationZnode
 from state_machine.clusters.control import ControlClient
 from state_machine.clusters.inventory import ControllerEntry
 from state_machine.clusters.observe import (
+    GAPS_KEPT,
     ControllerObservation,
+    Gap,
     Observation,
     ZooKeeperObservation,
     observed_in_zookeeper,
@@ -77,6 +80,18 @@ def test_nobody_rules_from_the_last_look_that_saw_somebody() -> None:
     assert [look.controlled_at for look in (first, second, third, fourth, fifth)] == [10.0, 10.0, 10.0, 13.5, 14.0]
     assert [look.gap_s for look in (third, fourth, fifth)] == [None, 3.5, 3.5]
     assert fifth.window_ms == 80
+    assert fifth.gaps == (Gap(13.5, 3.5),)
+    assert fifth.windows == (Gap(13.5, 0.08),)
+
+
+def test_every_time_without_controller_is_kept_and_the_oldest_go_first() -> None:
+    look = summed_up(0.0, (), BROKER_RULES, None)
+    for turn in range(GAPS_KEPT + 5):
+        nobody = summed_up(10.0 * turn + 1, (), ZooKeeperObservation(Holder.NOBODY), look)
+        look = summed_up(10.0 * turn + 3, (), BROKER_RULES, nobody)
+    assert len(look.gaps) == GAPS_KEPT
+    assert look.gaps[-1].ended_at == 10.0 * (GAPS_KEPT + 4) + 3
+    assert msgspec.convert(msgspec.to_builtins(look), Observation).gaps == look.gaps
 
 
 def test_looks_that_could_not_read_zookeeper_are_no_gap() -> None:
