@@ -12,6 +12,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from state_machine.policy.phases import Phase
+from state_machine.policy.road_observations import UNNAMED
 
 Item = TypeVar("Item")
 Name = Annotated[
@@ -108,9 +109,7 @@ class ChangeIn(Request):
         default=None, ge=1, le=2**31 - 1, description="refused if the migration has another version"
     )
     reason: str = Field(default="", max_length=1000, description="why; kept in the history")
-    who: str = Field(
-        default="operator", min_length=1, max_length=100, description="who requests it; kept in the history"
-    )
+    who: str = Field(default=UNNAMED, min_length=1, max_length=100, description="who requests it; kept in the history")
 
 
 class ActionIn(Request):
@@ -124,16 +123,12 @@ class ActionIn(Request):
         description="the version that you saw; refused if the migration has another version now",
     )
     reason: str = Field(default="", max_length=1000, description="why; kept in the history")
-    who: str = Field(
-        default="operator", min_length=1, max_length=100, description="who requests it; kept in the history"
-    )
+    who: str = Field(default=UNNAMED, min_length=1, max_length=100, description="who requests it; kept in the history")
 
 
 class AuditIn(Request):
     engine: Engine | None = Field(default=None, description="absent: the migration's own engine")
-    who: str = Field(
-        default="operator", min_length=1, max_length=100, description="who requests it; kept with the audit"
-    )
+    who: str = Field(default=UNNAMED, min_length=1, max_length=100, description="who requests it; kept with the audit")
 
 
 # --- answers ----------------------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ from state_machine import removal
 from state_machine.clusters.inventory import ClusterInventory
 from state_machine.evidence import evidence
 from state_machine.observations import findings
+from state_machine.policy.road_observations import UNNAMED
 
 Who = Annotated[str, Query(min_length=1, max_length=100, description="who requests it; kept in the history")]
 router = APIRouter(prefix="/migrations", tags=["migrations"])
@@ -51,7 +52,7 @@ router = APIRouter(prefix="/migrations", tags=["migrations"])
 
 @router.post("", status_code=201, responses=described(400, 403, 409, 422))
 def create_migration(
-    parts: ServiceParts, inventory: InventoryIn, response: Response, key: Key = None, who: Who = "operator"
+    parts: ServiceParts, inventory: InventoryIn, response: Response, key: Key = None, who: Who = UNNAMED
 ) -> MigrationView:
     """Create a migration. Nothing is looked at or started by this; somebody has to listen on ZooKeeper's address."""
     document = inventory.model_dump()
@@ -106,7 +107,7 @@ def change_migration(parts: ServiceParts, number: Number, body: ChangeIn) -> Mig
 
 
 @router.delete("/{number}", status_code=204, responses=described(403, 404, 409, 422))
-def remove_migration(parts: ServiceParts, number: Number, who: Who = "operator") -> None:
+def remove_migration(parts: ServiceParts, number: Number, who: Who = UNNAMED) -> None:
     """Remove a migration that holds no claim and runs no controller. Its rows stay, its name is free again."""
     parts.alone_with(number, lambda: removal.remove(parts.store, number, who=who, at=parts.clock()))
     parts.wake()

@@ -26,6 +26,7 @@ from migrator.controller.names import refuse_name
 from migrator.controller.partitions.placement import PlacementRefused, default_directory, manual_problem, place
 from migrator.controller.znode_limits import larger_than_zookeeper_takes
 from migrator.model.image import Image
+from migrator.model.names import unified
 from migrator.model.topic_configs import effective
 from migrator.model.topic_rules import refuse_topic_config
 from migrator.model.values import ZERO_ID, ConfigKey, ConfigType, Partition, Topic
@@ -153,22 +154,18 @@ def _check_name(image: Image, name: str, collisions: dict[str, str]) -> None:
     refusal = refuse_name(name)
     if refusal is not None:
         raise ItemRefused(Error.INVALID_TOPIC_EXCEPTION, refusal)
-    other = collisions.get(_unified(name))
+    other = collisions.get(unified(name))
     if other is not None and other != name:
         raise ItemRefused(Error.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
 
 
 def _collisions(image: Image, asked: Iterable[CreatableTopic]) -> dict[str, str]:
     """Names in use that differ from a wanted one by '.' and '_' only (metrics cannot tell them apart)."""
-    wanted = {_unified(topic.name) for topic in asked if "." in topic.name or "_" in topic.name}
+    wanted = {unified(topic.name) for topic in asked if "." in topic.name or "_" in topic.name}
     if not wanted:
         return {}
     in_use = (name for name in image.topic_ids if "." in name or "_" in name)
-    return {unified: name for name in in_use if (unified := _unified(name)) in wanted}
-
-
-def _unified(name: str) -> str:
-    return name.replace(".", "_")
+    return {alike: name for name in in_use if (alike := unified(name)) in wanted}
 
 
 def _manual(image: Image, topic: CreatableTopic) -> list[tuple[int, ...]]:

@@ -283,6 +283,16 @@ KRAFT_RULES_ALREADY = Finding(
     cases=("F-43", "F-49"),
 )
 
+TOPIC_NAMES_COLLIDE = Finding(
+    code="Z2K-1038",
+    says="{path} is a topic, and its name differs only in '.' and '_' from: {others}.",
+    means="Some of Kafka's metrics write '_' for '.', so these topics share them. All are copied. If you delete one, "
+    "Kafka refuses to create it again while another exists, in KRaft as with ZooKeeper.",
+    remedy="None needed for the migration. Delete none of these topics with the intention to create it again. To "
+    "separate their metrics, move one to a topic with another name.",
+    severity=Severity.WARNS,
+)
+
 BROKER_IDS_ABOVE_RESERVED = Finding(
     code="Z2K-1039",
     says="Brokers {brokers} have ids above 1000.",

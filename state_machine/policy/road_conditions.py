@@ -26,7 +26,7 @@ from state_machine.policy.gates import (
     Evidence,
     Holder,
 )
-from state_machine.policy.road_observations import RoadEvidence, Roll
+from state_machine.policy.road_observations import UNNAMED, RoadEvidence, Roll
 
 APPROVAL_S: Final = 4 * 3600.0
 AUDIT_FRESH_S: Final = 600.0
@@ -287,10 +287,19 @@ def is_approved(road: RoadEvidence, phase: str) -> Condition:
         return Condition(name, False, f"the approval by {approval.who} is older than {hours:g} h", codes)
     if not approval.fits:
         return Condition(name, False, f"the plan or the evidence changed after {approval.who} approved", codes)
-    if road.asker == approval.who and not road.limits.single_operator:
-        return Condition(name, False, f"{approval.who} requested it and approved it", codes)
+    if not road.limits.single_operator:
+        if UNNAMED in (approval.who, road.asker):
+            said = f"a request that names nobody ({UNNAMED!r}) requested it or approved it; send `who`"
+            return Condition(name, False, said, codes)
+        if road.asker is not None and same_person(road.asker, approval.who):
+            return Condition(name, False, f"{approval.who} requested it and approved it", codes)
     alone = " (single_operator is on)" if road.limits.single_operator else ""
     return Condition(name, True, f"{approval.who} approved it {approval.age_s / 60:.0f} min ago{alone}", codes)
+
+
+def same_person(one: str, other: str) -> bool:
+    """Names are typed by people, and not verified."""
+    return one.strip().casefold() == other.strip().casefold()
 
 
 def _roll_is_complete(road: RoadEvidence, roll: Roll, name: str) -> Condition:

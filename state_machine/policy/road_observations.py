@@ -31,6 +31,8 @@ class Roll(StrEnum):
     ORIGINAL = "original"
 
 
+UNNAMED: Final = "operator"
+"""Who requests something when a request names nobody: no person, where two persons are needed."""
 BROKERS: Final = "broker"
 CONTROLLERS: Final = "controller"
 

@@ -77,6 +77,7 @@ def _znode(code: str, path: str, data: bytes | None) -> Offence:
 
 
 _BAD_NAME: Final = "orders of today"
+_ALIKE: Final = ("orders.eu", "orders_eu")
 _LOCAL: Final = "/config/brokers/2"
 
 OFFENCES: Final = (
@@ -120,6 +121,14 @@ OFFENCES: Final = (
     ),
     _znode("Z2K-1035", paths.topic(t(9)), _topic(9, partitions={})),
     Offence("Z2K-1036", paths.CONTROLLER_EPOCH, {paths.state(t(10), 1): _state(controller_epoch=40)}),
+    Offence(
+        "Z2K-1038",
+        paths.topic(_ALIKE[0]),
+        {
+            **{paths.topic(each): topic_json(each, range(1)) for each in _ALIKE},
+            **{paths.state(each, 0): state_json() for each in _ALIKE},
+        },
+    ),
     Offence("Z2K-1039", "[1001]", {"/brokers/ids/1001": a_registration(1001)}),
     _znode("Z2K-1040", "/brokers/ids/2", a_registration(2, version=4)),
     _znode("Z2K-1041", "/config/brokers/77", config_json({"log.cleaner.threads": "1"})),

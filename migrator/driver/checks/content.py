@@ -10,7 +10,7 @@ Source: Kafka 3.9 `Topic`, `ControllerConfigurationValidator`, `DynamicBrokerCon
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -29,10 +29,12 @@ from migrator.findings.content import (
     TOPIC_CONFIG_REFUSED,
     TOPIC_CONFIG_UNKNOWN,
     TOPIC_NAME_IMPOSSIBLE,
+    TOPIC_NAMES_COLLIDE,
     ZNODE_GUARDED,
 )
 from migrator.findings.finding import Occurrence
 from migrator.model.broker_configs import LISTENER_KEYS, refuse_broker_config
+from migrator.model.names import unified
 from migrator.model.topic_configs import TOPIC_CONFIGS
 from migrator.model.topic_rules import refuse_topic_config
 from migrator.zk import paths
@@ -92,7 +94,8 @@ def _brokers(tree: Tree, known: Collection[int]) -> Iterator[Occurrence]:
 
 def _topics(tree: Tree) -> Iterator[Occurrence]:
     fine: set[tuple[int, ...]] = set()
-    for name in sorted(tree.topics):
+    names = sorted(tree.topics)
+    for name in names:
         reading = tree.topics[name]
         reason = refuse_topic_name(name)
         if reason is not None:
@@ -100,6 +103,7 @@ def _topics(tree: Tree) -> Iterator[Occurrence]:
         yield from _assignment(name, reading, fine)
         if reading.config:
             yield from _topic_config(name, reading.config)
+    yield from _collisions(names)
 
 
 def refuse_topic_name(name: str) -> str | None:
@@ -108,6 +112,19 @@ def refuse_topic_name(name: str) -> str | None:
     if name in (".", "..") or not _TOPIC_NAME.fullmatch(name):
         return "a name has 1 to 249 of the letters a-z, A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'"
     return None
+
+
+def _collisions(names: Sequence[str]) -> Iterator[Occurrence]:
+    """names: sorted. Kafka refuses to create such a topic, but it may be older than that rule."""
+    all_unified = [unified(name) for name in names]
+    if len(set(all_unified)) == len(names):
+        return  # the way of nearly every cluster
+    alike: dict[str, list[str]] = {}
+    for name, same in zip(names, all_unified, strict=True):
+        alike.setdefault(same, []).append(name)
+    for first, *others in alike.values():
+        if others:
+            yield TOPIC_NAMES_COLLIDE.found(path=paths.topic(first), others=others)
 
 
 def _assignment(name: str, reading: TopicReading, fine: set[tuple[int, ...]]) -> Iterator[Occurrence]:

@@ -257,6 +257,17 @@ def test_a_topic_is_deleted_by_name_or_by_id(asked: DeleteTopicState, error: Err
     assert len(decision.records) == (1 if error else 2)
 
 
+def test_of_two_topics_that_were_copied_and_collide_one_that_is_deleted_is_not_created_again() -> None:
+    """What Z2K-1038 warns of: both go on, until one of them is deleted."""
+    situation = a_situation(an_image(a_topic("a.b", 1), a_topic("a_b", 1), brokers=(1, 2, 3)))
+    (there,), _ = create(situation, a_new("a.b"))
+    assert there.error_code == Error.TOPIC_ALREADY_EXISTS
+    _, decision = delete(situation, DeleteTopicState(name="a.b"))
+    (refused,), nothing = create(after(situation, decision), a_new("a.b"))
+    assert (refused.error_code, nothing.records) == (Error.INVALID_TOPIC_EXCEPTION, ())
+    assert refused.error_message == "Topic 'a.b' collides with existing topic: a_b"
+
+
 def test_a_topic_mentioned_twice_is_not_deleted() -> None:
     by_name, by_id = DeleteTopicState(name="orders"), DeleteTopicState(topic_id=an_id("orders"))
     results, decision = delete(a_cluster(), by_name, by_id)

@@ -81,6 +81,33 @@ def test_a_topic_has_a_name_that_kafka_allows(name: str, fits: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (("a.b", "a_b"), {"a.b": ["a_b"]}),
+        (("a.b.c", "a_b_c", "a_b.c", "x"), {"a.b.c": ["a_b.c", "a_b_c"]}),  # one set of names, one finding
+        (("a.b_c", "a_b.c"), {"a.b_c": ["a_b.c"]}),
+        (("a.b", "a_b", "b.a", "b_a"), {"a.b": ["a_b"], "b.a": ["b_a"]}),
+        (("a.b", "a-b", "ab", "A_b", "a..b", "__consumer_offsets"), {}),
+    ],
+)
+def test_topics_whose_names_differ_only_in_dot_and_underscore_are_named_together(
+    names: tuple[str, ...], found: dict[str, list[str]]
+) -> None:
+    """Kafka's metrics cannot tell them apart; a topic that was deleted could not be created again."""
+    ensemble = a_zookeeper()
+    for name in names:
+        ensemble.create(paths.topic(name), topic_json(name, range(1)))
+        ensemble.create(paths.state(name, 0), state_json())
+    occurrences = content_findings(read_tree(ensemble.session()))
+    assert {each.code for each in occurrences} == ({"Z2K-1038"} if found else set())
+    assert all(each.finding.severity is Severity.WARNS for each in occurrences)
+    assert [each.values for each in occurrences] == [
+        {"path": paths.topic(name), "others": others} for name, others in found.items()
+    ]
+    assert all(", ".join(found[each.values["path"].rpartition("/")[2]]) in each.text for each in occurrences)
+
+
+@pytest.mark.parametrize(
     ("replicas", "reason"),
     [([], "on no broker"), ([1, 1], "a broker twice"), ([-1, 2], "not negative")],
 )

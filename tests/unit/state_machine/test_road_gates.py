@@ -139,6 +139,9 @@ def test_a_gate_opens_when_every_condition_is_true(gate: Any) -> None:
         ({"approval": ApprovalObserved("bo", 4 * 3600.0 + 1, fits=True)}, "another person approved FINALIZING"),
         ({"approval": ApprovalObserved("bo", 60.0, fits=False)}, "another person approved FINALIZING"),
         ({"approval": ApprovalObserved("ann", 60.0, fits=True)}, "another person approved FINALIZING"),
+        ({"approval": ApprovalObserved(" Ann", 60.0, fits=True)}, "another person approved FINALIZING"),
+        ({"approval": ApprovalObserved("operator", 60.0, fits=True)}, "another person approved FINALIZING"),
+        ({"asker": "operator"}, "another person approved FINALIZING"),
         ({"log_problem": "nobody leads"}, "the metadata log is observed"),
     ],
 )
