@@ -236,7 +236,7 @@ class CanaryReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuditReport:
+class ReportedAudit:
     """result: passed, diverged, incomplete, or empty without one. not_read: keys that one side could not give."""
 
     id: int
@@ -297,6 +297,6 @@ class ChangeReport:
     phases: tuple[PhaseEntered, ...]
     without_controller: tuple[WithoutController, ...]
     canary: CanaryReport
-    audits: tuple[AuditReport, ...]
+    audits: tuple[ReportedAudit, ...]
     backups: tuple[BackupReport, ...]
     not_verified: tuple[str, ...]

@@ -13,7 +13,7 @@ from typing import Final
 
 from migrator.findings.finding import Severity
 from state_machine.audits.audit_rows import result_of
-from state_machine.change.document import AuditReport, ReportedWaiver, Restart, Risk
+from state_machine.change.document import ReportedAudit, ReportedWaiver, Restart, Risk
 from state_machine.change.facts import ChangeFacts
 from state_machine.change.plan import DONE, PHASE_OF, place
 from state_machine.policy.audit_observations import PASSED
@@ -155,9 +155,9 @@ def waivers_of(facts: ChangeFacts) -> tuple[ReportedWaiver, ...]:
 # --- audits -----------------------------------------------------------------------------------------------
 
 
-def audit_report(run: AuditRun) -> AuditReport:
+def audit_report(run: AuditRun) -> ReportedAudit:
     ended = run.state not in ("asked", "running", "stopped")
-    return AuditReport(
+    return ReportedAudit(
         id=run.id,
         purpose=run.purpose,
         engine=run.engine,
