@@ -17,7 +17,7 @@ from migrator.model.values import Mark, MigrationState
 from migrator.node.driver import claim_watch, rollback
 from migrator.node.driver.driver_node import DriverNode
 from migrator.node.driver.rollback import Left, last_steps
-from migrator.node.leader.active_controller import ActiveController
+from migrator.node.leader.active_controller import ActiveController, CommitListeners
 from migrator.node.leader.applied_log import AppliedLog
 from migrator.node.leader.pending_appends import LeadershipLost, PendingAppends
 from migrator.node.log.log_replay import read_ahead
@@ -244,7 +244,7 @@ def a_controller_about_to_resign() -> ActiveController:
     resumed.set()
     known = {
         "_raft": raft, "image": image, "newest": image, "epoch": 5, "_pending": PendingAppends(), "_resumed": resumed,
-        "_elected": None, "_log": AppliedLog(cast(Any, raft), read_ahead([])), "_on_lost": lambda epoch: None,
+        "_elected": None, "_log": AppliedLog(cast(Any, raft), read_ahead([])), "_commit_listeners": CommitListeners(),
         "_catch_up": lambda: None, "_last_append_ms": 0, "contacts": Contacts(), "settings": None, "_chance": None,
         "_buckets": None, "_is_apart": False,
     }  # fmt: skip
