@@ -57,10 +57,12 @@ def left(controller: OurController) -> dict[str, Any]:
 
 
 def mirrored(cluster: LabCluster, topic: str) -> float:
-    """Seconds until an admin change is in ZooKeeper (the poison run wants 5)."""
+    """Seconds until an admin change is in ZooKeeper, at most 5."""
     began = time.monotonic()
     cluster.create_topics([topic], partitions=2)
-    wait_for(lambda: None if cluster.zk.exists(paths.topic(topic)) else "not there", f"{topic} is in ZooKeeper")
+    wait_for(
+        lambda: None if cluster.zk.exists(paths.topic(topic)) else "not there", f"{topic} is in ZooKeeper", deadline_s=5
+    )
     return time.monotonic() - began
 
 

@@ -42,7 +42,7 @@ def test_a_stalled_copy_is_rolled_back_at_the_deadline_and_not_tried_again(
         spoil(controller, mark, stall_before="read")
         controller.launch()
         stalled(mark)
-        wait_zookeeper_rules(cluster)
+        wait_zookeeper_rules(cluster, deadline_s=limit_s + 5)
         controller.wait_state("ABORTED")
         status = controller.status()["driver"]
         assert status["finding"]["code"] == "Z2K-2015"
@@ -110,7 +110,7 @@ def test_an_operator_aborts_a_takeover(laboratory: Laboratory, tmp_path: Path) -
         controller.launch()
         stalled(mark)
         controller.ask("abort", "the operator has second thoughts")
-        wait_zookeeper_rules(cluster)
+        wait_zookeeper_rules(cluster, deadline_s=5)
         controller.wait_state("ABORTED")
         finding = controller.status()["driver"]["finding"]
         assert finding["code"] == "Z2K-2020"
@@ -147,7 +147,7 @@ def test_a_leader_that_loses_its_majority_in_the_window_lets_the_claim_go_in_tim
         others = [each for each in ours if each is not leader]
         for each in others:
             each.kill()
-        wait_zookeeper_rules(cluster)
+        wait_zookeeper_rules(cluster, deadline_s=limit_s + 5)
         assert leader.is_running
         assert "let go" in leader.status()["driver"]["reason"]
         cluster.create_topics(["decided-by-zookeeper"])
@@ -172,7 +172,8 @@ def test_a_controller_killed_while_copying_leaves_the_cluster_to_zookeeper_and_d
         stalled(mark)
         assert controller_of(cluster)["brokerid"] == controller.spec.node_id
         controller.kill()
-        wait_zookeeper_rules(cluster)
+        took = wait_zookeeper_rules(cluster)
+        assert took < 9, took
         cluster.create_topics(["after-the-crash"])
 
         unspoil(controller)
