@@ -350,6 +350,17 @@ FULL_SEND_IS_LARGE = Finding(
     cases=("F-54",),
 )
 
+BROKERS_FORWARD_NOTHING = Finding(
+    code="Z2K-2043",
+    says="After the rollback, {count} brokers answered no request that they forward to the controller: {brokers}.",
+    means="The thread that forwards requests may have ended in these brokers: a flaw of Kafka's brokers when the "
+    "controller changes between KRaft and ZooKeeper. Such a broker serves its partitions, but new producers at it wait "
+    "for a producer id without end. No data is affected.",
+    remedy="Look for `channel-manager]: Error due to` in the log of each broker that is named. Restart a broker that "
+    "has this line, one at a time. Without it, find out whether a ZooKeeper-mode broker is the controller.",
+    severity=Severity.WARNS,
+)
+
 STOCK_CANNOT_MIRROR = Finding(
     code="Z2K-2071",
     says="The log has {count} configurations that a stock controller cannot mirror to ZooKeeper, for instance {first}.",

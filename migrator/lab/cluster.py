@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -31,6 +33,10 @@ from migrator.lab.tap import Tap
 
 ADMIN_TIMEOUT_S: Final = 90.0
 METADATA_TIMEOUT_S: Final = 2.0
+BROKER_FLAW: Final = re.compile(r"-channel-manager\]: Error due to.*\n.*IllegalArgumentException: A metric named ")
+"""A broker's log after the flaw of docs/undo.md: it forwards nothing any more, or changes no ISR."""
+STARTED: Final = "starting (kafka.server.KafkaServer)"
+LOOKS_FOR_FLAWS_S: Final = 10.0
 
 logger = logging.getLogger(__name__)
 
@@ -129,11 +135,27 @@ class LabCluster:
     def wait_isr_whole(self, topics: Iterable[str], deadline_s: float = READY_DEADLINE_S) -> float:
         """Wait until ZooKeeper shows a leader and all replicas in sync for every partition of these topics."""
         names = list(topics)
-        return self.laboratory.wait(
-            lambda: next(filter(None, map(self._why_isr_not_whole, names)), None),
-            name="replicas",
-            deadline_s=deadline_s,
-        )
+        looked = time.monotonic()
+
+        def why_not() -> str | None:
+            nonlocal looked
+            reason = next(filter(None, map(self._why_isr_not_whole, names)), None)
+            if reason is not None and time.monotonic() - looked > LOOKS_FOR_FLAWS_S:
+                self.restart_flawed()
+                looked = time.monotonic()
+            return reason
+
+        return self.laboratory.wait(why_not, name="replicas", deadline_s=deadline_s)
+
+    def restart_flawed(self) -> int:
+        """Do what docs/undo.md asks of an operator: restart brokers that met Kafka's flaw. Returns how many did."""
+        flawed = [broker for broker in self.brokers if broker.is_running and _has_flaw(broker)]
+        for broker in flawed:
+            logger.warning("%s met the flaw of docs/undo.md and is restarted", broker.name)
+            broker.stop()
+            broker.start()
+            broker.wait_ready()
+        return len(flawed)
 
     def create_topics(
         self, names: Iterable[str], *, partitions: int = 4, config: Mapping[str, str] | None = None
@@ -238,3 +260,9 @@ class LabCluster:
 
     def _forget_admin(self) -> None:
         self._admin = None
+
+
+def _has_flaw(broker: BrokerProcess) -> bool:
+    """Since its last start."""
+    text = broker.process.log.read_text(errors="replace")
+    return BROKER_FLAW.search(text, max(text.rfind(STARTED), 0)) is not None

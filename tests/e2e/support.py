@@ -13,7 +13,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from migrator.lab.cluster import LabCluster
+from migrator.lab.cluster import LOOKS_FOR_FLAWS_S, LabCluster
 from migrator.lab.ours import OurController, start_ready_to_migrate
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
@@ -114,8 +114,13 @@ def produce(cluster: LabCluster, topic: str, count: int) -> None:
     producer = Producer({**cluster.client, "acks": "all", "enable.idempotence": True})
     for number in range(count):
         producer.produce(topic, f"{number}", on_delivery=lambda error, _: failed.append(str(error)) if error else None)
-    assert producer.flush(60) == 0
+    wait_for(lambda: why_not_written(cluster, producer), f"{topic} is written to")
     assert not failed, failed[:3]
+
+
+def why_not_written(cluster: LabCluster, producer: Producer) -> str | None:
+    left = producer.flush(LOOKS_FOR_FLAWS_S)
+    return f"{left} records are not acknowledged; {cluster.restart_flawed()} brokers restarted" if left else None
 
 
 def claims(controller: OurController) -> list[int]:

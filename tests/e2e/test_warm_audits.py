@@ -100,7 +100,7 @@ def test_audits_in_the_warm_process_say_what_fresh_processes_say(cluster: Cluste
                 processes = living(str(home / SCRATCH))
                 assert len(processes) >= 3, "the process, its JVM, and the daemon that forks Python workers"
                 assert {os.getpriority(os.PRIO_PROCESS, each) for each in processes} == {max(10, os.nice(0))}
-            await asyncio.to_thread(wait_for, lambda: left_by_audits(home / SCRATCH), 60, "nothing of an audit is left")
+            await asyncio.to_thread(wait_for, lambda: left_by_audits(home / SCRATCH), "nothing of an audit is left")
         finally:
             await warm.close()
         assert living(str(home / SCRATCH)) == []

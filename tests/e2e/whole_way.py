@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -25,8 +23,6 @@ from tests.e2e.support import (
 )
 
 TOPICS = ["topic-0", "topic-1"]
-
-log = logging.getLogger(__name__)
 
 
 def waiting_brokers(
@@ -108,32 +104,6 @@ def rollback(cluster: LabCluster, leader: OurController) -> None:
     wait_zookeeper_rules(cluster)
     assert [broker.process.pid for broker in cluster.brokers] == pids
     assert cluster.zk.read("/migration") is None
-    restart_those_that_forward_nothing(cluster)
-
-
-STOCK_FLAW = re.compile(
-    r"forwarding-channel-manager\]: Error due to.*\n.*A metric named 'MetricName \[name=failed-reauthentication-total"
-)
-
-
-def restart_those_that_forward_nothing(cluster: LabCluster) -> None:
-    """What docs/undo.md asks of an operator: a flaw of Kafka's brokers, met on machines with far too much to do.
-
-    A forwarding thread that ended for any other reason is no flaw that we know, and one in fifteen is not most.
-    """
-    ended = {
-        broker: STOCK_FLAW.search(text) is not None
-        for broker in cluster.brokers
-        if "forwarding-channel-manager]: Error due to" in (text := broker.process.log.read_text(errors="replace"))
-    }
-    assert all(ended.values()), f"not the flaw of docs/undo.md: {[each.name for each in ended if not ended[each]]}"
-    assert len(ended) <= 1, f"more than one broker has the flaw: {[each.name for each in ended]}"
-    for broker in ended:
-        log.warning("%s met the flaw of docs/undo.md and is restarted", broker.name)
-        broker.stop()
-        broker.start()
-        broker.wait_ready()
-        cluster.wait_isr_whole(TOPICS)
 
 
 def there_and_back(

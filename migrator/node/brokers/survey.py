@@ -5,8 +5,9 @@ In:   the brokers to ask, on the inter-broker listener.
 Out:  one `Survey` (driver.guard), its settings or what it denies per broker that answered, and the reason for each that
       did not.
 Elsewhere: what the answers are compared with (driver.guard, driver.checks.settings).
-Source: DescribeLogDirs version 4, Metadata version 12, DescribeConfigs version 4, DescribeCluster version 0. Replicas
-that will replace others (`future`) are logs as well; stray and deleted directories are not listed by a broker.
+Source: DescribeLogDirs version 4, Metadata version 12, DescribeConfigs version 4, DescribeCluster version 0,
+CreateTopics version 7. Replicas that will replace others (`future`) are logs as well; stray and deleted directories are
+not listed by a broker.
 """
 
 from __future__ import annotations
@@ -30,7 +31,13 @@ from migrator.wire.messages.configs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from migrator.wire.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from migrator.wire.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 
 Answer = TypeVar("Answer")
 ASK_TIMEOUT_S = 10.0
@@ -60,6 +67,16 @@ async def ask_denied(
 ) -> tuple[dict[int, tuple[str, ...]], dict[int, str]]:
     """Which of `CLUSTER_OPERATIONS` each broker denies this principal, and by broker id why that is not known."""
     return await _ask_all(_denied, brokers, listener, client_id, security)
+
+
+async def ask_forwarding(
+    brokers: Iterable[Broker], listener: str, client_id: str, security: ClientSecurity = PLAINTEXT
+) -> tuple[dict[int, bool], dict[int, str]]:
+    """Whether a request that each broker forwards to the controller is answered, and why that is not known.
+
+    A broker that is the controller itself answers without forwarding.
+    """
+    return await _ask_all(_forwards, brokers, listener, client_id, security)
 
 
 async def _ask_all(
@@ -126,6 +143,17 @@ async def _denied(broker: Broker, connection: BrokerConnection) -> tuple[str, ..
         raise OSError(f"DescribeCluster answered error {answer.error_code} ({answer.error_message})")
     allowed = answer.cluster_authorized_operations
     return tuple(name for name, code in CLUSTER_OPERATIONS.items() if not allowed >> code & 1)
+
+
+async def _forwards(broker: Broker, connection: BrokerConnection) -> bool:
+    """By a CreateTopics that names no topic and would only validate; whatever the answer is, it came."""
+    request = CreateTopicsRequest(timeout_ms=int(ASK_TIMEOUT_S * 1000), validate_only=True)
+    await connection.open()
+    try:
+        await connection.ask(request, 7, CreateTopicsResponse, ASK_TIMEOUT_S)
+    except TimeoutError:
+        return False
+    return True
 
 
 async def _survey(broker: Broker, connection: BrokerConnection) -> Survey:

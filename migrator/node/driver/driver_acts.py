@@ -2,7 +2,7 @@
 
 In:   a `DriverNode`. Out: the table for `DriverNode.run`; states without an act wait for an interrupt.
 Elsewhere: the acts (takeover_gate.py, claiming.py, copying.py, reconciling.py, updating_brokers.py, dual_write.py,
-rollback.py), what they share with the loop (act.py).
+rollback.py, after_rollback.py), what they share with the loop (act.py).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from migrator.control_api.states import State
 from migrator.node.driver.act import Act
+from migrator.node.driver.after_rollback import AfterRollback
 from migrator.node.driver.claiming import ClaimActs
 from migrator.node.driver.copy_audit import CopyAudit
 from migrator.node.driver.copying import CopyActs
@@ -49,6 +50,7 @@ class DriverActs:
             State.ABORTING: back.abort_takeover,
             State.ROLLING_BACK: back.rollback,
             State.ROLLING_BACK_EARLY: back.roll_back_early,
+            State.RETIRED: after_rollback(driver).watch_brokers,
         }
 
     async def close(self) -> None:
@@ -176,6 +178,12 @@ def rollback_acts(driver: DriverNode) -> RollbackActs:
         events=driver.events,
         close_listener=driver.close_listener,
         now_ms=driver.now_ms,
+    )
+
+
+def after_rollback(driver: DriverNode) -> AfterRollback:
+    return AfterRollback(
+        progress=driver.progress, config=driver.config, controller=driver.controller, to_brokers=driver.to_brokers
     )
 
 

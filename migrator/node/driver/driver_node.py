@@ -63,7 +63,7 @@ MIRRORS = frozenset({State.SYNCING, State.UPDATING_BROKERS, State.DUAL_WRITE, St
 
 RIDE_AGAIN_S = 0.2
 """Pause before something is read again within the window."""
-FAULTS_NAMED = LOG_IS_TRUTH | {State.WAIT_QUORUM, State.WAIT_BROKERS}
+FAULTS_NAMED = LOG_IS_TRUTH | {State.WAIT_QUORUM, State.WAIT_BROKERS, State.RETIRED}
 """Where an act that met an unexpected fault is tried again."""
 AGAIN_S = 1.0
 AGAIN_MAX_S = 10.0

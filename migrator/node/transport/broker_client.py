@@ -85,6 +85,10 @@ class BrokerConnection:
             raise OSError(f"answer {found} to request {correlation}")
         return answer
 
+    async def open(self) -> None:
+        """Now, so that a time-out of the next request is not one of connecting."""
+        await self._connected()
+
     async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._reader is None or self._writer is None:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):

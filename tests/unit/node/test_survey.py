@@ -11,7 +11,7 @@ from migrator.driver.checks.settings import HIDDEN
 from migrator.driver.guard import Survey
 from migrator.model.values import Broker, Listener
 from migrator.node.brokers import survey as surveying
-from migrator.node.brokers.survey import BROKERS_AT_ONCE, ask_denied, ask_settings, survey_brokers
+from migrator.node.brokers.survey import BROKERS_AT_ONCE, ask_denied, ask_forwarding, ask_settings, survey_brokers
 from migrator.wire.messages.brokers import DescribeClusterResponse
 from migrator.wire.messages.configs import (
     DescribeConfigsResourceResult,
@@ -23,7 +23,13 @@ from migrator.wire.messages.configs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from migrator.wire.messages.topics import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from migrator.wire.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 from tests.support.builders import a_broker, an_id
 
 
@@ -63,6 +69,10 @@ class Connection:
     def __init__(self, brokers: Brokers, port: int) -> None:
         self.brokers = brokers
         self.port = port
+
+    async def open(self) -> None:
+        if isinstance(self.brokers.by_port.get(self.port), ConnectionError):
+            raise self.brokers.by_port[self.port]
 
     async def ask(self, request: Any, version: int, answer: Any, timeout_s: float) -> Any:
         await asyncio.sleep(0)
@@ -201,3 +211,14 @@ def test_what_a_broker_denies_is_told_by_name(network: Brokers, allowed: int, de
     found, failed = asyncio.run(ask_denied(map(a_broker, (1, 2)), "PLAINTEXT", "a test"))
     assert found == {1: denied}
     assert failed == {2: "DescribeCluster answered error 31 (None)"}
+
+
+def test_a_broker_that_is_reached_and_does_not_answer_forwards_nothing(network: Brokers) -> None:
+    for broker, found in enumerate((CreateTopicsResponse(), TimeoutError(), ConnectionRefusedError("refused"))):
+        network.by_port[a_broker(broker).listeners[0].port] = found
+    brokers = [a_broker(broker) for broker in range(3)]
+    answered, unknown = asyncio.run(ask_forwarding(brokers, "PLAINTEXT", "3000"))
+    assert answered == {0: True, 1: False}
+    assert unknown == {2: "refused"}, "one that is away was not asked"
+    assert {(kind, version) for _, kind, version in network.asked} == {(CreateTopicsRequest, 7)}
+    assert network.open == 0
