@@ -33,9 +33,11 @@ from migrator.lab.tap import Tap
 
 ADMIN_TIMEOUT_S: Final = 90.0
 METADATA_TIMEOUT_S: Final = 2.0
-BROKER_FLAW: Final = re.compile(r"-channel-manager\]: Error due to.*\n.*IllegalArgumentException: A metric named ")
-"""A broker's log after the flaw of docs/undo.md: it forwards nothing any more, or changes no ISR."""
-STARTED: Final = "starting (kafka.server.KafkaServer)"
+THREAD_ENDED: Final = re.compile(r"-channel-manager\]: Error due to.*\n.*")
+BROKER_FLAW: Final = "IllegalArgumentException: A metric named "
+"""Why it ended, in the flaw of docs/undo.md: the broker forwards nothing any more, or changes no ISR."""
+STARTED: Final = "Registered kafka:type=kafka.Log4jController MBean"
+"""The first line of a process, in ZooKeeper and in KRaft mode."""
 LOOKS_FOR_FLAWS_S: Final = 10.0
 
 logger = logging.getLogger(__name__)
@@ -148,8 +150,16 @@ class LabCluster:
         return self.laboratory.wait(why_not, name="replicas", deadline_s=deadline_s)
 
     def restart_flawed(self) -> int:
-        """Do what docs/undo.md asks of an operator: restart brokers that met Kafka's flaw. Returns how many did."""
-        flawed = [broker for broker in self.brokers if broker.is_running and _has_flaw(broker)]
+        """Do what docs/undo.md asks of an operator: restart brokers that met Kafka's flaw. Returns how many did.
+
+        Raises RuntimeError when a thread ended for another reason, or in more than one broker: a flaw that few restarts
+        meet is not all that is wrong then.
+        """
+        ended = {broker: _ended_threads(broker) for broker in self.brokers if broker.is_running}
+        flawed = [broker for broker, threads in ended.items() if threads]
+        other = [each for threads in ended.values() for each in threads if BROKER_FLAW not in each]
+        if other or len(flawed) > 1:
+            raise RuntimeError(f"threads to the controller ended in {[each.name for each in flawed]}: {other}")
         for broker in flawed:
             logger.warning("%s met the flaw of docs/undo.md and is restarted", broker.name)
             broker.stop()
@@ -262,7 +272,7 @@ class LabCluster:
         self._admin = None
 
 
-def _has_flaw(broker: BrokerProcess) -> bool:
-    """Since its last start."""
+def _ended_threads(broker: BrokerProcess) -> list[str]:
+    """What its log says of each since its last start."""
     text = broker.process.log.read_text(errors="replace")
-    return BROKER_FLAW.search(text, max(text.rfind(STARTED), 0)) is not None
+    return THREAD_ENDED.findall(text, max(text.rfind(STARTED), 0))

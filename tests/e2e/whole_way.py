@@ -104,6 +104,8 @@ def rollback(cluster: LabCluster, leader: OurController) -> None:
     wait_zookeeper_rules(cluster)
     assert [broker.process.pid for broker in cluster.brokers] == pids
     assert cluster.zk.read("/migration") is None
+    if cluster.restart_flawed():
+        cluster.wait_isr_whole(TOPICS)
 
 
 def there_and_back(
