@@ -9,6 +9,7 @@ import pytest
 from migrator.lab.ours import OurController
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
+from migrator.lab.servers.tools import dump_metadata_log
 from tests.e2e.quorums import TOPICS, committed, start, three_controllers, wait_ruling
 from tests.e2e.support import (
     assert_same,
@@ -151,8 +152,6 @@ def test_snapshots_are_taken_the_log_is_trimmed_and_a_node_with_an_empty_disk_lo
             lambda: None if follower.status()["log"]["offset"] >= offset else str(follower.status()["log"]),
             "the follower has everything again",
         )
-        newest = snapshots(leader)[-1]
-        decode = ("--cluster-metadata-decoder", "--skip-record-metadata")
-        text = laboratory.tool("kafka.tools.DumpLogSegments", *decode, "--files", str(newest))
+        text = dump_metadata_log(laboratory, snapshots(leader)[-1])
         assert "TOPIC_RECORD" in text
         assert "Error" not in text

@@ -8,6 +8,8 @@ Elsewhere: our own reading of the same files (wire, node).
 from __future__ import annotations
 
 import json
+import shutil
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
@@ -38,11 +40,11 @@ def dump_metadata_log(laboratory: Laboratory, *files: Path, kafka: Artifacts | N
 
     kafka: whose tool, when it is not the laboratory's.
 
-    The files may belong to a running controller; the tool only reads.
+    The files may belong to a running controller, which may delete them while the tool starts: copies are read.
     """
-    segments = [segment for file in files for segment in _segments(file)]
-    assert segments, f"no segment and no snapshot in {files}"
-    names = ",".join(str(segment) for segment in segments)
+    copies = _copies(laboratory, files)
+    assert copies, f"no segment and no snapshot in {files}"
+    names = ",".join(str(each) for each in copies)
     return laboratory.tool("kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", names, kafka=kafka)
 
 
@@ -125,7 +127,17 @@ def _plan(laboratory: Laboratory, replicas: Replicas) -> Path:
     return plan
 
 
-def _segments(file: Path) -> Iterable[Path]:
-    if not file.is_dir():
-        return [file]
-    return sorted([*file.glob("*.checkpoint"), *file.glob("*.log")])
+def _copies(laboratory: Laboratory, files: Iterable[Path]) -> list[Path]:
+    """Copies of segments and snapshots, by their own names, in the order of the files."""
+    tools = laboratory.directory / "tools"
+    tools.mkdir(exist_ok=True)
+    copies = []
+    for file in files:
+        place = Path(tempfile.mkdtemp(prefix="copies-", dir=tools))
+        for segment in sorted([*file.glob("*.checkpoint"), *file.glob("*.log")]) if file.is_dir() else [file]:
+            try:
+                copies.append(Path(shutil.copy(segment, place)))
+            except FileNotFoundError:
+                if not file.is_dir():
+                    raise
+    return copies
