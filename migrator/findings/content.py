@@ -216,6 +216,16 @@ TOPIC_CONFIG_REFUSED = Finding(
     cases=("F-39",),
 )
 
+MIN_ISR_ABOVE_REPLICAS = Finding(
+    code="Z2K-1015",
+    says="{path} sets min.insync.replicas={minimum}, and {count} partitions have fewer replicas, the first is {first}.",
+    means="Brokers of Kafka 3.6 refuse every write with acks=all to such a partition. Later brokers require all of its "
+    "replicas instead, so that these writes stop while one replica is away. The setting is copied as it is.",
+    remedy="None needed for the migration. Lower min.insync.replicas of the topic with kafka-configs --entity-type "
+    "topics, or add replicas with kafka-reassign-partitions.",
+    severity=Severity.WARNS,
+)
+
 TOPIC_CONFIG_UNKNOWN = Finding(
     code="Z2K-1031",
     says="{path} has keys that Kafka 3.9 does not know: {keys}.",

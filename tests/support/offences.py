@@ -102,6 +102,7 @@ OFFENCES: Final = (
     _znode("Z2K-1009", paths.state(t(5), 0), _state(leader_recovery_state=1)),
     _znode("Z2K-1010", _LOCAL, config_json({"listener.name.x.ssl.key.password": "secret"})),
     _znode("Z2K-1011", paths.topic_config("nobody"), config_json({"a": "b"})),
+    _znode("Z2K-1015", paths.topic_config(t(13)), config_json({"min.insync.replicas": "4"})),
     _znode("Z2K-1030", paths.topic_config(t(6)), config_json({"retention.ms": "soon"})),
     _znode(
         "Z2K-1030",

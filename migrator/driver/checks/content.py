@@ -4,7 +4,8 @@ In:   a reading of ZooKeeper.
 Out:  occurrences of findings; those that block are for the takeover gate as for `zk2kraft check`.
 Elsewhere: what cannot be read at all (tree.py, families.py), whether the cluster is healthy (gate.py), the settings of
 brokers and controllers (settings.py). Which case each answers: docs/cases.md.
-Source: Kafka 3.9 `Topic`, `ControllerConfigurationValidator`, `DynamicBrokerConfig`, `ZkConfigMigrationClient`.
+Source: Kafka 3.9 `Topic`, `ControllerConfigurationValidator`, `DynamicBrokerConfig`, `ZkConfigMigrationClient`;
+`Partition.appendRecordsToLeader`, of 3.6 also.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, cast
 
 from migrator.driver.tree import TopicReading, Tree, live_and_assigned
 from migrator.findings.content import (
@@ -26,6 +27,7 @@ from migrator.findings.content import (
     GROUPS_IN_ZOOKEEPER,
     LISTENERS_DYNAMIC,
     MALFORMED_ZNODE,
+    MIN_ISR_ABOVE_REPLICAS,
     TOPIC_CONFIG_REFUSED,
     TOPIC_CONFIG_UNKNOWN,
     TOPIC_NAME_IMPOSSIBLE,
@@ -34,8 +36,10 @@ from migrator.findings.content import (
 )
 from migrator.findings.finding import Occurrence
 from migrator.model.broker_configs import LISTENER_KEYS, refuse_broker_config
+from migrator.model.config_values import parse_value
 from migrator.model.names import unified
-from migrator.model.topic_configs import TOPIC_CONFIGS
+from migrator.model.partition_figures import MIN_ISR
+from migrator.model.topic_configs import TOPIC_CONFIGS, refuse_value
 from migrator.model.topic_rules import refuse_topic_config
 from migrator.zk import paths
 
@@ -103,6 +107,7 @@ def _topics(tree: Tree) -> Iterator[Occurrence]:
         yield from _assignment(name, reading, fine)
         if reading.config:
             yield from _topic_config(name, reading.config)
+            yield from _minimum(name, reading)
     yield from _collisions(names)
 
 
@@ -164,6 +169,26 @@ def _judged(values: frozenset[tuple[str, str]]) -> tuple[tuple[str, ...], str | 
     known = {key: value for key, value in sorted(values) if key in TOPIC_CONFIGS}
     unknown = tuple(sorted(key for key, _ in values if key not in TOPIC_CONFIGS))
     return unknown, refuse_topic_config(known, knows_storage=False)
+
+
+def _minimum(name: str, reading: TopicReading) -> Iterator[Occurrence]:
+    """Only what the topic itself sets: brokers' files are not in ZooKeeper."""
+    text = reading.config.get(MIN_ISR)
+    minimum = 1 if text is None else _min_isr(text)
+    if minimum == 1:
+        return  # nothing has fewer, except what is no assignment
+    fewer = [each.id for each in reading.topic.partitions if 0 < len(each.replicas) < minimum]
+    if fewer:
+        yield MIN_ISR_ABOVE_REPLICAS.found(
+            path=paths.topic_config(name), minimum=minimum, count=len(fewer), first=f"{name}-{min(fewer)}"
+        )
+
+
+@lru_cache(CONFIGS_REMEMBERED)
+def _min_isr(text: str) -> int:
+    """1, which every partition fulfils, for a value that is refused: that is a finding of its own."""
+    rule = TOPIC_CONFIGS[MIN_ISR]
+    return 1 if refuse_value(MIN_ISR, text, rule) else cast("int", parse_value(text, rule))
 
 
 # --- brokers' configuration -------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -140,6 +141,48 @@ def test_the_configuration_of_a_topic_is_judged_as_kafka_judges_it(
     found = content_findings(read_tree(ensemble.session()))
     assert [each.code for each in found] == ([] if code is None else [code])
     assert says in "".join(each.text for each in found)
+
+
+@pytest.mark.parametrize(
+    ("value", "replicas", "found"),
+    [
+        ("2", {0: (1,), 1: (2, 3), 2: (3,)}, {"minimum": 2, "count": 2, "first": "orders-0"}),
+        (" 4 ", {0: (1, 2, 3, 4), 1: (1, 2, 3)}, {"minimum": 4, "count": 1, "first": "orders-1"}),
+        ("2147483647", {0: (1, 2, 3)}, {"minimum": 2_147_483_647, "count": 1, "first": "orders-0"}),
+        ("3", {0: (1, 2, 3)}, None),
+        ("1", {0: (1,)}, None),
+        (None, {0: (1,)}, None),
+    ],
+)
+def test_a_topic_that_demands_more_replicas_in_sync_than_a_partition_has_is_named_once(
+    value: str | None, replicas: dict[int, tuple[int, ...]], found: dict[str, Any] | None
+) -> None:
+    ensemble = a_zookeeper()
+    assignment = {str(each): list(brokers) for each, brokers in replicas.items()}
+    topic = {**json.loads(topic_json("orders", range(1))), "partitions": assignment}
+    ensemble.create(paths.topic("orders"), json.dumps(topic).encode())
+    for each, brokers in replicas.items():
+        ensemble.create(paths.state("orders", each), state_json(brokers, leader=brokers[0]))
+    if value is not None:
+        ensemble.create(paths.topic_config("orders"), config_json({"min.insync.replicas": value}))
+    occurrences = [each for each in content_findings(read_tree(ensemble.session())) if each.code == "Z2K-1015"]
+    expected = [] if found is None else [{"path": paths.topic_config("orders"), **found}]
+    assert [each.values for each in occurrences] == expected
+    assert CATALOGUE["Z2K-1015"].severity is Severity.WARNS
+
+
+@pytest.mark.parametrize(
+    ("value", "replicas", "code"), [("many", (1,), "Z2K-1030"), ("0", (1,), "Z2K-1030"), ("2", (), "Z2K-1035")]
+)
+def test_a_minimum_or_an_assignment_that_is_wrong_itself_is_not_compared(
+    value: str, replicas: tuple[int, ...], code: str
+) -> None:
+    ensemble = a_zookeeper()
+    ensemble.create(paths.topic(t(0)), topic_json(t(0), range(2), replicas))
+    ensemble.create(paths.topic_config(t(0)), config_json({"min.insync.replicas": value}))
+    codes = {each.code for each in content_findings(read_tree(ensemble.session()))}
+    assert code in codes
+    assert "Z2K-1015" not in codes
 
 
 @pytest.mark.parametrize(
