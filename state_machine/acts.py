@@ -15,6 +15,7 @@ from typing import Final
 
 from migrator.control_api.operations import DriverOperation
 from migrator.control_api.states import State
+from migrator.findings.driver import BROKERS_FORWARD_NOTHING
 from migrator.findings.finding import FindingError, Occurrence
 from migrator.findings.service import CONFIRMATION_DISAGREES, SPARK_SAID_NOTHING
 from state_machine.audit_queries import CONFIRMATION, SCHEDULE
@@ -48,6 +49,8 @@ AGAIN_S: Final = 20.0
 """Pause before an inspection that was not passed is repeated."""
 ROLLBACK_AGAIN_S: Final = 5.0
 """From one request to the driver to the next one, in a rollback that the service leads."""
+ASKS_BROKERS_S: Final = 60.0
+"""A retired controller knows after about 35 s which brokers forward nothing."""
 
 
 ONLY_IN: Final = {SCHEDULE: AUDITED, CONFIRMATION: (Phase.READY,)}
@@ -315,10 +318,10 @@ class Acts:
     async def _leading_back(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         """Brokers into ZooKeeper mode; the driver's rollback; original files once the claim is gone."""
         if zookeeper_is_controller(evidence).holds:
-            if evidence.driver_state == State.RETIRED:
-                await self._supervisor.stop_all(snapshot)
             original = await self._road.original_files(snapshot, evidence)
             if original is not None:
+                if evidence.driver_state == State.RETIRED:
+                    await self._supervisor.stop_all(snapshot)
                 return original
             return await self._step_when_open(
                 snapshot, evidence, Trigger.FOUND_ROLLED_BACK, "every broker has the file with which it was found"
@@ -347,10 +350,19 @@ class Acts:
         return WaitingReason(f"waiting: the driver rolls the cluster back{refused}")
 
     async def _rolled_back(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
-        """A retired controller has nothing left to do; one in any other state is not touched, nor what came later."""
+        """A retired controller only asks the brokers whether they forward requests (Z2K-2043), and is then stopped.
+
+        One in any other state is not touched, nor what came later.
+        """
+        done = "done: a broker is the active controller, as it was before"
+        if evidence.driver_state == State.RETIRED:
+            if BROKERS_FORWARD_NOTHING.code in evidence.driver_alarms:
+                return WaitingReason(f"{done}. Our controllers run on until every broker forwards requests")
+            if evidence.driver_state_s < ASKS_BROKERS_S:
+                return WaitingReason(f"{done}. For a minute our controllers ask every broker if it forwards requests")
         if evidence.driver_state == State.RETIRED or evidence.driver_state in NOTHING_CLAIMED:
             await self._supervisor.stop_all(snapshot)
-        return WaitingReason("done: a broker is the active controller, as it was before")
+        return WaitingReason(done)
 
     # --- shared --------------------------------------------------------------------------------------------
 

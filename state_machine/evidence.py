@@ -82,6 +82,8 @@ def _with_driver(known: Evidence, status: ControllerStatus, driver: DriverStatus
     return replace(
         known,
         driver_state=driver.state,
+        driver_state_s=driver.since_ms / 1000,
+        driver_alarms=tuple(each["code"] for each in driver.alarms),
         driver_reason=driver.reason,
         driver_finding=None if finding is None else (finding["code"], finding["says"]),
         driver_gate=None if gate is None else Verdict(tuple(map(Condition.of_json, gate["conditions"]))),

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, TypeAlias
 
 from fastapi import Depends, Header, Path, Query, Request
+from fastapi.exceptions import RequestValidationError
 
 from migrator.findings.finding import Occurrence
 from state_machine.settings import ServiceSettings
@@ -47,6 +48,16 @@ class Parts:
 def _parts(request: Request) -> Parts:
     parts: Parts = request.app.state.parts
     return parts
+
+
+def no_unknown_parameters(request: Request) -> None:
+    """Refuse what the address has not: `dry_run` at an address without one would act. Z2K-4002."""
+    known = {each.alias for each in request.scope["route"].dependant.query_params}
+    unknown = sorted(request.query_params.keys() - known)
+    if unknown:
+        raise RequestValidationError(
+            [{"loc": ("query", each), "msg": "this address has no such parameter"} for each in unknown]
+        )
 
 
 ServiceParts = Annotated[Parts, Depends(_parts)]

@@ -108,6 +108,7 @@ class Evidence:
     silent:      controllers of the inventory that do not answer, with the reason.
     file_faults: controllers' files that do not fit the service, with finding code and words.
     driver_state: of the controller that leads, or of one that rolled back; a follower's says nothing.
+    driver_state_s: how long it has been in that state.   driver_alarms: codes of what it warns of now.
     lagging:     partition states whose version is behind the partition epoch, writes that are left, and about how many
                  seconds they will take.
     takeover_asked: who requested a takeover that has not begun; empty when there is none.
@@ -122,6 +123,8 @@ class Evidence:
     silent: Mapping[int, str] = field(default_factory=dict)
     file_faults: Mapping[int, tuple[str, str]] = field(default_factory=dict)
     driver_state: str | None = None
+    driver_state_s: float = 0.0
+    driver_alarms: tuple[str, ...] = ()
     driver_reason: str = "no controller has reported yet"
     driver_finding: tuple[str, str] | None = None
     driver_gate: Verdict | None = None

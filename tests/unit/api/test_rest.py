@@ -201,6 +201,15 @@ def test_a_dry_run_shows_the_gate_and_records_nothing(served: Served) -> None:
     assert served.world.controller.asked == []
 
 
+@pytest.mark.parametrize("word", ["approve", "back", "pause", "resume", "advance?dryrun=true"])
+def test_a_parameter_that_the_address_has_not_is_refused_before_anything_is_recorded(served: Served, word: str) -> None:
+    answer = served.http.post(f"/api/v1/migrations/1/{word}{'?dry_run=true' * ('?' not in word)}", json={})
+    assert answer.status_code == 422
+    assert answer.json()["code"] == "Z2K-4002"
+    assert "this address has no such parameter" in answer.text
+    assert served.http.get("/api/v1/migrations/1/operations/1").status_code == 404
+
+
 def test_a_dry_run_of_a_closed_gate_is_refused_the_same_way(served: Served) -> None:
     served.run(served.world.to_preflight())
     served.world.clock.pass_by(60)

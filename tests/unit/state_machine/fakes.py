@@ -73,6 +73,8 @@ class FakeController:
     lagging: tuple[int, int, float] = (0, 0, 0.0)
     divergence: dict[str, Any] = field(default_factory=lambda: diverged("WITHIN"))
     asked: list[str] = field(default_factory=list)
+    alarms: list[dict[str, Any]] = field(default_factory=list)
+    since_ms: int = 10
     operations: dict[str, float] = field(default_factory=dict)
     tells_operations: bool = True
     refuses: bool = False
@@ -179,7 +181,7 @@ class FakeController:
             "driver": {
                 "state": self.state,
                 "reason": self.reason,
-                "since_ms": 10,
+                "since_ms": self.since_ms,
                 "without_controller_ms": 30 if self.state in WINDOW else None,
                 "window_ms": 80 if self.state == "DUAL_WRITE" else None,
                 "can_abort": self.state in BEFORE_COMMIT,
@@ -187,7 +189,7 @@ class FakeController:
                 "aborted": self.state == "ABORTED",
                 "finding": self.finding,
                 "trouble": None,
-                "alarms": [],
+                "alarms": self.alarms,
                 "replacing": None,
                 "history": self.history[-50:],
                 **told,

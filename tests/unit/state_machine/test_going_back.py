@@ -301,6 +301,7 @@ def test_a_retired_controller_of_ones_own_is_stopped_after_a_restart_of_the_serv
         await world.run_operation("ROLL_BACK")
         await world.reconciler.step(world.id)
         world.start_service()
+        world.controller.since_ms = 61_000
         await world.rounds(3)
 
     asyncio.run(story())

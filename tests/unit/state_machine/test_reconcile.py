@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from migrator.findings.driver import BROKERS_FORWARD_NOTHING
 from migrator.findings.service import CONTROLLER_DOES_NOT_STAY
 from migrator.model.verdict import Condition, Verdict
 from state_machine.audits import audit_rows
@@ -49,7 +50,27 @@ def test_the_whole_way_there_and_back_has_one_row_per_transition(world: World) -
     assert world.steps == [*WAY_TO_DUAL_WRITE, "ROLLING_BACK", "ROLLED_BACK"]
     assert world.controller.asked == ["takeover", "rollback"]
     assert world.launcher.launched == [3000]
-    assert not world.controller.alive, "a retired controller is stopped"
+
+
+def test_a_retired_controller_is_stopped_once_it_knows_that_every_broker_forwards_requests(world: World) -> None:
+    finding = BROKERS_FORWARD_NOTHING.found(brokers=[2], count=1).as_json()
+
+    async def story() -> None:
+        await world.to_dual_write()
+        world.controller.on_ask = lambda operation: world.rollback()
+        await world.run_operation("ROLL_BACK")
+        for since_s, alarms in ((1, []), (45, [finding]), (3_600, [finding])):
+            world.controller.since_ms, world.controller.alarms = since_s * 1_000, alarms
+            await world.rounds(2)
+            assert world.controller.alive, since_s
+            shown = {each.code for each in findings(world.store, world.id, only_open=True)}
+            assert ("Z2K-2043" in shown) == bool(alarms)
+        world.controller.alarms = []
+        await world.rounds(2)
+
+    asyncio.run(story())
+    assert world.phase is Phase.ROLLED_BACK
+    assert not world.controller.alive
 
 
 def test_a_takeover_faster_than_any_look_keeps_the_drivers_own_times(world: World) -> None:
