@@ -146,8 +146,9 @@ PASSWORD_ALGORITHM_UNKNOWN = Finding(
     says="{path}: the password {key} is encoded with {algorithm}, which this release does not know.",
     means="The value cannot be decoded, so nothing is copied. In dual-write this broker's configuration stays in "
     "ZooKeeper as it is.",
-    remedy="Before the takeover: give this broker a supported algorithm (Kafka's own choice is AES/CBC/PKCS5Padding and "
-    "PBKDF2WithHmacSHA512) with its secret as old.secret too, and restart it. In dual-write restart nothing: see the runbook.",
+    remedy="Before the takeover: give this broker a supported algorithm (Kafka's own choice is AES/CBC/PKCS5Padding "
+    "and PBKDF2WithHmacSHA512), with its secret as old.secret too, and restart it. In dual-write restart nothing: see "
+    "the runbook.",
     cases=("F-25",),
 )
 
