@@ -227,6 +227,16 @@ MIN_ISR_ABOVE_REPLICAS = Finding(
     severity=Severity.WARNS,
 )
 
+REPLICAS_IN_ONE_RACK = Finding(
+    code="Z2K-1016",
+    says="{path} has {count} partitions with all of their replicas in one rack, the first is {first} in rack {rack}.",
+    means="The brokers are in two or more racks. An outage of that one rack takes such a partition offline, with "
+    "ZooKeeper as in KRaft mode. The assignment is copied as it is.",
+    remedy="None needed for the migration. Move a replica of each such partition to another rack with "
+    "kafka-reassign-partitions, and wait for the end of the move before the takeover.",
+    severity=Severity.WARNS,
+)
+
 TOPIC_CONFIG_UNKNOWN = Finding(
     code="Z2K-1031",
     says="{path} has keys that Kafka 3.9 does not know: {keys}.",

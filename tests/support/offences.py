@@ -30,7 +30,7 @@ from tests.support.seeded_tree import (
     topic_json,
 )
 
-TREE: Final = SeededTree(topics=14, partitions=2)
+TREE: Final = SeededTree(topics=15, partitions=2)
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,11 @@ def _state(**changes: Any) -> bytes:
     return json.dumps({**json.loads(state_json()), **changes}).encode()
 
 
-def a_registration(number: int, version: int = 5) -> bytes:
-    """A broker of /brokers/ids."""
+def a_registration(number: int, version: int = 5, rack: str | None = None) -> bytes:
+    """A broker of /brokers/ids. Like Kafka's own, it has no key for a rack that it does not name."""
     endpoints = [f"PLAINTEXT://127.0.0.1:{19_090 + number % 10}"]
-    return json.dumps({"version": version, "endpoints": endpoints, "host": "127.0.0.1", "port": 19_090}).encode()
+    found = {"version": version, "endpoints": endpoints, "host": "127.0.0.1", "port": 19_090}
+    return json.dumps(found if rack is None else {**found, "rack": rack}).encode()
 
 
 def _znode(code: str, path: str, data: bytes | None) -> Offence:
@@ -79,6 +80,7 @@ def _znode(code: str, path: str, data: bytes | None) -> Offence:
 _BAD_NAME: Final = "orders of today"
 _ALIKE: Final = ("orders.eu", "orders_eu")
 _LOCAL: Final = "/config/brokers/2"
+_RACKS: Final = {4: "a", 5: "a", 6: "b"}
 
 OFFENCES: Final = (
     _znode("Z2K-1001", paths.topic_config(t(0)), b"not json"),
@@ -104,6 +106,16 @@ OFFENCES: Final = (
     _znode("Z2K-1011", paths.topic_config("nobody"), config_json({"a": "b"})),
     _znode("Z2K-1015", paths.topic_config(t(13)), config_json({"min.insync.replicas": "4"})),
     _znode("Z2K-1030", paths.topic_config(t(6)), config_json({"retention.ms": "soon"})),
+    Offence(
+        "Z2K-1016",
+        paths.topic(t(14)),
+        {
+            **{paths.broker_id(each): a_registration(each, rack=rack) for each, rack in _RACKS.items()},
+            paths.topic(t(14)): _topic(14, partitions={"0": [4, 6], "1": [4, 5]}),
+            paths.state(t(14), 0): state_json((4, 6), leader=4),
+            paths.state(t(14), 1): state_json((4, 5), leader=4),
+        },
+    ),
     _znode(
         "Z2K-1030",
         paths.topic_config(t(7)),

@@ -5,13 +5,13 @@ Out:  occurrences of findings; those that block are for the takeover gate as for
 Elsewhere: what cannot be read at all (tree.py, families.py), whether the cluster is healthy (gate.py), the settings of
 brokers and controllers (settings.py). Which case each answers: docs/cases.md.
 Source: Kafka 3.9 `Topic`, `ControllerConfigurationValidator`, `DynamicBrokerConfig`, `ZkConfigMigrationClient`;
-`Partition.appendRecordsToLeader`, of 3.6 also.
+`Partition.appendRecordsToLeader`, of 3.6 also; `AdminUtils`, the same in 3.6 to 3.9.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, cast
 
@@ -28,6 +28,7 @@ from migrator.findings.content import (
     LISTENERS_DYNAMIC,
     MALFORMED_ZNODE,
     MIN_ISR_ABOVE_REPLICAS,
+    REPLICAS_IN_ONE_RACK,
     TOPIC_CONFIG_REFUSED,
     TOPIC_CONFIG_UNKNOWN,
     TOPIC_NAME_IMPOSSIBLE,
@@ -41,6 +42,7 @@ from migrator.model.names import unified
 from migrator.model.partition_figures import MIN_ISR
 from migrator.model.topic_configs import TOPIC_CONFIGS, refuse_value
 from migrator.model.topic_rules import refuse_topic_config
+from migrator.model.values import Partition
 from migrator.zk import paths
 
 REGISTRATION_VERSION: Final = 5
@@ -98,6 +100,8 @@ def _brokers(tree: Tree, known: Collection[int]) -> Iterator[Occurrence]:
 
 def _topics(tree: Tree) -> Iterator[Occurrence]:
     fine: set[tuple[int, ...]] = set()
+    racks = _racks(tree)
+    judged: dict[tuple[int, ...], str | None] = {}
     names = sorted(tree.topics)
     for name in names:
         reading = tree.topics[name]
@@ -105,6 +109,8 @@ def _topics(tree: Tree) -> Iterator[Occurrence]:
         if reason is not None:
             yield TOPIC_NAME_IMPOSSIBLE.found(path=paths.topic(name), reason=reason)
         yield from _assignment(name, reading, fine)
+        if racks:
+            yield from _one_rack(name, reading, racks, judged)
         if reading.config:
             yield from _topic_config(name, reading.config)
             yield from _minimum(name, reading)
@@ -153,6 +159,40 @@ def _refuse_replicas(replicas: tuple[int, ...]) -> str | None:
     if min(replicas) < 0:
         return "and ids are not negative"
     return "a broker twice" if len(set(replicas)) != len(replicas) else None
+
+
+def _racks(tree: Tree) -> dict[int, str]:
+    """Racks by broker, of those that have one; nothing where these are all in the same rack."""
+    racks = {broker: znode.rack for broker, znode in tree.brokers.items() if znode.rack}
+    return racks if len(set(racks.values())) > 1 else {}
+
+
+def _one_rack(
+    name: str, reading: TopicReading, racks: Mapping[int, str], judged: dict[tuple[int, ...], str | None]
+) -> Iterator[Occurrence]:
+    """judged: the one rack of replica lists that were looked at already, None where there is no such rack."""
+    found: list[tuple[int, str]] = []
+    for partition in reading.topic.partitions:
+        replicas = _staying(partition) if partition.removing else partition.replicas
+        if replicas not in judged:
+            judged[replicas] = _rack_of_all(replicas, racks)
+        rack = judged[replicas]
+        if rack is not None:
+            found.append((partition.id, rack))
+    if found:
+        first, rack = found[0]
+        yield REPLICAS_IN_ONE_RACK.found(path=paths.topic(name), count=len(found), first=f"{name}-{first}", rack=rack)
+
+
+def _staying(partition: Partition) -> tuple[int, ...]:
+    """Where the replicas are when the reassignment has ended: a single replica that moves is no second one."""
+    return tuple(each for each in partition.replicas if each not in partition.removing)
+
+
+def _rack_of_all(replicas: tuple[int, ...], racks: Mapping[int, str]) -> str | None:
+    """The rack of two or more replicas. A broker that is not registered or names no rack may be in any rack."""
+    found = {racks.get(broker) for broker in replicas}
+    return found.pop() if len(found) == 1 and len(set(replicas)) > 1 else None
 
 
 def _topic_config(name: str, values: dict[str, str]) -> Iterator[Occurrence]:

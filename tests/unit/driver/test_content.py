@@ -17,7 +17,7 @@ from migrator.model.broker_configs import refuse_broker_config
 from migrator.node.zookeeper.tree_reader import read_guards, read_tree
 from migrator.zk import paths
 from tests.support.fake_zookeeper import FakeEnsemble
-from tests.support.offences import OFFENCES, TREE, Offence, place_of, plant, t
+from tests.support.offences import OFFENCES, TREE, Offence, a_registration, place_of, plant, t
 from tests.support.seeded_tree import config_json, state_json, topic_json
 
 
@@ -183,6 +183,96 @@ def test_a_minimum_or_an_assignment_that_is_wrong_itself_is_not_compared(
     codes = {each.code for each in content_findings(read_tree(ensemble.session()))}
     assert code in codes
     assert "Z2K-1015" not in codes
+
+
+RACKS = {1: "a", 2: "a", 3: "b", 4: None, 5: ""}
+"""By registered broker. Broker 6 is not registered."""
+
+
+def found_of_racks(
+    replicas: Mapping[int, list[int]],
+    racks: Mapping[int, str | None] = RACKS,
+    adding: Mapping[str, list[int]] | None = None,
+    removing: Mapping[str, list[int]] | None = None,
+) -> list[Mapping[str, Any]]:
+    """What Z2K-1016 says of a topic `orders` beside those of `TREE`, which are on brokers 1, 2 and 3."""
+    ensemble = a_zookeeper()
+    for broker, rack in racks.items():
+        ensemble.create(paths.broker_id(broker), a_registration(broker, rack=rack))
+    topic = json.loads(topic_json("orders", [], adding=adding, removing=removing))
+    topic["partitions"] = {str(each): brokers for each, brokers in replicas.items()}
+    ensemble.create(paths.topic("orders"), json.dumps(topic).encode())
+    for each, brokers in replicas.items():
+        ensemble.create(paths.state("orders", each), state_json(tuple(brokers), leader=next(iter(brokers), -1)))
+    return [each.values for each in content_findings(read_tree(ensemble.session())) if each.code == "Z2K-1016"]
+
+
+def in_one_rack(count: int, first: int, rack: str = "a") -> list[Mapping[str, Any]]:
+    return [{"path": paths.topic("orders"), "count": count, "first": f"orders-{first}", "rack": rack}]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "found"),
+    [
+        ({0: [1, 3], 1: [1, 2], 2: [2, 1]}, in_one_rack(count=2, first=1)),
+        ({0: [1, 3], 1: [3, 2], 2: [3, 2, 1]}, []),
+        ({0: [1], 1: [2], 2: [3]}, []),  # one replica is always in one rack
+        ({0: [1, 2, 4], 1: [1, 4], 2: [4, 5], 3: [1, 5]}, []),  # a broker without a rack may be anywhere
+        ({0: [1, 2, 6], 1: [1, 6]}, []),  # and one that is not registered
+        ({0: [1, 1], 1: []}, []),  # no assignment at all: Z2K-1035
+    ],
+)
+def test_a_topic_with_all_replicas_of_a_partition_in_one_rack_is_named_once(
+    replicas: dict[int, list[int]], found: list[Mapping[str, Any]]
+) -> None:
+    assert found_of_racks(replicas) == found
+    assert CATALOGUE["Z2K-1016"].severity is Severity.WARNS
+
+
+@pytest.mark.parametrize(
+    ("racks", "found"),
+    [
+        ({1: "a", 2: "a", 3: "a"}, []),
+        ({1: "a", 2: "a", 3: None}, []),
+        ({1: "a", 2: "a", 3: ""}, []),
+        ({1: None, 2: None, 3: None}, []),
+        ({1: "a", 2: "a", 3: None, 4: "b"}, in_one_rack(count=1, first=0)),
+        ({1: "b", 2: "b", 3: "a"}, in_one_rack(count=1, first=0, rack="b")),
+    ],
+)
+def test_one_rack_is_named_only_where_registered_brokers_are_in_another(
+    racks: dict[int, str | None], found: list[Mapping[str, Any]]
+) -> None:
+    assert found_of_racks({0: [1, 2]}, racks) == found
+
+
+@pytest.mark.parametrize(
+    ("replicas", "adding", "removing", "found"),
+    [
+        ([3, 1, 2], [3], [2], []),  # into a second rack
+        ([1, 2, 3], [2], [3], in_one_rack(count=1, first=0)),  # out of it
+        ([2, 1], [2], [1], []),  # one replica moves
+        ([1, 2], [2], [], in_one_rack(count=1, first=0)),  # a second replica comes
+        ([1, 2], [], [2], []),  # and goes
+        ([1, 2], [], [1, 2], []),  # no controller could end this: Z2K-1080
+    ],
+)
+def test_while_a_partition_is_reassigned_the_replicas_that_stay_count(
+    replicas: list[int], adding: list[int], removing: list[int], found: list[Mapping[str, Any]]
+) -> None:
+    assert found_of_racks({0: replicas}, RACKS, {"0": adding}, {"0": removing}) == found
+
+
+def test_each_topic_in_one_rack_is_named() -> None:
+    """Where every broker of `TREE` is in one rack, and the others in another."""
+    ensemble = a_zookeeper()
+    for broker in range(1, 5):
+        ensemble.create(paths.broker_id(broker), a_registration(broker, rack="b" if broker == 4 else "a"))
+    found = content_findings(read_tree(ensemble.session()))
+    assert [(each.code, each.values["path"], each.values["count"]) for each in found] == [
+        ("Z2K-1016", paths.topic(t(number)), TREE.partitions) for number in range(TREE.topics)
+    ]
+    assert f"{t(0)}-0 in rack a" in found[0].text
 
 
 @pytest.mark.parametrize(
