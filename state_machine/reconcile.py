@@ -35,7 +35,7 @@ from state_machine.observations import (
 )
 from state_machine.operations import Operations
 from state_machine.policy.gates import Holder
-from state_machine.policy.phases import BEYOND_DUAL_WRITE, WINDOW, Phase
+from state_machine.policy.phases import BEFORE_TAKEOVER, BEYOND_DUAL_WRITE, WINDOW, Phase
 from state_machine.policy.rivals import ONLY_READ
 from state_machine.store import Before, Snapshot, Store
 from state_machine.trouble import TroubleLog, is_foreseen, named
@@ -303,11 +303,12 @@ def without_foreign_controllers(observed: Observation, runs: Container[str]) -> 
 
 
 def reported_findings(before: Before, observed: Observation) -> dict[str, list[ReportedFinding]]:
-    """Findings that the drivers and the last check name."""
+    """Findings that the drivers name, and before the takeover those of the last check."""
     found = {
         "driver": [ReportedFinding.of_json(each) for controller in observed.controllers for each in controller.findings]
     }
     if before.check is not None:
         faults = list(before.check["file_faults"].values())
-        found["check"] = [ReportedFinding.of_json(each) for each in [*before.check["findings"], *faults]]
+        said = before.check["findings"] if before.phase in BEFORE_TAKEOVER else ()
+        found["check"] = [ReportedFinding.of_json(each) for each in [*said, *faults]]
     return found

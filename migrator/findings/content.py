@@ -237,6 +237,15 @@ REPLICAS_IN_ONE_RACK = Finding(
     severity=Severity.WARNS,
 )
 
+INTERNAL_TOPIC_NOT_COMPACTED = Finding(
+    code="Z2K-1017",
+    says="{path} does not have compact in cleanup.policy, which Kafka gives to {topic} when it creates the topic.",
+    means="Brokers that run may still use the lost setting from memory. After their next restart they delete records "
+    "of this topic by time, and with them the offsets of consumer groups or the states of transactions.",
+    remedy="Set it with kafka-configs before any broker restarts: --entity-type topics, --add-config "
+    "cleanup.policy=compact. Then check again.",
+)
+
 TOPIC_CONFIG_UNKNOWN = Finding(
     code="Z2K-1031",
     says="{path} has keys that Kafka 3.9 does not know: {keys}.",

@@ -105,6 +105,14 @@ OFFENCES: Final = (
     _znode("Z2K-1010", _LOCAL, config_json({"listener.name.x.ssl.key.password": "secret"})),
     _znode("Z2K-1011", paths.topic_config("nobody"), config_json({"a": "b"})),
     _znode("Z2K-1015", paths.topic_config(t(13)), config_json({"min.insync.replicas": "4"})),
+    Offence(
+        "Z2K-1017",
+        paths.topic_config("__consumer_offsets"),
+        {
+            paths.topic("__consumer_offsets"): topic_json("__consumer_offsets", range(1)),
+            paths.state("__consumer_offsets", 0): state_json(),
+        },
+    ),
     _znode("Z2K-1030", paths.topic_config(t(6)), config_json({"retention.ms": "soon"})),
     Offence(
         "Z2K-1016",

@@ -5,7 +5,7 @@ Out:  occurrences of findings; those that block are for the takeover gate as for
 Elsewhere: what cannot be read at all (tree.py, families.py), whether the cluster is healthy (gate.py), the settings of
 brokers and controllers (settings.py). Which case each answers: docs/cases.md.
 Source: Kafka 3.9 `Topic`, `ControllerConfigurationValidator`, `DynamicBrokerConfig`, `ZkConfigMigrationClient`;
-`Partition.appendRecordsToLeader`, of 3.6 also; `AdminUtils`, the same in 3.6 to 3.9.
+`Partition.appendRecordsToLeader`, of 3.6 also; `AdminUtils`, the same in 3.6 to 3.9; `AutoTopicCreationManager`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from migrator.findings.content import (
     CONFIG_FAMILY_NOT_COPIED,
     EPOCH_BEHIND_STATES,
     GROUPS_IN_ZOOKEEPER,
+    INTERNAL_TOPIC_NOT_COMPACTED,
     LISTENERS_DYNAMIC,
     MALFORMED_ZNODE,
     MIN_ISR_ABOVE_REPLICAS,
@@ -45,6 +46,8 @@ from migrator.model.topic_rules import refuse_topic_config
 from migrator.model.values import Partition
 from migrator.zk import paths
 
+CLEANUP_POLICY: Final = "cleanup.policy"
+COMPACTED: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 REGISTRATION_VERSION: Final = 5
 """Of `/brokers/ids/N` from inter.broker.protocol.version 2.7 on."""
 RESERVED_BROKER_MAX_ID: Final = 1_000
@@ -114,6 +117,8 @@ def _topics(tree: Tree) -> Iterator[Occurrence]:
         if reading.config:
             yield from _topic_config(name, reading.config)
             yield from _minimum(name, reading)
+        if name in COMPACTED:
+            yield from _compacted(name, reading.config)
     yield from _collisions(names)
 
 
@@ -201,6 +206,12 @@ def _topic_config(name: str, values: dict[str, str]) -> Iterator[Occurrence]:
         yield TOPIC_CONFIG_UNKNOWN.found(path=paths.topic_config(name), keys=", ".join(unknown))
     if reason is not None:
         yield TOPIC_CONFIG_REFUSED.found(path=paths.topic_config(name), reason=reason)
+
+
+def _compacted(name: str, config: Mapping[str, str]) -> Iterator[Occurrence]:
+    """Without a value of its own the topic has the one of the brokers' files, which is delete if nobody changed it."""
+    if "compact" not in {each.strip() for each in config.get(CLEANUP_POLICY, "").split(",")}:
+        yield INTERNAL_TOPIC_NOT_COMPACTED.found(path=paths.topic_config(name), topic=name)
 
 
 @lru_cache(CONFIGS_REMEMBERED)

@@ -88,7 +88,7 @@ def test_a_topic_has_a_name_that_kafka_allows(name: str, fits: bool) -> None:
         (("a.b.c", "a_b_c", "a_b.c", "x"), {"a.b.c": ["a_b.c", "a_b_c"]}),  # one set of names, one finding
         (("a.b_c", "a_b.c"), {"a.b_c": ["a_b.c"]}),
         (("a.b", "a_b", "b.a", "b_a"), {"a.b": ["a_b"], "b.a": ["b_a"]}),
-        (("a.b", "a-b", "ab", "A_b", "a..b", "__consumer_offsets"), {}),
+        (("a.b", "a-b", "ab", "A_b", "a..b", "__offsets"), {}),
     ],
 )
 def test_topics_whose_names_differ_only_in_dot_and_underscore_are_named_together(
@@ -169,6 +169,32 @@ def test_a_topic_that_demands_more_replicas_in_sync_than_a_partition_has_is_name
     expected = [] if found is None else [{"path": paths.topic_config("orders"), **found}]
     assert [each.values for each in occurrences] == expected
     assert CATALOGUE["Z2K-1015"].severity is Severity.WARNS
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state", "offsets"])
+@pytest.mark.parametrize(
+    ("config", "fits"),
+    [
+        (None, False),
+        ({}, False),
+        ({"cleanup.policy": "delete"}, False),
+        ({"compression.type": "producer"}, False),
+        ({"cleanup.policy": "compact"}, True),
+        ({"cleanup.policy": " delete, compact "}, True),
+    ],
+)
+def test_a_topic_of_kafkas_own_that_is_not_compacted_blocks(
+    topic: str, config: dict[str, str] | None, fits: bool
+) -> None:
+    ensemble = a_zookeeper()
+    ensemble.create(paths.topic(topic), topic_json(topic, range(1)))
+    ensemble.create(paths.state(topic, 0), state_json())
+    if config is not None:
+        ensemble.create(paths.topic_config(topic), config_json(config))
+    found = [each.values for each in content_findings(read_tree(ensemble.session())) if each.code == "Z2K-1017"]
+    expected = {"path": paths.topic_config(topic), "topic": topic}
+    assert found == ([] if fits or topic == "offsets" else [expected])
+    assert CATALOGUE["Z2K-1017"].severity is Severity.BLOCKS
 
 
 @pytest.mark.parametrize(
