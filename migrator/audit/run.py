@@ -11,7 +11,7 @@ import re
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -32,6 +32,9 @@ from migrator.zk.session import ZkSession
 
 REHEARSAL = "zk2kraft-rehearsal"
 """The mark of a rehearsal's directory: by how much the copy's producer ids are ahead, and when it was read."""
+
+TRIMMED_MEANWHILE: Final = 3
+"""How often a directory is read again that lost a file meanwhile."""
 
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/")
 """What becomes of `s3a://bucket/name` as a path."""
@@ -131,7 +134,19 @@ def read_log(kraft: str, cluster_id: str | None = None, low: int = NO_OFFSET) ->
     """What the log says, and the position up to which it goes. cluster_id: a live quorum must be of this cluster.
 
     low: what keys said since this offset is kept too. Of a snapshot only what it says at its end.
+
+    A controller that runs deletes old snapshots and segments: a directory that lost a file meanwhile is read again.
     """
+    for _ in range(TRIMMED_MEANWHILE):
+        try:
+            return _read_log(kraft, cluster_id, low)
+        except FindingError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+    return _read_log(kraft, cluster_id, low)
+
+
+def _read_log(kraft: str, cluster_id: str | None, low: int) -> tuple[LogStates, dict[str, int]]:
     records = CommittedRecords()
     if is_directory(kraft):
         plan = plan_log(Path(kraft), since=None if low == NO_OFFSET else low)

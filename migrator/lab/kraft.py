@@ -156,7 +156,7 @@ class KraftCluster:
 
     def partitions(self) -> dict[str, Led]:
         """Every partition by its name ("orders-3"), as a broker tells clients now. Raises KafkaException."""
-        topics = self.admin().list_topics(timeout=METADATA_TIMEOUT_S).topics
+        topics = self.admin().list_topics(timeout=ADMIN_TIMEOUT_S).topics
         return {
             f"{name}-{number}": Led(each.leader, tuple(each.isrs), tuple(each.replicas))
             for name, topic in topics.items()

@@ -34,20 +34,32 @@ class Quorum:
 
     def leader(self) -> OurController:
         """Who leads, as those see it who are not paused; never the paused one."""
-        awake = self.awake()
-        ids = {each.spec.node_id for each in awake}
-        wait_for(lambda: None if leading(awake) in ids else "nobody leads", "somebody leads")
-        return next(each for each in awake if each.spec.node_id == leading(awake))
+        found: list[OurController] = []
+
+        def why_not() -> str | None:
+            awake = self.awake()
+            known = leading(awake)
+            found[:] = [each for each in awake if each.spec.node_id == known]
+            return None if found else f"the leader is {known}"
+
+        wait_for(why_not, "somebody leads")
+        return found[0]
 
     def claim(self) -> list[bytes | None]:
         return [self.cluster.zk.read(path) for path in ("/controller", "/controller_epoch")]
 
     def pause_in(self, state: str) -> OurController:
         """Pause the leader while its driver rests in this state."""
-        leader = self.leader()
-        leader.wait_state(state)
-        pause(leader)
-        return leader
+        found: list[OurController] = []
+
+        def why_not() -> str | None:
+            found[:] = [self.leader()]
+            now = state_of(found[0])
+            return None if now == state else now
+
+        wait_for(why_not, f"the leader is {state}")
+        pause(found[0])
+        return found[0]
 
     def pause_before(self, effect: str, cause: Callable[[], None]) -> OurController:
         """Whoever comes to the effect stands still before it, as a process, and goes right on when it is resumed."""

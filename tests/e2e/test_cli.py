@@ -213,7 +213,7 @@ def test_another_program_with_a_session_is_told_by_its_address(cluster: Place) -
         other.bind(("127.0.0.2", 0))
         host, port = cluster.root.split(":")
         other.connect((host, int(port)))
-        other.sendall(struct.pack(">iiqiqi16s?", 45, 0, 0, 10_000, 0, 16, bytes(16), False))
+        other.sendall(struct.pack(">iiqiqi16s?", 45, 0, 0, 60_000, 0, 16, bytes(16), False))
         assert len(other.recv(64)) > 8
         said = cluster.run("check", "-z", cluster.connect, "--clients", exit_code=1).stdout
     assert "Z2K-1046  1 ZooKeeper sessions belong to no broker: 127.0.0.2 (session 0x" in said

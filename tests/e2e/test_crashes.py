@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 from migrator.lab.cluster import LabCluster
 from migrator.lab.servers.laboratory import Laboratory
 from tests.e2e.support import (
+    HANGS_AFTER_S,
     assert_same,
     claims,
     controller_of,
@@ -34,7 +35,7 @@ def test_a_controller_killed_after_the_commit_goes_on_without_a_second_copy(
     laboratory: Laboratory, tmp_path: Path, effect: str
 ) -> None:
     mark = tmp_path / "mark"
-    with ready_cluster(laboratory) as (cluster, controller):
+    with ready_cluster(laboratory, extra={"zookeeper.session.timeout.ms": 60_000}) as (cluster, controller):
         spoil(controller, mark, stall_before=effect)
         controller.launch()
         stalled(mark)
@@ -98,7 +99,7 @@ def test_a_rollback_that_was_killed_before_its_last_step_is_finished_by_the_next
         unspoil(controller)
         controller.launch()
         wait_zookeeper_rules(cluster)
-        assert controller.process.wait_for_exit(15)
+        assert controller.process.wait_for_exit(HANGS_AFTER_S)
         assert controller.process.exit_code not in (0, None)
         cluster.create_topics(["after-the-rollback"])
 

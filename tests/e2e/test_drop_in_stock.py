@@ -439,7 +439,7 @@ def test_a_directory_that_was_never_in_migration_is_served_without_the_flag_and_
 
     refused = OurController(laboratory, with_flag, stock.cluster_id)
     refused.launch()
-    assert refused.process.wait_for_exit(30)
+    assert refused.process.wait_for_exit(READY_DEADLINE_S)
     assert refused.process.exit_code == 1
     said = refused.process.log_text()
     assert "Z2K-3004" in said
@@ -493,8 +493,11 @@ def test_a_later_controller_says_its_levels_and_raises_metadata_version_once(
         with pytest.raises(OSError, match="answers error"):
             await observer.raise_level(99, observed)
         await observer.raise_level(25, observed)
-        assert await observer.levels_of(spec.node_id) == VoterLevels(7, 25, finalized=25)
-        assert (await observer.look(time.time())).metadata_version == 25
+        async with asyncio.timeout(READY_DEADLINE_S):  # its publishers hear of it after it has answered
+            while await observer.levels_of(spec.node_id) != VoterLevels(7, 25, finalized=25):
+                await asyncio.sleep(0.2)
+            while (await observer.look(time.time())).metadata_version != 25:
+                await asyncio.sleep(0.2)
         observer.close()
 
     asyncio.run(story())

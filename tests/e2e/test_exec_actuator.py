@@ -130,7 +130,7 @@ def test_a_node_is_stopped_gets_its_file_and_comes_back_as_another_process(hosts
     time.sleep(1.5)  # runit starts what ended after a second; not what somebody stopped
     assert host.actuator.status().state is ProcessState.STOPPED
     host.actuator.start()
-    wait_for(host.is_running)
+    wait_for(host.serves)
     after = host.actuator.status()
     assert after.pid not in (None, before.pid)
     assert str(host.file) in after.command

@@ -31,6 +31,7 @@ WITH_SECURITY = {
     "allow.everyone.if.no.acl.found": True,
     "super.users": "User:ANONYMOUS",
     "delegation.token.secret.key": "a secret of the laboratory",
+    "auto.leader.rebalance.enable": "false",  # leaders that move between two copies would differ in them
 }
 HEEDING_ACLS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

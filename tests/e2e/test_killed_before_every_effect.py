@@ -16,6 +16,7 @@ from migrator.lab.ours import OurController
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.node.quorum.hooks import EFFECTS
 from tests.e2e.support import (
+    HANGS_AFTER_S,
     assert_same,
     controller_of,
     copies,
@@ -121,6 +122,6 @@ def test_whoever_comes_after_a_kill_finishes_or_backs_out(laboratory: Laboratory
         victim.die_before("close listener", "rollback", "DUAL_WRITE")
         controller.launch()
         wait_zookeeper_rules(cluster)
-        assert controller.process.wait_for_exit(15)
+        assert controller.process.wait_for_exit(HANGS_AFTER_S)
         assert controller.process.exit_code not in (0, None)
         victim.brokers_are_well("handed-back")

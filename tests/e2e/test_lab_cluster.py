@@ -24,6 +24,7 @@ from migrator.lab.servers.server import Server
 from migrator.lab.servers.tools import describe_quorum, dump_metadata_log, random_cluster_id
 from migrator.lab.servers.waiting import wait_until
 from migrator.lab.servers.zookeeper import ZooKeeper
+from tests.e2e.support import HANGS_AFTER_S
 
 pytestmark = pytest.mark.lab
 
@@ -36,12 +37,12 @@ def produce(bootstrap_servers: str, topic: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap_servers, "acks": "all"})
     for number in range(RECORDS):
         producer.produce(topic, str(number), on_delivery=lambda error, _: failed.append(error) if error else None)
-    assert producer.flush(30) == 0
+    assert producer.flush(HANGS_AFTER_S) == 0
     assert failed == []
 
 
 def consume(bootstrap_servers: str, topic: str, count: int) -> int:
-    """Read `count` records with a new group; answers how many came within half a minute."""
+    """Read `count` records with a new group; answers how many came in time."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -50,7 +51,7 @@ def consume(bootstrap_servers: str, topic: str, count: int) -> int:
         }
     )
     consumer.subscribe([topic])
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + HANGS_AFTER_S
     got = 0
     while got < count and time.monotonic() < deadline:
         got += sum(1 for message in consumer.consume(count, timeout=1) if message.error() is None)

@@ -95,9 +95,9 @@ def allow(cluster: LabCluster, user: str, kind: ResourceType, name: str, *operat
 def why_not_written(cluster: LabCluster, who: dict[str, str], topic: str) -> KafkaError | None:
     """One record by this user."""
     told: list[KafkaError | None] = []
-    producer = Producer({**cluster.client, **who, "message.timeout.ms": "20000"})
+    producer = Producer({**cluster.client, **who, "message.timeout.ms": "120000"})
     producer.produce(topic, "x", on_delivery=lambda error, _: told.append(error))
-    producer.flush(30)
+    producer.flush(150)
     return told[0]
 
 

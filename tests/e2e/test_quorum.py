@@ -12,6 +12,7 @@ from migrator.lab.servers.properties import Value
 from migrator.lab.servers.tools import dump_metadata_log
 from tests.e2e.quorums import TOPICS, committed, start, three_controllers, wait_ruling
 from tests.e2e.support import (
+    HANGS_AFTER_S,
     assert_same,
     controller_of,
     copies,
@@ -71,7 +72,7 @@ def test_whoever_is_killed_another_rules_and_nothing_is_lost(laboratory: Laborat
             each.stop()
         for each in ours:
             each.launch()
-            assert each.process.wait_for_exit(15)
+            assert each.process.wait_for_exit(HANGS_AFTER_S)
             assert each.process.exit_code == 1
             assert "Z2K-2008" in each.process.log_text()
         logs = [committed(laboratory, each) for each in ours]

@@ -33,10 +33,14 @@ PADDING = b" " * 1_500
 """Of one partition far more than a follower takes with its first, unthrottled fetch (1 MiB)."""
 REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+SMALL_FETCHES = {"replica.fetch.max.bytes": 65_536}
+"""A throttled follower gets one fetch of each partition every 11 s: the move would end after three of 1 MiB."""
 
 
 def fill(cluster: LabCluster, topic: str) -> None:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "linger.ms": 20})
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "linger.ms": 20, "batch.size": 60_000}
+    )
     for number in range(RECORDS):
         producer.produce(topic, str(number).encode(), partition=number % 3, headers={"padding": PADDING})
         producer.poll(0)
@@ -85,7 +89,7 @@ def begin_to_move(cluster: LabCluster) -> None:
 
 
 def test_moves_that_run_at_the_takeover_are_copied_and_ended(laboratory: Laboratory) -> None:
-    with ready_cluster(laboratory, topics=1) as (cluster, controller):
+    with ready_cluster(laboratory, topics=1, broker_extra=SMALL_FETCHES) as (cluster, controller):
         begin_to_move(cluster)
         controller.start()
         controller.wait_dual_write()
@@ -106,7 +110,7 @@ def test_moves_that_run_at_the_takeover_are_copied_and_ended(laboratory: Laborat
 
 
 def test_moves_outlive_the_takeover_and_the_rollback(laboratory: Laboratory) -> None:
-    with ready_cluster(laboratory, topics=1) as (cluster, controller):
+    with ready_cluster(laboratory, topics=1, broker_extra=SMALL_FETCHES) as (cluster, controller):
         begin_to_move(cluster)
         controller.start()
         controller.wait_dual_write()

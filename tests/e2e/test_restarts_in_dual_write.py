@@ -70,16 +70,16 @@ def test_a_broker_restarted_right_after_a_mass_creation_loses_no_log(laboratory:
         epoch = broker_in_status(ours, 2)["epoch"]
         broker.start()
         wait_told(ours, 2, epoch)
-        cluster.wait_isr_whole(names, 90)
+        cluster.wait_isr_whole(names)
         assert moved_aside(cluster) == []
 
         migrating = broker.spec
-        broker.restart_as(migrating.as_kraft(ours.voters), 60)
+        broker.restart_as(migrating.as_kraft(ours.voters))
         names += create_many(cluster, "second")
         epoch = broker_in_status(ours, 2)["epoch"]
-        broker.restart_as(migrating, 60)
+        broker.restart_as(migrating)
         wait_told(ours, 2, epoch)
-        cluster.wait_isr_whole(names, 90)
+        cluster.wait_isr_whole(names)
         assert moved_aside(cluster) == []
         assert_same(cluster, ours.data)
 
@@ -107,5 +107,5 @@ def test_a_log_that_nobody_explains_is_named_and_stays_where_it_is(laboratory: L
         epoch = broker_in_status(ours, 2)["epoch"]
         broker.start()
         wait_told(ours, 2, epoch)
-        cluster.wait_isr_whole(["topic-0", "topic-1", "topic-2"], 60)
+        cluster.wait_isr_whole(["topic-0", "topic-1", "topic-2"])
         assert moved_aside(cluster) == []

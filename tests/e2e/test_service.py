@@ -77,7 +77,7 @@ class ServiceUnderTest:
         """SIGTERM; it has to end by itself, in order."""
         assert self.process is not None
         self.process.ask_to_stop()
-        assert self.process.wait_for_exit(10)
+        assert self.process.wait_for_exit(STEP_DEADLINE_S)
         assert self.process.exit_code == 0, self.process.log_tail()
         self.process.kill()
 

@@ -35,7 +35,7 @@ def leader_resuming(ours: list[OurController]) -> OurController:
 
 def into_kraft_mode(cluster: LabCluster, ours: list[OurController]) -> None:
     for broker in cluster.brokers:
-        broker.restart_as(broker.spec.as_kraft(ours[0].voters), 60)
+        broker.restart_as(broker.spec.as_kraft(ours[0].voters))
         cluster.wait_isr_whole(TOPICS)
 
 
@@ -51,15 +51,19 @@ def test_all_controllers_restart_without_zookeeper_and_serve_and_mirror_when_it_
         for each in ours:
             each.stop()
         start(ours)
-        leader = leader_resuming(ours)
+        leader_resuming(ours)
         made = cluster.admin().create_topics([NewTopic("made-without-zookeeper", 4, 3)], operation_timeout=30)
         made["made-without-zookeeper"].result(120)  # the cluster's own way looks at ZooKeeper
         produce(cluster, "made-without-zookeeper", 50)
-        status = leader.status()
-        assert status["driver"]["state"] == "RESUMING"
-        assert {each["mode"] for each in status["brokers"]} == {"KRaft"}
-        assert status["partitions"]["under_replicated"] == 0
-        assert [each["unassigned_dirs"] for each in status["brokers"]] == [0, 0, 0], status["brokers"]
+
+        def why_not() -> str | None:
+            status = leader_resuming(ours).status()
+            brokers, state = status["brokers"], status["driver"]["state"]
+            in_sync = status["partitions"]["under_replicated"] == 0 and state == "RESUMING"
+            known = [(each["mode"], each["unassigned_dirs"]) for each in brokers] == [("KRaft", 0)] * 3
+            return None if in_sync and known else f"{state}, {status['partitions']}, {brokers}"
+
+        wait_for(why_not, "every replica is in sync and its directory is known, without ZooKeeper")
 
         cluster.zookeeper.start()
         ruling = wait_ruling(ours)

@@ -28,7 +28,7 @@ from tests.support.zookeeper_trouble import ENDINGS, Phase, Trouble
 
 pytestmark = pytest.mark.lab
 
-LIMIT_S = 8.0
+LIMIT_S = 20.0
 SHORT_WINDOW = {"zk2kraft.takeover.max.ms": int(LIMIT_S * 1000)}
 LONG_WINDOW = {"zk2kraft.takeover.max.ms": 60_000}
 OUTAGE_S = 30.0
@@ -36,7 +36,7 @@ OUTAGE_OF_REAL_BROKERS_S = 20.0
 """Longer than their sessions."""
 TOPICS = [f"topic-{number}" for number in range(3)]
 RECORDS = 2_000
-EXPIRES = {"zookeeper.session.timeout.ms": 4_000}
+EXPIRES = {"zookeeper.session.timeout.ms": 10_000}
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def test_a_session_expires_and_nothing_is_written_under_its_claim(laboratory: La
         for cell in lost:
             wait_for(lambda cell=cell: "it stands" if cell.holds_claim() else None, "the claim is gone")  # type: ignore[misc]
             elect_broker(cell.connect)
-        time.sleep(2.0)  # the other sessions end in the same tick, or the next
+        time.sleep(5.0)  # the other sessions end within the time between two pings, and a tick
         before = [cell.versions() for cell in lost]
         stage.resume()
         check_endings(stage, Trouble.EXPIRED)
@@ -128,7 +128,7 @@ def test_zookeeper_has_no_majority_and_then_is_away_for_thirty_seconds_in_all(
         before = [connections(cell) for cell in stage.all()]
         while_away(stage)
         time.sleep(max(0.0, LIMIT_S + 2.0 - (time.monotonic() - began)))
-        assert last.mode() == "read-only"
+        wait_for(lambda: None if last.mode() == "read-only" else last.mode() or "silent", "it is read-only still")
         assert [connections(cell) for cell in stage.all()] == before
         last.kill()
         time.sleep(max(0.0, OUTAGE_S - (time.monotonic() - began)))

@@ -158,8 +158,15 @@ class ZooKeeper:
                 server.stop()
 
     def leader(self) -> ZooKeeperServer:
-        """Of an ensemble that has one; wait for it with `wait_led`."""
-        return next(server for server in self.servers if server.is_running and server.mode() == "leader")
+        """Of an ensemble that has one, or is about to; a busy server may not answer the first question."""
+        found: list[ZooKeeperServer] = []
+
+        def why_not() -> str | None:
+            found[:] = [each for each in self.servers if each.is_running and each.mode() == "leader"]
+            return None if found else "no server says that it leads"
+
+        self.laboratory.wait(why_not, name="the ensemble's leader", deadline_s=READY_DEADLINE_S)
+        return found[0]
 
     def wait_led(self, deadline_s: float = READY_DEADLINE_S) -> float:
         """Wait until one leads and every other one that runs follows it."""

@@ -25,7 +25,7 @@ from migrator.lab.traffic.tally import GroupTally
 CONSUME_RECORDS_MAX: Final = 500
 CONSUME_S: Final = 0.2
 COMMIT_EVERY_S: Final = 1.0
-CATCH_UP_S: Final = 20.0
+CATCH_UP_S: Final = 120.0
 """At the end a group may be that long behind: a rebalance and a second of records."""
 
 COMMIT_ANSWER_S: Final = 30.0

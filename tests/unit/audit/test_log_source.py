@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from migrator.audit.log_plan import plan_log, read_split
+from migrator.audit import run
+from migrator.audit.log_plan import LogPlan, plan_log, read_split
 from migrator.audit.log_source import CommittedRecords, Dropped, Marker, dropped_ranges, read_directory
 from migrator.findings.finding import FindingError
 from migrator.wire.batch import build_batch, build_control_batch, read_batch
@@ -159,6 +161,31 @@ def test_a_missing_segment_is_not_read_and_named(tmp_path: Path) -> None:
     last = log_of(tmp_path, [[topic("c")]], base=2)
     with pytest.raises(FindingError, match=f"Z2K-5001.*{last.name}.*offset 2 follows 0"):
         names_in(tmp_path)
+
+
+@pytest.mark.parametrize("times", [1, 2, 99])
+def test_a_directory_that_loses_a_file_while_it_is_read_is_planned_again(
+    times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a controller that runs trims its log; one whose file stays away is not read, and named."""
+    segment = log_of(tmp_path, [[topic("a")]])
+    gone, planned = str(tmp_path / "trimmed.log"), 0
+
+    def plan_of_a_file_that_goes(path: Path, *, since: int | None) -> LogPlan:
+        nonlocal planned
+        plan, planned = plan_log(path, since=since), planned + 1
+        return LogPlan([msgspec.structs.replace(plan.splits[0], file=gone)], 0, 0, 1) if planned <= times else plan
+
+    monkeypatch.setattr(run, "plan_log", plan_of_a_file_that_goes)
+    if times == 99:
+        with pytest.raises(FindingError, match=r"Z2K-5001.*trimmed\.log"):
+            run.read_log(str(tmp_path) + "/")
+        assert planned == run.TRIMMED_MEANWHILE + 1
+    else:
+        _, at = run.read_log(str(tmp_path) + "/")
+        assert at["offset"] == 0
+        assert planned == times + 1
+    assert segment.exists()
 
 
 def test_a_directory_without_a_log_is_not_read(tmp_path: Path) -> None:
