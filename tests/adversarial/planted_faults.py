@@ -20,6 +20,7 @@ import re
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,7 +53,14 @@ class LostRecord(Demo):
 
 
 class Stall(Demo):
-    """Nobody acknowledges anything for a while."""
+    """Nobody acknowledges anything for a while. Brokers keep their ZooKeeper sessions over it: where one expires, Kafka
+    may never load a coordinator of transactions (docs/adversarial.md).
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        for broker in self.cluster.brokers:
+            broker.spec = replace(broker.spec, extra={**broker.spec.extra, "zookeeper.session.timeout.ms": 40_000})
 
     def _audit(self) -> dict[str, Any]:
         for broker in self.cluster.brokers:
