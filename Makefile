@@ -12,7 +12,7 @@ FILES_BESIDE_EACH_OTHER = --dist loadfile --no-loadscope-reorder --durations 40 
 # what it imports: a controller then answers after 4.6 s in place of 1.2 s, on two cores.
 KEEP_BYTECODE = PYTHONDONTWRITEBYTECODE=
 
-.PHONY: setup check test docs sim model adversarial kill-matrix end-of-road poison mutants lab demo takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-mass bench-road
+.PHONY: setup check test docs sim model adversarial kill-matrix end-of-road soak poison mutants lab demo docker-images docker-test takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-mass bench-road
 
 setup:  ## make .venv what uv.lock says
 	$(SETUP)
@@ -39,7 +39,8 @@ sim:  ## the quorum in bad weather; FIRST and SEEDS say which
 
 model:  ## the quorum in every order; needs spin and gcc (docs/model/README.md)
 	$(SETUP)
-	$(BIN)/pytest tests/model -s
+	ZK2KRAFT_MODEL_WHOLE=1 $(BIN)/pytest tests/model -s
+	$(BIN)/python -m tests.model.checked --save
 
 adversarial:  ## takeovers cut short under load on real servers, ROUNDS of them (200 take about 45 minutes; docs/adversarial.md)
 	$(SETUP) --with-java
@@ -52,6 +53,10 @@ kill-matrix:  ## kill -9 of service, leader, broker and ZooKeeper around every d
 end-of-road:  ## the stories that decide about the end of the road, one cluster each; STORIES says which (docs/adversarial.md)
 	$(SETUP) --with-java
 	$(BIN)/python -m tests.adversarial.end_of_road $(if $(STORIES),--only $(STORIES))
+
+soak:  ## two brokers of three in KRaft mode, our controllers, the service, traffic, changes and trouble for MINUTES (120; docs/adversarial.md)
+	$(SETUP) --with-java
+	$(BIN)/python -m tests.adversarial.soak --minutes $(or $(MINUTES),120)
 
 poison:  ## odd requests, frames, brokers and znodes against a real cluster in dual-write, ROUNDS of them (120 take about 10 minutes; docs/adversarial.md)
 	$(SETUP) --with-java
@@ -68,6 +73,16 @@ lab:  ## a ZooKeeper and three brokers, until Ctrl-C
 demo:  ## a whole migration in the laboratory
 	$(SETUP) --with-java
 	$(KEEP_BYTECODE) $(BIN)/zk2kraft demo
+
+docker-images:  ## the images of docker/: zk2kraft, and Kafka 3.9 with ZooKeeper; of Debian's packages where no registry can be reached
+	$(SETUP) --with-java
+	tests/docker/install
+	$(BIN)/python -m tests.docker.images
+
+docker-test:  ## the images and docker/compose.yaml with a real engine, a migration to the end and one back from SOAK (30 minutes); installs Debian's engine where it may
+	$(SETUP) --with-java
+	tests/docker/install
+	ZK2KRAFT_DOCKER=1 $(KEEP_BYTECODE) $(BIN)/pytest -rs --durations 10 tests/docker
 
 takeover:  ## our controllers against a real cluster, measured
 	$(SETUP) --with-java

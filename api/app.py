@@ -17,6 +17,7 @@ from api.rest import actions, audits, health, migrations
 from api.rest.guard import Guard
 from api.rest.parts import Parts
 from api.rest.problems import add_handlers, openapi_with_problems
+from state_machine.settings import ServiceSettings
 
 BASE = "/api/v1"
 
@@ -46,4 +47,5 @@ def make_app(parts: Parts, token: str) -> FastAPI:
 
 def guarded(app: FastAPI, token: str) -> ASGIApp:
     """token: what every request has to have, a browser's as a cookie."""
-    return Guard(app, token, login_page)
+    settings: ServiceSettings = app.state.parts.settings
+    return Guard(app, token, login_page, settings.reached_as)

@@ -195,6 +195,14 @@ def demo(
     directory: Annotated[Path, typer.Option("--dir", help="the directory for all files of the demo")] = DEMO_DIR,
     report: Annotated[Path | None, typer.Option(help="a second copy of the report, as JSON")] = None,
     full: Annotated[bool, typer.Option("--full", help="go to the end and to a later Kafka; 3 controllers")] = False,
+    rollback_from: Annotated[
+        str | None,
+        typer.Option(
+            metavar="POINT",
+            help="go there, roll back, then migrate the same cluster as --full does; 3 controllers. POINT: DUAL_WRITE, "
+            "ROLLING_BROKERS_HALF, ROLLING_BROKERS, REPLACING_CONTROLLERS_HALF or SOAK",
+        ),
+    ] = None,
     step: Annotated[bool, typer.Option("--step", help="stop at each gate and print the next command")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="leave data and logs of every process in the directory")] = False,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="do not open the page in a browser")] = False,
@@ -207,10 +215,11 @@ def demo(
             directory=directory,
             report=report,
             brokers=brokers,
-            controllers=3 if full and controllers == 1 else controllers,
+            controllers=3 if (full or rollback_from) and controllers == 1 else controllers,
             topics=topics,
             partitions=partitions,
             full=full,
+            rollback_from=rollback_from,
             step=step,
             keep=keep,
             browser=not no_browser,
@@ -373,14 +382,15 @@ LOCAL: Final = "http://127.0.0.1:8085"
 def serve(
     config: Annotated[Path | None, typer.Option(help="a TOML file with the keys named above")] = None,
 ) -> None:
-    """Run the service: phases, gates, history, REST and the page, on loopback.
+    """Run the service: phases, gates, history, REST and the page, on loopback or under declared origins.
 
-    Keys of the file, all optional: host, port (0: a free one, named in serve.json), directory (database,
-    rehearsals, logs), database (an SQLAlchemy URL), observe_every_s, audit_engine (spark or quick), spark_master,
-    rehearsal_every_s, audit_every_s (audits of dual-write; 0: none), audit_process_idle_s (0: no warm audit
-    process), audits_max_bytes, command_limit_s, roots (directories that may hold controllers' files),
-    control_hosts, start_controllers, fleets (inventories of nodes and their actuators), settle_s, node_deadline_s,
-    soak_s, brokers_gone_s, drift_every_s, single_operator, backup_key, backup_directory. docs/service.md explains them.
+    Keys of the file, all optional: host, origins (https://HOST[:PORT] under which it is reached beyond loopback),
+    port (0: a free one, named in serve.json), directory (database, rehearsals, logs), database (an SQLAlchemy URL),
+    observe_every_s, audit_engine (spark or quick), spark_master, rehearsal_every_s, audit_every_s (audits of dual-
+    write; 0: none), audit_process_idle_s (0: no warm audit process), audits_max_bytes, command_limit_s, roots
+    (directories that may hold controllers' files), control_hosts, start_controllers, fleets (inventories of nodes and
+    their actuators), settle_s, node_deadline_s, soak_s, brokers_gone_s, drift_every_s, single_operator, backup_key,
+    backup_directory. docs/service.md explains them.
     A variable ZK2KRAFT_SERVE_<KEY> wins over the file. Controllers go on when the service ends.
     """
     from api.commands import service
@@ -466,6 +476,9 @@ def rollback(
     as_json: AsJson = False,
 ) -> None:
     """Roll back to ZooKeeper. Exit: 0 done, 1 ended in another phase, 4 refused by a gate, 5 not done yet.
+
+    From ROLLING_BROKERS to SOAK the service restarts nodes one by one: stock controllers become ours again, brokers go
+    back into ZooKeeper mode. `status` says before what that costs and loses. After FINALIZING nothing goes back.
 
     With --without-controllers the command needs only ZooKeeper, no service and no controller. Without --execute it
     only prints its plan. Exit: 0 done, 2 refused.
@@ -571,7 +584,10 @@ def back(
     url: Url = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """Return the failed broker of a rolling restart, alone, to its previous file. Exit: 0 begun, 4 refused."""
+    """Return the failed broker of a rolling restart, alone, to its previous file. Exit: 0 begun, 4 refused.
+
+    In ROLLING_BACK: the failed controller that ours could not replace is stock again.
+    """
     _step("back", migration, None, reason, None, False, None if no_wait else wait, url, as_json)
 
 
@@ -643,7 +659,12 @@ def _ask(url: str, as_json: bool, command: Callable[[Client], int]) -> None:
 
 
 def main(arguments: list[str] | None = None) -> Any:
-    """The console script: findings are told without a traceback, anything else with it and an exit code of its own."""
+    """The console script: findings are told without a traceback, anything else with it and an exit code of its own.
+
+    arguments: None: those of this process, of which it is the program.
+    """
+    if arguments is None:
+        sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # structlog imports it for what we never print
     try:
         return app(args=arguments)
     except FindingError as error:

@@ -26,7 +26,6 @@ from migrator.findings.road import BACK_REFUSED
 from migrator.findings.service import (
     GATE_CLOSED,
     NO_SUCH_THING,
-    NOT_IN_THIS_RELEASE,
     NOT_POSSIBLE_HERE,
     NOT_REMOVABLE,
     OPERATION_PENDING,
@@ -53,7 +52,6 @@ REFUSALS: Final = frozenset(
     for finding in (
         BACK_REFUSED,
         GATE_CLOSED,
-        NOT_IN_THIS_RELEASE,
         NOT_POSSIBLE_HERE,
         NOT_REMOVABLE,
         VERSION_MOVED,
@@ -365,6 +363,8 @@ def back_lines(back: dict[str, Any] | None) -> list[str]:
     took = "" if back["seconds"] is None else f", about {back['seconds']:.0f} s"
     lost = "; ".join(back["lost"]) or "directory assignments only"
     said = f"restarts {back['restarts']}, with original files {back['again']}{took}; lost: {lost}"
+    if back["controllers"]:
+        said = f"controllers {back['controllers']} are ours again, {said}"
     return [f"rollback  {may}; {said}"]
 
 

@@ -226,6 +226,7 @@ class ControllerView(BaseModel):
     log_end: int | None = Field(description="the next offset that it would write")
     observers: dict[str, int] = Field(description="brokers that follow the log, with the offset they reached")
     loop_delay_ms: float | None = Field(description="how late its loop was at worst in the last ten seconds")
+    loop_work_ms: float | None = Field(description="the same without the time in which it waited for a processor")
     pid: int | None = Field(description="its process")
     problem: str = Field(description="why it does not answer")
     denials: list[DenialView] = Field(description="principals whose requests it denies, and the missing operation")
@@ -365,7 +366,7 @@ class UndoView(BaseModel):
 class RoadNodeView(BaseModel):
     """How far a rolling restart is with one node."""
 
-    roll: str = Field(description="join, kraft, stock, soak, final, back or original: what the rolling restart does")
+    roll: str = Field(description="join, kraft, stock, soak, final, ours, back or original: what it does")
     role: str = Field(description="broker or controller")
     node_id: int = Field(description="id of the node")
     step: str = Field(description="how far it is; WHOLE: it is back, FAILED: the roll stands at it")
@@ -404,10 +405,11 @@ class WaiverView(BaseModel):
 
 
 class WayBackView(BaseModel):
-    """What `rollback` would do and cost now, in ROLLING_BROKERS; while it runs, what is left of it."""
+    """What `rollback` would do and cost now, from ROLLING_BROKERS to SOAK; while it runs, what is left of it."""
 
     possible: bool = Field(description="whether its gate is open")
     why_not: str = Field(description="the conditions that are not True")
+    controllers: list[int] = Field(description="stock controllers in whose place ours are put first")
     restarts: list[int] = Field(description="brokers that restart into ZooKeeper mode")
     again: list[int] = Field(description="brokers that restart with their original file afterwards")
     lost: list[str] = Field(description="what only KRaft has, beside directory assignments; it needs consent before")

@@ -63,8 +63,7 @@ from state_machine.policy.phases import (
 )
 from state_machine.policy.road_conditions import APPROVAL_S
 from state_machine.policy.road_observations import Roll, WayBack
-from state_machine.policy.undo import is_irreversible, undo_of
-from state_machine.policy.way_back_gates import brokers_may_return
+from state_machine.policy.undo import is_irreversible, readiness, undo_of
 from state_machine.store import Snapshot, Store
 from state_machine.tables import AuditRun, FindingRow, Migration, Operation, PhaseEvent, RoadNode
 
@@ -340,6 +339,7 @@ def controller_views(snapshot: Snapshot) -> list[ControllerView]:
                 log_end=None if quorum is None else quorum.log_end,
                 observers={} if quorum is None else quorum.observers,
                 loop_delay_ms=None if status is None else status.loop_delay_ms,
+                loop_work_ms=None if status is None else status.loop_work_ms,
                 pid=None if controller is None else controller.pid,
                 problem="not observed yet" if controller is None else controller.problem,
                 denials=[] if status is None else [DenialView(**msgspec.to_builtins(each)) for each in status.denials],
@@ -415,7 +415,7 @@ def road_view(snapshot: Snapshot, observed: Evidence, now: float) -> RoadView | 
         ),
         digest=road.digest,
         intent=road.intent,
-        back=way_back_view(road.back, observed),
+        back=way_back_view(snapshot.phase, road.back, observed),
         backups=[
             f"before {each.phase}: {each.file} ({each.sha256})" for each in snapshot.backups if each.kind == "gate"
         ],
@@ -427,19 +427,20 @@ def road_view(snapshot: Snapshot, observed: Evidence, now: float) -> RoadView | 
     )
 
 
-def way_back_view(back: WayBack | None, observed: Evidence) -> WayBackView | None:
+def way_back_view(phase: Phase, back: WayBack | None, observed: Evidence) -> WayBackView | None:
     """Readiness of a rollback, evaluated with each view."""
     if back is None:
         return None
-    verdict = brokers_may_return(observed)
+    verdict = readiness(phase, observed)
     return WayBackView(
         possible=verdict.holds,
         why_not="" if verdict.holds else verdict.reason(),
+        controllers=list(back.controllers),
         restarts=list(back.restarts),
         again=list(back.again),
         lost=list(back.lost),
         consented_by=None if back.consent is None or not back.consent.fits else back.consent.who,
-        seconds=None if back.seconds is None else round(back.seconds * (len(back.restarts) + len(back.again)), 1),
+        seconds=None if back.total_s is None else round(back.total_s, 1),
     )
 
 

@@ -24,6 +24,7 @@ import msgspec
 from migrator.findings.finding import words_of
 from migrator.findings.service import TOKEN_FILE_UNUSABLE
 from state_machine.clusters.private_files import PRIVATE, read_regular, write_private
+from state_machine.origins import LOOPBACK_NAMES, in_url
 from state_machine.processes import process_mark
 
 TOKEN_FILE: Final = "token"
@@ -72,6 +73,11 @@ def page_key(token: str) -> str:
 
 
 # --- for clients on this machine --------------------------------------------------------------------------
+
+
+def url_here(host: str, port: int) -> str:
+    """Where clients on this machine find a service that listens on `host`: with all addresses, on loopback."""
+    return f"http://{in_url({'0.0.0.0': '127.0.0.1', '::': '::1'}.get(host, host))}:{port}"
 
 
 def tell_clients(directory: Path, url: str, environment: Mapping[str, str] = os.environ) -> None:
@@ -130,6 +136,6 @@ def _pointer(url: str, environment: Mapping[str, str]) -> Path | None:
 
 def _same_place(left: str, right: str) -> bool:
     """A token is only sent to the port whose service wrote it, on this machine."""
-    here = {"127.0.0.1", "localhost", "::1"}
     one, other = urlsplit(left), urlsplit(right)
-    return one.port == other.port and (one.hostname == other.hostname or {one.hostname, other.hostname} <= here)
+    names = {one.hostname, other.hostname}
+    return one.port == other.port and (len(names) == 1 or names <= LOOPBACK_NAMES)

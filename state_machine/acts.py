@@ -38,7 +38,9 @@ from state_machine.policy.gates import (
 )
 from state_machine.policy.phases import AUDITED, TRANSITIONS, Phase, Trigger
 from state_machine.policy.rivals import Rival
+from state_machine.policy.road_conditions import road_of
 from state_machine.policy.road_observations import Roll
+from state_machine.policy.way_back_gates import is_only_not_audited, ours_lead_again
 from state_machine.road.road_acts import RoadActs
 from state_machine.settings import ServiceSettings
 from state_machine.store import Snapshot, Store
@@ -211,14 +213,18 @@ class Acts:
     async def _prove_copy(self, snapshot: Snapshot, evidence: Evidence) -> None:
         if evidence.copy_audit is not None and evidence.copy_audit.age_s < AGAIN_S:
             return
+        await self._request_audit(snapshot, "copy")
+
+    async def _request_audit(self, snapshot: Snapshot, purpose: str) -> None:
+        """By the quick engine; not while one of this purpose runs."""
         runs = await self._store.away(audit_rows.audits, self._store, snapshot.id, limit=5)
-        if any(run.purpose == "copy" and run.state in ("asked", "running") for run in runs):
+        if any(run.purpose == purpose and run.state in ("asked", "running") for run in runs):
             return
         await self._store.away(
             audit_rows.ask_audit,
             self._store,
             snapshot.id,
-            purpose="copy",
+            purpose=purpose,
             engine="quick",
             who=SERVICE,
             at=self._clock(),
@@ -316,7 +322,9 @@ class Acts:
         )
 
     async def _leading_back(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
-        """Brokers into ZooKeeper mode; the driver's rollback; original files once the claim is gone."""
+        """Ours in place of stock; brokers into ZooKeeper mode; the driver's rollback; original files once the claim is
+        gone.
+        """
         if zookeeper_is_controller(evidence).holds:
             original = await self._road.original_files(snapshot, evidence)
             if original is not None:
@@ -326,13 +334,36 @@ class Acts:
             return await self._step_when_open(
                 snapshot, evidence, Trigger.FOUND_ROLLED_BACK, "every broker has the file with which it was found"
             )
-        kept = await self._supervisor.keep_running(snapshot)
+        kept = await self._supervisor.keep_running(snapshot, without=snapshot.replaced)
+        ours = await self._road.controllers_back(snapshot, evidence)
+        if ours is not None:
+            return _with_problems(ours, kept)
         if kept is not None and kept.problems:
             return kept
+        again = await self._ours_lead_again(snapshot, evidence)
+        if again is not None:
+            return again
         back = await self._road.brokers_back(snapshot, evidence)
         if back is not None:
             return back
         return await self._ask_for_rollback(snapshot, evidence)
+
+    async def _ours_lead_again(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason | None:
+        """Between controllers and brokers. None: dual-write is as before stock came, or no stock controller was put
+        back, or the first broker was prepared already. An audit that is not passed is repeated, not at once.
+        """
+        if not snapshot.nodes_of(Roll.OURS) or snapshot.nodes_of(Roll.BACK):
+            return None
+        verdict = ours_lead_again(evidence)
+        if verdict.holds:
+            return None
+        back, last = road_of(evidence).back, snapshot.copy_audit
+        ended = None if last is None else last.finished_at
+        lately = ended is not None and 0 <= self._clock() - ended < AGAIN_S
+        failed_lately = back is not None and back.equal is False and lately
+        if is_only_not_audited(verdict) and not failed_lately:
+            await self._request_audit(snapshot, "demand")
+        return WaitingReason(f"waiting: before the brokers go back: {verdict.reason()}")
 
     async def _ask_for_rollback(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         """Every broker is in ZooKeeper mode again. One that was refused is asked for again, not at once."""
@@ -402,6 +433,13 @@ class Acts:
                 await self._control.ask(entry, asks, "the migration is rolled back")
             except FindingError:
                 continue  # it moved on meanwhile, or ended: the next look tells
+
+
+def _with_problems(outcome: WaitingReason, beside: WaitingReason | None) -> WaitingReason:
+    """Both, where what goes on beside it is in trouble too."""
+    if beside is None or not beside.problems:
+        return outcome
+    return WaitingReason(f"{outcome.reason}; {beside.reason}", (*outcome.problems, *beside.problems))
 
 
 def _unconfirmed(snapshot: Snapshot, evidence: Evidence) -> tuple[Occurrence, ...]:

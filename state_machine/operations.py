@@ -18,17 +18,18 @@ import structlog
 from migrator.findings.finding import FindingError
 from migrator.findings.road import BACK_REFUSED, FINALIZE_NOT_APPROVED
 from migrator.findings.service import NOT_POSSIBLE_HERE, VERSION_MOVED
-from migrator.fleet.render import FileKind
 from migrator.fleet.roll import UNTOUCHED, RollStep
 from migrator.model.verdict import Verdict
 from state_machine.accepted import AcceptedOperations
 from state_machine.audits.inspections import Inspections
 from state_machine.clusters.control import ControlClient
+from state_machine.clusters.log_observer import LogObservation
 from state_machine.evidence import asked_by
 from state_machine.policy.gates import Evidence
 from state_machine.policy.phases import (
     APPROVE,
     BACK,
+    LED_BACK_FROM,
     NEEDS_APPROVAL,
     PAUSE,
     PEOPLE,
@@ -39,9 +40,14 @@ from state_machine.policy.phases import (
     Trigger,
     look_up,
 )
-from state_machine.policy.road_observations import Roll
-from state_machine.policy.way_back_gates import broker_may_go_back, joined_broker_may_go_back
-from state_machine.road.journal import send_back
+from state_machine.policy.road_observations import BROKERS, CONTROLLERS, Roll
+from state_machine.policy.way_back_gates import (
+    broker_may_go_back,
+    controller_may_be_stock_again,
+    joined_broker_may_go_back,
+)
+from state_machine.road.fleet import ROLE_OF
+from state_machine.road.journal import is_sent_back, send_back
 from state_machine.road.road_evidence import digest_of, plan_of
 from state_machine.road.version_raise import VersionRaise
 from state_machine.road.way_back import loss_digest, loss_document, loss_of
@@ -57,8 +63,9 @@ APPROVED: Final = {Phase.COMPLETED: "the raise of metadata.version"}
 WITH_BACK: Final[Mapping[Phase, tuple[Roll, Callable[[Evidence, int], Verdict]]]] = {
     Phase.BROKERS_JOINING: (Roll.JOIN, joined_broker_may_go_back),
     Phase.ROLLING_BROKERS: (Roll.KRAFT, broker_may_go_back),
+    Phase.ROLLING_BACK: (Roll.OURS, controller_may_be_stock_again),
 }
-"""Phases in which a failed broker may return, alone, to its previous file."""
+"""Phases in which a failed node may return, alone, to its previous file: a broker, or a controller that was stock."""
 
 
 class Operations:
@@ -157,11 +164,12 @@ class Operations:
         await self._store.away(self._store.approve, operation, digest, plan, at=self._clock(), said=said)
 
     async def _send_back(self, snapshot: Snapshot, operation: Operation, evidence: Evidence) -> None:
-        """The failed broker alone; the rolling restart carries it out. Raises Z2K-4216."""
+        """The failed node alone; the rolling restart carries it out. Raises Z2K-4216."""
         row = may_send_back(snapshot, evidence)
-        observed = None if snapshot.observation is None else snapshot.observation.log.broker(row.node_id)
-        incarnation = "" if observed is None else observed.incarnation
+        incarnation = _registered(snapshot, row)
         said = f"broker {row.node_id} is stopped, gets its previous file, and is started in ZooKeeper mode"
+        if row.role == CONTROLLERS:
+            said = f"controller {row.node_id} is stopped, gets its stock file, and is started as stock again"
 
         def write() -> None:
             with self._store.writing() as session:
@@ -228,29 +236,37 @@ def approvable(phase: Phase, evidence: Evidence, to: Phase) -> Verdict:
 
 def may_consent(snapshot: Snapshot) -> tuple[str, ...]:
     """What would be lost. Raises Z2K-4003 where a rollback loses nothing that has to be consented to."""
-    if snapshot.phase is not Phase.ROLLING_BROKERS:
-        where = "a rollback needs consent in ROLLING_BROKERS only"
+    if snapshot.phase not in LED_BACK_FROM and not snapshot.led_back:
+        where = f"a rollback needs consent in {', '.join(LED_BACK_FROM)} only"
         raise NOT_POSSIBLE_HERE.error(operation="approve to ROLLING_BACK", phase=snapshot.phase, possible=where)
     return loss_of(snapshot)
 
 
 def may_send_back(snapshot: Snapshot, evidence: Evidence) -> RoadNode:
-    """The failed broker of BROKERS_JOINING or ROLLING_BROKERS. Raises Z2K-4216 where there is none, or it may not go
-    back.
+    """The failed broker of BROKERS_JOINING or ROLLING_BROKERS, or the failed controller that ours could not replace in
+    ROLLING_BACK. Raises Z2K-4216 where there is none, or it may not go back.
     """
     if snapshot.phase not in WITH_BACK:
-        possible = " and ".join(WITH_BACK)
-        raise BACK_REFUSED.error(node="A broker", reason=f"that is possible in {possible}, not in {snapshot.phase}")
+        possible = ", ".join(WITH_BACK)
+        raise BACK_REFUSED.error(node="A node", reason=f"that is possible in {possible}, not in {snapshot.phase}")
     roll, gate = WITH_BACK[snapshot.phase]
     row = next((each for each in snapshot.nodes_of(roll) if each.step == RollStep.FAILED), None)
     if row is None:
-        raise BACK_REFUSED.error(node="A broker", reason="none failed")
-    if row.failed_in in UNTOUCHED and row.kind != FileKind.BACK:
-        raise BACK_REFUSED.error(node=f"broker {row.node_id}", reason="it was not stopped and has its previous file")
+        raise BACK_REFUSED.error(node=f"A {ROLE_OF[roll]}", reason="none failed")
+    if row.failed_in in UNTOUCHED and not is_sent_back(row):
+        reason = "it was not stopped and has its previous file"
+        raise BACK_REFUSED.error(node=f"{row.role} {row.node_id}", reason=reason)
     verdict = gate(evidence, row.node_id)
     if not verdict.holds:
-        raise BACK_REFUSED.error(node=f"broker {row.node_id}", reason=verdict.reason())
+        raise BACK_REFUSED.error(node=f"{row.role} {row.node_id}", reason=verdict.reason())
     return row
+
+
+def _registered(snapshot: Snapshot, row: RoadNode) -> str:
+    """The incarnation of its present registration; empty when there is none."""
+    log = LogObservation() if snapshot.observation is None else snapshot.observation.log
+    found = log.broker(row.node_id) if row.role == BROKERS else log.controller(row.node_id)
+    return "" if found is None else found.incarnation
 
 
 BEGUN = "the takeover has begun, and a pause does not stop it; `zk2kraft abort` ends it until the commit"

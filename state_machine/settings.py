@@ -2,7 +2,8 @@
 
 In:   `--config FILE.toml`; variables named ZK2KRAFT_SERVE_<KEY> win over the file.
 Out:  `ServiceSettings`.
-Errors: Z2K-4001 for a key that does not exist or a value that cannot be, Z2K-4010 for an address beyond loopback.
+Errors: Z2K-4001 for a key that does not exist or a value that cannot be; Z2K-4010 for an address beyond loopback
+without `origins`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Final, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -23,6 +24,7 @@ from sqlalchemy import URL
 
 from migrator.findings.service import BEYOND_LOOPBACK, SERVE_CONFIG
 from state_machine.clusters.bounds import Bounds, is_loopback
+from state_machine.origins import Origins
 
 USUAL_ROOTS: Final = (Path("/etc"), Path("/opt"), Path("/srv"), Path("/var/lib"))
 
@@ -38,7 +40,10 @@ class ServiceSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="ZK2KRAFT_SERVE_", extra="forbid", frozen=True)
 
-    host: str = Field(default="127.0.0.1", description="address to listen on; loopback only")
+    host: str = Field(default="127.0.0.1", description="address to listen on; beyond loopback only with origins")
+    origins: tuple[str, ...] = Field(
+        default=(), description="https://HOST[:PORT] under which it is reached beside loopback; others are refused"
+    )
     port: int = Field(default=8085, ge=0, le=65535, description="0: a free one, named in serve.json")
     directory: Path = Field(
         default=Path("zk2kraft-service"),
@@ -95,6 +100,15 @@ class ServiceSettings(BaseSettings):
     single_operator: bool = Field(default=False, description="who asks for FINALIZING may have approved it")
     command_limit_s: float = Field(default=900, ge=1, description="longest run of check, rehearse or audit")
 
+    @field_validator("origins")
+    @classmethod
+    def _are_origins(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(str(each) for each in Origins.of(given).declared)
+
+    @property
+    def reached_as(self) -> Origins:
+        return Origins.of(self.origins)
+
     @property
     def bounds(self) -> Bounds:
         return Bounds(self.roots, frozenset(self.control_hosts))
@@ -134,6 +148,6 @@ def read_settings(file: Path | None) -> ServiceSettings:
         raise SERVE_CONFIG.error(file=str(file or "environment"), key=key, reason=first["msg"]) from error
     except (SettingsError, ValueError) as error:
         raise SERVE_CONFIG.error(file=str(file), key="(the file itself)", reason=str(error)) from error
-    if not settings.loopback:
+    if not settings.loopback and not settings.origins:
         raise BEYOND_LOOPBACK.error(host=settings.host)
     return settings

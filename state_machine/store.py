@@ -30,6 +30,7 @@ from migrator.findings.service import (
     OPERATION_PENDING,
     VERSION_MOVED,
 )
+from migrator.fleet.render import FileKind
 from migrator.fleet.roll import UNTOUCHED, RollStep
 from migrator.model.verdict import Verdict
 from state_machine.audit_queries import CONFIRMATION, audit_passed_at, dual_write_audits, last_finished
@@ -41,6 +42,7 @@ from state_machine.policy.phases import (
     BACK,
     BEYOND_DUAL_WRITE,
     CHANGE,
+    LED_BACK_FROM,
     PAUSE,
     PEOPLE,
     RESUME,
@@ -132,8 +134,11 @@ class Snapshot:
 
     @property
     def replaced(self) -> frozenset[int]:
-        """Controllers of ours that were stopped for good, so that stock takes their place. Nobody starts them again."""
-        return frozenset(each.node_id for each in self.nodes_of(Roll.STOCK) if RollStep(each.step) not in UNTOUCHED)
+        """Controllers of ours that were stopped so that stock takes their place, and were not put back since. The
+        supervisor starts none of them.
+        """
+        stock = {each.node_id for each in self.nodes_of(Roll.STOCK) if reached(each) not in UNTOUCHED}
+        return frozenset(stock - {each.node_id for each in self.nodes_of(Roll.OURS) if is_put_back(each)})
 
     @property
     def id(self) -> int:
@@ -142,6 +147,16 @@ class Snapshot:
     @property
     def phase(self) -> Phase:
         return Phase(self.migration.phase)
+
+
+def reached(row: RoadNode) -> RollStep:
+    """The step of a node of a rolling restart; of a failed one, the step in which it failed."""
+    return RollStep(row.failed_in or row.step if row.step == RollStep.FAILED else row.step)
+
+
+def is_put_back(row: RoadNode) -> bool:
+    """Of the roll OURS: the service may start our controller there, unless it was sent back to stock alone."""
+    return reached(row) in (RollStep.STARTED, RollStep.WHOLE) and row.kind != FileKind.STOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -570,10 +585,10 @@ def _road(session: Session, row: Migration) -> tuple[RoadNode, ...]:
 
 
 def _led_back(session: Session, row: Migration) -> bool:
-    """By the step that led here: it was requested in ROLLING_BROKERS."""
+    """By the step that led here: where it was requested."""
     if row.phase != Phase.ROLLING_BACK:
         return False
-    step = (PhaseEvent.from_phase == Phase.ROLLING_BROKERS, PhaseEvent.trigger == Trigger.ROLL_BACK)
+    step = (PhaseEvent.from_phase.in_(LED_BACK_FROM), PhaseEvent.trigger == Trigger.ROLL_BACK)
     query = select(PhaseEvent.id).where(PhaseEvent.migration_id == row.id, PhaseEvent.version == row.version, *step)
     return session.scalar(query.limit(1)) is not None
 

@@ -11,6 +11,7 @@ from hypothesis import settings
 
 from migrator.model.prepared_types import prepare_types
 from tests.support.order import PROCESSOR_S, in_order, seconds_by_file
+from tests.support.skips import not_verified
 from tests.support.turns import turn
 
 settings.register_profile("no clock", deadline=None)
@@ -63,9 +64,14 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """For the table in tests/support/order.py."""
-    reports = [each for kind in terminalreporter.stats.values() for each in kind]
-    if found := seconds_by_file([each for each in reports if isinstance(each, pytest.TestReport)]):
+    """What was skipped, and the table in tests/support/order.py. Also of tests that another process ran."""
+    every = [each for kind in terminalreporter.stats.values() for each in kind]
+    reports = [each for each in every if isinstance(each, pytest.TestReport)]
+    if missing := not_verified(reports):
+        terminalreporter.section("not verified")
+        for line in missing:
+            terminalreporter.write_line(line)
+    if found := seconds_by_file(reports):
         terminalreporter.section("seconds by file: on the clock, of processors")
         for file, took in found.items():
             terminalreporter.write_line(f"{took.clock_s:6.0f} {took.processor_s:6.0f} {file}")

@@ -5,12 +5,24 @@ In:   what the command line read. Out: an exit code.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from migrator.findings.laboratory import DEMO_NOT_POSSIBLE
+from migrator.lab.demo.points import Point
 
-def demo(*, full: bool = False, **options: Any) -> int:
-    """A whole migration on this machine; `migrator.lab.demo.run.Options` names the options. full: to the end."""
+
+def demo(*, full: bool = False, rollback_from: str | None = None, **options: Any) -> int:
+    """A whole migration on this machine; `migrator.lab.demo.run.Options` names the options. full: to the end.
+
+    rollback_from: goes back from there first, and then to the end. Raises Z2K-6017 when there is no such point.
+    """
     from migrator.lab.demo.full import run_full
+    from migrator.lab.demo.rollback_from import run_back_and_full
     from migrator.lab.demo.run import Options, run_demo
 
+    if rollback_from is not None:
+        if rollback_from not in set(Point):
+            raise DEMO_NOT_POSSIBLE.error(reason=f"{rollback_from} is not one of {', '.join(Point)}")
+        return run_demo(Options(**options), partial(run_back_and_full, Point(rollback_from)))
     return run_demo(Options(**options), run_full if full else None)

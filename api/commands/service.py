@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator
 
+    import uvicorn
+    from starlette.types import ASGIApp
+
     from state_machine.settings import ServiceSettings
 
 
@@ -46,7 +49,7 @@ async def _serve(settings: ServiceSettings) -> int:
     from api.rest.parts import Parts
     from migrator.model.prepared_types import prepare_types
     from migrator.zk.reach import reach
-    from state_machine.access import service_token, tell_clients_no_more
+    from state_machine.access import service_token, tell_clients_no_more, url_here
     from state_machine.service import open_service
 
     class Server(uvicorn.Server):
@@ -71,11 +74,11 @@ async def _serve(settings: ServiceSettings) -> int:
     )
     token = service_token(settings.directory.absolute())
     app = guarded(make_app(parts, token), token)
-    server = Server(uvicorn.Config(app, settings.host, settings.port, log_level="warning", lifespan="off"))
+    server = Server(_listener_config(app, settings))
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, setattr, server, "should_exit", True)
     listening = _listen(settings)
-    url = f"http://{settings.host}:{listening.getsockname()[1]}"
+    url = url_here(settings.host, listening.getsockname()[1])
     _tell_where(settings.directory.absolute(), url, token)
     loop = asyncio.create_task(reconciler.run(), name="reconcile")
     loop.add_done_callback(lambda _: setattr(server, "should_exit", True))
@@ -91,6 +94,21 @@ async def _serve(settings: ServiceSettings) -> int:
     if failed:
         structlog.get_logger().critical("service.failed", error=repr(results[0]), exc_info=results[0])
     return 1 if failed else 0
+
+
+def _listener_config(app: ASGIApp, settings: ServiceSettings) -> uvicorn.Config:
+    """A proxy on this machine may say whom it speaks for, and nobody else, whatever the environment says."""
+    import uvicorn
+
+    return uvicorn.Config(
+        app,
+        settings.host,
+        settings.port,
+        log_level="warning",
+        lifespan="off",
+        proxy_headers=True,
+        forwarded_allow_ips="127.0.0.1",
+    )
 
 
 def _listen(settings: ServiceSettings) -> socket.socket:

@@ -11,11 +11,13 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import HTMLResponse, RedirectResponse
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from api.pages.forms import form_of, render
 from api.rest.guard import COOKIE, is_same
+from api.rest.parts import parts_of
 from state_machine.access import page_key
 
 COOKIE_LIFE_S: Final = 12 * 3600
@@ -30,21 +32,26 @@ def router_for(token: str) -> APIRouter:
     router = APIRouter(include_in_schema=False)
 
     @router.get("/login")
-    def by_link(given: Annotated[str, Query(alias="token", max_length=4_000)] = "") -> Response:
-        return _let_in(given, token) if given else _asks(200)
+    def by_link(request: Request, given: Annotated[str, Query(alias="token", max_length=4_000)] = "") -> Response:
+        return _let_in(request, given, token) if given else _asks(200)
 
     @router.post("/login")
-    def by_form(form: Annotated[dict[str, str], Depends(form_of)]) -> Response:
-        return _let_in(form.get("token", "").strip(), token)
+    def by_form(request: Request, form: Annotated[dict[str, str], Depends(form_of)]) -> Response:
+        return _let_in(request, form.get("token", "").strip(), token)
 
     return router
 
 
-def _let_in(given: str, token: str) -> Response:
+def _let_in(request: Request, given: str, token: str) -> Response:
+    """Where people reach the service by https, the cookie never goes over anything else."""
     if not is_same(given, token):
         return _asks(401, wrong=True)
     answer = RedirectResponse("/", 303)
-    answer.set_cookie(COOKIE, page_key(token), max_age=COOKIE_LIFE_S, httponly=True, samesite="strict", path="/")
+    named = parts_of(request).settings.reached_as.named(request.headers.get("host", ""))
+    secure = bool(named) and all(each.scheme == "https" for each in named)
+    answer.set_cookie(
+        COOKIE, page_key(token), max_age=COOKIE_LIFE_S, httponly=True, samesite="strict", secure=secure, path="/"
+    )
     return answer
 
 

@@ -74,7 +74,9 @@ def rollback(
     key: Key = None,
     dry_run: DryRunFlag = False,
 ) -> Any:
-    """Go back to ZooKeeper: stop our controllers, or roll the cluster back."""
+    """Go back to ZooKeeper: stop our controllers, or roll the cluster back. From ROLLING_BROKERS to SOAK the service
+    leads it: our controllers in the place of stock, brokers into ZooKeeper mode, the rollback, original files.
+    """
     return _step(parts, number, Trigger.ROLL_BACK, body, response, key, dry_run)
 
 
@@ -115,7 +117,7 @@ def approve(parts: ServiceParts, number: Number, body: ActionIn, response: Respo
 
     It counts for 4 hours, and until one of them changes. Neither can be undone. The approver is another person than the
     one who asks for it, unless `single_operator` is on. With `to: ROLLING_BACK` it is the consent to what a rollback
-    from ROLLING_BROKERS loses, as the view lists it.
+    from ROLLING_BROKERS, REPLACING_CONTROLLERS or SOAK loses, as the view lists it.
     """
     operation = order(APPROVE, body, key)
     known = parts.store.known_operation(number, operation)
@@ -138,7 +140,8 @@ def _require_approvable(snapshot: Snapshot, parts: Parts, to: Phase) -> None:
 @router.post("/back", **ACCEPTED)
 def back(parts: ServiceParts, number: Number, body: ActionIn, response: Response, key: Key = None) -> Accepted:
     """Return the failed broker of ROLLING_BROKERS, alone, to its previous file: stopped, written, started in ZooKeeper
-    mode. Nothing is removed. The rolling restart stands until somebody resumes.
+    mode. Nothing is removed. The rolling restart stands until somebody resumes. In ROLLING_BACK: a failed controller
+    that ours could not replace is stock again.
     """
     operation = order(BACK, body, key)
     if parts.store.known_operation(number, operation) is None:

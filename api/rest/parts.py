@@ -45,7 +45,7 @@ class Parts:
     reach: Callable[[str], None] = lambda connect: None
 
 
-def _parts(request: Request) -> Parts:
+def parts_of(request: Request) -> Parts:
     parts: Parts = request.app.state.parts
     return parts
 
@@ -60,7 +60,7 @@ def no_unknown_parameters(request: Request) -> None:
         )
 
 
-ServiceParts = Annotated[Parts, Depends(_parts)]
+ServiceParts = Annotated[Parts, Depends(parts_of)]
 Number = Annotated[int, Path(ge=1, le=2**31 - 1)]
 Key = Annotated[
     str | None,

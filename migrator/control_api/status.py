@@ -178,6 +178,7 @@ class BrokerStatus(msgspec.Struct, frozen=True):
 class ControllerStatus(msgspec.Struct, frozen=True):
     """run: the incarnation of the process, within which the driver's history is numbered.
 
+    loop_work_ms: of the delay, without the time in which the loop waited for a processor; None of an older controller.
     driver, dual_write: None in a controller without migration.
     partitions: None before they were counted.
     """
@@ -186,6 +187,7 @@ class ControllerStatus(msgspec.Struct, frozen=True):
     run: str
     quorum: QuorumStatus
     loop_delay_ms: float
+    loop_work_ms: float | None = None
     cluster_id: str = ""
     connections: ConnectionsStatus = ConnectionsStatus()
     denials: tuple[Denial, ...] = ()

@@ -115,8 +115,9 @@ BACKUP_FAILED = Finding(
 BACK_REFUSED = Finding(
     code="Z2K-4216",
     says="{node} cannot go back alone: {reason}.",
-    means="The broker stays as it is. `zk2kraft resume` tries its step again.",
-    remedy="Correct what the message names, then `zk2kraft back` again. After ROLLING_BROKERS it is not possible.",
+    means="The node stays as it is. `zk2kraft resume` tries its step again.",
+    remedy="Correct what the message names, then `zk2kraft back` again. Under stock controllers, `zk2kraft rollback` "
+    "takes all nodes back.",
 )
 
 CANARY_OVER_BUDGET = Finding(
@@ -165,8 +166,9 @@ LOSS_NOT_ACCEPTED = Finding(
 FILE_OF_BEFORE_LOST = Finding(
     code="Z2K-4231",
     says="The previous file of {node} is not kept: {reason}.",
-    means="The broker could not go back into ZooKeeper mode with its own settings. Nothing was stopped.",
-    remedy="Restore that file beside the present one from the backup before ROLLING_BROKERS, under the same name.",
+    means="The node could not go back with its own settings. Nothing was stopped.",
+    remedy="Restore that file beside the present one from the service's backup before the node was changed, under the "
+    "same name.",
 )
 
 SOAK_WITHOUT_DISK = Finding(

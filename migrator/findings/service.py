@@ -55,14 +55,6 @@ KEY_USED_AGAIN = Finding(
     remedy="Use a new key for a new operation, and the same key only to repeat the same request.",
 )
 
-NOT_IN_THIS_RELEASE = Finding(
-    code="Z2K-4008",
-    says="{phase} is not in this release.",
-    means="This release goes forward to the end, and back while our controllers lead. Nothing was changed.",
-    remedy="`zk2kraft status` and docs/undo.md say how to go back by hand from here: our controllers first, then the "
-    "brokers, then the rollback. A later release has a command for it.",
-)
-
 OPERATION_PENDING = Finding(
     code="Z2K-4009",
     says="{operation}, requested by {who}, has not ended yet ({link}).",
@@ -72,10 +64,11 @@ OPERATION_PENDING = Finding(
 
 BEYOND_LOOPBACK = Finding(
     code="Z2K-4010",
-    says="The service may not listen on {host}: it is not a loopback address.",
+    says="The service may not listen on {host}: it is not a loopback address, and `origins` is empty.",
     means="The service has a token and no TLS. Whoever can read the connection could take the token and control the "
     "migration.",
-    remedy="Listen on 127.0.0.1 and reach it through an SSH tunnel (`ssh -L 8085:127.0.0.1:8085 HOST`).",
+    remedy="Listen on 127.0.0.1 and reach it through an SSH tunnel (`ssh -L 8085:127.0.0.1:8085 HOST`). In a container "
+    "or behind a proxy with TLS, name in `origins` the addresses under which it is reached.",
 )
 
 GATES_NOT_PAUSED = Finding(
@@ -169,8 +162,10 @@ CLUSTER_DISAGREES = Finding(
 FOREIGN_REQUEST = Finding(
     code="Z2K-4023",
     says="The request came from {origin}, not from this service's own page.",
-    means="Another web page tried to use your browser to reach the service. Nothing was recorded.",
-    remedy="Open the service's own page and use its forms. Programs must not send an Origin header.",
+    means="Another web page tried to use your browser to reach the service, or somebody called the service by a name "
+    "that is not in its `origins`. Nothing was recorded.",
+    remedy="Open the service's own page and use its forms. Programs must not send an Origin header. If people reach "
+    "the service under this name, add it to `origins`.",
 )
 
 SERVICE_FAULT = Finding(

@@ -20,7 +20,7 @@ from migrator.findings.fleet import FILE_ABSENT, GUARD_NOT_PROVEN
 from migrator.fleet.actuator import Actuator
 from migrator.fleet.files import checksum_of
 
-GUARD_SHA256: Final = "c201667ac7e73a7062ccc114183b1e3c34371f6d86bcdeb0ee5ece53e6b06c6c"
+GUARD_SHA256: Final = "be7727d5bc12fe200a58da79905460958a2dad9203611f3e86ec24066de81620"
 """Of docker/guard/zk2kraft-guard as shipped with this release."""
 
 _PLAN: Final = re.compile(r"[0-9a-f]{64}\Z")

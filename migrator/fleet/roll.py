@@ -188,8 +188,11 @@ def decide(entries: Sequence[RollEntry], now: RollNow) -> Decision:
 
 
 def _choices(entry: RollEntry) -> str:
-    may_go_alone = entry.role == "broker" and (entry.alone or not entry.back)
-    back = "`zk2kraft back` returns this broker alone to its previous file; " if may_go_alone else ""
+    back = ""
+    if entry.role == "broker" and (entry.alone or not entry.back):
+        back = "`zk2kraft back` returns this broker alone to its previous file; "
+    if entry.role == "controller" and entry.back:
+        back = "`zk2kraft back` starts this controller alone as stock again; "
     return f"`zk2kraft resume` tries it again; {back}`pause` leaves it as it is"
 
 
@@ -218,7 +221,7 @@ def _go_on(entry: RollEntry, now: RollNow) -> Decision:
         case RollStep.STOPPED:
             return _stopped(entry, seen)
         case RollStep.WRITTEN:
-            if entry.back and not seen.gone:
+            if entry.back and entry.role == "broker" and not seen.gone:
                 # the controller answers DUPLICATE_BROKER_REGISTRATION while the session before is valid
                 return Wait(f"{entry.name} is started when its registration of before is fenced")
             return Perform(entry.id, NodeAct.START)

@@ -16,15 +16,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but not re-exported for mypy
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
     NewPartitions,
     NewTopic,
     ResourceType,
 )
 
-from migrator.lab.cluster import ADMIN_TIMEOUT_S, LabCluster
+from migrator.lab.admin import ADMIN_TIMEOUT_S
+from migrator.lab.cluster import LabCluster
 from migrator.lab.frames import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Direction, Frame, Recorder
 from migrator.lab.servers.tools import elect_preferred_leaders, reassign
 
@@ -124,9 +122,7 @@ class ChangeScript:
     def change_config(self) -> None:
         """Brokers hear of it through ZooKeeper alone, so that is where its effect is waited for."""
         topic, (key, value) = self.plan.grown, CHANGED_CONFIG
-        entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-        _finish(self.cluster.admin().incremental_alter_configs([resource]))
+        self.cluster.alter_configs(ResourceType.TOPIC, topic, {key: value})
 
         def why_not() -> str | None:
             data = self.cluster.zk.read(f"/config/topics/{topic}")

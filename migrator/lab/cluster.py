@@ -2,7 +2,8 @@
 
 In:   a laboratory and how much of what.
 Out:  `LabCluster`: start it, talk to it (`admin`, `bootstrap_servers`, `zookeeper_connect`), change its modes.
-Elsewhere: single servers (zookeeper.py, broker.py, controller.py); what a tap writes down (frames.py).
+Elsewhere: single servers (zookeeper.py, broker.py, controller.py); what a tap writes down (frames.py); its
+      configurations (admin.py).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but
     NewTopic,
 )
 
+from migrator.lab.admin import ADMIN_TIMEOUT_S, Administered
 from migrator.lab.frames import Recorder
 from migrator.lab.servers.broker import IBP, BrokerProcess, BrokerSpec
 from migrator.lab.servers.controller import StockController, StockQuorum, quorum_specs
@@ -31,7 +33,6 @@ from migrator.lab.servers.waiting import wait_until
 from migrator.lab.servers.zookeeper import ZooKeeper, ZooKeeperClient
 from migrator.lab.tap import Tap
 
-ADMIN_TIMEOUT_S: Final = 90.0
 METADATA_TIMEOUT_S: Final = 2.0
 THREAD_ENDED: Final = re.compile(r"-channel-manager\]: Error due to.*\n.*")
 BROKER_FLAW: Final = "IllegalArgumentException: A metric named "
@@ -43,7 +44,7 @@ LOOKS_FOR_FLAWS_S: Final = 10.0
 logger = logging.getLogger(__name__)
 
 
-class LabCluster:
+class LabCluster(Administered):
     """One cluster that begins in ZooKeeper mode.
 
     chroot:   "" or "/name": where Kafka's tree hangs in ZooKeeper.
@@ -196,16 +197,19 @@ class LabCluster:
     def admin(self) -> AdminClient:
         """An administrator's client, a new one after any broker was restarted.
 
-        One that lives on serves most requests. But one for a certain broker (its configuration) then waits until its
-        time-out for a connection that librdkafka does not begin, in three of four tries.
+        One that lives on serves most requests. One for a certain broker (its configuration) then waits until its
+        time-out for a connection that librdkafka does not begin, in three of four tries: those go by `admin_for`.
         """
         now = [broker.process.pid for broker in self.brokers]
         if self._admin is None:
             self.laboratory.on_close.callback(self._forget_admin)
         if self._admin is None or now != self._admin_since:
-            self._admin = AdminClient(dict(self.client), logger=logger)
+            self._admin = self.new_admin()
             self._admin_since = now
         return self._admin
+
+    def new_admin(self) -> AdminClient:
+        return AdminClient(dict(self.client), logger=logger)
 
     def quorum(
         self, count: int = 1, *, migrating: bool = True, extra: Mapping[str, Value] | None = None

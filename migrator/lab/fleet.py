@@ -57,7 +57,9 @@ class LabFleet:
         self.servers.update(self.stock)
         self.done: list[ActDone] = []
         self.most_down = 0
-        """The most nodes that were stopped and not yet started again at one time."""
+        """The most nodes that were stopped and not yet started again at one time. A controller of ours that is put back
+        is started by the service, and counts as started once its control port is open.
+        """
         self._down: set[int] = set()
         self.before_act: Callable[[str, int], None] | None = None
         self.after_act: Callable[[str, int], None] | None = None
@@ -199,6 +201,7 @@ class LabFleet:
         with self._locks[node]:
             if act == "stop":
                 self.done.append(ActDone(act, node))
+                self._down -= {each.spec.node_id for each in self.ours if each.listens}
                 self._down.add(node)
                 self.most_down = max(self.most_down, len(self._down))
                 return self._stop(server)

@@ -18,6 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but
     NewTopic,
 )
 
+from migrator.lab.admin import ADMIN_TIMEOUT_S, Administered
 from migrator.lab.ours import OurController
 from migrator.lab.servers.broker import IBP, BrokerMode, BrokerProcess, BrokerSpec
 from migrator.lab.servers.controller import StockController, quorum_specs
@@ -26,7 +27,6 @@ from migrator.lab.servers.properties import Value
 from migrator.lab.servers.server import READY_DEADLINE_S
 from migrator.lab.servers.tools import format_storage, random_cluster_id
 
-ADMIN_TIMEOUT_S: Final = 90.0
 METADATA_TIMEOUT_S: Final = 5.0
 
 logger = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class KraftBroker(BrokerProcess):
             format_storage(self.laboratory, self.properties_file, self._cluster_id, IBP)
 
 
-class KraftCluster:
+class KraftCluster(Administered):
     """One cluster that never knew ZooKeeper.
 
     bootstrap_only: brokers are told of the quorum by `controller.quorum.bootstrap.servers` alone.
@@ -80,7 +80,7 @@ class KraftCluster:
         controller_extra: Mapping[str, Value] | None = None,
     ) -> None:
         self.laboratory = laboratory
-        self.cluster_id = random_cluster_id(laboratory)
+        self.cluster_id = random_cluster_id()
         specs = quorum_specs(
             laboratory, count=controllers, zookeeper_connect="", migrating=False, extra=controller_extra
         )
@@ -140,6 +140,9 @@ class KraftCluster:
 
     def admin(self) -> AdminClient:
         """A new one for each use: one that lives on waits for brokers that were restarted."""
+        return self.new_admin()
+
+    def new_admin(self) -> AdminClient:
         return AdminClient(dict(self.client), logger=logger)
 
     def create_topics(

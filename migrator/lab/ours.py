@@ -78,6 +78,15 @@ class OurController:
         return self._process is not None and self._process.alive
 
     @property
+    def listens(self) -> bool:
+        """Whether a process, whoever started it, has its control port open by the file that it leaves."""
+        try:
+            pid = int(json.loads((self.data / CONTROL_FILE).read_text())["pid"])
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        except (OSError, ValueError, KeyError):
+            return False
+
+    @property
     def directory(self) -> Path:
         return self.spec.directory
 

@@ -34,6 +34,7 @@ from kazoo.protocol.states import EventType
 from migrator.findings.laboratory import LEDGER_DAMAGED
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.processes import Process
+from migrator.lab.servers.zookeeper import RECONNECT
 
 LOOK_EVERY_S: Final = 0.05
 LOOK_DEADLINE_S: Final = 1.0
@@ -154,7 +155,9 @@ class Watcher:
     """Looks until `stop`; every change of what it sees becomes a line."""
 
     def __init__(self, zookeeper: str, out: Path) -> None:
-        self._kazoo = KazooClient(hosts=zookeeper, timeout=SESSION_S, read_only=True, logger=logger)
+        self._kazoo = KazooClient(
+            hosts=zookeeper, timeout=SESSION_S, read_only=True, logger=logger, connection_retry=RECONNECT
+        )
         self._out = out.open("ab", buffering=0)
         self._last: ClaimSample | None = None
         self._wake = threading.Event()

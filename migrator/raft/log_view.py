@@ -23,7 +23,9 @@ class LogView:
     durable_end: int = 0
     epochs: EpochCache = field(default_factory=EpochCache)
     snapshots: list[SnapshotId] = field(default_factory=list)
-    """Ascending; the (0, 0) bootstrap snapshot is never among them."""
+    """Ascending; the (0, 0) bootstrap snapshot is never among them, nor one that ends before `start`: the log does not
+    go on from it. A crash in the middle of a trim leaves such files. Source: `KafkaMetadataLog.recoverSnapshots`.
+    """
     snapshot_sizes: dict[SnapshotId, int] = field(default_factory=dict)
     committed: int = 0
     """Records before it are known to be committed. It never goes back, whoever leads."""
@@ -31,6 +33,7 @@ class LogView:
     """Grows when the log is cut: a flush that began before says nothing about what was appended after."""
 
     def __post_init__(self) -> None:
+        self.snapshots = [each for each in self.snapshots if each.end_offset >= self.start] or self.snapshots[-1:]
         if self.snapshots:
             self.committed = max(self.committed, self.snapshots[-1].end_offset)
 

@@ -27,13 +27,14 @@ from state_machine.road.restart_evidence import Held, RestartDocument
 from state_machine.tables import RoadNode
 
 FORWARD: Final = (Roll.JOIN, Roll.KRAFT, Roll.STOCK, Roll.SOAK, Roll.FINAL)
-WAYS_BACK: Final = (Roll.BACK, Roll.ORIGINAL)
+WAYS_BACK: Final = (Roll.OURS, Roll.BACK, Roll.ORIGINAL)
 PHASE_OF: Final[Mapping[Roll, Phase]] = {
     Roll.JOIN: Phase.BROKERS_JOINING,
     Roll.KRAFT: Phase.ROLLING_BROKERS,
     Roll.STOCK: Phase.REPLACING_CONTROLLERS,
     Roll.SOAK: Phase.SOAK,
     Roll.FINAL: Phase.FINALIZING,
+    Roll.OURS: Phase.ROLLING_BACK,
     Roll.BACK: Phase.ROLLING_BACK,
     Roll.ORIGINAL: Phase.ROLLING_BACK,
 }

@@ -42,8 +42,7 @@ from state_machine.policy.phases import (
     next_edges,
 )
 from state_machine.policy.road_observations import Roll
-from state_machine.policy.undo import IRREVERSIBLE, UNDO, is_irreversible, undo_of
-from state_machine.policy.way_back_gates import brokers_may_return
+from state_machine.policy.undo import IRREVERSIBLE, UNDO, is_irreversible, readiness, undo_of
 from state_machine.road.documents import CANARY, INTENT, CanaryDocument, IntentDocument, document
 from state_machine.tables import Backup
 
@@ -166,10 +165,8 @@ def _now(facts: ChangeFacts) -> WayBackNow:
     road = facts.observed.road
     back = None if road is None else road.back
     undo = undo_of(facts.snapshot.phase, back)
-    verdict = brokers_may_return(facts.observed) if back is not None else _verdict_of_rollback(facts)
-    seconds = None
-    if back is not None and back.seconds is not None:
-        seconds = round(back.seconds * (len(back.restarts) + len(back.again)), 1)
+    verdict = readiness(facts.snapshot.phase, facts.observed) if back is not None else _verdict_of_rollback(facts)
+    seconds = None if back is None or back.total_s is None else round(back.total_s, 1)
     consent = None if back is None else back.consent
     return WayBackNow(
         ready=None if verdict is None else verdict.holds,

@@ -53,7 +53,7 @@ KNOWN: Final = (
     (
         Phase.REPLACING_CONTROLLERS,
         "a stock controller that starts without the migration flag ends the migration",
-        "the guard on each controller's host refuses such a start (Z2K-7041)",
+        "the guard on each controller's host refuses such a start (Z2K-7041); `zk2kraft rollback` puts ours back",
         "docs/inventory.md",
     ),
     (

@@ -38,6 +38,7 @@ from state_machine.policy.gates import Holder
 ZOOKEEPER_WAIT_S: Final = 2.0
 """Longer than a healthy ensemble needs by far; after it the look goes on without ZooKeeper."""
 CONNECT_S: Final = 5.0
+INTENT_SHOWN: Final = 500
 GAPS_KEPT: Final = 50
 """A migration has a handful; a cluster in trouble must not make its rows grow."""
 
@@ -99,6 +100,8 @@ class ZooKeeperObservation(msgspec.Struct, frozen=True):
     """What `/migration` says is mirrored; -1 before any commit, None when it does not exist."""
     brokers: tuple[int, ...] = ()
     cluster_id: str | None = None
+    intent: str = ""
+    """What stands in the znode of the finalize intent, while a KRaft controller of this migration has the claim."""
     problem: str = ""
 
 
@@ -408,7 +411,15 @@ class ZooKeeperEnsemble:
         names = self._session.children(paths.BROKER_IDS) or []
         brokers = tuple(sorted(int(name) for name in names if name.isdigit()))
         cluster = read_cluster_id(self._session)
-        return msgspec.structs.replace(observed_in_zookeeper(claim, ours, brokers), cluster_id=cluster)
+        observed = observed_in_zookeeper(claim, ours, brokers)
+        intent = read_intent(self._session) if observed.holder is Holder.OURS else ""
+        return msgspec.structs.replace(observed, cluster_id=cluster, intent=intent)
+
+
+def read_intent(session: ZkSession) -> str:
+    """The text of the finalize intent; empty when there is none."""
+    znode = session.get(paths.FINALIZE_INTENT)
+    return "" if znode is None else (znode.data or b"").decode(errors="replace")[:INTENT_SHOWN] or "unreadable"
 
 
 def read_cluster_id(session: ZkSession) -> str | None:

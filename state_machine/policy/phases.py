@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Final
 
 from migrator.control_api.operations import DriverOperation
-from migrator.findings.service import NOT_IN_THIS_RELEASE, NOT_POSSIBLE_HERE
+from migrator.findings.service import NOT_POSSIBLE_HERE
 from state_machine.policy.gates import (
     Gate,
     abort_is_possible,
@@ -41,7 +41,7 @@ from state_machine.policy.road_gates import (
     may_replace_controllers,
     may_roll_brokers,
 )
-from state_machine.policy.way_back_gates import brokers_may_return
+from state_machine.policy.way_back_gates import brokers_may_return, controllers_may_return
 
 
 class Phase(StrEnum):
@@ -94,8 +94,8 @@ BEYOND_DUAL_WRITE: Final = (
 AUDITED: Final = (Phase.DUAL_WRITE, Phase.ROLLING_BROKERS, Phase.REPLACING_CONTROLLERS, Phase.SOAK)
 """Both sides are written, so audits run by their schedule."""
 
-WITHOUT_WAY_BACK: Final = (Phase.REPLACING_CONTROLLERS, Phase.SOAK)
-"""Going back is possible by hand, and a later release has a command for it."""
+LED_BACK_FROM: Final = (Phase.ROLLING_BROKERS, Phase.REPLACING_CONTROLLERS, Phase.SOAK)
+"""A rollback from here restarts nodes, and the service leads it."""
 
 WINDOW: Final = (Phase.TAKEOVER, Phase.COPY, Phase.AUDIT)
 """The cluster has no controller; one `advance` from READY leads through all of them."""
@@ -151,7 +151,7 @@ APPROVE: Final = "APPROVE"
 """A person agrees to the next step that cannot be undone, as plan and evidence are now."""
 
 BACK: Final = "BACK"
-"""The failed broker of a rolling restart, alone, gets its previous file."""
+"""The failed node of a rolling restart, alone, gets its previous file."""
 
 NEEDS_APPROVAL: Final = (Phase.FINALIZING, Phase.COMPLETED)
 """COMPLETED: where an order leads to it, which raises metadata.version and leaves the phase as it is."""
@@ -211,8 +211,10 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Trigger], Edge]] = {
     (Phase.DUAL_WRITE, Trigger.ROLL_BACK): Edge(
         Phase.ROLLING_BACK, gate=rollback_is_possible, asks=DriverOperation.ROLL_BACK
     ),
-    # the service leads it: brokers into ZooKeeper mode, then the rollback, then original files
+    # the service leads it: ours in place of stock, brokers into ZooKeeper mode, then the rollback, then original files
     (Phase.ROLLING_BROKERS, Trigger.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=brokers_may_return),
+    (Phase.REPLACING_CONTROLLERS, Trigger.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=controllers_may_return),
+    (Phase.SOAK, Trigger.ROLL_BACK): Edge(Phase.ROLLING_BACK, gate=controllers_may_return),
     (Phase.AUDIT, Trigger.ROLLBACK_BEGAN): Edge(Phase.ROLLING_BACK, gate=always),
     (Phase.ROLLING_BROKERS, Trigger.ROLLBACK_BEGAN): Edge(Phase.ROLLING_BACK, gate=always),
     (Phase.DUAL_WRITE, Trigger.ROLLBACK_BEGAN): Edge(Phase.ROLLING_BACK, gate=always),
@@ -241,11 +243,9 @@ def look_up(phase: Phase, trigger: Trigger, to: Phase | None = None) -> Edge:
 
     to: where the asker expects to arrive; READY's advance may name any phase that it leads through.
 
-    Raises Z2K-4003 when the table has no such step, Z2K-4008 when a later release has it.
+    Raises Z2K-4003 when the table has no such step.
     """
     edge = TRANSITIONS.get((phase, trigger))
-    if trigger is Trigger.ROLL_BACK and phase in WITHOUT_WAY_BACK:
-        raise NOT_IN_THIS_RELEASE.error(phase=f"rollback from {phase}")
     operation = PEOPLE.get(trigger, trigger.value)
     here = ", ".join(possible(phase)) or "nothing"
     if edge is None:

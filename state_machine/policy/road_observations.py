@@ -18,8 +18,8 @@ class Roll(StrEnum):
 
     JOIN: brokers get the migration settings. KRAFT: brokers go into KRaft mode. STOCK: stock controllers take the place
     of ours. SOAK: stock controllers restart as they are. FINAL: stock controllers restart without the migration flag.
-    BACK: brokers go back into ZooKeeper mode. ORIGINAL: after the claim is gone, brokers get their file from before the
-    migration.
+    OURS: our controllers take the place of stock again. BACK: brokers go back into ZooKeeper mode. ORIGINAL: after the
+    claim is gone, brokers get their file from before the migration.
     """
 
     JOIN = "join"
@@ -27,6 +27,7 @@ class Roll(StrEnum):
     STOCK = "stock"
     SOAK = "soak"
     FINAL = "final"
+    OURS = "ours"
     BACK = "back"
     ORIGINAL = "original"
 
@@ -150,12 +151,16 @@ class ApprovalObserved:
 
 @dataclass(frozen=True, slots=True)
 class WayBack:
-    """What a rollback from ROLLING_BROKERS would do and cost now.
+    """What a rollback that the service leads would do and cost now.
 
+    controllers: stock ones, in whose place ours are put first.
     restarts: brokers that go back into ZooKeeper mode. again: brokers that restart with their original file afterwards.
-    not_kept: in words, brokers whose previous file is not beside their file. lost: what only KRaft has, in words.
+    not_kept: in words, nodes whose previous file is not beside their file. lost: what only KRaft has, in words.
     consent:  to exactly that loss; None: there is none. orders: orders for a ZooKeeper controller; None: not known.
-    seconds:  about how long one restart took on the way here; None before the first one.
+    unforeseen: of `lost`, what nobody has consented to since the rollback was requested.
+    seconds:  about how long one restart of a broker took on the way here; None before the first one.
+    controller_seconds: the same of a controller.
+    equal:    whether the last audit since every controller is ours again passed; None: there is none. said: its result.
     """
 
     restarts: tuple[int, ...] = ()
@@ -165,6 +170,21 @@ class WayBack:
     consent: ApprovalObserved | None = None
     orders: int | None = None
     seconds: float | None = None
+    controllers: tuple[int, ...] = ()
+    controller_seconds: float | None = None
+    unforeseen: tuple[str, ...] = ()
+    equal: bool | None = None
+    said: str = ""
+
+    @property
+    def total_s(self) -> float | None:
+        """Of all restarts; None when nothing is left, or how long one takes is not known."""
+        brokers, controllers = len(self.restarts) + len(self.again), len(self.controllers)
+        parts = [(brokers, self.seconds), (controllers, self.controller_seconds)]
+        known = [(count, each) for count, each in parts if count]
+        if not known or any(each is None for _, each in known):
+            return None
+        return sum(count * (each or 0.0) for count, each in known)
 
 
 @dataclass(frozen=True, slots=True)

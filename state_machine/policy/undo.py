@@ -10,8 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from state_machine.policy.phases import BEFORE_TAKEOVER, Phase
+from migrator.model.verdict import Verdict
+from state_machine.policy.gates import Evidence
+from state_machine.policy.phases import BEFORE_TAKEOVER, LED_BACK_FROM, TRANSITIONS, Phase, Trigger
 from state_machine.policy.road_observations import WayBack
+from state_machine.policy.way_back_gates import brokers_may_return, controllers_may_return
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +58,13 @@ _ROLLING_BROKERS: Final = Undo(
     "under 1 s",
 )
 _STOCK: Final = Undo(
-    "",
-    "this release has no command for it; docs/undo.md has the steps. By hand: controllers of ours start again in place "
-    "of stock (their files lie beside the present ones), brokers restart with their migration files, then the "
-    "controller that leads rolls the cluster back, as in DUAL_WRITE. A later release does that by itself",
-    "all, once",
-    "what only KRaft has: directory assignments, features",
-    "about 2 s at each change of controllers",
+    "zk2kraft rollback",
+    "the service puts our controllers in the place of stock again, one by one, the active one last; then it restarts "
+    "the brokers with their migration file, one by one; then the cluster is rolled back as in DUAL_WRITE; then brokers "
+    "whose migration file the service wrote get their original file",
+    "every broker, once; afterwards those with a migration file of the service, once",
+    "what only KRaft has: directory assignments, and what needs consent before",
+    "about 2 s at the change of the active controller, under 1 s at the rollback",
 )
 _FINAL: Final = Undo(
     "",
@@ -74,13 +77,23 @@ _FINAL: Final = Undo(
 
 def undo_of(phase: Phase, back: WayBack | None) -> Undo:
     """back: what a rollback would do now, where the service leads it."""
-    if back is None or phase is not Phase.ROLLING_BROKERS:
+    if back is None or phase not in LED_BACK_FROM:
         return UNDO[phase]
     first, again = list(back.restarts), list(back.again)
-    restarts = f"brokers {first} into ZooKeeper mode" if first else "none into ZooKeeper mode"
+    restarts = f"controllers {list(back.controllers)} are ours again, then " if back.controllers else ""
+    restarts += f"brokers {first} into ZooKeeper mode" if first else "none into ZooKeeper mode"
     restarts += f", then brokers {again} with their original file" if again else ""
     lost = "; ".join(back.lost) or "directory assignments only"
-    return replace(_ROLLING_BROKERS, restarts=restarts, lost=lost)
+    return replace(UNDO[phase], restarts=restarts, lost=lost)
+
+
+def readiness(phase: Phase, evidence: Evidence) -> Verdict:
+    """Of a rollback that the service leads: its gate; once it runs, the same conditions for what is left of it."""
+    edge = TRANSITIONS.get((phase, Trigger.ROLL_BACK))
+    if edge is not None:
+        return edge.gate(evidence)
+    back = None if evidence.road is None else evidence.road.back
+    return controllers_may_return(evidence) if back is not None and back.controllers else brokers_may_return(evidence)
 
 
 UNDO: Final[Mapping[Phase, Undo]] = {

@@ -1,4 +1,4 @@
-"""What has to hold before brokers go back, alone or all of them, while our controllers lead.
+"""What has to hold before nodes go back: a broker alone, or all of them, led by our controllers or by stock.
 
 In:   `Evidence` with its `road`. Out: a `Verdict`.
 Elsewhere: conditions that several gates share (road_conditions.py), what a way back would do and cost
@@ -8,8 +8,10 @@ Source: failure cases F-41 and F-51.
 
 from __future__ import annotations
 
+from migrator.control_api.states import State
 from migrator.findings.road import (
     FILE_OF_BEFORE_LOST,
+    FINALIZE_INTENT_STANDS,
     LOSS_NOT_ACCEPTED,
 )
 from migrator.model.values import MigrationState
@@ -26,9 +28,11 @@ from state_machine.policy.road_conditions import (
     a_broker_is_controller,
     claim_is_ours,
     fleet_is_operable,
+    guards_are_proven,
     log_is_observed,
     road_of,
     state_is,
+    zookeeper_follows,
 )
 from state_machine.policy.road_observations import RoadEvidence, WayBack
 
@@ -83,8 +87,6 @@ def brokers_may_return(evidence: Evidence) -> Verdict:
     """ROLLING_BROKERS to ROLLING_BACK, led by the service: brokers into ZooKeeper mode, rollback, original files."""
     road = road_of(evidence)
     back = road.back or WayBack()
-    not_kept = "; ".join(back.not_kept)
-    orders = "the driver has not reported it" if back.orders is None else f"{back.orders} orders stand below /admin"
     return Verdict(
         (
             observed_at(evidence),
@@ -93,17 +95,131 @@ def brokers_may_return(evidence: Evidence) -> Verdict:
             claim_is_ours(evidence),
             *((log_is_observed(road), fleet_is_operable(road)) if back.restarts else ()),
             *(zookeeper_mode_is_possible(road) if back.restarts else ()),
-            Condition(
-                "the previous file of every broker in KRaft mode is kept",
-                not not_kept,
-                not_kept or f"brokers {list(back.restarts)}: it lies beside their file",
-                (FILE_OF_BEFORE_LOST.code,),
-            ),
-            Condition("no order waits for a ZooKeeper controller", back.orders == 0, orders),
+            files_are_kept(back),
+            no_order_waits(back),
             loss_is_accepted(back),
             Condition("restarts, for information", True, cost_of(back)),
         )
     )
+
+
+def controllers_may_return(evidence: Evidence) -> Verdict:
+    """REPLACING_CONTROLLERS or SOAK to ROLLING_BACK: ours in the place of stock first, then as from ROLLING_BROKERS.
+
+    Half of the voters may be stock, and one may be away. What only a driver of ours knows, orders for a ZooKeeper
+    controller among it, is asked once ours leads (`ours_lead_again`).
+    """
+    road = road_of(evidence)
+    back = road.back or WayBack()
+    return Verdict(
+        (
+            observed_at(evidence),
+            controllers_answer(evidence),
+            finalize_is_not_begun(road),
+            log_is_observed(road),
+            *every_voter_has_the_flag(evidence),
+            claim_is_ours(evidence),
+            fleet_is_operable(road),
+            *(guards_are_proven(road) if back.controllers else ()),
+            *zookeeper_mode_is_possible(road),
+            files_are_kept(back),
+            loss_is_accepted(back),
+            Condition("restarts, for information", True, cost_of(back)),
+        )
+    )
+
+
+def finalize_is_not_begun(road: RoadEvidence) -> Condition:
+    """From the intent on, a controller may have run without the flag, whatever the log says."""
+    said = f"the intent stands in ZooKeeper: {road.intent}" if road.intent else "no intent stands in ZooKeeper"
+    return Condition("the finalize was not begun", not road.intent, said, (FINALIZE_INTENT_STANDS.code,))
+
+
+def every_voter_has_the_flag(evidence: Evidence) -> tuple[Condition, ...]:
+    """By the registration of the process, not by its file: one that runs without the flag may have written the end into
+    the tail of its log.
+    """
+    road = road_of(evidence)
+    ids, wanted = {each.id for each in road.voters}, set(evidence.controllers)
+    without = [each.id for each in road.voters if each.ready is not True]
+    return (
+        Condition(
+            "every voter is known",
+            bool(ids) and ids == wanted,
+            f"the log has voters {sorted(ids)}, the inventory {sorted(wanted)}",
+        ),
+        Condition(
+            "no voter runs without the migration flag",
+            bool(ids) and not without,
+            f"voters {without} are not registered as ready for the migration"
+            if without
+            else "every voter is registered as ready for the migration",
+        ),
+    )
+
+
+def ours_lead_again(evidence: Evidence) -> Verdict:
+    """In ROLLING_BACK, once every controller is ours again and before the first broker is stopped: dual-write as it was
+    before stock came, and both sides equal.
+    """
+    road = road_of(evidence)
+    back = road.back or WayBack()
+    name = "an audit found both sides equal since then"
+    return Verdict(
+        (
+            observed_at(evidence),
+            controllers_answer(evidence),
+            Condition("the driver is in dual-write", evidence.driver_state == State.DUAL_WRITE, driver_text(evidence)),
+            claim_is_ours(evidence),
+            log_is_observed(road),
+            state_is(road, MigrationState.MIGRATION),
+            zookeeper_follows(road),
+            no_order_waits(back),
+            nothing_more_is_lost(back),
+            Condition(name, back.equal is True, back.said),
+        )
+    )
+
+
+def is_only_not_audited(verdict: Verdict) -> bool:
+    """Everything that is asked before an audit holds; the audit is the last condition."""
+    return all(each.holds for each in verdict.conditions[:-1]) and not verdict.conditions[-1].holds
+
+
+def controller_may_be_stock_again(evidence: Evidence, controller: int) -> Verdict:
+    """A failed controller of the first part of a rollback, alone; stock does not start while ZooKeeper is away."""
+    road = road_of(evidence)
+    return Verdict(
+        (
+            observed_at(evidence),
+            log_is_observed(road),
+            state_is(road, MigrationState.MIGRATION),
+            claim_is_ours(evidence),
+        )
+    )
+
+
+def files_are_kept(back: WayBack) -> Condition:
+    not_kept = "; ".join(back.not_kept)
+    nodes = f"brokers {list(back.restarts)}" + (f", controllers {list(back.controllers)}" if back.controllers else "")
+    return Condition(
+        "the previous file of every node that goes back is kept",
+        not not_kept,
+        not_kept or f"{nodes}: it lies beside their file",
+        (FILE_OF_BEFORE_LOST.code,),
+    )
+
+
+def no_order_waits(back: WayBack) -> Condition:
+    orders = "the driver has not reported it" if back.orders is None else f"{back.orders} orders stand below /admin"
+    return Condition("no order waits for a ZooKeeper controller", back.orders == 0, orders)
+
+
+def nothing_more_is_lost(back: WayBack) -> Condition:
+    """The consent of the beginning counts for as long as the rollback takes; what came since needs another one."""
+    more = "; ".join(back.unforeseen)
+    said = f"only KRaft has, too: {more}. Consent with `zk2kraft approve --to ROLLING_BACK`" if more else "nothing came"
+    return Condition("somebody consented to everything that is lost", not more, said, (LOSS_NOT_ACCEPTED.code,))
 
 
 def loss_is_accepted(back: WayBack) -> Condition:
@@ -122,10 +238,12 @@ def loss_is_accepted(back: WayBack) -> Condition:
 
 def cost_of(back: WayBack) -> str:
     first, again = len(back.restarts), len(back.again)
-    said = f"brokers {list(back.restarts)} restart into ZooKeeper mode" if first else "no broker restarts"
+    said = f"controllers {list(back.controllers)} are ours again, the active one last; " if back.controllers else ""
+    said += f"brokers {list(back.restarts)} restart into ZooKeeper mode" if first else "no broker restarts"
     said += f"; afterwards brokers {list(back.again)} restart with their original file" if again else ""
-    took = back.seconds
-    return said + (f"; about {took * (first + again):.0f} s, by what restarts took before" if took and first else "")
+    took = back.total_s
+    moves = bool(first or back.controllers)
+    return said + (f"; about {took:.0f} s, by what restarts took before" if took and moves else "")
 
 
 def claim_is_gone(evidence: Evidence) -> Verdict:

@@ -1,7 +1,8 @@
-"""One broker back into ZooKeeper mode, or to its original file: the previous file, and what its disks have to say.
+"""One node back to its previous file: a broker into ZooKeeper mode or to its original file, a controller of ours.
 
-In:   a broker that is stopped, and its row of the journal. Out: columns of the journal.
-Elsewhere: when that is possible (policy/way_back_gates.py), the order of acts (migrator.fleet.roll).
+In:   a node that is stopped, and its row of the journal. Out: columns of the journal.
+Elsewhere: when that is possible (policy/way_back_gates.py), the order of acts (migrator.fleet.roll), starting a
+controller of ours (controllers_back.py).
 Rules: nothing is removed: a broker with the migration flag deletes its own metadata log at each start. Every file that
 is replaced lies beside the new one. All of it may be repeated.
 Source: Kafka 3.9 `KafkaServer.startup`, `MetaPropertiesEnsemble`; failure case F-41.
@@ -19,6 +20,7 @@ from migrator.fleet.files import Present, checksum_of, predecessor_path, read_pr
 from migrator.fleet.inventory import wanted_of
 from migrator.fleet.properties_file import Document, parse_properties
 from migrator.fleet.render import FileKind, Rendered, render
+from state_machine.policy.road_observations import BROKERS
 from state_machine.road.fleet import Fleet, FleetNode
 from state_machine.road.restart_evidence import file_change
 from state_machine.tables import RoadNode
@@ -38,7 +40,7 @@ def write_before(
 
     Raises Z2K-4204, or what the host refuses.
     """
-    said, told = _disks_of_version_0(node)
+    said, told = _disks_of_version_0(node) if node.role == BROKERS else ("the previous file", [])
     present = _present(node, "write")
     rendered = _rendered(fleet, node, kind, kept, present, "write", needs_kept)
     written = write_file(node.actuator, node.id, node.path, rendered.content, present)
@@ -53,7 +55,7 @@ def _rendered(
     """The next file, derived from the present one and the one that was kept."""
     before = _before(node, kind, kept, present, act)
     if before is None and needs_kept and present.document.value("process.roles") is not None:
-        path = predecessor_path(node.path, kept) if kept else "this migration did not restart it into KRaft mode"
+        path = predecessor_path(node.path, kept) if kept else "this migration did not write its present file"
         raise FILE_OF_BEFORE_LOST.error(node=node.name, reason=path)
     return render(node.role, present.document, kind, wanted_of(fleet.inventory, node.node), before).require()
 

@@ -18,7 +18,7 @@ from migrator.fleet.guard import Proof, guard_proof
 from migrator.fleet.properties_file import parse_properties
 from migrator.fleet.render import FLAG
 from migrator.fleet.roll import UNDER_WAY, RollStep
-from state_machine.policy.phases import Phase
+from state_machine.policy.phases import LED_BACK_FROM, Phase
 from state_machine.policy.road_observations import CONTROLLERS, Roll
 from state_machine.road.broker_back import is_kept
 from state_machine.road.documents import FILES, FilesDocument, GuardRow, WaiverRow, document
@@ -27,7 +27,8 @@ from state_machine.store import Snapshot
 
 ZOOKEEPER_KEY: Final = "zookeeper."
 GUARDED: Final = (Phase.DUAL_WRITE, Phase.ROLLING_BROKERS, Phase.REPLACING_CONTROLLERS, Phase.SOAK)
-"""Phases in which a start without the flag is an accident."""
+"""Phases in which a start without the flag is an accident. In a rollback it is one while a controller is stock."""
+UNDER_STOCK: Final = (Phase.REPLACING_CONTROLLERS, Phase.SOAK, Phase.ROLLING_BACK)
 
 
 def read_files(snapshot: Snapshot, fleet: Fleet, now: float) -> FilesDocument:
@@ -37,7 +38,8 @@ def read_files(snapshot: Snapshot, fleet: Fleet, now: float) -> FilesDocument:
     baseline = dict(before.baseline)
     drifted, not_read, zookeeper = [], [], []
     flags: dict[bool, list[int]] = {True: [], False: []}
-    not_kept = [] if snapshot.phase not in (Phase.ROLLING_BROKERS, Phase.ROLLING_BACK) else _not_kept(snapshot, fleet)
+    not_kept = _not_kept(snapshot, fleet) if snapshot.phase in (*LED_BACK_FROM, Phase.ROLLING_BACK) else []
+    guarded = snapshot.phase in GUARDED or (snapshot.phase is Phase.ROLLING_BACK and bool(snapshot.replaced))
     for node in fleet.nodes:
         try:
             content = node.actuator.read(node.path)
@@ -74,7 +76,7 @@ def read_files(snapshot: Snapshot, fleet: Fleet, now: float) -> FilesDocument:
         with_flag=tuple(flags[True]),
         without_flag=tuple(flags[False]),
         with_zookeeper=tuple(zookeeper),
-        guards=tuple(map(_guard, fleet.of(CONTROLLERS))) if snapshot.phase in GUARDED else (),
+        guards=tuple(map(_guard, fleet.of(CONTROLLERS))) if guarded else (),
         waivers=tuple(
             WaiverRow(each.what, each.node, each.reason, each.owner, each.end.timestamp())
             for each in fleet.inventory.waivers
@@ -84,9 +86,9 @@ def read_files(snapshot: Snapshot, fleet: Fleet, now: float) -> FilesDocument:
 
 
 def _not_kept(snapshot: Snapshot, fleet: Fleet) -> list[str]:
-    """Brokers that could not go back with the previous file."""
+    """Nodes that could not go back with the previous file."""
     found = []
-    for row in snapshot.nodes_of(Roll.KRAFT):
+    for row in (*snapshot.nodes_of(Roll.KRAFT), *snapshot.nodes_of(Roll.STOCK)):
         node = fleet.node(row.role, row.node_id)
         step = row.failed_in if row.step == RollStep.FAILED else row.step
         if node is None or step not in (RollStep.WRITTEN, RollStep.STARTED, RollStep.WHOLE):
@@ -133,8 +135,9 @@ def file_findings(snapshot: Snapshot, files: FilesDocument | None) -> tuple[Occu
     for each in files.not_read:
         node, _, reason = each.partition(": ")
         found.append(FILES_NOT_READ.found(node=node, reason=reason))
-    if snapshot.phase in (Phase.REPLACING_CONTROLLERS, Phase.SOAK):
-        whole = {row.node_id: row for row in snapshot.nodes_of(Roll.STOCK) if row.step == RollStep.WHOLE}
+    if snapshot.phase in UNDER_STOCK:
+        stock = [row for row in snapshot.nodes_of(Roll.STOCK) if row.node_id in snapshot.replaced]
+        whole = {row.node_id: row for row in stock if row.step == RollStep.WHOLE}
         found += [
             FLAG_REMOVED_EARLY.found(node=node, path=whole[node].path) for node in files.without_flag if node in whole
         ]

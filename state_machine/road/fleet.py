@@ -30,6 +30,7 @@ KIND_OF: Final = {
     Roll.STOCK: FileKind.STOCK,
     Roll.SOAK: None,
     Roll.FINAL: FileKind.FINALIZED,
+    Roll.OURS: FileKind.BACK,
     Roll.BACK: FileKind.BACK,
     Roll.ORIGINAL: FileKind.ORIGINAL,
 }
@@ -40,6 +41,7 @@ ROLE_OF: Final = {
     Roll.STOCK: CONTROLLERS,
     Roll.SOAK: CONTROLLERS,
     Roll.FINAL: CONTROLLERS,
+    Roll.OURS: CONTROLLERS,
     Roll.BACK: BROKERS,
     Roll.ORIGINAL: BROKERS,
 }

@@ -19,7 +19,8 @@ from state_machine.road.restart_evidence import add_evidence
 from state_machine.store import Store
 from state_machine.tables import RoadNode
 
-WAYS_BACK: Final = (Roll.BACK, Roll.ORIGINAL)
+WAYS_BACK: Final = (Roll.OURS, Roll.BACK, Roll.ORIGINAL)
+BROKERS_BACK: Final = (Roll.BACK, Roll.ORIGINAL)
 
 
 def begin(
@@ -80,7 +81,7 @@ def record(
 
 
 def entry_of(row: RoadNode, now: float, turn: int = 0) -> RollEntry:
-    alone = row.kind == FileKind.BACK and row.roll not in WAYS_BACK
+    alone = is_sent_back(row)
     return RollEntry(
         id=row.node_id,
         role=row.role,
@@ -95,11 +96,17 @@ def entry_of(row: RoadNode, now: float, turn: int = 0) -> RollEntry:
     )
 
 
+def is_sent_back(row: RoadNode) -> bool:
+    """Whether a person sent this node back alone: a broker to its previous file; of the roll OURS, to stock."""
+    return row.kind == (FileKind.STOCK if row.roll == Roll.OURS else FileKind.BACK) and row.roll not in BROKERS_BACK
+
+
 def send_back(session: Session, row: RoadNode, incarnation: str, *, at: float) -> None:
-    """A failed broker leaves the roll: from here it is stopped, gets its previous file, and is started.
+    """A failed node leaves the roll: from here it is stopped, gets its previous file, and is started.
 
     incarnation: as registered now, so that the next one is noticed.
     """
-    row.step, row.kind, row.incarnation = RollStep.STOPPING, FileKind.BACK, incarnation
+    kind = FileKind.STOCK if row.roll == Roll.OURS else FileKind.BACK
+    row.step, row.kind, row.incarnation = RollStep.STOPPING, kind, incarnation
     row.failed_in = row.cause = row.code = row.instruction = ""
     row.began_at = row.changed_at = at

@@ -31,6 +31,7 @@ from state_machine.policy.road_gates import levels_text
 from state_machine.policy.road_observations import Roll
 from state_machine.road.backups import take_backup
 from state_machine.road.canary import CanaryTraffic, client_of
+from state_machine.road.controllers_back import to_put_back
 from state_machine.road.documents import (
     CANARY,
     FILES,
@@ -142,6 +143,12 @@ class RoadActs:
     async def rolling_brokers(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason:
         rolled = await self._roller.step(snapshot, evidence, Roll.KRAFT)
         return rolled or WaitingReason("done: every broker is in KRaft mode")
+
+    async def controllers_back(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason | None:
+        """Ours in the place of stock. None: every one is, or no stock controller came."""
+        if not to_put_back(snapshot):
+            return None
+        return await self._roller.step(snapshot, evidence, Roll.OURS)
 
     async def brokers_back(self, snapshot: Snapshot, evidence: Evidence) -> WaitingReason | None:
         """Into ZooKeeper mode, while our controllers lead. None: every one is."""

@@ -95,7 +95,7 @@ def road_evidence(snapshot: Snapshot, now: float) -> RoadEvidence | None:
         approval=_approval(snapshot, digest, now),
         limits=RoadLimits() if limits is None else RoadLimits(**msgspec.structs.asdict(limits)),
         backed_up=_backed_up(snapshot, now),
-        intent="" if intent is None else intent.text,
+        intent=_intent(look) if intent is None else intent.text,
         digest=digest,
         offline=tuple(each.id for each in log.brokers if each.offline_dirs),
         features=log.features,
@@ -129,6 +129,11 @@ def roll_observed(snapshot: Snapshot, roll: Roll) -> RollObserved:
     )
 
 
+def _intent(look: Observation | None) -> str:
+    """As ZooKeeper has it: a database that was restored may know of none."""
+    return "" if look is None else look.zookeeper.intent
+
+
 def _lag(look: Observation) -> int | None:
     """Records that ZooKeeper lacks. A leader of ours counts them; of stock, `/migration` tells."""
     status = None if look.active is None else look.active.status
@@ -149,7 +154,8 @@ def _replacing(look: Observation) -> tuple[tuple[str, str], ...] | None:
 
 def _voters(snapshot: Snapshot, log: LogObservation) -> tuple[VoterObserved, ...]:
     silent = {} if snapshot.observation is None else snapshot.observation.silent()
-    replaced = {each.node_id for each in snapshot.nodes_of(Roll.STOCK) if each.step == RollStep.WHOLE}
+    whole = {each.node_id for each in snapshot.nodes_of(Roll.STOCK) if each.step == RollStep.WHOLE}
+    replaced = whole & snapshot.replaced
     committed = log.high_watermark > log.migration_at
     found = []
     for each in log.voters:

@@ -64,7 +64,7 @@ from state_machine.policy.road_gates import snapshots_are_written
 from state_machine.policy.road_observations import BROKERS, Roll
 from state_machine.policy.way_back_gates import claim_is_gone, zookeeper_mode_is_possible
 from state_machine.processes import Launcher, process_mark
-from state_machine.road import joining, journal
+from state_machine.road import controllers_back, joining, journal
 from state_machine.road.broker_back import prepare_before, write_back, write_before
 from state_machine.road.cluster_lock import ClusterLocks
 from state_machine.road.disks import look_at_disks
@@ -155,7 +155,7 @@ class Roller:
         wanted = _wanted(snapshot, fleet, roll)
         if {each.id for each in wanted} - {row.node_id for row in rows}:
             half_way = left_half_way(snapshot, roll) if roll in journal.WAYS_BACK else ()
-            others = _others_away(evidence, half_way)
+            others = (controllers_back.others_away if roll is Roll.OURS else _others_away)(evidence, half_way)
             if others is not None:
                 return WaitingReason(f"waiting: {others}")
             away = {each.id: _incarnation(snapshot, each) for each in wanted if each.id in half_way}
@@ -303,9 +303,11 @@ class Roller:
             case NodeAct.PREPARE:
                 return self._prepare(snapshot, roll, fleet, node, image)
             case NodeAct.STOP:
-                if roll is Roll.STOCK:
+                if roll in (Roll.STOCK, Roll.OURS):
                     self._stop_ours(snapshot, node)
                 return _performed(node.actuator.stop())
+            case NodeAct.WRITE if roll is Roll.OURS and journal.is_sent_back(row):
+                return controllers_back.write_stock_again(fleet, node)
             case NodeAct.WRITE if roll in journal.WAYS_BACK:
                 kind = FileKind(row.kind)
                 return write_before(fleet, node, kind, kept_for(snapshot, node.id, kind))
@@ -316,7 +318,8 @@ class Roller:
             case NodeAct.WRITE:
                 return _performed(self._write(snapshot, roll, fleet, node, row))
             case NodeAct.START:
-                columns = _performed(node.actuator.start())
+                by_supervisor = roll is Roll.OURS and not journal.is_sent_back(row)  # once the journal has STARTED
+                columns = {} if by_supervisor else _performed(node.actuator.start())
                 look = snapshot.observation
                 return {**columns, "log_end": 0 if look is None else look.log.high_watermark}
 
@@ -327,11 +330,13 @@ class Roller:
         kind = KIND_OF[roll]
         assert kind is not None, "a way back has a previous file"
         columns = prepare_before(fleet, node, kind, kept_for(snapshot, node.id, kind))
+        columns = {**columns, "kind": str(kind), "incarnation": _incarnation(snapshot, node)}
+        if node.role != BROKERS:
+            return columns
         disks = look_at_disks(node, image, with_ids=roll is Roll.BACK)
         if disks.trouble is not None:
             raise FindingError(disks.trouble)
-        detail = f"{columns['detail']}; {disks.said}"
-        return {**columns, "incarnation": _incarnation(snapshot, node), "detail": detail}
+        return {**columns, "detail": f"{columns['detail']}; {disks.said}"}
 
     def _prepare(self, snapshot: Snapshot, roll: Roll, fleet: Fleet, node: FleetNode, image: Image) -> dict[str, Any]:
         if roll in journal.WAYS_BACK:
@@ -432,7 +437,10 @@ class Roller:
         if seen is None or self._steady() - seen.at >= LOOK_AT_NODE_EVERY_S:
             image = self._image(snapshot)
             seen = await asyncio.to_thread(self._look_at_node, node, row, image)
-            if roll is Roll.STOCK and self._pid_of_ours(snapshot, node) is not None:
+            answers = roll in (Roll.STOCK, Roll.OURS) and self._pid_of_ours(snapshot, node) is not None
+            if roll is Roll.OURS and row.step == RollStep.STARTED and not journal.is_sent_back(row):
+                seen.process = controllers_back.process_of(snapshot, row, answers)
+            elif answers:
                 seen.process = ProcessState.RUNNING
             work.seen[roll, node.id] = seen
         if roll is Roll.ORIGINAL:
@@ -536,7 +544,7 @@ def cluster_ready(evidence: Evidence, roll: Roll) -> Verdict:
             return Verdict((*common, zookeeper, *way))
         case Roll.ORIGINAL:
             return claim_is_gone(evidence)
-        case Roll.STOCK | Roll.SOAK:
+        case Roll.STOCK | Roll.SOAK | Roll.OURS:
             # in the soak a controller restarts from a snapshot of its own
             wrote = (snapshots_are_written(road),) if roll is Roll.SOAK else ()
             # with the flag on, a stock controller does not start while ZooKeeper is away
@@ -602,7 +610,9 @@ def _controller_whole(evidence: Evidence, roll: Roll, row: RoadNode, observed: L
     ready = controller is not None and controller.zk_migration_ready is flag
     lag = None if voter is None else voter.lag
     claim = (claim_is_ours(evidence),) if flag else ()
+    ours = roll is Roll.OURS and not journal.is_sent_back(row)
     return (
+        *((controllers_back.answers_in_its_place(evidence, row),) if ours else ()),
         Condition(
             "the controller registered anew", fresh, "not registered" if controller is None else controller.incarnation
         ),
@@ -658,11 +668,17 @@ def _is_gone(snapshot: Snapshot, node: FleetNode) -> bool:
 
 
 def _wanted(snapshot: Snapshot, fleet: Fleet, roll: Roll) -> tuple[FleetNode, ...]:
-    """Of a way back only the brokers that need it."""
+    """Of a way back only the nodes that need it."""
     nodes = fleet.of(ROLE_OF[roll])
-    if roll not in journal.WAYS_BACK:
-        return nodes
-    needed = into_zookeeper_mode(snapshot) if roll is Roll.BACK else to_original_file(snapshot)
+    match roll:
+        case Roll.OURS:
+            needed = controllers_back.to_put_back(snapshot)
+        case Roll.BACK:
+            needed = into_zookeeper_mode(snapshot)
+        case Roll.ORIGINAL:
+            needed = to_original_file(snapshot)
+        case _:
+            return nodes
     return tuple(each for each in nodes if each.id in needed)
 
 

@@ -1,7 +1,8 @@
-"""A rollback once brokers were restarted into KRaft mode: which brokers restart, with which file, and what is lost.
+"""A rollback once brokers were restarted into KRaft mode: which nodes restart, with which file, and what is lost.
 
 In:   a `Snapshot`. Out: node ids, checksums of previous files, `WayBack` for gate and view.
-Elsewhere: the restarts (roller.py), their files (broker_back.py), the gate (policy/way_back_gates.py).
+Elsewhere: the restarts (roller.py), their files (broker_back.py), controllers (controllers_back.py), the gates
+(policy/way_back_gates.py).
 Rules: everything follows from the journal, so that a service that dies goes on. A broker that another roll has left
 half-way is taken first.
 Source: Kafka 3.9 operations page, "Reverting to ZooKeeper mode"; failure cases F-41 and F-51.
@@ -10,7 +11,7 @@ Source: Kafka 3.9 operations page, "Reverting to ZooKeeper mode"; failure cases 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any, Final
 
@@ -18,10 +19,11 @@ import msgspec
 
 from migrator.fleet.render import FileKind
 from migrator.fleet.roll import UNDER_WAY, UNTOUCHED, RollStep
-from state_machine.policy.phases import Phase
+from state_machine.policy.phases import LED_BACK_FROM, Phase
 from state_machine.policy.road_observations import ApprovalObserved, Roll, WayBack
+from state_machine.road import controllers_back
 from state_machine.road.documents import FILES, FilesDocument, document
-from state_machine.store import Snapshot
+from state_machine.store import Snapshot, reached
 from state_machine.tables import RoadNode
 
 BROKER_ROLLS: Final = (Roll.JOIN, Roll.KRAFT, Roll.BACK, Roll.ORIGINAL)
@@ -31,7 +33,7 @@ WITH_FILE: Final = frozenset({RollStep.WRITTEN, RollStep.STARTED, RollStep.WHOLE
 
 def way_back(snapshot: Snapshot, now: float) -> WayBack | None:
     """None where a rollback restarts no broker."""
-    if snapshot.phase is not Phase.ROLLING_BROKERS and not snapshot.led_back:
+    if snapshot.phase not in LED_BACK_FROM and not snapshot.led_back:
         return None
     restarts = into_zookeeper_mode(snapshot)
     files = document(snapshot, FILES, FilesDocument)
@@ -39,6 +41,7 @@ def way_back(snapshot: Snapshot, now: float) -> WayBack | None:
     look = snapshot.observation
     status = None if look is None or look.active is None else look.active.status
     mirror = None if status is None else status.dual_write
+    equal, said = _audited(snapshot)
     return WayBack(
         restarts=restarts,
         again=_as_found(snapshot),
@@ -46,7 +49,12 @@ def way_back(snapshot: Snapshot, now: float) -> WayBack | None:
         lost=lost,
         consent=_consent(snapshot, lost, now),
         orders=None if mirror is None else mirror.orders_count,
-        seconds=_seconds(snapshot),
+        seconds=_seconds(snapshot, (Roll.JOIN, Roll.KRAFT, Roll.BACK)),
+        controllers=controllers_back.to_put_back(snapshot),
+        controller_seconds=_seconds(snapshot, (Roll.STOCK, Roll.SOAK, Roll.OURS)),
+        unforeseen=_unforeseen(snapshot, lost),
+        equal=equal,
+        said=said,
     )
 
 
@@ -75,12 +83,14 @@ def to_original_file(snapshot: Snapshot) -> tuple[int, ...]:
 
 
 def left_half_way(snapshot: Snapshot, roll: Roll) -> tuple[int, ...]:
-    """Brokers that the roll before `roll` has stopped and not brought to its end."""
+    """Nodes that the roll before `roll` has stopped and not brought to its end."""
+    if roll is Roll.OURS:
+        return controllers_back.left_half_way(snapshot)
     found = []
     for node in sorted({row.node_id for each in BROKER_ROLLS for row in snapshot.nodes_of(each)}):
         rows = [row for each in BROKER_ROLLS if each != roll for row in snapshot.nodes_of(each) if row.node_id == node]
         begun = [row for row in rows if is_touched(row) and (roll is not Roll.BACK or row.roll != Roll.ORIGINAL)]
-        if begun and _step_of(begun[-1]) in UNDER_WAY:
+        if begun and reached(begun[-1]) in UNDER_WAY:
             found.append(node)
     return tuple(found)
 
@@ -95,11 +105,7 @@ def turns_of(snapshot: Snapshot, roll: Roll) -> dict[int, int]:
 
 def is_touched(row: RoadNode) -> bool:
     """Its stop was ordered."""
-    return _step_of(row) not in UNTOUCHED
-
-
-def _step_of(row: RoadNode) -> RollStep:
-    return RollStep(row.failed_in if row.step == RollStep.FAILED else row.step)
+    return reached(row) not in UNTOUCHED
 
 
 # --- which file -------------------------------------------------------------------------------------------
@@ -111,7 +117,7 @@ def kept_for(snapshot: Snapshot, node: int, kind: FileKind) -> str:
         for row in snapshot.nodes_of(Roll.JOIN):
             if row.node_id == node and _wrote(row):
                 return row.rendered_from
-    for row in snapshot.nodes_of(Roll.KRAFT):
+    for row in (*snapshot.nodes_of(Roll.KRAFT), *snapshot.nodes_of(Roll.STOCK)):
         if row.node_id == node and is_touched(row):
             return row.rendered_from
     return ""
@@ -122,14 +128,14 @@ def last_written(snapshot: Snapshot, node: int) -> str:
     newest = ""
     for roll in BROKER_ROLLS:
         for row in snapshot.nodes_of(roll):
-            if row.node_id == node and _step_of(row) in WITH_FILE:
+            if row.node_id == node and reached(row) in WITH_FILE:
                 newest = row.checksum
     return newest
 
 
 def _wrote(row: RoadNode) -> bool:
     """Whether this migration replaced the file; a broker that had joined already keeps its own."""
-    return _step_of(row) in WITH_FILE and bool(row.rendered_from) and row.checksum != row.rendered_from
+    return reached(row) in WITH_FILE and bool(row.rendered_from) and row.checksum != row.rendered_from
 
 
 def _as_found(snapshot: Snapshot) -> tuple[int, ...]:
@@ -173,6 +179,25 @@ def loss_digest(lost: Sequence[str]) -> str:
     return hashlib.sha256(msgspec.json.encode(loss_document(lost), order="deterministic")).hexdigest()
 
 
+def _unforeseen(snapshot: Snapshot, lost: Sequence[str]) -> tuple[str, ...]:
+    """What was added to the list while the rollback ran: stock reports nothing of what it could not mirror."""
+    approval = snapshot.approval
+    consented = approval is not None and approval.to_phase == Phase.ROLLING_BACK
+    known = approval.document.get("lost", ()) if approval is not None and consented else ()
+    return tuple(each for each in lost if each not in known)
+
+
+def _audited(snapshot: Snapshot) -> tuple[bool | None, str]:
+    """The last audit that was requested after the last controller was ours again, and what it said."""
+    since = max((row.changed_at for row in snapshot.nodes_of(Roll.OURS)), default=None)
+    run = snapshot.copy_audit
+    if since is None or run is None or run.asked_at < since:
+        return None, "none was made since"
+    different, not_read = (sum(int(each[key]) for each in run.families) for key in ("different", "not_read"))
+    said = run.problem or f"audit {run.id}: {different} keys are different, {not_read} were not read"
+    return run.same is True and not not_read, said
+
+
 def _consent(snapshot: Snapshot, lost: Sequence[str], now: float) -> ApprovalObserved | None:
     approval = snapshot.approval
     if approval is None or approval.to_phase != Phase.ROLLING_BACK:
@@ -181,10 +206,10 @@ def _consent(snapshot: Snapshot, lost: Sequence[str], now: float) -> ApprovalObs
     return ApprovalObserved(approval.who, age, approval.digest == loss_digest(lost))
 
 
-def _seconds(snapshot: Snapshot) -> float | None:
+def _seconds(snapshot: Snapshot, rolls: Iterable[Roll]) -> float | None:
     took = [
         row.changed_at - row.began_at
-        for roll in (Roll.JOIN, Roll.KRAFT, Roll.BACK)
+        for roll in rolls
         for row in snapshot.nodes_of(roll)
         if row.step == RollStep.WHOLE and row.began_at is not None
     ]

@@ -1,6 +1,6 @@
 """Three KRaft-mode brokers under traffic and administrators, on controllers of Kafka's, then on ours.
 
-    python -m tests.adversarial.kraft_brokers [--minutes 20] [--seed N] [--report FILE.json]
+    python -m tests.adversarial.kraft_brokers [--minutes 20] [--log-directories 2] [--seed N] [--report FILE.json]
 
 Each of the two runs lasts so many minutes: producers that want every record acknowledged by all in sync, and a story of
 changes drawn from the seed (kraft_changes.py): topics, partitions, configurations, moves, elections, ACLs, quotas,
@@ -151,8 +151,10 @@ class Result:
         }
 
 
-def run(laboratory: Laboratory, whose: Whose, minutes: float, seed: int) -> Result:
-    cluster = KraftCluster(laboratory, whose, extra=AUTHORIZER, controller_extra=AUTHORIZER)
+def run(laboratory: Laboratory, whose: Whose, minutes: float, seed: int, log_directories: int) -> Result:
+    cluster = KraftCluster(
+        laboratory, whose, extra=AUTHORIZER, controller_extra=AUTHORIZER, log_directories=log_directories
+    )
     cluster.start()
     Story(cluster, [], seed).pause_leader_to_be()
     cluster.create_topics(LOAD, partitions=PARTITIONS, config={"min.insync.replicas": "2"})
@@ -179,6 +181,7 @@ def run(laboratory: Laboratory, whose: Whose, minutes: float, seed: int) -> Resu
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.adversarial.kraft_brokers", description=__doc__)
     parser.add_argument("--minutes", type=float, default=20.0, help="of each of the two runs")
+    parser.add_argument("--log-directories", type=int, default=2, help="of each broker")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--report", type=Path)
     options = parser.parse_args()
@@ -186,7 +189,7 @@ def main() -> int:
     results = []
     for whose in (Whose.STOCK, Whose.OURS):
         with Laboratory(directory / whose, prepared()) as laboratory:
-            results.append(run(laboratory, whose, options.minutes, options.seed))
+            results.append(run(laboratory, whose, options.minutes, options.seed, options.log_directories))
         print("\n".join(results[-1].lines()), flush=True)
     stock, ours = results
     new = only_in(ours.kinds, stock.kinds)

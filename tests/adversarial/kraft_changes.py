@@ -31,6 +31,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but
 )
 
 from migrator.findings.finding import FindingError
+from migrator.lab.cluster import LabCluster
 from migrator.lab.kraft import KraftCluster
 from migrator.lab.servers.ports import HOST
 from migrator.model.values import ConfigType
@@ -84,7 +85,7 @@ SomeMessage = TypeVar("SomeMessage", bound=Message)
 class Story:
     """load: topics that traffic writes to, which only move and are never deleted."""
 
-    def __init__(self, cluster: KraftCluster, load: list[str], seed: int) -> None:
+    def __init__(self, cluster: KraftCluster | LabCluster, load: list[str], seed: int) -> None:
         self.cluster = cluster
         self.load = load
         self.tally: Counter[str] = Counter()
@@ -240,6 +241,7 @@ class Story:
 
     def kill_leader(self) -> None:
         """kill -9 of the active controller, which comes back a moment later."""
+        assert isinstance(self.cluster, KraftCluster), "who leads another cluster is for its own story to know"
         leader = self._active()
         controller = next(each for each in self.cluster.controllers if each.spec.node_id == leader)
         controller.kill()

@@ -11,14 +11,10 @@ from __future__ import annotations
 import argparse
 import random
 import sys
-import tempfile
 import time
-from pathlib import Path
 from typing import Final
 
-from migrator.findings.finding import FindingError
-from migrator.lab.classes import prepared
-from migrator.lab.servers.laboratory import Laboratory
+from tests.adversarial.kept import PASSED, outcome_of
 from tests.e2e.road_kills import ACTS, INTENT, Kill, Victim
 from tests.e2e.road_stage import run_to_the_end
 
@@ -76,14 +72,8 @@ def main(arguments: list[str] | None = None) -> int:
     for part in [chosen.run - 1] if chosen.run else range(chosen.parts):
         kills = tuple(points[part :: chosen.parts])
         began = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="zk2kraft-road-") as home:
-            try:
-                with Laboratory(Path(home), prepared()) as laboratory:
-                    run_to_the_end(laboratory, kills)
-                outcome = "passed"
-            except (AssertionError, FindingError) as error:
-                failed += 1
-                outcome = f"FAILED: {error}"
+        outcome = outcome_of("road", lambda laboratory, kills=kills: run_to_the_end(laboratory, kills))  # type: ignore[misc]
+        failed += outcome != PASSED
         took = time.monotonic() - began
         print(f"run {part + 1}: {', '.join(map(str, kills))}: {outcome} in {took:.0f} s", flush=True)
     return 1 if failed else 0

@@ -3,25 +3,27 @@
 In:   `python -m tests.benchmarks.mass [--partitions N ...]`.
 Out:  a table on stdout; every measurement as a line of JSON on stderr.
 Elsewhere: the brokers (stand_in_broker.py), the tree (tests/support/seeded_tree.py).
-Three voters of ours and a ZooKeeper as processes, three stand-in brokers in this one. Every partition has replicas on
-all three brokers and is led by broker 1.
+Three voters of ours and a ZooKeeper as processes, three stand-in brokers in this one, which yields to the others.
+Every partition has replicas on all three brokers and is led by broker 1.
 
 | figure | what happens |
 | --- | --- |
 | fenced | broker 1 falls silent; from the first record about it until ZooKeeper and the others have the last |
 | back | it reports again, and the new leader takes it into every in-sync set; until the same |
 | delay | the longest time that the loop of any voter was late meanwhile, as the voters say themselves |
+| without its wait | the same without the time in which the loop waited for a processor, as on busy hosts |
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -54,6 +56,8 @@ BROKERS: Final = (1, 2, 3)
 VOTERS: Final = 3
 ASKED_AT_ONCE: Final = 10_000
 """Partitions of one AlterPartition: a leader sends what is due when the one before was answered."""
+BROKERS_NICE: Final = 10
+"""The brokers stand for other hosts: what they compute holds up the voters of this one as little as can be."""
 DEADLINE_S: Final = 600.0
 LOOK_S: Final = 0.25
 
@@ -65,6 +69,7 @@ class Figure(msgspec.Struct, frozen=True):
     what: str
     seconds: float
     delay_ms: float
+    work_ms: float
     elections: int
     log_mb: float
     told_mb: float
@@ -83,13 +88,14 @@ class Tally(list[ReceivedRequest]):
 
 @dataclass
 class Stage:
-    """Everything in dual-write. delay_ms, epochs: the largest delay, and the epochs, that were seen since `begin`."""
+    """Everything in dual-write. What is the largest, and the epochs, since `begin`."""
 
     voters: list[OurController]
     brokers: dict[int, StandInBroker]
     reports: dict[int, asyncio.Task[None]]
     tally: Tally
     delay_ms: float = 0.0
+    work_ms: float = 0.0
     epochs: frozenset[int] = frozenset()
     leader: dict[str, Any] | None = None
 
@@ -103,6 +109,7 @@ class Stage:
             except (OSError, ValueError, FindingError):
                 continue
             self.delay_ms = max(self.delay_ms, status["loop_delay_ms"])
+            self.work_ms = max(self.work_ms, status["loop_work_ms"])
             self.epochs |= {status["quorum"]["epoch"]}
             if status["quorum"]["leader"] == voter.spec.node_id:
                 self.leader = status
@@ -120,7 +127,7 @@ class Stage:
     async def begin(self) -> dict[str, Any]:
         """Wait until the delays of what came before are forgotten."""
         await asyncio.sleep(10.5)
-        self.delay_ms, self.epochs, self.tally.bytes = 0.0, frozenset(), 0
+        self.delay_ms, self.work_ms, self.epochs, self.tally.bytes = 0.0, 0.0, frozenset(), 0
         return await self.until(is_quiet, "quiet")
 
     def log_bytes(self) -> int:
@@ -132,6 +139,7 @@ class Stage:
             what,
             round(time.monotonic() - began, 2),
             round(self.delay_ms, 1),
+            round(self.work_ms, 1),
             len(self.epochs) - 1,
             round((self.log_bytes() - log_before) / 1e6, 1),
             round(self.tally.bytes / 1e6, 1),
@@ -169,15 +177,28 @@ async def a_stage(tree: SeededTree, directory: Path) -> AsyncIterator[Stage]:
                 await stage.brokers[broker].serve(address)
             for voter in stage.voters:
                 await asyncio.to_thread(voter.launch)
-            for broker in BROKERS:
-                report(stage, broker)
-            await stage.until(is_quiet, "dual-write")
-            yield stage
+            with yielding():
+                for broker in BROKERS:
+                    report(stage, broker)
+                await stage.until(is_quiet, "dual-write")
+                yield stage
         finally:
             for task in stage.reports.values():
                 task.cancel()
             for each in stage.brokers.values():
                 each.close()
+
+
+@contextmanager
+def yielding() -> Iterator[None]:
+    """This thread runs when no other process wants the processor. Who may not take that back stays so."""
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    os.setpriority(os.PRIO_PROCESS, 0, BROKERS_NICE)
+    try:
+        yield
+    finally:
+        with suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, 0, before)
 
 
 def report(stage: Stage, broker: int) -> None:
@@ -235,14 +256,14 @@ async def measure(partitions: int, directory: Path) -> list[Figure]:
 
 def table(found: list[Figure]) -> str:
     lines = [
-        "| partitions | | time | per 100,000 | elections | longest loop delay | log | requests |",
-        "| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| partitions | | time | per 100,000 | elections | longest loop delay | without its wait | log | requests |",
+        "| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for each in found:
         per = each.seconds / each.partitions * 100_000
         lines.append(
             f"| {each.partitions:,} | {each.what} | {each.seconds:.1f} s | {per:.1f} s | {each.elections} "
-            f"| {each.delay_ms:.0f} ms | {each.log_mb:.1f} MB | {each.told_mb:.0f} MB |"
+            f"| {each.delay_ms:.0f} ms | {each.work_ms:.0f} ms | {each.log_mb:.1f} MB | {each.told_mb:.0f} MB |"
         )
     return "\n".join(lines)
 

@@ -172,7 +172,7 @@ def _stock(name: str, laboratory: Laboratory, extra: Mapping[str, Value]) -> Sys
         start_together(controllers)
         return {each.spec.node_id: (HOST, each.spec.port) for each in controllers}
 
-    return KraftSystem(name, start, random_cluster_id(laboratory))
+    return KraftSystem(name, start, random_cluster_id())
 
 
 def ours(laboratory: Laboratory) -> System:
@@ -184,7 +184,7 @@ def ours(laboratory: Laboratory) -> System:
             each.wait_ready()
         return {each.spec.node_id: (HOST, each.spec.port) for each in controllers}
 
-    return KraftSystem(OURS, start, random_cluster_id(laboratory))
+    return KraftSystem(OURS, start, random_cluster_id())
 
 
 def _specs(laboratory: Laboratory, extra: Mapping[str, Value]) -> list[ControllerSpec]:

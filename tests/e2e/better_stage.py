@@ -14,13 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, ResourceType
 from kazoo.client import KazooClient
 from kazoo.security import ACL, make_acl, make_digest_acl
 
@@ -135,9 +129,7 @@ class Stage:
             turn += 1
             assert turn < 100, self.controller.status()["quorum"]
             long = ",".join(f"{turn}:{broker}" for broker in range(500))
-            entry = ConfigEntry(THROTTLED, long, incremental_operation=AlterConfigOpType.SET)
-            resource = ConfigResource(ResourceType.TOPIC, TOPICS[0], incremental_configs=[entry])
-            self.cluster.admin().incremental_alter_configs([resource])[resource].result(120)
+            self.cluster.alter_configs(ResourceType.TOPIC, TOPICS[0], {THROTTLED: long})
 
     def wait_trouble(self, code: str, state: str) -> dict[str, Any]:
         """The driver says what holds it up, in its status and to Prometheus."""

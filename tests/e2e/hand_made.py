@@ -9,17 +9,23 @@ controllers' own listener `controller`.
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+logger = logging.getLogger(__name__)
 
 HOST: Final = "127.0.0.1"
 CHROOT: Final = "/kafka-prod"
@@ -29,6 +35,8 @@ SCRAM: Final = "SCRAM-SHA-256"
 SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 READY_S: Final = 240.0
+RECORDS_PER_S: Final = 50
+"""Of the client: enough to have some under way at every moment. As many as brokers take would keep the machine busy."""
 MIGRATION_PROTOCOLS: Final = "BROKER:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT"
 
 
@@ -53,6 +61,8 @@ class HandMade:
     directory: Path
     class_path: str
     ports: list[int]
+    archive: Path | None = None
+    """Of loaded classes, as a flag of `java`: a matter of speed alone."""
     extra_of_controllers: dict[str, object] = field(default_factory=dict)
     _running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
@@ -140,7 +150,10 @@ class HandMade:
     # --- processes -------------------------------------------------------------------------------------------
 
     def java(self, *arguments: object, heap_mb: int = 512) -> list[str]:
-        return ["java", f"-Xmx{heap_mb}m", "-XX:TieredStopAtLevel=1", "-cp", self.class_path, *map(str, arguments)]
+        quiet = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")  # a tool's output is read
+        archived = () if self.archive is None else (f"-XX:SharedArchiveFile={self.archive}", *quiet)
+        flags = (f"-Xmx{heap_mb}m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", *archived)
+        return ["java", *flags, "-cp", self.class_path, *map(str, arguments)]
 
     def start(self, name: str, *arguments: object) -> None:
         with (self.directory / f"{name}.out").open("ab") as out:
@@ -177,6 +190,21 @@ class HandMade:
             client.stop()
             client.close()
 
+    def is_registered(self, broker: int) -> bool:
+        with suppress(NoNodeError):
+            return bool(self.znode(f"/brokers/ids/{broker}"))
+        return False
+
+    def why_not_in_sync(self) -> str | None:
+        """As the super user of the brokers is told; a look that costs less than one of Kafka's tools."""
+        try:
+            topics = AdminClient(self.client("broker"), logger=logger).list_topics(timeout=10).topics
+        except KafkaException as error:
+            return str(error)
+        found = [each for topic in topics.values() for each in topic.partitions.values()]
+        behind = [each for each in found if each.leader < 0 or set(each.isrs) != set(each.replicas)]
+        return f"{len(behind)} of {len(found)} partitions" if behind or not found else None
+
     def start_broker(self, broker: int) -> None:
         self.start(f"broker-{broker}", "kafka.Kafka", self.directory / f"server-{broker}.properties")
 
@@ -206,6 +234,7 @@ class HandMade:
         for broker in BROKERS:
             self.broker_file(broker)
             self.start_broker(broker)
+        until(lambda: all(self.is_registered(broker) for broker in BROKERS), "the brokers are registered")
         admin = self.admin_file()
         create = ("--create", "--topic", "orders", "--partitions", 12, "--replication-factor", 3)
         until(lambda: self._ran("org.apache.kafka.tools.TopicCommand", *admin, *create), "a topic can be made")
@@ -223,6 +252,8 @@ class HandMade:
         """Somebody who may log in to the controllers asks one of them for what he may not."""
         path = self.directory / "stranger.properties"
         lines = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+        # Kafka's client asks a controller that denies it again and again, for a minute by default
+        lines |= {"default.api.timeout.ms": "5000", "request.timeout.ms": "5000"}
         write(path, {**lines, "sasl.jaas.config": login(PLAIN_MODULE, "migrator")})
         where = f"{HOST}:{self.ports[4 + CONTROLLERS.index(controller)]}"
         options = ("--bootstrap-controller", where, "--command-config", path, "describe", "--status")
@@ -268,13 +299,13 @@ class Traffic:
     def _run(self) -> None:
         producer = Producer({**self._settings, "enable.idempotence": True, "delivery.timeout.ms": 120_000})
         number = 0
-        while not self._stop.is_set():
+        while not self._stop.wait(1 / RECORDS_PER_S):
             try:
                 producer.produce(self._topic, str(number).encode(), on_delivery=self._delivered)
                 number += 1
             except BufferError:
                 pass
-            producer.poll(0.005)
+            producer.poll(0)
         producer.flush(120)
 
     def _delivered(self, error: object, message: object) -> None:

@@ -24,6 +24,7 @@ from typing import Final
 from migrator.findings.finding import FindingError
 from migrator.lab.fleet import LabFleet
 from migrator.lab.ours import CONTROL_FILE
+from migrator.lab.servers.broker import BrokerMode
 from migrator.node.transport.broker_client import BrokerConnection
 from migrator.wire.messages.raft import (
     DescribeQuorumPartition,
@@ -37,6 +38,11 @@ INTENT: Final = "intent"
 ACTS: Final = ("stop", "write", "start")
 HOST_STARTS_AFTER_S: Final = 1.0
 BROKER_AWAY_S: Final = 2.0
+SESSION_S: Final = 10.0
+"""How long a killed broker in ZooKeeper mode stays away. It cannot register before its session in ZooKeeper has ended,
+with Kafka's defaults (18 s) after its session with our controllers (9 s); the laboratory ends the first by hand. Where
+`zookeeper.session.timeout.ms` is the shorter one, a broker can start in between: it then waits for its registration
+with an empty cache and answers clients from it. That case is not tried here, and not solved."""
 ZOOKEEPER_AWAY_S: Final = 3.0
 LEADER_S: Final = 240.0
 ANSWER_S: Final = 1.0
@@ -124,13 +130,14 @@ class RoadKills:
                 self._kill_service()
                 return "service"
             case Victim.LEADER:
-                return self._kill_leader()
+                return self.kill_leader()
             case Victim.BROKER:
                 return self._kill_broker(node)
             case Victim.ZOOKEEPER:
                 return self._kill_zookeeper()
 
-    def _kill_leader(self) -> str:
+    def kill_leader(self) -> str:
+        """Of our controllers or stock; its host, or the service, starts it again."""
         node = wait_leader(self._fleet.ours[0].voters)
         stock = self._fleet.stock[node]
         if stock.is_running:
@@ -147,7 +154,8 @@ class RoadKills:
         _until(lambda: all(each.is_running for each in others), "every broker runs")
         broker = others[-1]
         broker.kill()
-        self._later(BROKER_AWAY_S, lambda: self._fleet.start_again(broker.broker_id))
+        away_s = BROKER_AWAY_S if broker.spec.mode is BrokerMode.KRAFT else SESSION_S
+        self._later(away_s, lambda: self._fleet.start_again(broker.broker_id))
         return broker.name
 
     def _kill_zookeeper(self) -> str:

@@ -36,6 +36,8 @@ CONTROLLER_SETTINGS: Final = {
     "metadata.log.max.record.bytes.between.snapshots": 4_000,
 }
 STEP_DEADLINE_S: Final = 240.0
+RECORDS_PER_S: Final = 60.0
+"""Some are under way at every moment of minutes; the processors are for those who are restarted."""
 
 
 class RoadStage:
@@ -70,7 +72,7 @@ class RoadStage:
             node_deadline_s=180.0,
             drift_every_s=5,
         )
-        self.traffic = Traffic(laboratory, self.cluster.bootstrap_servers, rate=150.0)
+        self.traffic = Traffic(laboratory, self.cluster.bootstrap_servers, rate=RECORDS_PER_S)
         self.migration = 0
         self._kills = kills
         self._dead = threading.Event()
@@ -84,7 +86,7 @@ class RoadStage:
         for each in ours:
             each.prepare()
         self.fleet = LabFleet(self.cluster, ours)
-        self.kills = RoadKills(self._kills, self.fleet, self._kill)
+        self.kills = RoadKills(self._kills, self.fleet, self.kill_service)
         self.fleet.before_act = self.kills.before_act
         self.fleet.after_act = self.kills.after_act
         self.fleet.serve()
@@ -131,30 +133,43 @@ class RoadStage:
     def assert_proven(self) -> None:
         """Every kill happened; nothing acknowledged is lost; never two nodes down by us."""
         assert self.kills.left == [], f"never reached: {[str(each) for each in self.kills.left]}"
-        assert self.kills.troubles == []
-        assert self.fleet.most_down == 1
+        assert self.kills.troubles == [], self.kills.troubles
+        assert self.fleet.most_down == 1, f"{self.fleet.most_down} nodes were down by the service at one time"
         self.traffic.stop()
-        assert self.traffic.status.lost == 0
+        assert self.traffic.status.lost == 0, self.traffic.status
         report = prove(self.cluster, self.traffic.ledger, without_zookeeper=True)
         assert report.bad == {}, report.bad
 
     # --- gates ---------------------------------------------------------------------------------------------
 
     def advance(self, phase: str) -> None:
-        """As an operator does: asks when the gate is open, and again when something died just then and closed it."""
+        """As an operator does: asks when the gate is open, and again when something died just then and closed it, be
+        that before the request was accepted or before it was carried out.
+        """
         self.wait_view(lambda view: self._why_not_open(view, phase))
         self.kills.meet(phase, "at")
-        ends = time.monotonic() + STEP_DEADLINE_S
-        while self.wait_view(lambda view: self._why_not_open(view, phase))["phase"] != phase:
-            try:
-                self.service.operation(self.migration, "advance", phase)
-                break
-            except (FindingError, OSError, httpx.HTTPError):
-                if not self.kills.happened or time.monotonic() > ends:
-                    raise
         if phase == "FINALIZING" and self.kills.wants(INTENT):
             threading.Thread(target=self._watch_intent, name="intent", daemon=True).start()
+        ends = time.monotonic() + STEP_DEADLINE_S
+        while self.wait_view(lambda view: self._why_not_open(view, phase))["phase"] != phase:
+            assert time.monotonic() < ends, f"{phase} was refused again and again"
+            try:
+                asked = self.service.operation(self.migration, "advance", phase)["operation"]["id"]
+                ended = self._wait_ended(asked)
+            except (FindingError, OSError, httpx.HTTPError):
+                if not self.kills.happened:
+                    raise
+                continue
+            if ended["state"] == "succeeded":
+                break
+            assert self.kills.happened, f"{phase}: {ended['state']}: {ended['answer']}"
         self.kills.meet(phase, "after")
+
+    def _wait_ended(self, operation: int) -> dict[str, Any]:
+        def found(view: dict[str, Any]) -> dict[str, Any]:
+            return dict(next(each for each in view["operations"] if each["id"] == operation))
+
+        return found(self.wait_view(lambda view: None if found(view)["ended_at"] else f"request {operation} is open"))
 
     def _why_not_open(self, view: dict[str, Any], phase: str) -> str | None:
         """Approves when nothing else is missing: an approval ends with every change of what was agreed to."""
@@ -179,7 +194,7 @@ class RoadStage:
 
     # --- the service ---------------------------------------------------------------------------------------
 
-    def _kill(self) -> None:
+    def kill_service(self) -> None:
         with self._killing:
             self.service.process.kill()
             self._dead.set()
@@ -194,7 +209,9 @@ class RoadStage:
                 if not self._dead.is_set():
                     raise
 
-    def wait_view(self, why_not: Callable[[dict[str, Any]], str | None]) -> dict[str, Any]:
+    def wait_view(
+        self, why_not: Callable[[dict[str, Any]], str | None], deadline_s: float = STEP_DEADLINE_S
+    ) -> dict[str, Any]:
         """Across deaths of the service. Returns the view that has it."""
         latest: dict[str, Any] = {}
 
@@ -211,7 +228,7 @@ class RoadStage:
                         return f"the service died ({type(error).__name__})"
                 raise
 
-        self.laboratory.wait(reason, name="road", deadline_s=STEP_DEADLINE_S, poll_every_s=0.2)
+        self.laboratory.wait(reason, name="road", deadline_s=deadline_s, poll_every_s=0.2)
         return latest
 
 

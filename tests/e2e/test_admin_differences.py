@@ -176,7 +176,7 @@ def image(laboratory: Laboratory, side: Asked, directory: Path) -> Facts:
 
 
 def test_administrators_are_answered_as_by_stock_and_both_logs_say_the_same(laboratory: Laboratory) -> None:
-    cluster_id = random_cluster_id(laboratory)
+    cluster_id = random_cluster_id()
     both = quorum_specs(laboratory, count=2, zookeeper_connect="", migrating=False, extra=EXTRA)
     of_ours, of_stock = (replace(each, voters=f"{each.node_id}@{HOST}:{each.port}") for each in both)
     ours, stock = OurController(laboratory, of_ours, cluster_id), StockController(laboratory, of_stock, cluster_id)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +25,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     UserScramCredentialUpsertion,
 )
 
+from migrator.lab.admin import by_new_clients
 from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController, ready_to_migrate
 from migrator.lab.servers.laboratory import Laboratory
@@ -177,13 +177,12 @@ def elect_preferred_leader(cluster: LabCluster, topic: str, partition: int) -> s
     answer without connecting to it; then a new client asks.
     """
     asked = [TopicPartition(topic, partition)]
-    found: dict[TopicPartition, Any] = {}
-    for _ in range(3):
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-        with suppress(TimeoutError):
-            found = admin.elect_leaders(ElectionType.PREFERRED, asked).result(120)
-            break
-    (error,) = found.values()
+    settings = {**cluster.client, "socket.timeout.ms": "20000"}
+    (error,) = by_new_clients(
+        lambda: AdminClient(dict(settings)),
+        lambda admin: admin.elect_leaders(ElectionType.PREFERRED, asked).result(),
+        f"an election for {topic}-{partition}",
+    ).values()
     return None if error is None else str(error.name())
 
 
@@ -343,10 +342,9 @@ def test_configuration_is_replaced_as_a_whole_by_the_old_request(laboratory: Lab
 
         def known(name: str, value: str) -> None:
             """The tool asks the broker, which hears of a change a moment after ZooKeeper has it."""
-            resource = ConfigResource(ResourceType.BROKER, "1")
 
             def why_not() -> str | None:
-                found = cluster.admin().describe_configs([resource])[resource].result(120)[name].value
+                found = cluster.describe_configs(ResourceType.BROKER, "1")[name].value
                 return None if found == value else f"{name} is {found}"
 
             wait_for(why_not, "the broker knows it")

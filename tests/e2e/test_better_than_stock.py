@@ -32,6 +32,7 @@ from migrator.zk.multi import Create, Delete, SetData
 from migrator.zk.znodes import MigrationZnode, migration_data
 from tests.e2e.better_stage import TOPICS, Stage, a_stage
 from tests.e2e.support import (
+    HANGS_AFTER_S,
     assert_same,
     claims,
     controller_of,
@@ -43,7 +44,7 @@ from tests.e2e.support import (
     wait_zookeeper_rules,
 )
 
-pytestmark = [pytest.mark.lab, pytest.mark.alone]
+pytestmark = pytest.mark.lab
 
 ENTITY = ("--entity-type", "clients", "--entity-name", "app")
 CLUSTER_ACL = "/kafka-acl/Cluster/kafka-cluster"
@@ -408,6 +409,6 @@ def test_an_operator_who_deletes_controller_ends_the_migration_and_ours_writes_n
     produce(stage.cluster, "by-zookeeper", 50)
     stage.controller.kill()
     stage.controller.launch()
-    assert stage.controller.process.wait_for_exit(30)
+    assert stage.controller.process.wait_for_exit(HANGS_AFTER_S)
     assert "Z2K-2008" in stage.controller.process.log_text()
     assert stage.cluster.zk.exists("/brokers/topics/by-zookeeper")

@@ -21,12 +21,7 @@ from typing import Any
 import msgspec
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
+from confluent_kafka.admin import ResourceType
 
 from migrator.driver.copy import producer_id_margin
 from migrator.lab.cluster import LabCluster
@@ -119,10 +114,7 @@ class SecuredCluster:
 
     def set(self, broker: int, values: Mapping[str, str]) -> None:
         """By IncrementalAlterConfigs, sent to that broker."""
-        resource = ConfigResource(ResourceType.BROKER, str(broker))
-        for name, value in values.items():
-            resource.add_incremental_config(ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET))
-        self.cluster.admin().incremental_alter_configs([resource])[resource].result(120)
+        self.cluster.alter_configs(ResourceType.BROKER, str(broker), values)
 
     def set_by_tool(self, broker: int, values: Mapping[str, str]) -> None:
         """By `kafka-configs`, which sends AlterConfigs: sensitive values that are not named would be removed."""
@@ -152,8 +144,7 @@ class SecuredCluster:
         return {**kept, **clear}
 
     def described(self, broker: int) -> dict[str, Any]:
-        resource = ConfigResource(ResourceType.BROKER, str(broker))
-        return dict(self.cluster.admin().describe_configs([resource])[resource].result(120))
+        return self.cluster.describe_configs(ResourceType.BROKER, str(broker))
 
     def other_secrets(self) -> dict[str, bytes]:
         """What brokers made of alice's password, and the secret of the token."""

@@ -12,22 +12,26 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
+from confluent_kafka.admin import ResourceType
 
 from migrator.audit.compare import LAG
 from migrator.lab.cluster import LabCluster
 from migrator.lab.servers.laboratory import Laboratory
+from migrator.zk.multi import Delete, Multi
+from migrator.zk.paths import CONFIG_CHANGES
+from migrator.zk.session import ZkSession
 from tests.e2e.support import audit, ready_cluster, wait_for
 
 pytestmark = pytest.mark.lab
 
 PAUSE_S = 0.1
 """Between two changes: an audit of seconds meets dozens, and has a processor too."""
+
+NOTIFICATIONS_MAX = 20
+"""For each change of a configuration a broker in ZooKeeper mode reads every notification of the last 15 minutes, to
+find those that are old (Kafka's ZkNodeChangeNotificationListener). After a minute of this test brokers and ZooKeeper
+would do nothing else, so what the brokers do after 15 minutes is done as soon as there are so many.
+"""
 
 BUSY, PLANTED = "topic-0", "/config/users/nobody"
 
@@ -36,15 +40,14 @@ BUSY, PLANTED = "topic-0", "/config/users/nobody"
 def changes_without_end(cluster: LabCluster) -> Iterator[list[int]]:
     """Another value of one topic's `retention.ms`, again and again. Yields their numbers."""
     done, made, failed = threading.Event(), [0], []
-    admin = cluster.admin()
 
     def change() -> None:
         while not done.wait(PAUSE_S) and not failed:
             value = str(1_000_000 + made[-1])
-            entry = ConfigEntry("retention.ms", value, incremental_operation=AlterConfigOpType.SET)
-            resource = ConfigResource(ResourceType.TOPIC, BUSY, incremental_configs=[entry])
             try:
-                admin.incremental_alter_configs([resource])[resource].result(120)
+                cluster.alter_configs(ResourceType.TOPIC, BUSY, {"retention.ms": value})
+                if len(made) % NOTIFICATIONS_MAX == 0:
+                    remove_notifications(cluster)
             except Exception as error:
                 failed.append(error)
             made.append(made[-1] + 1)
@@ -57,6 +60,15 @@ def changes_without_end(cluster: LabCluster) -> Iterator[list[int]]:
         done.set()
         writer.join()
     assert not failed, failed
+
+
+def remove_notifications(cluster: LabCluster) -> None:
+    """Those of before the latest few, which a broker may still have to read."""
+    old = cluster.zk.children(CONFIG_CHANGES)[: -NOTIFICATIONS_MAX // 2]
+    if not old:
+        return
+    with ZkSession(cluster.zookeeper_connect) as session:  # in one transaction: every one that goes wakes every broker
+        assert session.apply(Multi(tuple(Delete(f"{CONFIG_CHANGES}/{each}") for each in old))).applied
 
 
 def test_five_audits_of_a_cluster_that_never_rests_pass_and_a_difference_is_found_beside_the_changes(

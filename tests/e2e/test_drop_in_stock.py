@@ -17,9 +17,6 @@ from typing import Any, Final
 
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but not re-exported for mypy
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
     NewPartitions,
     NewTopic,
     ResourceType,
@@ -200,27 +197,12 @@ def canonical(records: list[Data], *, without_migration: bool) -> list[str]:
 # --- what an administrator does ---------------------------------------------------------------------------
 
 
-def change_config(cluster: LabCluster, kind: ResourceType, name: str, changes: Mapping[str, str | None]) -> None:
-    """None: back to the default."""
-    entries = [
-        ConfigEntry(
-            key,
-            value,
-            incremental_operation=AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET,
-        )
-        for key, value in changes.items()
-    ]
-    resource = ConfigResource(kind, name, incremental_configs=entries)
-    for future in cluster.admin().incremental_alter_configs([resource]).values():
-        future.result(120)
-
-
 def change_much(cluster: LabCluster, prefix: str) -> None:
     """Topics come, grow, change and go; a broker leaves and returns; producers get ids."""
     names = [f"{prefix}-{number}" for number in range(6)]
     cluster.create_topics(names, config={"retention.ms": "3600000", "segment.bytes": "1048576"})
-    change_config(cluster, ResourceType.TOPIC, names[0], {"retention.ms": None, "max.message.bytes": "99999"})
-    change_config(cluster, ResourceType.BROKER, "0", {"log.cleaner.io.buffer.size": "600000"})
+    cluster.alter_configs(ResourceType.TOPIC, names[0], {"retention.ms": None, "max.message.bytes": "99999"})
+    cluster.alter_configs(ResourceType.BROKER, "0", {"log.cleaner.io.buffer.size": "600000"})
     for future in cluster.admin().create_partitions([NewPartitions(names[1], 7)]).values():
         future.result(120)
     for future in cluster.admin().delete_topics([names[2]]).values():
@@ -477,7 +459,7 @@ def test_a_later_controller_says_its_levels_and_raises_metadata_version_once(
 ) -> None:
     """The requests of `zk2kraft finalize-version` to a real controller of Kafka 4.0 whose log began at 3.9."""
     (spec,) = quorum_specs(laboratory, count=1, zookeeper_connect="", migrating=False)
-    controller = StockController(laboratory, spec, random_cluster_id(laboratory))
+    controller = StockController(laboratory, spec, random_cluster_id())
     controller.format()
     controller.kafka = later_kafka
     controller.start()

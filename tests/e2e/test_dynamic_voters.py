@@ -24,7 +24,7 @@ def test_a_directory_formatted_as_standalone_is_refused_before_anything_is_writt
     dynamic["controller.quorum.bootstrap.servers"] = f"{HOST}:{spec.port}"
     file = laboratory.directory / "dynamic.properties"
     write(file, dynamic)
-    cluster_id = random_cluster_id(laboratory)
+    cluster_id = random_cluster_id()
     words = (f"--cluster-id={cluster_id}", "--standalone", "--config", file)
     laboratory.tool("kafka.tools.StorageTool", "format", *words)
 

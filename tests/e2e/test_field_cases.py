@@ -7,9 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import ResourceType
 
-from migrator.lab.cluster import LabCluster
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.zk.multi import Delete, Multi
 from migrator.zk.session import ZkSession
@@ -22,20 +21,13 @@ def test_a_cluster_that_kafka_alone_wrote_holds_nothing_against_a_migration(labo
     """Brokers took each of these settings, so nothing of it may be called wrong (F-39)."""
     settings = {"cleanup.policy": "", "min.cleanable.dirty.ratio": ".5", "retention.ms": "-1"}
     with ready_cluster(laboratory, topics=2) as (cluster, controller):
-        alter(cluster, ResourceType.TOPIC, "topic-0", settings)
-        alter(cluster, ResourceType.BROKER, "1", {"log.cleaner.threads": "2", "max.connections": "500"})
+        cluster.alter_configs(ResourceType.TOPIC, "topic-0", settings)
+        cluster.alter_configs(ResourceType.BROKER, "1", {"log.cleaner.threads": "2", "max.connections": "500"})
         controller.prepare()
         words = ["check", "-z", cluster.zookeeper_connect, "--controllers", str(controller.properties_file)]
         command = [sys.executable, "-m", "api", *words, "--clients", "--json"]
         ran = subprocess.run(command, capture_output=True, text=True, timeout=240)
         assert (ran.returncode, [each["says"] for each in json.loads(ran.stdout)["findings"]]) == (0, [])
-
-
-def alter(cluster: LabCluster, kind: ResourceType, name: str, values: dict[str, str]) -> None:
-    entries = [ConfigEntry(*each, incremental_operation=AlterConfigOpType.SET) for each in values.items()]
-    resource = ConfigResource(kind, name, incremental_configs=entries)
-    for future in cluster.admin().incremental_alter_configs([resource]).values():
-        future.result(120)
 
 
 def test_a_migration_znode_that_somebody_deletes_stops_dual_write_loudly(laboratory: Laboratory) -> None:

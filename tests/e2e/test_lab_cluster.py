@@ -154,8 +154,9 @@ def test_a_paused_broker_does_not_answer_until_it_is_resumed(laboratory: Laborat
     broker.wait_ready()
 
 
-def test_kafkas_tool_makes_cluster_ids_and_its_refusals_are_findings(laboratory: Laboratory) -> None:
-    assert len(random_cluster_id(laboratory)) == 22
+def test_a_tool_of_kafka_prints_its_answer_and_its_refusals_are_findings(laboratory: Laboratory) -> None:
+    made = laboratory.tool("kafka.tools.StorageTool", "random-uuid").strip()
+    assert len(made) == len(random_cluster_id()) == 22
     with pytest.raises(FindingError) as caught:
         laboratory.tool("kafka.tools.StorageTool", "format", "-t", "no id", "-c", "/nowhere")
     assert caught.value.code == "Z2K-6007"

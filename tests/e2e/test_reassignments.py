@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import ResourceType
 
 from migrator.lab.cluster import LabCluster
 from migrator.lab.servers.laboratory import Laboratory
@@ -47,28 +47,17 @@ def fill(cluster: LabCluster, topic: str) -> None:
     assert producer.flush(60) == 0
 
 
-def alter(cluster: LabCluster, resource: ConfigResource, kind: AlterConfigOpType, **values: str) -> None:
-    for name, value in values.items():
-        entry = ConfigEntry(name.replace("_", "."), value, incremental_operation=kind)
-        resource.add_incremental_config(entry)
-    cluster.admin().incremental_alter_configs([resource])[resource].result(120)
-
-
 def throttle(cluster: LabCluster, topic: str) -> None:
     for broker in cluster.brokers:
-        named = {name.replace(".", "_"): "1000" for name in RATES}
-        alter(cluster, ConfigResource(ResourceType.BROKER, str(broker.broker_id)), AlterConfigOpType.SET, **named)
-    named = {name.replace(".", "_"): "*" for name in REPLICAS}
-    alter(cluster, ConfigResource(ResourceType.TOPIC, topic), AlterConfigOpType.SET, **named)
+        cluster.alter_configs(ResourceType.BROKER, str(broker.broker_id), dict.fromkeys(RATES, "1000"))
+    cluster.alter_configs(ResourceType.TOPIC, topic, dict.fromkeys(REPLICAS, "*"))
 
 
 def let_go(cluster: LabCluster, topic: str) -> None:
     """Fetches that are held back now come to an end in a while: the rate of the last seconds has to fall."""
-    named = {name.replace(".", "_"): "" for name in REPLICAS}
-    alter(cluster, ConfigResource(ResourceType.TOPIC, topic), AlterConfigOpType.DELETE, **named)
+    cluster.alter_configs(ResourceType.TOPIC, topic, dict.fromkeys(REPLICAS))
     for broker in cluster.brokers:
-        rates = {name.replace(".", "_"): "1000000000" for name in RATES}
-        alter(cluster, ConfigResource(ResourceType.BROKER, str(broker.broker_id)), AlterConfigOpType.SET, **rates)
+        cluster.alter_configs(ResourceType.BROKER, str(broker.broker_id), dict.fromkeys(RATES, "1000000000"))
 
 
 MOVING = {

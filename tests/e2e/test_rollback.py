@@ -10,7 +10,7 @@ import sys
 import time
 
 import pytest
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import ResourceType
 
 from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController, our_controller
@@ -213,10 +213,7 @@ def test_a_second_migration_after_a_rollback_needs_a_fresh_quorum_and_restarted_
     with ready_cluster(laboratory, topics=len(TOPICS)) as (cluster, controller):
         controller.start()
         controller.wait_dual_write()
-        entry = ConfigEntry("retention.ms", "3600002", incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ResourceType.TOPIC, TOPICS[0], incremental_configs=[entry])
-        for future in cluster.admin().incremental_alter_configs([resource]).values():
-            future.result(120)
+        cluster.alter_configs(ResourceType.TOPIC, TOPICS[0], {"retention.ms": "3600002"})
         controller.ask("rollback")
         controller.wait_state("RETIRED")
         controller.stop()

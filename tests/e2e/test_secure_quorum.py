@@ -136,7 +136,7 @@ def test_kafkas_tools_log_in_to_ours_and_ours_to_stock_by_plain_and_scram(labora
         login = f'{module} required username="broker" password="{SECRETS[1]}";'
         secured[f"listener.name.controller.{mechanism}.sasl.jaas.config"] = login
     (spec,) = quorum_specs(laboratory, count=1, zookeeper_connect="", migrating=False, extra=secured)
-    cluster_id = random_cluster_id(laboratory)
+    cluster_id = random_cluster_id()
     ours = OurController(laboratory, spec, cluster_id)
     write(ours.properties_file, spec.properties())
     words: list[str] = [f"--cluster-id={cluster_id}", "--config", str(ours.properties_file), "--release-version", "3.9"]
@@ -188,7 +188,7 @@ def test_a_store_that_cannot_be_read_stops_the_start_before_anything_is_written(
     authority = Authority(laboratory.directory / "authority")
     extra = {**sasl_ssl(authority, "controller"), "ssl.truststore.location": "/nowhere/trusted.pem"}
     (spec,) = quorum_specs(laboratory, count=1, zookeeper_connect="", migrating=False, extra=extra)
-    ours = OurController(laboratory, spec, random_cluster_id(laboratory))
+    ours = OurController(laboratory, spec, random_cluster_id())
     ours.prepare()
     before = sorted(map(str, ours.data.rglob("*")))
     ours.launch()

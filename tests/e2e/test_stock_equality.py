@@ -21,12 +21,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
+from confluent_kafka.admin import ResourceType
 
 from migrator.driver.claim import Claim
 from migrator.driver.copy import producer_id_margin
@@ -109,14 +104,9 @@ def fill_every_family(cluster: LabCluster) -> None:
     """Topic configs, broker configs of one and of all, producer ids."""
     topic = Plan().grown
     produce(cluster, topic, 50)
-    changes = {
-        ConfigResource(ResourceType.TOPIC, topic): {"max.message.bytes": "2000000", "cleanup.policy": "compact,delete"},
-        ConfigResource(ResourceType.BROKER, "1"): {"log.cleaner.backoff.ms": "14000"},
-    }
-    for resource, values in changes.items():
-        for name, value in values.items():
-            resource.add_incremental_config(ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET))
-        cluster.admin().incremental_alter_configs([resource])[resource].result(120)
+    of_topic = {"max.message.bytes": "2000000", "cleanup.policy": "compact,delete"}
+    cluster.alter_configs(ResourceType.TOPIC, topic, of_topic)
+    cluster.alter_configs(ResourceType.BROKER, "1", {"log.cleaner.backoff.ms": "14000"})
     of_all = ("--entity-type", "brokers", "--entity-default", "--alter", "--add-config", "log.cleaner.threads=2")
     cluster.laboratory.tool("kafka.admin.ConfigCommand", "--bootstrap-server", cluster.bootstrap_servers, *of_all)
 

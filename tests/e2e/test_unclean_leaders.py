@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import NewTopic, ResourceType
 
 from migrator.lab.cluster import LabCluster
 from migrator.lab.servers.laboratory import Laboratory
@@ -33,10 +33,7 @@ def wait_leader(cluster: LabCluster, leader: int, isr: list[int]) -> None:
 
 
 def allow_unclean(cluster: LabCluster) -> None:
-    entry = ConfigEntry("unclean.leader.election.enable", "true", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[entry])
-    (asked,) = cluster.admin().incremental_alter_configs([resource]).values()
-    asked.result(120)
+    cluster.alter_configs(ResourceType.TOPIC, TOPIC, {"unclean.leader.election.enable": "true"})
 
 
 def test_a_partition_without_leader_gets_an_unclean_one_once_its_topic_allows_it(laboratory: Laboratory) -> None:

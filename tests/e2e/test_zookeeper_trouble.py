@@ -35,7 +35,8 @@ OUTAGE_S = 30.0
 OUTAGE_OF_REAL_BROKERS_S = 20.0
 """Longer than their sessions."""
 TOPICS = [f"topic-{number}" for number in range(3)]
-RECORDS = 2_000
+RECORDS, RECORDS_PER_S = 1_000, 150.0
+"""So many have to be acknowledged from each trouble on: seconds of traffic that leave a processor to the rest."""
 EXPIRES = {"zookeeper.session.timeout.ms": 10_000}
 
 
@@ -178,7 +179,7 @@ def test_real_brokers_lose_nothing_while_zookeeper_loses_its_leader_and_then_eve
     cluster.create_topics(TOPICS, partitions=4)
     controller = ready_to_migrate(cluster, TOPICS, LONG_WINDOW)
     zookeeper, plan = cluster.zookeeper, Plan(controller, tmp_path / "plan")
-    traffic = Traffic(laboratory, cluster.bootstrap_servers)
+    traffic = Traffic(laboratory, cluster.bootstrap_servers, rate=RECORDS_PER_S)
     traffic.start(TOPICS)
     traffic.wait_flowing()
 

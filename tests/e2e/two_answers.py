@@ -122,7 +122,7 @@ class Side:
 
 def compared(laboratory: Laboratory, extra: Mapping[str, Value], story: Callable[[Side, Side], Awaitable[T]]) -> T:
     """story: is given ours, then stock's."""
-    cluster_id = random_cluster_id(laboratory)
+    cluster_id = random_cluster_id()
     both = quorum_specs(laboratory, count=2, zookeeper_connect="", migrating=False, extra={**NEVER_FENCED, **extra})
     spec, other = (replace(each, voters=f"{each.node_id}@{HOST}:{each.port}") for each in both)
     stock, ours = StockController(laboratory, spec, cluster_id), OurController(laboratory, other, cluster_id)

@@ -77,7 +77,7 @@ class TwoKinds(NamedTuple):
 
 def two_kinds(laboratory: Laboratory, extra: dict[str, Value] | None = None) -> TwoKinds:
     """A plain KRaft quorum, not started."""
-    cluster_id = random_cluster_id(laboratory)
+    cluster_id = random_cluster_id()
     first, *rest = quorum_specs(laboratory, count=3, zookeeper_connect="", migrating=False, extra=extra)
     ours = [OurController(laboratory, spec, cluster_id) for spec in rest]
     return TwoKinds(StockController(laboratory, first, cluster_id), ours)

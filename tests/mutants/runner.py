@@ -31,7 +31,10 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 LIMIT_S: Final = 240.0
 """Of one run of pytest; the slowest set of tests takes a minute on an idle machine."""
 
-NOT_COPIED: Final = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", ".hypothesis", "*.egg-info")
+NOT_COPIED: Final = shutil.ignore_patterns(
+    ".git", ".venv", "__pycache__", ".*_cache", ".hypothesis", "*.egg-info", "site", "zk2kraft-demo"
+)
+"""What a demo leaves has a socket, which cannot be copied."""
 SOURCE_AGE_S: Final = 10
 """A file with a fault is made to look this much younger, so that no compiled module of the original stands for it."""
 

@@ -228,7 +228,7 @@ def test_no_two_parts_of_a_package_need_each_other(package: str) -> None:
 
 
 NODE: Final = (
-    *("background", "log", "transport", "zookeeper", "config", "brokers"),
+    *("background", "on_thread", "log", "transport", "zookeeper", "config", "brokers"),
     *("quorum", "leader", "driver", "listener", "tools", "process"),
 )
 """The parts of a controller process, lowest first: each imports only what stands before it."""

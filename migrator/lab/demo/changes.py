@@ -11,21 +11,20 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but not re-exported for mypy
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
     NewPartitions,
     NewTopic,
     ResourceType,
 )
 
 from migrator.findings.laboratory import DEMO_STOPPED
-from migrator.lab.cluster import ADMIN_TIMEOUT_S, LabCluster
+from migrator.lab.admin import ADMIN_TIMEOUT_S, alter_configs
+from migrator.lab.cluster import LabCluster
 from migrator.lab.traffic.control import Traffic
 
 SEEN_DEADLINE_S: Final = 30.0
@@ -102,11 +101,11 @@ class DemoChanges:
 
     def _configured(self, kind: ResourceType, name: str, key: str, value: str) -> DemoChange:
         path = f"/config/{kind.name.lower()}s/{name}"
-        resource = ConfigResource(kind, name)
-        resource.add_incremental_config(ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET))
+        admin = self._cluster.admin_for(kind, name)  # connected before the change is timed
 
         def change() -> None:
-            _finish(self._cluster.admin().incremental_alter_configs([resource]))
+            with _stopping_the_demo(name):
+                alter_configs(admin, kind, name, {key: value})
 
         def why_not() -> str | None:
             found = self._document(path).get("config", {}).get(key)
@@ -131,10 +130,16 @@ class DemoChanges:
 def _finish(futures: dict[Any, Any]) -> None:
     """Wait for an administrator's requests. Raises Z2K-6018 with the broker's own words."""
     for what, future in futures.items():
-        try:
+        with _stopping_the_demo(what):
             future.result(ADMIN_TIMEOUT_S)
-        except (KafkaException, TimeoutError) as error:
-            reason = (
-                f"an administrator's request for {what} failed: {str(error) or f'no answer in {ADMIN_TIMEOUT_S:.0f} s'}"
-            )
-            raise DEMO_STOPPED.error(phase="DUAL_WRITE", reason=reason) from error
+
+
+@contextmanager
+def _stopping_the_demo(what: object) -> Iterator[None]:
+    """A request that failed raises Z2K-6018 with the broker's own words."""
+    try:
+        yield
+    except (KafkaException, TimeoutError) as error:
+        said = str(error) or f"no answer in {ADMIN_TIMEOUT_S:.0f} s"
+        reason = f"an administrator's request for {what} failed: {said}"
+        raise DEMO_STOPPED.error(phase="DUAL_WRITE", reason=reason) from error

@@ -12,12 +12,12 @@ import time
 from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
-import msgspec
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # public, but not re-exported for mypy
 
 from migrator.findings.laboratory import DEMO_STOPPED
 from migrator.lab.classes import prepared
+from migrator.lab.demo.full_report import FullReport, NodeRestart, RolledBack, Stage, full_problems
 from migrator.lab.demo.pace import WakeUps
 from migrator.lab.demo.progress import ProgressReporter
 from migrator.lab.demo.report import ClusterFigures, machine, versions
@@ -31,8 +31,7 @@ from migrator.lab.servers.server import Server
 from migrator.lab.service import LabService
 from migrator.lab.traffic.figures import figures_between
 from migrator.lab.traffic.ledger import read_ledger
-from migrator.lab.traffic.proof import ReaderReport, prove
-from migrator.lab.traffic.status import TrafficStatus
+from migrator.lab.traffic.proof import prove
 
 ENGINE: Final = "quick"
 NOT_APPROVED: Final = "Z2K-4210"
@@ -56,50 +55,8 @@ SHORTENED: Final = (
 NOT_VERIFIED: Final = (
     "listeners with TLS or SASL, an authorizer, two log directories: none here",
     "clocks, disks and networks of more than one machine: everything ran on loopback",
-    "the way back from here: none of it was used",
 )
-
-
-class NodeRestart(msgspec.Struct, frozen=True):
-    """seconds: from the order to stop until it was whole."""
-
-    roll: str
-    node: int
-    seconds: float
-
-
-class Stage(msgspec.Struct, frozen=True):
-    """A stretch of the run as producers saw it."""
-
-    name: str
-    seconds: float
-    longest_stall_ms: float
-
-
-class FullReport(msgspec.Struct):
-    """The document that `--report` names. most_down: nodes that were stopped by us at one time, at most."""
-
-    ok: bool
-    problems: list[str]
-    shortened: list[str]
-    not_verified: list[str]
-    versions: dict[str, str]
-    machine: dict[str, Any]
-    cluster: ClusterFigures
-    seconds: float
-    phases: list[dict[str, Any]]
-    stages: list[Stage]
-    restarts: list[NodeRestart]
-    most_down: int
-    approval: dict[str, Any]
-    intent: str
-    topic_without_zookeeper_s: float
-    later_kafka: str
-    later_restarts: list[NodeRestart]
-    metadata_version_raised: str
-    audits: list[dict[str, Any]]
-    traffic: TrafficStatus
-    outside_reader: ReaderReport
+NO_ROLLBACK: Final = "the way back from here: none of it was used (`zk2kraft demo --rollback-from` shows it)"
 
 
 class FullDemo(Demo):
@@ -111,6 +68,8 @@ class FullDemo(Demo):
         super().__init__(*given)
         self.stages: list[Stage] = []
         self.fleet: LabFleet | None = None
+        self.rolled_back: RolledBack | None = None
+        self._most_down = 0
         self._stage = ("", 0.0)
 
     def a_service(self) -> LabService:
@@ -131,11 +90,15 @@ class FullDemo(Demo):
 
     def run_to_the_end(self) -> FullReport:
         self._open_the_page()
-        first = self._build()
+        self._to_dual_write(self._build(), NAME)
+        return self._from_dual_write()
+
+    def _to_dual_write(self, first: OurController, name: str) -> None:
+        """A migration that was created under this name; its fleet stands beside the service."""
         self.fleet = LabFleet(self.cluster, self.controllers)
         self.fleet.canary = True
         self.fleet.serve()
-        self.fleet.write(NAME)
+        self.fleet.write(name)
         self._go_on("PREFLIGHT", "a look at the cluster")
         self.service.wait_gate(self.migration, "QUORUM")
         self._go_on("QUORUM", "nothing stands in the way")
@@ -144,13 +107,10 @@ class FullDemo(Demo):
         self._wait_until_calm()
         self._go_on("TAKEOVER", "rehearsed and proven", through="DUAL_WRITE")
         self._tell_window()
-        self._next_stage("brokers to KRaft")
-        self._step_to("ROLLING_BROKERS")
-        self._rolled("kraft", 3 * ROLL_DEADLINE_S)
-        self._next_stage("stock controllers")
-        self._step_to("REPLACING_CONTROLLERS", through="SOAK")
-        self._rolled("stock", ROLL_DEADLINE_S)
-        self._next_stage("soak")
+
+    def _from_dual_write(self) -> FullReport:
+        self._brokers_to_kraft()
+        self._stock_controllers()
         self.service.wait_gate(self.migration, "FINALIZING", but=[NOT_APPROVED])
         self.service.operation(self.migration, "approve", "FINALIZING", "all evidence is there", who="second person")
         self._next_stage("finalize")
@@ -171,6 +131,17 @@ class FullDemo(Demo):
 
     # --- the road ------------------------------------------------------------------------------------------
 
+    def _brokers_to_kraft(self) -> None:
+        self._next_stage("brokers to KRaft")
+        self._step_to("ROLLING_BROKERS")
+        self._rolled("kraft", 3 * ROLL_DEADLINE_S)
+
+    def _stock_controllers(self) -> None:
+        self._next_stage("stock controllers")
+        self._step_to("REPLACING_CONTROLLERS", through="SOAK")
+        self._rolled("stock", ROLL_DEADLINE_S)
+        self._next_stage("soak")
+
     def _join(self, controller: OurController) -> None:
         """The service restarts the brokers with their migration files, one by one."""
         self.service.wait_phase(self.migration, "BROKERS_JOINING")
@@ -183,18 +154,23 @@ class FullDemo(Demo):
 
     def _rolled(self, roll: str, deadline_s: float) -> None:
         """Every node of this roll is whole; a failed one ends the demo."""
+        self._some_rolled(roll, None, deadline_s)
+
+    def _some_rolled(self, roll: str, count: int | None, deadline_s: float) -> None:
+        """count: so many nodes of this roll are whole; None: all of them."""
 
         def why_not(view: dict[str, Any]) -> str | None:
             nodes = [each for each in view["road"]["nodes"] if each["roll"] == roll]
             failed = next((each for each in nodes if each["step"] == "FAILED"), None)
             if failed is not None:
                 raise DEMO_STOPPED.error(phase=view["phase"], reason=f"{roll} {failed['node_id']}: {failed['cause']}")
-            left = [each["node_id"] for each in nodes if each["step"] != "WHOLE"]
-            return None if nodes and not left else f"{view['phase']}: {view['waiting']}"
+            whole = [each["node_id"] for each in nodes if each["step"] == "WHOLE"]
+            enough = nodes and len(whole) >= (len(nodes) if count is None else count)
+            return None if enough else f"{view['phase']}: {view['waiting']}"
 
         view = self.service.wait_view(self.migration, why_not, deadline_s=deadline_s)
         for each in view["road"]["nodes"]:
-            if each["roll"] == roll:
+            if each["roll"] == roll and each["step"] == "WHOLE":
                 self.progress.say(roll, f"{each['role']} {each['node_id']} whole after {each['took_s']:.1f} s")
 
     def _next_stage(self, name: str) -> None:
@@ -299,7 +275,11 @@ class FullDemo(Demo):
             ok=False,
             problems=[],
             shortened=list(SHORTENED),
-            not_verified=[*told["not_verified"], *NOT_VERIFIED],
+            not_verified=[
+                *told["not_verified"],
+                *NOT_VERIFIED,
+                *((NO_ROLLBACK,) if self.rolled_back is None else ()),
+            ],
             versions=versions(self.artifacts),
             machine=machine(),
             cluster=ClusterFigures(
@@ -313,7 +293,7 @@ class FullDemo(Demo):
             phases=told["phases"],
             stages=self.stages,
             restarts=[NodeRestart(each["roll"], each["node_id"], each["took_s"]) for each in road["nodes"]],
-            most_down=self.fleet.most_down,
+            most_down=max(self.fleet.most_down, self._most_down),
             approval=road["approval"] or {},
             intent=road["intent"],
             topic_without_zookeeper_s=created_s,
@@ -323,31 +303,22 @@ class FullDemo(Demo):
             audits=told["audits"],
             traffic=self.traffic.status,
             outside_reader=reader,
+            rolled_back=self.rolled_back,
         )
         report.problems = full_problems(report, options)
         report.ok = not report.problems
         return report
 
 
-def full_problems(report: FullReport, options: Options) -> list[str]:
-    """Everything that is not as it must be."""
-    found = [f"outside reader: {name}: {', '.join(first)}" for name, first in report.outside_reader.bad.items()]
-    if report.traffic.lost:
-        found.append(f"{report.traffic.lost} records were given up by the producers")
-    if report.traffic.acknowledged < options.acknowledged_least:
-        found.append(f"{report.traffic.acknowledged} of {options.acknowledged_least} records were acknowledged")
-    if report.most_down > 1:
-        found.append(f"{report.most_down} nodes were down at one time")
-    audits = [each for each in report.audits if each["state"] == "done"]
-    if audits and not any(each["passed"] for each in audits if each["purpose"] in ("schedule", "demand")):
-        found.append("no audit of dual-write passed")
-    return found
-
-
 def run_full(
     laboratory: Laboratory, options: Options, progress: ProgressReporter, artifacts: Artifacts, wake_ups: WakeUps
 ) -> bool:
     report = FullDemo(laboratory, options, progress, artifacts, wake_ups).run_to_the_end()
+    return tell_full(report, options, progress)
+
+
+def tell_full(report: FullReport, options: Options, progress: ProgressReporter) -> bool:
+    """Write and tell it; whether everything passed."""
     write_report(report, options)
     progress.plain()
     for problem in report.problems:

@@ -7,9 +7,12 @@ Elsewhere: our own reading of the same files (wire, node).
 
 from __future__ import annotations
 
+import base64
+import itertools
 import json
 import shutil
 import tempfile
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
@@ -30,9 +33,12 @@ def format_storage(laboratory: Laboratory, properties_file: Path, cluster_id: st
     return laboratory.tool("kafka.tools.StorageTool", "format", *words)
 
 
-def random_cluster_id(laboratory: Laboratory) -> str:
-    """`kafka-storage random-uuid`."""
-    return laboratory.tool("kafka.tools.StorageTool", "random-uuid").strip()
+def random_cluster_id() -> str:
+    """What `kafka-storage random-uuid` prints, without a JVM: a random UUID in 22 characters, none that begins with a
+    dash (Kafka's `Uuid.randomUuid`).
+    """
+    ids = (base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=") for _ in itertools.count())
+    return next(each for each in ids if not each.startswith("-"))
 
 
 def dump_metadata_log(laboratory: Laboratory, *files: Path, kafka: Artifacts | None = None) -> str:

@@ -18,6 +18,11 @@ from migrator.findings.laboratory import PROCESS_NOT_READY
 REMIND_EVERY_S: Final = 3.0
 POLL_EVERY_S: Final = 0.02
 """A look costs well under a millisecond; 20 ms keeps the wait from being part of what is measured."""
+COSTS_MUCH_S: Final = 0.005
+REST: Final = 4.0
+"""After a look that costs more (every partition in ZooKeeper, a view of the service) comes a pause so many times as
+long: who is waited for needs the processor too."""
+REST_MAX_S: Final = 0.5
 
 Say: TypeAlias = Callable[[str], None]
 
@@ -49,11 +54,13 @@ def wait_until(
 
     name:    who or what is waited for, as it should appear in the line and in the finding.
     process: when it ends first, the wait ends with it, quoting the end of its log.
+    poll_every_s: the least pause between two looks.
 
     Raises Z2K-6003 with the last reason.
     """
     started = time.monotonic()
     reminded = started
+    looked = started
     while (reason := why_not()) is not None:
         now = time.monotonic()
         if process is not None and not process.alive:
@@ -63,7 +70,9 @@ def wait_until(
         if now - reminded >= REMIND_EVERY_S:
             say(f"waiting: {name}: {reason} ({now - started:.0f} s)")
             reminded = now
-        time.sleep(poll_every_s)
+        rest_s = min(REST * (now - looked), REST_MAX_S) if now - looked > COSTS_MUCH_S else 0.0
+        time.sleep(max(poll_every_s, rest_s))
+        looked = time.monotonic()
     return time.monotonic() - started
 
 

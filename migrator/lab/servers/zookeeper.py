@@ -31,6 +31,10 @@ TICK_MS: Final = 1000
 SESSION_MS_MIN: Final = 2000
 SESSION_MS_MAX: Final = 120_000
 CLIENT_TIMEOUT_S: Final = 20.0
+RECONNECT: Final = {"max_tries": -1, "max_delay": 0.5}
+"""By default kazoo rests up to a minute between two tries: 26 s after an outage of as much, longer than a question may
+take."""
+
 
 logger = logging.getLogger(__name__)
 
@@ -198,7 +202,9 @@ class ZooKeeperClient:
         self._hosts = hosts
         self._chroot = chroot
         again = {"max_tries": -1, "max_delay": 0.5, "deadline": CLIENT_TIMEOUT_S}
-        self._kazoo = KazooClient(hosts=hosts, timeout=CLIENT_TIMEOUT_S, logger=logger, command_retry=again)
+        self._kazoo = KazooClient(
+            hosts=hosts, timeout=CLIENT_TIMEOUT_S, logger=logger, command_retry=again, connection_retry=RECONNECT
+        )
         self._started = False
 
     def read(self, path: str) -> bytes | None:

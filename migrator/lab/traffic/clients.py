@@ -177,20 +177,34 @@ class ProducerClient:
 
     def close(self, flush_s: float = 0.0) -> None:
         """End it; what is unanswered after `flush_s` seconds fails now, so that everything sent has its answer."""
-        if self.producer.flush(flush_s):
+        if self._serve(self.producer.flush, flush_s):
             self.producer.purge()
-            self.producer.flush(POLL_S)
+            self._serve(self.producer.flush, POLL_S)
         self._closed.set()
         self._poller.join()
-        self.producer.flush(POLL_S)
+        self._serve(self.producer.flush, POLL_S)
 
     def _poll(self) -> None:
         try:
             while not self._closed.is_set():
-                self.producer.poll(POLL_S)
+                self._serve(self.producer.poll, POLL_S)
         except Exception as error:  # a fault of ours in a callback must end the traffic, not just this thread
             self._here.faults.append(error)
             raise
+
+    def _serve(self, calling_back: Callable[[float], int], seconds: float) -> int:
+        """A call that runs callbacks; how many records are unanswered after it.
+
+        The library tells `error_cb` of no fatal error (fenced, a transaction that its broker knows nothing of): the
+        call that happens to run callbacks raises it. The client is dead then, and its lane makes another.
+        """
+        try:
+            calling_back(seconds)
+        except KafkaException as error:
+            self._error(error.args[0])
+            if not self.is_dead:
+                raise
+        return len(self.producer)
 
     def _error(self, error: KafkaError) -> None:
         self._here.tally.error(error.name())

@@ -24,6 +24,7 @@ from migrator.driver.update_requests import BrokerUpdate
 from migrator.findings.driver import FULL_UPDATE_NOT_BUILT, SURVEY_FAILED
 from migrator.findings.finding import Occurrence, words_of
 from migrator.node.background import Alarm, kept
+from migrator.node.on_thread import on_thread
 
 log = structlog.get_logger()
 
@@ -258,7 +259,7 @@ class FullSends:
         for wait in ready.values():
             wait.reason = ENCODING
         surveys = {broker: wait.survey for broker, wait in ready.items() if wait.survey is not None}
-        return await asyncio.to_thread(self._guarded, plan, surveys)
+        return await on_thread(self._guarded, plan, surveys)
 
     async def _not_built(
         self, broker_updates: BrokerUpdates, ready: dict[int, PendingFullSend], error: Exception

@@ -21,6 +21,7 @@ from migrator.driver.guard import Survey, logs_by_topic
 from migrator.findings.finding import words_of
 from migrator.model.topic_configs import ConfigSource
 from migrator.model.values import Broker, ConfigType
+from migrator.node.on_thread import on_thread
 from migrator.node.transport.broker_client import BrokerConnection
 from migrator.node.transport.client_security import PLAINTEXT, ClientSecurity
 from migrator.wire.messages.brokers import DescribeClusterRequest, DescribeClusterResponse
@@ -164,7 +165,7 @@ async def _survey(broker: Broker, connection: BrokerConnection) -> Survey:
     if directories.error_code or any(each.error_code for each in directories.results):
         codes = [directories.error_code, *(each.error_code for each in directories.results)]
         raise OSError(f"DescribeLogDirs answered errors {codes}")
-    found = await asyncio.to_thread(_updated, broker.id, directories, metadata)
+    found = await on_thread(_updated, broker.id, directories, metadata)
     await _refuse_hidden_topics(connection, sorted(found.logs.keys() - found.topics.keys()))
     return found
 

@@ -46,6 +46,7 @@ from migrator.node.leader.gatekeeper import Gatekeeper
 from migrator.node.leader.pending_appends import LeadershipLost, PendingAppend, PendingAppends, wait_for_commit
 from migrator.node.log.log_replay import ReadAhead, bootstrap_level
 from migrator.node.log.payloads import cut
+from migrator.node.on_thread import short_turns
 from migrator.node.quorum.raft_node import RaftNode
 from migrator.raft.types import Payload, SnapshotId
 from migrator.wire.batch import BatchTooLargeError
@@ -380,10 +381,11 @@ class ActiveController:
         async with self.paused():
             epoch, may_write, self._is_apart = self.epoch, self._may_write(), True
             try:
-                decision = await asyncio.to_thread(decided)
-                if epoch is None or self.epoch != epoch or self._may_write() != may_write:
-                    raise LeadershipLost
-                return decision, await self._carry_out_slices(decision, epoch)
+                with short_turns():
+                    decision = await asyncio.to_thread(decided)
+                    if epoch is None or self.epoch != epoch or self._may_write() != may_write:
+                        raise LeadershipLost
+                    return decision, await self._carry_out_slices(decision, epoch)
             finally:
                 self._is_apart = False
 

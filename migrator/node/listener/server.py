@@ -21,6 +21,7 @@ from migrator.controller.features import unknown_api_versions
 from migrator.controller.requests import host_text
 from migrator.findings.finding import FindingError
 from migrator.node.listener.controller_apis import Caller, ControllerApis
+from migrator.node.on_thread import on_thread
 from migrator.node.transport.acceptor import Acceptor
 from migrator.node.transport.authentication import (
     NOT_AUTHENTICATED_BYTES_MAX,
@@ -184,7 +185,7 @@ class ControllerServer:
         if not header.is_supported:
             return encode_response(unknown_api_versions(), 0, correlation_id=header.correlation_id)
         if len(frame) > ON_THREAD_BYTES:
-            request = await asyncio.to_thread(decode_request_body, header, frame)
+            request = await on_thread(decode_request_body, header, frame)
         else:
             request = decode_request_body(header, frame)
         reply = await self._apis.answer(header, request, caller)

@@ -59,6 +59,7 @@ from migrator.node.log.storage import (
     identify,
 )
 from migrator.node.process.control import ControlServer
+from migrator.node.process.loop_delay import LoopDelay
 from migrator.node.process.partition_count import PartitionCount, min_isr_default
 from migrator.node.process.retirement import retire
 from migrator.node.process.startup import make_voter, replay_stored, settings_of, zookeeper_needed
@@ -146,7 +147,7 @@ class ControllerProcess:
         self._incarnation = our_incarnation(secrets.token_bytes(8))
         self._ended: asyncio.Future[int] | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._loop_delay_ms = 0.0
+        self._loop_delay = LoopDelay()
         self._control: ControlServer | None = None
         for security in config.security.values():
             check_stores(security)  # before anything is written
@@ -275,7 +276,7 @@ class ControllerProcess:
             asyncio.create_task(
                 run_periodic_tasks(parts.controller, self._config, _alarm_of(parts.driver)), name="tick"
             ),
-            asyncio.create_task(self._measure_loop(), name="loop-delay"),
+            asyncio.create_task(self._loop_delay.measure(), name="loop-delay"),
             asyncio.create_task(registering, name="registration"),
         ]
         for task in self._tasks:
@@ -378,7 +379,7 @@ class ControllerProcess:
                 counting=counting,
                 run=self._incarnation.hex(),
                 cluster_id=meta.cluster_id,
-                loop_delay_ms=self._loop_delay_ms,
+                loop=self._loop_delay,
                 connections=self._connections,
                 denials=self._denials,
             ),
@@ -403,15 +404,6 @@ class ControllerProcess:
             driver.led(epoch)
 
     # --- while it runs -------------------------------------------------------------------------------------
-
-    async def _measure_loop(self) -> None:
-        """How late the loop is: the longest of the last ten seconds."""
-        recent: list[float] = []
-        while True:
-            before = time.monotonic()
-            await asyncio.sleep(0.05)
-            recent = [*recent[-199:], (time.monotonic() - before - 0.05) * 1000]
-            self._loop_delay_ms = max(recent)
 
     # --- stop ----------------------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ from migrator.node.brokers.denials import Denials
 from migrator.node.driver.driver_node import DriverNode
 from migrator.node.driver.driver_state import DriverState
 from migrator.node.leader.active_controller import ActiveController
+from migrator.node.process.loop_delay import LoopDelay
 from migrator.node.process.partition_count import PartitionCount
 from migrator.node.quorum.raft_node import RaftNode
 from migrator.node.transport.connections import Connections
@@ -47,7 +48,7 @@ def status(
     counting: PartitionCount,
     run: str,
     cluster_id: str,
-    loop_delay_ms: float,
+    loop: LoopDelay,
     connections: Connections,
     denials: Denials,
 ) -> ControllerStatus:
@@ -57,7 +58,8 @@ def status(
         run=run,
         cluster_id=cluster_id,
         quorum=_quorum(raft),
-        loop_delay_ms=round(loop_delay_ms, 1),
+        loop_delay_ms=round(loop.delay_ms, 1),
+        loop_work_ms=round(loop.work_ms, 1),
         connections=ConnectionsStatus(
             open=connections.open,
             most=connections.most,

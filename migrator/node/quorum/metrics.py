@@ -217,9 +217,12 @@ def _connections(key: str) -> Callable[[Mapping[str, Any]], Any]:
     return lambda status: status.get("connections", {}).get(key)
 
 
-def _loop_delay(status: Mapping[str, Any]) -> float | None:
-    delay_ms = status.get("loop_delay_ms")
-    return None if delay_ms is None else delay_ms / 1000
+def _seconds(key: str) -> Callable[[Mapping[str, Any]], float | None]:
+    def read(status: Mapping[str, Any]) -> float | None:
+        milliseconds = status.get(key)
+        return None if milliseconds is None else milliseconds / 1000
+
+    return read
 
 
 def _of_driver(read: Callable[[Mapping[str, Any]], float | None]) -> Callable[[Mapping[str, Any]], float | None]:
@@ -261,7 +264,14 @@ GAUGES: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], float | None
         "connections that were refused, or closed for others, because all places were taken",
         _connections("without_place"),
     ),
-    "zk2kraft_loop_delay_seconds": ("how late the loop was at the worst in the last ten seconds", _loop_delay),
+    "zk2kraft_loop_delay_seconds": (
+        "how late the loop was at the worst in the last ten seconds",
+        _seconds("loop_delay_ms"),
+    ),
+    "zk2kraft_loop_work_seconds": (
+        "the same without the time in which the loop waited for a processor",
+        _seconds("loop_work_ms"),
+    ),
     "zk2kraft_dual_write": (
         "1 while committed changes are written to ZooKeeper",
         _of_driver(lambda status: float(status["driver"]["state"] == "DUAL_WRITE")),

@@ -14,6 +14,7 @@ import struct
 from typing import Final
 
 from migrator.findings.finding import FindingError
+from migrator.node.on_thread import on_thread
 from migrator.node.transport.client_security import PLAINTEXT, ClientSecurity
 from migrator.wire.codec import encode
 from migrator.wire.frames import decode_response, read_frame_length
@@ -68,7 +69,7 @@ class BrokerConnection:
                 size = read_frame_length(await reader.readexactly(4))
                 frame = await reader.readexactly(size)
             if size > LARGE_BYTES:
-                found, answer = await asyncio.to_thread(decode_response, response, version, frame)
+                found, answer = await on_thread(decode_response, response, version, frame)
             else:
                 found, answer = decode_response(response, version, frame)
         except FindingError as error:

@@ -21,13 +21,15 @@ TOKEN = "the-token-of-this-test-service"
 class InProcess:
     """Asks an application in this process; one request, one event loop."""
 
-    def __init__(self, app: Any, token: str = TOKEN) -> None:
+    def __init__(self, app: Any, token: str = TOKEN, peer: str = "127.0.0.1") -> None:
+        """peer: the address that the connection comes from."""
         self._app = app
+        self._peer = peer
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         async def ask() -> httpx.Response:
-            transport = httpx.ASGITransport(self._app, raise_app_exceptions=False)
+            transport = httpx.ASGITransport(self._app, raise_app_exceptions=False, client=(self._peer, 40_000))
             async with httpx.AsyncClient(transport=transport, base_url=BASE, headers=self._headers) as http:
                 return await http.request(method, path, **arguments)
 
@@ -46,14 +48,14 @@ class InProcess:
 class Served:
     """world: what the service sees. http: asks the application in this process, guard included."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, origins: tuple[str, ...] = ()) -> None:
         self.world = World(directory)
         self.last_round_at: float | None = None
         self.woken = 0
         self.unreachable: dict[str, str] = {}
         parts = Parts(
             self.world.store,
-            self.world.settings,
+            self.world.settings.model_copy(update={"origins": origins}),
             self.world.clock,
             self._wake,
             lambda: self.last_round_at,

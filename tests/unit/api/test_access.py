@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
+from api.app import guarded
 from api.rest.guard import COOKIE
 from migrator.findings.finding import FindingError
 from state_machine.access import (
@@ -18,9 +21,10 @@ from state_machine.access import (
     tell_clients,
     tell_clients_no_more,
     token_for,
+    url_here,
 )
 from state_machine.clusters.private_files import close_to_others, read_regular, write_private
-from tests.unit.api.service import TOKEN, Served
+from tests.unit.api.service import TOKEN, InProcess, Served
 
 URL = "http://127.0.0.1:8085"
 CLOSED = [
@@ -83,6 +87,100 @@ def test_a_browser_types_the_token_once_and_then_has_a_cookie(served: Served) ->
     assert TOKEN not in cookie
     shown = served.foreign_request.get("/migrations/1", headers={"Cookie": cookie.partition(";")[0]})
     assert shown.status_code == 200
+
+
+# --- from beyond loopback ---------------------------------------------------------------------------------
+
+OUTSIDE = "172.17.0.1"
+REFUSED = (403, "Z2K-4023")
+POST = "/api/v1/migrations/1/advance"
+
+
+def outcome(answer: httpx.Response) -> tuple[int, str]:
+    return answer.status_code, answer.json().get("code", "") if answer.is_error else ""
+
+
+@pytest.fixture
+def declared(tmp_path: Path) -> Iterator[Served]:
+    made = Served(tmp_path, origins=("https://zk2kraft.example", "http://127.0.0.1:8085"))
+    yield made
+    made.world.store.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("zk2kraft.example", (200, "")),
+        ("zk2kraft.example:443", (200, "")),
+        ("127.0.0.1:8085", (200, "")),
+        ("zk2kraft.example:8085", REFUSED),
+        ("127.0.0.1:9000", REFUSED),  # a name of loopback that was not declared, from elsewhere
+        ("localhost:8085", REFUSED),
+        ("evil.example", REFUSED),
+        ("172.17.0.2:8085", REFUSED),
+        ("", REFUSED),
+    ],
+)
+def test_from_beyond_loopback_only_a_declared_name_is_answered(
+    declared: Served, host: str, expected: tuple[int, str]
+) -> None:
+    outside = InProcess(guarded(declared.app, TOKEN), peer=OUTSIDE)
+    assert outcome(outside.get("/api/v1/migrations", headers={"host": host})) == expected
+    stranger = InProcess(guarded(declared.app, TOKEN), token="", peer=OUTSIDE)
+    closed = outcome(stranger.get("/api/v1/migrations", headers={"host": host}))
+    assert closed == (REFUSED if expected == REFUSED else (401, "Z2K-4111"))
+
+
+def test_without_declared_names_nothing_from_beyond_loopback_is_answered(served: Served) -> None:
+    outside = InProcess(guarded(served.app, TOKEN), peer=OUTSIDE)
+    for path in ("/api/v1/migrations", "/healthz"):
+        assert outcome(outside.get(path, headers={"host": "127.0.0.1:8085"})) == REFUSED
+
+
+@pytest.mark.parametrize("peer", ["127.0.0.1", "::1", "::ffff:127.0.0.1"])
+def test_a_health_check_beside_the_service_needs_no_declared_name(declared: Served, peer: str) -> None:
+    beside = InProcess(guarded(declared.app, TOKEN), token="", peer=peer)
+    assert beside.get("/healthz", headers={"host": "localhost:8085"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        ("https://zk2kraft.example", 202),
+        ("http://zk2kraft.example", 403),
+        ("https://zk2kraft.example:8443", 403),
+        ("http://127.0.0.1:8085", 403),  # declared as well, but not the name of this request
+        ("https://evil.example", 403),
+        ("null", 403),
+    ],
+)
+def test_a_page_under_a_declared_name_may_send_its_forms(declared: Served, origin: str, status: int) -> None:
+    outside = InProcess(guarded(declared.app, TOKEN), peer=OUTSIDE)
+    headers = {"host": "zk2kraft.example", "origin": origin}
+    assert outside.post(POST, json={}, headers=headers).status_code == status
+    assert len(declared.world.store.operations(declared.world.id)) == (1 if status == 202 else 0)
+
+
+def test_the_cookie_of_a_page_behind_tls_never_leaves_it(declared: Served) -> None:
+    outside = InProcess(guarded(declared.app, TOKEN), token="", peer=OUTSIDE)
+    for host, secure in (("zk2kraft.example", True), ("127.0.0.1:8085", False)):
+        answer = outside.post("/login", data={"token": TOKEN}, headers={"host": host})
+        assert answer.status_code == 303
+        assert ("Secure" in answer.headers["set-cookie"]) is secure
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:8085"),
+        ("0.0.0.0", "http://127.0.0.1:8085"),
+        ("::", "http://[::1]:8085"),
+        ("::1", "http://[::1]:8085"),
+        ("192.0.2.7", "http://192.0.2.7:8085"),
+    ],
+)
+def test_clients_on_this_machine_are_told_an_address_that_they_reach(host: str, url: str) -> None:
+    assert url_here(host, 8085) == url
 
 
 def test_a_link_with_the_token_opens_the_page(served: Served) -> None:

@@ -166,7 +166,7 @@ def test_a_phase_that_is_far_ahead_is_refused_by_name(served: Served) -> None:
 
 def test_no_broker_goes_back_where_none_failed(served: Served) -> None:
     found = assert_problem(served.post("/migrations/1/back", {"who": "Bo"}), 409, "Z2K-4216")
-    assert "possible in BROKERS_JOINING and ROLLING_BROKERS, not in CREATED" in found["detail"]
+    assert "possible in BROKERS_JOINING, ROLLING_BROKERS, ROLLING_BACK, not in CREATED" in found["detail"]
 
 
 def test_nothing_is_approved_where_nothing_needs_an_approval(served: Served) -> None:

@@ -80,6 +80,44 @@ def test_a_file_that_is_not_effectively_migrating_is_refused_and_nothing_starts(
     assert done.stderr.startswith("Z2K-7041 The guard does not start")
 
 
+OURS: Final = STOCK + b"zk2kraft.gates=pause\n"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    "content",
+    [
+        OURS,
+        STOCK + b"  zk2kraft.gates : pause\n",
+        STOCK + b"zk2kraft\\u002egates=pause\n",
+        STOCK + b"zk2\\\n   kraft.gates=pause\n",
+        STOCK.replace(b"\n", b"\r") + b"zk2kraft.takeover.max.ms",
+        b"zk2kraft.gates=pause\n" + STOCK,
+        STOCK + b"zk2kraft.waive=absent\n",
+    ],
+)
+def test_a_file_of_our_controllers_starts_no_stock_controller_whatever_its_flag(
+    tmp_path: Path, content: bytes, shell: str
+) -> None:
+    """After a rollback it lies where a unit enabled at boot would start stock on a retired log."""
+    done = run(GUARD, "/bin/echo", a_file(tmp_path, content), shell=shell)
+    assert (done.returncode, done.stdout) == (REFUSED, "")
+    assert "zk2kraft." in done.stderr
+
+
+def test_words_about_us_in_comments_and_values_do_not_make_a_file_ours(tmp_path: Path) -> None:
+    content = STOCK + b"# zk2kraft.gates=pause\nlog.dirs=/var/zk2kraft.data\nmy.zk2kraft.note=x\n"
+    assert start(a_file(tmp_path, content)).returncode == 0
+
+
+def test_no_token_starts_a_stock_controller_with_a_file_of_ours(tmp_path: Path) -> None:
+    content = OURS.replace(f"{FLAG}=true\n".encode(), b"")
+    path, token = finalize_token(PLAN, 3000, content, str(tmp_path))
+    Path(path).write_bytes(token)
+    Path(path).chmod(0o600)
+    assert start(a_file(tmp_path, content)).returncode == REFUSED
+
+
 @pytest.mark.parametrize(
     ("more", "starts"),
     [

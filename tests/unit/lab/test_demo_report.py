@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from migrator.lab.demo.changes import DemoChange
+from migrator.lab.demo.full_report import RolledBack, rollback_problems
 from migrator.lab.demo.pace import DemoPace, Moments, Stretch, WakeUps, measure, stall_limit_ms
 from migrator.lab.demo.report import (
     ClusterFigures,
@@ -115,6 +116,17 @@ def a_report(**changes: Any) -> DemoReport:
 
 def the_problems(**changes: Any) -> list[str]:
     return problems(a_report(**changes), acknowledged_least=LEAST)
+
+
+def test_what_was_lost_or_misplaced_in_a_rollback_turns_the_whole_demo_red() -> None:
+    def after(reader: ReaderReport, lost: int) -> list[str]:
+        return rollback_problems(RolledBack("SOAK", 60.0, 100.0, [], {}, [], a_traffic(lost=lost), reader))
+
+    assert after(a_reader(), 0) == []
+    assert after(a_reader(ReaderCheck("order of records", 9, 1, 0, ("orders-0 at 7",))), 3) == [
+        "outside reader after the rollback: order of records: orders-0 at 7",
+        "3 records were given up by the producers before or in the rollback",
+    ]
 
 
 def test_a_demo_that_lost_nothing_is_green() -> None:

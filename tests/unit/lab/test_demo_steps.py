@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from api.commands import laboratory
+from migrator.findings.finding import FindingError
+from migrator.findings.laboratory import DEMO_NOT_POSSIBLE
 from migrator.lab.demo.full import FullDemo
 from migrator.lab.demo.progress import ProgressReporter
+from migrator.lab.demo.rollback_from import RollbackFromDemo
 from migrator.lab.demo.run import Demo, unconfirmed
 from migrator.lab.traffic.control import LEDGER
 from migrator.lab.traffic.ledger import NO_TRANSACTION, Acknowledged, LedgerWriter
@@ -59,3 +64,42 @@ def test_the_start_of_the_cluster_is_no_stall_of_the_first_stage(
     demo._next_stage("brokers to KRaft")
     (stage,) = demo.stages
     assert (stage.name, stage.seconds, stage.longest_stall_ms) == ("to dual-write", 10.0, 100.0)
+
+
+@pytest.mark.parametrize(("nodes", "half"), [([0, 1, 2], 1), ([3000, 3001, 3002, 3003, 3004], 2), ([0, 1], 1)])
+def test_a_rollback_from_half_way_pauses_while_the_last_of_that_half_starts(
+    monkeypatch: pytest.MonkeyPatch, nodes: list[int], half: int
+) -> None:
+    """A pause that comes later would let the next one begin."""
+    paused: list[str] = []
+    started: list[int] = []
+    demo = RollbackFromDemo.__new__(RollbackFromDemo)
+    demo.migration = 1
+    demo.fleet = SimpleNamespace(after_act=None)  # type: ignore[assignment]
+    demo.service = SimpleNamespace(  # type: ignore[assignment]
+        wait_gate=lambda migration, phase: {},
+        operation=lambda migration, word, reason: paused.append(f"{word} after {len(started)}"),
+    )
+    monkeypatch.setattr(RollbackFromDemo, "_next_stage", lambda _, name: None)
+    monkeypatch.setattr(RollbackFromDemo, "_go_on", lambda _, phase, reason: None)
+
+    def rolled(_: RollbackFromDemo, roll: str, count: int, deadline_s: float) -> None:
+        assert demo.fleet is not None
+        assert demo.fleet.after_act is not None
+        assert count == half
+        for node in nodes:
+            demo.fleet.after_act("stop", node)
+            started.append(node)
+            demo.fleet.after_act("start", node)
+            demo.fleet.after_act("start", node)  # one that was repeated after a death of the service
+
+    monkeypatch.setattr(RollbackFromDemo, "_some_rolled", rolled)
+    demo._half("ROLLING_BROKERS", "kraft", nodes)
+    assert paused == [f"pause after {half}"]
+    assert demo.fleet.after_act is None
+
+
+def test_a_point_that_the_road_does_not_have_is_refused_with_those_that_it_has() -> None:
+    with pytest.raises(FindingError, match="FINALIZING is not one of DUAL_WRITE, ROLLING_BROKERS_HALF") as caught:
+        laboratory.demo(rollback_from="FINALIZING")
+    assert caught.value.code == DEMO_NOT_POSSIBLE.code

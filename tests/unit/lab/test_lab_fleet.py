@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +16,7 @@ from migrator.fleet.actuators import actuator_for
 from migrator.fleet.guard import Proof, guard_proof
 from migrator.fleet.inventory import read_inventory
 from migrator.lab.fleet import LabFleet
+from migrator.lab.ours import CONTROL_FILE, OurController
 from migrator.lab.servers.controller import ControllerSpec
 
 
@@ -49,3 +52,22 @@ def test_the_laboratory_proves_the_guard_as_a_host_does(fleet: LabFleet) -> None
     assert guard_proof(actuator, node.guard, node.properties).state is Proof.NOT_PROVEN
     assert fleet.stock[3000].why_not_ready() is not None
     assert isinstance(fleet._socket, socket.socket)
+
+
+def test_a_controller_of_ours_that_is_put_back_is_not_down_any_more(fleet: LabFleet) -> None:
+    """The service starts it, by no act of the fleet; its control file tells, while its process lives."""
+    ours = OurController(fleet.cluster.laboratory, fleet.ours[0].spec, "c")
+    fleet.ours[0] = ours
+    fleet.act("stop", 3000)
+    assert (fleet._down, fleet.most_down) == ({3000}, 1)
+    ours.data.mkdir(parents=True)
+    ended = subprocess.Popen(["/bin/true"])
+    ended.wait(20)
+    (ours.data / CONTROL_FILE).write_text(f'{{"pid": {ended.pid}}}')
+    assert not ours.listens
+    (ours.data / CONTROL_FILE).write_text(f'{{"pid": {os.getpid()}}}')
+    assert ours.listens
+    fleet.servers[0] = fleet.servers[3000]
+    fleet._locks[0] = fleet._locks[3000]
+    fleet.act("stop", 0)
+    assert (fleet._down, fleet.most_down) == ({0}, 1)

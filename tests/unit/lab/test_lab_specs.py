@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import uuid
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from migrator.lab.servers import properties
 from migrator.lab.servers.broker import BrokerSpec
 from migrator.lab.servers.controller import ControllerSpec
+from migrator.lab.servers.tools import random_cluster_id
 from migrator.lab.servers.zookeeper import EnsembleMember, ZooKeeperSpec
 
 VOTERS = "3000@127.0.0.1:19093"
@@ -134,3 +137,13 @@ def test_what_was_written_can_be_read(values: dict[str, str]) -> None:
         properties.write(file, values)
         assert properties.read(file) == values
         assert [entry.name for entry in Path(directory).iterdir()] == ["x.properties"]
+
+
+def test_a_cluster_id_is_an_uuid_as_kafka_writes_one_and_begins_with_no_dash() -> None:
+    """A dash would be an option of Kafka's tools."""
+    made = {random_cluster_id() for _ in range(500)}
+    assert len(made) == 500
+    for each in made:
+        assert len(each) == 22
+        assert not each.startswith("-")
+        assert uuid.UUID(bytes=base64.urlsafe_b64decode(each + "==")).version == 4

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.findings.finding import FindingError
+from migrator.lab.traffic import clients as traffic_clients
 from migrator.lab.traffic import producers as traffic_producers
-from migrator.lab.traffic.clients import DeliveryReport, Surroundings, Topics
+from migrator.lab.traffic.clients import DeliveryReport, ProducerClient, Surroundings, Topics
 from migrator.lab.traffic.control import Add, CommandFile, Drop, MarkCommand, Stop
 from migrator.lab.traffic.ledger import (
     NO_TRANSACTION,
@@ -444,6 +445,54 @@ def test_a_failed_transaction_is_sent_again_whole_in_a_new_one(tmp_path: Path) -
     ]
     assert status.acknowledged == len(records) / 2
     assert (status.outstanding, status.lost, status.transactions.retried) == (0, 0, 1)
+
+
+class DyingProducer:
+    """As librdkafka behaves (2.16, seen): a fatal error is raised by the call that runs callbacks, once, and never told
+    to `error_cb`; what is sent afterwards is refused.
+    """
+
+    def __init__(self, dies_in: str) -> None:
+        self._dies_in = dies_in
+        self._told = False
+
+    def __len__(self) -> int:
+        return 0
+
+    def _run_callbacks(self, call: str) -> int:
+        if call == self._dies_in and not self._told:
+            self._told = True
+            raise KafkaException(KafkaError(KafkaError.INVALID_TXN_STATE, "planned", fatal=True))
+        return 0
+
+    def poll(self, seconds: float) -> int:
+        time.sleep(min(seconds, 0.01))
+        return self._run_callbacks("poll")
+
+    def flush(self, seconds: float) -> int:
+        return self._run_callbacks("flush")
+
+    def produce(self, *_: Any, **__: Any) -> None:
+        raise KafkaException(KafkaError(KafkaError._FATAL, "planned"))
+
+
+@pytest.mark.parametrize("dies_in", ["poll", "flush"])
+def test_a_client_that_failed_for_good_is_dead_and_no_fault_of_the_traffic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies_in: str
+) -> None:
+    monkeypatch.setattr(traffic_clients, "Producer", lambda _: DyingProducer(dies_in))
+    here = Surroundings("traffic", "run-1", "", Topics(), LedgerWriter(tmp_path / "ledger"), Tally("run-1"))
+    client = ProducerClient("plain", here)
+    answers: list[DeliveryReport] = []
+    deadline = time.monotonic() + 10.0
+    while dies_in == "poll" and not client.is_dead and time.monotonic() < deadline:
+        time.sleep(0.01)
+    client.send(Record("orders", 0, "plain-0", 1), answers.append)
+    client.close(0.0)
+    assert client.is_dead
+    assert not here.faults
+    assert [answer.error for answer in answers] == ["_FATAL"]
+    assert here.tally.status(TrafficState.RUNNING, 0, ()).errors == {"INVALID_TXN_STATE": 1}
 
 
 @pytest.mark.usefixtures("quick")

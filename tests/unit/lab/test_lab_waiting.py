@@ -34,6 +34,27 @@ def test_a_wait_says_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said == ["waiting: broker 1: not in /brokers/ids/1 (0 s)"]
 
 
+@pytest.mark.parametrize(("costs_s", "pause_s"), [(0.0, 0.02), (0.005, 0.02), (0.03, 0.12), (3.0, 0.5)])
+def test_a_look_that_costs_much_is_taken_less_often(
+    monkeypatch: pytest.MonkeyPatch, costs_s: float, pause_s: float
+) -> None:
+    clock, pauses = [100.0], []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        clock[0] += seconds
+
+    def look() -> str | None:
+        clock[0] += costs_s
+        return None if len(pauses) == 3 else "not yet"
+
+    monkeypatch.setattr(waiting.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(waiting.time, "sleep", sleep)
+    waited = wait_until(look, name="replicas", deadline_s=60, poll_every_s=0.02)
+    assert pauses == pytest.approx([pause_s] * 3)
+    assert waited == pytest.approx(3 * pause_s + 4 * costs_s)
+
+
 def test_a_wait_that_is_over_names_the_last_reason_and_the_log() -> None:
     with pytest.raises(FindingError) as caught:
         wait_until(lambda: "no znode", name="broker 1", deadline_s=0, process=Ended(alive=True))

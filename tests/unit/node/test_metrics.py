@@ -26,6 +26,7 @@ STATUS: dict[str, Any] = {
     },
     "findings": [{"code": "Z2K-3122"}],
     "loop_delay_ms": 12.5,
+    "loop_work_ms": 7.5,
     "connections": {"open": 7, "most": 60, "without_place": 3},
 }
 DRIVER: dict[str, Any] = {
@@ -154,6 +155,7 @@ def test_a_scrape_shows_where_the_node_stands() -> None:
     assert found["zk2kraft_fetches_served_total", ""] == 2
     assert found["zk2kraft_fetch_sent_bytes_total", ""] == 1_000
     assert found["zk2kraft_loop_delay_seconds", ""] == 0.0125
+    assert found["zk2kraft_loop_work_seconds", ""] == 0.0075
     assert found["zk2kraft_flush_waiting_seconds", ""] == 3.5
     assert found["zk2kraft_finding", "Z2K-3122"] == 1
     assert found["zk2kraft_connections", ""] == 7

@@ -132,3 +132,21 @@ def test_a_trimmed_log_still_knows_its_epochs() -> None:
     assert (log.start, log.durable_end, log.epochs.entries) == (4, 4, [(2, 4), (5, 5)])
     assert (log.epoch_before(4), log.epoch_before(5), log.epoch_before(6)) == (2, 2, 5)
     assert not log.lacks(NEW)
+
+
+def test_a_snapshot_from_before_the_logs_start_brings_nobody_forward() -> None:
+    """A crash in the middle of a trim leaves one: segments were removed, the snapshot before them was not yet. A reader
+    whose epoch ended between the two was told that it ended where the log begins, and kept records that never were
+    committed.
+    """
+    old, new = SnapshotId(60, 2), SnapshotId(92, 4)
+    log = LogView(start=73, end=94, durable_end=94, epochs=EpochCache([(3, 73), (4, 89)]), snapshots=[old, new])
+    assert log.snapshots == [new]
+    assert log.snapshot_for(88, 2) == new
+    assert log.snapshot_for(73, 2) == new
+    assert log.snapshot_for(92, 4) is None
+
+
+def test_a_log_that_begins_behind_its_only_snapshot_keeps_it() -> None:
+    """The log is begun anew with it when the node starts."""
+    assert LogView(start=100, end=110, snapshots=[OLD, NEW]).snapshots == [NEW]

@@ -165,6 +165,7 @@ class FakeController:
                 "observers": {str(broker): 10 for broker in self.brokers},
             },
             "loop_delay_ms": 1.0,
+            "loop_work_ms": 1.0,
             "connections": {"open": 4, "most": 1000, "without_place": 0},
             "denials": self.denials,
             "findings": [],

@@ -17,7 +17,17 @@ from tests.unit.node.test_driver_acts import story
 from tests.unit.node.test_zookeeper_orders import a_driver_in_migration
 from tests.unit.state_machine.fakes import OPEN, FakeController
 
-OF_THE_PROCESS = {"node", "run", "cluster_id", "quorum", "loop_delay_ms", "connections", "denials", "findings"}
+OF_THE_PROCESS = {
+    "node",
+    "run",
+    "cluster_id",
+    "quorum",
+    "loop_delay_ms",
+    "loop_work_ms",
+    "connections",
+    "denials",
+    "findings",
+}
 
 
 def keys(document: Any, at: str = "") -> set[str]:

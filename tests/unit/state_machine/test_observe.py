@@ -6,6 +6,8 @@ import asyncio
 import json
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import msgspec
@@ -17,6 +19,7 @@ from migrator.driver.claim import ClaimObservation
 from migrator.findings.finding import FindingError
 from migrator.node.process.control import ControlServer
 from migrator.node.quorum.metrics import Metrics
+from migrator.zk import paths
 from migrator.zk.znodes import ControllerZnode, MigrationZnode
 from state_machine.clusters.control import ControlClient
 from state_machine.clusters.inventory import ControllerEntry
@@ -27,6 +30,7 @@ from state_machine.clusters.observe import (
     Observation,
     ZooKeeperObservation,
     observed_in_zookeeper,
+    read_intent,
     summed_up,
 )
 from state_machine.policy.gates import Holder
@@ -264,3 +268,11 @@ def test_what_troubles_a_controller_itself_is_among_its_findings_also_without_a_
     status = a_status(findings=[trouble], driver=driver)
     assert ControllerObservation(3000, status=status).findings == [trouble, ended]
     assert ControllerObservation(3000, status=a_status()).findings == ControllerObservation(3000).findings == []
+
+
+@pytest.mark.parametrize(("znode", "said"), [(None, ""), (b'{"who": "Bo"}', '{"who": "Bo"}'), (b"", "unreadable")])
+def test_the_finalize_intent_is_read_as_it_stands(znode: bytes | None, said: str) -> None:
+    """Whatever it says: that it stands closes the rollback."""
+    found = None if znode is None else SimpleNamespace(data=znode)
+    session: Any = SimpleNamespace(get=lambda path: found if path == paths.FINALIZE_INTENT else None)
+    assert read_intent(session) == said

@@ -1,0 +1,70 @@
+"""Requests to a certain broker: a client that librdkafka never connected is replaced, and whatever a broker answers is
+an answer. librdkafka's own stand-in for a cluster has brokers 1 to 3, and knows no request about configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ResourceType
+
+from migrator.findings.finding import FindingError
+from migrator.lab.admin import Administered, by_new_clients, connected
+
+SOON_S = 0.3
+
+
+def a_client_of_a_cluster() -> AdminClient:
+    client = AdminClient({"bootstrap.servers": "none", "test.mock.num.brokers": 3, "log_level": 0})
+    assert client.list_topics(timeout=10).brokers.keys() == {1, 2, 3}
+    return client
+
+
+def a_client_that_never_connects() -> AdminClient:
+    return AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+
+
+def test_a_client_that_never_connected_is_replaced_until_one_does() -> None:
+    last = a_client_of_a_cluster()
+    made: Iterator[AdminClient] = iter([a_client_that_never_connects(), a_client_that_never_connects(), last])
+    assert connected(lambda: next(made), "2", connects_within_s=SOON_S) is last
+
+
+def test_a_broker_that_nobody_is_told_of_is_named_at_the_deadline() -> None:
+    with pytest.raises(FindingError, match=r"broker 9\b.*Failed while waiting for broker") as caught:
+        connected(a_client_of_a_cluster, "9", connects_within_s=SOON_S, deadline_s=2 * SOON_S)
+    assert caught.value.occurrence.finding.code == "Z2K-6003"
+
+
+def test_an_election_is_asked_for_by_new_clients_while_no_controller_is_connected() -> None:
+    """The stand-in names no controller that it has."""
+    soon = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "socket.timeout.ms": 300}
+    nameless = {"bootstrap.servers": "none", "test.mock.num.brokers": 3, "log_level": 0, "socket.timeout.ms": 300}
+    last = a_client_of_a_cluster()
+    made = iter([AdminClient(dict(soon)), AdminClient(dict(nameless)), last])
+
+    def ask(client: AdminClient) -> object:
+        if client is last:
+            return "elected"
+        return client.elect_leaders(ElectionType.PREFERRED, [TopicPartition("orders", 0)]).result()
+
+    assert by_new_clients(lambda: next(made), ask, "an election") == "elected"
+
+
+@pytest.mark.parametrize("name", ["2", "3"])
+def test_what_the_broker_answers_to_the_change_is_raised_at_once(name: str) -> None:
+    class Cluster(Administered):
+        def new_admin(self) -> AdminClient:
+            made.append(a_client_of_a_cluster())
+            return made[-1]
+
+        def admin(self) -> AdminClient:
+            raise AssertionError("a client that lives on does not ask a certain broker")
+
+    made: list[AdminClient] = []
+    with pytest.raises(KafkaException) as caught:
+        Cluster().alter_configs(ResourceType.BROKER, name, {"log.cleaner.threads": "2", "max.connections": None})
+    assert caught.value.args[0].code() == KafkaError._UNSUPPORTED_FEATURE
+    assert len(made) == 1
