@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -229,3 +230,23 @@ def test_what_cannot_be_looked_at_is_neither_good_nor_failed() -> None:
     checks = attempt("directories", look)
     assert exit_code(checks) == 2
     assert checks[0].first == ["not read: OSError: no such file"]
+
+
+def test_only_a_question_without_an_answer_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader that moves while its end is asked for gives none; a bad answer stands."""
+    monkeypatch.setattr(outside_reader, "SETTLE_EVERY_S", 0.0)
+    asked: list[str] = []
+
+    def moving() -> list[CheckLine]:
+        asked.append("moving")
+        if len(asked) < 3:
+            raise KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
+        return [CheckLine("open transactions", compared=1)]
+
+    def bad() -> list[CheckLine]:
+        asked.append("bad")
+        return [CheckLine("open transactions", failed=1)]
+
+    assert exit_code(attempt("open transactions", moving, within_s=30)) == 0
+    assert exit_code(attempt("open transactions", bad, within_s=30)) == 1
+    assert asked == ["moving", "moving", "moving", "bad"]
