@@ -52,6 +52,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     return report  # type: ignore[return-value]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """The name of a failed test at once: a whole run takes half an hour, and dots say nothing."""
+    if report.failed and os.environ.get("PYTEST_XDIST_WORKER") is None:
+        print(f"\nfailed after {report.duration:.0f} s: {report.nodeid} ({report.when})", flush=True)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With several workers, so that both have something to do until the end; whoever names tests has his own order."""
     if hasattr(config, "workerinput"):

@@ -145,26 +145,27 @@ def assert_rolled_back(
         stage.assert_proven()
 
 
-def back_from_soak(laboratory: Laboratory) -> None:
-    """Every broker in KRaft mode, every controller stock, each restarted in the soak; the service dies once."""
+def in_soak(laboratory: Laboratory) -> tuple[RoadStage, dict[int, bytes], dict[int, bytes]]:
+    """Every controller stock and restarted in the soak. With the files of brokers and of our controllers before."""
     stage = RoadStage(laboratory)
     stage.to_dual_write()
     found, ours = files_of(stage)
     stage.advance("ROLLING_BROKERS")
     stage.advance("REPLACING_CONTROLLERS")
     stage.wait_view(lambda view: None if len(_whole(view, "soak")) == len(ours) else view["waiting"], BACK_S)
+    return stage, found, ours
+
+
+def back_from_soak(laboratory: Laboratory) -> None:
+    """Every broker in KRaft mode, every controller stock, each restarted in the soak; the service dies once."""
+    stage, found, ours = in_soak(laboratory)
     back_under_stock(stage, found, ours, sorted(ours), kills_at=2)
 
 
 def back_after_ten_elections(laboratory: Laboratory) -> None:
     """Stock changed its leader ten times, and leaders of partitions in each epoch. A broker that is controller in
     ZooKeeper mode afterwards takes every state, also when it is another broker, and changes every one of them."""
-    stage = RoadStage(laboratory)
-    stage.to_dual_write()
-    found, ours = files_of(stage)
-    stage.advance("ROLLING_BROKERS")
-    stage.advance("REPLACING_CONTROLLERS")
-    stage.wait_view(lambda view: None if len(_whole(view, "soak")) == len(ours) else view["waiting"], BACK_S)
+    stage, found, ours = in_soak(laboratory)
     voters = stage.fleet.ours[0].voters
     for number in range(10):
         leader = wait_leader(voters)
