@@ -27,7 +27,7 @@ from migrator.lab.frames import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, D
 from migrator.lab.servers.tools import elect_preferred_leaders, reassign
 
 SETTLE_DEADLINE_S: Final = 180.0
-QUIET_S: Final = 1.0
+QUIET_S: Final = 3.0
 TOPICS_PER_REQUEST: Final = 200
 """What a ZooKeeper controller creates well within the request timeout."""
 

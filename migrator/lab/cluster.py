@@ -22,7 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but
     NewTopic,
 )
 
-from migrator.lab.admin import ADMIN_TIMEOUT_S, Administered
+from migrator.lab.admin import ADMIN_TIMEOUT_S, Administered, never_connected
 from migrator.lab.frames import Recorder
 from migrator.lab.servers.broker import IBP, BrokerProcess, BrokerSpec
 from migrator.lab.servers.controller import StockController, StockQuorum, quorum_specs
@@ -40,6 +40,8 @@ BROKER_FLAW: Final = "IllegalArgumentException: A metric named "
 STARTED: Final = "Registered kafka:type=kafka.Log4jController MBean"
 """The first line of a process, in ZooKeeper and in KRaft mode."""
 LOOKS_FOR_FLAWS_S: Final = 10.0
+DID_NOTHING: Final = (KafkaError.INVALID_REPLICATION_FACTOR, KafkaError.NOT_CONTROLLER)
+"""Refusals of a creation that pass by themselves."""
 
 logger = logging.getLogger(__name__)
 
@@ -175,13 +177,14 @@ class LabCluster(Administered):
         wanted = list(names)
         factor = min(3, len(self.brokers))
         new = {each: NewTopic(each, partitions, factor, config=dict(config or {})) for each in wanted}
-        wait_until(partial(self._why_not_created, new), name="the topics are created", deadline_s=ADMIN_TIMEOUT_S)
+        wait_until(partial(self._why_not_created, new), name="the topics are created", deadline_s=2 * ADMIN_TIMEOUT_S)
         self.wait_isr_whole(wanted)
 
     def _why_not_created(self, new: dict[str, NewTopic]) -> str | None:
-        """A ZooKeeper-mode broker that became controller a moment ago knows no other broker yet, and refuses.
+        """Why some are not created yet; what is created leaves `new`.
 
-        What is created leaves `new`. Raises every other refusal.
+        A ZooKeeper-mode broker that became controller a moment ago knows no other broker yet, and refuses; one that is
+        controller no more does nothing. A client that never connected asked nobody. Raises every other refusal.
         """
         refusals = []
         for name, future in self.admin().create_topics([*new.values()], operation_timeout=ADMIN_TIMEOUT_S).items():
@@ -189,9 +192,11 @@ class LabCluster(Administered):
                 future.result(ADMIN_TIMEOUT_S)
                 del new[name]
             except KafkaException as error:
-                if error.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR:
+                if error.args[0].code() not in DID_NOTHING and not never_connected(error):
                     raise
                 refusals.append(error.args[0].str())
+        if refusals:
+            self._forget_admin()
         return "; ".join(refusals) or None
 
     def admin(self) -> AdminClient:

@@ -14,6 +14,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -140,8 +141,12 @@ class OurController:
 
     def events(self) -> list[dict[str, Any]]:
         """What it logged in all its runs, oldest first; lines that are no events are left out."""
-        lines = self.process.log.read_text(errors="replace").splitlines()
-        return [json.loads(line) for line in lines if line.startswith("{")]
+        events = []
+        for line in self.process.log.read_text(errors="replace").splitlines():
+            with suppress(ValueError):  # still being written, or torn by a kill
+                if line.startswith("{"):
+                    events.append(json.loads(line))
+        return events
 
     def driver_states(self) -> list[str]:
         return [event["to"] for event in self.events() if event.get("event") == "driver.state"]

@@ -133,6 +133,7 @@ class Stage:
 
     def wait_trouble(self, code: str, state: str) -> dict[str, Any]:
         """The driver says what holds it up, in its status and to Prometheus."""
+        found: dict[str, Any] = {}
 
         def why_not() -> str | None:
             try:
@@ -140,11 +141,13 @@ class Stage:
             except (OSError, ValueError, FindingError) as error:
                 return str(error)
             named = f"zk2kraft_driver_finding{{{code}}}" in metrics
-            return None if named and f"zk2kraft_driver_state{{{state}}}" in metrics else str(self.driver())[:300]
+            driver = self.driver()
+            found.update(driver["trouble"] or driver["finding"] or {})
+            shown = named and f"zk2kraft_driver_state{{{state}}}" in metrics and found.get("code") == code
+            return None if shown else str(driver)[:300]
 
         wait_for(why_not, f"{state} with {code}")
-        driver = self.driver()
-        return dict(driver["trouble"] or driver["finding"])
+        return found
 
     def wait_gate_names(self, code: str) -> None:
         def why_not() -> str | None:

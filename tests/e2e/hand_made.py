@@ -236,7 +236,7 @@ class HandMade:
             self.start_broker(broker)
         until(lambda: all(self.is_registered(broker) for broker in BROKERS), "the brokers are registered")
         admin = self.admin_file()
-        create = ("--create", "--topic", "orders", "--partitions", 12, "--replication-factor", 3)
+        create = ("--create", "--if-not-exists", "--topic", "orders", "--partitions", 12, "--replication-factor", 3)
         until(lambda: self._ran("org.apache.kafka.tools.TopicCommand", *admin, *create), "a topic can be made")
         self.allow("app", "--operation", "All", "--topic", "*")
         self.allow("app", "--operation", "All", "--group", "*")
@@ -253,7 +253,7 @@ class HandMade:
         path = self.directory / "stranger.properties"
         lines = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
         # Kafka's client asks a controller that denies it again and again, for a minute by default
-        lines |= {"default.api.timeout.ms": "5000", "request.timeout.ms": "5000"}
+        lines |= {"default.api.timeout.ms": "20000", "request.timeout.ms": "20000"}
         write(path, {**lines, "sasl.jaas.config": login(PLAIN_MODULE, "migrator")})
         where = f"{HOST}:{self.ports[4 + CONTROLLERS.index(controller)]}"
         options = ("--bootstrap-controller", where, "--command-config", path, "describe", "--status")
@@ -303,7 +303,7 @@ class Traffic:
             try:
                 producer.produce(self._topic, str(number).encode(), on_delivery=self._delivered)
                 number += 1
-            except BufferError:
+            except (BufferError, KafkaException):  # the same number again: a broker that just started knows no topic
                 pass
             producer.poll(0)
         producer.flush(120)
@@ -325,11 +325,9 @@ class Traffic:
         consumer = Consumer({**self._settings, "group.id": f"proof-{os.getpid()}", "enable.auto.commit": False})
         left = set(self.acknowledged)
         try:
-            partitions = [
-                TopicPartition(self._topic, each, 0)
-                for each in consumer.list_topics(self._topic).topics[self._topic].partitions
-            ]
-            ends = {each.partition: consumer.get_watermark_offsets(each, timeout=30)[1] for each in partitions}
+            ends: dict[int, int] = {}
+            until(lambda: self._read_ends(consumer, ends), "every partition says where it ends")
+            partitions = [TopicPartition(self._topic, each, 0) for each in ends]
             consumer.assign(partitions)
             began = time.monotonic()
             while left and time.monotonic() - began < READY_S:
@@ -342,3 +340,12 @@ class Traffic:
         finally:
             consumer.close()
         return left
+
+    def _read_ends(self, consumer: Consumer, ends: dict[int, int]) -> bool:
+        """A partition whose leader moves gives no answer."""
+        try:
+            for each in consumer.list_topics(self._topic, timeout=30).topics[self._topic].partitions:
+                ends[each] = consumer.get_watermark_offsets(TopicPartition(self._topic, each, 0), timeout=30)[1]
+        except KafkaException:
+            return False
+        return bool(ends)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 from migrator.findings.finding import FindingError
 from migrator.lab.cluster import LabCluster
@@ -13,9 +14,11 @@ from migrator.lab.servers.controller import StockController
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
 from migrator.lab.servers.tools import dump_metadata_log
-from tests.e2e.support import HANGS_AFTER_S, wait_for
+from tests.e2e.support import HANGS_AFTER_S, LONG_WINDOW, wait_for
 
 TOPICS = [f"topic-{number}" for number in range(3)]
+PATIENT: Final[dict[str, Value]] = {"controller.quorum.fetch.timeout.ms": 6_000}
+"""For tests that do not ask how fast a fail-over is: on a busy machine a leader that stays may be silent for 2 s."""
 
 Voter = OurController | StockController
 
@@ -26,7 +29,7 @@ def three_controllers(
 ) -> Iterator[tuple[LabCluster, list[OurController]]]:
     """Three of ours, formatted and not started, and brokers that wait for them."""
     cluster = LabCluster(laboratory, extra=broker_extra)
-    ours = start_ready_to_migrate(cluster, 3, extra)
+    ours = start_ready_to_migrate(cluster, 3, {**LONG_WINDOW, **(extra or {})})
     cluster.create_topics(TOPICS, partitions=4)
     yield cluster, ours
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import Producer
 
@@ -24,6 +24,8 @@ HANGS_AFTER_S = 240.0
 """Ends a test that hangs; what is slow passes. How fast something is, benchmarks say."""
 AUDIT_DEADLINE_S = 600.0
 """Spark has a low priority, and three test files share the machine."""
+LONG_WINDOW: Final[Mapping[str, Value]] = {"zk2kraft.takeover.max.ms": 60_000}
+"""As much as it may: a takeover that ends for a busy machine is not tried again. Tests of the window set their own."""
 SPOILED = str(Path(__file__).parents[1] / "support" / "spoiled_controller.py")
 
 
@@ -42,7 +44,7 @@ def ready_cluster(
     started yet. (Restarting brokers into the migration is tried in test_lab_traffic.py, test_families.py and others.)
     """
     cluster = LabCluster(laboratory, chroot=chroot, brokers=brokers, extra=broker_extra)
-    (controller,) = start_ready_to_migrate(cluster, extra=extra)
+    (controller,) = start_ready_to_migrate(cluster, extra={**LONG_WINDOW, **(extra or {})})
     cluster.create_topics([f"topic-{number}" for number in range(topics)], partitions=partitions)
     yield cluster, controller
 

@@ -170,6 +170,12 @@ def rollback(cluster: LabCluster, controller: OurController) -> None:
     wait_zookeeper_rules(cluster)
 
 
+def why_not_unfenced(controller: OurController, broker: int) -> str | None:
+    """Its port and its znode are there before the controller has heard that it is."""
+    seen = [each for each in controller.status()["brokers"] if each["id"] == broker]
+    return None if seen and not seen[0]["fenced"] else f"broker {broker}: {seen}"
+
+
 def elect_preferred_leader(cluster: LabCluster, topic: str, partition: int) -> str | None:
     """The error's name, None when it was elected.
 
@@ -309,6 +315,7 @@ def test_an_unclean_leader_is_elected_when_somebody_asks_for_it(laboratory: Labo
         isr([1], -1)
         second.start()
         second.wait_ready()
+        wait_for(lambda: why_not_unfenced(controller, 2), "broker 2 may lead")
         assert elect_preferred_leader(cluster, MOVED, 0) == "PREFERRED_LEADER_NOT_AVAILABLE"
         elect_unclean_leader(laboratory, cluster.brokers[0].address, MOVED, 0)
         isr([2], 2)

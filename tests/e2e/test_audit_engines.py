@@ -57,6 +57,7 @@ from migrator.wire.schema import Message
 from migrator.zk.multi import Create, Delete, Multi, SetData
 from migrator.zk.pipeline import UNLIMITED
 from migrator.zk.session import ZkSession
+from tests.e2e.support import AUDIT_DEADLINE_S
 from tests.e2e.test_cli import a_controller_file
 from tests.support.fetch_stand_in import a_controller
 from tests.support.kept_logs import as_snapshot, batches_of, with_records
@@ -190,7 +191,7 @@ def command(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
         check=False,
         cwd=directory,
         text=True,
-        timeout=180,
+        timeout=AUDIT_DEADLINE_S,
     )
 
 

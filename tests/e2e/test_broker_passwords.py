@@ -33,7 +33,7 @@ from migrator.zk.entity_znodes import parse_scram
 from migrator.zk.multi import Multi, SetData
 from migrator.zk.passwords import EncoderSettings, PasswordEncoder
 from migrator.zk.session import ZkSession
-from tests.e2e.support import controller_of, produce, wait_for, wait_zookeeper_rules
+from tests.e2e.support import AUDIT_DEADLINE_S, controller_of, produce, wait_for, wait_zookeeper_rules
 from tests.e2e.test_families import TOKEN, TOKEN_DATA, abort_takeover
 from tests.e2e.test_service import HELD, ServiceUnderTest
 from tests.e2e.test_stock_equality import copied_records, differences
@@ -321,7 +321,7 @@ def test_no_secret_is_written_in_clear_anywhere_but_into_the_log(laboratory: Lab
     write(ours.properties_file, ours.spec.properties())
     ours.format()
 
-    service = ServiceUnderTest(laboratory, cluster, ours, engine="spark", deadline_s=240)
+    service = ServiceUnderTest(laboratory, cluster, ours, engine="spark", deadline_s=AUDIT_DEADLINE_S)
     service.start()
     service.create()
     told = [run("check", "-z", cluster.zookeeper_connect, "--controllers", ours.properties_file)]
@@ -331,7 +331,7 @@ def test_no_secret_is_written_in_clear_anywhere_but_into_the_log(laboratory: Lab
     secured.set(0, second.settings())
     secured.wait_serves(0, second)
     audit = service.http.post(f"{service.url}/api/v1/migrations/1/audits", json={}).headers["location"]
-    wait_for(lambda: _why_not_done(service, audit), "the audit is done")
+    wait_for(lambda: _why_not_done(service, audit), "the audit is done", deadline_s=AUDIT_DEADLINE_S)
     assert service.http.get(service.url + audit).json()["passed"] is True
     told += [str(ours.status()), *answers(service, audit)]
     told += [run("log", "dump", ours.metadata_log), run("log", "dump", ours.metadata_log, "--json")]

@@ -111,7 +111,10 @@ def test_the_file_and_directory_of_a_stock_controller_reach_dual_write_under_a_c
 
         wait_for(lambda: None if log_says(ours.data) == zookeeper_says(cluster) else "differ", "both say the same")
         for broker in range(3):
-            assert broker_says(cluster, broker) == zookeeper_says(cluster), f"broker {broker}"
+            wait_for(
+                lambda broker=broker: None if broker_says(cluster, broker) == zookeeper_says(cluster) else "differs",  # type: ignore[misc]
+                f"broker {broker} says the same",
+            )
             assert topic_config_of(cluster, broker, "made-in-dual-write") == {"retention.ms": "12345678"}
         assert_same(cluster, ours.data)
 

@@ -17,6 +17,7 @@ from migrator.zk.multi import Create, Multi
 from migrator.zk.session import ZkSession
 from tests.e2e.support import (
     HANGS_AFTER_S,
+    LONG_WINDOW,
     assert_same,
     controller_of,
     copies,
@@ -28,8 +29,6 @@ from tests.e2e.test_lab_traffic import RECORDS, assert_all_good, assert_nothing_
 from tests.e2e.test_window import stalled
 
 pytestmark = pytest.mark.lab
-
-LONG_WINDOW = {"zk2kraft.takeover.max.ms": 60_000}
 
 
 def test_a_broker_that_dies_in_the_window_ends_it_and_nothing_is_lost(laboratory: Laboratory, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from migrator.lab.servers.laboratory import Laboratory
 from migrator.node.zookeeper.tree_reader import descendants
 from migrator.zk.multi import JUTE_MAXBUFFER, Create, Delete, Multi, Operation, SetData
 from migrator.zk.session import ZkSession
-from tests.e2e.support import controller_of, copies, ready_cluster, wait_for
+from tests.e2e.support import controller_of, copies, ready_cluster, wait_for, wait_zookeeper_rules
 
 pytestmark = pytest.mark.lab
 TOPIC_1 = "/brokers/topics/topic-1"
@@ -193,6 +193,7 @@ def test_a_topic_that_waits_for_its_deletion_blocks(laboratory: Laboratory) -> N
         cluster.brokers[2].stop()
         with ZkSession(cluster.zookeeper_connect) as session:
             plant(session, Plant("deletion", "", *created("/admin/delete_topics/topic-2", b"")))
+        wait_zookeeper_rules(cluster)
         zookeepers = controller_of(cluster)
         controller.start()
         waiting = Plant("deletion", "wait for deletion", lambda _: [], lambda _, __: [])

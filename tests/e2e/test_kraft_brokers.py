@@ -18,7 +18,7 @@ from migrator.lab.servers.broker import BrokerProcess
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import read
 from migrator.wire.messages.metadata import PartitionChangeRecord, PartitionRecord
-from tests.e2e.support import assert_same, produce, ready_cluster, wait_for
+from tests.e2e.support import HANGS_AFTER_S, assert_same, produce, ready_cluster, wait_for
 
 pytestmark = pytest.mark.lab
 
@@ -59,7 +59,7 @@ def produced(cluster: KraftCluster, topic: str, count: int) -> None:
     producer = Producer({**cluster.client, "acks": "all", "enable.idempotence": True})
     for number in range(count):
         producer.produce(topic, f"{number}", on_delivery=lambda error, _: failed.append(str(error)) if error else None)
-    assert producer.flush(60) == 0
+    assert producer.flush(HANGS_AFTER_S) == 0
     assert not failed, failed[:3]
 
 
@@ -77,20 +77,20 @@ def test_a_broker_that_knows_bootstrap_servers_alone_follows_every_leader(labora
         controller.launch()
     for controller in cluster.controllers:
         controller.wait_ready()
-    leader = leader_of(cluster)
     (broker,) = cluster.brokers
     broker.start()
 
-    def why_follows_not(wanted: OurController) -> str | None:
+    def why_follows_not(dead: OurController | None = None) -> str | None:
+        wanted = leader_of(cluster, other_than=dead)
         followed = FOLLOWS.findall(broker.process.log_text())
         port = f"<unresolved>:{wanted.spec.port}"
         named = bool(followed) and int(followed[-1][1]) == wanted.spec.node_id and port in followed[-1][2]
         return None if named else f"it followed {followed}"
 
-    wait_for(lambda: why_follows_not(leader), "it follows the leader")
+    wait_for(why_follows_not, "it follows the leader")
+    leader = leader_of(cluster)
     leader.kill()
-    successor = leader_of(cluster, other_than=leader)
-    wait_for(lambda: why_follows_not(successor), "it follows the next leader")
+    wait_for(lambda: why_follows_not(leader), "it follows the next leader")
     assert broker.is_running
     assert not ENDED.findall(broker.process.log_text())
 

@@ -82,7 +82,7 @@ def test_nothing_is_lost_when_our_controller_takes_over_and_rolls_back(
         ClaimHolder.KRAFT,
         ClaimHolder.ZOOKEEPER,
     ]
-    assert longest_absence_s(seen) < 5.0
+    assert longest_absence_s(seen) < 15.0, "longer than a takeover may take"
     report_figures(controller, traffic, longest_absence_s(seen), record_property)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +21,8 @@ from migrator.lab.takeover import wait_sessions_ended
 from migrator.zk import paths
 from migrator.zk.multi import Create, Delete, Multi, SetData
 from migrator.zk.session import ZkSession
-from tests.e2e.quorums import TOPICS, start, three_controllers, wait_ruling
-from tests.e2e.support import audit, produce, ready_cluster, wait_for, wait_zookeeper_rules
+from tests.e2e.quorums import PATIENT, TOPICS, start, three_controllers, wait_ruling
+from tests.e2e.support import audit, produce, ready_cluster, spoil, wait_for, wait_zookeeper_rules
 
 pytestmark = pytest.mark.lab
 
@@ -67,9 +68,14 @@ def mirrored(cluster: LabCluster, topic: str) -> float:
 
 
 def test_state_znodes_made_anew_keep_nobody_waiting_and_bar_the_way_back_until_they_are_raised(
-    laboratory: Laboratory,
+    laboratory: Laboratory, tmp_path: Path
 ) -> None:
-    with three_controllers(laboratory) as (cluster, ours):
+    """Nothing is raised before a rollback was refused: 200,000 writes are seconds, and an audit may take longer."""
+    held = tmp_path / "held"
+    held.touch()
+    with three_controllers(laboratory, PATIENT) as (cluster, ours):
+        for each in ours:
+            spoil(each, tmp_path / "mark", hold_versions=str(held))
         cluster.create_topics([WORN], partitions=PARTITIONS)
         cluster.wait_isr_whole([WORN])
         wear(cluster)
@@ -83,7 +89,7 @@ def test_state_znodes_made_anew_keep_nobody_waiting_and_bar_the_way_back_until_t
         first.kill()
         alive = [each for each in ours if each is not first]
         second = wait_ruling(alive)
-        began, at_first = time.monotonic(), left(second)["lagging_operations"]
+        at_first = left(second)["lagging_operations"]
         assert at_first > EPOCH * PARTITIONS / 2
         report = audit(cluster, second.data)
         assert report["same"], report["differences"]
@@ -91,8 +97,10 @@ def test_state_znodes_made_anew_keep_nobody_waiting_and_bar_the_way_back_until_t
         second.ask("rollback")
         wait_for(lambda: None if refusals(second) == 2 else "not yet", "the rollback is refused")
         second.wait_state("DUAL_WRITE")
-        took = mirrored(cluster, "while-they-lag")
         assert left(second)["lagging_operations"] > 0
+        held.unlink()
+        began = time.monotonic()
+        took = mirrored(cluster, "while-they-lag")
         produce(cluster, WORN, 200)
 
         first.launch()

@@ -10,7 +10,7 @@ from migrator.lab.ours import OurController
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.properties import Value
 from migrator.lab.servers.tools import dump_metadata_log
-from tests.e2e.quorums import TOPICS, committed, start, three_controllers, wait_ruling
+from tests.e2e.quorums import PATIENT, TOPICS, committed, start, three_controllers, wait_ruling
 from tests.e2e.support import (
     HANGS_AFTER_S,
     assert_same,
@@ -43,7 +43,7 @@ def assert_measured(leader: OurController, follower: OurController) -> None:
 
 def test_whoever_is_killed_another_rules_and_nothing_is_lost(laboratory: Laboratory) -> None:
     """R-595-02, 03, 06; R-866-05: each leader claims with a higher epoch, and brokers follow it."""
-    with three_controllers(laboratory) as (cluster, ours):
+    with three_controllers(laboratory, PATIENT) as (cluster, ours):
         start(ours)
         leader = wait_ruling(ours)
         produce(cluster, TOPICS[0], 100)

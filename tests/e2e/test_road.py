@@ -31,5 +31,6 @@ IN_CI = (
 """Leaders: one of ours in the roll of the brokers, one of stock in the soak."""
 
 
+@pytest.mark.timeout(2400)
 def test_whoever_is_killed_on_the_road_the_cluster_comes_to_its_end(laboratory: Laboratory) -> None:
     run_to_the_end(laboratory, IN_CI)

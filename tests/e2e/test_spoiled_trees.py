@@ -18,7 +18,7 @@ from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.takeover import wait_sessions_ended
 from migrator.zk.multi import Multi, SetData
 from migrator.zk.session import ZkSession
-from tests.e2e.quorums import TOPICS, start, three_controllers, wait_ruling
+from tests.e2e.quorums import PATIENT, TOPICS, start, three_controllers, wait_ruling
 from tests.e2e.support import assert_same, produce, ready_cluster, wait_for, wait_zookeeper_rules
 
 pytestmark = pytest.mark.lab
@@ -82,7 +82,7 @@ def served_and_mirrored(cluster: LabCluster, topic: str) -> None:
 def test_a_spoiled_tree_and_a_fail_over_keep_nobody_waiting_and_nothing_is_deleted_on_the_way_back(
     laboratory: Laboratory,
 ) -> None:
-    with three_controllers(laboratory) as (cluster, ours):
+    with three_controllers(laboratory, PATIENT) as (cluster, ours):
         start(ours)
         first = wait_ruling(ours)
         served_and_mirrored(cluster, "before")

@@ -57,7 +57,7 @@ pytestmark = pytest.mark.lab
 
 LISTENER = "PLAINTEXT"
 REQUESTS = {4: LeaderAndIsrRequest, 5: StopReplicaRequest, 6: UpdateMetadataRequest}
-MERGED_COMMITS_MAX = 3
+MERGED_COMMITS_MAX = 12
 """How many batches a controller may publish at once."""
 
 Told = dict[str, Any]

@@ -9,7 +9,7 @@ from migrator.findings.finding import FindingError
 from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
 from migrator.lab.servers.laboratory import Laboratory
-from tests.e2e.quorums import TOPICS, start, three_controllers, wait_ruling
+from tests.e2e.quorums import PATIENT, TOPICS, start, three_controllers, wait_ruling
 from tests.e2e.support import produce, wait_for
 
 pytestmark = pytest.mark.lab
@@ -42,7 +42,7 @@ def into_kraft_mode(cluster: LabCluster, ours: list[OurController]) -> None:
 def test_all_controllers_restart_without_zookeeper_and_serve_and_mirror_when_it_is_back(
     laboratory: Laboratory,
 ) -> None:
-    with three_controllers(laboratory) as (cluster, ours):
+    with three_controllers(laboratory, PATIENT) as (cluster, ours):
         start(ours)
         wait_ruling(ours)
         into_kraft_mode(cluster, ours)

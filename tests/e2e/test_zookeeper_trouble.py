@@ -20,7 +20,7 @@ from migrator.lab.servers.server import start_together
 from migrator.lab.servers.zookeeper import ZooKeeper, ZooKeeperServer
 from migrator.lab.traffic.control import Traffic
 from migrator.lab.traffic.proof import prove
-from tests.e2e.support import HANGS_AFTER_S, assert_same, copies, spoil, wait_for, wait_zookeeper_rules
+from tests.e2e.support import HANGS_AFTER_S, LONG_WINDOW, assert_same, copies, spoil, wait_for, wait_zookeeper_rules
 from tests.e2e.test_lab_traffic import assert_all_good, assert_nothing_lost
 from tests.e2e.trouble_stage import CLOSED, Cell, Stage, a_stage, elect_broker
 from tests.support.kraft_load import ConfigChanges
@@ -30,7 +30,6 @@ pytestmark = pytest.mark.lab
 
 LIMIT_S = 20.0
 SHORT_WINDOW = {"zk2kraft.takeover.max.ms": int(LIMIT_S * 1000)}
-LONG_WINDOW = {"zk2kraft.takeover.max.ms": 60_000}
 OUTAGE_S = 30.0
 OUTAGE_OF_REAL_BROKERS_S = 20.0
 """Longer than their sessions."""

@@ -58,7 +58,14 @@ def abort_once(cluster: LabCluster, ours: list[OurController], mark: Path) -> Ou
         spoil(each, mark, stall_before="audit", go=f"{mark}.go")
     start(ours)
     wait_for(lambda: None if mark.exists() else "not stalled yet", "the leader stalls in the window")
-    (leader,) = (each for each in ours if each.state() == "AUDITING")
+    leaders: list[OurController] = []
+
+    def why_not() -> str | None:
+        leaders[:] = [each for each in ours if each.state() == "AUDITING"]
+        return None if len(leaders) == 1 else str([each.state() for each in ours])
+
+    wait_for(why_not, "one of ours is AUDITING")
+    (leader,) = leaders
     leader.ask("abort")
     wait_zookeeper_rules(cluster)
     leader.wait_state("ABORTED")

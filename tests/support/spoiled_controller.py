@@ -6,6 +6,7 @@ The environment variable SPOIL holds JSON:
                 with its own properties file as the content) and waits before it, until the same name with .go exists
   drop          {"topic": t, "partition": p}: leave one partition out of every FULL LeaderAndIsr
   lose_answer   a file: the first multi that takes `/controller` is applied, its answer is lost, and the file says so
+  hold_versions a file: as long as it exists, versions that lag are not raised
   fetch_errors  codes that fetches are answered with, each once, with `mark` as their record
 """
 
@@ -23,6 +24,7 @@ from api.commands.output import start_logging
 from migrator.driver.update_requests import LEADER_AND_ISR, VERSIONS, BrokerUpdate, UpdateKind
 from migrator.findings.zookeeper import ZOOKEEPER_LOST
 from migrator.node.config.properties import read_config
+from migrator.node.driver.mirror_node import MirrorNode
 from migrator.node.process.controller import run_controller
 from migrator.node.quorum.hooks import Hooks
 from migrator.raft.effects import AnswerFetch
@@ -117,8 +119,19 @@ def lose_the_answer_of_the_claim(mark: Path) -> None:
     ZkSession.apply = forgetful  # type: ignore[method-assign]
 
 
+def hold_versions(while_there: Path) -> None:
+    raise_versions = MirrorNode.raise_versions
+
+    def held(node: MirrorNode) -> bool:
+        return False if while_there.exists() else raise_versions(node)
+
+    MirrorNode.raise_versions = held  # type: ignore[method-assign]
+
+
 if __name__ == "__main__":
     start_logging()
+    if "hold_versions" in SPOIL:
+        hold_versions(Path(SPOIL["hold_versions"]))
     if "lose_answer" in SPOIL:
         lose_the_answer_of_the_claim(Path(SPOIL["lose_answer"]))
     hooks = Hooks(before=stall, full_updates=drop, answer_fetch=spoil_fetch)

@@ -19,7 +19,7 @@ from typing import Final
 from migrator.findings.laboratory import JAVA_MISSING
 
 JAVA_MIN: Final = 17
-ASK_TIMEOUT_S: Final = 10.0
+ASK_TIMEOUT_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from migrator.lab.servers import guard
 STOP_DEADLINE_S: Final = 30.0
 """A broker that cannot reach a controller gives up its controlled shutdown after about 15 s."""
 
-GONE_DEADLINE_S: Final = 10.0
+GONE_DEADLINE_S: Final = 60.0
 """After SIGKILL the kernel only has to take the memory back."""
 
 PAUSED_WITHIN_S: Final = 5.0

@@ -21,7 +21,8 @@ from migrator.findings.finding import FindingError
 from migrator.lab.servers.artifacts import Artifacts
 from migrator.lab.servers.laboratory import Laboratory
 
-ELECTION_DEADLINE_S: Final = 20.0
+ELECTION_DEADLINE_S: Final = 120.0
+"""One run of the tool may take 20 s when it finds no leader."""
 
 
 def format_storage(laboratory: Laboratory, properties_file: Path, cluster_id: str, release: str) -> str:

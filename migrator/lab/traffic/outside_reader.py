@@ -49,6 +49,7 @@ SETTLE_S: Final = 20.0
 
 SETTLE_EVERY_S: Final = 0.5
 ANSWER_S: Final = 10.0
+CONNECT_S: Final = 60.0
 HEADER: Final = struct.Struct(">qiibIhi")
 """Of a record batch: base offset, length, leader epoch, magic, CRC, attributes, last offset delta."""
 
@@ -716,13 +717,19 @@ def judge(chosen: argparse.Namespace) -> dict[str, Any]:
     recreated = dict(word.split("=", 1) for word in chosen.recreated)
     ledger = Ledger(chosen.ledger, chosen.deleted, recreated)
     gone = {*chosen.deleted, *recreated}
+    trees: list[TreeReading] = []
     with tree_source(chosen) as read:
 
         def look() -> list[CheckLine]:
-            return attempt("cluster", lambda: look_at_cluster(read(), ledger, chosen.data_dir, gone))
+            return attempt("cluster", look_once)
+
+        def look_once() -> list[CheckLine]:
+            tree = read()
+            trees[:] = [tree]
+            return look_at_cluster(tree, ledger, chosen.data_dir, gone)
 
         cluster, waited_for = settled(look, chosen.settle_s)
-        tree = read()
+        tree = trees[0] if trees else read()
     records = RecordJudge(ledger)
     checks = [
         *attempt("records", lambda: check_records(chosen.bootstrap, ledger, tree, records, chosen.deadline_s)),
@@ -750,7 +757,7 @@ def tree_source(chosen: argparse.Namespace) -> Iterator[Callable[[], TreeReading
         yield lambda: read_tree_of_brokers(chosen.bootstrap)
         return
     zookeeper = KazooClient(hosts=chosen.zookeeper, timeout=ANSWER_S, read_only=True)
-    zookeeper.start(timeout=ANSWER_S)
+    zookeeper.start(timeout=CONNECT_S)
     try:
         yield lambda: read_tree(zookeeper)
     finally:
