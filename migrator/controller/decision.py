@@ -66,9 +66,9 @@ class ControllerSettings:
     znode_bytes_max: int | None = None
     """The largest znode that ZooKeeper takes; None: ZooKeeper is not written."""
     static: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The whole properties file, for defaults of topic configuration."""
     hidden: frozenset[str] = frozenset()
     """Keys of `static` whose values are never shown, beside those that are secrets by their names."""
-    """The whole properties file, for defaults of topic configuration."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -516,9 +516,9 @@ _OURS: Final = frozenset(
 _KAFKA_FAMILIES: Final = (
     "advertised.", "allow.", "alter.", "authorizer.", "auto.", "background.", "broker.", "client.", "compression.",
     "config.", "connection", "connections.", "control.", "controlled.", "controller.", "create.", "default.",
-    "delegation.", "delete.", "early.", "eligible.", "fetch.", "group.", "initial.", "inter.", "kafka.", "leader.", "listener.",
-    "listeners", "log.", "max.", "message.", "metadata.", "metric", "min.", "node.", "num.", "offset", "offsets.",
-    "password.", "principal.", "process.", "producer.", "queued.", "quota.", "remote.", "replica.",
+    "delegation.", "delete.", "early.", "eligible.", "fetch.", "group.", "initial.", "inter.", "kafka.", "leader.",
+    "listener.", "listeners", "log.", "max.", "message.", "metadata.", "metric", "min.", "node.", "num.", "offset",
+    "offsets.", "password.", "principal.", "process.", "producer.", "queued.", "quota.", "remote.", "replica.",
     "replication.", "request.", "reserved.", "sasl.", "security.", "server.", "socket.", "ssl.", "super.",
     "telemetry.", "transaction.", "transactional.", "unclean.", "unstable.", "zookeeper.",
 )  # fmt: skip

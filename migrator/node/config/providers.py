@@ -20,11 +20,11 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 import javaproperties
 
-from migrator.findings.finding import words_of
+from migrator.findings.finding import FindingError, words_of
 from migrator.findings.quorum import CONFIG_NOT_HONOURED, CONFIG_VALUE_NOT_FOUND
 
 LIST: Final = "config.providers"
@@ -89,7 +89,7 @@ class _Providers:
         key = f"{LIST}.{name}.class"
         written = self._given.get(key, "").strip()
         if not written:
-            self._refuse(LIST, f"{key} is missing, which says what {name} is")
+            raise self._refused(LIST, f"{key} is missing, which says what {name} is")
         match written.removeprefix(_PACKAGE) if written.startswith(_PACKAGE) else "":
             case "FileConfigProvider":
                 return _Files(self._allowed(name)).property
@@ -98,14 +98,14 @@ class _Providers:
             case "EnvVarConfigProvider":
                 return _Variables(self._environment, self._pattern(name)).value
         known = ", ".join(f"{each}ConfigProvider" for each in ("File", "Directory", "EnvVar"))
-        self._refuse(key, f"it is Java and not run here; put the values into a file for one of {known}")
+        raise self._refused(key, f"it is Java and not run here; put the values into a file for one of {known}")
 
     def _allowed(self, name: str) -> tuple[Path, ...] | None:
         key = f"{LIST}.{name}.param.allowed.paths"
         paths = [Path(each.strip()) for each in self._given.get(key, "").split(",") if each.strip()]
         for each in paths:
             if not each.is_absolute() or not each.exists():
-                self._refuse(key, f"{each} is not an absolute path, or does not exist")
+                raise self._refused(key, f"{each} is not an absolute path, or does not exist")
         return tuple(map(_normal, paths)) or None
 
     def _pattern(self, name: str) -> re.Pattern[str]:
@@ -113,11 +113,11 @@ class _Providers:
         try:
             return re.compile(self._given.get(key, "").strip())
         except re.error:
-            self._refuse(key, "it is no regular expression")
+            raise self._refused(key, "it is no regular expression") from None
 
-    def _refuse(self, key: str, reason: str) -> NoReturn:
+    def _refused(self, key: str, reason: str) -> FindingError:
         value = self._given.get(key, "")
-        raise CONFIG_NOT_HONOURED.error(file=self._file, key=key, value=value, reason=reason)
+        return CONFIG_NOT_HONOURED.error(file=self._file, key=key, value=value, reason=reason)
 
 
 @dataclass(frozen=True, slots=True)
