@@ -62,7 +62,7 @@ class TlsZooKeeper:
                 answer += struct.pack(">i", len(DATA)) + DATA + STAT
             gathered += struct.pack(">i", len(answer)) + answer
             waiting = isinstance(connection, ssl.SSLSocket) and connection.pending()
-            if not waiting and not select.select([connection], [], [], 0.02)[0]:
+            if not waiting and not select.select([connection], [], [], 0.1)[0]:
                 connection.sendall(gathered)
                 gathered = b""
 
