@@ -94,7 +94,7 @@ class ZkSession:
             self._client = KazooClient(
                 hosts=connect,
                 timeout=session_timeout_ms / 1000,
-                handler=SocketHandler(self.sockets),
+                handler=None if self.sockets.context is None else SocketHandler(self.sockets),
                 use_ssl=self.sockets.context is not None,
                 sasl_options=None if self._login is None else _sasl_options(self._login),
                 connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 1.5, "max_delay": 2.0},

@@ -34,8 +34,8 @@ from migrator.zk.tls_settings import PEM, ZkStore, ZkTls
 HANDSHAKE_MAX_S: Final = 10.0
 """Longer than any server needs; shorter than commands wait, so that they can say why."""
 RECORDS_BYTES: Final = 1 << 16
-PROBE_S: Final = 1.0
-PROBES_MAX: Final = 3
+PROBE_S: Final = 0.5
+PROBES_MAX: Final = 2
 """So many servers are asked whether they speak TLS after no session came to be."""
 
 Address = tuple[str, int]

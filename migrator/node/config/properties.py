@@ -352,6 +352,9 @@ class _Parser:
         value = "(hidden)" if is_secret(key) or key in self._provided else self._given.get(key, "")
         if key in self._provided:
             reason = "the value, which came from a config provider, is not one that this key can have"
+        for other in self._provided:
+            if self._given[other]:
+                reason = reason.replace(self._given[other], "(hidden)")
         raise CONFIG_NOT_HONOURED.error(file=self._file, key=key, value=value, reason=reason)
 
     # --- typed values --------------------------------------------------------------------------------------
@@ -515,12 +518,12 @@ _OURS: Final = frozenset(
 
 _KAFKA_FAMILIES: Final = (
     "advertised.", "allow.", "alter.", "authorizer.", "auto.", "background.", "broker.", "client.", "compression.",
-    "config.", "connection", "connections.", "control.", "controlled.", "controller.", "create.", "default.",
-    "delegation.", "delete.", "early.", "eligible.", "fetch.", "group.", "initial.", "inter.", "kafka.", "leader.",
-    "listener.", "listeners", "log.", "max.", "message.", "metadata.", "metric", "min.", "node.", "num.", "offset",
-    "offsets.", "password.", "principal.", "process.", "producer.", "queued.", "quota.", "remote.", "replica.",
-    "replication.", "request.", "reserved.", "sasl.", "security.", "server.", "socket.", "ssl.", "super.",
-    "telemetry.", "transaction.", "transactional.", "unclean.", "unstable.", "zookeeper.",
+    "config.providers", "connection", "connections.", "control.", "controlled.", "controller.", "create.",
+    "default.", "delegation.", "delete.", "early.", "eligible.", "fetch.", "group.", "initial.", "inter.", "kafka.",
+    "leader.", "listener.", "listeners", "log.", "max.", "message.", "metadata.", "metric", "min.", "node.", "num.",
+    "offset", "offsets.", "password.", "principal.", "process.", "producer.", "queued.", "quota.", "remote.",
+    "replica.", "replication.", "request.", "reserved.", "sasl.", "security.", "server.", "socket.", "ssl.",
+    "super.", "telemetry.", "transaction.", "transactional.", "unclean.", "unstable.", "zookeeper.",
 )  # fmt: skip
 """First words of Kafka 3.9's broker configuration. Most of it means nothing to a controller, in stock as here."""
 

@@ -64,7 +64,7 @@ def test_the_same_key_is_in_both_kinds_of_store() -> None:
 
 
 def test_a_store_of_java_8_is_read() -> None:
-    assert subjects(identity_in(KEYS_OLD_PKCS12, STORE_PASSWORD).pem) == ["CN=nodel"]
+    assert subjects(identity_in(KEYS_OLD_PKCS12, STORE_PASSWORD).pem) == ["CN=old node"]
 
 
 def test_trusted_certificates_are_in_both_kinds_of_store() -> None:
