@@ -6,6 +6,7 @@ In:   what the command line read. Out: an exit code, and text or JSON on standar
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -29,7 +30,8 @@ def check(zookeeper: str, controllers: list[Path], *, clients: bool, as_json: bo
 
     try:
         with ZkSession(zookeeper) as session:
-            tree, found = preflight.check(session, controllers, CONSIDERATE, clients=clients, ask=ask_servers)
+            ask = partial(ask_servers, sockets=session.sockets)
+            tree, found = preflight.check(session, controllers, CONSIDERATE, clients=clients, ask=ask)
     except FindingError as error:
         if as_json:
             print_json({"exit": COULD_NOT_CHECK, "findings": [error.occurrence.as_json()]})

@@ -67,6 +67,8 @@ class ControllerSettings:
     """The largest znode that ZooKeeper takes; None: ZooKeeper is not written."""
     static: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The whole properties file, for defaults of topic configuration."""
+    hidden: frozenset[str] = frozenset()
+    """Keys of `static` whose values are never shown, beside those that are secrets by their names."""
 
 
 @dataclass(frozen=True, slots=True)

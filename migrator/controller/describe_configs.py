@@ -152,7 +152,7 @@ class _Described:
             raise ItemRefused(Error.INVALID_REQUEST, words)
         found = []
         for key in sorted({each for values in places.values() for each in values}):
-            rule, hidden = BROKER_CONFIGS.get(key), is_hidden(key)
+            rule, hidden = BROKER_CONFIGS.get(key), is_hidden(key) or key in self._settings.hidden
             set_in = [
                 (key, None if hidden else values[key], int(place)) for place, values in places.items() if key in values
             ]

@@ -147,3 +147,13 @@ ZOOKEEPER_LOGIN_UNUSABLE = Finding(
     "remove -Djava.security.auth.login.config from KAFKA_OPTS if ZooKeeper needs no login.",
     cases=("F-18",),
 )
+
+ZOOKEEPER_TLS_UNUSABLE = Finding(
+    code="Z2K-1093",
+    says="{origin}: {key} cannot be used for TLS to ZooKeeper: {reason}.",
+    means="TLS to ZooKeeper is wanted, and this setting cannot be honoured. Nothing was connected, read or changed: a "
+    "connection that is less secure than its settings is not made.",
+    remedy="Correct the key in the controller's file (zookeeper.ssl.*), or in KAFKA_OPTS (-Dzookeeper.ssl.*) of a "
+    "command or the service. The brokers' settings show what works; see docs/drop-in.md.",
+    cases=("F-18",),
+)

@@ -97,8 +97,8 @@ TLS_NOT_USABLE = Finding(
     code="Z2K-3021",
     says="{file}: {key} cannot be used: {reason}.",
     means="A listener needs TLS, and this setting of the file cannot be honoured. Nothing was started or changed.",
-    remedy="Use keys and certificates in PEM (ssl.keystore.type=PEM, ssl.truststore.type=PEM), which Kafka reads as "
-    "well. The runbook has the commands that convert JKS and PKCS12.",
+    remedy="Correct the key or the store (JKS, PKCS12 and PEM are read), with the passwords that Kafka needs as well. "
+    "The runbook says how to look into a store, and how to convert other kinds.",
     cases=("F-16",),
 )
 
@@ -109,6 +109,16 @@ SASL_NOT_USABLE = Finding(
     remedy="Use PLAIN over TLS, or TLS client certificates, on the controller listener, with the login in the file; "
     "see the runbook. GSSAPI and OAUTHBEARER need stock controllers.",
     cases=("F-16",),
+)
+
+CONFIG_VALUE_NOT_FOUND = Finding(
+    code="Z2K-3023",
+    says="{file}: {key} takes its value from the config provider {provider}, which does not have it: {reason}.",
+    means="A stock controller would run with the text of the placeholder as the value, and fail later. This one does "
+    "not start. Nothing was changed.",
+    remedy="Correct the placeholder or config.providers, or give the controller's user the right to read the file; a "
+    "variable has to be set in the environment of the controller. The runbook has the forms.",
+    cases=("F-21",),
 )
 
 UNKNOWN_RELEASE = Finding(

@@ -54,6 +54,8 @@ class LabCluster(Administered):
     ibp:      inter.broker.protocol.version of every broker.
     extra:    further properties of every broker.
     client:   how clients log in, as librdkafka's keys.
+    secure:   keys and certificates of ZooKeeper, whose TLS port brokers and controllers then use; the laboratory itself
+              looks at it through the plain one.
     """
 
     def __init__(
@@ -68,10 +70,11 @@ class LabCluster(Administered):
         ibp: str = IBP,
         extra: Mapping[str, Value] | None = None,
         client: Mapping[str, str] | None = None,
+        secure: Mapping[str, Value] | None = None,
     ) -> None:
         self.laboratory = laboratory
         self._client = dict(client or {})
-        self.zookeeper = ZooKeeper(laboratory, servers=zookeepers)
+        self.zookeeper = ZooKeeper(laboratory, servers=zookeepers, secure=secure)
         self.chroot = chroot
         self.recorder = recorder
         self.taps: dict[int, Tap] = {}
@@ -96,7 +99,7 @@ class LabCluster(Administered):
     @property
     def zookeeper_connect(self) -> str:
         """`zookeeper.connect`, chroot included."""
-        return self.zookeeper.hosts + self.chroot
+        return self.zookeeper.hosts_for_kafka + self.chroot
 
     @property
     def zk(self) -> ZooKeeperClient:

@@ -2,7 +2,7 @@
 
 In:   the environment of the process, the text of a JAAS file, paths below the chroot.
 Out:  a `ZkLogin`; whether a znode holds secrets.
-Elsewhere: reading the file and logging in (session.py).
+Elsewhere: reading the file and logging in (session.py); TLS, which the same flags are about (tls_settings.py).
 Rules: as with Kafka's own processes the login belongs to the process: `KAFKA_OPTS` names the file
 (`-Djava.security.auth.login.config`), and its section `Client`, or `-Dzookeeper.sasl.clientconfig`, the login.
 Source: ZooKeeper 3.8 `DigestLoginModule`; Kafka 3.9 `JaasUtils`, `ZkData` (which paths are sensitive).
@@ -44,15 +44,20 @@ class LoginPlace:
 
 def login_place(environment: Mapping[str, str]) -> LoginPlace | None:
     """None when this process is nobody for ZooKeeper."""
-    try:
-        words = shlex.split(environment.get(OPTIONS, ""))
-    except ValueError:
-        words = environment[OPTIONS].split()
-    given = dict(word[2:].split("=", 1) for word in words if word.startswith("-D") and "=" in word)
+    given = flags_of(environment)
     file = given.get("java.security.auth.login.config")
     if not file or given.get("zookeeper.sasl.client", "true").lower() == "false":
         return None
     return LoginPlace(file.removeprefix("file:"), given.get("zookeeper.sasl.clientconfig", "Client"))
+
+
+def flags_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """The `-Dname=value` of KAFKA_OPTS."""
+    try:
+        words = shlex.split(environment.get(OPTIONS, ""))
+    except ValueError:
+        words = environment[OPTIONS].split()
+    return dict(word[2:].split("=", 1) for word in words if word.startswith("-D") and "=" in word)
 
 
 def login_in(place: LoginPlace, text: str) -> ZkLogin:

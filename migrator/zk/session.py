@@ -3,7 +3,7 @@
 In:   a connect string (with chroot), paths and `Multi` values.
 Out:  `Znode` values and `MultiOutcome`s. All calls block; the node runs them on threads, never on its loop.
 Elsewhere: what the bytes mean (znodes.py), what is written and when (driver), how many znodes are read at once
-(pipeline.py), how long an answer may take and what its trouble is called (kazoo_calls.py).
+(pipeline.py), how long an answer may take and what its trouble is called (kazoo_calls.py), TLS (tls_sockets.py).
 Errors: Z2K-2001 when no server answers, Z2K-2002 when an answer was lost and the outcome of a write is unknown, or
 when nothing is connected: then nothing is asked. Nothing waits here for a connection that may come back, least of all
 a write, which would reach a later session than the one it was planned in.
@@ -17,7 +17,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from kazoo.client import KazooClient, KazooState, TransactionRequest
 from kazoo.exceptions import (
@@ -29,6 +29,7 @@ from kazoo.exceptions import (
     WriterNotClosedException,
 )
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.hosts import collect_hosts
 from kazoo.protocol.states import KeeperState
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Permissions
 
@@ -41,9 +42,15 @@ from migrator.zk.login import OPEN, ZkLogin, is_sensitive, login_in, login_place
 from migrator.zk.multi import Check, Create, Delete, Multi, MultiOutcome, SetData
 from migrator.zk.pipeline import UNLIMITED, ReadLimits, ReadPipeline
 from migrator.zk.reach import reach
+from migrator.zk.tls_settings import ZkTls, tls_settings
+from migrator.zk.tls_sockets import SocketHandler, sockets_of, speaking_tls
 
 logging.getLogger("kazoo").addHandler(logging.NullHandler())
 """Its lines go where somebody asked for them, and not in front of the finding that says the same."""
+
+
+PROCESS: Final = "process"
+"""Settings of the process: a command or the service has only a connect string."""
 
 
 class PendingMulti:
@@ -72,18 +79,23 @@ class ZkSession:
         session_timeout_ms: int = 18_000,
         on_change: Callable[[str], None] | None = None,
         set_acl: bool = False,
+        tls: ZkTls | Literal["process"] | None = PROCESS,
     ) -> None:
         """set_acl: what is made can be changed by this login only, as Kafka's brokers make it (zookeeper.set.acl).
 
-        Raises Z2K-2001 when `connect` is no address, Z2K-1092 when the process' login cannot be used.
+        tls: as a controller's file says; PROCESS: as KAFKA_OPTS says; None: without TLS.
+        Raises Z2K-2001 when `connect` is no address, Z2K-1092 and Z2K-1093 when login or TLS cannot be used.
         """
         self.connect = connect
         self._login = process_login()
+        self.sockets = sockets_of(process_tls() if tls == PROCESS else tls)
         self._set_acl = set_acl
         try:
             self._client = KazooClient(
                 hosts=connect,
                 timeout=session_timeout_ms / 1000,
+                handler=None if self.sockets.context is None else SocketHandler(self.sockets),
+                use_ssl=self.sockets.context is not None,
                 sasl_options=None if self._login is None else _sasl_options(self._login),
                 connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 1.5, "max_delay": 2.0},
             )
@@ -105,9 +117,18 @@ class ZkSession:
         except KazooTimeoutError as error:
             refused = self._client.client_state == KeeperState.AUTH_FAILED
             self.close()
-            reason = "it refuses our login" if refused else f"no answer in {timeout_s} s"
+            reason = "it refuses our login" if refused else f"no answer in {timeout_s} s{self._why()}"
             raise ZOOKEEPER_UNREACHABLE.error(connect=self.connect, reason=reason) from error
         return self
+
+    def _why(self) -> str:
+        """What is known of the servers' trouble, also that they want TLS; empty when nothing is."""
+        if self.sockets.context is None:
+            secured = speaking_tls(sorted(set(collect_hosts(self.connect)[0])))
+            wanted = f"{', '.join(secured)}: this port speaks TLS, and this session does not"
+            return f" ({wanted}: set zookeeper.ssl.*, or KAFKA_OPTS)" if secured else ""
+        faults = str(self.sockets.faults)
+        return f" ({faults})" if faults else ""
 
     def start_in_background(self) -> None:
         """Connect whenever a server answers; until then each call raises Z2K-2002."""
@@ -215,8 +236,8 @@ class ZkSession:
         return "; ".join(map(_entry_text, entries))
 
     def _is_ours(self, entry: Any) -> bool:
-        whom = None if self._login is None else ("sasl", self._login.user)
-        return entry.perms == Permissions.ALL and (entry.id.scheme, entry.id.id) == whom
+        who = {("sasl", None if self._login is None else self._login.user), ("x509", self.sockets.name)}
+        return entry.perms == Permissions.ALL and (entry.id.scheme, entry.id.id) in who
 
     def _acl(self, path: str) -> list[Any] | None:
         """What Kafka's brokers would give a znode that they make; None: everybody may do everything."""
@@ -279,6 +300,11 @@ def process_login() -> ZkLogin | None:
     except (OSError, UnicodeDecodeError) as error:
         raise ZOOKEEPER_LOGIN_UNUSABLE.error(file=place.file, reason=error) from error
     return login_in(place, text)
+
+
+def process_tls() -> ZkTls | None:
+    """TLS to ZooKeeper as KAFKA_OPTS says. Raises Z2K-1093 when that is said and cannot be honoured."""
+    return tls_settings(os.environ)
 
 
 def _sasl_options(login: ZkLogin) -> dict[str, str]:

@@ -19,6 +19,7 @@ from migrator.findings.zookeeper import ZOOKEEPER_LOST
 from migrator.zk.bulk_read import Znode
 from migrator.zk.multi import JUTE_MAXBUFFER, Check, Create, Delete, Multi, MultiOutcome, Operation, SetData
 from migrator.zk.pipeline import UNLIMITED, ReadLimits
+from migrator.zk.tls_sockets import ZkSockets
 
 if TYPE_CHECKING:  # the type checker compares each signature with the real one; nothing of it is inherited
     from migrator.zk.session import PendingMulti as _Pending
@@ -185,6 +186,7 @@ class FakeSession(_ZkSession):
     session_id: int
     connect: str = "zk:2181"
     connected: bool = True
+    sockets: ZkSockets = field(default_factory=ZkSockets)
 
     def get(self, path: str, watch: Callable[[], None] | None = None) -> Znode | None:
         self.ensemble.watch("znode", path, self.session_id, watch)

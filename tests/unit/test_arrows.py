@@ -33,15 +33,16 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
         "model": "",
         "findings": "",
         "control_api": "",
+        "tls": "",
         "wire": "findings",
         "wire.errors": "",
         "raft": "wire.errors findings",
         "records": "model wire",
         "zk.znodes": "model findings",
-        "zk.session": "zk.znodes model findings",
+        "zk.session": "zk.znodes model tls findings",
         "controller": "model wire records wire.errors findings",
         "driver": "control_api model wire records zk.znodes findings",
-        "node": "control_api raft controller driver wire wire.errors zk.znodes zk.session model findings",
+        "node": "control_api raft controller driver wire wire.errors zk.znodes zk.session model tls findings",
         "audit": "model wire zk.znodes zk.session findings",
         "fleet": "model wire findings",
         "lab": "findings",
@@ -51,7 +52,7 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
 }
 
 ZK_SHELLS: Final = frozenset(
-    f"migrator.zk.{name}" for name in ("session", "pipeline", "kazoo_calls", "backup", "reach")
+    f"migrator.zk.{name}" for name in ("session", "pipeline", "kazoo_calls", "backup", "reach", "tls_sockets")
 )
 """The modules of `migrator/zk` that open something or wait; the others are values."""
 

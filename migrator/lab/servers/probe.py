@@ -63,14 +63,18 @@ def zookeeper_mode(port: int, host: str = HOST) -> str | None:
 
 
 def tls_of(properties: Mapping[str, Value], port: int) -> ssl.SSLContext | None:
-    """How to be answered by who runs with these properties and listens on this port; None without TLS."""
+    """How to be answered by who runs with these properties and listens on this port; None without TLS.
+
+    A certificate is shown where the store is one that OpenSSL opens; listeners with SASL ask for none.
+    """
     names = [each.split("://")[0] for each in str(properties["listeners"]).split(",") if each.endswith(f":{port}")]
     protocols = dict(
         each.split(":") for each in str(properties.get("listener.security.protocol.map", "")).split(",") if each
     )
     if not any(protocols.get(name, name).endswith("SSL") for name in names):
         return None
-    identity = properties.get("ssl.keystore.location")
+    is_pem = properties.get("ssl.keystore.type") == "PEM"
+    identity = properties.get("ssl.keystore.location") if is_pem else None
     return any_server(None if identity is None else Path(str(identity)))
 
 

@@ -31,6 +31,8 @@ TICK_MS: Final = 1000
 SESSION_MS_MIN: Final = 2000
 SESSION_MS_MAX: Final = 120_000
 CLIENT_TIMEOUT_S: Final = 20.0
+NETTY: Final = "org.apache.zookeeper.server.NettyServerCnxnFactory"
+"""The only way of a server to speak TLS."""
 RECONNECT: Final = {"max_tries": -1, "max_delay": 0.5}
 """By default kazoo rests up to a minute between two tries: 26 s after an outage of as much, longer than a question may
 take."""
@@ -59,6 +61,8 @@ class ZooKeeperSpec:
     heap_mb: int = 256
     read_only: bool = False
     """Without a majority, serve those who say that they only want to read."""
+    secure_port: int | None = None
+    """Where it speaks TLS, beside its plain port."""
     extra: Mapping[str, Value] = field(default_factory=dict)
 
     def properties(self) -> dict[str, Value]:
@@ -75,6 +79,9 @@ class ZooKeeperSpec:
         }
         if self.ensemble:
             properties |= {"initLimit": 20, "syncLimit": 10}
+        if self.secure_port is not None:
+            properties |= {"serverCnxnFactory": NETTY, "secureClientPort": self.secure_port}
+            properties |= {"secureClientPortAddress": HOST}
         for member in self.ensemble:
             properties[f"server.{member.number}"] = f"{HOST}:{member.peer_port}:{member.election_port}"
         return {**properties, **self.extra}
@@ -118,7 +125,7 @@ class ZooKeeper:
     """One ZooKeeper service of one or three servers.
 
     servers: 1 or 3.   extra: further properties of every server.   read_only: a server that lost the majority serves
-    readers.
+    readers.   secure: its keys and certificates (`ssl.…`): it speaks TLS as well, on a port of its own.
     """
 
     def __init__(
@@ -128,6 +135,7 @@ class ZooKeeper:
         servers: int = 1,
         extra: Mapping[str, Value] | None = None,
         read_only: bool = False,
+        secure: Mapping[str, Value] | None = None,
         name: str = "zookeeper",
     ) -> None:
         assert servers in (1, 3), f"an ensemble has 1 or 3 servers here, not {servers}"
@@ -143,7 +151,8 @@ class ZooKeeper:
                 number=member.number,
                 ensemble=members if servers > 1 else (),
                 read_only=read_only,
-                extra=extra or {},
+                secure_port=None if secure is None else reserve(),
+                extra={**(extra or {}), **(secure or {})},
             )
             self.servers.append(ZooKeeperServer(laboratory, server_name, spec))
         self._clients: dict[str, ZooKeeperClient] = {}
@@ -151,6 +160,11 @@ class ZooKeeper:
     @property
     def hosts(self) -> str:
         return ",".join(f"{HOST}:{server.spec.port}" for server in self.servers)
+
+    @property
+    def hosts_for_kafka(self) -> str:
+        """Where brokers and controllers connect: with TLS, where there is TLS."""
+        return ",".join(f"{HOST}:{server.spec.secure_port or server.spec.port}" for server in self.servers)
 
     def start(self, deadline_s: float = READY_DEADLINE_S) -> None:
         """Start every server and wait until they serve requests."""

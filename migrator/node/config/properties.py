@@ -2,7 +2,8 @@
 
 In:   the text of a Java properties file.
 Out:  a `NodeConfig`, and the names of keys that nobody knows (each is worth one warning).
-Elsewhere: what the directories hold (storage.py).
+Elsewhere: what the directories hold (storage.py), values from elsewhere (providers.py), TLS (transport/security.py for
+listeners, zk/tls_settings.py for ZooKeeper).
 Errors: Z2K-3010 for a key that we know and cannot honour: a drop-in that silently does less is a trap.
 Source: Kafka 3.9 `KafkaConfig`, `QuorumConfig`, `KRaftConfigs`. Our own keys start with `zk2kraft.`.
 """
@@ -10,6 +11,7 @@ Source: Kafka 3.9 `KafkaConfig`, `QuorumConfig`, `KRaftConfigs`. Our own keys st
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -27,6 +29,7 @@ from migrator.findings.finding import words_of
 from migrator.findings.quorum import CONFIG_MISSING, CONFIG_NOT_HONOURED, CONFIG_UNREADABLE
 from migrator.model.values import Listener, SecurityProtocol
 from migrator.node.config.encoder_config import read_encoder
+from migrator.node.config.providers import resolve
 from migrator.node.log.log_store import SEGMENT_MS
 from migrator.node.transport.security import (
     BETWEEN_VOTERS,
@@ -40,6 +43,7 @@ from migrator.wire.frames import FRAME_BYTES_MAX
 from migrator.zk import paths
 from migrator.zk.multi import JUTE_MAXBUFFER, JUTE_MAXBUFFER_MIN
 from migrator.zk.passwords import EncoderSettings
+from migrator.zk.tls_settings import ZkTls, tls_settings
 
 NO_LIMIT: Final = 2**62
 TAKEOVER_MAX_MS: Final = 60_000
@@ -82,6 +86,8 @@ class NodeConfig:
     migration_enabled: bool
     inter_broker_listener: str
     inter_broker_protocol: SecurityProtocol
+    zookeeper_tls: ZkTls | None = None
+    """None: plain TCP. The file's keys, and for what it does not say those of KAFKA_OPTS."""
     zookeeper_set_acl: bool = False
     zookeeper_session_timeout_ms: int = 18_000
     zookeeper_connection_timeout_ms: int = 18_000
@@ -127,6 +133,8 @@ class NodeConfig:
     jute_maxbuffer: int = JUTE_MAXBUFFER
     """The smallest `jute.maxbuffer` of all ZooKeeper servers and brokers."""
     given: Mapping[str, str] = field(default_factory=dict, repr=False)
+    provided: frozenset[str] = frozenset()
+    """Keys whose values came from a config provider: none of them is shown."""
     unknown: tuple[str, ...] = ()
 
     @property
@@ -163,20 +171,34 @@ def read_config(path: Path) -> NodeConfig:
     return parse_config(text, str(path))
 
 
-def parse_config(text: str, file: str = "controller.properties") -> NodeConfig:
+def parse_config(
+    text: str, file: str = "controller.properties", environment: Mapping[str, str] = os.environ
+) -> NodeConfig:
+    """environment: for what the file takes from variables, and for TLS to ZooKeeper as KAFKA_OPTS says."""
     try:
-        given = {key: value.strip() for key, value in javaproperties.loads(text).items()}
+        written = javaproperties.loads(text)
     except ValueError as error:  # an escape that Java does not read either
         raise CONFIG_UNREADABLE.error(file=file, reason=words_of(error)) from error
-    return _Parser(file, given).config()
+    resolved = resolve(file, written, environment)
+    given = {key: value.strip() for key, value in resolved.values.items()}
+    return _Parser(file, given, resolved.provided, environment).config()
 
 
 class _Parser:
     """Reads typed values out of the properties and refuses what cannot be honoured."""
 
-    def __init__(self, file: str, given: dict[str, str]) -> None:
+    def __init__(
+        self,
+        file: str,
+        given: dict[str, str],
+        provided: frozenset[str] = frozenset(),
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        """provided: keys whose values came from a provider, and are not shown."""
         self._file = file
         self._given = given
+        self._provided = provided
+        self._environment = environment
 
     def config(self) -> NodeConfig:
         self._refuse_what_cannot_be_honoured()
@@ -210,6 +232,7 @@ class _Parser:
             metadata_log_dir=metadata_log_dir,
             log_dirs=log_dirs,
             zookeeper_connect=self._given.get("zookeeper.connect"),
+            zookeeper_tls=self._zookeeper_tls(),
             zookeeper_set_acl=self._bool("zookeeper.set.acl", False),
             migration_enabled=migration,
             inter_broker_listener=inter_broker,
@@ -255,6 +278,7 @@ class _Parser:
             * self._int("controller.quota.window.size.seconds", WINDOW_S, at_least=1),
             jute_maxbuffer=self._int("zk2kraft.zookeeper.jute.maxbuffer", JUTE_MAXBUFFER, at_least=JUTE_MAXBUFFER_MIN),
             given=self._given,
+            provided=self._provided,
             unknown=tuple(sorted(key for key in self._given if not is_known(key))),
         )
 
@@ -292,6 +316,11 @@ class _Parser:
             self._refuse("super.users", reason)
         return AuthorizerRules(super_users, self._bool("allow.everyone.if.no.acl.found", False))
 
+    def _zookeeper_tls(self) -> ZkTls | None:
+        if not self._given.get("zookeeper.connect"):
+            return None
+        return tls_settings(self._environment, self._given, self._file, self._provided)
+
     def _tokens(self) -> TokenRules | None:
         """The older name of the key counts where the newer one is not given, as in Kafka."""
         key = self._given.get("delegation.token.secret.key") or self._given.get("delegation.token.master.key")
@@ -312,18 +341,20 @@ class _Parser:
             self._refuse("process.roles", "a controller runs on its own node; combined mode is not supported")
         if self._given.get("controller.quorum.bootstrap.servers"):
             self._refuse("controller.quorum.bootstrap.servers", "dynamic voters (kraft.version 1) are not supported")
-        if self._bool("zookeeper.ssl.client.enable", False):
-            self._refuse("zookeeper.ssl.client.enable", "TLS to ZooKeeper is not supported yet")
         for key in ("alter.config.policy.class.name", "create.topic.policy.class.name"):
             if self._given.get(key):
                 self._refuse(key, "policy classes are Java and are not run here")
-        if self._given.get("config.providers"):
-            self._refuse("config.providers", "values are taken as they stand in the file")
         if self._given.get("control.plane.listener.name"):
             self._refuse("control.plane.listener.name", "KRaft controllers have none (as stock)")
 
     def _refuse(self, key: str, reason: str) -> NoReturn:
-        value = "(hidden)" if is_secret(key) else self._given.get(key, "")
+        """What came from a provider is shown neither as the value nor as a part of the reason."""
+        value = "(hidden)" if is_secret(key) or key in self._provided else self._given.get(key, "")
+        if key in self._provided:
+            reason = "the value, which came from a config provider, is not one that this key can have"
+        for other in self._provided:
+            if self._given[other]:
+                reason = reason.replace(self._given[other], "(hidden)")
         raise CONFIG_NOT_HONOURED.error(file=self._file, key=key, value=value, reason=reason)
 
     # --- typed values --------------------------------------------------------------------------------------
@@ -396,6 +427,7 @@ class _Parser:
                 accepts=name in accepts,
                 asks_by=asks_by.get(name),
                 failure_delay_ms=failure_delay_ms,
+                hidden=self._provided,
             )
             for name in dict.fromkeys([*accepts, *asks_by])
             if protocols[name] is not SecurityProtocol.PLAINTEXT
@@ -486,12 +518,12 @@ _OURS: Final = frozenset(
 
 _KAFKA_FAMILIES: Final = (
     "advertised.", "allow.", "alter.", "authorizer.", "auto.", "background.", "broker.", "client.", "compression.",
-    "connection", "connections.", "control.", "controlled.", "controller.", "create.", "default.", "delegation.",
-    "delete.", "early.", "eligible.", "fetch.", "group.", "initial.", "inter.", "kafka.", "leader.", "listener.",
-    "listeners", "log.", "max.", "message.", "metadata.", "metric", "min.", "node.", "num.", "offset", "offsets.",
-    "password.", "principal.", "process.", "producer.", "queued.", "quota.", "remote.", "replica.",
-    "replication.", "request.", "reserved.", "sasl.", "security.", "server.", "socket.", "ssl.", "super.",
-    "telemetry.", "transaction.", "transactional.", "unclean.", "unstable.", "zookeeper.",
+    "config.providers", "connection", "connections.", "control.", "controlled.", "controller.", "create.",
+    "default.", "delegation.", "delete.", "early.", "eligible.", "fetch.", "group.", "initial.", "inter.", "kafka.",
+    "leader.", "listener.", "listeners", "log.", "max.", "message.", "metadata.", "metric", "min.", "node.", "num.",
+    "offset", "offsets.", "password.", "principal.", "process.", "producer.", "queued.", "quota.", "remote.",
+    "replica.", "replication.", "request.", "reserved.", "sasl.", "security.", "server.", "socket.", "ssl.",
+    "super.", "telemetry.", "transaction.", "transactional.", "unclean.", "unstable.", "zookeeper.",
 )  # fmt: skip
 """First words of Kafka 3.9's broker configuration. Most of it means nothing to a controller, in stock as here."""
 

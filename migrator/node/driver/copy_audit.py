@@ -52,7 +52,8 @@ class CopyAudit:
     def _open(self) -> ZkSession:
         assert self._config.zookeeper_connect is not None
         timeout = self._config.zookeeper_session_timeout_ms
-        return ZkSession(self._config.zookeeper_connect, session_timeout_ms=timeout).start()
+        tls = self._config.zookeeper_tls
+        return ZkSession(self._config.zookeeper_connect, session_timeout_ms=timeout, tls=tls).start()
 
 
 def _margin(copy: Copy) -> int:

@@ -79,7 +79,7 @@ def finish(config: NodeConfig, mark: str) -> None:
     if config.zookeeper_connect is None:
         return
     timeout_s = config.zookeeper_connection_timeout_ms / 1000
-    with closing(ZkSession(config.zookeeper_connect).start(timeout_s)) as session:
+    with closing(ZkSession(config.zookeeper_connect, tls=config.zookeeper_tls).start(timeout_s)) as session:
         for number in range(FINISH_TRIES):
             session.sync()
             orders = read_orders(session) if number < ORDER_TRIES else NO_ORDERS

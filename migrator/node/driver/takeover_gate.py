@@ -51,7 +51,7 @@ from migrator.node.leader.active_controller import ActiveController
 from migrator.node.leader.voter_observations import QuorumView
 from migrator.node.transport.client_security import ClientSecurity
 from migrator.node.zookeeper.claims import read_claim
-from migrator.node.zookeeper.request_limits import RequestLimits
+from migrator.node.zookeeper.request_limits import RequestLimits, ask_servers
 from migrator.node.zookeeper.tree_reader import read_guards, read_tree
 from migrator.zk import paths
 from migrator.zk.backup import export
@@ -91,8 +91,11 @@ class GateActs:
     _exported_ms: int = field(default=0, init=False)
     _look_ms: int = field(default=0, init=False)
     _strays: set[str] = field(default_factory=set, init=False)
-    _limits: RequestLimits = field(default_factory=RequestLimits, init=False)
+    _limits: RequestLimits = field(init=False)
     _reading: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def __post_init__(self) -> None:
+        self._limits = RequestLimits(lambda connect, wanted: ask_servers(connect, wanted, self.session.sockets))
 
     # --- waiting -------------------------------------------------------------------------------------------
 

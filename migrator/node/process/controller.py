@@ -75,6 +75,7 @@ from migrator.node.transport.connections import Connections, raise_descriptor_li
 from migrator.node.transport.tls import check_stores
 from migrator.zk.passwords import PasswordEncoder
 from migrator.zk.session import ZkSession, process_login
+from migrator.zk.tls_sockets import sockets_of
 
 log = structlog.get_logger()
 
@@ -151,8 +152,14 @@ class ControllerProcess:
         self._control: ControlServer | None = None
         for security in config.security.values():
             check_stores(security)  # before anything is written
-        if config.zookeeper_set_acl and config.migration_enabled and process_login() is None:
-            reason = "it needs a login for ZooKeeper, and KAFKA_OPTS names none (-Djava.security.auth.login.config)"
+        if config.migration_enabled:
+            sockets_of(config.zookeeper_tls)
+        known = process_login() is not None or (config.zookeeper_tls is not None and config.zookeeper_tls.identity)
+        if config.zookeeper_set_acl and config.migration_enabled and not known:
+            reason = (
+                "it needs a login for ZooKeeper: KAFKA_OPTS names none (-Djava.security.auth.login.config), and no "
+                "certificate is shown to ZooKeeper (zookeeper.ssl.keystore.location)"
+            )
             raise CONFIG_NOT_HONOURED.error(file=config.file, key="zookeeper.set.acl", value="true", reason=reason)
         self._to_voters = client_security(config.security.get(config.controller_listener) if asks else None)
 
@@ -323,6 +330,7 @@ class ControllerProcess:
             config.zookeeper_connect,
             session_timeout_ms=config.zookeeper_session_timeout_ms,
             set_acl=config.zookeeper_set_acl,
+            tls=config.zookeeper_tls,
             on_change=on_session,
         )
         divergence = DivergenceWatch(

@@ -69,6 +69,7 @@ def settings_of(config: NodeConfig, cluster_id: str) -> ControllerSettings:
         mutation_windows_s=config.mutation_windows_s,
         znode_bytes_max=config.jute_maxbuffer - HEADROOM_BYTES,
         static=config.given,
+        hidden=config.provided,
     )
 
 

@@ -2,7 +2,8 @@
 
 In:   the keys of the file; a key with the listener's prefix (`listener.name.controller.ssl.…`) wins over the plain one.
 Out:  `ListenerSecurity`: values only, with every secret kept out of its text. Nothing is opened yet.
-Elsewhere: stores and keys read from disk (tls.py), conversations (sasl.py), who uses them (server.py and others).
+Elsewhere: stores and keys read from disk (tls.py), conversations (sasl.py), who uses them (server.py and others),
+values that came from config providers (config/providers.py): their keys arrive here as `hidden`.
 Errors: Z2K-3021 for TLS and Z2K-3022 for SASL that cannot be honoured, by the name of the key and never with its value.
 Source: Kafka 3.9 `ChannelBuilders`, `JaasContext.loadServerContext`, `DefaultSslEngineFactory`, `SslConfigs`. A login
 comes from `listener.name.<listener>.<mechanism>.sasl.jaas.config` alone, for this side and for the other: stock uses
@@ -11,7 +12,7 @@ the listener's server login for its own connections as well.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -22,9 +23,12 @@ from migrator.findings.quorum import SASL_NOT_USABLE, TLS_NOT_USABLE
 from migrator.model.jaas import parse_login_module
 from migrator.model.values import SecurityProtocol
 from migrator.node.transport.sasl import MECHANISMS, PLAIN, SCRAM_HASHES
+from migrator.tls.contexts import TLS_VERSIONS
+from migrator.tls.key_stores import STORE_TYPES
+from migrator.tls.sources import PemSource, Source, StoreSource
 
 PEM: Final = "PEM"
-TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+DEFAULT_TYPE: Final = "JKS"
 LOGIN_MODULES: Final = {
     PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
     **dict.fromkeys(SCRAM_HASHES, "org.apache.kafka.common.security.scram.ScramLoginModule"),
@@ -53,22 +57,12 @@ class ClientAuth(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class PemSource:
-    """Certificates or keys in PEM: a file, or the text itself."""
-
-    key: str
-    """The key of the properties file that gives it, for messages."""
-    file: Path | None = None
-    text: str | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
 class TlsSettings:
     """identity: key and certificate chain; None: this side shows none. trusted: None: the system's authorities."""
 
-    identity: PemSource | None
+    identity: Source | None
     key_password: str | None = field(repr=False)
-    trusted: PemSource | None
+    trusted: Source | None
     client_auth: ClientAuth
     verify_names: bool
     versions: tuple[str, ...]
@@ -113,13 +107,15 @@ def read_security(
     accepts: bool,
     asks_by: str | None,
     failure_delay_ms: int = FAILURE_DELAY_MS,
+    hidden: Collection[str] = (),
 ) -> ListenerSecurity:
     """Read and check what belongs to one listener.
 
     accepts: others connect to this node on it.
     asks_by: the key with the SASL mechanism of this node's own connections; None: it makes none.
+    hidden: keys whose values may not be shown, whatever they are.
     """
-    reader = _Reader(file, given, listener, protocol)
+    reader = _Reader(file, given, listener, protocol, hidden)
     return ListenerSecurity(
         file,
         listener,
@@ -133,7 +129,15 @@ def read_security(
 
 
 class _Reader:
-    def __init__(self, file: str, given: Mapping[str, str], listener: str, protocol: SecurityProtocol) -> None:
+    def __init__(
+        self,
+        file: str,
+        given: Mapping[str, str],
+        listener: str,
+        protocol: SecurityProtocol,
+        hidden: Collection[str] = (),
+    ) -> None:
+        self._hidden = hidden
         self._file = file
         self._given = given
         self._prefix = f"listener.name.{listener.lower()}."
@@ -172,38 +176,58 @@ class _Reader:
             versions=versions,
         )
 
-    def _identity(self) -> PemSource | None:
+    def _identity(self) -> Source | None:
         location, key, chain = (
             self._value(f"ssl.keystore.{what}") for what in ("location", "key", "certificate.chain")
         )
-        self._want_pem("keystore", location, key or chain)
+        kind = self._store_type("keystore", location, key or chain)
         if location:
             if key or chain:
                 self._refuse_tls(
                     "ssl.keystore.location", "a private key is given besides; only one of both is possible"
                 )
-            return PemSource(self._key("ssl.keystore.location"), Path(location))
+            return self._stored("keystore", kind, location)
         if bool(key) != bool(chain):
             self._refuse_tls("ssl.keystore.key", "key and certificate chain are given both or not at all")
         return PemSource(self._key("ssl.keystore.key"), text=f"{key}\n{chain}\n") if key else None
 
-    def _trusted(self) -> PemSource | None:
+    def _trusted(self) -> Source | None:
         location, certificates = self._value("ssl.truststore.location"), self._value("ssl.truststore.certificates")
-        self._want_pem("truststore", location, certificates)
+        kind = self._store_type("truststore", location, certificates)
         if location and certificates:
             self._refuse_tls("ssl.truststore.location", "certificates are given besides; only one of both is possible")
         if location:
-            return PemSource(self._key("ssl.truststore.location"), Path(location))
+            return self._stored("truststore", kind, location)
         return PemSource(self._key("ssl.truststore.certificates"), text=certificates) if certificates else None
 
-    def _want_pem(self, store: str, location: str, text: str) -> None:
-        kind = self._value(f"ssl.{store}.type", "JKS").upper()
-        if kind != PEM and (location or text):
+    def _stored(self, store: str, kind: str, location: str) -> Source:
+        key = self._key(f"ssl.{store}.location")
+        if kind == PEM:
+            return PemSource(key, Path(location), shown=key not in self._hidden)
+        password = self._value(f"ssl.{store}.password") or None
+        return StoreSource(key, Path(location), password, shown=key not in self._hidden)
+
+    def _store_type(self, store: str, location: str, text: str) -> str:
+        """The type, which fits what is given besides. Kafka's rules: PEM has no password, a key store has one."""
+        kind = self._value(f"ssl.{store}.type", DEFAULT_TYPE).upper()
+        password = self._value(f"ssl.{store}.password")
+        if kind == PEM:
+            if password:
+                self._refuse_tls(f"ssl.{store}.password", "a PEM store has no password (a key has: ssl.key.password)")
+            return kind
+        if kind not in STORE_TYPES and (location or text):
+            reason = f"{kind} stores are not read here, only {', '.join((PEM, *STORE_TYPES))}; "
+            named = self._key(f"ssl.{store}.type") not in self._hidden
             self._refuse_tls(
-                f"ssl.{store}.type", f"{kind} stores are not read here; {_how_to_convert(store, kind, location)}"
+                f"ssl.{store}.type", (reason if named else "") + "convert it: keytool -importkeystore, to PKCS12"
             )
-        if kind == PEM and self._value(f"ssl.{store}.password"):
-            self._refuse_tls(f"ssl.{store}.password", "a PEM store has no password (a key has: ssl.key.password)")
+        if text:
+            self._refuse_tls(f"ssl.{store}.type", f"keys and certificates in the file itself are {PEM}, not {kind}")
+        if location and not password and store == "keystore":
+            self._refuse_tls(f"ssl.{store}.password", "it is missing, and the store cannot be opened without it")
+        if password and not location:
+            self._refuse_tls(f"ssl.{store}.location", "it is missing, and a password for it is given")
+        return kind
 
     def _client_auth(self) -> ClientAuth:
         """For SASL_SSL only a key of this very listener counts, as in stock (KIP-684)."""
@@ -277,15 +301,3 @@ class _Reader:
 
     def _refuse_sasl(self, key: str, reason: str) -> None:
         raise SASL_NOT_USABLE.error(file=self._file, key=key, reason=reason)
-
-
-def _how_to_convert(store: str, kind: str, location: str) -> str:
-    """The commands, with the file's own name; they ask for the passwords."""
-    pem = str(Path(location).with_suffix(".pem"))
-    if store == "truststore":
-        return f"convert: keytool -list -rfc -keystore {location} > {pem}"
-    if kind == "JKS":
-        p12 = str(Path(location).with_suffix(".p12"))
-        first = f"keytool -importkeystore -srckeystore {location} -destkeystore {p12} -deststoretype PKCS12 && "
-        return f"convert: {first}(umask 077 && openssl pkcs12 -in {p12} -nodes -out {pem})"
-    return f"convert: (umask 077 && openssl pkcs12 -in {location} -nodes -out {pem})"

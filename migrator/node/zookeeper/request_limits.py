@@ -1,6 +1,6 @@
 """How large a request does each ZooKeeper server take? Asked before a takeover, so that no write finds out.
 
-In:   the connect string, the largest request that we may send.
+In:   the connect string, the largest request that we may send, how sockets are opened.
 Out:  one `ServerLimit` per server: the size that passed, or why that is not known.
 Elsewhere: what follows from it (driver.gate), that no request is larger (driver.chained).
 How: a server compares the length of each request with its `jute.maxbuffer` before it reads on, and closes the
@@ -14,6 +14,7 @@ Source: ZooKeeper 3.9 `NIOServerCnxn.readLength`, `ZooKeeperServer.processConnec
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from typing import Final, NamedTuple
 
 from migrator.findings.finding import words_of
 from migrator.node.zookeeper.zookeeper_clients import place_of
+from migrator.zk.tls_sockets import ZkSockets, fault_of
 
 CONNECT_S: Final = 2.0
 ANSWER_S: Final = 2.0
@@ -62,17 +64,18 @@ class RequestLimits:
         return self._found
 
 
-def ask_servers(connect: str, wanted: int) -> tuple[ServerLimit, ...]:
-    """All servers of the connect string at the same time."""
+def ask_servers(connect: str, wanted: int, sockets: ZkSockets | None = None) -> tuple[ServerLimit, ...]:
+    """All servers of the connect string at the same time. sockets: those of the session; None: without TLS."""
     servers = connect.partition("/")[0].split(",")
     with ThreadPoolExecutor(SERVERS_AT_ONCE) as pool:
-        return tuple(pool.map(lambda server: _ask(server, wanted), servers))
+        return tuple(pool.map(lambda server: _ask(server, wanted, sockets or ZkSockets()), servers))
 
 
-def _ask(server: str, wanted: int) -> ServerLimit:
+def _ask(server: str, wanted: int, sockets: ZkSockets) -> ServerLimit:
     """The least of a name's addresses that answer."""
+    name = place_of(server)[0]
     try:
-        answers = [_ask_address(server, place, wanted) for place in _addresses(server)]
+        answers = [_ask_address(server, _Asked(place, name, sockets), wanted) for place in _addresses(server)]
     except (OSError, ValueError, OverflowError) as error:  # ValueError: a host that is no name
         return ServerLimit(server, 0, words_of(error))
     answered = [each for each in answers if not each.unknown]
@@ -86,38 +89,48 @@ def _addresses(server: str) -> list[tuple[str, int]]:
     return list(dict.fromkeys((str(address[0]), int(address[1])) for *_, address in found))
 
 
-def _ask_address(server: str, place: tuple[str, int], wanted: int) -> ServerLimit:
+class _Asked(NamedTuple):
+    """One address, the name that its certificate is for, and how it is spoken to."""
+
+    place: tuple[str, int]
+    name: str
+    sockets: ZkSockets
+
+
+def _ask_address(server: str, asked: _Asked, wanted: int) -> ServerLimit:
     try:
-        if _passes(place, wanted):
+        if _passes(asked, wanted):
             return ServerLimit(server, wanted)
-        if not _passes(place, SMALL):
+        if not _passes(asked, SMALL):
             return ServerLimit(server, 0, "it closes the connection")
-        passed = _largest(place, wanted)
-        return ServerLimit(server, wanted if _passes(place, wanted) else passed)
+        passed = _largest(asked, wanted)
+        return ServerLimit(server, wanted if _passes(asked, wanted) else passed)
+    except ssl.SSLError as error:
+        return ServerLimit(server, 0, fault_of(error, asked.name))
     except OSError as error:
         return ServerLimit(server, 0, words_of(error))
 
 
-def _largest(place: tuple[str, int], refused: int) -> int:
+def _largest(asked: _Asked, refused: int) -> int:
     """The largest that passes, by halves: 20 questions for 1 MiB."""
     passed = SMALL
     while refused - passed > 1:
         middle = (passed + refused) // 2
-        if _passes(place, middle):
+        if _passes(asked, middle):
             passed = middle
         else:
             refused = middle
     return passed
 
 
-def _passes(place: tuple[str, int], size: int) -> bool:
+def _passes(asked: _Asked, size: int) -> bool:
     """Whether a request of `size` bytes is answered. Raises OSError when nobody is there, or nobody answers in time."""
-    with socket.create_connection(place, CONNECT_S) as connection:
+    with asked.sockets.open(asked.place, CONNECT_S, asked.name) as connection:
         connection.settimeout(ANSWER_S)
         try:
             connection.sendall(b"".join(_question(size)))
             return bool(connection.recv(1))
-        except (ConnectionResetError, BrokenPipeError):
+        except (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
             return False
 
 

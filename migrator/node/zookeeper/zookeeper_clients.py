@@ -10,7 +10,7 @@ Source: ZooKeeper's four letter words.
 from __future__ import annotations
 
 import re
-import socket
+import ssl
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +19,7 @@ from migrator.findings.content import FOREIGN_SESSIONS, SESSIONS_NOT_READ
 from migrator.findings.finding import Occurrence, words_of
 from migrator.zk import paths
 from migrator.zk.session import ZkSession
+from migrator.zk.tls_sockets import ZkSockets, fault_of
 
 TIMEOUT_S: Final = 5.0
 ANSWER_BYTES_MAX: Final = 64 << 20
@@ -41,7 +42,7 @@ def foreign_sessions(session: ZkSession) -> Iterator[Occurrence]:
     """Ask every server of the connect string. Sessions of brokers are told by who holds `/brokers/ids/*`."""
     found: list[Connection] = []
     for server in session.connect.partition("/")[0].split(","):
-        answer = _ask(server)
+        answer = _ask(server, session.sockets)
         if isinstance(answer, str):
             found += parse_connections(answer)
         else:
@@ -73,13 +74,15 @@ def place_of(server: str) -> tuple[str, int]:
     return host.strip("[]"), int(port or DEFAULT_PORT)
 
 
-def _ask(server: str) -> str | Occurrence:
+def _ask(server: str, sockets: ZkSockets) -> str | Occurrence:
     try:
-        with socket.create_connection(place_of(server), TIMEOUT_S) as connection:
+        with sockets.open(place_of(server), TIMEOUT_S) as connection:
             connection.sendall(b"cons")
             answer = b""
             while len(answer) < ANSWER_BYTES_MAX and (part := connection.recv(1 << 16)):
                 answer += part
+    except ssl.SSLError as error:
+        return SESSIONS_NOT_READ.found(server=server, reason=fault_of(error, place_of(server)[0]))
     except (OSError, ValueError, OverflowError) as error:  # ValueError: a host that is no name
         return SESSIONS_NOT_READ.found(server=server, reason=words_of(error))
     text = answer.decode(errors="replace")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from migrator.controller.authorizer import Asker, AuthorizerRules
@@ -92,6 +94,15 @@ def test_no_secret_of_this_nodes_file_is_in_an_answer() -> None:
     assert entry(result, "my.plugin.apikey").is_sensitive
     assert [each.name for each in described(ConfigType.BROKER, "").configs] == ["log.segment.bytes"]
     assert all(map(is_hidden, ("ssl.key.password", "password.encoder.secret", "sasl.jaas.config", "ssl.keystore.key")))
+
+
+def test_a_value_of_a_config_provider_is_as_secret_as_a_password() -> None:
+    settings = replace(the_settings(static=FILE), hidden=frozenset({"log.retention.hours"}))
+    asked = DescribeConfigsRequest((DescribeConfigsResource(ConfigType.BROKER, str(CONTROLLER), None),), True)
+    (result,) = describe_configs(IMAGE, settings, asked, EVE, 4).results
+    found = entry(result, "log.retention.hours")
+    assert (found.value, found.is_sensitive) == (None, True)
+    assert entry(result, "listeners").value == "CONTROLLER://:9093"
 
 
 @pytest.mark.parametrize(

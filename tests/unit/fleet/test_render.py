@@ -94,6 +94,21 @@ def test_the_kraft_file_has_no_key_of_zookeeper_and_keeps_id_comments_and_order(
     assert values["password.encoder.secret"] == "${file:/etc/kafka/secrets:encoder}"
 
 
+def test_placeholders_of_config_providers_stay_as_they_are_in_every_file() -> None:
+    """Secrets stay where they are: what is rendered holds their places only, also of keys that rules are about."""
+    providers = (
+        b"config.providers=file\nconfig.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider\n"
+        b"ssl.keystore.password=${file:/etc/kafka/secrets:ssl}\nssl.key.password : ${env:KEY}\n"
+    )
+    before = migration(BROKER + providers).require()
+    forward = kraft(before.content).require()
+    back = render("broker", forward.document, FileKind.BACK, WANTED, before.document).require()
+    stock = render("controller", a_file(OURS + providers), FileKind.STOCK, OF_CONTROLLER).require()
+    finalized = render("controller", stock.document, FileKind.FINALIZED, OF_CONTROLLER).require()
+    for each in (before, forward, back, stock, finalized):
+        assert providers in each.content
+
+
 def test_the_way_back_is_the_migration_file_with_what_somebody_changed_since() -> None:
     before = migration().document
     forward = kraft(before.content)

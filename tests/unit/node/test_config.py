@@ -181,7 +181,6 @@ NO_ADDRESSES = ("", "9999", ":9999", "localhost", "localhost:", "localhost:65536
         ({"zk2kraft__waive": "orders-7,orders-*:10"}, "zk2kraft.waive", "orders-*:10 is not PARTITION or PATTERN"),
         ({"zk2kraft__waive": "orders-*:0%"}, "zk2kraft.waive", "above 0 and at most 100"),
         ({"zk2kraft__waive": "*:50%"}, "zk2kraft.waive", "would waive every partition"),
-        ({"zookeeper__ssl__client__enable": "true"}, "zookeeper.ssl.client.enable", "TLS"),
         ({"control__plane__listener__name": "X"}, "control.plane.listener.name", "none"),  # F-53
         ({"listeners": "CONTROLLER://:9093,PLAINTEXT://:9092"}, "listeners", "PLAINTEXT is not in controller"),
         ({"listeners": "OTHER://:9093"}, "listeners", "known name"),
@@ -190,7 +189,8 @@ NO_ADDRESSES = ("", "9999", ":9999", "localhost", "localhost:", "localhost:65536
         ({"listener__security__protocol__map": "CONTROLLER:TLS"}, "listener.security.protocol.map", "'TLS'"),
         ({"alter__config__policy__class__name": "a.Policy"}, "alter.config.policy.class.name", "policy classes"),
         ({"create__topic__policy__class__name": "a.Policy"}, "create.topic.policy.class.name", "policy classes"),
-        ({"config__providers": "file"}, "config.providers", "as they stand"),
+        ({"config__providers": "file"}, "config.providers", "config.providers.file.class is missing"),
+        ({"config__providers": "v", "config__providers__v__class": "x.Vault"}, "config.providers.v.class", "Java"),
         ({"inter__broker__listener__name": "INSIDE"}, "inter.broker.listener.name", "not in listener.security"),  # F-16
         ({"controller__quorum__voters": "3001@h:1"}, "controller.quorum.voters", "this node (3000)"),  # F-14
         ({"controller__quorum__voters": "3000@h:1,3000@i:1"}, "controller.quorum.voters", "twice"),

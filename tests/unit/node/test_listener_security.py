@@ -24,12 +24,12 @@ from migrator.node.transport.client_security import ClientSecurity, client_secur
 from migrator.node.transport.security import (
     ClientAuth,
     ListenerSecurity,
-    PemSource,
     SaslLogin,
     SaslSettings,
     TlsSettings,
 )
 from migrator.node.transport.tls import check_stores
+from migrator.tls.sources import PemSource, StoreSource
 from migrator.wire.frames import encode_request
 from migrator.wire.messages.brokers import DescribeClusterRequest, DescribeClusterResponse
 from migrator.wire.messages.handshake import ApiVersionsRequest, ApiVersionsResponse
@@ -40,6 +40,15 @@ from migrator.wire.messages.partitions import (
 )
 from tests.support.builders import an_image
 from tests.support.certificates import Authority, Signed, openssl
+from tests.support.java_stores import (
+    KEY_PASSWORD,
+    KEYS_JKS,
+    KEYS_PKCS12,
+    STORE_PASSWORD,
+    TRUST_PASSWORD,
+    TRUSTED_JKS,
+    TRUSTED_PKCS12,
+)
 
 PASSWORD = "s3cret"
 TIMEOUT_S = 20.0
@@ -280,3 +289,54 @@ def test_a_store_that_cannot_be_read_is_named(authority: Authority, node: Signed
         with pytest.raises(FindingError) as raised:
             check_stores(a_listener(replace(a_tls(authority, node), **spoiled)))  # type: ignore[arg-type]
         assert (raised.value.code, raised.value.occurrence.values["key"]) == ("Z2K-3021", key)
+
+
+def written(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("kinds", ["jks", "p12"])
+def test_a_listener_with_stores_of_java_is_spoken_with(tmp_path: Path, kinds: str) -> None:
+    keys, trusted = (KEYS_JKS, TRUSTED_JKS) if kinds == "jks" else (KEYS_PKCS12, TRUSTED_PKCS12)
+    shown = StoreSource("ssl.keystore.location", written(tmp_path / "k", keys), STORE_PASSWORD)
+    believed = StoreSource("ssl.truststore.location", written(tmp_path / "t", trusted), TRUST_PASSWORD)
+    password = KEY_PASSWORD if kinds == "jks" else None
+    tls = TlsSettings(shown, password, believed, ClientAuth.REQUIRED, True, ("TLSv1.2", "TLSv1.3"))
+    security = a_listener(tls, a_sasl())
+
+    async def test() -> None:
+        async with serving(security) as port:
+            assert await describe(port, client_security(security)) == "c"
+            with pytest.raises(OSError, match=r"."):
+                await describe(port, client_security(a_listener(replace(tls, identity=None), a_sasl())))
+
+    run(test)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["k", "t"]
+
+
+@pytest.mark.parametrize(
+    ("content", "password", "reason"),
+    [
+        (KEYS_JKS, "wr0ng", "password is wrong"),
+        (KEYS_PKCS12, "wr0ng", "password is wrong"),
+        (KEYS_JKS[:300], STORE_PASSWORD, "cut off"),
+        (TRUSTED_JKS, TRUST_PASSWORD, "no private key"),
+        (None, STORE_PASSWORD, "No such file"),
+    ],
+)
+def test_a_store_of_java_that_cannot_be_read_is_refused_by_its_key(
+    authority: Authority, tmp_path: Path, content: bytes | None, password: str, reason: str
+) -> None:
+    file = tmp_path / "store.jks"
+    if content is not None:
+        file.write_bytes(content)
+    for shown in (True, False):
+        source = StoreSource("ssl.keystore.location", file, password, shown=shown)
+        with pytest.raises(FindingError) as raised:
+            check_stores(a_listener(replace(a_tls(authority, None), identity=source)))
+        found = raised.value.occurrence.values
+        assert (raised.value.code, found["key"]) == ("Z2K-3021", "ssl.keystore.location")
+        assert reason in found["reason"]
+        assert (str(file) in found["reason"]) == shown
+        assert password not in str(raised.value)

@@ -9,7 +9,8 @@ import pytest
 from migrator.findings.finding import FindingError
 from migrator.model.values import SecurityProtocol
 from migrator.node.config.properties import NodeConfig, parse_config
-from migrator.node.transport.security import ClientAuth, ListenerSecurity, PemSource
+from migrator.node.transport.security import ClientAuth, ListenerSecurity
+from migrator.tls.sources import PemSource, StoreSource
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
@@ -120,6 +121,13 @@ def refused(**changes: str | None) -> tuple[str, str, str]:
     ("changes", "key", "reason"),
     [
         ({"ssl__keystore__location": None}, "ssl.keystore.location", "needs a certificate"),
+        ({"ssl__keystore__type": "BCFKS"}, "ssl.keystore.type", "BCFKS stores are not read here, only PEM, JKS"),
+        ({"ssl__truststore__type": "JCEKS"}, "ssl.truststore.type", "JCEKS stores are not read here"),
+        ({"ssl__keystore__type": "jks"}, "ssl.keystore.password", "it is missing"),
+        ({"ssl__keystore__type": "PKCS12", "ssl__keystore__location": None, "ssl__keystore__key": "s3cret",
+          "ssl__keystore__certificate__chain": "s3cret"}, "ssl.keystore.type", "are PEM, not PKCS12"),
+        ({"ssl__truststore__type": None, "ssl__truststore__location": None, "ssl__truststore__password": "s3cret"},
+         "ssl.truststore.location", "a password for it is given"),
         ({"ssl__keystore__password": "s3cret"}, "ssl.keystore.password", "no password"),
         ({"ssl__truststore__password": "s3cret"}, "ssl.truststore.password", "no password"),
         ({"ssl__keystore__key": "s3cret"}, "ssl.keystore.location", "only one of both"),
@@ -139,33 +147,21 @@ def test_tls_that_cannot_be_honoured_stops_the_start(changes: dict[str, str | No
     assert reason in words
 
 
-@pytest.mark.parametrize(
-    ("changes", "commands"),
-    [
-        (
-            {"ssl__keystore__type": None, "ssl__keystore__location": "/etc/k.jks"},
-            [
-                "keytool -importkeystore -srckeystore /etc/k.jks -destkeystore /etc/k.p12",
-                "pkcs12 -in /etc/k.p12 -nodes",
-            ],
-        ),
-        (
-            {"ssl__keystore__type": "PKCS12", "ssl__keystore__location": "/etc/k.p12"},
-            ["openssl pkcs12 -in /etc/k.p12 -nodes -out /etc/k.pem"],
-        ),
-        (
-            {"ssl__truststore__type": "jks", "ssl__truststore__location": "/etc/t.jks"},
-            ["keytool -list -rfc -keystore /etc/t.jks > /etc/t.pem"],
-        ),
-    ],
-)
-def test_another_store_is_refused_with_the_commands_that_convert_it(
-    changes: dict[str, str | None], commands: list[str]
-) -> None:
-    code, _, reason = refused(**changes)
-    assert code == "Z2K-3021"
-    for command in commands:
-        assert command in reason
+def test_stores_of_java_are_read_with_their_passwords_and_jks_is_the_default() -> None:
+    found = of_controller(
+        ssl__keystore__type=None,
+        ssl__keystore__location="/k.jks",
+        ssl__keystore__password="s3cret",
+        ssl__key__password="0ther",
+        ssl__truststore__type="pkcs12",
+        ssl__truststore__location="/t.p12",
+    ).tls
+    assert found is not None
+    assert found.identity == StoreSource("ssl.keystore.location", Path("/k.jks"), "s3cret")
+    assert found.key_password == "0ther"
+    assert found.trusted == StoreSource("ssl.truststore.location", Path("/t.p12"), None)
+    assert "s3cret" not in repr(found)
+    assert "0ther" not in repr(found)
 
 
 @pytest.mark.parametrize(
