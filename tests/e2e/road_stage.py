@@ -212,8 +212,9 @@ class RoadStage:
             try:
                 self.service.start()
             except FindingError:
-                if not self._dead.is_set():
-                    raise
+                with self._killing:  # its end is seen before the kill has ended
+                    if not self._dead.is_set():
+                        raise
 
     def wait_view(
         self, why_not: Callable[[dict[str, Any]], str | None], deadline_s: float = STEP_DEADLINE_S
