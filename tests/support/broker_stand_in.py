@@ -16,7 +16,7 @@ from migrator.lab.servers.ports import HOST
 from tests.support.seeded_tree import SeededTree
 from tests.support.stand_in_broker import StandInBroker
 
-DEADLINE_S: Final = 10.0
+DEADLINE_S: Final = 60.0
 
 
 @contextmanager

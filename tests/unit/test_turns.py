@@ -9,7 +9,7 @@ from tests.support.turns import turn
 
 
 def test_tests_that_only_wait_run_beside_each_other(tmp_path: Path) -> None:
-    both_inside = threading.Barrier(2, timeout=20)
+    both_inside = threading.Barrier(2, timeout=60)
 
     def run() -> None:
         with turn(tmp_path, alone=False):

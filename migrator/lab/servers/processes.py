@@ -30,7 +30,7 @@ STOP_DEADLINE_S: Final = 30.0
 GONE_DEADLINE_S: Final = 60.0
 """After SIGKILL the kernel only has to take the memory back."""
 
-PAUSED_WITHIN_S: Final = 5.0
+PAUSED_WITHIN_S: Final = 30.0
 """After SIGSTOP every thread has to leave its processor once."""
 
 WAIT_THEN_RUN: Final = 'read -r go && exec "$@" </dev/null'

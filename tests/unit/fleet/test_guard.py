@@ -31,7 +31,7 @@ PLAN: Final = hashlib.sha256(b"plan and evidence").hexdigest()
 def run(*words: str | Path, shell: str = "/bin/sh", **environment: str) -> subprocess.CompletedProcess[str]:
     start = [shell, "sh"] if shell.endswith("busybox") else [shell]
     given = {"PATH": os.environ["PATH"], **environment}
-    return subprocess.run([*start, *map(str, words)], capture_output=True, text=True, env=given, timeout=20)
+    return subprocess.run([*start, *map(str, words)], capture_output=True, text=True, env=given, timeout=120)
 
 
 def start(file: Path, *more: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -168,7 +168,7 @@ def server() -> Iterator[HTTPServer]:
 def health(file: Path) -> int:
     command = [sys.executable, "-I", "-S", DOCKER / "healthcheck.py", file]
     environment = {**os.environ, "http_proxy": "http://127.0.0.1:1"}
-    return subprocess.run(command, env=environment, capture_output=True, timeout=30, check=False).returncode
+    return subprocess.run(command, env=environment, capture_output=True, timeout=120, check=False).returncode
 
 
 def test_health_is_what_the_process_answers_where_its_file_says(server: HTTPServer, tmp_path: Path) -> None:

@@ -60,11 +60,11 @@ def wait_for_members(leader: int, count: int) -> None:
         members = group_members(leader)
         return None if len(members) == count else f"group {leader} has members {members}"
 
-    wait_until(why_not, name=f"group {leader}", deadline_s=10)
+    wait_until(why_not, name=f"group {leader}", deadline_s=60)
 
 
 def wait_for_log(process_log: Path, text: str) -> None:
-    wait_until(lambda: None if text in process_log.read_text() else "silent", name=str(process_log), deadline_s=10)
+    wait_until(lambda: None if text in process_log.read_text() else "silent", name=str(process_log), deadline_s=60)
 
 
 def test_a_child_is_stopped_by_sigterm(processes: Processes) -> None:
@@ -102,9 +102,9 @@ def test_what_a_child_leaves_behind_in_its_group_ends_too(processes: Processes) 
 def test_a_paused_child_does_nothing_until_it_is_resumed_and_can_be_stopped(processes: Processes) -> None:
     child = processes.start("child", ["sleep", "1000"])
     child.pause()
-    wait_until(lambda: None if "T" in state_of(child.pid) else "runs", name="pause", deadline_s=5)
+    wait_until(lambda: None if "T" in state_of(child.pid) else "runs", name="pause", deadline_s=60)
     child.resume()
-    wait_until(lambda: None if "S" in state_of(child.pid) else "paused", name="resume", deadline_s=5)
+    wait_until(lambda: None if "S" in state_of(child.pid) else "paused", name="resume", deadline_s=60)
     child.pause()
     assert child.stop(deadline_s=5) < 5
 

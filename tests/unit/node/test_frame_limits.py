@@ -87,7 +87,7 @@ def served(story: Callable[[int], Awaitable[None]]) -> None:
         server = ControllerServer(apis)
         port = await server.start(HOST, 0)
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(120):
                 await story(port)
         finally:
             await server.stop()

@@ -191,7 +191,7 @@ def test_a_stop_does_not_wait_for_a_hung_disk_to_free_its_thread(
         disk = HungDisk(monkeypatch)
         node.follow(FIRST)
         await until(lambda: node.raft.flusher.waiting_s > 0)
-        await asyncio.wait_for(node.raft.leave(), 5)
+        await asyncio.wait_for(node.raft.leave(), 60)
         assert node.fatal == []
         disk.is_free.set()
 

@@ -196,7 +196,7 @@ class Story:
 
 
 def story(updated: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(updated(), 10))
+    asyncio.run(asyncio.wait_for(updated(), 60))
 
 
 # --- a broker that comes back under another epoch ---------------------------------------------------------

@@ -214,7 +214,7 @@ except FindingError as error:
 def test_a_directory_is_for_one_process_at_a_time(tmp_path: Path) -> None:
     def another_process() -> str:
         return subprocess.run(
-            [sys.executable, "-c", TRY_TO_LOCK, str(tmp_path)], capture_output=True, check=False, text=True, timeout=30
+            [sys.executable, "-c", TRY_TO_LOCK, str(tmp_path)], capture_output=True, check=False, text=True, timeout=120
         ).stderr.strip()
 
     lock = DirectoryLock(tmp_path)
