@@ -24,7 +24,7 @@ from api.commands.output import start_logging
 from migrator.driver.update_requests import LEADER_AND_ISR, VERSIONS, BrokerUpdate, UpdateKind
 from migrator.findings.zookeeper import ZOOKEEPER_LOST
 from migrator.node.config.properties import read_config
-from migrator.node.driver.mirror_node import MirrorNode
+from migrator.node.driver.mirror_node import Mirror
 from migrator.node.process.controller import run_controller
 from migrator.node.quorum.hooks import Hooks
 from migrator.raft.effects import AnswerFetch
@@ -120,12 +120,12 @@ def lose_the_answer_of_the_claim(mark: Path) -> None:
 
 
 def hold_versions(while_there: Path) -> None:
-    raise_versions = MirrorNode.raise_versions
+    raise_versions = Mirror.raise_versions
 
-    def held(node: MirrorNode) -> bool:
-        return False if while_there.exists() else raise_versions(node)
+    def held(mirror: Mirror) -> bool:
+        return False if while_there.exists() else raise_versions(mirror)
 
-    MirrorNode.raise_versions = held  # type: ignore[method-assign]
+    Mirror.raise_versions = held  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":
