@@ -27,6 +27,7 @@ from tests.adversarial.stories_back import (
 from tests.adversarial.stories_forward import (
     back_and_forth,
     brokers_join,
+    by_command_line,
     disk_that_dies,
     disk_that_dies_after_finalizing,
     flagless_voter,
@@ -38,6 +39,7 @@ STORIES: Final[Mapping[str, Callable[[Laboratory], None]]] = {
     each.__name__: each
     for each in (
         brokers_join,
+        by_command_line,
         back_and_forth,
         zookeeper_and_controllers_dead,
         flagless_voter,

@@ -33,7 +33,14 @@ from migrator.wire.batch import read_batches
 from migrator.wire.messages.metadata import NoOpRecord
 from migrator.wire.records import decode_record
 from migrator.zk import paths
-from tests.adversarial.stories_support import MIGRATION, POST_MIGRATION, create, wait_observed, wait_whole
+from tests.adversarial.stories_support import (
+    MIGRATION,
+    POST_MIGRATION,
+    ByCommandLine,
+    create,
+    wait_observed,
+    wait_whole,
+)
 from tests.e2e.quorums import start, wait_ruling
 from tests.e2e.road_kills import Kill, leader_of, wait_leader
 from tests.e2e.road_stage import RoadStage
@@ -128,6 +135,14 @@ def wait_newer_snapshot(cluster: LabCluster, log: Path, than: int, prefix: str) 
 
 
 # --- the stories ------------------------------------------------------------------------------------------
+
+
+def by_command_line(laboratory: Laboratory) -> None:
+    """Every step from PREFLIGHT to FINALIZING, and the approval, by `zk2kraft` as a process of its own."""
+    stage = RoadStage(laboratory, service=ByCommandLine)
+    stage.to_dual_write()
+    assert stage.to_the_end()["phase"] == "COMPLETED"
+    stage.assert_proven()
 
 
 def back_and_forth(laboratory: Laboratory) -> None:

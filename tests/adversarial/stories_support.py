@@ -7,18 +7,46 @@ Elsewhere: the stories (stories_forward.py, stories_back.py), their list (end_of
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from typing import Any, Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # public, but not re-exported for mypy
 
+from migrator.findings.laboratory import TOOL_FAILED
 from migrator.lab.cluster import LabCluster
+from migrator.lab.service import LabService
 from migrator.node.config.properties import VoterAddress
 from state_machine.clusters.log_observer import LogObservation, LogObserver
 from tests.e2e.support import wait_for
 
 MIGRATION, POST_MIGRATION = "MIGRATION", "POST_MIGRATION"
+NOT_DONE_YET: Final = 5
+"""Exit code of a step that was accepted."""
+
+
+class ByCommandLine(LabService):
+    """Each step is asked for by a command of its own, as an operator at a terminal does."""
+
+    def operation(
+        self, migration: int, word: str, to: str | None = None, reason: str = "", who: str = "laboratory"
+    ) -> dict[str, Any]:
+        words = [word, "--url", self.url, "-m", str(migration), "--json", "--no-wait"]
+        words += ["--to", to] if to else []
+        words += ["--reason", reason] if reason else []
+        environment = {**os.environ, "ZK2KRAFT_TOKEN_FILE": str(self.token_file), "LOGNAME": who}
+        command = [sys.executable, "-m", "api", *words]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=240, check=False)
+        if done.returncode not in (0, NOT_DONE_YET):
+            said = f"{done.stdout} {done.stderr}"
+            raise TOOL_FAILED.error(tool=f"zk2kraft {word}", exit_code=done.returncode, output=said)
+        print(f"zk2kraft {word} --to {to}: exit code {done.returncode}", flush=True)
+        mine = [each for each in self.view(migration)["operations"] if (each["operation"], each["who"]) == (word, who)]
+        return {"operation": max(mine, key=lambda each: int(each["id"]))}
 
 
 def wait_whole(cluster: LabCluster) -> None:

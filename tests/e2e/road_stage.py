@@ -46,6 +46,7 @@ class RoadStage:
 
     joins: brokers start without migration settings, and the service restarts all but the first with them; that one its
     operator has restarted.
+    service: how steps are asked for.
     """
 
     def __init__(
@@ -56,13 +57,14 @@ class RoadStage:
         log_directories: int = 1,
         broker_extra: Mapping[str, Value] | None = None,
         joins: bool = False,
+        service: type[LabService] = LabService,
     ) -> None:
         self._joins = joins
         self.controller_before: int | None = None
         """The broker that is the active controller when others join."""
         self.laboratory = laboratory
         self.cluster = LabCluster(laboratory, log_directories=log_directories, extra=broker_extra)
-        self.service = LabService(
+        self.service = service(
             laboratory,
             audit_engine="quick",
             fleets=str(laboratory.directory / "fleet"),
