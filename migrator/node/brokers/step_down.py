@@ -33,23 +33,20 @@ async def wait_stepped_down(
     assert endpoint is not None, f"the gate wants every broker to listen on {listener}"
     connection = BrokerConnection(endpoint.host, endpoint.port, str(node_id), security)
     deadline = time.monotonic() + limit_s
-    reason = "it was not asked"
+    request = AllocateProducerIdsRequest(broker_id=node_id, broker_epoch=-1)
+    answered = fault = ""  # The last question is cut short by the limit: what was answered before it is told too.
     try:
         while (left_s := deadline - time.monotonic()) > 0:
-            reason = await _why_not(connection, node_id, left_s)
-            if not reason:
-                return
+            try:
+                answer = await connection.ask(request, 0, AllocateProducerIdsResponse, left_s)
+            except OSError as error:
+                fault = words_of(error)
+            else:
+                if answer.error_code == NOT_CONTROLLER:
+                    return
+                answered, fault = f"it answers with error {answer.error_code}", ""
             await asyncio.sleep(LOOK_S)
     finally:
         connection.close()
+    reason = "; then: ".join(filter(None, (answered, fault))) or "it was not asked"
     raise NOT_STEPPED_DOWN.error(broker=broker.id, limit_ms=int(limit_s * 1000), reason=reason)
-
-
-async def _why_not(connection: BrokerConnection, node_id: int, timeout_s: float) -> str:
-    """Empty when the broker is not controller."""
-    request = AllocateProducerIdsRequest(broker_id=node_id, broker_epoch=-1)
-    try:
-        answer = await connection.ask(request, 0, AllocateProducerIdsResponse, timeout_s)
-    except OSError as error:
-        return words_of(error)
-    return "" if answer.error_code == NOT_CONTROLLER else f"it answers with error {answer.error_code}"

@@ -19,10 +19,11 @@ RULES = 77
 
 
 class Answering:
-    """A broker that answers with these error codes, one after the other, and the last one for ever."""
+    """A broker that answers with these error codes, one after the other, and the last one for ever, or once."""
 
-    def __init__(self, *codes: int) -> None:
+    def __init__(self, *codes: int, then_silent: bool = False) -> None:
         self.codes = list(codes)
+        self.then_silent = then_silent
         self.asked: list[tuple[int, int]] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -31,10 +32,12 @@ class Answering:
                 frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
                 key, _, correlation = struct.unpack(">hhi", frame[:8])
                 self.asked.append((key, int.from_bytes(frame[-13:-9], "big", signed=True)))
-                code = self.codes.pop(0) if len(self.codes) > 1 else self.codes[0]
+                if self.then_silent and not self.codes:
+                    continue
+                code = self.codes.pop(0) if self.then_silent or len(self.codes) > 1 else self.codes[0]
                 body = encode(AllocateProducerIdsResponse(error_code=code), 0)
                 writer.write(struct.pack(">ii", len(body) + 5, correlation) + b"\x00" + body)
-        except asyncio.IncompleteReadError:
+        except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
 
 
@@ -51,10 +54,15 @@ def ask(answering: Answering, limit_s: float) -> None:
 
 def test_it_is_asked_until_it_is_not_controller_and_never_given_a_block() -> None:
     answering = Answering(RULES, RULES, NOT_CONTROLLER)
-    ask(answering, limit_s=5.0)
+    ask(answering, limit_s=60.0)
     assert answering.asked == [(67, 3000)] * 3
 
 
 def test_one_that_goes_on_ruling_is_a_finding() -> None:
     with pytest.raises(FindingError, match=r"Z2K-2060 Broker 1 .* 77"):
-        ask(Answering(RULES), limit_s=1.0)
+        ask(Answering(RULES), limit_s=2.0)
+
+
+def test_what_it_answered_is_told_when_the_last_question_is_cut_short() -> None:
+    with pytest.raises(FindingError, match=r"Z2K-2060 Broker 1 .* 77; then: no answer in time"):
+        ask(Answering(RULES, then_silent=True), limit_s=2.0)

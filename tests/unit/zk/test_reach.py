@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-import time
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -55,8 +55,15 @@ def test_each_server_is_named_with_its_reason(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_resolver_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reach_module.socket, "create_connection", lambda *_: time.sleep(30))
+    over = threading.Event()
+
+    def hangs(*_: object) -> Any:
+        over.wait()
+        raise TimeoutError
+
+    monkeypatch.setattr(reach_module.socket, "create_connection", hangs)
     assert "zk:2181: no answer within 0.05 s" in refusal("zk:2181", 0.05)
+    over.set()
 
 
 @pytest.mark.parametrize("connect", ["127.0.0.1:x", "127.0.0.1:99999", "a" * 64 + ".example"])
