@@ -3,13 +3,15 @@
 The tree is shared by all sessions made from one `FakeEnsemble`; `expire` ends a session as the server would. It passes
 the contract of tests/contract/test_zookeeper.py, whose half for a real server has not been run yet. Unlike a server it
 answers at once, fires watches before it answers, and never lags, so that `sync` has nothing to do. As a server does,
-it breaks the connection at a request above its `jute.maxbuffer`, measured as kazoo would send it.
+it breaks the connection at a request above its `jute.maxbuffer`, measured as kazoo would send it. Sessions may be used
+by several threads at once: a write is whole, and a read of children beside it is of one moment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from threading import RLock
 from typing import TYPE_CHECKING
 
 from kazoo.protocol import serialization as wire
@@ -59,6 +61,7 @@ class FakeEnsemble:
     """By "znode" or "children" and path: of which session, and whom to call."""
 
     jute_maxbuffer: int = JUTE_MAXBUFFER
+    writing: RLock = field(default_factory=RLock, repr=False, compare=False)
 
     def session(self) -> FakeSession:
         self.sessions += 1
@@ -86,6 +89,10 @@ class FakeEnsemble:
     def apply(self, multi: Multi, session_id: int) -> MultiOutcome:
         if request_bytes(multi) > self.jute_maxbuffer:
             raise ZOOKEEPER_LOST.error(path="multi", reason="Connection has been closed")
+        with self.writing:
+            return self._apply(multi, session_id)
+
+    def _apply(self, multi: Multi, session_id: int) -> MultiOutcome:
         before = {path: _Node(**vars(node)) for path, node in self.nodes.items()}
         self.zxid += 1
         versions = []
@@ -202,7 +209,7 @@ class FakeSession(_ZkSession):
             return None
         self.ensemble.watch("children", path, self.session_id, watch)
         prefix = "/" if path == "/" else path + "/"
-        below = (other[len(prefix) :] for other in self.ensemble.nodes if other.startswith(prefix))
+        below = (other[len(prefix) :] for other in list(self.ensemble.nodes) if other.startswith(prefix))
         return sorted({name for name in below if name and "/" not in name})
 
     def guarded_by(self, path: str) -> str | None:

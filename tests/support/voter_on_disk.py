@@ -7,12 +7,12 @@ before it says so.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from itertools import count
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from migrator.node.leader.active_controller import ActiveController, CommitListeners
 from migrator.node.log.log_flusher import Disk, DiskThread
@@ -47,6 +47,13 @@ ELECTION_OVER_MS = 10_000
 
 T = TypeVar("T")
 
+Wait = Callable[[Callable[[], bool]], Awaitable[None]]
+
+LOOK_S: Final = 0.002
+LOOKS_IN_A_MINUTE: Final = 30_000
+LOOKS_IN_TWO_SECONDS: Final = 1_000
+"""Counted, and not timed: while the whole process stands still, nobody looks."""
+
 
 def records_at(offset: int, epoch: int, *records: Message) -> ReplicatedBatch:
     values = [encode_record(record, 0) for record in records]
@@ -70,9 +77,12 @@ class VoterOnDisk:
         segment_bytes: int = SEGMENT_BYTES,
         state: ElectionState | None = None,
         disk: Callable[[LogStore], Disk] = DiskThread,
+        wait: Wait | None = None,
         **settings: Any,
     ) -> None:
+        """wait: how its flushes are waited for; None: with `comes_about`."""
         self.now_ms = 0
+        self._wait = wait or comes_about
         self.fatal: list[BaseException] = []
         self.sent: list[Any] = []
         self.led: list[int] = []
@@ -141,10 +151,10 @@ class VoterOnDisk:
     # --- waiting -------------------------------------------------------------------------------------------
 
     async def flushed(self) -> None:
-        await until(lambda: self.raft.voter.log.durable_end == self.raft.voter.log.end)
+        await self._wait(lambda: self.raft.voter.log.durable_end == self.raft.voter.log.end)
 
     async def applied(self, offset: int) -> None:
-        await until(lambda: self.controller._log.end >= offset)
+        await self._wait(lambda: self.controller._log.end >= offset)
 
     def _last(self, kind: type[T]) -> T:
         return next(each for each in reversed(self.sent) if isinstance(each, kind))
@@ -156,13 +166,22 @@ class VoterOnDisk:
         await self.raft.stop()
 
 
+async def comes_about(condition: Callable[[], bool]) -> None:
+    """Let the loop run until it holds. The minute only ends what hangs: disks and threads may take their time."""
+    assert await _holds(condition, LOOKS_IN_A_MINUTE), "it did not come about within a minute"
+
+
 async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop run until it holds, at most two seconds."""
-    for _ in range(1_000):
+    """The same for two seconds: lives that a power cut ends wait that long for what never comes."""
+    assert await _holds(condition, LOOKS_IN_TWO_SECONDS), "it did not come about within two seconds"
+
+
+async def _holds(condition: Callable[[], bool], looks: int) -> bool:
+    for _ in range(looks):
         if condition():
-            return
-        await asyncio.sleep(0.002)
-    raise AssertionError("it did not come about within two seconds")
+            return True
+        await asyncio.sleep(LOOK_S)
+    return False
 
 
 async def _nothing() -> None: ...

@@ -25,8 +25,11 @@ from migrator.node.zookeeper.presence import Presence
 from migrator.zk import paths
 from migrator.zk.session import ZkSession
 
-ANSWERS_S: Final = 2.0
-"""One that accepts and does not answer is of a process that hangs, which holds the lock."""
+ANSWERS_S: Final = 10.0
+"""A controller whose loop hangs says so after 5 s (process/control.py), and on a busy host any answer takes its time.
+Before that it may not be taken for nobody: its claim would be deleted while it runs. One that accepts and does not
+answer at all is of a process that hangs, which holds the lock.
+"""
 
 
 class _Control(msgspec.Struct):

@@ -33,5 +33,5 @@ for number in range(150):
 
 
 def test_threads_that_decode_a_type_at_once_end_no_process_once_it_is_prepared() -> None:
-    done = subprocess.run([sys.executable, "-c", RACE], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", RACE], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr

@@ -17,12 +17,20 @@ from migrator.findings.quorum import CONNECTIONS_FULL
 from migrator.node.listener.controller_apis import ControllerApis
 from migrator.node.listener.server import ControllerServer
 from migrator.node.quorum.quorum_apis import QuorumApis
-from migrator.node.transport import acceptor, connections
+from migrator.node.transport import acceptor, broker_client, connections
 from migrator.node.transport.broker_client import BrokerConnection
 from migrator.node.transport.connections import Connections
 from migrator.wire.messages.handshake import ApiVersionsRequest, ApiVersionsResponse
 from tests.support.builders import an_image
-from tests.support.voter_on_disk import until
+from tests.support.voter_on_disk import comes_about
+
+LIMIT_S = 60.0
+"""Of an answer and of a connection, which are no subject here."""
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_client, "CONNECT_TIMEOUT_S", LIMIT_S)
 
 
 class Clock:
@@ -51,13 +59,13 @@ class Listener:
         """Connections on which nothing is asked."""
         before = self.connections.open
         opened = [await asyncio.open_connection("127.0.0.1", self.port) for _ in range(number)]
-        await until(lambda: self.connections.open == min(before + number, self.connections.most))
+        await comes_about(lambda: self.connections.open == min(before + number, self.connections.most))
         return opened
 
     async def answers(self) -> bool:
         connection = BrokerConnection("127.0.0.1", self.port, "a test")
         try:
-            answer = await connection.ask(ApiVersionsRequest(), 3, ApiVersionsResponse, 5.0)
+            answer = await connection.ask(ApiVersionsRequest(), 3, ApiVersionsResponse, LIMIT_S)
         except (OSError, EOFError):
             return False
         finally:
@@ -80,7 +88,7 @@ def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 async def closed(reader: asyncio.StreamReader) -> bool:
-    return await asyncio.wait_for(reader.read(1), 60) == b""
+    return await asyncio.wait_for(reader.read(1), LIMIT_S) == b""
 
 
 def test_however_many_connections_are_idle_whoever_asks_gets_in() -> None:
@@ -135,9 +143,9 @@ def test_a_connection_whose_request_is_being_answered_is_not_closed_for_another(
 def test_a_connection_that_is_silent_for_too_long_is_closed() -> None:
     async def story() -> None:
         async with listening(idle_s=0.05) as listener:
-            ((reader, writer),) = await listener.idle(1)
+            reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
             assert await closed(reader)
-            await until(lambda: listener.connections.open == 0)
+            await comes_about(lambda: listener.connections.open == 0)
             writer.close()
 
     run(story)
@@ -183,7 +191,7 @@ def test_a_listener_that_ends_unasked_is_told_of() -> None:
         async with listening() as listener:
             (accepting,) = (task for task in asyncio.all_tasks() if task.get_name() == "accept")
             accepting.cancel()
-            await until(lambda: bool(listener.ended))
+            await comes_about(lambda: bool(listener.ended))
 
     run(story)
 

@@ -28,8 +28,9 @@ class Cycle:
 def clock() -> Iterator[Clock]:
     """With a collector that runs only when a test says so, and nothing frozen afterwards."""
     gc.disable()
+    before = gc.callbacks[:]
     yield Clock()
-    gc.callbacks[:] = [each for each in gc.callbacks if not isinstance(each, BoundedPauses)]
+    gc.callbacks[:] = before
     gc.unfreeze()
     gc.enable()
 

@@ -233,6 +233,7 @@ def test_what_many_partitions_need_lies_in_several_batches_and_is_answered_after
         controller, raft = a_leader(image)
         begins = raft.end
         waiting = asyncio.ensure_future(asked(controller, raft))
+        await appended(raft, 1)
         await asyncio.sleep(0.01)
         batches = the_batches(raft)
         assert [len(batch.values) for batch in batches] == [4, 4, len(expected) - 8]
@@ -403,6 +404,7 @@ def test_what_has_to_be_whole_is_one_batch_whatever_it_takes(monkeypatch: pytest
     async def told() -> None:
         controller, raft = a_leader(ten())
         waiting = asyncio.ensure_future(controller.submit(a_topic_of(20), 7))
+        await appended(raft, 1)
         await asyncio.sleep(0.01)
         assert [len(batch.values) for batch in the_batches(raft)] == [21]
         controller.committed(raft.end)
@@ -445,7 +447,7 @@ def test_what_has_to_be_whole_and_is_too_large_is_refused_and_changes_nothing(
         assert controller.newest is controller.image
         assert controller.lag() == 0
         waiting = asyncio.ensure_future(controller.submit(a_topic_of(20), 7))
-        await asyncio.sleep(0.01)
+        await appended(raft, 1)
         controller.committed(raft.end)
         taken = await waiting
         assert isinstance(taken, CreateTopicsResponse)
@@ -460,10 +462,10 @@ def test_many_deletions_in_one_request_are_decided_apart_and_hold_the_loop_up_no
         controller, raft = a_leader(image)
         names = tuple(DeleteTopicState(name=name) for name in sorted(topic.name for topic in image.topics.values()))
         waiting = asyncio.ensure_future(controller.submit(DeleteTopicsRequest(topics=names), 6))
-        longest, before = 0.0, time.perf_counter()
+        longest, before = 0.0, time.thread_time()  # of its own work: a loop may wait for a processor at any time
         while not waiting.done():
             await asyncio.sleep(0)
-            longest, before = max(longest, time.perf_counter() - before), time.perf_counter()
+            longest, before = max(longest, time.thread_time() - before), time.thread_time()
             if controller.lag() and not controller._is_apart:
                 controller.committed(raft.end)
         reply = waiting.result()

@@ -26,7 +26,7 @@ from migrator.zk import paths
 from migrator.zk.multi import Delete, SetData
 from tests.support.builders import a_claim, an_image
 from tests.support.driver_acts import as_act, copy_acts
-from tests.support.voter_on_disk import until
+from tests.support.voter_on_disk import comes_about
 from tests.unit.node.test_driver_acts import story
 from tests.unit.node.test_leaderships import a_voters_driver, for_ever, found, settle
 
@@ -59,7 +59,7 @@ class Looks:
 
     async def two_more(self) -> None:
         wanted = self.count + 2
-        await until(lambda: self.count >= wanted)
+        await comes_about(lambda: self.count >= wanted)
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +91,7 @@ def test_without_leadership_the_session_ends_at_the_limit_and_not_before(looks: 
         await looks.two_more()
         assert session.renewed == 0
         clock[0] = 1000
-        await until(lambda: session.renewed == 1)
+        await comes_about(lambda: session.renewed == 1)
         assert "let go" in now.reason
 
     story(told)

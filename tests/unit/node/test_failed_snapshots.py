@@ -15,7 +15,7 @@ from migrator.findings.quorum import SNAPSHOT_NOT_WRITTEN
 from migrator.node.log.snapshot_files import SnapshotFiles
 from migrator.wire.codec import UnencodableError
 from migrator.wire.messages.metadata import NoOpRecord
-from tests.support.voter_on_disk import VoterOnDisk, leader_change_at, records_at, until
+from tests.support.voter_on_disk import VoterOnDisk, comes_about, leader_change_at, records_at
 from tests.unit.node.test_driver_acts import story
 
 BEGIN = leader_change_at(0, 1, 2)
@@ -59,15 +59,15 @@ def test_the_voter_goes_on_and_tells_why(tmp_path: Path, monkeypatch: pytest.Mon
         with monkeypatch.context() as patched:
             patched.setattr(SnapshotFiles, "write", failing)
             node.follow(BEGIN, a_record_at(1), committed=2)
-            await until(lambda: bool(alarms(node)))
+            await comes_about(lambda: bool(alarms(node)))
         (finding,) = alarms(node)
         assert finding.values["end"] == 2
         assert words_of(error) in finding.text
         assert node.fatal == []
         await node.flushed()
         node.follow(a_record_at(2), committed=3)
-        await until(lambda: node.ends_of_snapshots() == [3])
-        await until(lambda: alarms(node) == [])
+        await comes_about(lambda: node.ends_of_snapshots() == [3])
+        await comes_about(lambda: alarms(node) == [])
 
     with_a_node(tmp_path / "log", told)
 
@@ -79,7 +79,7 @@ def test_a_pool_without_a_thread_for_it_is_an_alarm_too(tmp_path: Path, monkeypa
     async def told(node: VoterOnDisk) -> None:
         monkeypatch.setattr(asyncio, "to_thread", no_thread)
         node.follow(BEGIN, a_record_at(1), committed=2)
-        await until(lambda: bool(alarms(node)))
+        await comes_about(lambda: bool(alarms(node)))
         assert node.fatal == []
 
     with_a_node(tmp_path / "log", told)

@@ -19,7 +19,7 @@ from migrator.raft.types import AppendRequested, ElectionState, Payload, Stoppin
 from migrator.wire.batch import build_batch
 from migrator.wire.messages.metadata import NoOpRecord
 from tests.support.quorum_nodes import CLUSTER, ME
-from tests.support.voter_on_disk import ELECTION_OVER_MS, VoterOnDisk, leader_change_at, records_at, until
+from tests.support.voter_on_disk import ELECTION_OVER_MS, VoterOnDisk, comes_about, leader_change_at, records_at
 from tests.unit.node.test_driver_acts import story
 
 BATCH = build_batch(base_offset=0, leader_epoch=0, timestamp_ms=1, values=[b"one"])
@@ -119,7 +119,7 @@ def test_a_node_whose_flush_failed_takes_no_more_part(tmp_path: Path, monkeypatc
         with monkeypatch.context() as patched:
             patched.setattr(LogStore, "flush", full)
             node.follow(leader_change_at(0, 1, 2), records_at(1, 1, NoOpRecord()))
-            await until(lambda: bool(node.fatal))
+            await comes_about(lambda: bool(node.fatal))
         asked = len(node.sent)
         assert await is_silent(votes(node))
         node.now_ms += ELECTION_OVER_MS

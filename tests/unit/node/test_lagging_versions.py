@@ -66,7 +66,7 @@ def writes_of(driver: Any) -> int:
 
 
 async def applied(driver: Any, condition: Callable[[], bool]) -> None:
-    for _ in range(2_000):
+    for _ in range(60_000):
         if condition():
             return
         await asyncio.sleep(0.001)

@@ -19,6 +19,7 @@ from migrator.model.values import SecurityProtocol
 from migrator.node.listener.controller_apis import ControllerApis
 from migrator.node.listener.server import ControllerServer
 from migrator.node.quorum.quorum_apis import QuorumApis
+from migrator.node.transport import broker_client
 from migrator.node.transport.broker_client import BrokerConnection
 from migrator.node.transport.client_security import ClientSecurity, client_security
 from migrator.node.transport.security import (
@@ -51,7 +52,13 @@ from tests.support.java_stores import (
 )
 
 PASSWORD = "s3cret"
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys, certificates and logins take their time, which is no subject here."""
+    monkeypatch.setattr(broker_client, "CONNECT_TIMEOUT_S", TIMEOUT_S)
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from migrator.raft.effects import SendFetch, SendVote
 from migrator.raft.types import AppendRequested, Payload, Ticked
 from migrator.wire.batch import build_batch
 from migrator.wire.messages.metadata import NoOpRecord
-from tests.support.voter_on_disk import ELECTION_OVER_MS, VoterOnDisk, leader_change_at, records_at, until
+from tests.support.voter_on_disk import ELECTION_OVER_MS, VoterOnDisk, comes_about, leader_change_at, records_at
 from tests.unit.node.test_driver_acts import story
 
 BATCH = build_batch(base_offset=0, leader_epoch=0, timestamp_ms=1, values=[b"one"])
@@ -67,7 +67,7 @@ def test_without_a_descriptor_for_the_flush_the_voter_ends(tmp_path: Path, monke
         with monkeypatch.context() as patched:
             patched.setattr(os, "dup", no_descriptor)
             node.follow(FIRST)
-            await until(lambda: bool(node.fatal))
+            await comes_about(lambda: bool(node.fatal))
         assert the_finding(node).code == LOG_NOT_ON_DISK.code
         assert "Too many open files" in str(the_finding(node))
         node.now_ms += ELECTION_OVER_MS
@@ -81,7 +81,7 @@ def test_a_flusher_that_is_ended_by_anything_ends_the_voter(tmp_path: Path) -> N
     async def told(node: VoterOnDisk) -> None:
         (flusher,) = (task for task in asyncio.all_tasks() if task.get_name() == "log-flush")
         flusher.cancel()
-        await until(lambda: bool(node.fatal))
+        await comes_about(lambda: bool(node.fatal))
         assert the_finding(node).code == LOG_NOT_ON_DISK.code
 
     with_a_node(tmp_path / "log", told)
@@ -124,7 +124,7 @@ def test_a_leader_with_a_hung_disk_resigns_and_tells_why(tmp_path: Path, monkeyp
         disk = HungDisk(monkeypatch)
         clock = Clock(node)
         node.raft.receive(AppendRequested(epoch, (Payload(1, BATCH),)))
-        await until(lambda: node.raft.flusher.waiting_s > 0 or clock.passes(0.001))
+        await comes_about(lambda: node.raft.flusher.waiting_s > 0 or clock.passes(0.001))
         node.fetched(3, start + 1)
         node.now_ms += CHECK_QUORUM_MS
         clock.passes(CHECK_QUORUM_MS / 1000)
@@ -175,7 +175,7 @@ def test_records_that_came_during_a_flush_are_not_acknowledged_by_it(
             node.raft, "receive", lambda event: (ends.append(getattr(event, "end", -1)), receive(event))
         )
         node.raft.receive(AppendRequested(node.raft.voter.epoch, (Payload(1, BATCH),)))
-        await until(lambda: node.raft.flusher.waiting_s > 0)
+        await comes_about(lambda: node.raft.flusher.waiting_s > 0)
         node.raft.receive(AppendRequested(node.raft.voter.epoch, (Payload(1, BATCH),)))
         disk.is_free.set()
         await node.flushed()
@@ -190,7 +190,7 @@ def test_a_stop_does_not_wait_for_a_hung_disk_to_free_its_thread(
     async def told(node: VoterOnDisk) -> None:
         disk = HungDisk(monkeypatch)
         node.follow(FIRST)
-        await until(lambda: node.raft.flusher.waiting_s > 0)
+        await comes_about(lambda: node.raft.flusher.waiting_s > 0)
         await asyncio.wait_for(node.raft.leave(), 60)
         assert node.fatal == []
         disk.is_free.set()
@@ -200,13 +200,12 @@ def test_a_stop_does_not_wait_for_a_hung_disk_to_free_its_thread(
 
 def test_the_thread_of_the_disk_does_not_keep_a_process_alive() -> None:
     async def started() -> bool:
+        before = set(threading.enumerate())  # a disk of another test may still be at its last flush
         disk = log_flusher.DiskThread(None)  # type: ignore[arg-type]
-        (thread,) = (each for each in threading.enumerate() if each.name == "log-flush" and each.is_alive())
+        (thread,) = (each for each in set(threading.enumerate()) - before if each.name == "log-flush")
         disk.close()
         return thread.daemon
 
-    for thread in [each for each in threading.enumerate() if each.name == "log-flush"]:
-        thread.join(5)
     assert asyncio.run(started())
 
 

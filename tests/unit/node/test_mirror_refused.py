@@ -14,7 +14,7 @@ from migrator.model.image import EMPTY, Position
 from migrator.node.driver.mirror_node import Mirror
 from migrator.zk import paths
 from tests.support.builders import a_topic, an_image
-from tests.support.voter_on_disk import until
+from tests.support.voter_on_disk import comes_about
 from tests.unit.driver.test_mirror import a_cluster
 from tests.unit.node.test_driver_acts import story
 
@@ -40,7 +40,7 @@ def test_only_what_zookeeper_took_is_mirrored(refused: bool) -> None:
         )
         image = msgspec.structs.replace(an_image(a_topic("orders")), position=Position(5, 40))
         mirror.publish(diff(EMPTY, image))
-        await until(lambda: bool(applied or broken))
+        await comes_about(lambda: bool(applied or broken))
         await asyncio.sleep(0)
         assert (applied, len(claims), len(broken)) == (([], 0, 1) if refused else ([Position(5, 40)], 1, 0))
         assert mirror.image is (EMPTY if refused else image)

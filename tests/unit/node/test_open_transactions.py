@@ -16,7 +16,7 @@ from migrator.wire.messages.metadata import (
     ZkMigrationStateRecord,
 )
 from tests.support.builders import an_id
-from tests.support.voter_on_disk import VoterOnDisk, leader_change_at, records_at, until
+from tests.support.voter_on_disk import VoterOnDisk, comes_about, leader_change_at, records_at
 from tests.unit.node.test_driver_acts import story
 
 BOOTSTRAP = (
@@ -52,7 +52,7 @@ async def leads_again_and_aborts(node: VoterOnDisk, voter: int) -> int:
     """Elected by `voter`, which fetches the first record; returns where the Abort is."""
     start = await node.elected(by=voter)
     node.fetched(voter, start + 1)
-    await until(lambda: node.controller.epoch is not None)
+    await comes_about(lambda: node.controller.epoch is not None)
     await node.flushed()
     return start + 1
 
@@ -61,13 +61,13 @@ def test_no_snapshot_is_taken_inside_a_transaction_that_a_dead_leader_left_open(
     """One at the new leader's first record would have no Begin, and the Abort behind it ends a stock reader."""
 
     async def told(node: VoterOnDisk) -> None:
-        await until(lambda: node.ends_of_snapshots() == [BEGIN])
+        await comes_about(lambda: node.ends_of_snapshots() == [BEGIN])
         abort = await leads_again_and_aborts(node, 3)
         await asyncio.sleep(0.05)
         assert node.ends_of_snapshots() == [BEGIN]
         node.fetched(3, abort + 1)
-        await until(lambda: node.led == [2])
-        await until(lambda: node.ends_of_snapshots() == [BEGIN, abort + 1])
+        await comes_about(lambda: node.led == [2])
+        await comes_about(lambda: node.ends_of_snapshots() == [BEGIN, abort + 1])
 
     behind_a_leader_that_died_mid_copy(tmp_path / "log", told)
 
@@ -83,7 +83,7 @@ def test_a_leader_whose_abort_was_cut_aborts_again_when_it_leads_again(tmp_path:
         assert node.store.end == abort, "the next leader does not have it"
         abort = await leads_again_and_aborts(node, 2)
         node.fetched(2, node.store.end)
-        await until(lambda: node.led == [4])
+        await comes_about(lambda: node.led == [4])
         node.controller._append([(TopicRecord(name="created", topic_id=an_id("created")), 0)])
         await node.flushed()
         node.fetched(2, node.store.end)
@@ -100,12 +100,12 @@ def test_an_abort_that_was_committed_is_not_written_again(tmp_path: Path) -> Non
     async def told(node: VoterOnDisk) -> None:
         abort = await leads_again_and_aborts(node, 3)
         node.fetched(3, abort + 1)
-        await until(lambda: node.led == [2])
+        await comes_about(lambda: node.led == [2])
         node.deposed(by=3)
         node.follow(committed=abort + 1)
         start = await node.elected(by=2)
         node.fetched(2, start + 1)
-        await until(lambda: node.led == [2, 4])
+        await comes_about(lambda: node.led == [2, 4])
         assert node.store.end == start + 1
 
     behind_a_leader_that_died_mid_copy(tmp_path / "log", told)

@@ -13,6 +13,7 @@ import pytest
 from migrator.control_api.states import State
 from migrator.node.driver.driver_state import DriverState
 from migrator.node.driver.operations import TAKEOVER_KEPT_MS, DriverOperations
+from migrator.node.process import control
 from migrator.node.process.control import ControlServer
 from migrator.node.quorum.metrics import Metrics
 from tests.support.statuses import a_status
@@ -70,7 +71,11 @@ def test_what_is_not_kept_is_refused_and_what_is_under_way_is_not_asked_twice(st
     assert (operations.request_rollback(), operations.rollback) == (rules or goes_back, rules)
 
 
-def test_the_control_port_refuses_what_the_driver_does_not_keep(tmp_path: Path) -> None:
+def test_the_control_port_refuses_what_the_driver_does_not_keep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "ASK_TIMEOUT_S", 60.0)  # how soon the loop answers is no subject here
+
     async def told() -> None:
         driver = a_driver(State.WAIT_BROKERS, config=SimpleNamespace(gates="pause"))
         port = ControlServer(asyncio.get_running_loop(), tmp_path, status=a_status, metrics=Metrics(), driver=driver)

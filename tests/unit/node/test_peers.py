@@ -11,6 +11,7 @@ import pytest
 
 from migrator.node.config.properties import VoterAddress
 from migrator.node.quorum.peers import Peer
+from migrator.node.transport import broker_client
 from migrator.raft.effects import SendVote
 from migrator.raft.types import VoteAnswered
 from migrator.wire.errors import Error
@@ -21,6 +22,15 @@ from migrator.wire.messages.raft import VotePartitionResult, VoteRequest, VoteRe
 VOTE = 52
 PRE_VOTE = SendVote(7, 3001, epoch=4, candidate=3000, last_epoch=4, last_offset=9, pre_vote=True)
 GRANTED = VoteResponse(topics=(VoteTopicResult("__cluster_metadata", (VotePartitionResult(0, 0, -1, 4, True),)),))
+
+
+LIMIT_S = 60.0
+"""Of an answer and of a connection, which are no subject here."""
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_client, "CONNECT_TIMEOUT_S", LIMIT_S)
 
 
 class Voters:
@@ -42,14 +52,14 @@ class Voters:
                 else:
                     assert isinstance(request, ApiVersionsRequest)
                 writer.write(encode_response(answer, header.api_version, correlation_id=header.correlation_id))
-        except asyncio.IncompleteReadError:
+        except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
 
 
 @asynccontextmanager
 async def a_peer(voters: Voters) -> AsyncIterator[Peer]:
     server = await asyncio.start_server(voters.serve, "127.0.0.1", 0)
-    peer = Peer(VoterAddress(3001, "127.0.0.1", server.sockets[0].getsockname()[1]), 3000, "a cluster", 5.0)
+    peer = Peer(VoterAddress(3001, "127.0.0.1", server.sockets[0].getsockname()[1]), 3000, "a cluster", LIMIT_S)
     try:
         yield peer
     finally:

@@ -47,7 +47,7 @@ from migrator.wire.errors import Error
 from migrator.wire.messages.metadata import NoOpRecord
 from tests.support.power import Power, PowerCut, Remains
 from tests.support.quorum_nodes import CLUSTER, ME, VOTERS
-from tests.support.voter_on_disk import VoterOnDisk, leader_change_at, records_at, until
+from tests.support.voter_on_disk import VoterOnDisk, comes_about, leader_change_at, records_at, until
 from tests.unit.node.test_driver_acts import story
 
 SEGMENT_BYTES = 400
@@ -114,7 +114,7 @@ class Life:
 
     def a_node(self, **settings: Any) -> VoterOnDisk:
         state = read_election_state(self.log) if (self.log / QUORUM_STATE).exists() else None
-        node = VoterOnDisk(self.log, segment_bytes=SEGMENT_BYTES, state=state, disk=self._disk, **settings)
+        node = VoterOnDisk(self.log, segment_bytes=SEGMENT_BYTES, state=state, disk=self._disk, wait=until, **settings)
         receive = node.raft.receive
         truncate, reset = node.store.truncate, node.store.reset
 
@@ -208,9 +208,14 @@ class Life:
         for offset in (15, 16, 17, 18):
             node.follow(a_batch(offset, epoch), committed=offset + 1)
             await node.flushed()
-            await until(lambda end=offset: is_persistent(node, end + 1))  # type: ignore[misc]
+            await self._comes_about(lambda end=offset: is_persistent(node, end + 1))  # type: ignore[misc]
             assert not node.fatal
         assert node.store.start > 13
+
+    async def _comes_about(self, condition: Callable[[], bool]) -> None:
+        """A thread writes snapshots: it may take its time as long as there is power."""
+        await comes_about(lambda: condition() or self.power.is_cut)
+        await until(condition)
 
     async def _loads_a_snapshot(self, node: VoterOnDisk) -> None:
         snapshot = SnapshotId(100, node.raft.voter.epoch)

@@ -17,7 +17,7 @@ from migrator.wire.errors import Error
 from migrator.wire.messages.brokers import BrokerHeartbeatRequest
 from migrator.wire.messages.metadata import FeatureLevelRecord, TopicRecord, ZkMigrationStateRecord
 from tests.support.builders import an_id
-from tests.support.voter_on_disk import VoterOnDisk, leader_change_at, records_at, until
+from tests.support.voter_on_disk import VoterOnDisk, comes_about, leader_change_at, records_at
 from tests.unit.node.test_driver_acts import story
 
 LOG = (
@@ -38,7 +38,7 @@ def as_leader(directory: Path, told: Callable[[VoterOnDisk], Awaitable[None]]) -
         await node.flushed()
         start = await node.elected(by=3)
         node.fetched(3, start + 1)
-        await until(lambda: node.led == [2])
+        await comes_about(lambda: node.led == [2])
         node.gatekeeper.writes = True
         node.controller._append([(TopicRecord(name="created", topic_id=an_id("created")), 0)])
         await node.flushed()
@@ -53,7 +53,7 @@ async def asks(node: VoterOnDisk) -> asyncio.Task[Any]:
     """A request that was decided, and whose answer waits."""
     task = asyncio.create_task(node.controller.submit(OF_NOBODY, 1))
     waiting = len(node.controller._pending._steps[-1].waiting)
-    await until(lambda: task.done() or len(node.controller._pending._steps[-1].waiting) > waiting)
+    await comes_about(lambda: task.done() or len(node.controller._pending._steps[-1].waiting) > waiting)
     assert not task.done(), "it rests on what is not committed"
     return task
 

@@ -17,7 +17,7 @@ from migrator.wire.messages.metadata import RemoveTopicRecord, TopicRecord
 from migrator.wire.records import encode_record
 from migrator.wire.schema import Message
 from tests.support.builders import an_id
-from tests.support.voter_on_disk import VoterOnDisk, records_at, until
+from tests.support.voter_on_disk import VoterOnDisk, comes_about, records_at
 from tests.unit.node.test_driver_acts import story
 
 TOPICS = "abcdef"
@@ -125,7 +125,7 @@ def test_what_was_read_ahead_and_is_of_no_use_any_more_is_not_kept(tmp_path: Pat
     async def told(node: VoterOnDisk) -> None:
         assert node.controller._log._read_ahead is not None
         node.follow(committed=END - 1)
-        await until(lambda: node.controller._log.end == END - 1)
+        await comes_about(lambda: node.controller._log.end == END - 1)
         assert node.controller._log._read_ahead is None
         assert list(node.controller.image.topic_ids) == ["f"]
 

@@ -19,8 +19,9 @@ from migrator.findings.finding import FindingError
 from migrator.model.image import Position
 from migrator.node.log.log_store import LogStore
 from migrator.node.log.storage import LOG_NAME, MetaProperties, write_meta_properties
+from migrator.node.process.control import ASK_TIMEOUT_S
 from migrator.node.tools.unmirrored import look_into
-from migrator.node.tools.who_runs import who_runs
+from migrator.node.tools.who_runs import ANSWERS_S, who_runs
 from migrator.node.tools.without_controllers import WithoutControllersPlan, plan_without_controllers
 from migrator.wire.batch import build_batch, build_control_batch
 from migrator.wire.messages.control_records import (
@@ -181,9 +182,10 @@ def test_a_controller_that_runs_on_the_log_forbids_the_release(tmp_path: Path) -
 
 @pytest.mark.parametrize(("token", "is_ours"), [("right", True), ("of somebody else", False)])
 def test_a_control_port_that_answers_to_its_token_forbids_the_release(
-    tmp_path: Path, token: str, is_ours: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: str, is_ours: bool
 ) -> None:
     """A copy of the directory has no lock."""
+    monkeypatch.setattr("migrator.node.tools.who_runs.ANSWERS_S", 60.0)  # how soon it answers is no subject here
     log = a_log(tmp_path / "log", [ISR_SHRINKS])
 
     class Port(BaseHTTPRequestHandler):
@@ -206,6 +208,11 @@ def test_a_control_port_that_answers_to_its_token_forbids_the_release(
     if runs is not None:
         assert "controller 3000, process 77, which runs on" in runs.text
         assert released([log], mirrored=1).runs is None
+
+
+def test_a_controller_whose_loop_hangs_says_so_before_it_is_taken_for_nobody() -> None:
+    """Its control port answers 503 after so long; a copy of its directory has no lock that would show it."""
+    assert ANSWERS_S > ASK_TIMEOUT_S
 
 
 # --- a log that was cut behind a snapshot -----------------------------------------------------------------

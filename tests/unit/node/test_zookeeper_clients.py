@@ -10,10 +10,17 @@ from contextlib import contextmanager
 import pytest
 
 from migrator.findings.finding import Occurrence
+from migrator.node.zookeeper import zookeeper_clients
 from migrator.node.zookeeper.zookeeper_clients import Connection, foreign_sessions, not_of_brokers, parse_connections
 from tests.support.fake_zookeeper import FakeEnsemble, FakeSession
 
 BROKER, OURS, EXPORTER, AUTHORIZER = 0x1000A, 0x1, 0x20030, 0x1000B
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How soon a server answers is no subject here."""
+    monkeypatch.setattr(zookeeper_clients, "TIMEOUT_S", 60.0)
 
 
 def a_line(address: str, session: int) -> str:
@@ -67,6 +74,14 @@ def a_server(answer: str) -> Iterator[str]:
         thread.join()
 
 
+@contextmanager
+def nobody_listens() -> Iterator[str]:
+    """An address that refuses connections, and is nobody else's meanwhile."""
+    with socket.socket() as kept:
+        kept.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{kept.getsockname()[1]}"
+
+
 def asked(servers: str) -> list[Occurrence]:
     ensemble = FakeEnsemble()
     ensemble.create("/brokers/ids/1")
@@ -97,8 +112,7 @@ def test_a_server_that_does_not_tell_is_named(answer: str) -> None:
 
 
 def test_a_server_that_is_not_there_is_named() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = f"127.0.0.1:{listener.getsockname()[1]}"
-    (found,) = asked(server)
+    with nobody_listens() as server:
+        (found,) = asked(server)
     assert found.code == "Z2K-1047"
     assert "Connection refused" in found.text
