@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from migrator.findings.finding import FindingError
 from migrator.findings.quorum import DIRECTORY_UNUSABLE
 from state_machine import removal
+from state_machine.clusters import observe
 from state_machine.clusters.observe import ClusterObserver, Observation, ZooKeeperEnsemble, ZooKeeperObservation
 from state_machine.database import open_database
 from state_machine.observations import ReportedFinding, RoundObservation, findings, record_observation
@@ -223,6 +224,7 @@ def test_what_zookeeper_makes_of_an_address_is_the_reason_and_no_end(monkeypatch
         raise UnicodeError("label empty or too long")
 
     monkeypatch.setattr(ZooKeeperEnsemble, "_read", read)
+    monkeypatch.setattr(observe, "ZOOKEEPER_WAIT_S", 60.0)
 
     async def story() -> ZooKeeperObservation:
         ensemble = ZooKeeperEnsemble("a..b:2181")

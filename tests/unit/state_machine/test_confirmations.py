@@ -24,12 +24,15 @@ class TwoEngines(FakeRunner):
     """spark: what the Spark engine answers; None: it is still at it."""
 
     spark: Result | None = Result(0, PASSED_AUDIT, "")
+    at_it: asyncio.Task[Any] | None = None
+    """The inspection that waits for Spark."""
 
     async def run(self, *arguments: str, limit_s: float) -> Result:
         answer = await super().run(*arguments, limit_s=limit_s)
         if "spark" not in arguments:
             return answer
         while self.spark is None:
+            self.at_it = asyncio.current_task()
             await asyncio.sleep(3600)
         return self.spark
 
@@ -68,8 +71,9 @@ def test_the_gate_opens_on_the_quick_engines_word_while_spark_is_still_at_it(wor
 
     async def all_but_spark_end() -> None:
         tasks = [task for task, _ in world.inspections._running.values()]
-        if tasks:
-            await asyncio.wait(tasks, timeout=0.1)
+        async with asyncio.timeout(60):
+            while not all(task.done() or task is runner(world).at_it for task in tasks):
+                await asyncio.sleep(0.005)
         world.inspections.reap()
 
     world.inspections_end = all_but_spark_end  # type: ignore[method-assign]

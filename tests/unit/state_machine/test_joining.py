@@ -86,7 +86,6 @@ class Joining(World):
         for _ in range(count):
             self.observe()
             await self.rounds(1, seconds=1.0)
-            await asyncio.sleep(0.02)
 
     async def until(self, ready: Callable[[], bool], rounds: int = 300) -> None:
         for _ in range(rounds):

@@ -162,7 +162,6 @@ class Rolling(World):
         for _ in range(count):
             self.register()
             await self.rounds(1, seconds=1.0)
-            await asyncio.sleep(0.02)
 
     async def until(self, ready: Callable[[], bool], rounds: int = 300) -> None:
         for _ in range(rounds):

@@ -370,7 +370,8 @@ def test_a_reading_without_every_broker_proves_nothing() -> None:
     async def reading(watch: ReplicasWatch) -> bool:
         """Begun now, taken two seconds later."""
         watch.tend(inventory, everybody)
-        await asyncio.sleep(0.05)
+        assert watch._task is not None
+        await watch._task
         at[0] += 2.0
         watch.tend(inventory, everybody)
         return all(each.holds for each in watch.conditions(everybody, 3.0))

@@ -64,9 +64,7 @@ class Completed(World):
         await self.turn(5)
 
     async def turn(self, count: int = 1) -> None:
-        for _ in range(count):
-            await self.rounds(1, seconds=4.0)
-            await asyncio.sleep(0.01)
+        await self.rounds(count, seconds=4.0)
 
     def broker_with(self, levels: tuple[int, int] | None) -> None:
         """The last broker restarts with other software."""

@@ -142,6 +142,7 @@ class World:
         soak = SoakActs(self.store, fleets, observer, *times)
         raises = VersionRaise(self.store, observer, *times)
         road = RoadActs(self.store, fleets, roller, soak, self.settings, *times, raises)
+        self._beside = (roller, road, soak, raises)
         acts = Acts(self.store, control, supervisor, self.inspections, self.settings, road, *times)
         operations = Operations(self.store, control, self.inspections, raises, self.clock)
         self.reconciler = Reconciler(
@@ -160,16 +161,29 @@ class World:
         return ReplicasSeen(tuple(each.id for each in inventory.brokers))
 
     async def rounds(self, count: int = 1, seconds: float = 0.5) -> None:
-        """Rounds of the loop; between them inspections come to their end and time passes."""
+        """Rounds of the loop; between them inspections and acts come to their end and time passes."""
         for _ in range(count):
             await self.reconciler.step(self.id)
             await self.inspections_end()
+            await self.acts_end()
             self.clock.pass_by(seconds)
 
     async def inspections_end(self) -> None:
         tasks = [task for task, _ in self.inspections._running.values()]
         await asyncio.gather(*tasks, return_exceptions=True)
         self.inspections.reap()
+
+    async def acts_end(self) -> None:
+        """Acts on hosts and looks at files, which go on beside the rounds: in real time, unlike the clock of a test."""
+        roller, road, soak, raises = self._beside
+        begun: list[asyncio.Task[Any] | None] = [*raises._asking.values()]
+        begun += [None if work.running is None else work.running.task for work in roller._work.values()]
+        begun += [None if work.replicas is None else work.replicas._task for work in roller._work.values()]
+        begun += [task for work in road._work.values() for task in (work.files, work.backup)]
+        begun += [work.snapshots for work in soak._work.values()]
+        running = [task for task in begun if task is not None and not task.done()]
+        if running:
+            await asyncio.wait(running)
 
     def operation(self, name: str, **fields: Any) -> Operation:
         order = NewOperation(**{"name": name, "who": "Ada", "reason": "it is time", **fields})
