@@ -32,12 +32,12 @@ def test_a_test_about_time_waits_until_it_is_alone(tmp_path: Path) -> None:
             order.append(name)
             if name == "first":
                 first_inside.set()
-                first_may_end.wait(20)
+                first_may_end.wait(60)
 
     first = threading.Thread(target=run, args=("first", False))
     timed = threading.Thread(target=run, args=("timed", True))
     first.start()
-    first_inside.wait(20)
+    assert first_inside.wait(60)
     timed.start()
     first_may_end.set()
     first.join()

@@ -97,7 +97,7 @@ def test_another_run_that_brings_is_waited_for(tmp_path: Path) -> None:
         ours = pool.submit(artifacts.fetch, "3.9.2", cache=tmp_path, bring=ivy, say=silent)
         assert not ours.done()
         other.communicate("go on\n", timeout=120)
-        assert (ours.result(30) / BROKER_JAR).exists()
+        assert (ours.result(120) / BROKER_JAR).exists()
     assert ivy.runs == 0
 
 

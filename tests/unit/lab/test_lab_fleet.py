@@ -62,7 +62,7 @@ def test_a_controller_of_ours_that_is_put_back_is_not_down_any_more(fleet: LabFl
     assert (fleet._down, fleet.most_down) == ({3000}, 1)
     ours.data.mkdir(parents=True)
     ended = subprocess.Popen(["/bin/true"])
-    ended.wait(20)
+    ended.wait(60)
     (ours.data / CONTROL_FILE).write_text(f'{{"pid": {ended.pid}}}')
     assert not ours.listens
     (ours.data / CONTROL_FILE).write_text(f'{{"pid": {os.getpid()}}}')

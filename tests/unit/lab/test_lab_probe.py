@@ -6,8 +6,18 @@ import socket
 import struct
 import threading
 
+import pytest
+
+from migrator.lab.servers import probe
 from migrator.lab.servers.ports import HOST, PortBook
 from migrator.lab.servers.probe import CORRELATION_ID, why_kafka_does_not_answer, why_zookeeper_does_not_answer
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is asked here runs in this process, and may stand still with it."""
+    for limit in ("KAFKA_TIMEOUT_S", "ZOOKEEPER_TIMEOUT_S"):
+        monkeypatch.setattr(probe, limit, 60.0)
 
 
 def ask_something_that_says(answer: bytes, *, kafka: bool = True) -> str | None:

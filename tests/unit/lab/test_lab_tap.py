@@ -42,7 +42,7 @@ def tap() -> Iterator[Tap]:
 
 
 def connect(tap: Tap) -> socket.socket:
-    return socket.create_connection((HOST, tap.port), timeout=10)
+    return socket.create_connection((HOST, tap.port), timeout=60)
 
 
 def receive(connection: socket.socket, size: int) -> bytes:
