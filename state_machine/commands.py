@@ -37,6 +37,12 @@ class Result:
     note: Occurrence | None = None
 
 
+def give_way(group: int) -> None:
+    """The processes of this group give way to looks, and never get a higher priority than this process has."""
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PGRP, group, max(CHILDREN_NICE, os.getpriority(os.PRIO_PROCESS, 0)))
+
+
 class Runner(Protocol):
     async def run(self, *arguments: str, limit_s: float) -> Result: ...
 
@@ -57,8 +63,7 @@ class Commands:
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
         )
-        with suppress(OSError):
-            os.setpriority(os.PRIO_PGRP, child.pid, CHILDREN_NICE)
+        give_way(child.pid)
         try:
             async with asyncio.timeout(limit_s):
                 output, errors = await child.communicate()

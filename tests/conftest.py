@@ -7,14 +7,14 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from migrator.model.prepared_types import prepare_types
 from tests.support.order import PROCESSOR_S, in_order, seconds_by_file
 from tests.support.skips import not_verified
 from tests.support.turns import turn
 
-settings.register_profile("no clock", deadline=None)
+settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("no clock")
 """How long an example takes says how busy the machine is: that belongs into a benchmark."""
 

@@ -25,7 +25,7 @@ import structlog
 
 from migrator.audit.warm_process import MARK, AuditAnswer, AuditRequest, clear, end_all
 from migrator.findings.service import AUDIT_PROCESS_ENDED
-from state_machine.commands import CHILDREN_NICE, PROGRAM, Commands, Result, Runner, document_of, last_words
+from state_machine.commands import PROGRAM, Commands, Result, Runner, document_of, give_way, last_words
 
 log = structlog.get_logger()
 
@@ -163,8 +163,7 @@ class WarmAudits:
                 start_new_session=True,
                 env={**os.environ, MARK: str(self._scratch)},
             )
-        with suppress(OSError):
-            os.setpriority(os.PRIO_PGRP, child.pid, CHILDREN_NICE)
+        give_way(child.pid)
         log.info("audit_process.started", pid=child.pid)
         return child
 
