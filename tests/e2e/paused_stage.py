@@ -8,9 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from migrator.control_api.operations import KEPT_IN, DriverOperation
+from migrator.findings.finding import FindingError
 from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import OurController
-from tests.e2e.quorums import leading, wait_ruling
+from tests.e2e.quorums import leading, ruling, wait_ruling
 from tests.e2e.support import spoil, wait_for, wait_zookeeper_rules
 
 PAUSE_S = 10.0
@@ -18,6 +20,9 @@ PAUSE_S = 10.0
 
 DEEDS = {"zk.takeover", "copy.committed", "brokers.updated", "dual_write.entered", "zk.aborted", "zk.rolled_back"}
 """What a driver logs after something of it was accepted."""
+
+REST = {"IDLE", "RETIRED"}
+"""The states of a driver that does not lead, or never will again."""
 
 
 class Quorum:
@@ -27,6 +32,7 @@ class Quorum:
         self.cluster = cluster
         self.ours = ours
         self._plan = plan
+        self._taken = plan.with_suffix(".taken")
         for each in ours:
             spoil(each, plan, plan=str(plan))
 
@@ -62,38 +68,105 @@ class Quorum:
         pause(found[0])
         return found[0]
 
-    def pause_before(self, effect: str, cause: Callable[[], None]) -> OurController:
-        """Whoever comes to the effect stands still before it, as a process, and goes right on when it is resumed."""
-        taken, go = self._plan.with_suffix(".taken"), self._plan.with_suffix(".go")
-        go.unlink(missing_ok=True)
-        self._plan.write_text(effect)
-        cause()
-        wait_for(lambda: None if taken.exists() else "nobody yet", f"somebody comes to {effect!r}")
-        name = taken.read_text()
-        paused = next(each for each in self.ours if str(each.properties_file) == name)
+    def pause_before(self, effect: str, cause: Callable[[], object]) -> OurController:
+        """Whoever comes to the effect stands still before it, as a process, and goes right on when it is resumed.
+
+        cause: brings somebody to it, and is called until somebody has come: an election may undo what it did before.
+        """
+        paused = self.stall_before(effect, cause)
         pause(paused)
-        taken.unlink()
-        go.touch()
+        self._plan.with_suffix(".go").touch()
         return paused
+
+    def stall_before(self, effect: str, cause: Callable[[], object]) -> OurController:
+        """Whoever comes to the effect waits before it, and leads on: to be killed there. cause: as of pause_before."""
+        self._plan.with_suffix(".go").unlink(missing_ok=True)
+        self._put_plan(effect)
+        found: list[OurController] = []
+
+        def why_not() -> str | None:
+            found[:] = self.taker()
+            if found and not found[0].is_running:  # the cause was its end
+                self._put_plan(effect)
+            elif not found:
+                cause()
+            return None if found and found[0].is_running else "nobody yet"
+
+        wait_for(why_not, f"somebody comes to {effect!r}")
+        self._taken.unlink()
+        return found[0]
+
+    def taker(self) -> list[OurController]:
+        """Who came to the effect of the plan; nobody while it lies there."""
+        if not self._taken.exists():
+            return []
+        name = self._taken.read_text()
+        return [each for each in self.ours if str(each.properties_file) == name]
+
+    def _put_plan(self, effect: str) -> None:
+        """At once and whole, for controllers read it at any moment."""
+        self._taken.unlink(missing_ok=True)
+        new = self._plan.with_suffix(".new")
+        new.write_text(effect)
+        new.rename(self._plan)
+
+    def ask_for(self, operation: DriverOperation) -> None:
+        """Ask whoever leads and has not accepted it: an operation that has not begun is dropped by an election."""
+        for each in self.awake():
+            try:
+                driver = each.status()["driver"]
+                if driver["state"] in KEPT_IN[operation] and operation not in driver["operations"]:
+                    each.ask(operation)
+            except (OSError, ValueError, FindingError):
+                continue  # it is starting, or leads no more
+
+    def ask_for_takeover(self) -> None:
+        self.ask_for(DriverOperation.TAKE_OVER)
+
+    def ask_for_rollback(self) -> None:
+        self.ask_for(DriverOperation.ROLL_BACK)
+
+    def kill_leader(self) -> None:
+        """Whoever is in dual-write; whom this killed before, when another one led already, runs again first.
+
+        A leader that waits before it enters dual-write is in that state already: it may be killed as it comes there.
+        """
+        leader = ruling(self.awake())
+        if leader is not None:
+            self.start_killed()
+            if not self.taker():
+                leader.kill()
+
+    def start_killed(self) -> None:
+        for each in self.ours:
+            if not each.is_running:
+                each.start()
 
     def nothing_of_it_is_accepted(self, paused: OurController, others: Callable[[], object]) -> None:
         """others: waits until the other two have come to rest."""
         stopped = time.monotonic()
         others()
         time.sleep(max(0.0, PAUSE_S - (time.monotonic() - stopped)))
-        before, done = self.claim(), len(deeds(paused))
+        before, seen = self.claim(), len(paused.events())
         paused.process.resume()
-        rest = {"IDLE", "RETIRED", "ended"}
-        wait_for(lambda: None if state_of(paused) in rest else state_of(paused), "the paused one stands back")
-        assert deeds(paused)[done:] == []
-        held = self.claim()
-        assert held == before or self.is_anothers(paused, before, held), f"{before} became {held}"
 
-    def is_anothers(self, paused: OurController, before: list[bytes | None], held: list[bytes | None]) -> bool:
-        """A claim of somebody else who was elected meanwhile: of a later epoch, and never of the paused one."""
+        def why_not() -> str | None:
+            """It may be elected again at once, so that its log alone tells."""
+            now = state_of(paused)
+            left = any(event["to"] in REST for event in moves(paused.events()[seen:]))
+            return None if left or now in REST or now == "ended" else now
+
+        wait_for(why_not, "the paused one stands back")
+        held, events = self.claim(), paused.events()[seen:]
+        elected = next((event for event in moves(events) if event["from"] in REST), None)
+        assert deeds(events if elected is None else events[: events.index(elected)]) == []
+        anothers = self.is_later(before, held) and (elected is not None or claimant(held) != paused.spec.node_id)
+        assert held == before or anothers, f"{before} became {held}"
+
+    def is_later(self, before: list[bytes | None], held: list[bytes | None]) -> bool:
+        """A claim of a later epoch: of somebody who was elected meanwhile."""
         was, now = (json.loads(each[0] or b"{}") for each in (before, held))
-        later = now.get("kraftControllerEpoch", -1) > was.get("kraftControllerEpoch", -1)
-        return later and now.get("brokerid") != paused.spec.node_id
+        return bool(now.get("kraftControllerEpoch", -1) > was.get("kraftControllerEpoch", -1))
 
     def wait_held(self) -> None:
         def why_not() -> str | None:
@@ -135,8 +208,19 @@ def state_of(controller: OurController) -> str:
         return "starting" if controller.is_running else "ended"
 
 
-def deeds(controller: OurController) -> list[dict[str, Any]]:
-    return [event for event in controller.events() if event.get("event") in DEEDS]
+def claimant(claim: list[bytes | None]) -> int | None:
+    """Whose `/controller` it is."""
+    found = json.loads(claim[0] or b"{}").get("brokerid")
+    return None if found is None else int(found)
+
+
+def moves(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of the driver, from one state to another."""
+    return [event for event in events if event.get("event") == "driver.state"]
+
+
+def deeds(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [event for event in events if event.get("event") in DEEDS]
 
 
 def ready_for_takeover(quorum: Quorum) -> None:

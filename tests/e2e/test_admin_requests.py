@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from confluent_kafka import Consumer, ElectionType, KafkaException, TopicCollection, TopicPartition
@@ -43,19 +43,33 @@ from migrator.wire.messages.partitions import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from tests.e2e.support import assert_same, produce, ready_cluster, wait_for, wait_zookeeper_rules
+from tests.e2e.support import HANGS_AFTER_S, assert_same, produce, ready_cluster, wait_for, wait_zookeeper_rules
 
 pytestmark = pytest.mark.lab
 
 MOVED = "moved"
 RECORDS = 2_000
 
+Answer = TypeVar("Answer")
+
+
+def once(make: Callable[[], AdminClient], ask: Callable[[AdminClient], Answer], what: str) -> Answer:
+    """The answer to a request that is sent once, by whichever client connects.
+
+    Brokers name one of them at random as the controller, and librdkafka now and then waits for the one of an earlier
+    answer without connecting to it; then a new client asks (lab/admin.py).
+    """
+    return by_new_clients(make, ask, what, deadline_s=HANGS_AFTER_S)
+
 
 def create(cluster: LabCluster, topic: str, *replicas: Sequence[int]) -> None:
     assignment = [list(each) for each in replicas]
     new = NewTopic(topic, num_partitions=len(assignment), replica_assignment=assignment)
-    for future in cluster.admin().create_topics([new], operation_timeout=30).values():
-        future.result(120)
+    once(
+        cluster.new_admin,
+        lambda admin: admin.create_topics([new], operation_timeout=30)[topic].result(120),
+        f"topic {topic} is created",
+    )
     cluster.wait_isr_whole([topic])
 
 
@@ -156,11 +170,14 @@ def assert_all_there(cluster: LabCluster, topic: str, partitions: int, count: in
 
 def described(cluster: LabCluster, *topics: str) -> dict[str, dict[int, list[int]]]:
     """Replicas by topic and partition, as a client is told."""
-    futures = cluster.admin().describe_topics(TopicCollection(list(topics)))
-    return {
-        name: {each.id: [node.id for node in each.replicas] for each in future.result(120).partitions}
-        for name, future in futures.items()
-    }
+
+    def ask(admin: AdminClient) -> dict[str, dict[int, list[int]]]:
+        return {
+            name: {each.id: [node.id for node in each.replicas] for each in future.result(120).partitions}
+            for name, future in admin.describe_topics(TopicCollection(list(topics))).items()
+        }
+
+    return once(cluster.new_admin, ask, "topics are described")
 
 
 def rollback(cluster: LabCluster, controller: OurController) -> None:
@@ -177,15 +194,10 @@ def why_not_unfenced(controller: OurController, broker: int) -> str | None:
 
 
 def elect_preferred_leader(cluster: LabCluster, topic: str, partition: int) -> str | None:
-    """The error's name, None when it was elected.
-
-    Brokers name one of them at random as the controller, and librdkafka now and then waits for the one of an earlier
-    answer without connecting to it; then a new client asks.
-    """
+    """The error's name, None when it was elected."""
     asked = [TopicPartition(topic, partition)]
-    settings = {**cluster.client, "socket.timeout.ms": "20000"}
-    (error,) = by_new_clients(
-        lambda: AdminClient(dict(settings)),
+    (error,) = once(
+        cluster.new_admin,
         lambda admin: admin.elect_leaders(ElectionType.PREFERRED, asked).result(),
         f"an election for {topic}-{partition}",
     ).values()
@@ -369,8 +381,11 @@ def test_configuration_is_replaced_as_a_whole_by_the_old_request(laboratory: Lab
         def of_topic(only_validate: bool = False, **values: str) -> None:
             configs = {name.replace("_", "."): value for name, value in values.items()}
             resource = ConfigResource(ResourceType.TOPIC, "topic-0", set_config=configs)
-            for future in cluster.admin().alter_configs([resource], validate_only=only_validate).values():
-                future.result(120)
+            once(
+                cluster.new_admin,
+                lambda admin: admin.alter_configs([resource], validate_only=only_validate)[resource].result(120),
+                "a topic is configured",
+            )
 
         of_topic(retention_ms="3600001", cleanup_policy="compact")
         becomes("topics/topic-0", {"retention.ms": "3600001", "cleanup.policy": "compact"})
@@ -419,21 +434,28 @@ def test_quotas_and_credentials_reach_zookeeper_and_the_brokers(laboratory: Labo
         becomes("users/alice%20smith", {"producer_byte_rate": "1048576"})
         wait_for(lambda: None if "1048576" in described(*alice) else "not yet", "brokers say what alice may")
 
-        admin = cluster.admin()
+        def of_alice(alteration: UserScramCredentialUpsertion | UserScramCredentialDeletion) -> None:
+            once(
+                cluster.new_admin,
+                lambda admin: admin.alter_user_scram_credentials([alteration])["alice smith"].result(120),
+                "credentials are altered",
+            )
+
         sha_512 = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 8192)
-        set_ = UserScramCredentialUpsertion("alice smith", sha_512, b"a secret of hers", b"some salt")
-        for future in admin.alter_user_scram_credentials([set_]).values():
-            future.result(120)
+        of_alice(UserScramCredentialUpsertion("alice smith", sha_512, b"a secret of hers", b"some salt"))
         wait_for(lambda: None if "SCRAM-SHA-512" in (stored("users/alice%20smith") or {}) else "not yet", "it is kept")
         text = (stored("users/alice%20smith") or {})["SCRAM-SHA-512"]
         assert "iterations=8192" in text
-        found = admin.describe_user_scram_credentials(["alice smith"])["alice smith"].result(120)
+        found = once(
+            cluster.new_admin,
+            lambda admin: admin.describe_user_scram_credentials(["alice smith"])["alice smith"].result(120),
+            "credentials are described",
+        )
         assert [(each.mechanism, each.iterations) for each in found.scram_credential_infos] == [
             (ScramMechanism.SCRAM_SHA_512, 8192)
         ]
-        gone = UserScramCredentialDeletion("alice smith", ScramMechanism.SCRAM_SHA_256)
         with pytest.raises(KafkaException, match="RESOURCE_NOT_FOUND"):
-            admin.alter_user_scram_credentials([gone])["alice smith"].result(120)
+            of_alice(UserScramCredentialDeletion("alice smith", ScramMechanism.SCRAM_SHA_256))
         assert_same(cluster, controller.data)
 
         rollback(cluster, controller)
@@ -492,13 +514,14 @@ def test_acls_and_tokens_are_for_whom_a_broker_passes_a_request_on(laboratory: L
     controller.start()
     controller.wait_dual_write()
     of_alice = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
-    alice = AdminClient(
-        {"bootstrap.servers": for_clients, "sasl.username": "alice", "sasl.password": "hers", **of_alice}
-    )
+
+    def alice(ask: Callable[[AdminClient], Answer]) -> Answer:
+        login = {"bootstrap.servers": for_clients, "sasl.username": "alice", "sasl.password": "hers", **of_alice}
+        return once(lambda: AdminClient(dict(login)), ask, "alice is answered")
 
     def creates(name: str) -> str:
         try:
-            alice.create_topics([NewTopic(name, 1, 3)], operation_timeout=30)[name].result(120)
+            alice(lambda admin: admin.create_topics([NewTopic(name, 1, 3)], operation_timeout=30)[name].result(120))
         except KafkaException as error:
             return str(error.args[0].name())
         return "NO_ERROR"
@@ -513,9 +536,10 @@ def test_acls_and_tokens_are_for_whom_a_broker_passes_a_request_on(laboratory: L
     assert creates("somebodys-1") == "TOPIC_AUTHORIZATION_FAILED"
     wait_for(lambda: None if "alices-" in acls("--list") else "not yet", "brokers have heard of it")
     with pytest.raises(KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
-        alice.delete_topics(["topic-0"])["topic-0"].result(120)
+        alice(lambda admin: admin.delete_topics(["topic-0"])["topic-0"].result(120))
+    asked = [TopicPartition("topic-0", 0)]
     with pytest.raises(KafkaException, match="CLUSTER_AUTHORIZATION_FAILED"):
-        alice.elect_leaders(ElectionType.PREFERRED, [TopicPartition("topic-0", 0)]).result(120)
+        alice(lambda admin: admin.elect_leaders(ElectionType.PREFERRED, asked).result(120))
 
     login = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="hers";'
     as_alice = laboratory.directory / "alice.properties"

@@ -36,8 +36,7 @@ def test_a_leader_paused_in_the_window_or_while_aborting_changes_nothing_afterwa
         quorum.nothing_of_it_is_accepted(paused, quorum.leader)
         ready_for_takeover(quorum)
         for effect in IN_THE_WINDOW:
-            leader = quorum.leader()
-            paused = quorum.pause_before(effect, lambda leader=leader: leader.ask("takeover"))  # type: ignore[misc]
+            paused = quorum.pause_before(effect, quorum.ask_for_takeover)
             quorum.nothing_of_it_is_accepted(paused, quorum.leader if effect == "latch" else quorum.wait_held)
             ready_for_takeover(quorum)
             assert sum(map(copies, ours)) == 0
@@ -47,19 +46,13 @@ def test_a_leader_paused_in_the_window_or_while_aborting_changes_nothing_afterwa
         ready_for_takeover(quorum)
 
         # The successor of one that died in COPYING is paused while it gives back.
-        leader = quorum.leader()
-        first = quorum.pause_before("encode", lambda: leader.ask("takeover"))
-
-        def die() -> None:
-            first.kill()
-
-        paused = quorum.pause_before("abandon", die)
+        first = quorum.stall_before("encode", quorum.ask_for_takeover)
+        paused = quorum.pause_before("abandon", first.kill)
         first.start()
         quorum.nothing_of_it_is_accepted(paused, quorum.wait_held)
 
         # After the commit, before the claim is made to last.
-        leader = quorum.leader()
-        paused = quorum.pause_before("persist", lambda: leader.ask("takeover"))
+        paused = quorum.pause_before("persist", quorum.ask_for_takeover)
         quorum.nothing_of_it_is_accepted(paused, quorum.wait_ruling)
         assert sum(map(copies, ours)) == 1
         assert_same(cluster, quorum.leader().data)

@@ -23,9 +23,9 @@ def test_a_leader_paused_after_the_commit_changes_nothing_afterwards(laboratory:
         start(ours)
         wait_ruling(ours)
         for effect in AFTER_A_FAIL_OVER:
-            leader = wait_ruling(ours)
-            paused = quorum.pause_before(effect, leader.kill)
-            leader.start()
+            wait_ruling(ours)
+            paused = quorum.pause_before(effect, quorum.kill_leader)
+            quorum.start_killed()
             quorum.nothing_of_it_is_accepted(paused, quorum.wait_ruling)
 
         paused = wait_ruling(ours)
@@ -35,13 +35,13 @@ def test_a_leader_paused_after_the_commit_changes_nothing_afterwards(laboratory:
         cluster.wait_isr_whole([*TOPICS, "made-afterwards"])
         assert_same(cluster, quorum.leader().data)
 
-        leader = wait_ruling(ours)
-        paused = quorum.pause_before("mark rolled back", lambda: leader.ask("rollback"))
+        wait_ruling(ours)
+        paused = quorum.pause_before("mark rolled back", quorum.ask_for_rollback)
         quorum.nothing_of_it_is_accepted(paused, quorum.wait_ruling)
 
         # The mark is committed: the others finish what the paused one began.
-        leader = wait_ruling(ours)
-        paused = quorum.pause_before("close listener", lambda: leader.ask("rollback"))
+        wait_ruling(ours)
+        paused = quorum.pause_before("close listener", quorum.ask_for_rollback)
         quorum.nothing_of_it_is_accepted(paused, lambda: wait_zookeeper_rules(cluster))
         for each in ours:
             each.wait_state("RETIRED")
