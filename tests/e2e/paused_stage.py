@@ -32,6 +32,7 @@ class Quorum:
         self.cluster = cluster
         self.ours = ours
         self._plan = plan
+        self._taken = plan.with_suffix(".taken")
         for each in ours:
             spoil(each, plan, plan=str(plan))
 
@@ -79,21 +80,35 @@ class Quorum:
 
     def stall_before(self, effect: str, cause: Callable[[], object]) -> OurController:
         """Whoever comes to the effect waits before it, and leads on: to be killed there. cause: as of pause_before."""
-        new, taken = self._plan.with_suffix(".new"), self._plan.with_suffix(".taken")
         self._plan.with_suffix(".go").unlink(missing_ok=True)
-        new.write_text(effect)
-        new.rename(self._plan)
+        self._put_plan(effect)
+        found: list[OurController] = []
 
         def why_not() -> str | None:
-            if taken.exists():
-                return None
-            cause()
-            return "nobody yet"
+            found[:] = self.taker()
+            if found and not found[0].is_running:  # the cause was its end
+                self._put_plan(effect)
+            elif not found:
+                cause()
+            return None if found and found[0].is_running else "nobody yet"
 
         wait_for(why_not, f"somebody comes to {effect!r}")
-        name = taken.read_text()
-        taken.unlink()
-        return next(each for each in self.ours if str(each.properties_file) == name)
+        self._taken.unlink()
+        return found[0]
+
+    def taker(self) -> list[OurController]:
+        """Who came to the effect of the plan; nobody while it lies there."""
+        if not self._taken.exists():
+            return []
+        name = self._taken.read_text()
+        return [each for each in self.ours if str(each.properties_file) == name]
+
+    def _put_plan(self, effect: str) -> None:
+        """At once and whole, for controllers read it at any moment."""
+        self._taken.unlink(missing_ok=True)
+        new = self._plan.with_suffix(".new")
+        new.write_text(effect)
+        new.rename(self._plan)
 
     def ask_for(self, operation: DriverOperation) -> None:
         """Ask whoever leads and has not accepted it: an operation that has not begun is dropped by an election."""
@@ -112,11 +127,15 @@ class Quorum:
         self.ask_for(DriverOperation.ROLL_BACK)
 
     def kill_leader(self) -> None:
-        """Whoever is in dual-write; whom this killed before, when another one led already, runs again first."""
+        """Whoever is in dual-write; whom this killed before, when another one led already, runs again first.
+
+        A leader that waits before it enters dual-write is in that state already: it may be killed as it comes there.
+        """
         leader = ruling(self.awake())
         if leader is not None:
             self.start_killed()
-            leader.kill()
+            if not self.taker():
+                leader.kill()
 
     def start_killed(self) -> None:
         for each in self.ours:
