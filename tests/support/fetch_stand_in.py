@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from migrator.audit.live_log import FETCH_VERSION, METADATA_TOPIC_ID
 from migrator.wire.batch import peek
@@ -52,7 +52,7 @@ class FetchStandIn:
                 connection, _ = self._socket.accept()
             except OSError:
                 return
-            with connection:
+            with connection, suppress(OSError):  # of a reader that hung up
                 self._answer_all(connection)
 
     def _answer_all(self, connection: socket.socket) -> None:

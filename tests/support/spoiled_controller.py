@@ -49,12 +49,15 @@ async def stall(effect: str) -> None:
 
 async def take_plan(effect: str) -> None:
     plan = Path(SPOIL.get("plan", "/nowhere"))
-    if not plan.exists() or plan.read_text() != effect:
-        return
-    plan.unlink()
-    taken = plan.with_suffix(".taking")
-    taken.write_text(sys.argv[2])
-    taken.rename(plan.with_suffix(".taken"))
+    mine = plan.with_suffix(f".of-{os.getpid()}")
+    try:
+        if plan.read_text() != effect:
+            return
+        plan.rename(mine)
+    except FileNotFoundError:
+        return  # nobody asked, or another one took it
+    mine.write_text(sys.argv[2])
+    mine.rename(plan.with_suffix(".taken"))
     while not plan.with_suffix(".go").exists():
         await asyncio.sleep(0.005)
 
