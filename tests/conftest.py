@@ -52,11 +52,17 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     return report  # type: ignore[return-value]
 
 
+REASON_MAX = 500
+"""Characters."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """The name of a failed test at once: a whole run takes half an hour, and dots say nothing."""
+    """The name of a failed test at once, and why: a whole run takes half an hour, and dots say nothing."""
     if report.failed and os.environ.get("PYTEST_XDIST_WORKER") is None:
-        print(f"\nfailed after {report.duration:.0f} s: {report.nodeid} ({report.when})", flush=True)
+        crash = getattr(report.longrepr, "reprcrash", None)
+        why = "" if crash is None else f": {crash.path}:{crash.lineno}: {crash.message[:REASON_MAX]}"
+        print(f"\nfailed after {report.duration:.0f} s: {report.nodeid} ({report.when}){why}", flush=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

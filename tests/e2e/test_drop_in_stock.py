@@ -25,8 +25,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but
 
 from migrator.audit.compare import STOCK_RUNS_AHEAD
 from migrator.controller.snapshot import records_of
+from migrator.lab.admin import never_connected
 from migrator.lab.classes import prepared
-from migrator.lab.cluster import LabCluster
+from migrator.lab.cluster import DID_NOTHING, LabCluster
 from migrator.lab.ours import OurController
 from migrator.lab.servers.artifacts import LATER_KAFKA_VERSION, Artifacts
 from migrator.lab.servers.controller import StockController, StockQuorum, quorum_specs
@@ -438,17 +439,19 @@ def test_a_directory_that_was_never_in_migration_is_served_without_the_flag_and_
 
 
 def why_not_created(cluster: LabCluster, names: tuple[str, ...]) -> str | None:
-    """A broker is fenced for a moment after the only controller has restarted; then there are too few for three."""
-    asked = cluster.admin().create_topics([NewTopic(name, 4, 3) for name in names])
+    """Until the only controller leads again, nobody creates anything; a broker is fenced for a moment after that, and
+    then there are too few for three replicas."""
+    asked = cluster.new_admin().create_topics([NewTopic(name, 4, 3) for name in names])
     refused = []
     for future in asked.values():
         try:
             future.result(120)
         except KafkaException as error:
-            if error.args[0].code() not in (KafkaError.INVALID_REPLICATION_FACTOR, KafkaError.TOPIC_ALREADY_EXISTS):
+            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                continue
+            if error.args[0].code() not in DID_NOTHING and not never_connected(error):
                 raise
-            if error.args[0].code() == KafkaError.INVALID_REPLICATION_FACTOR:
-                refused.append(str(error))
+            refused.append(str(error))
     return "; ".join(refused) or None
 
 
