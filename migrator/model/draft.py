@@ -93,6 +93,7 @@ class Draft:
         self._marks = before.marks
         # Partitions of topics that are being changed, by id, so that a thousand changes of one topic copy it once.
         self._open: dict[bytes, dict[int, Partition]] = {}
+        self._open_acl_ids: dict[AclResource, set[bytes]] = {}
         self._touched_topics: set[bytes] = set()
         self._touched_configs: set[ConfigKey] = set()
         self._touched_brokers: set[int] = set()
@@ -255,7 +256,7 @@ class Draft:
         if acl_id in self._acls:
             raise Contradiction(f"ACL id {acl_id.hex()} is taken")
         self._acls[acl_id] = acl
-        self._acl_ids[acl.resource] = self._acl_ids.get(acl.resource, frozenset()) | {acl_id}
+        self._ids_of(acl.resource).add(acl_id)
         self._touched_acls.add(acl.resource)
 
     def remove_acl(self, acl_id: bytes) -> None:
@@ -263,12 +264,14 @@ class Draft:
         if acl is None:
             raise Contradiction(f"ACL id {acl_id.hex()} is not known")
         del self._acls[acl_id]
-        left = self._acl_ids[acl.resource] - {acl_id}
-        if left:
-            self._acl_ids[acl.resource] = left
-        else:
-            del self._acl_ids[acl.resource]
+        self._ids_of(acl.resource).remove(acl_id)
         self._touched_acls.add(acl.resource)
+
+    def _ids_of(self, resource: AclResource) -> set[bytes]:
+        """Open until the draft ends: to copy a resource's ids for each of its ACLs takes 0.4 s for 5,500 of them."""
+        if resource not in self._open_acl_ids:
+            self._open_acl_ids[resource] = set(self._acl_ids.get(resource, ()))
+        return self._open_acl_ids[resource]
 
     def put_token(self, token: DelegationToken) -> None:
         self._tokens[token.id] = token
@@ -286,6 +289,11 @@ class Draft:
             topic = self._topics[topic_id]
             ordered = tuple(partitions[partition_id] for partition_id in sorted(partitions))
             self._topics[topic_id] = Topic(topic.name, topic_id, ordered)
+        for resource, ids in self._open_acl_ids.items():
+            if ids:
+                self._acl_ids[resource] = frozenset(ids)
+            else:
+                self._acl_ids.pop(resource, None)
         after = Image(
             position=position,
             features=self._features.finish(),

@@ -52,6 +52,10 @@ from migrator.wire.messages.security import (
 
 ANY: Final = 1
 MATCH: Final = 2
+RESOURCE_TYPES: Final = frozenset(map(int, AclResourceType))
+PATTERNS: Final = frozenset(map(int, AclPattern))
+OPERATIONS: Final = frozenset(map(int, AclOperation))
+PERMISSIONS: Final = frozenset(map(int, AclPermission))
 NO_AUTHORIZER: Final = "No Authorizer is configured."
 
 
@@ -112,13 +116,13 @@ def _acl(asked: AclCreation) -> Acl:
         raise ItemRefused(Error.INVALID_REQUEST, f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not asked.resource_name:
         raise ItemRefused(Error.INVALID_REQUEST, "Invalid empty resource name")
-    for what, number, kind in (
-        ("resourceType", asked.resource_type, AclResourceType),
-        ("patternType", asked.resource_pattern_type, AclPattern),
-        ("operation", asked.operation, AclOperation),
-        ("permissionType", asked.permission_type, AclPermission),
+    for what, number, known in (
+        ("resourceType", asked.resource_type, RESOURCE_TYPES),
+        ("patternType", asked.resource_pattern_type, PATTERNS),
+        ("operation", asked.operation, OPERATIONS),
+        ("permissionType", asked.permission_type, PERMISSIONS),
     ):
-        if number not in tuple(kind):
+        if number not in known:
             raise ItemRefused(Error.INVALID_REQUEST, f"Invalid {what} {number}")
     type_, colon, _ = asked.principal.partition(":")
     if not colon or not type_:
