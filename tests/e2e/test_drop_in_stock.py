@@ -145,8 +145,8 @@ def assert_snapshots_match(
 ) -> int:
     """Each snapshot that stock wrote has the records that ours would have written there; returns how many there are.
 
-    What stock writes was replayed by stock, from a snapshot or log of ours; ours is made from the log up to there. Where
-    stock has trimmed the log up to its oldest snapshot, nothing is left to make that one from.
+    What stock writes was replayed by stock, from a snapshot or log of ours; ours is made from the log up to there.
+    Where stock has trimmed the log up to its oldest snapshot, nothing is left to make that one from.
     """
     dump = kafka_says(laboratory, directory, kafka)
     first = 0 if min(dump.starts) == 0 else min(end for end, _ in dump.snapshots) + 1
