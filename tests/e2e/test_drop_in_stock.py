@@ -447,7 +447,8 @@ def test_a_directory_that_was_never_in_migration_is_served_without_the_flag_and_
 def why_not_created(cluster: LabCluster, names: tuple[str, ...]) -> str | None:
     """Until the only controller leads again, nobody creates anything; a broker is fenced for a moment after that, and
     then there are too few for three replicas."""
-    asked = cluster.new_admin().create_topics([NewTopic(name, 4, 3) for name in names])
+    admin = cluster.new_admin()  # held until the answers are there: a client that is gone gives none
+    asked = admin.create_topics([NewTopic(name, 4, 3) for name in names])
     refused = []
     for future in asked.values():
         try:
