@@ -17,7 +17,9 @@ from typing import Any, Final
 
 import httpx
 
+from migrator.findings.finding import FindingError
 from migrator.findings.laboratory import TOOL_FAILED
+from migrator.findings.service import GATE_CLOSED
 from migrator.lab.cluster import LabCluster
 from migrator.lab.ours import IN_THE_LABORATORY, PROGRAM, OurController
 from migrator.lab.servers.laboratory import Laboratory
@@ -128,6 +130,22 @@ class LabService:
         """
         body = {"to": to, "reason": reason, "who": who}
         return self.post(f"/migrations/{migration}/{word}", {k: v for k, v in body.items() if v})
+
+    def ask(self, migration: int, word: str, to: str, reason: str) -> bool:
+        """As `operation`; False where its gate is closed at this moment (`was_closed` tells where it closes later)."""
+        try:
+            self.operation(migration, word, to, reason)
+        except FindingError as error:
+            if f"{GATE_CLOSED.code} " not in str(error):
+                raise
+            return False
+        return True
+
+    @staticmethod
+    def was_closed(operation: dict[str, Any]) -> bool:
+        """Refused by its gate, and by nothing else: a heartbeat or a fetch came late, and it may be asked again."""
+        verdict = operation.get("verdict")
+        return operation["state"] == "refused" and verdict is not None and not verdict["holds"]
 
     def wait_phase(self, migration: int, *phases: str, deadline_s: float = PHASE_DEADLINE_S) -> dict[str, Any]:
         """Wait until it is in one of these phases. Returns the view."""

@@ -112,12 +112,16 @@ class LogController(msgspec.Struct, frozen=True):
 
 
 class LogVoter(msgspec.Struct, frozen=True):
-    """lag: committed records that the leader does not know it to have; None: it never fetched."""
+    """lag: committed records that the leader does not know it to have; None: it never fetched.
+
+    caught_up_ms_ago: when it last had all that the leader had. None: never, or nobody said.
+    """
 
     id: int
     log_end: int
     lag: int | None
     fetched_ms_ago: int | None = None
+    caught_up_ms_ago: int | None = None
 
 
 class VoterLevels(msgspec.Struct, frozen=True):
@@ -467,6 +471,7 @@ def _voters(quorum: DescribeQuorumPartitionResult) -> tuple[LogVoter, ...]:
             each.log_end_offset,
             None if each.log_end_offset < 0 else max(quorum.high_watermark - each.log_end_offset, 0),
             newest - each.last_fetch_timestamp if each.last_fetch_timestamp >= 0 and newest >= 0 else None,
+            max(newest - each.last_caught_up_timestamp, 0) if each.last_caught_up_timestamp >= 0 else None,
         )
         for each in sorted(quorum.current_voters, key=lambda voter: voter.replica_id)
     )

@@ -26,12 +26,14 @@ from state_machine.policy.gates import (
     Evidence,
     Holder,
 )
-from state_machine.policy.road_observations import UNNAMED, RoadEvidence, Roll
+from state_machine.policy.road_observations import UNNAMED, RoadEvidence, Roll, VoterObserved
 
 APPROVAL_S: Final = 4 * 3600.0
 AUDIT_FRESH_S: Final = 600.0
 FILES_FRESH_S: Final = 120.0
 LAG_MAX: Final = 0
+CAUGHT_UP_MS: Final = 2_000
+"""As long as a follower waits for its leader before it elects another one (controller.quorum.fetch.timeout.ms)."""
 CANARY_FRESH_S: Final = 30.0
 LEVELS_FRESH_S: Final = 60.0
 _CANARY: Final = (CANARY_OVER_BUDGET.code,)
@@ -132,12 +134,20 @@ def _leads(road: RoadEvidence) -> str:
     return f"controller {road.leader} leads, and every voter has its log"
 
 
+def _has_just_caught_up(voter: VoterObserved) -> bool:
+    return voter.caught_up_ms_ago is not None and voter.caught_up_ms_ago <= CAUGHT_UP_MS
+
+
 def voters_follow(road: RoadEvidence) -> Condition:
-    """Before a controller is stopped, a majority must hold without it."""
+    """Before a controller is stopped, a majority must hold without it.
+
+    A voter whose fetch is under way lacks what was committed a moment ago. One that had all of the log within
+    CAUGHT_UP_MS follows; else the gate would close for a moment whenever something changes.
+    """
     behind = [
         f"voter {each.id} {'has never fetched' if each.lag is None else f'is {each.lag} records behind'}"
         for each in road.voters
-        if each.lag != 0
+        if each.lag != 0 and not _has_just_caught_up(each)
     ]
     known = not road.log_problem and road.leader is not None and bool(road.voters)
     said = "; ".join(behind) if behind else _leads(road)

@@ -66,6 +66,7 @@ class VoterObserved:
     """stock: it was replaced and answers at no control port. ready: the running process registered with the flag on.
 
     behind_record: its log end is behind the record that set the present state of the migration.
+    caught_up_ms_ago: when it last had all that the leader had; None: never, or nobody said.
     """
 
     id: int
@@ -73,6 +74,7 @@ class VoterObserved:
     lag: int | None
     ready: bool | None
     behind_record: bool = False
+    caught_up_ms_ago: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,6 +167,7 @@ def _voters(snapshot: Snapshot, log: LogObservation) -> tuple[VoterObserved, ...
                 lag=each.lag,
                 ready=None if registered is None else registered.zk_migration_ready,
                 behind_record=committed and each.log_end > log.migration_at,
+                caught_up_ms_ago=each.caught_up_ms_ago,
             )
         )
     return tuple(found)

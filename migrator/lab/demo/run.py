@@ -327,20 +327,25 @@ class Demo:
     ) -> None:
         """Ask for the next step, or with --step let a person ask, and wait until it is taken.
 
-        through: the phase to which the step leads by itself.
+        through: the phase to which the step leads by itself. A gate that was open may be closed for a moment, as a
+        voter is a record behind; then the step is asked for again.
         """
         end = through or to
-        if self.options.step:
+        asks = not self.options.step
+        if not asks:
             self._tell_how(word, to)
-        else:
-            self.service.operation(self.migration, word, to, reason)
+        is_asked = asks and self.service.ask(self.migration, word, to, reason)
         seen = self._view()["version"]
 
         def why_not(view: dict[str, Any]) -> str | None:
+            nonlocal is_asked
             if view["phase"] == end:
                 return None
             operation = next(iter(view["operations"]), None)
-            if operation is not None and operation["state"] == "refused" and not self.options.step:
+            if asks and (not is_asked or (operation is not None and self.service.was_closed(operation))):
+                is_asked = self.service.ask(self.migration, word, to, reason)
+                return f"{view['phase']}: its gate was closed"
+            if asks and operation is not None and operation["state"] == "refused":
                 raise DEMO_STOPPED.error(
                     phase=view["phase"], reason=f"{operation['operation']} was refused: {operation['answer']}"
                 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,11 +12,13 @@ import pytest
 
 from api.commands import laboratory
 from migrator.findings.finding import FindingError
-from migrator.findings.laboratory import DEMO_NOT_POSSIBLE
+from migrator.findings.laboratory import DEMO_NOT_POSSIBLE, TOOL_FAILED
+from migrator.findings.service import GATE_CLOSED
 from migrator.lab.demo.full import FullDemo
 from migrator.lab.demo.progress import ProgressReporter
 from migrator.lab.demo.rollback_from import RollbackFromDemo
 from migrator.lab.demo.run import Demo, unconfirmed
+from migrator.lab.service import LabService
 from migrator.lab.traffic.control import LEDGER
 from migrator.lab.traffic.ledger import NO_TRANSACTION, Acknowledged, LedgerWriter
 
@@ -103,3 +106,52 @@ def test_a_point_that_the_road_does_not_have_is_refused_with_those_that_it_has()
     with pytest.raises(FindingError, match="FINALIZING is not one of DUAL_WRITE, ROLLING_BROKERS_HALF") as caught:
         laboratory.demo(rollback_from="FINALIZING")
     assert caught.value.code == DEMO_NOT_POSSIBLE.code
+
+
+class AskedTwice(LabService):
+    """A service whose gate is closed at the first request, and again when the second one is carried out."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.views = 0
+
+    def operation(self, migration: int, word: str, to: str | None = None, *_: Any, **__: Any) -> dict[str, Any]:
+        self.asked += 1
+        if self.asked == 1:
+            raise TOOL_FAILED.error(tool="service", exit_code=409, output=f"{GATE_CLOSED.code} voter 3001 is behind")
+        return {}
+
+    def view(self, migration: int) -> dict[str, Any]:
+        self.views += 1
+        refused = {"operation": "advance", "state": "refused", "answer": "", "verdict": {"holds": False}}
+        operations = [refused] if self.asked == 2 else []
+        phase = "QUORUM" if self.asked == 3 else "PREFLIGHT"
+        return {"version": 1, "phase": phase, "waiting": "", "operations": operations, "dual_write": None}
+
+    def wait_view(self, migration: int, why_not: Callable[..., str | None], *, deadline_s: float) -> dict[str, Any]:
+        while why_not(view := self.view(migration)) is not None:
+            assert self.views < 20
+        return view
+
+
+def test_a_step_whose_gate_was_closed_for_a_moment_is_asked_for_again() -> None:
+    """A voter was one record behind when the step was carried out, and the demo stopped."""
+    demo = Demo.__new__(Demo)
+    demo.migration = 1
+    demo.options = SimpleNamespace(step=False)  # type: ignore[assignment]
+    demo.service = AskedTwice()
+    demo._go_on("QUORUM", "nothing stands in the way")
+    assert demo.service.asked == 3
+
+
+def test_a_step_that_is_refused_for_another_reason_stops_the_demo() -> None:
+    class Refusing(AskedTwice):
+        def operation(self, *_: Any, **__: Any) -> dict[str, Any]:
+            raise TOOL_FAILED.error(tool="service", exit_code=409, output="Z2K-4006 the version moved")
+
+    demo = Demo.__new__(Demo)
+    demo.migration = 1
+    demo.options = SimpleNamespace(step=False)  # type: ignore[assignment]
+    demo.service = Refusing()
+    with pytest.raises(FindingError, match="Z2K-4006"):
+        demo._go_on("QUORUM", "nothing stands in the way")

@@ -19,10 +19,13 @@ from migrator.driver.claim import ClaimObservation
 from migrator.findings.finding import FindingError
 from migrator.node.process.control import ControlServer
 from migrator.node.quorum.metrics import Metrics
+from migrator.wire.messages.raft import DescribeQuorumPartitionResult, QuorumReplicaState
 from migrator.zk import paths
 from migrator.zk.znodes import ControllerZnode, MigrationZnode
+from state_machine.clusters import log_observer
 from state_machine.clusters.control import ControlClient
 from state_machine.clusters.inventory import ControllerEntry
+from state_machine.clusters.log_observer import LogVoter
 from state_machine.clusters.observe import (
     GAPS_KEPT,
     ControllerObservation,
@@ -276,3 +279,20 @@ def test_the_finalize_intent_is_read_as_it_stands(znode: bytes | None, said: str
     found = None if znode is None else SimpleNamespace(data=znode)
     session: Any = SimpleNamespace(get=lambda path: found if path == paths.FINALIZE_INTENT else None)
     assert read_intent(session) == said
+
+
+def test_how_far_voters_are_is_told_by_the_clock_of_the_leader() -> None:
+    quorum = DescribeQuorumPartitionResult(
+        leader_id=3000,
+        high_watermark=100,
+        current_voters=(
+            QuorumReplicaState(3002, log_end_offset=-1),
+            QuorumReplicaState(3000, b"", 101, 50_000, 50_000),
+            QuorumReplicaState(3001, b"", 99, 49_950, 49_600),
+        ),
+    )
+    assert log_observer._voters(quorum) == (
+        LogVoter(3000, 101, 0, 0, 0),
+        LogVoter(3001, 99, 1, 50, 400),
+        LogVoter(3002, -1, None, None, None),
+    )

@@ -108,6 +108,11 @@ def test_a_gate_opens_when_every_condition_is_true(gate: Any) -> None:
     assert closed(gate(evidence())) == []
 
 
+def test_a_voter_that_had_everything_a_moment_ago_follows() -> None:
+    """Its fetch is under way: `advance` was refused as a voter was one record behind."""
+    assert closed(may_replace_controllers(evidence({"voters": voters(lag=1, caught_up_ms_ago=400)}))) == []
+
+
 @pytest.mark.parametrize(
     ("road", "name"),
     [
@@ -121,6 +126,7 @@ def test_a_gate_opens_when_every_condition_is_true(gate: Any) -> None:
         ({"voters": voters(ready=False)}, "every voter runs with the migration flag"),
         ({"voters": voters(lag=3)}, "every voter has what is committed"),
         ({"voters": voters(lag=None)}, "every voter has what is committed"),
+        ({"voters": voters(lag=1, caught_up_ms_ago=2_001)}, "every voter has what is committed"),
         ({"migration": "POST_MIGRATION"}, "the log says MIGRATION"),
         ({"dual_write_lag": 1}, "ZooKeeper has every committed change"),
         ({"dual_write_lag": None}, "ZooKeeper has every committed change"),
