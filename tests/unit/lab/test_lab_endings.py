@@ -13,6 +13,7 @@ import pytest
 from migrator.findings.finding import FindingError
 from migrator.findings.laboratory import DEMO_NOT_POSSIBLE, DEMO_STOPPED, READER_FAILED, TRAFFIC_FAILED
 from migrator.lab.demo.run import Demo, Options, run_demo
+from migrator.lab.service import LabService
 from migrator.lab.traffic.control import Traffic
 from migrator.lab.traffic.proof import prove
 
@@ -60,7 +61,7 @@ REFUSED = {
     "phase": "READY",
     "version": 3,
     "waiting": "",
-    "operations": [{"state": "refused", "operation": "advance", "answer": "no"}],
+    "operations": [{"state": "refused", "operation": "advance", "answer": "no", "verdict": {"holds": True}}],
 }
 WENT_BACK = {"phase": "ABORTING", "version": 4, "waiting": "a broker left", "operations": []}
 
@@ -77,7 +78,9 @@ def test_a_demo_stops_where_the_migration_does_not_go_on(view: dict[str, Any], w
     demo = object.__new__(Demo)
     demo.options = Options(directory=Path("unused"))
     demo.migration = 1
-    demo.service = SimpleNamespace(operation=lambda *_: None, wait_view=wait_view)  # type: ignore[assignment]
+    demo.service = SimpleNamespace(  # type: ignore[assignment]
+        ask=lambda *_: True, was_closed=LabService.was_closed, wait_view=wait_view
+    )
     demo._view = lambda: {"version": 3}  # type: ignore[method-assign]
     with pytest.raises(FindingError) as stopped:
         demo._go_on("DUAL_WRITE", "it is time")
