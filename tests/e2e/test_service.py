@@ -25,6 +25,7 @@ from migrator.lab.ours import CONTROL_FILE, OurController
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.processes import Process
 from migrator.lab.servers.properties import write
+from migrator.lab.service import LabService
 from state_machine.clusters.inventory import ControllerEntry
 from tests.e2e.support import controller_of, ready_cluster, spoil, wait_for, wait_zookeeper_rules
 from tests.unit.state_machine.fakes import OPEN, FakeController
@@ -127,7 +128,7 @@ class ServiceUnderTest:
             view = self.get()
             if view["phase"] == phase:
                 return None
-            if asked and not any(self.was_closed(each) for each in view["operations"] if each["id"] == asked[-1]):
+            if asked and not any(LabService.was_closed(each) for each in view["operations"] if each["id"] == asked[-1]):
                 return f"{view['phase']}: {view['waiting']}"
             answer = self.ask(word, **body)
             if answer.status_code == 409 and answer.json()["code"] == GATE_CLOSED.code:
@@ -137,12 +138,6 @@ class ServiceUnderTest:
             return "asked"
 
         wait_for(why_not, phase, deadline_s=self.deadline_s)
-
-    @staticmethod
-    def was_closed(operation: dict[str, Any]) -> bool:
-        """Refused by its gate."""
-        verdict = operation["verdict"]
-        return operation["state"] == "refused" and verdict is not None and not verdict["holds"]
 
     def wait_phase(self, phase: str) -> None:
         def why_not() -> str | None:
@@ -290,7 +285,7 @@ def test_a_service_killed_in_every_phase_of_the_takeover_writes_one_row_per_tran
         expected += links("AUDIT", "DUAL_WRITE")
         assert service.rows() == expected
         assert_sound(service.get("/events")["items"])
-        states = {each["state"] for each in service.get()["operations"] if not service.was_closed(each)}
+        states = {each["state"] for each in service.get()["operations"] if not LabService.was_closed(each)}
         assert states == {"succeeded"}, "every operation was fulfilled, none was handed over twice"
 
         service.step("rollback", "ROLLED_BACK")
