@@ -68,12 +68,16 @@ EVERY_FAMILY: Final = {
 
 TOPICS: Final = [f"topic-{number}" for number in range(3)]
 ACTIVE: Final = re.compile(r"Becoming the active controller at epoch \d+")
-LOUD: Final = re.compile(r"^\[[^]]+\] (?:ERROR|FATAL) .*$", re.MULTILINE)
+LOUD: Final = re.compile(r"^(?=(\[[^]]+\] (?:ERROR|FATAL) .*\n.*$))", re.MULTILINE)
+"""Each such line, and the next one, where the exception stands; that may be such a line itself."""
+FATAL: Final = re.compile(r"^.*(?: FATAL |Encountered .*fault).*$", re.MULTILINE)
 HARMLESS: Final = (
-    "Overriding metadata.log.segment.min.bytes is only supported for testing",  # which is what we do
-    "Cancelling deferred write event maybeFenceReplicas because the event queue is now closed",  # at any orderly end
-    "Unexpected error handling request RequestHeader(apiKey=CONTROLLER_REGISTRATION",  # its own, just before it leads
+    re.compile(r"Overriding metadata.log.segment.min.bytes is only supported for testing"),  # which is what we do
+    # brokers and its own registration ask as soon as its port is open, and that can be before it leads
+    re.compile(r"Unexpected error handling request .*\n.*NotControllerException"),
 )
+STOPPING: Final = "shutting down (kafka.server.ControllerServer)"
+"""From here on it refuses whatever is still asked or due, and says each as an error."""
 
 
 @pytest.fixture(scope="session")
@@ -260,9 +264,10 @@ def stop_calmly(stock: StockController) -> None:
 
 
 def assert_calm(stock: StockController) -> None:
-    """Nothing that it said was an error."""
-    loud = LOUD.findall(stock.process.log_text())
-    assert not (alarming := [line for line in loud if not any(known in line for known in HARMLESS)]), alarming
+    """Nothing that it said while it ran was an error, and nothing at all a fatal one."""
+    running, _, stopping = stock.process.log_text().partition(STOPPING)
+    loud = LOUD.findall(running) + FATAL.findall(stopping)
+    assert not (alarming := [each for each in loud if not any(known.search(each) for known in HARMLESS)]), alarming
 
 
 def assert_no_broker_broke(cluster: LabCluster) -> None:
