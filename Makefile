@@ -12,7 +12,7 @@ FILES_BESIDE_EACH_OTHER = --dist loadfile --no-loadscope-reorder --durations 40 
 # what it imports: a controller then answers after 4.6 s in place of 1.2 s, on two cores.
 KEEP_BYTECODE = PYTHONDONTWRITEBYTECODE=
 
-.PHONY: setup check test docs sim model adversarial kill-matrix end-of-road soak poison mutants lab demo docker-images docker-test takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-mass bench-road
+.PHONY: setup check test test-long docs sim model adversarial kill-matrix end-of-road soak poison mutants lab demo docker-images docker-test takeover bench-quorum bench-fail-over bench-copy bench-dual-write bench-real-broker bench-rehearse bench-audit bench-mass bench-road
 
 setup:  ## make .venv what uv.lock says
 	$(SETUP)
@@ -24,9 +24,13 @@ check:  ## lint, types, unit tests, simulation and scenarios; no network, no Jav
 	$(BIN)/mypy
 	$(KEEP_BYTECODE) $(BIN)/pytest -n 2 $(FILES_BESIDE_EACH_OTHER) tests/unit $(wildcard tests/sim tests/scenarios)
 
-test:  ## everything, the laboratory included; TESTS says which
+test:  ## all but the long ones, the laboratory included; TESTS says which, and a file named there runs whole
 	$(SETUP) --with-java
-	$(KEEP_BYTECODE) $(BIN)/pytest -n 3 $(FILES_BESIDE_EACH_OTHER) $(or $(TESTS),tests)
+	$(KEEP_BYTECODE) $(BIN)/pytest -n 3 $(FILES_BESIDE_EACH_OTHER) $(if $(findstring .py,$(TESTS)),,-m "not long") $(or $(TESTS),tests)
+
+test-long:  ## the long ones of the laboratory: many crashes, releases of Kafka, interruptions (25 minutes)
+	$(SETUP) --with-java
+	$(KEEP_BYTECODE) $(BIN)/pytest -n 3 $(FILES_BESIDE_EACH_OTHER) -m long tests/e2e
 
 docs:  ## the documentation as a site in site/; strict: a link or an anchor that leads nowhere fails, and so does a stale reference
 	$(SETUP)

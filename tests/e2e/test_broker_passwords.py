@@ -41,7 +41,7 @@ from tests.support.certificates import Authority, openssl
 from tests.support.password_coder import Task, ask_kafka
 from tests.support.secrets_in_files import files_below, found_in, held_by
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 TOPICS = ["orders"]
 BROKERS = 2

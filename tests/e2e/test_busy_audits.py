@@ -22,7 +22,7 @@ from migrator.zk.paths import CONFIG_CHANGES
 from migrator.zk.session import ZkSession
 from tests.e2e.support import audit, ready_cluster, wait_for
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 PAUSE_S = 0.1
 """Between two changes: an audit of seconds meets dozens, and has a processor too."""

@@ -28,7 +28,7 @@ from tests.e2e.support import (
     wait_zookeeper_rules,
 )
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 BEFORE_THE_COMMIT = ("latch", "claim", "raise epoch", "read", "encode", "audit", "append")
 AFTER_THE_COMMIT = ("persist", "reconcile", "update", "enter dual-write")

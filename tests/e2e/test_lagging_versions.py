@@ -24,7 +24,7 @@ from migrator.zk.session import ZkSession
 from tests.e2e.quorums import PATIENT, TOPICS, start, three_controllers, wait_ruling
 from tests.e2e.support import audit, produce, ready_cluster, spoil, wait_for, wait_zookeeper_rules
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 WORN, PARTITIONS, EPOCH = "worn", 40, 5_000
 STATES = [paths.state(WORN, each) for each in range(PARTITIONS)]

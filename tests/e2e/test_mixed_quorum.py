@@ -22,7 +22,7 @@ from migrator.lab.servers.laboratory import Laboratory
 from tests.e2e.quorums import TOPICS, Voter, committed, leading, ruling, start, three_controllers, wait_ruling
 from tests.e2e.support import HANGS_AFTER_S, assert_same, audit, controller_of, produce, wait_for, wait_zookeeper_rules
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 KILLS = 10
 EACH_KIND = 3

@@ -16,7 +16,7 @@ from tests.e2e.paused_stage import Quorum, ready_for_takeover
 from tests.e2e.quorums import start, three_controllers
 from tests.e2e.support import assert_same, copies
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 IN_THE_WINDOW = ("latch", "claim", "raise epoch", "read", "encode", "audit", "append")
 

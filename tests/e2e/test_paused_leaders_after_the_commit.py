@@ -11,7 +11,7 @@ from tests.e2e.paused_stage import Quorum, pause
 from tests.e2e.quorums import TOPICS, start, three_controllers, wait_ruling
 from tests.e2e.support import assert_same, wait_zookeeper_rules
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 AFTER_A_FAIL_OVER = ("claim", "reconcile", "update", "enter dual-write")
 

@@ -26,7 +26,7 @@ from tests.support.storm import Storm
 from tests.support.storm_sender import Sender
 from tests.support.whole_tree import Tree, notifications, state_versions, whole_tree
 
-pytestmark = [pytest.mark.lab, pytest.mark.alone]
+pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.alone]
 
 SEED: Final = 2026
 OF_EACH_KIND: Final = 91

@@ -13,7 +13,7 @@ from migrator.lab.servers.laboratory import Laboratory
 from tests.adversarial.rounds import rounds
 from tests.adversarial.takeovers import a_run
 
-pytestmark = [pytest.mark.lab, pytest.mark.alone]
+pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.alone]
 
 SEED, ROUNDS, BROKERS = 18, 12, 2
 ACKNOWLEDGED = ("create", "grow", "delete", "allow", "disallow", "transactional producer")

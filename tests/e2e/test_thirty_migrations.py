@@ -28,7 +28,7 @@ from migrator.zk.multi import Create, Multi
 from migrator.zk.session import ZkSession
 from tests.e2e.support import wait_for
 
-pytestmark = [pytest.mark.lab, pytest.mark.alone]
+pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.alone]
 
 HEALTHY = 20
 WATCHED_S = 10.0

@@ -24,7 +24,7 @@ from migrator.model.levels import CONTROLLER_REGISTRATION, DIRECTORIES
 from migrator.node.config.formatting import level_of
 from tests.e2e.whole_way import there_and_back, topic_made, waiting
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 VERSIONS = [("3.6.2", "3.6-IV1"), ("3.7.2", "3.7-IV1"), ("3.7.2", "3.7-IV2"), ("3.8.1", "3.8"), ("3.9.2", "3.9")]
 

@@ -26,7 +26,7 @@ from tests.e2e.support import wait_for
 from tests.e2e.test_audit_engines import ENCODER, ZOOKEEPER_PLANTS, Cluster, assert_nothing_secret_in, command, seeded
 from tests.e2e.test_cli import a_controller_file
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 MASTER = "local[2]"
 ROOT = Path(__file__).parents[2]

@@ -26,7 +26,7 @@ from tests.e2e.trouble_stage import CLOSED, Cell, Stage, a_stage, elect_broker
 from tests.support.kraft_load import ConfigChanges
 from tests.support.zookeeper_trouble import ENDINGS, Phase, Trouble
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 LIMIT_S = 20.0
 SHORT_WINDOW = {"zk2kraft.takeover.max.ms": int(LIMIT_S * 1000)}

@@ -48,9 +48,14 @@ def test_every_file_of_the_table_exists_and_make_keeps_this_order() -> None:
 
 def test_whatever_the_environment_says_processes_that_tests_start_need_not_compile() -> None:
     recipes = [line for line in (ROOT / "Makefile").read_text().splitlines() if "$(FILES_BESIDE_EACH_OTHER)" in line]
-    assert len(recipes) == 2
+    assert len(recipes) == 3
     assert {line.split()[0] for line in recipes} == {"$(KEEP_BYTECODE)"}
     assert "KEEP_BYTECODE = PYTHONDONTWRITEBYTECODE=\n" in (ROOT / "Makefile").read_text()
+
+
+def test_a_file_that_is_named_runs_whole_and_otherwise_the_long_tests_stay_out() -> None:
+    (recipe,) = [line for line in (ROOT / "Makefile").read_text().splitlines() if '-m "not long"' in line]
+    assert '$(if $(findstring .py,$(TESTS)),,-m "not long")' in recipe
 
 
 def test_the_end_of_a_run_names_the_files_that_took_longest() -> None:
