@@ -17,7 +17,14 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from migrator.lab.traffic.clients import FLUSH_DEADLINE_S, DeliveryReport, ProducerClient, Surroundings, now_us
+from migrator.lab.traffic.clients import (
+    DELIVERY_TIMEOUT_S,
+    FLUSH_DEADLINE_S,
+    DeliveryReport,
+    ProducerClient,
+    Surroundings,
+    now_us,
+)
 from migrator.lab.traffic.ledger import NO_TRANSACTION, Acknowledged, Failed, TransactionEnded, TransactionOutcome
 from migrator.lab.traffic.records import Record, RecordPace, Rounds
 
@@ -32,6 +39,12 @@ TRANSACTION_BURST: Final = 5
 
 RETRY_AFTER_S: Final = 0.2
 LOOK_EVERY_S: Final = 0.5
+UNANSWERED: Final = "UNANSWERED"
+UNANSWERED_AFTER_S: Final = DELIVERY_TIMEOUT_S + 10.0
+"""librdkafka (2.16) answers each record within the delivery timeout, with one exception that was seen: a record under
+way to a broker that died, in a partition that another broker, just started, did not know yet. It was never answered.
+"""
+
 ASK_AGAIN_S: Final = 0.5
 """A broker may not have heard of a new topic yet; its client asks again."""
 
@@ -162,6 +175,10 @@ class IdempotentLane(Lane):
         self._open.clear()
 
 
+class UnansweredError(Exception):
+    """The client said nothing of a record, not even that it gave it up."""
+
+
 class Transaction:
     """One transaction on its way. Answers arrive from another thread."""
 
@@ -187,12 +204,15 @@ class Transaction:
     def wait_for_answers(self, topics: Callable[[], Collection[str]]) -> bool:
         """Whether every record was acknowledged. topics: those still written to; one that was dropped ends the wait.
 
-        The client library answers each record within the delivery timeout, so this ends.
+        Raises UnansweredError after UNANSWERED_AFTER_S.
         """
+        ends = time.monotonic() + UNANSWERED_AFTER_S
         with self._change:
             while not self._change.wait_for(self._is_decided, timeout=LOOK_EVERY_S):
                 if not {record.topic for record in self.records} <= set(topics()):
                     return False
+                if time.monotonic() > ends:
+                    raise UnansweredError
             return not self.failed
 
     def _is_decided(self) -> bool:
@@ -279,6 +299,10 @@ class TransactionalLane(Lane):
             self.here.tally.error(error.args[0].name())
             self._replace_client()
             return TransactionOutcome.UNKNOWN if committing else TransactionOutcome.ABORTED
+        except UnansweredError:  # an abort would wait for that record too; the next client's first call aborts it
+            self.here.tally.error(UNANSWERED)
+            self._replace_client()
+            return TransactionOutcome.ABORTED
 
     def _send(self, transaction: Transaction, batch: list[Record]) -> None:
         def answered(answer: DeliveryReport) -> None:

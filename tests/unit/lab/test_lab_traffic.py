@@ -447,6 +447,28 @@ def test_a_failed_transaction_is_sent_again_whole_in_a_new_one(tmp_path: Path) -
     assert (status.outstanding, status.lost, status.transactions.retried) == (0, 0, 1)
 
 
+@pytest.mark.usefixtures("quick")
+def test_a_client_that_never_answers_a_record_is_replaced_and_the_transaction_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = [True]
+
+    class SilentOnce(FakeClient):
+        def send(self, record: Record, answered: Any) -> None:
+            if silent:
+                silent.clear()
+            else:
+                super().send(record, answered)
+
+    monkeypatch.setattr(traffic_producers, "ProducerClient", SilentOnce)
+    monkeypatch.setattr(traffic_producers, "UNANSWERED_AFTER_S", 0.0)
+    calls, entries, status = one_transaction(tmp_path, [None])
+    assert calls == ["init", "begin", "close", "init", "begin", "commit", "close"]
+    assert outcomes(entries) == [TransactionOutcome.ABORTED, TransactionOutcome.COMMITTED]
+    assert (status.outstanding, status.lost, status.transactions.retried) == (0, 0, 1)
+    assert status.errors[traffic_producers.UNANSWERED] == 1
+
+
 class DyingProducer:
     """As librdkafka behaves (2.16, seen): a fatal error is raised by the call that runs callbacks, once, and never told
     to `error_cb`; what is sent afterwards is refused.
