@@ -34,7 +34,8 @@ FLOW_DEADLINE_S: Final = 180.0
 COMMAND_DEADLINE_S: Final = 150.0
 """A dropped topic is done when its last record was answered, which a stopped broker can delay."""
 
-STOP_DEADLINE_S: Final = 180.0
+STOP_DEADLINE_S: Final = 300.0
+"""A record that is never answered ends its transaction after 130 s, and all of it is then sent again."""
 LOOK_EVERY_S: Final = 0.1
 
 
