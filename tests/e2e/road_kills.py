@@ -39,11 +39,11 @@ ACTS: Final = ("stop", "write", "start")
 HOST_STARTS_AFTER_S: Final = 1.0
 BROKER_AWAY_S: Final = 2.0
 SESSION_S: Final = 18.0
-"""How long a killed broker in ZooKeeper mode stays away: Kafka's default session in ZooKeeper, before whose end it cannot
-register (the laboratory ends that session by hand). Its session with our controllers takes 9 s, and begins again with
-each leader: two that die after it make that 12 s. Where a broker starts before that end, as it can with a shorter
-`zookeeper.session.timeout.ms`, it waits for its registration with an empty cache and answers clients from it. That case
-is not tried here, and not solved."""
+"""How long a killed broker in ZooKeeper mode stays away: Kafka's default session in ZooKeeper. It cannot register
+before that has ended (the laboratory ends it by hand). Its session with our controllers takes 9 s, and begins again
+with each leader: two that die after it make that 12 s. Where a broker starts before that end, as it can with a
+shorter `zookeeper.session.timeout.ms`, it waits for its registration with an empty cache and answers clients from
+it. That case is not tried here, and not solved."""
 ZOOKEEPER_AWAY_S: Final = 3.0
 LEADER_S: Final = 240.0
 ANSWER_S: Final = 1.0
