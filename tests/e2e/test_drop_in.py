@@ -16,11 +16,13 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from kazoo.client import KazooClient
 
+from migrator.lab.admin import by_new_clients
 from migrator.lab.cluster import LabCluster
 from migrator.lab.servers.controller import StockController, quorum_specs
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.tools import dump_metadata_log
 from tests.e2e.support import (
+    HANGS_AFTER_S,
     SPOILED,
     assert_same,
     produce,
@@ -65,9 +67,13 @@ def zookeeper_says(cluster: LabCluster) -> dict[str, Any]:
 
 def topic_config_of(cluster: LabCluster, broker: int, topic: str) -> dict[str, str]:
     """The topic's own configuration, as one broker describes it."""
-    admin = AdminClient({"bootstrap.servers": cluster.brokers[broker].address})
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    found = admin.describe_configs([resource])[resource].result(120)
+    found = by_new_clients(
+        lambda: AdminClient({"bootstrap.servers": cluster.brokers[broker].address}),
+        lambda admin: admin.describe_configs([resource])[resource].result(120),
+        f"{topic} is described by broker {broker}",
+        deadline_s=HANGS_AFTER_S,
+    )
     return {name: each.value for name, each in found.items() if not each.is_default and each.source == 1}
 
 
