@@ -2,7 +2,7 @@
 
 In:   a cluster that makes clients (cluster.py, kraft.py).
 Out:  `Administered`, which both are: `alter_configs`, `describe_configs`, and the client that such a request goes by.
-Rules: a change is asked once, and what a broker answers is raised at once: nothing of the product is tried again.
+Rules: a change reaches a broker once, and what that answers is raised at once: nothing of the product is tried again.
 Source: librdkafka 2.16, `rdkafka_admin.c` (RD_KAFKA_ADMIN_STATE_WAIT_BROKER).
 """
 
@@ -56,7 +56,14 @@ class Administered(ABC):
 
         By IncrementalAlterConfigs. Raises KafkaException with the broker's answer, Z2K-6003.
         """
-        alter_configs(self.admin_for(kind, name), kind, name, values)
+        if kind is ResourceType.BROKER:
+            return alter_configs(self.admin_for(kind, name), kind, name, values)
+        return by_new_clients(
+            self.new_admin,
+            lambda admin: alter_configs(admin, kind, name, values),
+            f"the configuration of {name} is changed",
+            deadline_s=2 * ADMIN_TIMEOUT_S,
+        )
 
     def describe_configs(self, kind: ResourceType, name: str) -> dict[str, ConfigEntry]:
         """All settings of a topic or of one broker, by name. Raises as `alter_configs`."""

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but not re-exported for mypy
+    AdminClient,
     NewPartitions,
     NewTopic,
     ResourceType,
 )
 
-from migrator.lab.admin import ADMIN_TIMEOUT_S
+from migrator.lab.admin import ADMIN_TIMEOUT_S, by_new_clients
 from migrator.lab.cluster import LabCluster
 from migrator.lab.frames import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Direction, Frame, Recorder
 from migrator.lab.servers.tools import elect_preferred_leaders, reassign
@@ -106,7 +107,7 @@ class ChangeScript:
 
     def delete_topic(self) -> None:
         topic = self.plan.deleted
-        _finish(self.cluster.admin().delete_topics([topic]))
+        self._ask(lambda admin: admin.delete_topics([topic]), f"{topic} is deleted")
         self._wait_told(STOP_REPLICA, topic, self._brokers_of(self.plan.names.index(topic)))
         self._wait_told(UPDATE_METADATA, topic, self._brokers)
         self._wait(lambda: f"{topic} is still in ZooKeeper" if self._in_zookeeper(topic) else None, topic)
@@ -115,7 +116,8 @@ class ChangeScript:
         topic, before = self.plan.grown, self.plan.partitions
         added = [self._replicas(1, before + number) for number in range(MORE_PARTITIONS)]
         total = before + MORE_PARTITIONS
-        _finish(self.cluster.admin().create_partitions([NewPartitions(topic, total, replica_assignment=added)]))
+        more = NewPartitions(topic, total, replica_assignment=added)
+        self._ask(lambda admin: admin.create_partitions([more]), f"{topic} has {total} partitions")
         self._wait_told(UPDATE_METADATA, topic, self._brokers)
         self.cluster.wait_isr_whole([topic], SETTLE_DEADLINE_S)
 
@@ -166,7 +168,14 @@ class ChangeScript:
 
     def _create(self, names: Iterable[str]) -> None:
         topics = [_new_topic(name, self._assignment(name)) for name in names]
-        _finish(self.cluster.admin().create_topics(topics, operation_timeout=ADMIN_TIMEOUT_S))
+        self._ask(
+            lambda admin: admin.create_topics(topics, operation_timeout=ADMIN_TIMEOUT_S),
+            f"{len(topics)} topics are created",
+        )
+
+    def _ask(self, ask: Callable[[AdminClient], dict[Any, Any]], what: str) -> None:
+        """An administrator's request, by whichever client connects; raises the broker's own error."""
+        by_new_clients(self.cluster.new_admin, lambda admin: _finish(ask(admin)), what, deadline_s=2 * ADMIN_TIMEOUT_S)
 
     def _assignment(self, name: str) -> list[list[int]]:
         number = self.plan.names.index(name) if name in self.plan.names else self.plan.topics
@@ -235,6 +244,6 @@ def _new_topic(name: str, assignment: list[list[int]]) -> Any:
 
 
 def _finish(futures: dict[Any, Any]) -> None:
-    """Wait for an administrator's requests; raises the broker's own error."""
+    """Wait for all answers to a request; raises the broker's own error."""
     for future in futures.values():
         future.result(ADMIN_TIMEOUT_S)

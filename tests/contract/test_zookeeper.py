@@ -20,7 +20,7 @@ from migrator.zk.multi import Check, Create, Delete, Multi, MultiOutcome, SetDat
 from migrator.zk.session import ZkSession
 from tests.support.fake_zookeeper import FakeEnsemble
 
-FIRES_S = 60.0
+FIRES_S = 120.0
 """A bound for a watch that never fires; it is not waited for otherwise."""
 
 Open = Callable[[], ZkSession]

@@ -43,7 +43,7 @@ Ran = subprocess.CompletedProcess[str]
 def zookeeper(kafka_artifacts: Artifacts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
     with Laboratory(tmp_path_factory.mktemp("cli") / "lab", kafka_artifacts) as laboratory:
         server = ZooKeeper(laboratory)
-        server.start(60)
+        server.start()
         yield server
 
 
@@ -67,7 +67,7 @@ class Place:
     def run(self, *words: str, exit_code: int = 0) -> Ran:
         program = Path(sys.executable).with_name("zk2kraft")
         done = subprocess.run(
-            [str(program), *words], capture_output=True, check=False, cwd=self.directory, text=True, timeout=60
+            [str(program), *words], capture_output=True, check=False, cwd=self.directory, text=True, timeout=120
         )
         assert done.returncode == exit_code, (done.returncode, done.stdout, done.stderr)
         assert "Traceback" not in done.stderr
@@ -274,7 +274,7 @@ def test_an_export_goes_back_into_a_fresh_zookeeper_without_a_chroot(cluster: Pl
     file = cluster.directory / "tree.gz"
     cluster.run("export", "-z", cluster.connect, "--out", str(file))
     fresh = ZooKeeper(laboratory)
-    fresh.start(60)
+    fresh.start()
     cluster.run("import", str(file), "-z", fresh.hosts)
     assert tree_of(fresh.hosts) == tree_of(cluster.connect)
 

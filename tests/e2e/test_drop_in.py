@@ -16,11 +16,13 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from kazoo.client import KazooClient
 
+from migrator.lab.admin import by_new_clients
 from migrator.lab.cluster import LabCluster
 from migrator.lab.servers.controller import StockController, quorum_specs
 from migrator.lab.servers.laboratory import Laboratory
 from migrator.lab.servers.tools import dump_metadata_log
 from tests.e2e.support import (
+    HANGS_AFTER_S,
     SPOILED,
     assert_same,
     produce,
@@ -37,7 +39,7 @@ TOPICS = [f"topic-{number}" for number in range(3)]
 def broker_says(cluster: LabCluster, broker: int) -> dict[str, Any]:
     """Topics, leaders and ISRs as one broker tells a client over its own socket."""
     admin = AdminClient({"bootstrap.servers": cluster.brokers[broker].address})
-    topics = admin.list_topics(timeout=60).topics
+    topics = admin.list_topics(timeout=120).topics
     return {
         f"{name}-{partition}": {"leader": each.leader, "isr": sorted(each.isrs), "replicas": list(each.replicas)}
         for name, topic in topics.items()
@@ -48,7 +50,7 @@ def broker_says(cluster: LabCluster, broker: int) -> dict[str, Any]:
 def zookeeper_says(cluster: LabCluster) -> dict[str, Any]:
     """The same, read with nothing of ours."""
     client = KazooClient(cluster.zookeeper_connect)
-    client.start()
+    client.start(timeout=120)
     try:
         found = {}
         for topic in client.get_children("/brokers/topics"):
@@ -65,10 +67,20 @@ def zookeeper_says(cluster: LabCluster) -> dict[str, Any]:
 
 def topic_config_of(cluster: LabCluster, broker: int, topic: str) -> dict[str, str]:
     """The topic's own configuration, as one broker describes it."""
-    admin = AdminClient({"bootstrap.servers": cluster.brokers[broker].address})
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    found = admin.describe_configs([resource])[resource].result(120)
+    found = by_new_clients(
+        lambda: AdminClient({"bootstrap.servers": cluster.brokers[broker].address}),
+        lambda admin: admin.describe_configs([resource])[resource].result(120),
+        f"{topic} is described by broker {broker}",
+        deadline_s=HANGS_AFTER_S,
+    )
     return {name: each.value for name, each in found.items() if not each.is_default and each.source == 1}
+
+
+def why_not_configured(cluster: LabCluster, broker: int) -> str | None:
+    """Brokers in ZooKeeper mode describe what ZooKeeper has, and it has the configuration later than the topic."""
+    found = topic_config_of(cluster, broker, "made-in-dual-write")
+    return None if found == {"retention.ms": "12345678"} else str(found)
 
 
 def log_says(kraft: Path) -> dict[str, Any]:
@@ -115,7 +127,10 @@ def test_the_file_and_directory_of_a_stock_controller_reach_dual_write_under_a_c
                 lambda broker=broker: None if broker_says(cluster, broker) == zookeeper_says(cluster) else "differs",  # type: ignore[misc]
                 f"broker {broker} says the same",
             )
-            assert topic_config_of(cluster, broker, "made-in-dual-write") == {"retention.ms": "12345678"}
+            wait_for(
+                lambda broker=broker: why_not_configured(cluster, broker),  # type: ignore[misc]
+                f"broker {broker} has the topic's configuration",
+            )
         assert_same(cluster, ours.data)
 
         live = f"127.0.0.1:{ours.spec.port}"

@@ -36,7 +36,7 @@ acts:
   read: {argv: [ip, netns, exec, '{host}', /bin/sh, -c, 'test -e "$1" || exit 66; exec cat -- "$1"', sh, '{path}']}
   list: {argv: [ip, netns, exec, '{host}', ls, -A, --, '{path}']}
   write: {argv: [ip, netns, exec, '{host}', /bin/sh, -c, 'cat > "$1.new" && mv -- "$1.new" "$1"', sh, '{path}']}
-  stop: {argv: [ip, netns, exec, '{host}', sv, -w, '10', down, '{service}'], timeout_s: 20}
+  stop: {argv: [ip, netns, exec, '{host}', sv, -w, '60', down, '{service}'], timeout_s: 120}
   start: {argv: [ip, netns, exec, '{host}', sv, up, '{service}']}
   status: {argv: [ip, netns, exec, '{host}', sv, status, '{service}']}
   command: {argv: [cat, '/proc/{pid}/cmdline']}
@@ -89,11 +89,11 @@ class Host:
     def close(self) -> None:
         subprocess.run(["sv", "-w", "5", "exit", str(self.service)], check=False, capture_output=True)
         try:
-            self._runsv.wait(10)
+            self._runsv.wait(120)
         finally:
             if self._runsv.poll() is None:
                 self._runsv.kill()
-                self._runsv.wait(5)
+                self._runsv.wait(60)
             self._log.close()
             subprocess.run(["ip", "netns", "del", self.name], check=False)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewPartitions
 
 from migrator.lab.admin import ADMIN_TIMEOUT_S
@@ -29,30 +29,43 @@ pytestmark = pytest.mark.lab
 BROKER_AWAY_S = 10.0
 
 
-def administer(change: Callable[[], object]) -> None:
-    """Do it again until the clients have found the new controller; an administrator would."""
-    deadline = time.monotonic() + ADMIN_TIMEOUT_S
+def administer(change: Callable[[], object], done: int | None = None) -> None:
+    """Do it again until the clients have found the new controller; an administrator would.
+
+    done: what is answered to a change that was made before, by a request whose answer was lost.
+    """
+    deadline = time.monotonic() + HANGS_AFTER_S
+    again = False
     while True:
         try:
             change()
             return
-        except KafkaException:
+        except KafkaException as error:
+            if again and error.args[0].code() == done:
+                return
             if time.monotonic() > deadline:
                 raise
+            again = True
             time.sleep(0.5)
 
 
 def grow(cluster: LabCluster, topic: str, partitions: int) -> None:
     change = NewPartitions(topic, partitions)
-    administer(lambda: cluster.admin().create_partitions([change])[topic].result(ADMIN_TIMEOUT_S))
+    administer(
+        lambda: cluster.admin().create_partitions([change])[topic].result(ADMIN_TIMEOUT_S),
+        done=KafkaError.INVALID_PARTITIONS,
+    )
 
 
 def delete(cluster: LabCluster, topic: str) -> None:
-    administer(lambda: cluster.admin().delete_topics([topic])[topic].result(ADMIN_TIMEOUT_S))
+    administer(
+        lambda: cluster.admin().delete_topics([topic])[topic].result(ADMIN_TIMEOUT_S),
+        done=KafkaError.UNKNOWN_TOPIC_OR_PART,
+    )
     cluster.laboratory.wait(
         lambda: f"{topic} is still there" if cluster.zk.exists(f"/brokers/topics/{topic}") else None,
         name="deletion",
-        deadline_s=ADMIN_TIMEOUT_S,
+        deadline_s=HANGS_AFTER_S,
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but not re-exported for mypy
     AclBinding,
     AclOperation,
@@ -30,6 +30,8 @@ pytestmark = pytest.mark.lab
 LISTENERS = ("CLIENTS", "INSIDE", "CONTROLPLANE", "CONTROLLER")
 USERS = ("broker", "controller", "admin", "alice", "bob")
 REFUSED = KafkaError.TOPIC_AUTHORIZATION_FAILED
+PASSES = (KafkaError.NOT_CONTROLLER, KafkaError.REQUEST_TIMED_OUT, KafkaError._TIMED_OUT)
+"""Answers of a cluster whose controller is busy, or changed a moment ago."""
 
 
 def password(user: str) -> str:
@@ -88,8 +90,20 @@ def allow(cluster: LabCluster, user: str, kind: ResourceType, name: str, *operat
         AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", each, AclPermissionType.ALLOW)
         for each in operations
     ]
-    for future in cluster.admin().create_acls(bindings).values():
-        future.result(120)
+
+    def why_not() -> str | None:
+        """Made once more, an ACL is the same one."""
+        admin = cluster.new_admin()  # it has to outlive its requests
+        try:
+            for future in admin.create_acls(bindings).values():
+                future.result(120)
+        except KafkaException as error:
+            if error.args[0].code() not in PASSES:
+                raise
+            return str(error.args[0].str())
+        return None
+
+    wait_for(why_not, f"{user} has its permissions")
 
 
 def why_not_written(cluster: LabCluster, who: dict[str, str], topic: str) -> KafkaError | None:

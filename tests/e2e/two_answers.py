@@ -45,7 +45,8 @@ from migrator.wire.messages.topics import (
 from tests.support.builders import an_id
 
 TOPIC: Final = 2
-HEARTBEATS_MAX: Final = 300
+HEARTBEATS_MAX: Final = 1_200
+"""Two minutes, in which a stock controller on a busy machine begins to lead."""
 NEVER_FENCED: Final = {"broker.session.timeout.ms": "600000"}
 Configs = tuple[tuple[str, str], ...]
 T = TypeVar("T")

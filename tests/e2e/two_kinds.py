@@ -12,7 +12,8 @@ from migrator.lab.servers.properties import Value
 from migrator.lab.servers.tools import random_cluster_id
 from tests.e2e.support import wait_for
 
-TURNS_MAX = 6
+TURNS_MAX = 20
+"""A slow voter is overtaken in some of them."""
 
 
 class TwoKinds(NamedTuple):

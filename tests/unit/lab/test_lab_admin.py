@@ -4,9 +4,11 @@ an answer. librdkafka's own stand-in for a cluster has brokers 1 to 3, and knows
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+
 import pytest
 from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from migrator.findings.finding import FindingError
 from migrator.lab.admin import Administered, by_new_clients, connected
@@ -83,6 +85,30 @@ def test_only_a_request_that_was_never_sent_is_asked_again(said: str, was_sent: 
     else:
         assert by_new_clients(a_client_that_never_connects, ask, "a change") == "answered"
         assert asked[0] is not asked[1]
+
+
+def test_a_change_of_a_topic_goes_by_a_new_client_where_one_never_connected() -> None:
+    """The stand-in names no controller that it has; a client that has one is pretended."""
+
+    class Connected:
+        def incremental_alter_configs(self, resources: list[ConfigResource]) -> dict[ConfigResource, Future[None]]:
+            asked.extend(resources)
+            done: Future[None] = Future()
+            done.set_result(None)
+            return dict.fromkeys(resources, done)
+
+    class Cluster(Administered):
+        def new_admin(self) -> AdminClient:
+            return next(clients)
+
+        def admin(self) -> AdminClient:
+            return next(clients)
+
+    asked: list[ConfigResource] = []
+    deaf = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "socket.timeout.ms": 300}
+    clients = iter([AdminClient(deaf), Connected()])
+    Cluster().alter_configs(ResourceType.TOPIC, "orders", {"retention.ms": "1"})
+    assert [each.name for each in asked] == ["orders"]
 
 
 @pytest.mark.parametrize("name", ["2", "3"])
