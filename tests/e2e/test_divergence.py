@@ -22,7 +22,8 @@ from tests.e2e.support import HANGS_AFTER_S, assert_same, produce, wait_for
 
 pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
-SESSION: Final[dict[str, Value]] = {"zookeeper.session.timeout.ms": 120_000}
+SESSION: Final[dict[str, Value]] = {"zookeeper.session.timeout.ms": 300_000}
+"""Two thirds of it after the last answer, which may be a third old, a client gives the silent server up."""
 MAX_S: Final = 12
 """The alarm comes at half of it, and is not seen by a controller that stands still from then to the limit."""
 

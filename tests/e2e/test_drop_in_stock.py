@@ -241,9 +241,9 @@ def assert_stock_mirrored(cluster: LabCluster, log: Path) -> None:
 
     def why_not() -> str | None:
         found = audit(cluster, log)
+        assert found["same"] is True, found
         rules = {(each["family"], each["field"], each["rule"]) for each in found["differences"]}
-        same = found["same"] is True and rules <= {("partitions", "partition_epoch", STOCK_RUNS_AHEAD)}
-        return None if same else f"{found}"
+        return None if rules <= {("partitions", "partition_epoch", STOCK_RUNS_AHEAD)} else f"{found}"
 
     wait_for(why_not, "both sides say the same")
 
